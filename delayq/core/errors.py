@@ -1,0 +1,142 @@
+"""Every error delayq raises, in one tree.
+
+    DelayqError
+    ├─ ConfigError              a setting or a connection that cannot be used
+    │  └─ UnsafeSetup           refused for safety: open bind, eviction policy
+    ├─ InvalidInput             the caller's input; nothing was sent
+    │  ├─ InvalidDuration       '15 minuets'
+    │  ├─ InvalidTime           no offset, a DST gap, too far ahead
+    │  ├─ InvalidName           queue, job name, id
+    │  └─ InvalidPayload        not JSON, NaN, too large
+    ├─ JobNotFound              no job with that id in that queue
+    ├─ Conflict                 the job's state, or another job, forbids it
+    │  ├─ JobRunning
+    │  ├─ JobFinished
+    │  ├─ JobHasFailed
+    │  └─ JobNotFailed
+    ├─ BackendError             Redis said no
+    │  ├─ BackendUnavailable    unreachable, loading, busy: the same call may work later
+    │  ├─ BackendFull           maxmemory reached; nothing was written
+    │  ├─ OutcomeUnknown        the reply was lost; the job may or may not be stored
+    │  └─ ProtocolError         a script answered something this version does not know
+    ├─ BadEnvelope              bytes that are no envelope
+    └─ UnknownJob               no handler registered for this name
+
+A class's docstring is its default message. `exit_code` is what the command line ends with.
+Raised *by handlers* are signals, not errors: see `delayq.core.signals`.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class DelayqError(Exception):
+    """delayq could not do what was asked."""
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str = "", *, hint: str = "") -> None:
+        """`message` says cause and value; `hint` says what to do next."""
+        self.message = message or (type(self).__doc__ or "").strip()
+        self.hint = hint
+        super().__init__(self.message)
+
+    def __str__(self) -> str:
+        return f"{self.message} {self.hint}" if self.hint else self.message
+
+
+class ConfigError(DelayqError):
+    """A setting cannot be used."""
+
+    exit_code = 2
+
+
+class UnsafeSetup(ConfigError):
+    """Refused because it would not be safe."""
+
+    exit_code = 6
+
+
+class InvalidInput(DelayqError):
+    """The input cannot be used; nothing was sent."""
+
+    exit_code = 2
+
+
+class InvalidDuration(InvalidInput):
+    """That is no duration."""
+
+
+class InvalidTime(InvalidInput):
+    """That is no usable point in time."""
+
+
+class InvalidName(InvalidInput):
+    """That name or id cannot be used."""
+
+
+class InvalidPayload(InvalidInput):
+    """The payload cannot be sent."""
+
+
+class JobNotFound(DelayqError):
+    """No job with this id is known in this queue."""
+
+    exit_code = 3
+
+
+class Conflict(DelayqError):
+    """The job, or another job, is in a state that forbids this."""
+
+    exit_code = 4
+
+
+class JobRunning(Conflict):
+    """The job is running."""
+
+
+class JobFinished(Conflict):
+    """The job has finished."""
+
+
+class JobHasFailed(Conflict):
+    """The job has failed; use retry to run it again."""
+
+
+class JobNotFailed(Conflict):
+    """Only a failed job can be retried."""
+
+
+class BackendError(DelayqError):
+    """Redis refused the call."""
+
+
+class BackendUnavailable(BackendError):
+    """Redis cannot be reached or is not ready."""
+
+    exit_code = 5
+
+
+class BackendFull(BackendError):
+    """Redis is at its memory limit; nothing was written."""
+
+    exit_code = 5
+
+
+class OutcomeUnknown(BackendError):
+    """The reply was lost, so the outcome is unknown."""
+
+    exit_code = 7
+
+
+class ProtocolError(BackendError):
+    """A script answered something this version does not know."""
+
+
+class BadEnvelope(DelayqError):
+    """These bytes are no envelope."""
+
+
+class UnknownJob(DelayqError):
+    """No handler is registered for this job name."""

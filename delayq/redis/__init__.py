@@ -1,0 +1,1 @@
+"""The engine: keys, scripts, calls, and the clients that send them."""
