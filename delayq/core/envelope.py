@@ -1,0 +1,146 @@
+"""The envelope: what travels between a producer and a handler, as UTF-8 JSON in whole words.
+
+`data` stays raw bytes: nobody but the handler looks inside, so the bytes that come out are the
+bytes that went in. Members this version does not know are kept by `rewrite`, so an older worker
+passes a newer producer's envelope on unharmed.
+
+Times are epoch milliseconds, durations milliseconds; both end in `_ms`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, Final
+
+import msgspec
+
+from delayq.core.errors import BadEnvelope, InvalidPayload
+
+VERSION: Final = 1
+NO_DATA: Final = msgspec.Raw(b"null")
+
+
+class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One job as it travels. `attempts` counts the attempts already made."""
+
+    v: int
+    id: str
+    name: str
+    queue: str
+    data: msgspec.Raw
+    attempts: int
+    created_ms: int
+    tries: int | None = None
+    backoff: int | list[int] | dict[str, Any] | None = None
+    timeout_ms: int | None = None
+    deadline_ms: int | None = None
+    retry_until_ms: int | None = None
+    max_exceptions: int | None = None
+    exceptions: int = 0
+    unique: str | None = None
+    retention_ms: int | None = None
+    headers: dict[str, str] | None = None
+    chain: msgspec.Raw | None = None
+    batch: msgspec.Raw | None = None
+    encrypted: msgspec.Raw | None = None
+    tags: list[str] | None = None
+
+    def __repr__(self) -> str:
+        """Without the data: a payload has no business in a log."""
+        return f"Envelope(id={self.id!r}, name={self.name!r}, queue={self.queue!r}, attempts={self.attempts})"
+
+
+_encoder = msgspec.json.Encoder()
+_decode = msgspec.json.Decoder(Envelope).decode
+_decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_decode_any = msgspec.json.Decoder().decode
+
+
+def encode(envelope: Envelope) -> bytes:
+    """The wire form of an envelope."""
+    return _encoder.encode(envelope)
+
+
+def decode(raw: bytes) -> Envelope:
+    """Read an envelope; raises `BadEnvelope` with the reason for anything else."""
+    try:
+        envelope = _decode(raw)
+    except RecursionError:
+        raise BadEnvelope("The envelope is nested too deeply to be read.") from None
+    except (msgspec.MsgspecError, UnicodeError) as error:
+        raise BadEnvelope(f"These {len(raw)} bytes are no envelope: {error}.") from None
+    if envelope.v != VERSION:
+        raise BadEnvelope(f"The envelope has version {envelope.v}; this delayq reads version {VERSION}.")
+    return envelope
+
+
+def rewrite(raw: bytes, **changes: Any) -> bytes:
+    """The same envelope with some members changed (None removes one); all others keep their bytes."""
+    try:
+        members = _decode_members(raw)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise BadEnvelope(f"These {len(raw)} bytes are no envelope: {error}.") from None
+    for member, value in changes.items():
+        if value is None:
+            members.pop(member, None)
+        else:
+            members[member] = msgspec.Raw(_encoder.encode(value))
+    return _encoder.encode(members)
+
+
+def fingerprint(raw: bytes) -> str:
+    """SHA-1 of an envelope: sent along when it is rewritten, so that a changed one is not overwritten."""
+    return hashlib.sha1(raw, usedforsecurity=False).hexdigest()
+
+
+def encode_data(data: object, limit: int) -> msgspec.Raw:
+    """A payload as JSON; refuses with `InvalidPayload` what JSON cannot carry exactly or what is over `limit` bytes."""
+    if data is None:
+        return NO_DATA
+    try:
+        raw = _encoder.encode(data)
+    except RecursionError:
+        raise InvalidPayload("The payload is nested too deeply.", hint="Send a flatter document.") from None
+    except UnicodeEncodeError:
+        raise InvalidPayload(
+            "The payload holds a lone surrogate, which UTF-8 cannot carry.", hint="Clean the text first."
+        ) from None
+    except (TypeError, ValueError, msgspec.MsgspecError) as error:
+        raise InvalidPayload(f"The payload cannot be written as JSON: {error}.") from None
+    if b"null" in raw:
+        _refuse_non_finite(data)
+    return _within(raw, limit)
+
+
+def check_data(raw: bytes, limit: int) -> msgspec.Raw:
+    """A payload that is JSON text already: checked, and otherwise left byte for byte."""
+    _within(raw, limit)
+    try:
+        _decode_any(raw)
+    except RecursionError:
+        raise InvalidPayload("The payload is nested too deeply.", hint="Send a flatter document.") from None
+    except (msgspec.MsgspecError, UnicodeError) as error:
+        raise InvalidPayload(f"The payload is not JSON: {error}.", hint='An example: {"order_id": 42}') from None
+    return msgspec.Raw(raw)
+
+
+def _within(raw: bytes, limit: int) -> msgspec.Raw:
+    if len(raw) > limit:
+        raise InvalidPayload(
+            f"The payload has {len(raw):,} bytes; the limit is {limit:,}.",
+            hint="Store it elsewhere and send a reference, or raise DELAYQ_MAX_PAYLOAD.",
+        )
+    return msgspec.Raw(raw)
+
+
+def _refuse_non_finite(data: object) -> None:
+    """The encoder writes NaN and the infinities as null; look for them only when a null was written."""
+    pending = [msgspec.to_builtins(data)]
+    while pending:
+        value = pending.pop()
+        if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+            raise InvalidPayload(f"The payload holds {value}, which JSON has no number for.", hint="Send null or text.")
+        if isinstance(value, dict):
+            pending.extend(value.values())
+        elif isinstance(value, (list, tuple)):
+            pending.extend(value)

@@ -1,0 +1,92 @@
+"""The record of a failure: the last error in full, and the ones before it.
+
+Kept as JSON in the `errors` hash while a job is being tried again and after it failed. The first
+error is never dropped: when a job dies of "too many attempts" or a vanished worker, the first one
+is what its owner wants to see.
+"""
+
+from __future__ import annotations
+
+import traceback as tracebacks
+from typing import Any, Final
+
+import msgspec
+
+MAX_MESSAGE: Final = 4_000
+MAX_TRACEBACK: Final = 16_000
+MAX_HISTORY: Final = 10
+
+
+class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One failure. `history` holds the earlier ones, oldest first, without their own tracebacks but the first's."""
+
+    type: str
+    message: str
+    traceback: str = ""
+    at_ms: int | None = None
+    attempt: int | None = None
+    history: list[Failure] = []
+
+
+_decode = msgspec.json.Decoder(Failure).decode
+encode = msgspec.json.Encoder().encode
+
+
+def describe(error: BaseException, *, at_ms: int | None = None, attempt: int | None = None) -> Failure:
+    """What a raised exception leaves behind, cut to a size that does no harm."""
+    try:
+        message = str(error)
+    except Exception as broken:
+        message = f"(its message could not be made: {type(broken).__name__})"
+    text = "".join(tracebacks.format_exception(error, limit=-50)) if error.__traceback__ else ""
+    return Failure(
+        type=type(error).__name__,
+        message=_cut(message, MAX_MESSAGE),
+        traceback=_cut(text, MAX_TRACEBACK, tail=True),
+        at_ms=at_ms,
+        attempt=attempt,
+    )
+
+
+def after(previous: Failure | None, failure: Failure) -> Failure:
+    """`failure` with `previous` and what came before it as history; the first error always stays."""
+    if previous is None:
+        return failure
+    past = [*flatten(previous.history), msgspec.structs.replace(previous, history=[])]
+    kept = past if len(past) <= MAX_HISTORY else [past[0], *past[1 - MAX_HISTORY :]]
+    short = [item if n == 0 else msgspec.structs.replace(item, traceback="") for n, item in enumerate(kept)]
+    return msgspec.structs.replace(failure, history=short)
+
+
+def flatten(history: list[Failure]) -> list[Failure]:
+    """The history as one list: scripts write it nested, because they never decode JSON."""
+    flat: list[Failure] = []
+    for item in history:
+        flat += flatten(item.history)
+        flat.append(msgspec.structs.replace(item, history=[]))
+    return flat
+
+
+def decode(raw: bytes) -> Failure | None:
+    """Read a record; None for ''. What is no record (somebody else wrote it) is shown as it is."""
+    if not raw:
+        return None
+    try:
+        failure = _decode(raw)
+        return msgspec.structs.replace(failure, history=flatten(failure.history))
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return Failure(type="unreadable", message=_cut(raw.decode("utf-8", "replace"), MAX_MESSAGE))
+
+
+def as_dict(failure: Failure) -> dict[str, Any]:
+    """For `--json` and the like."""
+    built: dict[str, Any] = msgspec.to_builtins(failure)
+    return built
+
+
+def _cut(text: str, limit: int, *, tail: bool = False) -> str:
+    """Text that UTF-8 can carry, cut to `limit` characters (the end is kept when `tail`)."""
+    clean = text.encode("utf-8", "backslashreplace").decode("utf-8")
+    if len(clean) <= limit:
+        return clean
+    return f"… {clean[-limit:]}" if tail else f"{clean[:limit]} … ({len(clean):,} characters)"

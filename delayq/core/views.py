@@ -1,0 +1,102 @@
+"""What is said of jobs and queues: plain values that travel from the engine to its users."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from delayq.core.envelope import Envelope
+from delayq.core.failure import Failure
+from delayq.core.states import Answer, State
+
+
+@dataclass(frozen=True, slots=True)
+class JobRef:
+    """The answer to a schedule, a reschedule, a retry.
+
+    `outcome` says what happened (`created`, `kept`, `replaced`, `postponed`, `rescheduled`, …). When another job
+    owns the unique key, `id` is that job's. `due_ms` is None when the job no longer waits for a time.
+    """
+
+    id: str
+    name: str
+    queue: str
+    state: State
+    due_ms: int | None
+    outcome: Answer
+
+
+@dataclass(frozen=True, slots=True)
+class JobInfo:
+    """Everything known about one job. `raw` is its envelope's bytes; `envelope` is None when they cannot be read."""
+
+    id: str
+    queue: str
+    state: State
+    raw: bytes = field(repr=False)
+    envelope: Envelope | None
+    due_ms: int | None = None
+    failed_ms: int | None = None
+    forget_ms: int | None = None
+    failure: Failure | None = None
+    result: Any = None
+    recoveries: int = 0
+    entry: str = ""
+    consumer: str = ""
+    idle_ms: int | None = None
+    cancel_asked_ms: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The job's name, or '' when its envelope cannot be read."""
+        return self.envelope.name if self.envelope else ""
+
+    @property
+    def data(self) -> Any:
+        """The payload, decoded; None when the envelope cannot be read."""
+        return msgspec.json.decode(self.envelope.data) if self.envelope else None
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some jobs and the cursor of the next page ('' at the end)."""
+
+    jobs: tuple[JobInfo, ...]
+    cursor: str
+
+
+@dataclass(frozen=True, slots=True)
+class QueueStats:
+    """How much of a queue is in which state. `paused_until_ms`: None = not paused, 0 = until resumed."""
+
+    queue: str
+    scheduled: int
+    ready: int
+    reserved: int
+    failed: int
+    completed: int
+    paused_until_ms: int | None
+    overdue_oldest_ms: int
+    lease_ms: int
+    mover_tick_ms: int
+    now_ms: int
+    counters: Mapping[str, int]
+
+    @property
+    def paused(self) -> bool:
+        return self.paused_until_ms is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Upcoming:
+    """How many jobs fall due in each span of `span_ms` from `now_ms` on."""
+
+    queue: str
+    now_ms: int
+    span_ms: int
+    overdue: int
+    counts: tuple[int, ...]
+    later: int

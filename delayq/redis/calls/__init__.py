@@ -1,0 +1,1 @@
+"""Verbs as pure calls: which script, which keys, which arguments, how to read the answer."""

@@ -1,0 +1,78 @@
+"""A call: everything a shell needs to send, and how to read what comes back. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from delayq.core.options import Options
+from delayq.redis.keys import Globals, Keys
+from delayq.redis.scripts import Script, load
+
+T = TypeVar("T")
+Argument = str | bytes | int
+
+ONCE_MS = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Where and when a call applies. `now_ms` None means the server's clock; only tests set it."""
+
+    options: Options
+    queue: str
+    now_ms: int | None = None
+
+    @property
+    def keys(self) -> Keys:
+        return Keys(self.options.prefix, self.queue)
+
+    @property
+    def wake(self) -> str:
+        return Globals(self.options.prefix).wake
+
+    @property
+    def now(self) -> str:
+        return "" if self.now_ms is None else str(self.now_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[T]):
+    """One script call. `resend` says whether it may be sent again when its reply was lost."""
+
+    script: Script
+    keys: tuple[str, ...]
+    args: tuple[Argument, ...]
+    parse: Callable[[Any], T]
+    resend: bool = True
+
+
+def call(
+    script: str,
+    scope: Scope,
+    args: Sequence[Argument],
+    parse: Callable[[Any], T],
+    *,
+    once: str = "",
+    state: str = "",
+    resend: bool = True,
+) -> Call[T]:
+    """A call of `script` on a queue's keys. `once` fills its key of that name, `state` the key `set`."""
+    loaded = load(script)
+    keys = scope.keys
+    special = {"once": keys.once(once), "set": keys.of(state)}
+    named = tuple(special.get(name) or keys.of(name) for name in loaded.keys)
+    return Call(loaded, named, tuple(args), parse, resend)
+
+
+def text(value: bytes) -> str:
+    """A reply's bytes as text; ids and answers are ASCII, foreign names may be anything."""
+    return value.decode("utf-8", "backslashreplace")
+
+
+def number(value: bytes | int | None) -> int | None:
+    """A reply's number; None for '' or nil. Scores may carry a fraction, which is dropped."""
+    if value is None or value == b"":
+        return None
+    return value if isinstance(value, int) else int(float(value))

@@ -1,0 +1,217 @@
+"""What the loops and workers call: promote, settle, renew, reclaim, and the janitor's repairs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any, NamedTuple
+
+from delayq.core import failure as failures
+from delayq.core.failure import Failure
+from delayq.redis.calls.call import Call, Scope, call, number, text
+
+PAGE = 500
+LOST = failures.encode(
+    Failure(type="PayloadLost", message="The job's payload was missing in Redis; only its id was left.")
+)
+
+
+class Held(NamedTuple):
+    """A delivery as settling scripts know it: the job's id and the stream entry that is its lease."""
+
+    id: str
+    entry: str
+
+
+class Promoted(NamedTuple):
+    """`wait_us`: 0 = call again, -1 = nothing waits, -2 = stream full, -3 = paused, else microseconds to the next."""
+
+    moved: int
+    lost: int
+    wait_us: int
+
+
+def promote(scope: Scope, limit: int = PAGE) -> Call[Promoted]:
+    """Append what is due to the stream."""
+    args = [scope.now, limit, scope.options.high_water, scope.queue, LOST]
+    return call("promote", scope, args, lambda reply: Promoted(*(int(n) for n in reply)))
+
+
+class Acked(NamedTuple):
+    """One finished delivery: how long to keep it (ms) and its result as JSON ('' = none)."""
+
+    held: Held
+    retention_ms: int = 0
+    result: bytes = b""
+
+
+class Released(NamedTuple):
+    """One delivery to try again in `delay_ms`, with its new envelope and failure (b'' = unchanged)."""
+
+    held: Held
+    delay_ms: int
+    envelope: bytes = b""
+    failure: bytes = b""
+
+
+class Failed(NamedTuple):
+    """One delivery given up, with its new envelope (b'' = unchanged) and failure."""
+
+    held: Held
+    envelope: bytes
+    failure: bytes
+
+
+def ack(scope: Scope, done: Sequence[Acked]) -> Call[list[bool]]:
+    """Settle finished deliveries; True for each that was still ours."""
+    items = chain.from_iterable((job.id, job.entry, retention, result) for job, retention, result in done)
+    return call("ack", scope, [scope.now, *items], _truths, resend=True)
+
+
+def release(scope: Scope, back: Sequence[Released]) -> Call[list[bool]]:
+    """Settle deliveries that shall be tried again."""
+    items = chain.from_iterable((job.id, job.entry, delay, env, why) for job, delay, env, why in back)
+    return call("release", scope, [scope.now, scope.queue, scope.wake, *items], _truths)
+
+
+def fail(scope: Scope, failed: Sequence[Failed]) -> Call[list[bool]]:
+    """Settle deliveries that are given up."""
+    items = chain.from_iterable((job.id, job.entry, env, why) for job, env, why in failed)
+    return call("fail", scope, [scope.now, *items], _truths)
+
+
+def bury(scope: Scope, garbage: Sequence[tuple[str, bytes]]) -> Call[list[bool]]:
+    """Dead-letter entries that are no jobs: (entry id, failure) each."""
+    return call("bury", scope, [scope.now, *chain.from_iterable(garbage)], _truths)
+
+
+def hand_back(scope: Scope, held: Sequence[Held]) -> Call[list[bool]]:
+    """Deliver again, uncounted. A shorter answer than asked means: call again with the rest."""
+    return call("hand_back", scope, [scope.now, *chain.from_iterable(held)], _truths)
+
+
+def _truths(reply: list[int]) -> list[bool]:
+    return [value == 1 for value in reply]
+
+
+class Renewed(NamedTuple):
+    """`pending` is what Redis holds for the consumer; more than it knows of means that a reply was lost."""
+
+    lease_ms: int
+    pending: int
+    lost: tuple[str, ...]
+    asked_to_stop: tuple[str, ...]
+
+
+def renew(scope: Scope, consumer: str, held: Sequence[Held]) -> Call[Renewed]:
+    """Start the leases of these deliveries anew."""
+    return call("renew", scope, [consumer, *chain.from_iterable(held)], _renewed)
+
+
+def _renewed(reply: list[Any]) -> Renewed:
+    lease, pending, lost, asked = reply
+    return Renewed(int(lease), int(pending), tuple(map(text, lost)), tuple(map(text, asked)))
+
+
+class Reclaimed(NamedTuple):
+    """`hold_ms` > 0: nothing is taken back for that long, because leases cannot be trusted just now."""
+
+    back: int
+    failed: int
+    hold_ms: int
+    lease_ms: int
+    more: bool
+
+
+def reclaim(scope: Scope, limit: int = PAGE) -> Call[Reclaimed]:
+    """Take back what vanished workers hold."""
+    most = scope.options.max_recoveries
+    vanished = failures.encode(
+        Failure(
+            type="WorkerVanished",
+            message=f"Its worker vanished {most + 1} times while running it; most likely the job kills its process.",
+        )
+    )
+    return call("reclaim", scope, [scope.now, limit, most, vanished[:-1]], _reclaimed)
+
+
+def _reclaimed(reply: list[Any]) -> Reclaimed:
+    back, failed, hold, lease, more = (number(value) or 0 for value in reply)
+    return Reclaimed(back, failed, hold, lease, more == 1)
+
+
+class Sums(NamedTuple):
+    """The counts of rule 1, taken at one instant."""
+
+    lease_ms: int
+    stream: int
+    entries: int
+    scheduled: int
+    failed: int
+    completed: int
+    jobs: int
+    regrouped: bool
+
+    @property
+    def agree(self) -> bool:
+        """Whether both sums hold. When they do not, somebody damaged the data."""
+        placed = self.scheduled + self.entries + self.failed + self.completed
+        return self.stream == self.entries and placed == self.jobs
+
+
+def tidy(scope: Scope) -> Call[Sums]:
+    """Look after stream, group and meta, and take the sums."""
+    return call("tidy", scope, [scope.options.lease_ms], _sums)
+
+
+def _sums(reply: list[Any]) -> Sums:
+    *counts, regrouped = (int(value) for value in reply)
+    return Sums(*counts, regrouped=regrouped == 1)
+
+
+class Unsettled(NamedTuple):
+    """One delivered entry that is no longer pending; `verdict` is acked, again or garbage."""
+
+    entry: str
+    id: str
+    verdict: str
+
+
+class UnsettledPage(NamedTuple):
+    """`after` is '' at the end of the pass; `marks` goes back with every further page of the same pass."""
+
+    after: str
+    marks: str
+    entries: tuple[Unsettled, ...]
+
+
+def unsettled(scope: Scope, after: str, marks: str, *, everything: bool) -> Call[UnsettledPage]:
+    """One page of what is delivered and no longer pending (`everything`: also garbage beyond that)."""
+    return call("unsettled", scope, [after, PAGE, marks, "all" if everything else "delivered"], _unsettled)
+
+
+def _unsettled(reply: list[bytes]) -> UnsettledPage:
+    rows = [Unsettled(*map(text, reply[n : n + 3])) for n in range(2, len(reply), 3)]
+    return UnsettledPage(text(reply[0]), text(reply[1]), tuple(rows))
+
+
+def mend(scope: Scope, job_ids: Sequence[str]) -> Call[list[str]]:
+    """Make rule 1 true again for some ids. A shorter answer than asked means: call again with the rest."""
+    return call("mend", scope, [scope.now, scope.queue, LOST, *job_ids], lambda reply: [text(word) for word in reply])
+
+
+class Pruned(NamedTuple):
+    """How many completed and failed jobs were forgotten."""
+
+    completed: int
+    failed: int
+
+
+def prune(scope: Scope, keep_failed_ms: int, limit: int = PAGE) -> Call[Pruned]:
+    """Forget what was kept long enough."""
+    return call("prune", scope, [scope.now, keep_failed_ms, limit], lambda reply: Pruned(*(int(n) for n in reply)))
+
+
+def retire(scope: Scope, consumer: str, idle_ms: int) -> Call[bool]:
+    """Take a consumer off the group's list, if it holds nothing and was idle that long."""
+    return call("retire", scope, [consumer, idle_ms], lambda reply: bool(reply == 1))

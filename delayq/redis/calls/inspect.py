@@ -1,0 +1,131 @@
+"""What people and programs ask about a queue, and the switches they turn."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from delayq.core import envelope as envelopes
+from delayq.core import failure as failures
+from delayq.core.envelope import Envelope
+from delayq.core.errors import BadEnvelope
+from delayq.core.states import State
+from delayq.core.views import JobInfo, Page, QueueStats, Upcoming
+from delayq.redis.calls.call import Call, Scope, call, number, text
+
+
+def get(scope: Scope, job_id: str) -> Call[JobInfo | None]:
+    """Everything known about one job; None when its id is not taken."""
+    return call("get", scope, [job_id], partial(_info, scope.queue, job_id))
+
+
+def _info(queue: str, job_id: str, reply: list[Any]) -> JobInfo | None:
+    state = State(text(reply[0]))
+    if state is State.ABSENT:
+        return None
+    due, at, raw, failure, result, recoveries, entry, consumer, idle, cancel_asked = reply[1:]
+    return JobInfo(
+        id=job_id,
+        queue=queue,
+        state=state,
+        raw=raw,
+        envelope=read(raw),
+        due_ms=number(due),
+        failed_ms=number(at) if state is State.FAILED else None,
+        forget_ms=number(at) if state is State.COMPLETED else None,
+        failure=failures.decode(failure),
+        result=msgspec.json.decode(result) if result else None,
+        recoveries=number(recoveries) or 0,
+        entry=text(entry),
+        consumer=text(consumer),
+        idle_ms=number(idle),
+        cancel_asked_ms=number(cancel_asked),
+    )
+
+
+def read(raw: bytes) -> Envelope | None:
+    """An envelope for showing; None for bytes that are none."""
+    try:
+        return envelopes.decode(raw)
+    except BadEnvelope:
+        return None
+
+
+def list_jobs(scope: Scope, state: State, cursor: str, limit: int) -> Call[Page]:
+    """One page of the jobs in one state."""
+    return call("list", scope, [state, cursor, limit], partial(_page, scope.queue, state), state=state)
+
+
+def _page(queue: str, state: State, reply: list[bytes]) -> Page:
+    jobs = []
+    for n in range(1, len(reply), 3):
+        at = number(reply[n + 1])
+        jobs.append(
+            JobInfo(
+                id=text(reply[n]),
+                queue=queue,
+                state=state,
+                raw=reply[n + 2],
+                envelope=read(reply[n + 2]),
+                due_ms=at if state in (State.SCHEDULED, State.READY, State.RESERVED) else None,
+                failed_ms=at if state is State.FAILED else None,
+                forget_ms=at if state is State.COMPLETED else None,
+            )
+        )
+    return Page(tuple(jobs), text(reply[0]))
+
+
+def stats(scope: Scope) -> Call[QueueStats]:
+    """How much of a queue is in which state."""
+    return call("stats", scope, [scope.now], partial(_stats, scope.queue))
+
+
+def _stats(queue: str, reply: list[Any]) -> QueueStats:
+    scheduled, ready, reserved, failed, completed, paused, overdue, lease, tick, now = (int(n) for n in reply[:10])
+    names = [text(name) for name in reply[10::2]]
+    return QueueStats(
+        queue=queue,
+        scheduled=scheduled,
+        ready=ready,
+        reserved=reserved,
+        failed=failed,
+        completed=completed,
+        paused_until_ms=None if paused < 0 else paused,
+        overdue_oldest_ms=overdue,
+        lease_ms=lease,
+        mover_tick_ms=tick,
+        now_ms=now,
+        counters=dict(zip(names, (int(n) for n in reply[11::2]), strict=True)),
+    )
+
+
+def upcoming(scope: Scope, span_ms: int, spans: int) -> Call[Upcoming]:
+    """A histogram of due times."""
+    return call("upcoming", scope, [scope.now, span_ms, spans], partial(_upcoming, scope.queue, span_ms))
+
+
+def _upcoming(queue: str, span_ms: int, reply: list[int]) -> Upcoming:
+    return Upcoming(queue, reply[0], span_ms, reply[1], tuple(reply[2:-1]), reply[-1])
+
+
+def pause(scope: Scope, for_ms: int) -> Call[int]:
+    """Pause for a time (0 = until resumed); answers until when, in epoch ms."""
+    return call("pause", scope, [scope.now, scope.queue, scope.wake, for_ms, scope.options.lease_ms], int)
+
+
+def resume(scope: Scope) -> Call[int]:
+    """Undo a pause."""
+    return call("pause", scope, [scope.now, scope.queue, scope.wake, -1, scope.options.lease_ms], int)
+
+
+def configure(scope: Scope, lease_ms: int | None) -> Call[int]:
+    """Set a queue's lease; answers the one in force."""
+    wanted = "" if lease_ms is None else lease_ms
+    return call("configure", scope, [wanted, scope.options.lease_ms], int)
+
+
+def clear(scope: Scope, limit: int = 500) -> Call[int]:
+    """Drop some of what waits; answers how many, 0 when nothing waits any more."""
+    return call("clear", scope, [limit], int)

@@ -1,0 +1,117 @@
+"""What producers call: schedule and what may still be changed before a job runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from delayq.core.spec import Prepared
+from delayq.core.states import Answer, OnConflict, State
+from delayq.core.views import JobRef
+from delayq.redis.calls.call import ONCE_MS, Argument, Call, Scope, call, number, text
+
+MAX_JOBS = 500
+MAX_BYTES = 1_000_000
+# A job due within this time could be run and forgotten before a resent command arrives, which would then make it
+# anew. So its command carries a token; one due later is safe without, because its id is still taken.
+SOON_MS = 15_000
+
+_ANSWERS = {answer.value.encode(): answer for answer in Answer}
+_STATES = {state.value.encode(): state for state in State}
+
+
+class Scheduled(NamedTuple):
+    """What became of a batch: a reference for each job, and whether the queue was new."""
+
+    refs: list[JobRef]
+    new_queue: bool
+
+
+class Outcome(NamedTuple):
+    """The answer to a verb on one job."""
+
+    answer: Answer
+    due_ms: int | None = None
+    owner: str = ""
+
+
+def chunks(jobs: Iterable[Prepared]) -> Iterator[list[Prepared]]:
+    """Batches that one script call may carry: at most 500 jobs and 1 MB, but one at least."""
+    batch: list[Prepared] = []
+    size = 0
+    for job in jobs:
+        length = len(job.envelope)
+        if batch and (len(batch) == MAX_JOBS or size + length > MAX_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(job)
+        size += length
+    if batch:
+        yield batch
+
+
+def schedule(scope: Scope, jobs: Sequence[Prepared], on_conflict: OnConflict, token: str) -> Call[Scheduled]:
+    """Put jobs of one queue (one chunk) in their place. `token` makes a resend answer as the first time."""
+    options = scope.options
+    once = token if on_conflict is OnConflict.ERROR or any(_soon(job) for job in jobs) else ""
+    once_ms = ONCE_MS if once else 0
+    args: list[Argument]
+    if on_conflict in (OnConflict.KEEP, OnConflict.ERROR):
+        script = "schedule"
+        taken = Answer.KEPT if on_conflict is OnConflict.KEEP else Answer.CONFLICT
+        args = [scope.now, taken, scope.queue, scope.wake, options.high_water, options.lease_ms, once_ms]
+    else:
+        script = "replace"
+        word = Answer.REPLACED if on_conflict is OnConflict.REPLACE else Answer.POSTPONED
+        args = [scope.now, word, scope.queue, scope.wake, options.lease_ms, once_ms]
+    for job in jobs:
+        args += (job.id, job.envelope, job.when, job.digest)
+    return call(script, scope, args, lambda reply: _scheduled(reply, jobs), once=once)
+
+
+def _soon(job: Prepared) -> bool:
+    return job.when[0] != "+" or int(job.when) < SOON_MS
+
+
+def _scheduled(reply: list[bytes], jobs: Sequence[Prepared]) -> Scheduled:
+    refs = []
+    for n, job in enumerate(jobs):
+        answer, state, due, holder = reply[4 * n + 1 : 4 * n + 5]
+        outcome = _ANSWERS[answer]
+        owner = job.id if holder == job.id.encode() else text(holder)
+        if outcome is Answer.KEPT and owner == job.id and not job.own_id:
+            outcome = Answer.CREATED  # an id made for this call can only be taken by an earlier send of it
+        refs.append(JobRef(owner, job.name, job.queue, _STATES.get(state, State.SCHEDULED), number(due), outcome))
+    return Scheduled(refs, reply[0] == b"1")
+
+
+def cancel(scope: Scope, job_id: str, *, running: bool, token: str) -> Call[Answer]:
+    """Stop a job that nobody has taken; with `running`, ask a running one to stop."""
+    args = [scope.now, job_id, "1" if running else "0", ONCE_MS]
+    return call("cancel", scope, args, lambda reply: _ANSWERS[reply[0]], once=token)
+
+
+def reschedule(scope: Scope, job_id: str, when: str) -> Call[Outcome]:
+    """Give a waiting job a new due time."""
+    return call("reschedule", scope, [scope.now, scope.queue, scope.wake, job_id, when], _outcome)
+
+
+def run_now(scope: Scope, job_id: str) -> Call[Outcome]:
+    """Let a waiting job wait no longer. Not resent: the second send would find the job running."""
+    args = [scope.now, scope.queue, scope.wake, scope.options.high_water, job_id]
+    return call("run_now", scope, args, _outcome, resend=False)
+
+
+def _outcome(reply: list[Any]) -> Outcome:
+    return Outcome(_ANSWERS[reply[0]], number(reply[1]), text(reply[2]) if len(reply) > 2 else "")
+
+
+def retry(scope: Scope, job_id: str, fingerprint: str, envelope: bytes, digest: str) -> Call[Outcome]:
+    """Give a failed job all its tries again. Not resent: the second send would find it waiting."""
+    args = [scope.now, scope.queue, scope.wake, job_id, fingerprint, envelope, digest]
+    return call("retry", scope, args, _outcome, resend=False)
+
+
+def forget(scope: Scope, job_ids: Sequence[str]) -> Call[list[Answer]]:
+    """Drop failed or completed jobs."""
+    return call("forget", scope, list(job_ids), lambda reply: [_ANSWERS[word] for word in reply], resend=False)

@@ -1,0 +1,62 @@
+"""Every Redis key, spelt once.
+
+The queue's name is the hash tag, so that all keys of one queue lie in one Cluster slot and one
+script may touch them together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+GROUP = "delayq"
+PER_QUEUE = (
+    "scheduled", "jobs", "stream", "entries", "recoveries", "failed", "errors", "completed", "results",
+    "unique", "locks", "cancel", "outbox", "meta",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """The keys of one queue under one prefix."""
+
+    prefix: str
+    queue: str
+
+    def of(self, name: str) -> str:
+        """The key called `name` in the contract (`scheduled`, `jobs`, …)."""
+        return f"{self.prefix}:{{{self.queue}}}:{name}"
+
+    @property
+    def stream(self) -> str:
+        return self.of("stream")
+
+    @property
+    def meta(self) -> str:
+        return self.of("meta")
+
+    def once(self, token: str) -> str:
+        """Where the first answer of a call is kept, so that the same call repeated answers the same."""
+        return self.of(f"once:{token}")
+
+
+@dataclass(frozen=True, slots=True)
+class Globals:
+    """The keys that belong to no queue."""
+
+    prefix: str
+
+    @property
+    def queues(self) -> str:
+        return f"{self.prefix}:queues"
+
+    @property
+    def workers(self) -> str:
+        return f"{self.prefix}:workers"
+
+    @property
+    def wake(self) -> str:
+        """The pub/sub channel for "the head of this queue moved earlier"."""
+        return f"{self.prefix}:wake"
+
+    def worker(self, name: str) -> str:
+        return f"{self.prefix}:worker:{name}"

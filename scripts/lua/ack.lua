@@ -1,0 +1,74 @@
+-- ack: the work is done; forget the job, or keep it as completed for its retention.
+--
+-- moves    reserved -> absent, reserved -> completed
+-- KEYS[1]  entries     hash    id -> entry id
+-- KEYS[2]  stream      stream  group `delayq`
+-- KEYS[3]  jobs        hash    id -> envelope
+-- KEYS[4]  completed   zset    id -> forget at
+-- KEYS[5]  results     hash    id -> result
+-- KEYS[6]  recoveries  hash    id -> times its worker vanished
+-- KEYS[7]  errors      hash    id -> failure
+-- KEYS[8]  cancel      hash    id -> asked at
+-- KEYS[9]  unique      hash    digest -> owning id
+-- KEYS[10] locks       hash    id -> digest
+-- KEYS[11] meta        hash
+-- ARGV[1]  now_ms      int     '' = the server's clock
+-- ARGV[2+] delivery    4 each  id, entry id, retention_ms (0 = forget now), result (JSON or '')
+-- returns  1 or 0 for each: settled, or fenced because the entry is not this job's any more
+-- cost     O(deliveries); at most 500 a call
+--
+-- Why the count of XACK is not asked: it stays 1 after an operator's XTRIM and is 0 without the group. Ownership is
+-- `entries[id] == entry id`, and nothing else.
+-- Why XACK comes first: a server at its memory limit lets a script go on that starts with it, so a full one drains.
+
+local entries, stream, jobs, completed, results = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local recoveries, errors, cancel, unique, locks, meta = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
+local now = tonumber(ARGV[1])
+if not now then
+  local time = redis.call('TIME')
+  now = time[1] * 1000 + math.floor(time[2] / 1000)
+end
+
+local ids = {}
+for i = 2, #ARGV, 4 do ids[#ids + 1] = ARGV[i] end
+if #ids == 0 then return {} end
+local owned = redis.call('HMGET', entries, unpack(ids))
+local side = {}
+for _, key in ipairs({ recoveries, errors, cancel }) do
+  if redis.call('HLEN', key) > 0 then side[#side + 1] = key end
+end
+local locked = redis.call('HLEN', locks) > 0
+for _, key in ipairs({ jobs, results, unique, meta }) do redis.call('HLEN', key) end
+redis.call('ZCARD', completed)
+redis.call('XLEN', stream)
+
+local reply, done, gone, forgotten, kept = {}, {}, {}, {}, {}
+for n, id in ipairs(ids) do
+  local entry, retention = ARGV[4 * n - 1], tonumber(ARGV[4 * n])
+  reply[n] = owned[n] == entry and 1 or 0
+  if owned[n] == entry then
+    done[#done + 1], gone[#gone + 1] = id, entry
+    if retention > 0 then
+      kept[#kept + 1] = { id, string.format('%.0f', now + retention), ARGV[4 * n + 1] }
+    else
+      forgotten[#forgotten + 1] = id
+    end
+  end
+end
+if #done == 0 then return reply end
+redis.call('XACK', stream, 'delayq', unpack(gone))
+redis.call('XDEL', stream, unpack(gone))
+redis.call('HDEL', entries, unpack(done))
+if #forgotten > 0 then redis.call('HDEL', jobs, unpack(forgotten)) end
+for _, job in ipairs(kept) do
+  redis.call('ZADD', completed, job[2], job[1])
+  if job[3] ~= '' then redis.call('HSET', results, job[1], job[3]) end
+end
+for _, key in ipairs(side) do redis.call('HDEL', key, unpack(done)) end
+for _, id in ipairs(locked and done or {}) do
+  local digest = redis.call('HGET', locks, id)
+  if digest and redis.call('HGET', unique, digest) == id then redis.call('HDEL', unique, digest) end
+  if digest then redis.call('HDEL', locks, id) end
+end
+redis.call('HINCRBY', meta, 'acked_total', #done)
+return reply

@@ -1,0 +1,59 @@
+-- clear: drop what waits in a queue: everything scheduled, and what is ready but not yet delivered.
+--
+-- moves    scheduled -> absent, ready -> absent
+-- KEYS[1]  scheduled   zset    id -> due_ms
+-- KEYS[2]  jobs        hash    id -> envelope
+-- KEYS[3]  stream      stream  group `delayq`
+-- KEYS[4]  entries     hash    id -> entry id
+-- KEYS[5]  recoveries  hash    id -> times its worker vanished
+-- KEYS[6]  errors      hash    id -> failure
+-- KEYS[7]  unique      hash    digest -> owning id
+-- KEYS[8]  locks       hash    id -> digest
+-- KEYS[9]  meta        hash
+-- ARGV[1]  limit       int     jobs at most, 1..500
+-- returns  the number dropped; call again until it is 0
+-- cost     O(limit * log n); entries are read in chunks of 16 and 1 MB at most
+--
+-- What is reserved runs on: it is somebody's work already.
+
+local scheduled, jobs, stream, entries, recoveries = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local errors, unique, locks, meta = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
+local limit = tonumber(ARGV[1])
+for _, key in ipairs({ jobs, entries, recoveries, errors, unique, locks }) do redis.call('HLEN', key) end
+
+local last
+for _, group in ipairs(redis.call('EXISTS', stream) == 1 and redis.call('XINFO', 'GROUPS', stream) or {}) do
+  local is = {}
+  for i = 1, #group, 2 do is[group[i]] = group[i + 1] end
+  if is.name == 'delayq' then last = is['last-delivered-id'] end
+end
+local function pad(id)
+  local ms, seq = string.match(id, '^(%d+)%-(%d+)$')
+  return string.rep('0', 20 - #ms) .. ms .. string.rep('0', 20 - #seq) .. seq
+end
+local top = redis.call('HGET', meta, 'delivered')
+if last and top and pad(last) < pad(top) then last = nil end
+
+local ids, gone, bytes = redis.call('ZRANGE', scheduled, 0, limit - 1), {}, 0
+while last and #ids < limit and bytes < 1000000 do
+  local page = redis.call('XRANGE', stream, '(' .. last, '+', 'COUNT', math.min(16, limit - #ids))
+  for _, row in ipairs(page) do
+    local is = {}
+    for i = 1, #row[2], 2 do is[row[2][i]] = row[2][i + 1] end
+    bytes, last = bytes + (is.job and #is.job or 0), row[1]
+    if is.id and redis.call('HGET', entries, is.id) == row[1] then
+      ids[#ids + 1], gone[#gone + 1] = is.id, row[1]
+    end
+  end
+  if #page == 0 then break end
+end
+if #ids == 0 then return 0 end
+redis.call('ZREM', scheduled, unpack(ids))
+if #gone > 0 then redis.call('XDEL', stream, unpack(gone)) end
+for _, key in ipairs({ entries, jobs, recoveries, errors }) do redis.call('HDEL', key, unpack(ids)) end
+for _, id in ipairs(redis.call('HLEN', locks) > 0 and ids or {}) do
+  local digest = redis.call('HGET', locks, id)
+  if digest and redis.call('HGET', unique, digest) == id then redis.call('HDEL', unique, digest) end
+  redis.call('HDEL', locks, id)
+end
+return #ids

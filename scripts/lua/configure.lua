@@ -1,0 +1,14 @@
+-- configure: set what a queue keeps for itself; every script and worker reads it from there.
+--
+-- moves    nothing
+-- KEYS[1]  meta        hash
+-- ARGV[1]  lease_ms    int     '' = leave as it is
+-- ARGV[2]  default_lease_ms int  for a queue seen for the first time
+-- returns  the lease_ms in force
+-- cost     O(1)
+
+local meta = KEYS[1]
+local lease, default_lease = ARGV[1], ARGV[2]
+if redis.call('HSETNX', meta, 'schema', '1') == 1 then redis.call('HSET', meta, 'lease_ms', default_lease, 'shards', '1') end
+if lease ~= '' then redis.call('HSET', meta, 'lease_ms', lease) end
+return redis.call('HGET', meta, 'lease_ms')

@@ -1,0 +1,56 @@
+-- fail: give a job up and keep it, with the reason, until it is retried, forgotten or pruned.
+--
+-- moves    reserved -> failed
+-- KEYS[1]  entries     hash    id -> entry id
+-- KEYS[2]  stream      stream  group `delayq`
+-- KEYS[3]  failed      zset    id -> failed at
+-- KEYS[4]  jobs        hash    id -> envelope
+-- KEYS[5]  errors      hash    id -> failure
+-- KEYS[6]  cancel      hash    id -> asked at
+-- KEYS[7]  unique      hash    digest -> owning id
+-- KEYS[8]  locks       hash    id -> digest
+-- KEYS[9]  meta        hash
+-- ARGV[1]  now_ms      int     '' = the server's clock
+-- ARGV[2+] delivery    4 each  id, entry id, envelope ('' = unchanged), failure (JSON)
+-- returns  1 or 0 for each: settled, or fenced because the entry is not this job's any more
+-- cost     O(deliveries * log n); at most 500 and 1 MB a call, which the client sees to
+--
+-- Recoveries stay, so that what is shown of a failed job tells how often its worker vanished; retry clears them.
+-- Why XACK comes first: a server at its memory limit lets a script go on that starts with it, so a full one drains.
+
+local entries, stream, failed, jobs, errors = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local cancel, unique, locks, meta = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
+local now = tonumber(ARGV[1])
+if not now then
+  local time = redis.call('TIME')
+  now = time[1] * 1000 + math.floor(time[2] / 1000)
+end
+
+local ids = {}
+for i = 2, #ARGV, 4 do ids[#ids + 1] = ARGV[i] end
+if #ids == 0 then return {} end
+local owned = redis.call('HMGET', entries, unpack(ids))
+for _, key in ipairs({ jobs, errors, cancel, unique, locks, meta }) do redis.call('HLEN', key) end
+redis.call('ZCARD', failed)
+redis.call('XLEN', stream)
+
+local reply, count = {}, 0
+for n, id in ipairs(ids) do
+  local entry, envelope, failure = ARGV[4 * n - 1], ARGV[4 * n], ARGV[4 * n + 1]
+  reply[n] = owned[n] == entry and 1 or 0
+  if owned[n] == entry then
+    redis.call('XACK', stream, 'delayq', entry)
+    redis.call('XDEL', stream, entry)
+    redis.call('HDEL', entries, id)
+    redis.call('ZADD', failed, string.format('%.0f', now), id)
+    if envelope ~= '' then redis.call('HSET', jobs, id, envelope) end
+    redis.call('HSET', errors, id, failure)
+    redis.call('HDEL', cancel, id)
+    local digest = redis.call('HGET', locks, id)
+    if digest and redis.call('HGET', unique, digest) == id then redis.call('HDEL', unique, digest) end
+    redis.call('HDEL', locks, id)
+    count = count + 1
+  end
+end
+if count > 0 then redis.call('HINCRBY', meta, 'failed_total', count) end
+return reply

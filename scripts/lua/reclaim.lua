@@ -1,0 +1,79 @@
+-- reclaim: take back what vanished workers hold; the fourth vanish of one job fails it.
+--
+-- moves    reserved -> ready, under a new entry at the tail; reserved -> failed
+-- KEYS[1]  stream      stream  group `delayq`
+-- KEYS[2]  entries     hash    id -> entry id
+-- KEYS[3]  jobs        hash    id -> envelope
+-- KEYS[4]  recoveries  hash    id -> times its worker vanished
+-- KEYS[5]  failed      zset    id -> failed at
+-- KEYS[6]  errors      hash    id -> failure
+-- KEYS[7]  cancel      hash    id -> asked at
+-- KEYS[8]  unique      hash    digest -> owning id
+-- KEYS[9]  locks       hash    id -> digest
+-- KEYS[10] meta        hash
+-- ARGV[1]  now_ms      int     '' = the server's clock
+-- ARGV[2]  limit       int     entries at most, 1..500
+-- ARGV[3]  max_recoveries int  more than this many fail the job
+-- ARGV[4]  vanished    json    the failure of a job that fails here, without its closing brace
+-- returns  {reclaimed, failed, hold_ms, lease_ms, more 0|1}; hold_ms > 0: nothing is moved for that long
+-- cost     O(pending) for XPENDING IDLE (0.06 us a row), O(limit) for the rest; 1 MB of payload, but one at least
+--
+-- Why it may hold: idle times lie after a stall, a failover or a stepped clock, and after a time without a janitor
+-- workers had no chance to renew. When the last tick is more than half a lease away, in either direction, or absent,
+-- nothing moves until a whole lease has passed, in which every live worker renews.
+-- Why an entry without a job of its own is only acknowledged: tidy then meets it as delivered and no longer pending.
+-- Why HDEL of nothing comes first: it is a write that a server at its memory limit allows, and opens it for the rest.
+
+local stream, entries, jobs, recoveries, failed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local errors, cancel, unique, locks, meta = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
+local now, limit, most, vanished = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
+if not now then
+  local time = redis.call('TIME')
+  now = time[1] * 1000 + math.floor(time[2] / 1000)
+end
+local known = redis.call('HMGET', meta, 'lease_ms', 'reclaim_tick', 'reclaim_hold')
+local lease, tick, hold = tonumber(known[1] or '30000'), tonumber(known[2] or '0'), tonumber(known[3] or '0')
+for _, key in ipairs({ entries, jobs, recoveries, errors, cancel, unique, locks }) do redis.call('HLEN', key) end
+redis.call('ZCARD', failed)
+if redis.call('EXISTS', stream) == 0 then return { 0, 0, 0, lease, 0 } end
+
+redis.call('HDEL', meta, '')
+if now < tick or now - tick > lease / 2 or hold > now + lease then hold = now + lease end
+redis.call('HSET', meta, 'reclaim_tick', string.format('%.0f', now), 'reclaim_hold', string.format('%.0f', hold))
+if now < hold then return { 0, 0, hold - now, lease, 0 } end
+
+local idle = redis.pcall('XPENDING', stream, 'delayq', 'IDLE', lease, '-', '+', limit)
+local back, given_up, bytes, looked = 0, 0, 0, 0
+for _, row in ipairs(idle) do
+  local entry, id = row[1], nil
+  local found = redis.call('XRANGE', stream, entry, entry)[1]
+  local is = {}
+  for n = 1, found and #found[2] or 0, 2 do is[found[2][n]] = found[2][n + 1] end
+  local envelope = is.id and redis.call('HGET', entries, is.id) == entry and redis.call('HGET', jobs, is.id)
+  bytes = bytes + (envelope and #envelope or 0)
+  if bytes > 1000000 and looked > 0 then break end
+  looked, id = looked + 1, is.id
+  redis.call('XACK', stream, 'delayq', entry)
+  if envelope then
+    redis.call('XDEL', stream, entry)
+    redis.call('HDEL', cancel, id)
+    local times = redis.call('HINCRBY', recoveries, id, 1)
+    if times <= most then
+      local fresh = redis.call('XADD', stream, '*', 'id', id, 'job', envelope, 'due', is.due or tostring(now), 'recoveries', times)
+      redis.call('HSET', entries, id, fresh)
+      back = back + 1
+    else
+      local digest = redis.call('HGET', locks, id)
+      if digest and redis.call('HGET', unique, digest) == id then redis.call('HDEL', unique, digest) end
+      redis.call('HDEL', locks, id)
+      redis.call('HDEL', entries, id)
+      redis.call('ZADD', failed, string.format('%.0f', now), id)
+      local before = redis.call('HGET', errors, id)
+      redis.call('HSET', errors, id, vanished .. ',"at_ms":' .. string.format('%.0f', now) .. ',"history":[' .. (before or '') .. ']}')
+      given_up = given_up + 1
+    end
+  end
+end
+if back > 0 then redis.call('HINCRBY', meta, 'reclaimed_total', back) end
+if given_up > 0 then redis.call('HINCRBY', meta, 'failed_total', given_up) end
+return { back, given_up, 0, lease, looked < #idle and 1 or (#idle == limit and 1 or 0) }

@@ -1,0 +1,57 @@
+-- release: try again later; the entry ends and the job waits for its new due time.
+--
+-- moves    reserved -> scheduled
+-- KEYS[1]  entries     hash    id -> entry id
+-- KEYS[2]  stream      stream  group `delayq`
+-- KEYS[3]  scheduled   zset    id -> due_ms
+-- KEYS[4]  jobs        hash    id -> envelope
+-- KEYS[5]  errors      hash    id -> failure
+-- KEYS[6]  cancel      hash    id -> asked at
+-- KEYS[7]  meta        hash
+-- ARGV[1]  now_ms      int     '' = the server's clock
+-- ARGV[2]  queue       text    its name, for the wake-up
+-- ARGV[3]  wake        text    channel
+-- ARGV[4+] delivery    5 each  id, entry id, delay_ms, envelope ('' = unchanged), failure (JSON, '' = unchanged)
+-- returns  1 or 0 for each: settled, or fenced because the entry is not this job's any more
+-- cost     O(deliveries * log n); at most 500 and 1 MB a call, which the client sees to
+--
+-- Recoveries survive a release: a job that kills its worker now and then must not start afresh with every retry.
+-- Why XACK comes first: a server at its memory limit lets a script go on that starts with it, so a full one drains.
+
+local entries, stream, scheduled, jobs = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local errors, cancel, meta = KEYS[5], KEYS[6], KEYS[7]
+local now, queue, wake = tonumber(ARGV[1]), ARGV[2], ARGV[3]
+if not now then
+  local time = redis.call('TIME')
+  now = time[1] * 1000 + math.floor(time[2] / 1000)
+end
+
+local ids = {}
+for i = 4, #ARGV, 5 do ids[#ids + 1] = ARGV[i] end
+if #ids == 0 then return {} end
+local owned = redis.call('HMGET', entries, unpack(ids))
+for _, key in ipairs({ jobs, errors, cancel, meta }) do redis.call('HLEN', key) end
+redis.call('XLEN', stream)
+local head = redis.call('ZRANGE', scheduled, 0, 0, 'WITHSCORES')
+
+local reply, released, earliest = {}, 0, math.huge
+for n, id in ipairs(ids) do
+  local at = 5 * n - 1
+  local entry, due, envelope, failure = ARGV[at + 1], now + tonumber(ARGV[at + 2]), ARGV[at + 3], ARGV[at + 4]
+  reply[n] = owned[n] == entry and 1 or 0
+  if owned[n] == entry then
+    redis.call('XACK', stream, 'delayq', entry)
+    redis.call('XDEL', stream, entry)
+    redis.call('HDEL', entries, id)
+    redis.call('ZADD', scheduled, string.format('%.0f', due), id)
+    if envelope ~= '' then redis.call('HSET', jobs, id, envelope) end
+    if failure ~= '' then redis.call('HSET', errors, id, failure) end
+    redis.call('HDEL', cancel, id)
+    released, earliest = released + 1, math.min(earliest, due)
+  end
+end
+if released > 0 then redis.call('HINCRBY', meta, 'released_total', released) end
+if earliest < (head[2] and tonumber(head[2]) or math.huge) then
+  redis.call('PUBLISH', wake, queue .. ' ' .. string.format('%.0f', earliest))
+end
+return reply

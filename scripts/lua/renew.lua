@@ -1,0 +1,46 @@
+-- renew: a worker still holds these deliveries; start their leases anew.
+--
+-- moves    nothing
+-- KEYS[1]  entries     hash    id -> entry id
+-- KEYS[2]  stream      stream  group `delayq`
+-- KEYS[3]  cancel      hash    id -> asked at
+-- KEYS[4]  meta        hash
+-- ARGV[1]  consumer    text    the name the worker reads under
+-- ARGV[2+] delivery    2 each  id, entry id
+-- returns  {lease_ms, entries Redis holds for this consumer, {ids no longer its own}, {ids asked to stop}}
+-- cost     O(deliveries + consumers); at most 500 a call
+--
+-- Why FORCE: an operator's XGROUP DELCONSUMER drops the pending rows of a live worker. Only the owner gets this far,
+-- so putting its row back cannot steal; without it the janitor would deliver running work a second time.
+-- Why the count: when Redis holds more than the worker knows of, a reply with deliveries was lost on the way.
+
+local entries, stream, cancel, meta = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local consumer = ARGV[1]
+
+local ids, mine, lost, asked = {}, {}, {}, {}
+for i = 2, #ARGV, 2 do ids[#ids + 1] = ARGV[i] end
+local owned = #ids > 0 and redis.call('HMGET', entries, unpack(ids)) or {}
+local stops = redis.call('HLEN', cancel) > 0
+for n, id in ipairs(ids) do
+  if owned[n] == ARGV[2 * n + 1] then
+    mine[#mine + 1] = owned[n]
+    if stops and redis.call('HEXISTS', cancel, id) == 1 then asked[#asked + 1] = id end
+  else
+    lost[#lost + 1] = id
+  end
+end
+local pending, present = 0, false
+for _, group in ipairs(redis.call('EXISTS', stream) == 1 and redis.call('XINFO', 'GROUPS', stream) or {}) do
+  for i = 1, #group, 2 do present = present or (group[i] == 'name' and group[i + 1] == 'delayq') end
+end
+if present and #mine > 0 then
+  local claim = { stream, 'delayq', consumer, 0 }
+  for _, entry in ipairs(mine) do claim[#claim + 1] = entry end
+  claim[#claim + 1], claim[#claim + 2] = 'FORCE', 'JUSTID'
+  redis.call('XCLAIM', unpack(claim))
+end
+local holders = present and redis.call('XPENDING', stream, 'delayq')[4] or {}
+for _, holder in ipairs(holders or {}) do
+  if holder[1] == consumer then pending = tonumber(holder[2]) end
+end
+return { tonumber(redis.call('HGET', meta, 'lease_ms') or '30000'), pending, lost, asked }

@@ -1,0 +1,105 @@
+-- schedule: put new jobs where they wait, or straight into the stream when they are due now.
+--
+-- moves    absent -> scheduled, absent -> ready
+-- KEYS[1]  jobs        hash    id -> envelope
+-- KEYS[2]  scheduled   zset    id -> due_ms
+-- KEYS[3]  stream      stream  group `delayq`
+-- KEYS[4]  entries     hash    id -> entry id
+-- KEYS[5]  meta        hash
+-- KEYS[6]  unique      hash    digest -> owning id
+-- KEYS[7]  locks       hash    id -> digest
+-- KEYS[8]  failed      zset    id -> failed at
+-- KEYS[9]  completed   zset    id -> forget at
+-- KEYS[10] once        string  the first answer, kept when once_ms > 0
+-- ARGV[1]  now_ms      int     '' = the server's clock
+-- ARGV[2]  taken       text    what to answer for an id that is taken: kept | conflict
+-- ARGV[3]  queue       text    its name, for the wake-up
+-- ARGV[4]  wake        text    channel
+-- ARGV[5]  high_water  int     entries the stream may hold before jobs wait in the set
+-- ARGV[6]  lease_ms    int     the lease of a queue seen for the first time
+-- ARGV[7]  once_ms     int     0 = a resend may be answered anew
+-- ARGV[8+] job         4 each  id, envelope, when ('+delay_ms' or due_ms), digest of the unique key or ''
+-- returns  {'1' when meta was new, then 4 each: answer, state, due_ms or '', id of the job that holds the place}
+-- cost     O(jobs * log n); at most 500 jobs and 1 MB a call, which the client sees to
+--
+-- Why HSETNX comes first: at its memory limit Redis refuses a script at its first growing write, so a full server
+-- takes a batch whole or not at all. It also asks "taken?" and stores in one step.
+-- Why meta is written after it: for the same reason; a queue without jobs needs no lease.
+
+local jobs, scheduled, stream, entries, meta = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local unique, locks, failed, completed, once = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
+local now, taken, queue, wake = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4]
+local high_water, lease, once_ms = tonumber(ARGV[5]), ARGV[6], tonumber(ARGV[7])
+
+local first = once_ms > 0 and redis.call('GET', once)
+if first then return cjson.decode(first) end
+if not now then
+  local time = redis.call('TIME')
+  now = time[1] * 1000 + math.floor(time[2] / 1000)
+end
+local known = redis.call('HMGET', meta, 'schema', 'paused_until_ms', 'delivered')
+local head = redis.call('ZRANGE', scheduled, 0, 0, 'WITHSCORES')
+local head_due = head[2] and tonumber(head[2]) or math.huge
+local paused = known[2] and (known[2] == '0' or tonumber(known[2]) > now)
+local held, outstanding = redis.call('XLEN', stream), redis.call('HLEN', entries)
+local room = (paused or head_due <= now) and 0 or high_water - held
+
+local function pad(id)
+  local ms, seq = string.match(id, '^(%d+)%-(%d+)$')
+  return string.rep('0', 20 - #ms) .. ms .. string.rep('0', 20 - #seq) .. seq
+end
+local function delivered(entry)
+  for _, group in ipairs(redis.call('XINFO', 'GROUPS', stream)) do
+    local is = {}
+    for i = 1, #group, 2 do is[group[i]] = group[i + 1] end
+    local last = is.name == 'delayq' and pad(is['last-delivered-id'])
+    if last then return pad(entry) <= last or (known[3] and last < pad(known[3])) end
+  end
+  return true
+end
+local function where(id)
+  local entry = redis.call('HGET', entries, id)
+  if entry then return delivered(entry) and 'reserved' or 'ready', '' end
+  local due = redis.call('ZSCORE', scheduled, id)
+  if due then return 'scheduled', due end
+  if redis.call('ZSCORE', failed, id) then return 'failed', '' end
+  return redis.call('ZSCORE', completed, id) and 'completed' or 'scheduled', ''
+end
+
+if held == 0 and redis.call('EXISTS', stream) == 0 then
+  redis.call('XGROUP', 'CREATE', stream, 'delayq', '0', 'MKSTREAM')
+  if known[3] then redis.call('XSETID', stream, known[3]) end
+  if outstanding == 0 then redis.call('HDEL', meta, 'delivered') end
+end
+local reply, waiting, pending, created, earliest = { known[1] and '0' or '1' }, {}, {}, 0, math.huge
+for i = 8, #ARGV, 4 do
+  local id, envelope, when, digest = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
+  local due = tonumber(when) + (string.sub(when, 1, 1) == '+' and now or 0)
+  local word, state, at = 'created', 'scheduled', string.format('%.0f', due)
+  local holder = digest ~= '' and redis.call('HGET', unique, digest) or id
+  if holder ~= id or redis.call('HSETNX', jobs, id, envelope) == 0 then
+    word, state, at = taken, where(holder)
+    if pending[holder] then state, at = 'scheduled', pending[holder] end
+  else
+    created = created + 1
+    if digest ~= '' then
+      redis.call('HSET', unique, digest, id)
+      redis.call('HSET', locks, id, digest)
+    end
+    if due <= now and room > 0 then
+      state, room = 'ready', room - 1
+      local entry = redis.call('XADD', stream, '*', 'id', id, 'job', envelope, 'due', at, 'recoveries', '0')
+      redis.call('HSET', entries, id, entry)
+    else
+      waiting[#waiting + 1], waiting[#waiting + 2] = at, id
+      pending[id], earliest = at, math.min(earliest, due)
+    end
+  end
+  reply[#reply + 1], reply[#reply + 2], reply[#reply + 3], reply[#reply + 4] = word, state, at, holder
+end
+if #waiting > 0 then redis.call('ZADD', scheduled, unpack(waiting)) end
+if earliest < head_due then redis.call('PUBLISH', wake, queue .. ' ' .. string.format('%.0f', earliest)) end
+if created > 0 then redis.call('HINCRBY', meta, 'scheduled_total', created) end
+if not known[1] then redis.call('HSET', meta, 'schema', '1', 'lease_ms', lease, 'shards', '1') end
+if once_ms > 0 then redis.call('SET', once, cjson.encode(reply), 'PX', once_ms) end
+return reply

@@ -1,0 +1,44 @@
+-- stats: how much of a queue is in which state.
+--
+-- moves    nothing
+-- KEYS[1]  scheduled   zset    id -> due_ms
+-- KEYS[2]  stream      stream  group `delayq`
+-- KEYS[3]  failed      zset    id -> failed at
+-- KEYS[4]  completed   zset    id -> forget at
+-- KEYS[5]  meta        hash
+-- ARGV[1]  now_ms      int     '' = the server's clock
+-- returns  {scheduled, ready, reserved, failed, completed, paused_until_ms (-1 = not paused), overdue_oldest_ms,
+--          lease_ms, mover_tick ms or 0, now_ms, then the counters of `meta`: name, value each}
+-- cost     O(consumers)
+--
+-- ready is XLEN minus pending, not the group's lag: that turns nil after a deletion. What a plain consumer acknowledged
+-- counts as ready until the janitor closes it.
+
+local scheduled, stream, failed, completed, meta = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local now = tonumber(ARGV[1])
+if not now then
+  local time = redis.call('TIME')
+  now = time[1] * 1000 + math.floor(time[2] / 1000)
+end
+local known = redis.call('HMGET', meta, 'paused_until_ms', 'lease_ms', 'mover_tick')
+local held, reserved, last, oldest = redis.call('XLEN', stream), 0, nil, now
+for _, group in ipairs(redis.call('EXISTS', stream) == 1 and redis.call('XINFO', 'GROUPS', stream) or {}) do
+  local is = {}
+  for i = 1, #group, 2 do is[group[i]] = group[i + 1] end
+  if is.name == 'delayq' then reserved, last = is.pending, is['last-delivered-id'] end
+end
+local head = redis.call('ZRANGE', scheduled, 0, 0, 'WITHSCORES')
+if head[2] then oldest = math.min(oldest, tonumber(head[2])) end
+local ready = last and redis.call('XRANGE', stream, '(' .. last, '+', 'COUNT', 1)[1]
+for i = 1, ready and #ready[2] or 0, 2 do
+  if ready[2][i] == 'due' then oldest = math.min(oldest, tonumber(ready[2][i + 1]) or now) end
+end
+local paused = tonumber(known[1] or '-1')
+if paused > 0 and paused <= now then paused = -1 end
+local reply = { redis.call('ZCARD', scheduled), held - reserved, reserved, redis.call('ZCARD', failed),
+  redis.call('ZCARD', completed), paused, math.floor(now - oldest), tonumber(known[2] or '0'), tonumber(known[3] or '0'), now }
+for _, name in ipairs({ 'scheduled_total', 'promoted_total', 'acked_total', 'released_total', 'failed_total',
+  'cancelled_total', 'reclaimed_total', 'handed_back_total' }) do
+  reply[#reply + 1], reply[#reply + 2] = name, tonumber(redis.call('HGET', meta, name) or '0')
+end
+return reply
