@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class JobSignal(Exception):  # noqa: N818  (a signal is no error)
+class JobSignal(Exception):
     """Base of all signals; catch it to let signals through a handler of your own."""
 
 
