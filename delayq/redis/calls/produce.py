@@ -81,7 +81,7 @@ def _scheduled(reply: list[bytes], jobs: Sequence[Prepared]) -> Scheduled:
         owner = job.id if holder == job.id.encode() else text(holder)
         if outcome is Answer.KEPT and owner == job.id and not job.own_id:
             outcome = Answer.CREATED  # an id made for this call can only be taken by an earlier send of it
-        refs.append(JobRef(owner, job.name, job.queue, _STATES.get(state, State.SCHEDULED), number(due), outcome))
+        refs.append(JobRef(owner, job.queue, _STATES.get(state, State.SCHEDULED), number(due), outcome, job.name))
     return Scheduled(refs, reply[0] == b"1")
 
 
