@@ -11,16 +11,28 @@ say() { printf '%s\n' "$@" >&2; }
 
 new_enough() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }
 
+# How this Python can get an environment with pip: through `ensurepip`, through its own `pip`, or not at all.
+way() {
+    for module in ensurepip pip; do
+        if "$1" -c "import venv, $module" 2>/dev/null; then echo "$module"; return; fi
+    done
+}
+
+# The first Python that can do it all, else the first that is new enough.
 find_python() {
     if [ -n "${PYTHON:-}" ]; then
         new_enough "$PYTHON" && { command -v "$PYTHON"; return; }
         say "PYTHON=$PYTHON is not a Python of 3.11 or newer." "Next: name another one, or leave PYTHON unset."
         return 1
     fi
+    fallback= found=$(python3 -V 2>/dev/null || true)
     for name in python3 python3.14 python3.13 python3.12 python3.11 python; do
-        if new_enough "$name"; then command -v "$name"; return; fi
+        new_enough "$name" || continue
+        if [ -n "$(way "$name")" ]; then command -v "$name"; return; fi
+        fallback=${fallback:-$(command -v "$name")}
     done
-    say "No Python of 3.11 or newer was found (python3 is $(python3 -V 2>&1 || true))." \
+    if [ -n "$fallback" ]; then echo "$fallback"; return; fi
+    say "No Python of 3.11 or newer was found; python3 is ${found:-missing}." \
         "Next: install one, or name it: make PYTHON=/path/to/python3.12 ..."
     return 1
 }
@@ -34,18 +46,19 @@ usable() {
 make() {
     python=$(find_python)
     rm -rf "$1"
-    if "$python" -c 'import ensurepip, venv' 2>/dev/null; then
-        "$python" -m venv "$1"
-    elif "$python" -c 'import pip, venv' 2>/dev/null; then
-        "$python" -m venv --without-pip "$1"
-        "$python" -m pip --python "$1/bin/python" install --quiet --ignore-installed pip
-    else
-        version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
-        say "$python cannot make a virtual environment: it has neither ensurepip nor pip." \
-            "Debian and Ubuntu pack them apart from Python." \
-            "Next: apt-get install python$version-venv   (or: make PYTHON=/path/to/another/python3 ...)"
-        return 1
-    fi
+    case $(way "$python") in
+        ensurepip)
+            "$python" -m venv "$1" ;;
+        pip)
+            "$python" -m venv --without-pip "$1"
+            "$python" -m pip --python "$1/bin/python" install -qq --ignore-installed pip ;;
+        *)
+            version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+            say "$python cannot make a virtual environment: it has neither ensurepip nor pip." \
+                "Debian and Ubuntu pack them apart from Python." \
+                "Next: apt-get install python$version-venv   (or: make PYTHON=/path/to/another/python3 ...)"
+            return 1 ;;
+    esac
 }
 
 case "${1:-} ${2:+dir}" in
