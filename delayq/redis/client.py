@@ -80,9 +80,7 @@ class Client:
         """
         return self.run(self.verbs.schedule(JobSpec(name=name, data=data, **options), OnConflict(on_conflict)))
 
-    def schedule_many(
-        self, items: Iterable[JobSpec | Mapping[str, Any]], *, on_conflict: str = "keep"
-    ) -> list[JobRef]:
+    def schedule_many(self, items: Iterable[JobSpec | Mapping[str, Any]], *, on_conflict: str = "keep") -> list[JobRef]:
         """Schedule many jobs, 500 a round trip; a `JobRef` for each, in order. Nothing is sent if one is invalid.
 
         The jobs are not one transaction: when the connection is lost on the way, those before it are stored.
@@ -116,9 +114,7 @@ class Client:
         """Everything known about one job; None when its id is not taken."""
         return self.run(self.verbs.get(job_id, queue))
 
-    def list_jobs(
-        self, state: State | str, *, queue: str | None = None, cursor: str = "", limit: int = 100
-    ) -> Page:
+    def list_jobs(self, state: State | str, *, queue: str | None = None, cursor: str = "", limit: int = 100) -> Page:
         """One page (≤ 500, ≤ 1 MB) of the jobs in one state, in their order."""
         return self.run(self.verbs.list_jobs(State(state), queue, cursor, limit))
 

@@ -24,21 +24,26 @@ def words_of(call: Call[Any] | Command[Any], *, whole: bool = False) -> tuple[An
     return (*head, len(call.keys), *call.keys, *call.args)
 
 
+def _execute(client: Any, words: tuple[Any, ...]) -> Any:
+    """redis-py types this method of its clients and pipelines not at all."""
+    return client.execute_command(*words)
+
+
 def send(client: Client, call: Call[T] | Command[T]) -> T:
     """Send one call and read its answer."""
     try:
-        reply = client.execute_command(*words_of(call))
+        reply = _execute(client, words_of(call))
     except NoScriptError:
-        reply = client.execute_command(*words_of(call, whole=True))
+        reply = _execute(client, words_of(call, whole=True))
     return call.parse(reply)
 
 
 async def asend(client: AsyncClient, call: Call[T] | Command[T]) -> T:
     """As `send`, for asyncio."""
     try:
-        reply = await client.execute_command(*words_of(call))
+        reply = await _execute(client, words_of(call))
     except NoScriptError:
-        reply = await client.execute_command(*words_of(call, whole=True))
+        reply = await _execute(client, words_of(call, whole=True))
     return call.parse(reply)
 
 
@@ -49,9 +54,9 @@ def send_all(client: Client, calls: Sequence[Call[Any]], *commands: tuple[Any, .
     """
     pipe = client.pipeline(transaction=False)
     for call in calls:
-        pipe.execute_command(*words_of(call))
+        _execute(pipe, words_of(call))
     for words in commands:
-        pipe.execute_command(*words)
+        _execute(pipe, words)
     replies = pipe.execute(raise_on_error=False)
     for n, call in enumerate(calls):
         if isinstance(replies[n], NoScriptError):

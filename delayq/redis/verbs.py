@@ -24,6 +24,7 @@ from delayq.redis.keys import Globals
 
 T = TypeVar("T")
 Flow = Generator[Call[Any] | Command[Any], Any, T]
+Items = Iterable[JobSpec | Mapping[str, Any]]
 Clock = Callable[[], int | None]
 
 RETRY_READS = 5
@@ -31,7 +32,6 @@ RETRY_READS = 5
 
 def server_clock() -> None:
     """The clock of normal use: none, so that the server's own decides."""
-    return None
 
 
 class Verbs:
@@ -55,7 +55,7 @@ class Verbs:
             raise error
         return ref
 
-    def schedule_many(self, items: Iterable[JobSpec | Mapping[str, Any]], on_conflict: OnConflict) -> Flow[list[JobRef]]:
+    def schedule_many(self, items: Items, on_conflict: OnConflict) -> Flow[list[JobRef]]:
         """Any number of jobs, each with its outcome, in the order given. All are checked before the first is sent."""
         now_ms = self._local_ms()
         specs = (item if isinstance(item, JobSpec) else JobSpec(**item) for item in items)
@@ -154,7 +154,7 @@ class Verbs:
         names = [queue] if queue else (yield from self.queues())
         found: list[QueueStats] = []
         for name in names:
-            found.append((yield inspect.stats(self.scope(name))))
+            found += [(yield inspect.stats(self.scope(name)))]
         return found
 
     def upcoming(self, queue: str | None, span: str, spans: int) -> Flow[Upcoming]:
