@@ -96,6 +96,12 @@ class Engine:
 
     # -- looking -----------------------------------------------------------------------------------------------------
 
+    def key_names(self) -> set[str]:
+        """All keys there are, by their names in the contract; the short-lived `once` keys are left out."""
+        head = self.keys.of("")
+        names = {name.decode().removeprefix(head) for name in self.client.scan_iter(count=1000)}
+        return {name for name in names if not name.startswith("once:")}
+
     def rows(self, name: str) -> dict[str, str]:
         """A hash."""
         return {word(field): word(value) for field, value in self.client.hgetall(self.keys.of(name)).items()}
