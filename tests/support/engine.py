@@ -127,7 +127,7 @@ class Engine:
 
     def in_stream(self) -> list[str]:
         """The ids of the jobs in the stream, in order."""
-        return [fields["id"] for _, fields in self.entries()]
+        return [fields.get("id", "") for _, fields in self.entries()]
 
     def pending(self) -> dict[str, str]:
         """Entry ids that are pending, each with its consumer."""
