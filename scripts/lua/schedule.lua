@@ -26,14 +26,14 @@
 -- takes a batch whole or not at all. It also asks "taken?" and stores in one step.
 -- Why meta is written after it: for the same reason; a queue without jobs needs no lease.
 -- Why all due times and all keys are looked at before it: a Lua error half-way does not take back what was written.
--- Why a new stream may start with the next second: the one before was deleted. Who still holds one of its entries must
--- find that id delivered, and never see it given out again.
--- Why an owner without a payload owns nothing: only damage leaves such a lock, and nothing would ever free it.
+-- Why a new stream may start with the next millisecond: the one before was deleted. Who still holds one of its entries
+-- must find that id delivered, and never see it given out again; the microseconds tell two such streams apart.
+-- Why an owner that neither waits nor runs owns nothing: only damage leaves such a lock, and nothing would free it.
 
 local jobs, scheduled, stream, entries, meta = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local unique, locks, failed, completed, once = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local now, taken, queue, wake = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4]
-local high_water, lease, once_ms = tonumber(ARGV[5]), ARGV[6], tonumber(ARGV[7])
+local high_water, lease, once_ms, dues, pending = tonumber(ARGV[5]), ARGV[6], tonumber(ARGV[7]), {}, {}
 
 local first = once_ms > 0 and redis.call('GET', once)
 if first then return cjson.decode(first) end
@@ -41,7 +41,6 @@ if not now then
   local time = redis.call('TIME')
   now = time[1] * 1000 + math.floor(time[2] / 1000)
 end
-local dues, pending = {}, {}
 for i = 8, #ARGV, 4 do
   dues[i] = (tonumber(ARGV[i + 2]) or 0 / 0) + (string.sub(ARGV[i + 2], 1, 1) == '+' and now or 0)
   if not (ARGV[i + 3] and math.abs(dues[i]) <= 9007199254740991) then
@@ -72,13 +71,14 @@ local function where(id)
   local entry, due = redis.call('HGET', entries, id), pending[id] or redis.call('ZSCORE', scheduled, id)
   if entry then return delivered(entry) and 'reserved' or 'ready', '' end
   if due then return 'scheduled', due end
-  return redis.call('ZSCORE', failed, id) and 'failed' or redis.call('ZSCORE', completed, id) and 'completed' or 'scheduled', ''
+  return redis.call('ZSCORE', failed, id) and 'failed' or redis.call('ZSCORE', completed, id) and 'completed' or 'absent', ''
 end
 
 if held == 0 and redis.call('EXISTS', stream) == 0 then
   redis.call('XGROUP', 'CREATE', stream, 'delayq', '0', 'MKSTREAM')
   if top or outstanding > 0 then
-    local soon = redis.call('TIME')[1] + 1 .. '000-0'
+    local s, us = unpack(redis.call('TIME'))
+    local soon = string.format('%.0f-%.0f', s * 1000 + math.floor(us / 1000) + 1, us % 1000 * 1000000)
     redis.call('XSETID', stream, top and pad(top) > pad(soon) and top or soon)
     redis.call('XGROUP', 'SETID', stream, 'delayq', '$')
   end
@@ -88,7 +88,7 @@ for i = 8, #ARGV, 4 do
   local id, envelope, due, digest = ARGV[i], ARGV[i + 1], dues[i], ARGV[i + 3]
   local word, state, at = 'created', 'scheduled', string.format('%.0f', due)
   local holder = digest ~= '' and redis.call('HGET', unique, digest) or id
-  if holder ~= id and redis.call('HEXISTS', jobs, holder) == 0 then holder = id end
+  if holder ~= id and string.find('failed completed absent', (where(holder)), 1, true) then holder = id end
   if holder ~= id or redis.call('HSETNX', jobs, id, envelope) == 0 then
     word, state, at = taken, where(holder)
   else
