@@ -95,7 +95,7 @@ def before_start(envelope: Envelope, policy: Policy, now_ms: int) -> GiveUp | No
         error = RetryUntilPassed() if now_ms > policy.retry_until_ms else None
     elif policy.tries and envelope.attempts >= policy.tries:
         error = TriesExhausted(f"All {policy.tries} tries were used before this delivery.")
-    return error and GiveUp(envelope.attempts, envelope.exceptions, error)
+    return GiveUp(envelope.attempts, envelope.exceptions, error) if error else None
 
 
 def decide(
@@ -128,4 +128,3 @@ def _exhausted(policy: Policy, attempts: int, exceptions: int, now_ms: int) -> b
     elif policy.tries and attempts >= policy.tries:
         return True
     return policy.max_exceptions is not None and exceptions >= policy.max_exceptions
-

@@ -7,7 +7,7 @@ from datetime import timedelta
 from delayq.core.when import duration_ms
 
 
-class JobSignal(Exception):  # noqa: N818  (a signal is no error)
+class JobSignal(Exception):
     """Base of all signals; catch it to let signals through a handler of your own."""
 
 

@@ -10,6 +10,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final, Generic, ParamSpec, TypeVar, get_type_hints
 
 import msgspec
@@ -98,7 +99,8 @@ def job(
 def _binding(name: str, function: Callable[..., Any]) -> tuple[str, Callable[[msgspec.Raw], dict[str, Any]]]:
     """Which parameter takes the context, and how a payload becomes the other arguments."""
     hints = get_type_hints(function)
-    context, fields, open_ended = "", [], False
+    context, open_ended = "", False
+    fields: list[tuple[Any, ...]] = []
     for parameter in inspect.signature(function).parameters.values():
         kind = hints.get(parameter.name, Any)
         if parameter.kind in _POSITIONAL:
@@ -113,11 +115,16 @@ def _binding(name: str, function: Callable[..., Any]) -> tuple[str, Callable[[ms
         elif parameter.default is inspect.Parameter.empty:
             fields.append((parameter.name, kind))
         else:
-            fields.append((parameter.name, kind, msgspec.field(default_factory=lambda d=parameter.default: d)))
+            fields.append((parameter.name, kind, msgspec.field(default_factory=partial(_same, parameter.default))))
     return context, _reader(name, fields, open_ended)
 
 
-def _reader(name: str, fields: list[Any], open_ended: bool) -> Callable[[msgspec.Raw], dict[str, Any]]:
+def _same(value: Any) -> Any:
+    """A default as the function has it; made by a factory, because Python shares defaults and so do we."""
+    return value
+
+
+def _reader(name: str, fields: list[tuple[Any, ...]], open_ended: bool) -> Callable[[msgspec.Raw], dict[str, Any]]:
     required = sorted(fields, key=len)
     shape = msgspec.defstruct("Payload", required, forbid_unknown_fields=not open_ended, kw_only=True)
     members = tuple(field[0] for field in fields)
