@@ -22,13 +22,16 @@ from enum import StrEnum
 from typing import TypeVar
 from weakref import WeakKeyDictionary
 
+import redis
 from redis.asyncio.client import PubSub as AsyncPubSub
 from redis.client import PubSub
 
+from delayq.core.endpoint import Endpoint, Topology, parse_endpoint
+from delayq.core.errors import ConfigError
 from delayq.redis.aclients import AsyncClient, close_async_client, drop_async_idle, make_async_client
 from delayq.redis.clients import Client, close_client, make_client
-from delayq.redis.endpoint import Endpoint, parse_endpoint
 from delayq.redis.resend import Budget, Resends, aresend, resend
+from delayq.redis.translate import translated
 from delayq.redis.wire import Wire
 
 T = TypeVar("T")
@@ -69,7 +72,7 @@ class _Made:
 
 
 class Connector:
-    """Clients of one Redis, by role. `url` as in `delayq.redis.endpoint`; raises `ConfigError` for a bad one."""
+    """Clients of one Redis, by role. `url` as in `delayq.core.endpoint`; raises `ConfigError` for a bad one."""
 
     def __init__(self, url: str | Endpoint, *, waits: Waits = Waits(), connections: int = 10) -> None:
         self.endpoint = parse_endpoint(url) if isinstance(url, str) else url
@@ -109,13 +112,14 @@ class Connector:
 
     def reader(self, block_ms: int) -> Client:
         """A new client with one connection, for one thread that blocks up to `block_ms` at a time."""
-        return self._new(Role.READER, block_ms)
+        with translated(self.endpoint.where, reads=True):
+            return self._new(Role.READER, block_ms)
 
     def subscriber(self) -> PubSub:
         """A new listener with its own connection; read it with `get_message(timeout=seconds)`."""
-        listener: PubSub = self._new(Role.SUBSCRIBER).pubsub(  # type: ignore[no-untyped-call]  # redis-py
-            ignore_subscribe_messages=True
-        )
+        with translated(self.endpoint.where, reads=True):
+            client = self._new(Role.SUBSCRIBER)
+        listener: PubSub = client.pubsub(ignore_subscribe_messages=True)  # type: ignore[no-untyped-call]  # redis-py
         return listener
 
     def acommands(self) -> AsyncClient:
@@ -130,9 +134,17 @@ class Connector:
         """As `reader`, for one task of the running event loop."""
         return self._anew(Role.READER, block_ms)
 
-    def asubscriber(self) -> AsyncPubSub:
-        """As `subscriber`, for the running event loop."""
-        return self._anew(Role.SUBSCRIBER).pubsub(ignore_subscribe_messages=True)
+    async def asubscriber(self) -> AsyncPubSub:
+        """As `subscriber`, for the running event loop. Raises `ConfigError` for a cluster and redis-py before 8."""
+        client = self._anew(Role.SUBSCRIBER)
+        if self.endpoint.topology is Topology.CLUSTER:
+            if not hasattr(client, "pubsub"):
+                raise ConfigError(
+                    f"redis-py {redis.__version__} cannot listen to a cluster in asyncio.", hint="Install redis>=8."
+                )
+            with translated(self.endpoint.where, reads=True):
+                await client.initialize()  # a listener does not read the cluster's map by itself
+        return client.pubsub(ignore_subscribe_messages=True)
 
     def close(self) -> None:
         """Close every sync connection made here. The connector may be used again."""
