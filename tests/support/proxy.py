@@ -6,8 +6,8 @@
         proxy.swallow()           # the next reply never comes; the connection stays open
         proxy.delay(0.2)          # every reply comes late
 
-A fault happens once and is gone, unless `times` says otherwise. Handshakes count: to hit a certain command, let the client
-connect first, or count with `proxy.replies`.
+A fault happens once and is gone, unless `times` says otherwise. Handshakes count: to hit a certain command, let the
+client connect first, or count with `proxy.replies`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,9 @@ class Proxy:
         self._run(self._accept)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.refuse()
         self.drop_all()
         for thread in self._threads:
