@@ -18,6 +18,7 @@ traceback tells them apart: for all topologies, sync and asyncio, redis-py 6.2 t
 from __future__ import annotations
 
 import re
+import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -86,7 +87,8 @@ _CLASSES: tuple[tuple[type[Exception], str], ...] = (
     (exceptions.NoPermissionError, "NOPERM"),
     (exceptions.OutOfMemoryError, "OOM"),
     (exceptions.ReadOnlyError, "READONLY"),
-    (exceptions.MasterDownError, "MASTERDOWN"),
+    (exceptions.MasterDownError, "MASTERDOWN"),  # before its base class
+    (exceptions.ClusterDownError, "CLUSTERDOWN"),
     (exceptions.TryAgainError, "TRYAGAIN"),
     (exceptions.MovedError, "MOVED"),
 )
@@ -171,4 +173,5 @@ def _may_have_arrived(error: BaseException) -> bool:
 
 
 def _is_tls(error: BaseException) -> bool:
-    return "SSL:" in str(error) and ("CERTIFICATE_VERIFY_FAILED" in str(error) or "WRONG_VERSION_NUMBER" in str(error))
+    # Other errors of TLS, such as an end of file in the middle, are faults of the network.
+    return isinstance(error, ssl.SSLCertVerificationError) or getattr(error, "reason", "") == "WRONG_VERSION_NUMBER"

@@ -20,6 +20,9 @@ class SyncDoor:
     def call(self, send: Send, *, safe: bool, reads: bool = False) -> Any:
         return self.connector.call(send, safe=safe, reads=reads)
 
+    def rest(self) -> None:
+        """Nothing runs between two calls, and nothing needs to."""
+
     def close(self) -> None:
         self.connector.close()
 
@@ -34,9 +37,13 @@ class AsyncDoor:
     def call(self, send: Send, *, safe: bool, reads: bool = False) -> Any:
         return self._runner.run(self.connector.acall(send, safe=safe, reads=reads))
 
+    def rest(self) -> None:
+        """Let the event loop see what came in since the last call, as one that always runs does."""
+        self._runner.run(asyncio.sleep(0.01))
+
     def close(self) -> None:
-        self._runner.run(self.connector.aclose())
-        self._runner.close()
+        with self._runner:
+            self._runner.run(self.connector.aclose())
 
 
 Door = SyncDoor | AsyncDoor
