@@ -6,9 +6,9 @@ raise `BackendError` when the backend fails, and neither decides anything about 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from delayq.core.outcome import Outcome
 
@@ -140,8 +140,8 @@ class Consumer(Protocol):
     def lease_s(self) -> float:
         """The shortest lease of the queues served, in seconds."""
 
-    def announce(self, ttl_s: float) -> None:
-        """Say "I am here" for `ttl_s` seconds, with the queues served."""
+    def announce(self, about: Mapping[str, Any], ttl_s: float) -> None:
+        """Say "I am here" for `ttl_s` seconds, with the queues served and what else is known of the worker."""
 
     def now_ms(self) -> int:
         """The server's time, as last seen and carried on by a monotonic clock."""

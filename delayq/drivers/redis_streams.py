@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -14,11 +14,13 @@ from delayq.core.failure import Failure
 from delayq.core.options import Options
 from delayq.drivers.base import Promotion, Tidied
 from delayq.drivers.redis_consumer import RedisConsumer
+from delayq.redis import presence
 from delayq.redis.calls import deliver, inspect
 from delayq.redis.calls.call import Call, Scope
 from delayq.redis.calls.deliver import Held, Unsettled
 from delayq.redis.client import Client
 from delayq.redis.connect import Connector
+from delayq.redis.keys import GROUP
 from delayq.redis.scan import scan_ids
 from delayq.redis.send import send
 from delayq.redis.wakeups import PubSubWakeUps
@@ -26,7 +28,8 @@ from delayq.redis.wakeups import PubSubWakeUps
 T = TypeVar("T")
 
 MAX_PAGES = 20
-IDLE_CONSUMER_LEASES = 3
+IDLE_LEASES = 3
+MIN_IDLE_MS = 60_000
 FULL_RETRY_S = 0.05
 PAUSED_RETRY_S = 1.0
 
@@ -69,15 +72,22 @@ class RedisStreams:
         """Look for damage and heal it, prune, and take dead consumers off the list."""
         scope = self._scope(queue)
         sums = self._send(deliver.tidy(scope))
+        idle_ms = max(MIN_IDLE_MS, IDLE_LEASES * sums.lease_ms)
+        silent = self._silent_consumers(scope, idle_ms)
         tidied = self._walk_delivered(queue, everything=not sums.agree)
         if not sums.agree and not self._send(deliver.tidy(scope)).agree:
             tidied = replace(tidied, mended=self._mend(scope))
+        elif tidied == Tidied() and self._cursors[queue] == _Cursor():
+            # Only after a whole pass that found nothing: an acknowledgement may still have to be closed, and it is
+            # known for one only while its consumer is on the list.
+            tidied = replace(tidied, retired=sum(self._send(deliver.retire(scope, name, idle_ms)) for name in silent))
         pruned = self._send(deliver.prune(scope, self.options.keep_failed_ms))
-        return replace(tidied, pruned=sum(pruned), retired=self._retire_dead(scope, sums.lease_ms))
+        return replace(tidied, pruned=pruned.completed + pruned.failed)
 
     def lease_s(self, queue: str) -> float:
         """The queue's lease in seconds, as its `meta` has it."""
-        return self._send(inspect.configure(self._scope(queue), None)) / 1000
+        read = partial(presence.shortest_lease_ms, self.options.prefix, [queue], self.options.lease_ms)
+        return self.connector.call(read, safe=True, reads=True) / 1000
 
     def wake_ups(self) -> PubSubWakeUps:
         """A listener of its own."""
@@ -94,7 +104,8 @@ class RedisStreams:
         return Scope(self.options, queue)
 
     def _send(self, call: Call[T]) -> T:
-        return self.connector.call(partial(_send, call), safe=call.resend, reads=call.reads)
+        answer: T = self.connector.call(partial(_send, call), safe=call.resend, reads=call.reads)
+        return answer
 
     def _walk_delivered(self, queue: str, *, everything: bool) -> Tidied:
         """Go on where the last tick stopped; a page that found something is followed by the next at once."""
@@ -142,7 +153,7 @@ class RedisStreams:
     def _mend(self, scope: Scope) -> int:
         """Walk every id there is and put each in its one place."""
         mended = 0
-        ids = self.connector.call(partial(scan_ids, scope.keys), safe=True, reads=True)
+        ids = scan_ids(self.connector, scope.keys)
         while batch := list(islice(ids, deliver.PAGE)):
             while batch:
                 words = self._send(deliver.mend(scope, batch))
@@ -150,11 +161,14 @@ class RedisStreams:
                 batch = batch[len(words) :] if words else []
         return mended
 
-    def _retire_dead(self, scope: Scope, lease_ms: int) -> int:
-        """Take consumers off the list that hold nothing and have been silent for long."""
-        idle_ms = max(60_000, IDLE_CONSUMER_LEASES * lease_ms)
-        names = self.connector.call(partial(_idle_consumers, scope, idle_ms), safe=True, reads=True)
-        return sum(self._send(deliver.retire(scope, name, idle_ms)) for name in names)
+    def _silent_consumers(self, scope: Scope, idle_ms: int) -> list[str]:
+        """Consumers that hold nothing, have been silent for long, and belong to no worker that is here."""
+        stream = scope.keys.stream
+        names = self.connector.call(partial(presence.idle_consumers, stream, GROUP, idle_ms), safe=True, reads=True)
+        if not names:
+            return []
+        here = self.connector.call(partial(presence.present, self.options.prefix, names), safe=True, reads=True)
+        return [name for name in names if name not in here]
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +181,3 @@ class _Cursor:
 
 def _send(call: Call[Any], client: Any) -> Any:
     return send(client, call)
-
-
-_Sends = Callable[[Any], Any]

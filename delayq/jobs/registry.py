@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import importlib
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from pathlib import Path
 from typing import Any
 
 from delayq.core.errors import ConfigError, UnknownJob
@@ -53,12 +53,13 @@ def _same(one: JobFunction[..., Any], other: JobFunction[..., Any]) -> bool:
     )
 
 
-_current: ContextVar[Registry] = ContextVar("delayq_registry", default=Registry())
+_default = Registry()
+_current: ContextVar[Registry] = ContextVar("delayq_registry")
 
 
 def current() -> Registry:
     """The registry that `@job` fills."""
-    return _current.get()
+    return _current.get(_default)
 
 
 @contextmanager
@@ -76,7 +77,7 @@ def load_app(module: str) -> Registry:
 
     Raises `ConfigError` when it cannot be imported.
     """
-    here = os.getcwd()
+    here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
     try:

@@ -76,7 +76,7 @@ class Verbs:
     def _send_chunk(self, queue: str, chunk: Sequence[Prepared], on_conflict: OnConflict) -> Flow[list[JobRef]]:
         scheduled: produce.Scheduled = yield produce.schedule(self.scope(queue), chunk, on_conflict, new_id())
         if scheduled.new_queue:
-            self._registered.discard(queue)
+            self.forget_registered(queue)
             yield from self.register(queue)
         return scheduled.refs
 
@@ -85,6 +85,10 @@ class Verbs:
         if queue not in self._registered:
             yield Command(("SADD", Globals(self.options.prefix).queues, queue), int)
             self._registered.add(queue)
+
+    def forget_registered(self, queue: str) -> None:
+        """Let the next `register` send the name again."""
+        self._registered.discard(queue)
 
     def cancel(self, job_id: str, queue: str | None, *, running: bool) -> Flow[Answer]:
         """The answer decides what the caller does next, so it is returned and never raised."""
