@@ -189,7 +189,7 @@ class Verbs:
         """All workers that are alive, sorted by name."""
         keys = Globals(self.options.prefix)
         names: list[str] = yield Command(
-            ("SMEMBERS", keys.workers), lambda reply: sorted(map(text, reply)), reads=True
+            ("ZRANGE", keys.workers, 0, -1), lambda reply: sorted(map(text, reply)), reads=True
         )
         found: list[WorkerInfo] = []
         for name in names:  # one by one: in a cluster they lie in different slots
