@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from delayq.core.backoff import Backoff, from_wire
+from delayq.core.backoff import DEFAULT, Backoff, from_wire
 from delayq.core.envelope import Envelope
 from delayq.core.errors import DelayqError
 from delayq.core.signals import Discard, Fail, Retry, Snooze
@@ -118,7 +118,16 @@ def decide(
         return GiveUp(attempts, exceptions, error)
     if isinstance(error, Retry) and error.delay_ms is not None:
         return Release(error.delay_ms, attempts, exceptions, error)
-    return Release(policy.backoff.delay_ms(attempts, error, rand), attempts, exceptions, error)
+    return Release(_backoff_ms(policy.backoff, attempts, error, rand), attempts, exceptions, error)
+
+
+def _backoff_ms(backoff: Backoff, attempt: int, error: BaseException, rand: Callable[[], float]) -> int:
+    """The backoff's delay. A function of the user's that fails itself must not take the attempt's error with it."""
+    try:
+        return backoff.delay_ms(attempt, error, rand)
+    except Exception as broken:
+        error.add_note(f"The job's backoff function failed too ({broken!r}); the default backoff was used.")
+        return DEFAULT.delay_ms(attempt, error, rand)
 
 
 def _exhausted(policy: Policy, attempts: int, exceptions: int, now_ms: int) -> bool:
