@@ -29,29 +29,33 @@ def add_to(app: typer.Typer) -> None:
 
 
 def _failed() -> None:
-    """Look at jobs that have failed, try them again, or forget them."""
+    """Look at failed jobs, retry or forget them."""
 
 
 def list_failed(
     ctx: typer.Context, queue: AnyQueue = None, name: NamePattern = None, limit: Limit = 100, as_json: NdJson = False
 ) -> None:
-    """List failed jobs, the first to fail first, with their last error."""
+    """List failed jobs with their last error."""
     from delayq.cli.actions import failed
 
     failed.list_failed(session_of(ctx), queue, name, limit, as_json=as_json)
 
 
 def show(ctx: typer.Context, job_id: JobId, queue: OneQueue = None, as_json: Json = False) -> None:
-    """One failed job with its traceback and what went wrong before."""
+    """Show one failed job with its traceback."""
     from delayq.cli.actions import failed
 
     failed.show(session_of(ctx), job_id, queue, as_json=as_json)
 
 
 def retry(
-    ctx: typer.Context, job_ids: JobIds = None, every: All = False, name: NamePattern = None, queue: OneQueue = None,
+    ctx: typer.Context,
+    job_ids: JobIds = None,
+    every: All = False,
+    name: NamePattern = None,
+    queue: OneQueue = None,
     as_json: NdJson = False,
-) -> None:  # fmt: skip
+) -> None:
     """Give failed jobs all their tries again."""
     from delayq.cli.actions import failed
 
@@ -60,9 +64,14 @@ def retry(
 
 
 def forget(
-    ctx: typer.Context, job_ids: JobIds = None, every: All = False, name: NamePattern = None, queue: OneQueue = None,
-    yes: Yes = False, as_json: NdJson = False,
-) -> None:  # fmt: skip
+    ctx: typer.Context,
+    job_ids: JobIds = None,
+    every: All = False,
+    name: NamePattern = None,
+    queue: OneQueue = None,
+    yes: Yes = False,
+    as_json: NdJson = False,
+) -> None:
     """Drop failed jobs for good."""
     from delayq.cli.actions import failed
 

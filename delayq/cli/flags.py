@@ -22,16 +22,22 @@ AnyQueue = Annotated[str | None, typer.Option("--queue", metavar="Q", help="This
 NamePattern = Annotated[str | None, typer.Option("--name", metavar="PATTERN", help="Names such as 'order.*' only.")]
 
 Delay = Annotated[str | None, typer.Option("--in", metavar="D", help="How long from now: 90s, 15m, 1h30m, 2d, PT15M.")]
-At = Annotated[str | None, typer.Option("--at", metavar="T", help="When: 2026-11-21T15:00:00Z, or a local time with --tz.")]
-Zone = Annotated[str | None, typer.Option("--tz", metavar="ZONE", help="Time zone of an --at without offset: Europe/Berlin.")]
+At = Annotated[
+    str | None, typer.Option("--at", metavar="T", help="When: 2026-11-21T15:00:00Z, or a local time with --tz.")
+]
+Zone = Annotated[
+    str | None, typer.Option("--tz", metavar="ZONE", help="Time zone of an --at without offset: Europe/Berlin.")
+]
 Fold = Annotated[
     int | None,
-    typer.Option("--fold", metavar="0|1", help="Which of two equal times is meant when clocks go back: 0 first, 1 second."),
+    typer.Option(
+        "--fold", metavar="0|1", help="Which of two equal times is meant when clocks go back: 0 first, 1 second."
+    ),
 ]
 
-App = Annotated[
-    str | None,
-    typer.Option("--app", metavar="MODULE", help="The module that registers the jobs. [env: DELAYQ_APP]"),
+Apps = Annotated[
+    list[str] | None,
+    typer.Option("--app", metavar="MODULE", help="A module that registers jobs; may be repeated. [env: DELAYQ_APP]"),
 ]
 
 _KEEP_LINES: Final = "\b\n"

@@ -2,21 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Literal
 
 import typer
 
 from delayq.cli.flags import (
-    AnyQueue, At, Delay, Fold, JobId, Json, NamePattern, NdJson, OneQueue, Zone, example, session_of,
-)  # fmt: skip
+    AnyQueue,
+    At,
+    Delay,
+    Fold,
+    JobId,
+    Json,
+    NamePattern,
+    NdJson,
+    OneQueue,
+    Zone,
+    example,
+    session_of,
+)
 
 Choice = Literal["keep", "replace", "postpone", "error"]
 Place = Literal["scheduled", "ready", "reserved", "failed", "completed"]
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The job's name, such as order.close.")]
 Data = Annotated[str | None, typer.Option("--data", metavar="JSON|@FILE|-", help="The payload; - reads stdin.")]
-OwnId = Annotated[str | None, typer.Option("--id", metavar="ID", help="An id of your own; the same id is the same job.")]
-Queue = Annotated[str | None, typer.Option("--queue", metavar="Q", help="The queue; without it, by routes or the default.")]
+OwnId = Annotated[
+    str | None, typer.Option("--id", metavar="ID", help="An id of your own; the same id is the same job.")
+]
+Queue = Annotated[
+    str | None, typer.Option("--queue", metavar="Q", help="The queue; without it, by routes or the default.")
+]
 OnConflict = Annotated[Choice, typer.Option("--on-conflict", help="When the id is taken.")]
 Tries = Annotated[int | None, typer.Option("--tries", metavar="N", help="Attempts before it counts as failed.")]
 Retention = Annotated[str | None, typer.Option("--retention", metavar="D", help="How long it is kept when done.")]
@@ -34,11 +50,24 @@ def add_to(app: typer.Typer) -> None:
 
 
 def schedule(
-    ctx: typer.Context, name: Name, in_: Delay = None, at: At = None, tz: Zone = None, fold: Fold = None,
-    data: Data = None, job_id: OwnId = None, queue: Queue = None, on_conflict: OnConflict = "keep",
-    tries: Tries = None, retention: Retention = None, as_json: Json = False,
-) -> None:  # fmt: skip
-    """Schedule a job: --in a while, --at a time, or (with neither) now. Prints its id."""
+    ctx: typer.Context,
+    name: Name,
+    in_: Delay = None,
+    at: At = None,
+    tz: Zone = None,
+    fold: Fold = None,
+    data: Data = None,
+    job_id: OwnId = None,
+    queue: Queue = None,
+    on_conflict: OnConflict = "keep",
+    tries: Tries = None,
+    retention: Retention = None,
+    as_json: Json = False,
+) -> None:
+    """Schedule a job for later. Prints its id.
+
+    --in says how long from now, --at names a time; with neither it runs at once.
+    """
     from delayq.cli.actions import produce
 
     given = {"delay": in_, "at": at, "tz": tz, "fold": fold, "id": job_id, "queue": queue, "tries": tries}
@@ -49,7 +78,10 @@ def schedule(
 def cancel(
     ctx: typer.Context, job_id: JobId, queue: OneQueue = None, running: Running = False, as_json: Json = False
 ) -> None:
-    """Make sure a job does not run. Prints cancelled (0), unknown (exit code 3), running, failed or finished (4)."""
+    """Make sure a job does not run.
+
+    Prints cancelled, or why it was not: unknown (exit code 3), running, failed or finished (exit code 4).
+    """
     from delayq.cli.actions import produce
 
     raise typer.Exit(produce.cancel(session_of(ctx), job_id, queue, running=running, as_json=as_json))
@@ -63,9 +95,15 @@ def run_now(ctx: typer.Context, job_id: JobId, queue: OneQueue = None, as_json: 
 
 
 def reschedule(
-    ctx: typer.Context, job_id: JobId, in_: Delay = None, at: At = None, tz: Zone = None, fold: Fold = None,
-    queue: OneQueue = None, as_json: Json = False,
-) -> None:  # fmt: skip
+    ctx: typer.Context,
+    job_id: JobId,
+    in_: Delay = None,
+    at: At = None,
+    tz: Zone = None,
+    fold: Fold = None,
+    queue: OneQueue = None,
+    as_json: Json = False,
+) -> None:
     """Give a waiting job another time."""
     from delayq.cli.actions import produce
 
@@ -74,17 +112,21 @@ def reschedule(
 
 
 def show(ctx: typer.Context, job_id: JobId, queue: OneQueue = None, as_json: Json = False) -> None:
-    """Everything known about one job: state, times, payload, failure."""
+    """Show everything known about one job."""
     from delayq.cli.actions import look
 
     look.show(session_of(ctx), job_id, queue, as_json=as_json)
 
 
 def list_jobs(
-    ctx: typer.Context, state: StateName = None, queue: AnyQueue = None, name: NamePattern = None,
-    limit: Limit = 100, as_json: NdJson = False,
-) -> None:  # fmt: skip
-    """List jobs, state by state, each in its own order."""
+    ctx: typer.Context,
+    state: StateName = None,
+    queue: AnyQueue = None,
+    name: NamePattern = None,
+    limit: Limit = 100,
+    as_json: NdJson = False,
+) -> None:
+    """List jobs, state by state."""
     from delayq.cli.actions import look
 
     look.list_jobs(session_of(ctx), look.Wanted(state, queue, name, limit), as_json=as_json)
@@ -93,13 +135,13 @@ def list_jobs(
 def upcoming(
     ctx: typer.Context, queue: AnyQueue = None, span: Span = "1m", spans: Spans = 60, as_json: NdJson = False
 ) -> None:
-    """How many jobs fall due when: a count for each of the next spans of time."""
+    """Show how many jobs fall due when."""
     from delayq.cli.actions import look
 
     look.upcoming(session_of(ctx), queue, span, spans, as_json=as_json)
 
 
-_COMMANDS = {
+_COMMANDS: dict[str, tuple[Callable[..., None], str]] = {
     "schedule": (
         schedule,
         example(

@@ -26,25 +26,28 @@ def add_to(app: typer.Typer) -> None:
 
 
 def _queue() -> None:
-    """What a queue keeps for itself."""
+    """Change what a queue keeps for itself."""
 
 
 def stats(ctx: typer.Context, queue: AnyQueue = None, as_json: Json = False) -> None:
-    """How many jobs are in which state, queue by queue."""
+    """Show how many jobs are in which state."""
     from delayq.cli.actions import look
 
     look.stats(session_of(ctx), queue, as_json=as_json)
 
 
 def workers(ctx: typer.Context, as_json: NdJson = False) -> None:
-    """The workers that are alive."""
+    """List the workers that are alive."""
     from delayq.cli.actions import look
 
     look.workers(session_of(ctx), as_json=as_json)
 
 
 def pause(ctx: typer.Context, queue: QueueName, length: Length = None, as_json: Json = False) -> None:
-    """Stop a queue: nothing of it is started until it is resumed. Scheduling goes on."""
+    """Stop a queue until it is resumed.
+
+    Nothing of it is started any more; scheduling goes on.
+    """
     from delayq.cli.actions import switch
 
     switch.pause(session_of(ctx), queue, length, as_json=as_json)
@@ -58,14 +61,20 @@ def resume(ctx: typer.Context, queue: QueueName, as_json: Json = False) -> None:
 
 
 def clear(ctx: typer.Context, queue: OneQueue = None, yes: Yes = False, as_json: Json = False) -> None:
-    """Drop every job that waits in a queue. What runs is left alone, and what has failed."""
+    """Drop every job that waits in a queue.
+
+    What runs is left alone, and so is what has failed.
+    """
     from delayq.cli.actions import switch
 
     switch.clear(session_of(ctx), queue, yes=yes, as_json=as_json)
 
 
 def queue_set(ctx: typer.Context, queue: QueueName, lease: Lease = None, as_json: Json = False) -> None:
-    """Change what a queue keeps for itself; workers follow within seconds. Prints what is in force."""
+    """Change what a queue keeps for itself.
+
+    Prints what is in force. Workers follow within seconds.
+    """
     from delayq.cli.actions import switch
 
     switch.queue_set(session_of(ctx), queue, lease, as_json=as_json)

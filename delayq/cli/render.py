@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from delayq.cli.words import printable
+from delayq.cli.printable import printable
 from delayq.core.errors import InvalidInput
 
 Row = Sequence[object]
@@ -32,8 +32,9 @@ class Output:
     quiet: bool = False
 
     def line(self, text: str) -> None:
-        """One line of data."""
+        """One line of data. Flushed: somebody may follow it through a pipe."""
         sys.stdout.write(f"{printable(text)}\n")
+        sys.stdout.flush()
 
     def json(self, value: Any) -> None:
         """One JSON document on one line, all text as it is, control characters escaped. Flushed: somebody may wait."""

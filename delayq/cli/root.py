@@ -31,7 +31,9 @@ def _show_version(asked: bool) -> None:
 Text = str | None
 
 
-@app.callback(epilog=example("delayq --url redis://localhost:6379/0 schedule order.close --in 15m", "delayq work --app shop.jobs"))
+@app.callback(
+    epilog=example("delayq --url redis://localhost:6379/0 schedule order.close --in 15m", "delayq work --app shop.jobs")
+)
 def root(
     ctx: typer.Context,
     url: Annotated[Text, typer.Option(metavar="URL", help="Where Redis is; without it, the embedded server.")] = None,

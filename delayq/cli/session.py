@@ -26,7 +26,8 @@ class Session:
         """The settings, with the options before the command and `flags` on top; None counts as not given."""
         from delayq.settings import Settings
 
-        settings = Settings(**self.flags, **flags)
+        given = {name: value for name, value in flags.items() if value is not None}
+        settings = Settings(**{**self.flags, **given})
         for warning in settings.warnings:
             self.out.note(f"Warning: {warning}")
         return settings

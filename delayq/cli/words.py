@@ -8,24 +8,13 @@ from typing import Final
 from delayq.core.when import format_duration, format_instant
 
 _PART: Final = re.compile(r"[0-9.]+[a-z]+")
-_MINUTE_MS: Final = 60_000
-
-
-def printable(text: str) -> str:
-    """`text` on one line and harmless to a terminal: what is not printable is escaped, as `\\x1b`."""
-    if text.isprintable():
-        return text
-    return "".join(letter if letter.isprintable() else _escaped(letter) for letter in text)
-
-
-def _escaped(letter: str) -> str:
-    return letter.encode("unicode_escape").decode("ascii")
+_SECOND_MS: Final = 1_000
 
 
 def span(ms: int) -> str:
-    """A duration in its two largest units: '14m 59s', '2d 3h', '250ms'. Milliseconds count below a minute only."""
-    exact = ms if ms < _MINUTE_MS else ms // 1000 * 1000
-    return " ".join(_PART.findall(format_duration(exact))[:2])
+    """A duration in its two largest units: '14m 59s', '2d 3h', '250ms'. From a second on milliseconds are rounded."""
+    rounded = ms if ms < _SECOND_MS else round(ms / _SECOND_MS) * _SECOND_MS
+    return " ".join(_PART.findall(format_duration(rounded))[:2])
 
 
 def moment(ms: int | None, now_ms: int) -> str:
