@@ -81,13 +81,22 @@ class RedisConsumer:
         self._bury(batch.garbage, GARBAGE, batch.errors)
         return Fetched(settled, batch.deliveries, batch.errors)
 
-    def _bury(self, entries: Iterable[tuple[str, str]], why: bytes, errors: list[DelayqError]) -> None:
-        """Dead-letter entries, as (queue, entry id). What cannot be buried now stays pending and comes again."""
+    def _bury(self, entries: Iterable[tuple[str, str]], why: bytes, errors: list[DelayqError]) -> list[str]:
+        """Dead-letter entries, as (queue, entry id); those that were given back to their job after all.
+
+        What cannot be buried now stays pending and comes again.
+        """
+        adopted = []
         for queue, group in _by_queue(entries, lambda pair: pair[0]).items():
+            rest = [(entry, why) for _, entry in group]
             try:
-                through(self._connector, deliver.bury(self._scope(queue), [(entry, why) for _, entry in group]))
+                while rest:
+                    words = through(self._connector, deliver.bury(self._scope(queue), rest))
+                    adopted += [entry for (entry, _), word in zip(rest, words, strict=False) if word == "adopted"]
+                    rest = rest[len(words) :]
             except DelayqError as error:
                 errors.append(error)
+        return adopted
 
     # -- settling ----------------------------------------------------------------------------------------------------
 
@@ -135,7 +144,11 @@ class RedisConsumer:
         answers: Sequence[Any],
         errors: list[DelayqError],
     ) -> list[bool | None]:
-        """An answer for each settlement; what was fenced is cleared away, should it be no job's entry at all."""
+        """An answer for each settlement.
+
+        What was fenced is cleared away, should it be no job's entry at all; one whose row was lost is its job's again,
+        and settled with the next try.
+        """
         settled: list[bool | None] = [None] * len(settlements)
         for (_, queue, numbers), answer in zip(calls, answers, strict=True):
             if isinstance(answer, DelayqError):
@@ -145,8 +158,11 @@ class RedisConsumer:
                 continue
             for n, ours in zip(numbers, answer, strict=True):
                 settled[n] = ours
-        fenced = [given.delivery for given, ours in zip(settlements, settled, strict=True) if ours is False]
-        self._bury([(delivery.queue, delivery.entry) for delivery in fenced], STRAY, errors)
+        fenced = [(n, settlements[n].delivery) for n, ours in enumerate(settled) if ours is False]
+        adopted = self._bury([(delivery.queue, delivery.entry) for _, delivery in fenced], STRAY, errors)
+        for n, delivery in fenced:
+            if delivery.entry in adopted:
+                settled[n] = None
         return settled
 
     # -- staying -----------------------------------------------------------------------------------------------------

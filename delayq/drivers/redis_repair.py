@@ -115,17 +115,21 @@ class RedisRepair:
         acked = [row for row in entries if row.verdict == "acked"]
         again = [Held(row.id, row.entry) for row in entries if row.verdict == "again"]
         garbage = [(row.entry, GARBAGE) for row in entries if row.verdict == "garbage"]
+        words: list[str] = []
         closed = self._close(scope, acked)
         redelivered = 0
         while again:
             done = through(self._connector, deliver.hand_back(scope, again))
             redelivered, again = redelivered + sum(done), again[len(done) :]
-        buried = through(self._connector, deliver.bury(scope, garbage)) if garbage else []
+        while garbage:
+            said = through(self._connector, deliver.bury(scope, garbage))
+            words, garbage = words + said, garbage[len(said) :]
         return replace(
             found,
             closed=found.closed + sum(closed),
             redelivered=found.redelivered + redelivered,
-            buried=found.buried + sum(buried),
+            buried=found.buried + words.count("buried") + words.count("dropped"),
+            mended=found.mended + words.count("adopted"),
         )
 
     def _close(self, scope: Scope, acked: Sequence[Unsettled]) -> list[bool]:
@@ -144,18 +148,22 @@ class RedisRepair:
         return rest is not None and self._monotonic() < rest.until
 
     def _heal(self, scope: Scope, tidied: Tidied) -> Tidied:
-        """Put every id in its one place, once the walk through the stream has ended and the sums still disagree."""
+        """Put every id in its one place, if the sums still disagree after a walk through the whole stream.
+
+        Not before its end: what it gives back to a job must be found before that job is taken for one without a place,
+        or running work is delivered twice.
+        """
         if self._resting(scope.queue) or not self._walks[scope.queue].at_start:
             return tidied
         if through(self._connector, deliver.tidy(scope)).agree:
             return tidied
         mended = self._mend(scope)
         if through(self._connector, deliver.tidy(scope)).agree:
-            return replace(tidied, mended=mended)
+            return replace(tidied, mended=tidied.mended + mended)
         last = self._rests.get(scope.queue)
         seconds = FIRST_REST_S if last is None else min(2 * last.seconds, LONGEST_REST_S)
         self._rests[scope.queue] = _Rest(seconds, self._monotonic() + seconds)
-        return replace(tidied, mended=mended, unhealed=1)
+        return replace(tidied, mended=tidied.mended + mended, unhealed=1)
 
     def _mend(self, scope: Scope) -> int:
         """Walk every id there is and put each in its one place."""

@@ -72,10 +72,14 @@ class RedisStreams:
         return PubSubWakeUps(self.connector, self.options.prefix)
 
     def consumer(self, name: str, queues: Sequence[str]) -> RedisConsumer:
-        """A worker's way to the deliveries of these queues. Tidies them once, so that each can be blocked on."""
+        """A worker's way to the deliveries of these queues. Tidies them once, so that each can be blocked on.
+
+        The consumer is recorded before it reads: one deleted later by an operator is then known to have vanished.
+        """
         for queue in queues:
             try:
                 through(self.connector, deliver.tidy(self._scope(queue)))
+                through(self.connector, deliver.renew(self._scope(queue), name, []))
             except BackendDamaged:
                 continue  # one damaged queue keeps no worker from the others; its first read says what is wrong
         self.register(queues)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import assert_never
@@ -95,6 +96,9 @@ def _reason(error: BaseException) -> str:
         return "no sentinel names a primary: they are down, do not know the service, or want a password"
     part: BaseException | None = error
     while part is not None:
+        if isinstance(part, ssl.SSLError):  # an OSError too, but its errno counts TLS's own errors
+            why = getattr(part, "verify_message", "") or part.reason or "no TLS is spoken there"
+            return f"TLS failed, {why.replace('_', ' ').lower()}"
         # The system's own words; redis-py and asyncio wrap them in theirs and repeat the host.
         if isinstance(part, OSError) and part.errno:
             # Negative numbers are the resolver's.

@@ -6,14 +6,15 @@
         proxy.swallow()           # the next reply never comes; the connection stays open
         proxy.delay(0.2)          # every reply comes late
 
-A fault happens once and is gone, unless `times` says otherwise. Handshakes count: to hit a certain command, let the client
-connect first, or count with `proxy.replies`.
+A fault happens once and is gone, unless `times` says otherwise. Handshakes count: to hit a certain command, let the
+client connect first, or count with `proxy.replies`.
 """
 
 from __future__ import annotations
 
 import contextlib
 import socket
+import ssl
 import threading
 import time
 from enum import Enum
@@ -32,10 +33,11 @@ class _Fate(Enum):
 
 
 class Proxy:
-    """Listens on a port of its own, forwards to the unix socket of a server."""
+    """Listens on a port of its own, forwards to the unix socket of a server. With `tls`, clients must speak TLS."""
 
-    def __init__(self, target: Path) -> None:
+    def __init__(self, target: Path, *, tls: ssl.SSLContext | None = None) -> None:
         self._target = target
+        self._tls = tls
         self._lock = threading.Lock()
         self._sockets: list[socket.socket] = []
         self._threads: list[threading.Thread] = []
@@ -53,7 +55,9 @@ class Proxy:
         self._run(self._accept)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.refuse()
         self.drop_all()
         for thread in self._threads:
@@ -109,7 +113,10 @@ class Proxy:
     def _accept(self) -> None:
         with contextlib.suppress(OSError):  # the listener was closed
             while True:
-                client, _ = self._listener.accept()
+                accepted, _ = self._listener.accept()
+                client = self._secured(accepted)
+                if client is None:
+                    continue
                 server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
                 server.connect(str(self._target))
                 with self._lock:
@@ -117,6 +124,15 @@ class Proxy:
                     self._sockets += [client, server]
                 self._run(self._forward_commands, client, server)
                 self._run(self._forward_replies, server, client)
+
+    def _secured(self, client: socket.socket) -> socket.socket | None:
+        if self._tls is None:
+            return client
+        try:
+            return self._tls.wrap_socket(client, server_side=True)
+        except OSError:  # a client that does not like our certificate
+            client.close()
+            return None
 
     def _forward_commands(self, client: socket.socket, server: socket.socket) -> None:
         with contextlib.suppress(OSError):

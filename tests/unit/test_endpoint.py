@@ -154,15 +154,16 @@ UNQUOTED = ["secret", "se/cret", "se@cret", "se:cret", "se?cret", "se#cret", "se
 def test_a_broken_url_shows_no_password(url: str, secret: str) -> None:
     if "@" in secret and "@" not in url and not url.partition("?")[2]:
         pytest.skip("what follows the '@' is a host to everybody who reads it")
-    try:
-        endpoint = parse_endpoint(url.format(secret))
-    except ConfigError as refused:
-        shown = str(refused)
-        assert refused.__cause__ is None
-    else:
-        shown = f"{endpoint} {endpoint!r} {endpoint.where}"
 
-    assert "cret" not in shown
+    assert "cret" not in _all_that_is_shown(url.format(secret))
+
+
+def _all_that_is_shown(url: str) -> str:
+    try:
+        endpoint = parse_endpoint(url)
+    except ConfigError as refused:
+        return f"{refused} {refused!r} {refused.__cause__!r}"
+    return f"{endpoint} {endpoint!r} {endpoint.where}"
 
 
 @pytest.mark.parametrize(
