@@ -15,9 +15,9 @@ def host_name() -> str:
     )
 
 
-def consumer_name() -> str:
-    """A new name, `dq:<host>:<pid>:<random>`.
+def consumer_name(label: str = "") -> str:
+    """A new name in delayq's own form, `dq:<label>:<pid>:<random>`; this machine's name stands in for a label.
 
-    Never one of the user's: under a name that two workers share, each would replay what the other holds.
+    A user chooses no more than the label: under a name that two workers share, each would replay what the other holds.
     """
-    return f"dq:{host_name()}:{os.getpid()}:{secrets.token_hex(4)}"
+    return f"dq:{label or host_name()}:{os.getpid()}:{secrets.token_hex(4)}"

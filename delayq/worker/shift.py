@@ -50,7 +50,6 @@ class Shift:
         self._intake = Intake(consumer, self._held, self._settler, signals)
         self._runner = JobRunner(registry, options.fallback, consumer.now_ms, signals, listeners)
         about = {
-            "label": options.name,
             "host": host_name(),
             "pid": os.getpid(),
             "started_ms": consumer.now_ms(),
@@ -72,7 +71,7 @@ class Shift:
         except StopNow:
             self._held.abandon()
             self._held.incomplete = True  # what was being read may have been lost with the reading
-            return StopReason.INTERRUPTED
+            return StopReason.ABORTED
 
     def leave(self) -> None:
         """Settle what is finished, hand back the rest. When the backend is away the leases do that work."""

@@ -43,7 +43,7 @@ class Worker:
         self, driver: Driver, registry: Registry, options: WorkerOptions, listeners: Sequence[Listener] = ()
     ) -> None:
         self.signals = StopSignals()
-        self.name = consumer_name()
+        self.name = options.name or consumer_name()
         self._driver = driver
         self._registry = registry
         self._options = options
