@@ -17,7 +17,11 @@ from tests.support.station import QUEUE, Station
 
 def test_a_job_that_is_done_is_gone(station: Station) -> None:
     seen: list[int] = []
-    station.handles("close", seen.append)
+
+    def close(order_id: int) -> None:
+        seen.append(order_id)
+
+    station.handles("close", close)
     station.client.schedule("close", {"order_id": 42}, id="o1")
     assert station.drain() is StopReason.EMPTY
     assert seen == [42]

@@ -51,9 +51,10 @@ def test_an_unknown_name_tells_what_is_known() -> None:
 
 
 def test_two_handlers_for_one_name_are_refused() -> None:
-    with using(Registry()), pytest.raises(ConfigError, match="Two handlers"):
+    with using(Registry()):
         job("x")(lambda: 1)
-        job("x")(lambda: 2)
+        with pytest.raises(ConfigError, match="Two handlers"):
+            job("x")(lambda: 2)
 
 
 def test_the_same_function_seen_twice_is_no_conflict() -> None:
