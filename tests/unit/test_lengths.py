@@ -133,8 +133,8 @@ def test_the_ruler_sees_a_long_function() -> None:
         ("def f(a, /, b, *c, d, e, f, g, **h): ...", ["1 f: 8 parameters"]),
         ("class A:\n  def f(self, a, b, c, d, e, f, g): ...", []),
         ("class A:\n  def f(self, a, b, c, d, e, f, g, h): ...", ["2 f: 8 parameters"]),
-        ("@app.command('work')\ndef f(a, b, c, d, e, f, g, h): ...", []),
-        ("@app.callback\ndef f(a, b, c, d, e, f, g, h): ...", []),
+        ("def f(ctx: typer.Context, a, b, c, d, e, f, g, h): ...", []),
+        ("def f(ctx: typer.Context, *, a, b, c, d, e, f, g, h): ...", []),
         ("@wraps(x)\ndef f(a, b, c, d, e, f, g, h): ...", ["2 f: 8 parameters"]),
     ],
 )
