@@ -21,8 +21,8 @@ from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import Sentinel
 from redis.backoff import NoBackoff
 
+from delayq.core.endpoint import Endpoint, Topology
 from delayq.redis import replies
-from delayq.redis.endpoint import Endpoint, Topology
 from delayq.redis.wire import Wire, common_options, pool_options, sentinel_options, tls_options
 
 AsyncClient: TypeAlias = redis.asyncio.Redis

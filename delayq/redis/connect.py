@@ -25,9 +25,9 @@ from weakref import WeakKeyDictionary
 from redis.asyncio.client import PubSub as AsyncPubSub
 from redis.client import PubSub
 
+from delayq.core.endpoint import Endpoint, parse_endpoint
 from delayq.redis.aclients import AsyncClient, close_async_client, drop_async_idle, make_async_client
 from delayq.redis.clients import Client, close_client, make_client
-from delayq.redis.endpoint import Endpoint, parse_endpoint
 from delayq.redis.resend import Budget, Resends, aresend, resend
 from delayq.redis.wire import Wire
 
@@ -69,7 +69,7 @@ class _Made:
 
 
 class Connector:
-    """Clients of one Redis, by role. `url` as in `delayq.redis.endpoint`; raises `ConfigError` for a bad one."""
+    """Clients of one Redis, by role. `url` as in `delayq.core.endpoint`; raises `ConfigError` for a bad one."""
 
     def __init__(self, url: str | Endpoint, *, waits: Waits = Waits(), connections: int = 10) -> None:
         self.endpoint = parse_endpoint(url) if isinstance(url, str) else url

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from delayq.core.endpoint import Endpoint, Login
 from delayq.core.errors import ConfigError
-from delayq.redis.endpoint import Endpoint, Login
 
 # Linux and macOS name the idle time differently; some systems have none of these.
 _KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPALIVE": 30, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}

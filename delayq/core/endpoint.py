@@ -26,7 +26,7 @@ from enum import StrEnum
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from delayq.core.errors import ConfigError
-from delayq.redis.mask import mask_url
+from delayq.core.mask import mask_url
 
 _EXAMPLE = "Write for example redis://:password@localhost:6379/0 or unix:///run/redis.sock."
 _ENCODE = "inside a password write '/' as %2F, '?' as %3F, '#' as %23, '@' as %40, '%' as %25"
