@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,10 @@ class Program:
     def __init__(self, command: Sequence[str], folder: Path, environ: dict[str, str]) -> None:
         self._out, self._err = folder / "out", folder / "err"
         with self._out.open("a") as out, self._err.open("a") as err:
-            self.process = subprocess.Popen(command, stdout=out, stderr=err, cwd=ROOT, env=environ)
+            # A session of its own, so that `kill` reaches what it started too.
+            self.process = subprocess.Popen(
+                command, stdout=out, stderr=err, cwd=ROOT, env=environ, start_new_session=True
+            )
 
     @property
     def lines(self) -> list[dict[str, Any]]:
@@ -50,8 +53,9 @@ class Program:
         return self.process.wait(timeout=END_TIMEOUT_S)
 
     def kill(self) -> None:
-        """SIGKILL, and wait until it is gone."""
-        self.process.kill()
+        """SIGKILL for it and what it started, and wait until it is gone."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait(timeout=END_TIMEOUT_S)
 
     def _ended(self) -> bool:
