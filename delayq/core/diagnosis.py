@@ -117,9 +117,12 @@ def _server(where: str, server: ServerFacts) -> Iterator[Finding]:
         )
     for command in server.forbidden:
         yield Finding(
-            "forbidden", where, f"This user may not call {command}, so part of this check was left out.",
-            f"Allow +{command.lower().replace(' ', '|')} in its ACL, or look yourself.", Level.ADVICE,
-        )  # fmt: skip
+            "forbidden",
+            where,
+            f"This user may not call {command}, so part of this check was left out.",
+            f"Allow +{command.lower().replace(' ', '|')} in its ACL, or look yourself.",
+            Level.ADVICE,
+        )
 
 
 def _prefix(facts: Facts) -> Iterator[Finding]:
@@ -150,37 +153,52 @@ def _flow(where: str, queue: QueueFacts, stats: QueueStats, *, served: bool) -> 
     if stats.paused_until_ms is not None:
         left = stats.paused_until_ms - stats.now_ms
         until = f"for another {format_duration(left)}" if stats.paused_until_ms else "until it is resumed"
-        yield Finding("paused", where, f"It is paused {until}; {waiting} jobs wait.", f"delayq resume {queue.queue}")
+        what = f"It is paused {until}; jobs waiting: {waiting}."
+        yield Finding("paused", where, what, f"delayq resume {queue.queue}")
         return
     explained = False
     if stats.scheduled and stats.now_ms - stats.mover_tick_ms > MOVER_SILENT_MS:
         explained = True
         seen = f"for {format_duration(stats.now_ms - stats.mover_tick_ms)}" if stats.mover_tick_ms else "yet"
         yield Finding(
-            "no-mover", where, f"{stats.scheduled} jobs are scheduled and no mover was seen {seen}.",
+            "no-mover",
+            where,
+            f"No mover was seen {seen}; jobs scheduled: {stats.scheduled}.",
             "Start a worker (it brings a mover) or `delayq move`.",
-        )  # fmt: skip
+        )
     if waiting and not served and not queue.outsiders:
         explained = True
         yield Finding(
-            "no-worker", where, f"{waiting} jobs wait and no worker serves this queue.",
+            "no-worker",
+            where,
+            f"No worker serves this queue; jobs waiting: {waiting}.",
             f"delayq work --queue {queue.queue}",
-        )  # fmt: skip
+        )
     if stats.overdue_oldest_ms >= OVERDUE_MS and not explained:
         yield Finding(
-            "overdue", where, f"The oldest due job waits since {format_duration(stats.overdue_oldest_ms)}.",
+            "overdue",
+            where,
+            f"The oldest due job waits since {format_duration(stats.overdue_oldest_ms)}.",
             "Start more workers, or look for slow handlers.",
-        )  # fmt: skip
+        )
 
 
 def _names(where: str, queue: QueueFacts, facts: Facts) -> Iterator[Finding]:
-    missing = set(queue.unknown)
-    if facts.handlers is not None:
-        missing |= queue.names - facts.handlers
-        missing -= facts.handlers
+    handlers, by = facts.handlers, f"in {facts.app}"
+    if handlers is None:
+        handlers, by = _announced(queue.queue, facts), "in the workers that serve this queue"
+    missing = queue.unknown if handlers is None else (queue.names | queue.unknown) - handlers
     for name in sorted(missing):
-        by = f"in {facts.app}" if facts.handlers is not None else "in the workers that met it"
         yield Finding(
-            "unregistered", where, f"No handler is registered for {name!r} {by}.",
+            "unregistered",
+            where,
+            f"No handler is registered for {name!r} {by}.",
             "Import the module that has it in the worker's --app, or cancel these jobs.",
-        )  # fmt: skip
+        )
+
+
+def _announced(queue: str, facts: Facts) -> frozenset[str] | None:
+    """The names that some worker of this queue says it handles; None when no worker says anything."""
+    said = [worker.about.get("jobs") for worker in facts.workers if queue in worker.queues]
+    lists = [names for names in said if isinstance(names, list)]
+    return frozenset(str(name) for names in lists for name in names) if lists else None

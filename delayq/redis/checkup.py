@@ -12,11 +12,11 @@ from typing import Any, Final
 from redis.exceptions import NoPermissionError
 
 from delayq.core.diagnosis import Facts, QueueFacts, ServerFacts
+from delayq.core.endpoint import Topology
 from delayq.core.errors import BackendError, BackendUnavailable, ConfigError
 from delayq.core.states import State
 from delayq.core.views import JobInfo
 from delayq.redis.client import Client
-from delayq.core.endpoint import Topology
 from delayq.redis.keys import GROUP, Keys
 
 SAMPLE: Final = 200
