@@ -135,15 +135,26 @@ def test_a_worker(client: Client, user_url: UserUrl, connector: Connector, user:
         with using(Registry()) as registry:
             register_handlers()
             options = WorkerOptions(queues=("orders",), fallback=fallback, stop_when_empty=True, tidy_every_ms=100)
-            assert Worker(driver, registry, options).run() is StopReason.EMPTY
+            # More than one run: a job may become ready between a worker's last look and its end.
+            wait_until(
+                lambda: (
+                    Worker(driver, registry, options).run() is StopReason.EMPTY and given_up(client) == {"lost", "odd"}
+                ),
+                timeout=20.0,
+                what="all jobs are done or given up",
+            )
         connector.commands().hset("delayq:{orders}:jobs", "stray", b'{"v":1}')
         assert driver.tidy("orders").mended == 1
         driver.reclaim("orders")
     [stats] = client.stats("orders")
-    assert {job.id for job in client.iter_jobs("failed") if not job.id.startswith("x-")} == {"lost", "odd"}
     assert (stats.counters["acked_total"], stats.failed, stats.scheduled) == (2, 3, 1)
     client.clear()
     _forbidden(user_url(user), ["FLUSHALL"], ["KEYS", "*"], ["CONFIG", "GET", "*"], ["GET", "other"])
+
+
+def given_up(client: Client) -> set[str]:
+    """The jobs that failed; garbage, which is kept as failed too, left out."""
+    return {job.id for job in client.iter_jobs("failed") if not job.id.startswith("x-")}
 
 
 def register_handlers() -> None:
