@@ -21,18 +21,24 @@ END_TIMEOUT_S = 20.0
 class Program:
     """A running program whose output goes to files."""
 
-    def __init__(self, command: Sequence[str], folder: Path, environ: dict[str, str]) -> None:
+    def __init__(self, command: Sequence[str], folder: Path, environ: dict[str, str], *, cwd: Path = ROOT) -> None:
+        """`folder` takes the files with what it prints; it runs in `cwd`."""
         self._out, self._err = folder / "out", folder / "err"
         with self._out.open("a") as out, self._err.open("a") as err:
             # A session of its own, so that `kill` reaches what it started too.
             self.process = subprocess.Popen(
-                command, stdout=out, stderr=err, cwd=ROOT, env=environ, start_new_session=True
+                command, stdout=out, stderr=err, cwd=cwd, env=environ, start_new_session=True
             )
 
     @property
     def lines(self) -> list[dict[str, Any]]:
         """The complete lines on stdout, each one a JSON object."""
-        return [json.loads(line) for line in self._out.read_text().splitlines(keepends=True) if line.endswith("\n")]
+        return [json.loads(line) for line in self.output.splitlines(keepends=True) if line.endswith("\n")]
+
+    @property
+    def output(self) -> str:
+        """Everything on stdout so far."""
+        return self._out.read_text()
 
     @property
     def complaints(self) -> str:
