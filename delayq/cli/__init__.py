@@ -13,6 +13,7 @@ completion are fast; an action brings in Redis and settings when it is called.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
@@ -21,9 +22,13 @@ __all__ = ["main"]
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run one command (None: the process's own arguments) and leave with its exit code."""
-    from delayq.cli.ending import run
-    from delayq.cli.root import app
+    from delayq.cli.ending import USAGE, run
+    from delayq.cli.root import app, misplaced
     from delayq.cli.session import Session
 
+    words = sys.argv[1:] if arguments is None else list(arguments)
     session = Session()
-    raise SystemExit(run(lambda: app(args=arguments, prog_name="delayq", obj=session), session))
+    code = run(lambda: app(args=words, prog_name="delayq", obj=session), session)
+    if code == USAGE and (option := misplaced(words)):
+        session.out.error(f"{option} stands before the command.", f"delayq {option} … COMMAND, or see delayq --help.")
+    raise SystemExit(code)

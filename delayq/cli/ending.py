@@ -24,20 +24,20 @@ def run(command: Callable[[], object], session: Session) -> int:
     try:
         command()
     except SystemExit as left:
-        return left.code if isinstance(left.code, int) else FAILED
+        return 0 if left.code is None else left.code if isinstance(left.code, int) else FAILED
     except DelayqError as error:
-        session.out.error(error.message, error.hint)
-        code = error.exit_code
+        _say(session, error, error.message, error.hint)
+        return error.exit_code
     except KeyboardInterrupt:
         return INTERRUPTED
     except Exception as error:  # noqa: BLE001  (the last line of defence: said in full, and with -v in all detail)
-        session.out.error(
-            f"delayq met something it did not expect: {type(error).__name__}: {error}",
-            "Run it again with -v for the details, and please report them.",
-        )
-        code = FAILED
-    else:
-        return 0
+        what = f"delayq met something it did not expect: {type(error).__name__}: {error}"
+        _say(session, error, what, "Run it again with -v for the details, and please report them.")
+        return FAILED
+    return 0
+
+
+def _say(session: Session, error: Exception, message: str, hint: str) -> None:
+    session.out.error(message, hint)
     if session.verbose:
-        session.out.traceback()
-    return code
+        session.out.traceback(error)

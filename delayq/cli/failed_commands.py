@@ -6,11 +6,25 @@ from typing import Annotated
 
 import typer
 
-from delayq.cli.flags import AnyQueue, JobId, JobIds, Json, NamePattern, NdJson, OneQueue, Yes, example, session_of
+from delayq.cli.flags import (
+    AnyQueue,
+    JobId,
+    JobIds,
+    Json,
+    NamePattern,
+    NdJson,
+    OneQueue,
+    Yes,
+    duration,
+    example,
+    session_of,
+)
 
 All = Annotated[bool, typer.Option("--all", help="All failed jobs of the queue.")]
 Limit = Annotated[int, typer.Option("--limit", metavar="N", min=1, help="At most so many.")]
-Older = Annotated[str, typer.Option("--older", metavar="D", help="How long ago they must have failed.")]
+Older = Annotated[
+    str, typer.Option("--older", metavar="D", help="How long ago they must have failed.", callback=duration)
+]
 
 
 def add_to(app: typer.Typer) -> None:

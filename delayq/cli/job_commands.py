@@ -18,7 +18,9 @@ from delayq.cli.flags import (
     NdJson,
     OneQueue,
     Zone,
+    duration,
     example,
+    queue_name,
     session_of,
 )
 
@@ -31,15 +33,18 @@ OwnId = Annotated[
     str | None, typer.Option("--id", metavar="ID", help="An id of your own; the same id is the same job.")
 ]
 Queue = Annotated[
-    str | None, typer.Option("--queue", metavar="Q", help="The queue; without it, by routes or the default.")
+    str | None,
+    typer.Option("--queue", metavar="Q", help="The queue; without it, by routes or the default.", callback=queue_name),
 ]
 OnConflict = Annotated[Choice, typer.Option("--on-conflict", help="When the id is taken.")]
 Tries = Annotated[int | None, typer.Option("--tries", metavar="N", help="Attempts before it counts as failed.")]
-Retention = Annotated[str | None, typer.Option("--retention", metavar="D", help="How long it is kept when done.")]
+Retention = Annotated[
+    str | None, typer.Option("--retention", metavar="D", help="How long it is kept when done.", callback=duration)
+]
 Running = Annotated[bool, typer.Option("--running", help="Ask a running job to stop; the answer stays 'running'.")]
 StateName = Annotated[Place | None, typer.Option("--state", help="Jobs in this state only.")]
 Limit = Annotated[int, typer.Option("--limit", metavar="N", min=1, help="At most so many.")]
-Span = Annotated[str, typer.Option("--span", metavar="D", help="Length of one span.")]
+Span = Annotated[str, typer.Option("--span", metavar="D", help="Length of one span.", callback=duration)]
 Spans = Annotated[int, typer.Option("--spans", metavar="N", min=1, max=500, help="How many spans.")]
 
 

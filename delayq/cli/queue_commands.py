@@ -6,10 +6,15 @@ from typing import Annotated
 
 import typer
 
-from delayq.cli.flags import AnyQueue, Json, NdJson, OneQueue, QueueName, Yes, example, session_of
+from delayq.cli.flags import AnyQueue, Json, NdJson, OneQueue, QueueName, Yes, duration, example, session_of
 
-Length = Annotated[str | None, typer.Option("--for", metavar="D", help="How long; without it, until resumed.")]
-Lease = Annotated[str | None, typer.Option("--lease", metavar="D", help="Silence after which a worker counts as gone.")]
+Length = Annotated[
+    str | None, typer.Option("--for", metavar="D", help="How long; without it, until resumed.", callback=duration)
+]
+Lease = Annotated[
+    str | None,
+    typer.Option("--lease", metavar="D", help="Silence after which a worker counts as gone.", callback=duration),
+]
 
 
 def add_to(app: typer.Typer) -> None:

@@ -77,9 +77,9 @@ class Output:
             for line in part.splitlines():
                 sys.stderr.write(f"{printable(line)}\n")
 
-    def traceback(self) -> None:
-        """The exception being handled, in full."""
-        for line in traceback.format_exc().splitlines():
+    def traceback(self, error: BaseException) -> None:
+        """Where it came from, in full."""
+        for line in "".join(traceback.format_exception(error)).splitlines():
             sys.stderr.write(f"{printable(line)}\n")
 
     def confirm(self, question: str, *, yes: bool) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import os
+from collections.abc import Sequence
+from itertools import dropwhile
 from typing import Annotated
 
 import typer
@@ -65,6 +68,14 @@ def root(
         os.environ["DELAYQ_CONFIG"] = config
     given = {name: value for name, value in ctx.params.items() if name not in _NO_SETTINGS and value is not None}
     session.flags.update(given)
+
+
+def misplaced(words: Sequence[str]) -> str:
+    """The first option of `delayq` itself that stands behind a command; '' when there is none."""
+    names = {command.name for command in app.registered_commands} | {group.name for group in app.registered_groups}
+    own = {f"--{name.replace('_', '-')}" for name in inspect.signature(root).parameters} - {"--quiet"} | {"-v", "-q"}
+    behind = dropwhile(lambda word: word not in names, words)
+    return next((word.partition("=")[0] for word in behind if word.partition("=")[0] in own), "")
 
 
 _NO_SETTINGS = frozenset({"config", "verbose", "quiet", "version"})

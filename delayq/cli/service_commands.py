@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from delayq.cli.flags import Apps, Json, NdJson, example, session_of
+from delayq.cli.flags import Apps, Json, NdJson, duration, example, session_of
 
 Queues = Annotated[
     str | None,
@@ -15,12 +15,16 @@ Queues = Annotated[
 Once = Annotated[bool, typer.Option("--once", help="Stop after one job, or at once when there is none.")]
 StopWhenEmpty = Annotated[bool, typer.Option("--stop-when-empty", help="Stop when nothing is ready.")]
 MaxJobs = Annotated[int, typer.Option("--max-jobs", metavar="N", min=0, help="Stop after so many jobs; 0 = never.")]
-MaxTime = Annotated[str, typer.Option("--max-time", metavar="D", help="Stop after so long; 0s = never.")]
+MaxTime = Annotated[
+    str, typer.Option("--max-time", metavar="D", help="Stop after so long; 0s = never.", callback=duration)
+]
 Memory = Annotated[int, typer.Option("--memory", metavar="MB", min=0, help="Stop (exit code 12) above it; 0 = never.")]
 Tries = Annotated[str | None, typer.Option("--tries", metavar="N", help="Attempts of jobs that say nothing.")]
 Backoff = Annotated[str | None, typer.Option("--backoff", metavar="D,…", help="Waits between attempts: 10s,1m,10m.")]
-Rest = Annotated[str, typer.Option("--rest", metavar="D", help="Pause after each job.")]
-Sleep = Annotated[str, typer.Option("--sleep", metavar="D", help="Longest wait between two looks, at most 1s.")]
+Rest = Annotated[str, typer.Option("--rest", metavar="D", help="Pause after each job.", callback=duration)]
+Sleep = Annotated[
+    str, typer.Option("--sleep", metavar="D", help="Longest wait between two looks, at most 1s.", callback=duration)
+]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Log warnings and errors only.")]
 WorkerName = Annotated[str | None, typer.Option("--name", metavar="N", help="Its name, instead of the host's.")]
 NoMover = Annotated[bool, typer.Option("--no-mover", help="Without mover and janitor; `delayq move` runs elsewhere.")]

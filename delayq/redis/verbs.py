@@ -45,7 +45,7 @@ class Verbs:
 
     def scope(self, queue: str | None) -> Scope:
         """Where and when; a missing queue name is the default queue, never searched."""
-        return Scope(self.options, check_queue(queue or self.options.queue), self.clock())
+        return Scope(self.options, check_queue(self.options.queue if queue is None else queue), self.clock())
 
     # -- producing ---------------------------------------------------------------------------------------------------
 
@@ -156,7 +156,7 @@ class Verbs:
 
     def stats(self, queue: str | None) -> Flow[list[QueueStats]]:
         """Counts of one queue, or of all known."""
-        names = [queue] if queue else (yield from self.queues())
+        names = (yield from self.queues()) if queue is None else [queue]
         found: list[QueueStats] = []
         for name in names:
             found += [(yield inspect.stats(self.scope(name)))]

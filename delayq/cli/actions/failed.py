@@ -13,12 +13,10 @@ from delayq.cli.actions.look import Wanted, cut, find, local_ms, matching, print
 from delayq.cli.actions.produce import checkable
 from delayq.cli.actions.switch import print_dropped
 from delayq.cli.session import Session
-from delayq.cli.words import count, moment
+from delayq.cli.words import count, distance
 from delayq.core.errors import Conflict, InvalidInput, JobNotFailed, JobNotFound
-from delayq.core.names import check_id, check_queue
 from delayq.core.states import Answer, State
 from delayq.core.views import JobInfo
-from delayq.core.when import duration_ms
 from delayq.redis.client import Client
 
 BATCH: Final = 500
@@ -41,8 +39,6 @@ class Chosen:
             raise InvalidInput("No job was named.", hint="Give ids, or --all for every failed job of the queue.")
         if self.name is not None and not self.every:
             raise InvalidInput("--name chooses among all failed jobs.", hint="Say --all as well, or leave it out.")
-        for job_id in self.ids:
-            check_id(job_id)
 
     def find(self, client: Client) -> Iterator[str]:
         """The ids. With `--all`: what has failed by now; a job that fails again meanwhile is not met twice."""
@@ -75,7 +71,8 @@ def list_failed(session: Session, queue: str | None, name: str | None, limit: in
 def _row(info: JobInfo, now_ms: int) -> tuple[str, ...]:
     failure = info.failure
     error = cut(f"{failure.type}: {failure.message}".encode()[:200]) if failure else ""
-    return info.id, info.name or "?", info.queue, moment(info.failed_ms, now_ms), error
+    when = "" if info.failed_ms is None else distance(info.failed_ms, now_ms)
+    return info.id, info.name or "?", info.queue, when, error
 
 
 def show(session: Session, job_id: str, queue: str | None, *, as_json: bool) -> None:
@@ -115,7 +112,7 @@ def forget(session: Session, chosen: Chosen, *, yes: bool, as_json: bool) -> int
     codes = {Answer.FORGOTTEN: 0, Answer.UNKNOWN: JobNotFound.exit_code, Answer.REFUSED: JobNotFailed.exit_code}
     code = 0
     with session.client() as client:
-        queue = check_queue(chosen.queue or client.options.queue)
+        queue = chosen.queue or client.options.queue
         if chosen.every:
             which = f"failed job named {chosen.name}" if chosen.name else "failed job"
             session.out.confirm(f"Drop every {which} in queue {queue}?", yes=yes)
@@ -133,7 +130,7 @@ def forget(session: Session, chosen: Chosen, *, yes: bool, as_json: bool) -> int
 def flush(session: Session, queue: str | None, *, yes: bool, as_json: bool) -> None:
     """Drop all failed jobs of a queue."""
     with session.client() as client:
-        name = check_queue(queue or client.options.queue)
+        name = queue or client.options.queue
         session.out.confirm(f"Drop every failed job in queue {name}?", yes=yes)
         dropped = client.prune_failed(name, older="0s")
     print_dropped(session, name, dropped, as_json=as_json)
@@ -141,8 +138,7 @@ def flush(session: Session, queue: str | None, *, yes: bool, as_json: bool) -> N
 
 def prune(session: Session, queue: str | None, older: str, *, as_json: bool) -> None:
     """Drop what failed long ago."""
-    duration_ms(older)
     with session.client() as client:
-        name = check_queue(queue or client.options.queue)
+        name = queue or client.options.queue
         dropped = client.prune_failed(name, older=older)
     print_dropped(session, name, dropped, as_json=as_json)

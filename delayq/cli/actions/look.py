@@ -15,7 +15,7 @@ from delayq.cli.words import count, distance, moment, span
 from delayq.core.errors import JobNotFound
 from delayq.core.states import State
 from delayq.core.views import JobInfo, QueueStats, Upcoming
-from delayq.core.when import duration_ms, format_duration, format_instant
+from delayq.core.when import format_duration, format_instant
 from delayq.redis.client import Client
 
 STATES: Final = (State.SCHEDULED, State.READY, State.RESERVED, State.FAILED, State.COMPLETED)
@@ -122,12 +122,12 @@ def matching(client: Client, states: tuple[State, ...], wanted: Wanted) -> Itera
 def _row(info: JobInfo, now_ms: int) -> tuple[object, ...]:
     at = next((ms for ms in (info.due_ms, info.failed_ms, info.forget_ms) if ms is not None), None)
     attempts = info.envelope.attempts if info.envelope else ""
-    return info.id, info.name or "?", info.queue, info.state, moment(at, now_ms), attempts
+    when = "" if at is None else distance(at, now_ms)
+    return info.id, info.name or "?", info.queue, info.state, when, attempts
 
 
 def upcoming(session: Session, queue: str | None, span_text: str, spans: int, *, as_json: bool) -> None:
     """When jobs fall due."""
-    duration_ms(span_text)  # refused before anything is opened
     with session.client() as client:
         names = [queue] if queue else client.queues()
         histograms = [client.upcoming(name, span=span_text, spans=spans) for name in names]

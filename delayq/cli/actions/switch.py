@@ -5,13 +5,11 @@ from __future__ import annotations
 from delayq.cli import shapes
 from delayq.cli.session import Session
 from delayq.cli.words import count
-from delayq.core.names import check_queue
-from delayq.core.when import duration_ms, format_duration, format_instant
+from delayq.core.when import format_duration, format_instant
 
 
 def pause(session: Session, queue: str, length: str | None, *, as_json: bool) -> None:
     """Stop a queue."""
-    check_queue(queue)
     with session.client() as client:
         until_ms = client.pause(queue, length=length)
     if as_json:
@@ -24,7 +22,6 @@ def pause(session: Session, queue: str, length: str | None, *, as_json: bool) ->
 
 def resume(session: Session, queue: str, *, as_json: bool) -> None:
     """Undo a pause."""
-    check_queue(queue)
     with session.client() as client:
         client.resume(queue)
     if as_json:
@@ -36,7 +33,7 @@ def resume(session: Session, queue: str, *, as_json: bool) -> None:
 def clear(session: Session, queue: str | None, *, yes: bool, as_json: bool) -> None:
     """Drop what waits."""
     with session.client() as client:
-        name = check_queue(queue or client.options.queue)
+        name = queue or client.options.queue
         session.out.confirm(f"Drop every job that waits in queue {name}?", yes=yes)
         dropped = client.clear(name)
     print_dropped(session, name, dropped, as_json=as_json)
@@ -53,9 +50,6 @@ def print_dropped(session: Session, queue: str, dropped: int, *, as_json: bool) 
 
 def queue_set(session: Session, queue: str, lease: str | None, *, as_json: bool) -> None:
     """Set the lease, or print the one in force."""
-    check_queue(queue)
-    if lease is not None:
-        duration_ms(lease)
     with session.client() as client:
         lease_ms = client.queue_set(queue, lease=lease)
     if as_json:
