@@ -1,4 +1,4 @@
-"""The parts of docs/protocol.md that follow from the code: the table of verbs, and the scripts.
+"""The parts of docs/protocol.md that follow from the code: the table of verbs, the users, the scripts.
 
     python -m tests.docs.sections        writes them into the page, between their marks
 
@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from delayq.core.states import ANSWERS, State
+from tests.docs import access
 from tests.docs.manuals import ROOT, Manual, read_all
 
 PROTOCOL = ROOT / "docs" / "protocol.md"
@@ -70,7 +71,7 @@ def _wrapped(line: str) -> str:
     return textwrap.fill(line, WIDTH, subsequent_indent="  " if line.startswith("* ") else "", break_long_words=False)
 
 
-SECTIONS: dict[str, Callable[[], str]] = {"verbs": verbs, "scripts": scripts}
+SECTIONS: dict[str, Callable[[], str]] = {"verbs": verbs, "access": access.section, "scripts": scripts}
 
 
 def between(page: str, name: str) -> str:
