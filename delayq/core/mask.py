@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from typing import Final
 
-_HIDDEN = "***"
-# Any option with 'password' in its name: password, sentinel_password, ssl_password.
-_SECRET_OPTION = re.compile(r"([?&;][^=&;#]*password[^=&;#]*=)[^&;#]*", re.IGNORECASE)
-# What stands where a port should, and is none: a password whose '@host' was forgotten.
-_NO_PORT = re.compile(r":(?!\d*(?:[,/?#]|$))[^,/?#]*")
+_HIDDEN: Final = "***"
+# password, sentinel_password, ssl_password: to the end, as a bare '&' or '#' may be part of one.
+_SECRET_OPTION: Final = re.compile(r"([?&;][^=&;#]*password[^=&;#]*=).*", re.IGNORECASE | re.DOTALL)
+# Something other than a port behind a host: a password whose '@host' was forgotten, '/' and all.
+_NO_PORT: Final = re.compile(r"(?<!:):(?!:)(?![0-9]*(?:[,/?#]|$)).*", re.DOTALL)
 
 
 def mask_url(text: str) -> str:
@@ -21,16 +22,16 @@ def mask_url(text: str) -> str:
     scheme, separator, rest = text.partition("://")
     if not separator:
         scheme, rest = "", text
-    rest = _SECRET_OPTION.sub(rf"\g<1>{_HIDDEN}", rest)
+    # First, as an '@' in there is no end of a login.
+    rest = _SECRET_OPTION.sub(lambda found: found[1] + _HIDDEN, rest)
+    if not (scheme == "unix" and rest.startswith("/")):
+        rest = _without_login(rest)
+    return scheme + separator + rest
+
+
+def _without_login(rest: str) -> str:
     login, at, host = rest.rpartition("@")
-    if scheme == "unix" and login.startswith("/"):
-        pass  # an '@' in the path of a socket
-    elif at:
+    if at:
         user, colon, _ = login.partition(":")
-        rest = f"{user}:{_HIDDEN}@{host}" if colon else f"{_HIDDEN}@{host}"
-    elif not rest.startswith(("[", "/")):
-        hosts = re.match(r"[^/?#]*", rest)
-        end = hosts.end() if hosts else 0
-        if "[" not in rest[:end]:
-            rest = _NO_PORT.sub(f":{_HIDDEN}", rest[:end]) + rest[end:]
-    return f"{scheme}{separator}{rest}"
+        return f"{user}:{_HIDDEN}@{host}" if colon else f"{_HIDDEN}@{host}"
+    return rest if rest.startswith("[") else _NO_PORT.sub(f":{_HIDDEN}", rest)

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final, TypeAlias
 from pydantic import BeforeValidator, PlainSerializer, PlainValidator
 from pydantic_core import PydanticCustomError
 
-from delayq.core.backoff import Backoff, parse_backoff
+from delayq.core.backoff import Backoff, parse_backoff, to_wire
 from delayq.core.durations import duration_ms, format_duration
 from delayq.core.endpoint import Endpoint, parse_endpoint
 from delayq.core.errors import DelayqError
@@ -138,7 +138,7 @@ Recoveries: TypeAlias = Annotated[int, _whole(0, 1_000)]
 Tries: TypeAlias = Annotated[int, _whole(1, 1_000_000)]
 Entries: TypeAlias = Annotated[int, _whole(1, 1_000_000_000)]
 Payload: TypeAlias = Annotated[int, _size(1, 64 * 1024 * 1024)]
-BackoffSetting: TypeAlias = Annotated[Backoff, PlainValidator(_ours(_backoff))]
+BackoffSetting: TypeAlias = Annotated[Backoff, PlainValidator(_ours(_backoff)), PlainSerializer(to_wire)]
 Location: TypeAlias = Annotated[Path, PlainValidator(_path)]
 Routes: TypeAlias = Annotated[dict[str, str], PlainValidator(_ours(_routes))]
 Choice: Final = BeforeValidator(_choice)
