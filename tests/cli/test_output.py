@@ -89,6 +89,7 @@ def test_a_terminal_is_asked_before_something_is_destroyed(cli: Cli, q: DelayQ) 
     code, shown = on_terminal(cli, "clear", typed=b"n\n")
     assert code == 1
     assert "queue default? [y/N]" in shown
+    assert "Nothing was done" in shown
     assert q.get("o1") is not None
     assert on_terminal(cli, "clear", typed=b"y\n")[0] == 0
     assert q.get("o1") is None
@@ -148,8 +149,10 @@ def test_json_is_one_line_and_means_the_same(capsys: pytest.CaptureFixture[str])
 
 @pytest.mark.parametrize(
     ("text", "shown"),
-    [("plain", "plain"), ("Zoë 世界", "Zoë 世界"), ("a\x1b[0m", "a\\x1b[0m"), ("a\nb\t", "a\\nb\\t"), ("\u202e", "\\u202e"),
-     ("\x9b", "\\x9b"), ("\ud800", "\\ud800")],
+    [
+        ("plain", "plain"), ("Zoë 世界", "Zoë 世界"), ("a\x1b[0m", "a\\x1b[0m"), ("a\nb\t", "a\\nb\\t"),
+        ("\u202e", "\\u202e"), ("\x9b", "\\x9b"), ("\ud800", "\\ud800"),
+    ],
 )  # fmt: skip
 def test_printable(text: str, shown: str) -> None:
     assert printable(text) == shown
