@@ -1,0 +1,141 @@
+"""Start a server program, and end exactly that process again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from delayq.redis.server_home import ServerHome
+
+_DIE_WITH_PARENT: Final = Path(__file__).with_name("die_with_parent.py")
+_POLL_S: Final = 0.01
+_KILL_WAIT_S: Final = 5.0
+
+
+def server_arguments(program: Path, home: ServerHome, socket: Path) -> list[str]:
+    """The whole command line. No configuration file is read, so nothing of the machine's own Redis comes in."""
+    options = {
+        "port": "0",
+        "unixsocket": str(socket),
+        "unixsocketperm": "700",
+        "dir": str(home.data_dir),
+        "pidfile": str(home.pidfile),
+        "daemonize": "no",
+        "appendonly": "yes",
+        "appendfsync": "everysec",
+        "save": "",
+        # A queue must refuse what it cannot keep; an evicted key would be a lost job.
+        "maxmemory-policy": "noeviction",
+    }
+    return [str(program), *(word for name, value in options.items() for word in (f"--{name}", value))]
+
+
+def start_detached(arguments: list[str], *, log: Path, keep: tuple[int, ...]) -> None:
+    """Start the server so that it survives this process, in a session of its own.
+
+    A shell starts it in the background and ends at once, so it is no child of ours that somebody must wait for.
+    `keep` are descriptors the server holds on to.
+    """
+    with log.open("ab") as output:
+        subprocess.run(
+            ["/bin/sh", "-c", '"$@" &', "delayq", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            pass_fds=keep,
+            start_new_session=True,
+            check=True,
+        )
+
+
+def start_child(arguments: list[str], *, log: Path, keep: tuple[int, ...]) -> subprocess.Popen[bytes]:
+    """Start the server so that it ends with this process, on Linux even when this process is killed.
+
+    It has a session of its own all the same: Ctrl-C in the terminal must reach the workers, not the server under them.
+    Call it from a thread that lives as long as the server should: Linux watches the thread.
+    """
+    if sys.platform == "linux":
+        arguments = [sys.executable, "-I", "-S", str(_DIE_WITH_PARENT), str(os.getpid()), *arguments]
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            arguments, stdin=subprocess.DEVNULL, stdout=output, stderr=output, pass_fds=keep, start_new_session=True
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ServerProcess:
+    """The process `pid` for as long as it is the server on `socket`; never another one that got its number later."""
+
+    pid: int
+    socket: Path
+
+    def is_alive(self) -> bool:
+        """A server shows its socket in its command line; a dead one, waited for or not, has none."""
+        shown = _command_line(self.pid)
+        return any(f"unixsocket{sign}{self.socket}" in shown for sign in ": ")
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal, or do nothing if that process is gone."""
+        # Opened first, looked at second: what the descriptor means cannot change in between; a number could.
+        descriptor = _process_descriptor(self.pid)
+        try:
+            if not self.is_alive():
+                return
+            if sys.platform == "linux" and descriptor is not None:
+                signal.pidfd_send_signal(descriptor, number)
+            else:
+                os.kill(self.pid, number)
+        except ProcessLookupError:
+            return
+        finally:
+            if descriptor is not None:
+                os.close(descriptor)
+
+    def end(self, *, timeout_s: float) -> bool:
+        """Ask it to stop, give it `timeout_s` seconds to write out its data, then kill it.
+
+        False if it is there even after that: stuck in the kernel. Raises PermissionError if it is another user's.
+        """
+        self.send(signal.SIGTERM)
+        if self.wait_gone(timeout_s=timeout_s):
+            return True
+        self.send(signal.SIGKILL)
+        return self.wait_gone(timeout_s=_KILL_WAIT_S)
+
+    def wait_gone(self, *, timeout_s: float) -> bool:
+        deadline = time.monotonic() + timeout_s
+        while self.is_alive():
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(_POLL_S)
+        return True
+
+
+def _process_descriptor(pid: int) -> int | None:
+    """A descriptor of the process; None if it is gone, or where there are none: macOS, Linux before 5.3."""
+    if sys.platform == "linux":
+        try:
+            return os.pidfd_open(pid)
+        except OSError:
+            return None
+    else:
+        return None
+
+
+def _command_line(pid: int) -> str:
+    """What process `pid` shows as its command; empty if there is none."""
+    if sys.platform == "linux":
+        try:
+            shown = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ")
+        except (FileNotFoundError, ProcessLookupError):
+            shown = b""
+    else:
+        shown = subprocess.run(["ps", "-ww", "-o", "command=", "-p", str(pid)], capture_output=True, check=False).stdout
+    return os.fsdecode(shown)
