@@ -36,7 +36,7 @@ def describe(error: BaseException, *, at_ms: int | None = None, attempt: int | N
     """What a raised exception leaves behind, cut to a size that does no harm."""
     try:
         message = str(error)
-    except Exception as broken:
+    except Exception as broken:  # noqa: BLE001  (the __str__ of a stranger may raise anything; it is named below)
         message = f"(its message could not be made: {type(broken).__name__})"
     text = "".join(tracebacks.format_exception(error, limit=-50)) if error.__traceback__ else ""
     return Failure(

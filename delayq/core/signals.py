@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 
-class JobSignal(Exception):  # noqa: N818  (a signal is no error)
+from delayq.core.when import duration_ms
+
+
+class JobSignal(Exception):
     """Base of all signals; catch it to let signals through a handler of your own."""
 
 
 class Retry(JobSignal):
-    """Try again after `delay` ('5m', timedelta, or None for the job's backoff). Costs an attempt."""
+    """Try again after `delay` ('5m', timedelta, or None for the job's backoff). Costs an attempt.
 
-    def __init__(self, delay: object = None, *, reason: str = "") -> None:
+    Raises `InvalidDuration` at once when the delay is none, so that the mistake shows where it was made.
+    """
+
+    def __init__(self, delay: str | timedelta | None = None, *, reason: str = "") -> None:
         super().__init__(reason or "retry asked for")
-        self.delay = delay
+        self.delay_ms = None if delay is None else duration_ms(delay)
 
 
 class Snooze(JobSignal):
-    """Look again after `delay`. Costs no attempt."""
+    """Look again after `delay`. Costs no attempt. Raises `InvalidDuration` when the delay is none."""
 
-    def __init__(self, delay: object, *, reason: str = "") -> None:
+    def __init__(self, delay: str | timedelta, *, reason: str = "") -> None:
         super().__init__(reason or "snoozed")
-        self.delay = delay
+        self.delay_ms = duration_ms(delay)
 
 
 class Fail(JobSignal):

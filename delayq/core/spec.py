@@ -123,7 +123,9 @@ def _retention(spec: JobSpec, options: Options) -> int | None:
     return options.retention_ms or None
 
 
-def _check_tries(tries: int | None) -> int | None:
-    if tries is not None and (isinstance(tries, bool) or not isinstance(tries, int) or not 1 <= tries <= 1_000_000):
+def _check_tries(tries: object) -> int | None:
+    if tries is None:
+        return None
+    if isinstance(tries, bool) or not isinstance(tries, int) or not 1 <= tries <= 1_000_000:
         raise InvalidInput(f"tries is {tries!r}; it must be a whole number from 1 to 1,000,000.")
     return tries

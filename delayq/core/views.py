@@ -18,15 +18,16 @@ class JobRef:
     """The answer to a schedule, a reschedule, a retry.
 
     `outcome` says what happened (`created`, `kept`, `replaced`, `postponed`, `rescheduled`, …). When another job
-    owns the unique key, `id` is that job's. `due_ms` is None when the job no longer waits for a time.
+    owns the unique key, `id` is that job's. `due_ms` is None when the job no longer waits for a time. `name` is only
+    known to whoever scheduled it.
     """
 
     id: str
-    name: str
     queue: str
     state: State
     due_ms: int | None
     outcome: Answer
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)

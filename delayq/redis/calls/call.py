@@ -46,6 +46,16 @@ class Call(Generic[T]):
     args: tuple[Argument, ...]
     parse: Callable[[Any], T]
     resend: bool = True
+    reads: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Command(Generic[T]):
+    """One plain Redis command, for the few keys that belong to no queue. May always be sent again."""
+
+    words: tuple[Argument, ...]
+    parse: Callable[[Any], T]
+    reads: bool = False
 
 
 def call(
@@ -57,13 +67,14 @@ def call(
     once: str = "",
     state: str = "",
     resend: bool = True,
+    reads: bool = False,
 ) -> Call[T]:
     """A call of `script` on a queue's keys. `once` fills its key of that name, `state` the key `set`."""
     loaded = load(script)
     keys = scope.keys
     special = {"once": keys.once(once), "set": keys.of(state)}
     named = tuple(special.get(name) or keys.of(name) for name in loaded.keys)
-    return Call(loaded, named, tuple(args), parse, resend)
+    return Call(loaded, named, tuple(args), parse, resend, reads)
 
 
 def text(value: bytes) -> str:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from delayq.core import failure as failures
 from delayq.core.failure import Failure
-from delayq.redis.calls.call import Call, Scope, call, number, text
+from delayq.redis.calls.call import Argument, Call, Scope, call, number, text
 
 PAGE = 500
 LOST = failures.encode(
@@ -33,7 +33,7 @@ class Promoted(NamedTuple):
 
 def promote(scope: Scope, limit: int = PAGE) -> Call[Promoted]:
     """Append what is due to the stream."""
-    args = [scope.now, limit, scope.options.high_water, scope.queue, LOST]
+    args: list[Argument] = [scope.now, limit, scope.options.high_water, scope.queue, LOST]
     return call("promote", scope, args, lambda reply: Promoted(*(int(n) for n in reply)))
 
 
@@ -64,25 +64,34 @@ class Failed(NamedTuple):
 
 def ack(scope: Scope, done: Sequence[Acked]) -> Call[list[bool]]:
     """Settle finished deliveries; True for each that was still ours."""
-    items = chain.from_iterable((job.id, job.entry, retention, result) for job, retention, result in done)
-    return call("ack", scope, [scope.now, *items], _truths, resend=True)
+    args: list[Argument] = [scope.now]
+    for job, retention_ms, result in done:
+        args += (job.id, job.entry, retention_ms, result)
+    return call("ack", scope, args, _truths)
 
 
 def release(scope: Scope, back: Sequence[Released]) -> Call[list[bool]]:
     """Settle deliveries that shall be tried again."""
-    items = chain.from_iterable((job.id, job.entry, delay, env, why) for job, delay, env, why in back)
-    return call("release", scope, [scope.now, scope.queue, scope.wake, *items], _truths)
+    args: list[Argument] = [scope.now, scope.queue, scope.wake]
+    for job, delay_ms, envelope, failure in back:
+        args += (job.id, job.entry, delay_ms, envelope, failure)
+    return call("release", scope, args, _truths)
 
 
 def fail(scope: Scope, failed: Sequence[Failed]) -> Call[list[bool]]:
     """Settle deliveries that are given up."""
-    items = chain.from_iterable((job.id, job.entry, env, why) for job, env, why in failed)
-    return call("fail", scope, [scope.now, *items], _truths)
+    args: list[Argument] = [scope.now]
+    for job, envelope, failure in failed:
+        args += (job.id, job.entry, envelope, failure)
+    return call("fail", scope, args, _truths)
 
 
 def bury(scope: Scope, garbage: Sequence[tuple[str, bytes]]) -> Call[list[bool]]:
     """Dead-letter entries that are no jobs: (entry id, failure) each."""
-    return call("bury", scope, [scope.now, *chain.from_iterable(garbage)], _truths)
+    args: list[Argument] = [scope.now]
+    for entry, failure in garbage:
+        args += (entry, failure)
+    return call("bury", scope, args, _truths)
 
 
 def hand_back(scope: Scope, held: Sequence[Held]) -> Call[list[bool]]:
@@ -165,8 +174,8 @@ def tidy(scope: Scope) -> Call[Sums]:
 
 
 def _sums(reply: list[Any]) -> Sums:
-    *counts, regrouped = (int(value) for value in reply)
-    return Sums(*counts, regrouped=regrouped == 1)
+    lease, stream, entries, scheduled, failed, completed, jobs, regrouped = (int(value) for value in reply)
+    return Sums(lease, stream, entries, scheduled, failed, completed, jobs, regrouped == 1)
 
 
 class Unsettled(NamedTuple):

@@ -81,13 +81,13 @@ def _scheduled(reply: list[bytes], jobs: Sequence[Prepared]) -> Scheduled:
         owner = job.id if holder == job.id.encode() else text(holder)
         if outcome is Answer.KEPT and owner == job.id and not job.own_id:
             outcome = Answer.CREATED  # an id made for this call can only be taken by an earlier send of it
-        refs.append(JobRef(owner, job.name, job.queue, _STATES.get(state, State.SCHEDULED), number(due), outcome))
+        refs.append(JobRef(owner, job.queue, _STATES.get(state, State.SCHEDULED), number(due), outcome, job.name))
     return Scheduled(refs, reply[0] == b"1")
 
 
 def cancel(scope: Scope, job_id: str, *, running: bool, token: str) -> Call[Answer]:
     """Stop a job that nobody has taken; with `running`, ask a running one to stop."""
-    args = [scope.now, job_id, "1" if running else "0", ONCE_MS]
+    args: list[Argument] = [scope.now, job_id, "1" if running else "0", ONCE_MS]
     return call("cancel", scope, args, lambda reply: _ANSWERS[reply[0]], once=token)
 
 
@@ -98,7 +98,7 @@ def reschedule(scope: Scope, job_id: str, when: str) -> Call[Outcome]:
 
 def run_now(scope: Scope, job_id: str) -> Call[Outcome]:
     """Let a waiting job wait no longer. Not resent: the second send would find the job running."""
-    args = [scope.now, scope.queue, scope.wake, scope.options.high_water, job_id]
+    args: list[Argument] = [scope.now, scope.queue, scope.wake, scope.options.high_water, job_id]
     return call("run_now", scope, args, _outcome, resend=False)
 
 
@@ -108,7 +108,7 @@ def _outcome(reply: list[Any]) -> Outcome:
 
 def retry(scope: Scope, job_id: str, fingerprint: str, envelope: bytes, digest: str) -> Call[Outcome]:
     """Give a failed job all its tries again. Not resent: the second send would find it waiting."""
-    args = [scope.now, scope.queue, scope.wake, job_id, fingerprint, envelope, digest]
+    args: list[Argument] = [scope.now, scope.queue, scope.wake, job_id, fingerprint, envelope, digest]
     return call("retry", scope, args, _outcome, resend=False)
 
 

@@ -1,0 +1,81 @@
+# The words of this project. CI uses the same ones; `make help` lists them.
+#
+# Needed beforehand: make, and Python 3.11 or newer. Everything else goes into .venv.
+#   PYTHON=…  the interpreter to build .venv with        ARGS=…  passed on by test, demo and bench
+
+VENV := .venv
+BIN := $(VENV)/bin
+ARGS ?=
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PYTHON
+
+# consumers/ and benchmarks/ are checked as soon as they hold Python.
+TYPED := delayq tests $(if $(wildcard consumers/*.py consumers/*/*.py),consumers) $(if $(wildcard benchmarks/*.py),benchmarks)
+
+.PHONY: help install lint format types check test build demo bench clean
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.SUFFIXES:
+
+help: ## list the words
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' Makefile
+
+install: $(VENV)/.installed-dev ## everything a developer needs, into .venv
+
+lint: $(VENV)/.installed-test ## style, format and import contracts; changes nothing
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-logo
+
+format: $(VENV)/.installed-test ## write the format, and mend what ruff can mend safely
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+types: $(VENV)/.installed-test
+	$(BIN)/mypy $(TYPED)
+
+check: lint types ## lint, and the types
+
+test: $(VENV)/.installed-test ## the suite; ARGS='-k lua -x' picks from it
+	$(BIN)/python -m pytest $(ARGS)
+
+build: $(VENV)/.installed-test ## source archive and wheel, into dist/
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation
+
+demo: $(VENV)/.installed-demo ## orders that close in seconds, on a private server
+	@$(BIN)/delayq demo $(ARGS)
+
+bench: $(VENV)/.installed-test ## the project's own measurements
+	$(BIN)/python -m benchmarks $(ARGS)
+
+clean: ## remove .venv, caches and what was built
+	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# --- .venv --------------------------------------------------------------------------------------------------------
+# A stamp says what was installed; it is older than pyproject.toml when that has changed. Each stamp includes the
+# ones below it (demo < test < dev), so going from test back to demo installs nothing.
+
+# A .venv that was copied, moved, or lost its interpreter is built anew, and all stamps with it.
+ifneq ($(shell sh scripts/venv.sh usable $(VENV) && echo yes),yes)
+.PHONY: $(VENV)/pyvenv.cfg
+endif
+
+$(VENV)/pyvenv.cfg:
+	@sh scripts/venv.sh make $(VENV)
+
+$(VENV)/.installed-demo: pyproject.toml $(VENV)/pyvenv.cfg
+	@echo 'Installing delayq into $(VENV) (once; about ten seconds) ...' >&2
+	@$(BIN)/python -m pip install -qq --editable '.[demo]'
+	@touch $@
+
+$(VENV)/.installed-test: pyproject.toml $(VENV)/pyvenv.cfg
+	@echo 'Installing delayq and its test tools into $(VENV) (once; about half a minute) ...' >&2
+	@$(BIN)/python -m pip install -qq --editable '.[test]'
+	@touch $(VENV)/.installed-demo $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed-test
+	@$(BIN)/python -m pip install -qq 'pip>=25.1' # the first that reads dependency groups
+	@$(BIN)/python -m pip install -qq --group dev
+	@touch $@

@@ -1,0 +1,54 @@
+"""What happens to jobs, as tiny frozen values. Logs, the demo and metrics listen; nothing depends on a listener."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+
+@dataclass(frozen=True, slots=True)
+class JobStarted:
+    """An attempt begins. `late_ms` is how long after its due time."""
+
+    id: str
+    name: str
+    queue: str
+    attempt: int
+    due_ms: int
+    late_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobEnded:
+    """An attempt ended: `outcome` is done, released, snoozed or failed; `took_ms` its duration; `error` its cause."""
+
+    id: str
+    name: str
+    queue: str
+    attempt: int
+    outcome: str
+    took_ms: float
+    error: BaseException | None
+
+
+@dataclass(frozen=True, slots=True)
+class JobFenced:
+    """A settlement came too late: the job was taken back meanwhile (or, when resent, its first reply was lost)."""
+
+    id: str
+    queue: str
+    resent: bool
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerStopping:
+    """A worker ends, with the reason's name and the number of jobs it ran."""
+
+    name: str
+    reason: str
+    jobs: int
+
+
+Event: TypeAlias = JobStarted | JobEnded | JobFenced | WorkerStopping
+Listener: TypeAlias = Callable[[Event], None]

@@ -1,0 +1,139 @@
+"""What should happen to a delivery, as a value, and the one place that decides it.
+
+A handler returns or raises; `decide` turns that into an `Outcome`; the worker settles it once, at
+the end. Nothing in here does anything. The rules are Laravel's (retry-until before tries, then
+max-exceptions), with two differences: a snooze costs no attempt, and recoveries after a vanished
+worker are counted apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from delayq.core.backoff import DEFAULT, Backoff, from_wire
+from delayq.core.envelope import Envelope
+from delayq.core.errors import DelayqError
+from delayq.core.signals import Discard, Fail, Retry, Snooze
+
+
+class TriesExhausted(DelayqError):
+    """The job has no tries left."""
+
+
+class RetryUntilPassed(DelayqError):
+    """The time until which the job may be tried has passed."""
+
+
+class DeadlinePassed(DelayqError):
+    """The job's deadline passed before it could start."""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How a job is tried: its envelope's wishes over its handler's over the worker's.
+
+    `tries` 0 means without limit. Times are epoch ms, durations ms.
+    """
+
+    tries: int
+    backoff: Backoff
+    retry_until_ms: int | None = None
+    deadline_ms: int | None = None
+    max_exceptions: int | None = None
+    retention_ms: int = 0
+
+
+def policy_of(envelope: Envelope, fallback: Policy) -> Policy:
+    """The policy of one delivery; `fallback` is its handler's, already laid over the worker's defaults."""
+    return Policy(
+        tries=fallback.tries if envelope.tries is None else envelope.tries,
+        backoff=fallback.backoff if envelope.backoff is None else from_wire(envelope.backoff),
+        retry_until_ms=envelope.retry_until_ms or fallback.retry_until_ms,
+        deadline_ms=envelope.deadline_ms or fallback.deadline_ms,
+        max_exceptions=envelope.max_exceptions or fallback.max_exceptions,
+        retention_ms=fallback.retention_ms if envelope.retention_ms is None else envelope.retention_ms,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Ack:
+    """Done. Kept for `retention_ms` with `result` (JSON, or b''), else forgotten."""
+
+    retention_ms: int = 0
+    result: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Try again in `delay_ms`. `attempts` and `exceptions` are the counts from now on; no `error` = a snooze."""
+
+    delay_ms: int
+    attempts: int
+    exceptions: int
+    error: BaseException | None
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """Failed for good."""
+
+    attempts: int
+    exceptions: int
+    error: BaseException
+
+
+Outcome = Ack | Release | GiveUp
+
+
+def before_start(envelope: Envelope, policy: Policy, now_ms: int) -> GiveUp | None:
+    """Whether an attempt may start at all; the handler never runs when it may not."""
+    error: DelayqError | None = None
+    if policy.deadline_ms is not None and now_ms > policy.deadline_ms:
+        error = DeadlinePassed()
+    elif policy.retry_until_ms is not None:
+        error = RetryUntilPassed() if now_ms > policy.retry_until_ms else None
+    elif policy.tries and envelope.attempts >= policy.tries:
+        error = TriesExhausted(f"All {policy.tries} tries were used before this delivery.")
+    return GiveUp(envelope.attempts, envelope.exceptions, error) if error else None
+
+
+def decide(
+    envelope: Envelope, policy: Policy, error: BaseException | None, now_ms: int, rand: Callable[[], float]
+) -> Outcome:
+    """What becomes of an attempt that ended with `error` (None = the handler returned).
+
+    `now_ms` is the server's time as last seen; `rand` gives numbers in [0, 1) for jitter.
+    """
+    if error is None:
+        return Ack(policy.retention_ms)
+    if isinstance(error, Discard):
+        return Ack()
+    attempts = envelope.attempts + 1
+    if isinstance(error, Snooze):
+        return Release(error.delay_ms, envelope.attempts, envelope.exceptions, None)
+    asked = isinstance(error, Retry)
+    exceptions = envelope.exceptions + (0 if asked else 1)
+    if isinstance(error, Fail) or _exhausted(policy, attempts, exceptions, now_ms):
+        return GiveUp(attempts, exceptions, error)
+    if isinstance(error, Retry) and error.delay_ms is not None:
+        return Release(error.delay_ms, attempts, exceptions, error)
+    return Release(_backoff_ms(policy.backoff, attempts, error, rand), attempts, exceptions, error)
+
+
+def _backoff_ms(backoff: Backoff, attempt: int, error: BaseException, rand: Callable[[], float]) -> int:
+    """The backoff's delay. A function of the user's that fails itself must not take the attempt's error with it."""
+    try:
+        return backoff.delay_ms(attempt, error, rand)
+    except Exception as broken:
+        error.add_note(f"The job's backoff function failed too ({broken!r}); the default backoff was used.")
+        return DEFAULT.delay_ms(attempt, error, rand)
+
+
+def _exhausted(policy: Policy, attempts: int, exceptions: int, now_ms: int) -> bool:
+    if policy.retry_until_ms is not None:
+        if policy.retry_until_ms <= now_ms:
+            return True
+    elif policy.tries and attempts >= policy.tries:
+        return True
+    return policy.max_exceptions is not None and exceptions >= policy.max_exceptions

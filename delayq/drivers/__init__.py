@@ -1,0 +1,1 @@
+"""Backends behind one protocol; loops and workers know only `base`."""

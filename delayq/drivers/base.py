@@ -1,0 +1,150 @@
+"""What loops and workers need of a backend. They know these protocols and no driver.
+
+A `Driver` serves the loops (promote, tidy, …); a `Consumer` is one worker's way to deliveries. Both
+raise `BackendError` when the backend fails, and neither decides anything about jobs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from delayq.core.outcome import Outcome
+
+
+class Delivery(NamedTuple):
+    """One reservation of one envelope. `entry` is its lease and its fencing token; `raw` the envelope's bytes."""
+
+    queue: str
+    id: str
+    entry: str
+    raw: bytes
+    due_ms: int
+    recoveries: int
+
+
+class Settlement(NamedTuple):
+    """A delivery and what shall become of it."""
+
+    delivery: Delivery
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """What one exchange brought: how each settlement ended (True = settled, False = fenced), and new deliveries."""
+
+    settled: list[bool]
+    deliveries: list[Delivery]
+
+
+@dataclass(frozen=True, slots=True)
+class Renewal:
+    """`surplus`: the backend holds more for this consumer than it named, so a reply was lost."""
+
+    lost: frozenset[tuple[str, str]]
+    asked_to_stop: frozenset[tuple[str, str]]
+    surplus: bool
+
+
+class Promotion(NamedTuple):
+    """Jobs moved, and the seconds until the next one is due (0 = at once, None = nothing waits)."""
+
+    moved: int
+    lost: int
+    next_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Tidied:
+    """What a janitor's tick found and did in one queue. All zero is the normal case."""
+
+    reclaimed: int = 0
+    failed: int = 0
+    closed: int = 0
+    redelivered: int = 0
+    buried: int = 0
+    mended: int = 0
+    pruned: int = 0
+    retired: int = 0
+    hold_ms: int = 0
+
+    @property
+    def quiet(self) -> bool:
+        """Whether nothing was found that a person should hear of."""
+        return not (self.reclaimed or self.failed or self.redelivered or self.buried or self.mended)
+
+
+class WakeUps(Protocol):
+    """Hints that a queue's head moved earlier. Hints may be lost; nobody depends on one."""
+
+    def wait(self, seconds: float) -> frozenset[str]:
+        """Wait until a hint comes or the time is over; the queues named (empty = the time is over)."""
+
+    def close(self) -> None:
+        """Stop listening."""
+
+
+class Driver(Protocol):
+    """The loops' side of a backend."""
+
+    def queues(self) -> list[str]:
+        """All queues known."""
+
+    def register(self, queues: Sequence[str]) -> None:
+        """Make queues known (again)."""
+
+    def promote(self, queue: str) -> Promotion:
+        """Move one batch of due jobs."""
+
+    def reclaim(self, queue: str) -> Tidied:
+        """Take back what vanished workers hold."""
+
+    def tidy(self, queue: str) -> Tidied:
+        """Look for damage and heal it; forget what was kept long enough."""
+
+    def lease_s(self, queue: str) -> float:
+        """The queue's lease in seconds."""
+
+    def wake_ups(self) -> WakeUps:
+        """A listener of its own."""
+
+    def consumer(self, name: str, queues: Sequence[str]) -> Consumer:
+        """A worker's way to the deliveries of these queues, in strict order."""
+
+
+class Consumer(Protocol):
+    """One worker's way to deliveries. `fetch` and `wait` belong to one thread, the others may be called from any."""
+
+    name: str
+
+    def fetch(self, settlements: Sequence[Settlement], count: int) -> Fetched:
+        """Settle, and read up to `count` deliveries without waiting, in one round trip."""
+
+    def wait(self, seconds: float) -> list[Delivery]:
+        """Wait for the first delivery of any queue; [] when the time is over."""
+
+    def replay(self) -> list[Delivery]:
+        """All deliveries the backend holds for this consumer."""
+
+    def settle(self, settlements: Sequence[Settlement]) -> list[bool]:
+        """Settle without reading."""
+
+    def hand_back(self, deliveries: Sequence[Delivery]) -> None:
+        """Give back what was not started; it costs no attempt."""
+
+    def renew(self, deliveries: Sequence[Delivery]) -> Renewal:
+        """Start the leases anew."""
+
+    def lease_s(self) -> float:
+        """The shortest lease of the queues served, in seconds."""
+
+    def announce(self, about: Mapping[str, Any], ttl_s: float) -> None:
+        """Say "I am here" for `ttl_s` seconds, with the queues served and what else is known of the worker."""
+
+    def now_ms(self) -> int:
+        """The server's time, as last seen and carried on by a monotonic clock."""
+
+    def close(self) -> None:
+        """Leave the group if nothing is held, and close the connections."""

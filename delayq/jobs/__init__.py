@@ -1,0 +1,1 @@
+"""What users write: functions that handle jobs, and what these are told."""

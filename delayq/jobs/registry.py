@@ -1,0 +1,91 @@
+"""Which handler answers to which job name."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any
+
+from delayq.core.errors import ConfigError, UnknownJob
+from delayq.jobs.function import JobFunction
+
+
+class Registry:
+    """Handlers by job name. Names come from here and never from a payload's import path."""
+
+    def __init__(self) -> None:
+        self._handlers: dict[str, JobFunction[..., Any]] = {}
+
+    def add(self, handler: JobFunction[..., Any]) -> None:
+        """Register a handler; a second, different one for the same name is refused."""
+        known = self._handlers.get(handler.name)
+        if known is not None and not _same(known, handler):
+            raise ConfigError(f"Two handlers are registered for {handler.name!r}: {known!r} and {handler!r}.")
+        self._handlers[handler.name] = handler
+
+    def get(self, name: str) -> JobFunction[..., Any]:
+        """The handler of that name; raises `UnknownJob`."""
+        handler = self._handlers.get(name)
+        if handler is None:
+            known = ", ".join(sorted(self._handlers)) or "none"
+            raise UnknownJob(f"No handler is registered for {name!r}; known here: {known}.")
+        return handler
+
+    def names(self) -> tuple[str, ...]:
+        """All names, sorted."""
+        return tuple(sorted(self._handlers))
+
+    def queues(self) -> tuple[str, ...]:
+        """The queues the handlers name, in the order of their first mention."""
+        named = (handler.options.queue for handler in self._handlers.values())
+        return tuple(dict.fromkeys(queue for queue in named if queue))
+
+
+def _same(one: JobFunction[..., Any], other: JobFunction[..., Any]) -> bool:
+    """The same function seen twice (a module imported again) is no conflict."""
+    return (one.function.__module__, one.function.__qualname__) == (
+        other.function.__module__,
+        other.function.__qualname__,
+    )
+
+
+_default = Registry()
+_current: ContextVar[Registry] = ContextVar("delayq_registry")
+
+
+def current() -> Registry:
+    """The registry that `@job` fills."""
+    return _current.get(_default)
+
+
+@contextmanager
+def using(registry: Registry) -> Iterator[Registry]:
+    """Let `@job` fill another registry for a while."""
+    token = _current.set(registry)
+    try:
+        yield registry
+    finally:
+        _current.reset(token)
+
+
+def load_app(module: str) -> Registry:
+    """Import the module that registers an application's jobs; the working directory is searched first.
+
+    Raises `ConfigError` when it cannot be imported.
+    """
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        importlib.import_module(module)
+    except ImportError as error:
+        missing = getattr(error, "name", None)
+        cause = f"there is no module {missing!r}" if missing else str(error)
+        raise ConfigError(
+            f"--app {module}: {cause}.", hint=f"It is looked for from {here} and in the installed packages."
+        ) from error
+    return current()

@@ -1,0 +1,67 @@
+"""The mover: what is due goes to the stream, on time.
+
+Any number of movers work side by side without a leader: a move is one script, and an empty look
+costs Redis microseconds. Between two moves it waits *in the client*, until the next due time, a
+wake-up or one second, whichever is first: a wait inside Redis ends on the server's timer, up to
+100 ms late, and a wake-up may be lost.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from delayq.drivers.base import Driver
+
+CEILING_S = 1.0
+
+
+class Mover:
+    """Promotes the due jobs of `queues`, or of all queues known when none are named."""
+
+    name = "mover"
+
+    def __init__(self, driver: Driver, queues: Sequence[str] = (), clock: Callable[[], float] = time.monotonic) -> None:
+        self._driver = driver
+        self._only = tuple(queues)
+        self._clock = clock
+        self._wake_ups = driver.wake_ups()
+        self._look_at: dict[str, float] = {}
+        self._refresh_at = float("-inf")
+
+    def run_once(self) -> float:
+        """Promote one batch of every queue whose time has come; the seconds until the next one's."""
+        self._refresh()
+        for queue in self._due():
+            promotion = self._driver.promote(queue)
+            wait = CEILING_S if promotion.next_s is None else min(promotion.next_s, CEILING_S)
+            self._look_at[queue] = self._clock() + wait
+        soonest = min([*self._look_at.values(), self._refresh_at])
+        return max(0.0, soonest - self._clock())
+
+    def promote_all(self) -> int:
+        """One batch of every queue, whatever its time; how many jobs moved."""
+        self._refresh()
+        return sum(self._driver.promote(queue).moved for queue in self._look_at)
+
+    def sleep(self, seconds: float) -> None:
+        """Wait for the time or a wake-up; a queue that was hinted at is looked at next."""
+        for queue in self._wake_ups.wait(seconds):
+            if queue in self._look_at or not self._only:
+                self._look_at[queue] = float("-inf")
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._wake_ups.close()
+
+    def _due(self) -> list[str]:
+        now = self._clock()
+        return [queue for queue, at in self._look_at.items() if at <= now]
+
+    def _refresh(self) -> None:
+        """Every second: which queues are there? New ones also come by their first wake-up."""
+        if self._clock() < self._refresh_at:
+            return
+        known = self._only or self._driver.queues()
+        self._look_at = {queue: self._look_at.get(queue, float("-inf")) for queue in known}
+        self._refresh_at = self._clock() + CEILING_S

@@ -1,0 +1,102 @@
+"""Makes the asyncio clients: one server, Sentinel, Cluster. As `clients`, awaited.
+
+An asyncio client belongs to the event loop and the process that first used it: after a fork, or in a new
+loop, make a new one. `Connector` does.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias, assert_never, cast
+
+import redis.asyncio
+from redis.asyncio.cluster import ClusterNode, RedisCluster
+from redis.asyncio.connection import (
+    AbstractConnection,
+    BlockingConnectionPool,
+    Connection,
+    SSLConnection,
+    UnixDomainSocketConnection,
+)
+from redis.asyncio.retry import Retry
+from redis.asyncio.sentinel import Sentinel
+from redis.backoff import NoBackoff
+
+from delayq.redis import replies
+from delayq.redis.endpoint import Endpoint, Topology
+from delayq.redis.wire import Wire, common_options, pool_options, sentinel_options, tls_options
+
+AsyncClient: TypeAlias = redis.asyncio.Redis
+"""For one server, for the primary behind sentinels, or for a cluster, which has the same methods."""
+
+# As for the sync clients: these pools refuse rather than wait, so they may grow wider.
+_WIDER = 8
+
+
+def make_async_client(endpoint: Endpoint, wire: Wire) -> AsyncClient:
+    """A new client. Opens no connection yet."""
+    match endpoint.topology:
+        case Topology.STANDALONE:
+            client = _standalone(endpoint, wire)
+        case Topology.SENTINEL:
+            client = _sentinel(endpoint, wire)
+        case Topology.CLUSTER:
+            client = _cluster(endpoint, wire)
+        case _:
+            assert_never(endpoint.topology)
+    replies.install(client)
+    return client
+
+
+async def close_async_client(client: AsyncClient) -> None:
+    """Close every connection of `client`, those to its sentinels too."""
+    await client.aclose()
+    manager = getattr(getattr(client, "connection_pool", None), "sentinel_manager", None)
+    for sentinel in manager.sentinels if manager else ():
+        await sentinel.aclose()
+
+
+async def drop_async_idle(client: AsyncClient) -> None:
+    """Close what `client` does not use right now; the next command asks again who the primary is."""
+    if isinstance(client, RedisCluster):
+        await client.aclose()  # reads the cluster's map anew when used again
+    else:
+        await client.connection_pool.disconnect(inuse_connections=False)
+
+
+def _no_retries() -> Retry:
+    return Retry(NoBackoff(), 0)
+
+
+def _standalone(endpoint: Endpoint, wire: Wire) -> AsyncClient:
+    kind: type[Any] = SSLConnection if endpoint.tls else Connection
+    pool = BlockingConnectionPool(
+        connection_class=UnixDomainSocketConnection if endpoint.path else kind,
+        retry=_no_retries(),
+        **pool_options(endpoint, wire, connection=AbstractConnection),
+    )
+    return redis.asyncio.Redis.from_pool(pool)
+
+
+def _sentinel(endpoint: Endpoint, wire: Wire) -> AsyncClient:
+    sentinel_kwargs = {**sentinel_options(endpoint), "retry": _no_retries()}
+    manager: Any = Sentinel(list(endpoint.hosts), sentinel_kwargs=sentinel_kwargs)  # type: ignore[no-untyped-call]
+    client: AsyncClient = manager.master_for(
+        endpoint.service,
+        max_connections=wire.connections * _WIDER,
+        db=endpoint.db,
+        retry=_no_retries(),
+        **tls_options(endpoint),
+        **common_options(endpoint, wire, connection=AbstractConnection),
+    )
+    return client
+
+
+def _cluster(endpoint: Endpoint, wire: Wire) -> AsyncClient:
+    cluster = RedisCluster(
+        startup_nodes=[ClusterNode(host, port) for host, port in endpoint.hosts],
+        max_connections=wire.connections * _WIDER,
+        retry=_no_retries(),
+        **tls_options(endpoint),
+        **common_options(endpoint, wire, connection=AbstractConnection),
+    )
+    return cast(AsyncClient, cluster)

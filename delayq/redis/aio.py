@@ -1,0 +1,145 @@
+"""The asyncio shell: every verb, awaited. The twin of `client`; the verbs themselves stand in `verbs`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from functools import partial
+from types import TracebackType
+from typing import Any, Self, TypeVar, Unpack
+
+from delayq.core.options import Options
+from delayq.core.spec import JobSpec
+from delayq.core.states import Answer, OnConflict, State
+from delayq.core.views import JobInfo, JobRef, Page, QueueStats, Upcoming
+from delayq.redis.client import ScheduleOptions, When
+from delayq.redis.connect import Connector
+from delayq.redis.send import asend
+from delayq.redis.verbs import Clock, Flow, Verbs, server_clock
+
+T = TypeVar("T")
+
+
+class AsyncClient:
+    """All verbs of one delayq, awaited; the same names as `Client`. Safe to share between tasks.
+
+    Every call ends within 5 seconds, with an answer or with one of `BackendUnavailable`, `BackendFull`,
+    `OutcomeUnknown` (a reply was lost and the command could not be sent again).
+    """
+
+    def __init__(self, connector: Connector, options: Options, clock: Clock = server_clock) -> None:
+        self.connector = connector
+        self.verbs = Verbs(options, clock)
+
+    @property
+    def options(self) -> Options:
+        """The defaults this client works with."""
+        return self.verbs.options
+
+    async def run(self, flow: Flow[T]) -> T:
+        """As `Client.run`."""
+        answer: Any = None
+        try:
+            while True:
+                call = flow.send(answer)
+                safe = getattr(call, "resend", True)
+                answer = await self.connector.acall(partial(_send, call), safe=safe, reads=call.reads)
+        except StopIteration as done:
+            value: T = done.value
+            return value
+
+    async def schedule(
+        self, name: str, data: Any = None, *, on_conflict: str = "keep", **options: Unpack[ScheduleOptions]
+    ) -> JobRef:
+        """As `Client.schedule`."""
+        return await self.run(self.verbs.schedule(JobSpec(name=name, data=data, **options), OnConflict(on_conflict)))
+
+    async def schedule_many(
+        self, items: Iterable[JobSpec | Mapping[str, Any]], *, on_conflict: str = "keep"
+    ) -> list[JobRef]:
+        """As `Client.schedule_many`."""
+        return await self.run(self.verbs.schedule_many(items, OnConflict(on_conflict)))
+
+    async def cancel(self, job_id: str, *, queue: str | None = None, running: bool = False) -> Answer:
+        """As `Client.cancel`."""
+        return await self.run(self.verbs.cancel(job_id, queue, running=running))
+
+    async def reschedule(self, job_id: str, *, queue: str | None = None, **when: Unpack[When]) -> JobRef:
+        """As `Client.reschedule`."""
+        return await self.run(self.verbs.reschedule(job_id, queue, JobSpec(name="reschedule", **when)))
+
+    async def run_now(self, job_id: str, *, queue: str | None = None) -> JobRef:
+        """As `Client.run_now`."""
+        return await self.run(self.verbs.run_now(job_id, queue))
+
+    async def retry(self, job_id: str, *, queue: str | None = None) -> JobRef:
+        """As `Client.retry`."""
+        return await self.run(self.verbs.retry(job_id, queue))
+
+    async def forget(self, job_ids: Sequence[str], *, queue: str | None = None) -> list[Answer]:
+        """As `Client.forget`."""
+        return await self.run(self.verbs.forget(job_ids, queue))
+
+    async def get(self, job_id: str, *, queue: str | None = None) -> JobInfo | None:
+        """As `Client.get`."""
+        return await self.run(self.verbs.get(job_id, queue))
+
+    async def list_jobs(
+        self, state: State | str, *, queue: str | None = None, cursor: str = "", limit: int = 100
+    ) -> Page:
+        """As `Client.list_jobs`."""
+        return await self.run(self.verbs.list_jobs(State(state), queue, cursor, limit))
+
+    async def iter_jobs(self, state: State | str, *, queue: str | None = None) -> AsyncIterator[JobInfo]:
+        """As `Client.iter_jobs`."""
+        cursor = ""
+        while True:
+            page = await self.list_jobs(state, queue=queue, cursor=cursor, limit=500)
+            for job in page.jobs:
+                yield job
+            cursor = page.cursor
+            if not cursor:
+                return
+
+    async def queues(self) -> list[str]:
+        """As `Client.queues`."""
+        return await self.run(self.verbs.queues())
+
+    async def stats(self, queue: str | None = None) -> list[QueueStats]:
+        """As `Client.stats`."""
+        return await self.run(self.verbs.stats(queue))
+
+    async def upcoming(self, queue: str | None = None, *, span: str = "1m", spans: int = 60) -> Upcoming:
+        """As `Client.upcoming`."""
+        return await self.run(self.verbs.upcoming(queue, span, spans))
+
+    async def pause(self, queue: str | None = None, *, length: str | None = None) -> int:
+        """As `Client.pause`."""
+        return await self.run(self.verbs.pause(queue, length))
+
+    async def resume(self, queue: str | None = None) -> None:
+        """As `Client.resume`."""
+        await self.run(self.verbs.resume(queue))
+
+    async def queue_set(self, queue: str | None = None, *, lease: str | None = None) -> int:
+        """As `Client.queue_set`."""
+        return await self.run(self.verbs.configure(queue, lease))
+
+    async def clear(self, queue: str | None = None) -> int:
+        """As `Client.clear`."""
+        return await self.run(self.verbs.clear(queue))
+
+    async def close(self) -> None:
+        """As `Client.close`."""
+        await self.connector.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+async def _send(call: Any, client: Any) -> Any:
+    return await asend(client, call)

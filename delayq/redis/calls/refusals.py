@@ -1,0 +1,39 @@
+"""From the answer of a verb to the error a user of delayq sees. The one place that knows both."""
+
+from __future__ import annotations
+
+from delayq.core.errors import (
+    Conflict,
+    DelayqError,
+    JobFinished,
+    JobHasFailed,
+    JobNotFailed,
+    JobNotFound,
+    JobRunning,
+)
+from delayq.core.states import Answer
+
+
+def refusal(answer: Answer, job_id: str, queue: str, *, owner: str = "") -> DelayqError | None:
+    """The error an answer stands for; None for an answer that is none."""
+    job = f"The job {job_id!r} in queue {queue!r}"
+    match answer:
+        case Answer.UNKNOWN:
+            return JobNotFound(
+                f"No job {job_id!r} is known in queue {queue!r}.",
+                hint="It may have been done already, or lie in another queue (--queue).",
+            )
+        case Answer.RUNNING:
+            return JobRunning(f"{job} is running.")
+        case Answer.FINISHED:
+            return JobFinished(f"{job} has finished.")
+        case Answer.FAILED:
+            return JobHasFailed(f"{job} has failed.", hint="Use retry to run it again.")
+        case Answer.REFUSED:
+            return JobNotFailed(f"{job} waits or runs, or has finished; this is for jobs that are over.")
+        case Answer.CONFLICT:
+            return Conflict(f"{job} collides with {owner!r}, which is already there." if owner else f"{job} exists.")
+        case Answer.CHANGED:
+            return Conflict(f"{job} was changed by somebody else at the same time.", hint="Try again.")
+        case _:
+            return None

@@ -1,0 +1,173 @@
+"""The blocking shell: every verb, run over the `commands` client. Holds no rules; see `verbs`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from types import TracebackType
+from typing import Any, Self, TypedDict, TypeVar, Unpack
+
+from delayq.core.backoff import BackoffSpec
+from delayq.core.options import Options
+from delayq.core.spec import Delay, Instant, JobSpec
+from delayq.core.states import Answer, OnConflict, State
+from delayq.core.views import JobInfo, JobRef, Page, QueueStats, Upcoming
+from delayq.redis.connect import Connector
+from delayq.redis.send import send
+from delayq.redis.verbs import Clock, Flow, Verbs, server_clock
+
+T = TypeVar("T")
+
+
+class When(TypedDict, total=False):
+    """When: a `delay` ('15m') or a time `at`, with `tz` for a naive one and `fold` for an ambiguous one."""
+
+    delay: Delay | None
+    at: Instant | None
+    tz: str | None
+    fold: int | None
+
+
+class ScheduleOptions(When, total=False):
+    """What `schedule` takes besides name and data; see `JobSpec`."""
+
+    id: str | None
+    queue: str | None
+    tries: int | None
+    backoff: BackoffSpec | None
+    retention: Delay | None
+    unique: str | None
+    headers: Mapping[str, str] | None
+    tags: Sequence[str] | None
+
+
+class Client:
+    """All verbs of one delayq, blocking. Safe to share between threads and to use in a forked child.
+
+    Every call ends within 5 seconds, with an answer or with one of `BackendUnavailable`, `BackendFull`,
+    `OutcomeUnknown` (a reply was lost and the command could not be sent again).
+    """
+
+    def __init__(self, connector: Connector, options: Options, clock: Clock = server_clock) -> None:
+        self.connector = connector
+        self.verbs = Verbs(options, clock)
+
+    @property
+    def options(self) -> Options:
+        """The defaults this client works with."""
+        return self.verbs.options
+
+    def run(self, flow: Flow[T]) -> T:
+        """Run a verb: send what it yields, give it the answers, return what it returns."""
+        answer: Any = None
+        try:
+            while True:
+                call = flow.send(answer)
+                safe = getattr(call, "resend", True)
+                answer = self.connector.call(partial(_send, call), safe=safe, reads=call.reads)
+        except StopIteration as done:
+            value: T = done.value
+            return value
+
+    def schedule(
+        self, name: str, data: Any = None, *, on_conflict: str = "keep", **options: Unpack[ScheduleOptions]
+    ) -> JobRef:
+        """Schedule one job: `name`, its payload, and `delay="15m"` or `at=…` (neither = now).
+
+        The id is yours or a new one. When it is taken, `on_conflict` says what happens: `keep` (default), `replace`
+        (new payload and time), `postpone` (new time) or `error`. Returns a `JobRef` whose `outcome` tells which.
+        Raises `InvalidInput` (nothing sent), `JobRunning`, `Conflict`, `BackendError`.
+        """
+        return self.run(self.verbs.schedule(JobSpec(name=name, data=data, **options), OnConflict(on_conflict)))
+
+    def schedule_many(self, items: Iterable[JobSpec | Mapping[str, Any]], *, on_conflict: str = "keep") -> list[JobRef]:
+        """Schedule many jobs, 500 a round trip; a `JobRef` for each, in order. Nothing is sent if one is invalid.
+
+        The jobs are not one transaction: when the connection is lost on the way, those before it are stored.
+        """
+        return self.run(self.verbs.schedule_many(items, OnConflict(on_conflict)))
+
+    def cancel(self, job_id: str, *, queue: str | None = None, running: bool = False) -> Answer:
+        """Make sure a job does not run: `cancelled`, or why not (`running`, `finished`, `failed`, `unknown`).
+
+        With `running=True` a job that runs is asked to stop; the answer stays `running`.
+        """
+        return self.run(self.verbs.cancel(job_id, queue, running=running))
+
+    def reschedule(self, job_id: str, *, queue: str | None = None, **when: Unpack[When]) -> JobRef:
+        """Give a waiting job a new due time. Raises `JobNotFound`, `JobRunning`, `JobHasFailed`, `JobFinished`."""
+        return self.run(self.verbs.reschedule(job_id, queue, JobSpec(name="reschedule", **when)))
+
+    def run_now(self, job_id: str, *, queue: str | None = None) -> JobRef:
+        """Let a waiting job run at once (on a paused queue: when it is resumed). Raises as `reschedule`."""
+        return self.run(self.verbs.run_now(job_id, queue))
+
+    def retry(self, job_id: str, *, queue: str | None = None) -> JobRef:
+        """Give a failed job all its tries again. Raises `JobNotFound`, `JobNotFailed`, `Conflict`."""
+        return self.run(self.verbs.retry(job_id, queue))
+
+    def forget(self, job_ids: Sequence[str], *, queue: str | None = None) -> list[Answer]:
+        """Drop failed or completed jobs: `forgotten`, `refused` (it waits or runs) or `unknown` for each."""
+        return self.run(self.verbs.forget(job_ids, queue))
+
+    def get(self, job_id: str, *, queue: str | None = None) -> JobInfo | None:
+        """Everything known about one job; None when its id is not taken."""
+        return self.run(self.verbs.get(job_id, queue))
+
+    def list_jobs(self, state: State | str, *, queue: str | None = None, cursor: str = "", limit: int = 100) -> Page:
+        """One page (≤ 500, ≤ 1 MB) of the jobs in one state, in their order."""
+        return self.run(self.verbs.list_jobs(State(state), queue, cursor, limit))
+
+    def iter_jobs(self, state: State | str, *, queue: str | None = None) -> Iterator[JobInfo]:
+        """All jobs in one state, page by page. Jobs that come or go meanwhile may be missed, none is shown twice."""
+        cursor = ""
+        while True:
+            page = self.list_jobs(state, queue=queue, cursor=cursor, limit=500)
+            yield from page.jobs
+            cursor = page.cursor
+            if not cursor:
+                return
+
+    def queues(self) -> list[str]:
+        """The names of all known queues."""
+        return self.run(self.verbs.queues())
+
+    def stats(self, queue: str | None = None) -> list[QueueStats]:
+        """How much is in which state, for one queue or all."""
+        return self.run(self.verbs.stats(queue))
+
+    def upcoming(self, queue: str | None = None, *, span: str = "1m", spans: int = 60) -> Upcoming:
+        """How many jobs fall due in each of `spans` spans (≤ 500) from now on."""
+        return self.run(self.verbs.upcoming(queue, span, spans))
+
+    def pause(self, queue: str | None = None, *, length: str | None = None) -> int:
+        """Stop promotion and fetching, for a time or until `resume`; returns until when (epoch ms, 0 = until then)."""
+        return self.run(self.verbs.pause(queue, length))
+
+    def resume(self, queue: str | None = None) -> None:
+        """Undo a pause."""
+        self.run(self.verbs.resume(queue))
+
+    def queue_set(self, queue: str | None = None, *, lease: str | None = None) -> int:
+        """Set what a queue keeps for itself; returns the lease in force, in ms."""
+        return self.run(self.verbs.configure(queue, lease))
+
+    def clear(self, queue: str | None = None) -> int:
+        """Drop everything scheduled or ready in a queue; what runs is left alone. Returns how many jobs."""
+        return self.run(self.verbs.clear(queue))
+
+    def close(self) -> None:
+        """Close the connections; the client may be used again."""
+        self.connector.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _send(call: Any, client: Any) -> Any:
+    return send(client, call)

@@ -1,0 +1,91 @@
+"""Makes the sync clients: one server, Sentinel, Cluster."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias, assert_never, cast
+
+import redis
+from redis.backoff import NoBackoff
+from redis.cluster import ClusterNode
+from redis.connection import (
+    AbstractConnection,
+    BlockingConnectionPool,
+    Connection,
+    SSLConnection,
+    UnixDomainSocketConnection,
+)
+from redis.retry import Retry
+from redis.sentinel import Sentinel
+
+from delayq.redis import replies
+from delayq.redis.endpoint import Endpoint, Topology
+from delayq.redis.wire import Wire, common_options, pool_options, sentinel_options, tls_options
+
+Client: TypeAlias = redis.Redis
+"""For one server, for the primary behind sentinels, or for a cluster, which has the same methods."""
+
+# Sentinel and Cluster have no pool that waits for a free connection: theirs refuses, so it may grow wider.
+_WIDER = 8
+
+
+def make_client(endpoint: Endpoint, wire: Wire) -> Client:
+    """A new client. Opens no connection yet, except for a cluster, whose map it reads."""
+    match endpoint.topology:
+        case Topology.STANDALONE:
+            client = _standalone(endpoint, wire)
+        case Topology.SENTINEL:
+            client = _sentinel(endpoint, wire)
+        case Topology.CLUSTER:
+            client = _cluster(endpoint, wire)
+        case _:
+            assert_never(endpoint.topology)
+    replies.install(client)
+    return client
+
+
+def close_client(client: Client) -> None:
+    """Close every connection of `client`, those to its sentinels too."""
+    client.close()
+    manager = getattr(getattr(client, "connection_pool", None), "sentinel_manager", None)
+    for sentinel in manager.sentinels if manager else ():
+        sentinel.close()
+
+
+def _no_retries() -> Retry:
+    return Retry(NoBackoff(), 0)
+
+
+def _standalone(endpoint: Endpoint, wire: Wire) -> Client:
+    kind: type[Any] = SSLConnection if endpoint.tls else Connection
+    pool = BlockingConnectionPool(  # type: ignore[no-untyped-call]  # redis-py
+        connection_class=UnixDomainSocketConnection if endpoint.path else kind,
+        retry=_no_retries(),
+        **pool_options(endpoint, wire, connection=AbstractConnection),
+    )
+    return redis.Redis.from_pool(pool)
+
+
+def _sentinel(endpoint: Endpoint, wire: Wire) -> Client:
+    sentinel_kwargs = {**sentinel_options(endpoint), "retry": _no_retries()}
+    manager: Any = Sentinel(list(endpoint.hosts), sentinel_kwargs=sentinel_kwargs)  # type: ignore[no-untyped-call]
+    client: Client = manager.master_for(
+        endpoint.service,
+        max_connections=wire.connections * _WIDER,
+        db=endpoint.db,
+        retry=_no_retries(),
+        **tls_options(endpoint),
+        **common_options(endpoint, wire, connection=AbstractConnection),
+    )
+    return client
+
+
+def _cluster(endpoint: Endpoint, wire: Wire) -> Client:
+    nodes = [ClusterNode(host, port) for host, port in endpoint.hosts]  # type: ignore[no-untyped-call]
+    cluster = redis.RedisCluster(
+        startup_nodes=nodes,
+        max_connections=wire.connections * _WIDER,
+        retry=_no_retries(),
+        **tls_options(endpoint),
+        **common_options(endpoint, wire, connection=AbstractConnection),
+    )
+    return cast(Client, cluster)

@@ -1,0 +1,172 @@
+"""What went wrong with Redis, and what it means for the caller. The only reader of redis-py's exceptions.
+
+    kind      codes and causes                                            what helps
+    RETRY     no connection, timeouts, LOADING, BUSY, MISCONF, TRYAGAIN,  the same call a little later
+              CLUSTERDOWN, NOREPLICAS, too many clients
+    RESOLVE   READONLY, MASTERDOWN, UNBLOCKED, demoted master             the same, over new connections
+    FULL      OOM                                                         room; nothing was written
+    CONFIG    NOAUTH, WRONGPASS, NOPERM, wrong database, TLS, MOVED       a person
+    DAMAGE    WRONGTYPE, NOGROUP                                          tidy, or a person
+    BUG       everything else                                             us
+
+**Was it sent?** redis-py raises the same ConnectionError for a refused connect and for a reply cut off
+half-way, but only the second leaves the outcome open. What fails while a connection is got ready (pool,
+connect, handshake) is raised from inside those functions of redis-py, before a byte of the command goes out, so the
+traceback tells them apart: for all topologies, sync and asyncio, redis-py 6.2 to 8. In doubt: sent.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from redis import exceptions
+
+REDIS_ERRORS = (exceptions.RedisError, exceptions.RedisClusterException, OSError)
+"""All that a client of ours may raise."""
+
+_OF_THE_WAY = (
+    exceptions.ConnectionError,
+    exceptions.TimeoutError,
+    exceptions.RedisClusterException,
+    exceptions.InvalidResponse,
+    OSError,
+)
+# Functions of redis-py that prepare a connection; see the module's docstring.
+_PREPARING = frozenset({"get_connection", "ensure_connection", "connect", "connect_check_health", "initialize"})
+
+
+class Kind(StrEnum):
+    """What helps against a fault; the table is in the module's docstring."""
+
+    RETRY = "retry"
+    RESOLVE = "resolve"
+    FULL = "full"
+    CONFIG = "config"
+    DAMAGE = "damage"
+    BUG = "bug"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One error of Redis or of the way to it."""
+
+    kind: Kind
+    code: str
+    """The server's own word for it ('OOM'), or empty for a fault of the connection."""
+    reply_lost: bool
+    """The command went out and no answer came: it may or may not have been carried out."""
+
+
+_KINDS = {
+    "LOADING": Kind.RETRY,
+    "BUSY": Kind.RETRY,
+    "MISCONF": Kind.RETRY,
+    "TRYAGAIN": Kind.RETRY,
+    "CLUSTERDOWN": Kind.RETRY,
+    "NOREPLICAS": Kind.RETRY,
+    "MAXCLIENTS": Kind.RETRY,
+    "READONLY": Kind.RESOLVE,
+    "MASTERDOWN": Kind.RESOLVE,
+    "UNBLOCKED": Kind.RESOLVE,
+    "OOM": Kind.FULL,
+    "NOAUTH": Kind.CONFIG,
+    "WRONGPASS": Kind.CONFIG,
+    "NOPERM": Kind.CONFIG,
+    "MOVED": Kind.CONFIG,
+    "NODB": Kind.CONFIG,
+    "NOCLUSTER": Kind.CONFIG,
+    "WRONGTYPE": Kind.DAMAGE,
+    "NOGROUP": Kind.DAMAGE,
+}
+# redis-py takes the code out of the text of these.
+_CLASSES: tuple[tuple[type[Exception], str], ...] = (
+    (exceptions.BusyLoadingError, "LOADING"),
+    (exceptions.NoPermissionError, "NOPERM"),
+    (exceptions.OutOfMemoryError, "OOM"),
+    (exceptions.ReadOnlyError, "READONLY"),
+    (exceptions.MasterDownError, "MASTERDOWN"),
+    (exceptions.TryAgainError, "TRYAGAIN"),
+    (exceptions.MovedError, "MOVED"),
+)
+# Errors whose code is missing, or just ERR.
+_TEXTS = (
+    ("max number of clients reached", "MAXCLIENTS"),
+    ("previous master is now a slave", "READONLY"),
+    ("previous master is now a replica", "READONLY"),
+    ("DB index is out of range", "NODB"),
+    ("Cluster mode is not enabled", "NOCLUSTER"),
+    ("cluster support disabled", "NOCLUSTER"),
+    ("can't run this command", "NOPERM"),
+    ("ACL failure in script", "NOPERM"),
+)
+# A pipeline puts 'Command # 1 (...) of pipeline caused error: ' before the server's text, and Redis 6.2 writes
+# 'Error running script (call to f_1f2e): @user_script:1: @user_script: 1: -OOM ...' for an error inside a script.
+_PIPELINE = re.compile(r"^Command # \d+ \(.*?\) of pipeline caused error: ", re.DOTALL)
+_SCRIPT = re.compile(r"^Error running script \(call to \S+\): (?:@user_script: ?\d+: ?)+-?")
+_CODE = re.compile(r"^([A-Z]{2,})\b")
+
+
+def fault_of(error: BaseException, *, outside: BaseException | None = None) -> Fault:
+    """Classify `error`. `outside` is what the caller's caller was handling already; its story is not ours."""
+    code = _code(error)
+    if code:
+        return Fault(_KINDS.get(code, Kind.BUG), code, reply_lost=False)
+    story = list(_story(error, outside))
+    # A cluster client refreshes its map after a failure; when that fails too, the first failure is the context of
+    # the second, and one lost reply is enough.
+    lost = not all(_while_preparing(part) for part in story if part is error or isinstance(part, exceptions.RedisError))
+    if any(isinstance(part, PermissionError) or _is_tls(part) for part in story):
+        return Fault(Kind.CONFIG, "", reply_lost=lost)
+    if isinstance(error, exceptions.InvalidResponse) and not lost:
+        return Fault(Kind.CONFIG, "", reply_lost=False)
+    if isinstance(error, _OF_THE_WAY):
+        return Fault(Kind.RETRY, "", reply_lost=lost)
+    return Fault(Kind.BUG, "", reply_lost=lost)
+
+
+def text_of(error: BaseException) -> str:
+    """What the server said, without redis-py's and the script engine's words before it; one line."""
+    text = _SCRIPT.sub("", _PIPELINE.sub("", str(error)))
+    return text.splitlines()[0][:300] if text else type(error).__name__
+
+
+def _code(error: BaseException) -> str:
+    if isinstance(error, exceptions.MaxConnectionsError):
+        return ""
+    for kind, code in _CLASSES:
+        if isinstance(error, kind):
+            return code
+    text = text_of(error)
+    for piece, code in _TEXTS:
+        if piece in text:
+            return code
+    if isinstance(error, exceptions.AuthenticationError):
+        return "NOAUTH" if "required" in text or "already authenticated" in text else "WRONGPASS"
+    if not isinstance(error, exceptions.ResponseError):
+        return ""
+    found = _CODE.match(text)
+    return found[1] if found else "ERR"
+
+
+def _story(error: BaseException, outside: BaseException | None) -> Iterator[BaseException]:
+    part: BaseException | None = error
+    while part is not None and part is not outside:
+        yield part
+        part = part.__cause__ or part.__context__
+
+
+def _while_preparing(error: BaseException) -> bool:
+    trace = error.__traceback__
+    while trace is not None:
+        frame = trace.tb_frame
+        if frame.f_code.co_name in _PREPARING and str(frame.f_globals.get("__name__", "")).startswith("redis."):
+            return True
+        trace = trace.tb_next
+    return isinstance(error, exceptions.MaxConnectionsError)
+
+
+def _is_tls(error: BaseException) -> bool:
+    return "SSL:" in str(error) and ("CERTIFICATE_VERIFY_FAILED" in str(error) or "WRONG_VERSION_NUMBER" in str(error))

@@ -1,0 +1,124 @@
+"""Sending again, where that is safe, inside a budget the caller can rely on.
+
+redis-py would resend by itself, ten times, also after a lost reply, and for up to a minute. Here it never
+does; this loop is the only one. It sends again
+
+* always, when nothing went out (no connection, no handshake) or Redis would not look at it (LOADING, READONLY);
+* after a lost reply only if the call is `safe`: sent twice it does the same as sent once.
+
+The budget is a promise to producers: one answer or one error within `total_ms`, also when Redis hangs and
+answers nothing. So no try starts later than `total_ms - try_ms`, and a try waits at most `try_ms` for the
+connection and as long for the answer; a server that stops between the two costs one of them, not both.
+Pauses double from 10 ms to 500 ms, each shortened by chance, so that clients do not return in step.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from delayq.redis.faults import REDIS_ERRORS, Fault, Kind, fault_of
+from delayq.redis.translate import translate
+
+T = TypeVar("T")
+
+_AGAIN = (Kind.RETRY, Kind.RESOLVE)
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How long a call may take, all tries and pauses together."""
+
+    total_ms: int = 5_000
+    try_ms: int = 2_000
+    first_pause_ms: int = 10
+    longest_pause_ms: int = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Resends:
+    """How one call may be repeated.
+
+    `where` names the server in errors. `safe`: the call may be sent again after a lost reply. `reads`: it
+    changes nothing, so it is safe and a lost reply is no unknown outcome.
+    """
+
+    where: str
+    safe: bool
+    reads: bool = False
+    budget: Budget = Budget()
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Before the next try: wait, and drop idle connections when the server behind them is the wrong one."""
+
+    seconds: float
+    drop: bool
+
+
+class _Story:
+    """The tries of one call so far."""
+
+    def __init__(self, resends: Resends, started: float, outside: BaseException | None) -> None:
+        self._resends = resends
+        self._started = started
+        self._outside = outside
+        self._pause_ms = float(resends.budget.first_pause_ms)
+        self._reply_lost = False
+
+    def pause_after(self, error: BaseException) -> Pause:
+        """What to do before the next try. Raises what the caller gets when there is none."""
+        fault = fault_of(error, outside=self._outside)
+        self._reply_lost = self._reply_lost or fault.reply_lost
+        again = fault.kind in _AGAIN and (not fault.reply_lost or self._resends.safe or self._resends.reads)
+        pause_ms = self._pause_ms * random.uniform(0.5, 1.0)
+        spent_ms = (time.monotonic() - self._started) * 1000
+        budget = self._resends.budget
+        if not again or spent_ms + pause_ms > budget.total_ms - budget.try_ms:
+            # One lost reply among the tries leaves the outcome open, whatever the last try met.
+            fault = Fault(fault.kind, fault.code, reply_lost=self._reply_lost)
+            raise translate(error, where=self._resends.where, fault=fault, reads=self._resends.reads) from error
+        self._pause_ms = min(self._pause_ms * 2, budget.longest_pause_ms)
+        return Pause(pause_ms / 1000, drop=fault.kind is Kind.RESOLVE)
+
+
+def resend(call: Callable[[], T], resends: Resends, *, drop: Callable[[], None]) -> T:
+    """Answer of `call`, which sends one command or one pipeline, sent as often as `resends` allows.
+
+    `drop` makes the next try open new connections.
+    Raises `BackendUnavailable`, `BackendFull`, `OutcomeUnknown`, `ConfigError`, `BackendError`.
+    """
+    outside = sys.exception()
+    started = time.monotonic()
+    story: _Story | None = None
+    while True:
+        try:
+            return call()
+        except REDIS_ERRORS as error:
+            story = story or _Story(resends, started, outside)
+            pause = story.pause_after(error)
+        if pause.drop:
+            drop()
+        time.sleep(pause.seconds)
+
+
+async def aresend(call: Callable[[], Awaitable[T]], resends: Resends, *, drop: Callable[[], Awaitable[None]]) -> T:
+    """As `resend`, for asyncio."""
+    outside = sys.exception()
+    started = time.monotonic()
+    story: _Story | None = None
+    while True:
+        try:
+            return await call()
+        except REDIS_ERRORS as error:
+            story = story or _Story(resends, started, outside)
+            pause = story.pause_after(error)
+        if pause.drop:
+            await drop()
+        await asyncio.sleep(pause.seconds)

@@ -1,0 +1,101 @@
+"""From a fault of Redis to the error a user of delayq sees: cause, place, next step. Never a password."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import assert_never
+
+from redis import exceptions
+from redis.sentinel import MasterNotFoundError
+
+from delayq.core.errors import (
+    BackendError,
+    BackendFull,
+    BackendUnavailable,
+    ConfigError,
+    DelayqError,
+    OutcomeUnknown,
+    ProtocolError,
+)
+from delayq.redis.faults import REDIS_ERRORS, Fault, Kind, fault_of, text_of
+
+_NOT_READY = {
+    "LOADING": "is still loading its data",
+    "BUSY": "is busy with a long script",
+    "MISCONF": "refuses writes because it cannot save to disk",
+    "TRYAGAIN": "is moving these keys between nodes",
+    "CLUSTERDOWN": "is a cluster with a part missing",
+    "NOREPLICAS": "refuses writes because too few replicas follow it",
+    "MAXCLIENTS": "has reached its limit of clients",
+    "READONLY": "is a read-only replica",
+    "MASTERDOWN": "is a replica that has lost its primary",
+    "UNBLOCKED": "has just become a replica",
+}
+_MISCONFIGURED = {
+    "NOAUTH": ("wants a password", "Put it in DELAYQ_URL: redis://:password@host:6379/0."),
+    "WRONGPASS": ("refused the user or the password", "Check the login in DELAYQ_URL."),
+    "NOPERM": (
+        "forbids this user a command or a key",
+        "See the ACL of that user; delayq's needs are in docs/protocol.md.",
+    ),
+    "MOVED": ("is a node of a cluster", "Use redis+cluster:// in DELAYQ_URL."),
+    "NODB": ("has no database of that number", "Check the number at the end of DELAYQ_URL."),
+    "NOCLUSTER": ("is no cluster", "Use redis:// in DELAYQ_URL."),
+}
+
+
+def translate(error: BaseException, *, where: str, fault: Fault | None = None, reads: bool = False) -> DelayqError:
+    """The error to raise from `error`. `where` names the server; `reads` says that the call changes nothing."""
+    fault = fault or fault_of(error)
+    if fault.reply_lost and not reads:
+        return OutcomeUnknown(
+            f"Redis at {where} gave no answer to a command that was sent ({_reason(error)}); its outcome is unknown.",
+            hint="Look the job up by its id, or send the same call again: the same id is the same job.",
+        )
+    match fault.kind:
+        case Kind.RETRY | Kind.RESOLVE:
+            if state := _NOT_READY.get(fault.code):
+                return BackendUnavailable(f"Redis at {where} {state}: {text_of(error)}", hint="Try again later.")
+            return BackendUnavailable(
+                f"Redis at {where} cannot be reached: {_reason(error)}.", hint="Is it running? Check DELAYQ_URL."
+            )
+        case Kind.FULL:
+            return BackendFull(
+                f"Redis at {where} is at its memory limit (maxmemory); nothing was written.",
+                hint="Give it more memory, or let workers finish what is waiting.",
+            )
+        case Kind.CONFIG:
+            state, hint = _MISCONFIGURED.get(fault.code, ("cannot be used", "Check DELAYQ_URL and the rights on it."))
+            said = _reason(error) if not fault.code else text_of(error)
+            return ConfigError(f"Redis at {where} {state}: {said}", hint=hint)
+        case Kind.DAMAGE:
+            return BackendError(
+                f"A key of delayq on Redis at {where} is missing or holds something else: {text_of(error)}",
+                hint="Another program wrote there; rename or remove that key and delayq goes on.",
+            )
+        case Kind.BUG:
+            return ProtocolError(f"Redis at {where} gave an answer delayq does not know: {text_of(error)}")
+        case _:
+            assert_never(fault.kind)
+
+
+@contextmanager
+def translated(where: str, *, reads: bool = False) -> Iterator[None]:
+    """Raise the errors of redis-py inside the block as delayq's own; nothing is sent again."""
+    try:
+        yield
+    except REDIS_ERRORS as error:
+        raise translate(error, where=where, reads=reads) from error
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, MasterNotFoundError):
+        return "the sentinels that answer know no such primary"
+    part: BaseException | None = error
+    while part is not None:
+        # gaierror and friends carry the system's own words; redis-py's add an errno and repeat the host.
+        if isinstance(part, OSError) and part.strerror and not isinstance(part, exceptions.TimeoutError):
+            return part.strerror[:1].lower() + part.strerror[1:]
+        part = part.__cause__ or part.__context__
+    return "no answer in time" if isinstance(error, exceptions.TimeoutError) else text_of(error).rstrip(".")

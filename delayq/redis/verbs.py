@@ -1,0 +1,195 @@
+"""Every verb once, without I/O: a generator that yields what to send and is given the answers.
+
+The two shells (`client` for threads, `aio` for asyncio) run these and hold no rules of their own.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from itertools import groupby
+from typing import Any, TypeVar
+
+from delayq.core import envelope as envelopes
+from delayq.core.names import check_id, check_queue, new_id
+from delayq.core.options import Options
+from delayq.core.spec import JobSpec, Prepared, prepare, when
+from delayq.core.states import Answer, OnConflict, State
+from delayq.core.views import JobInfo, JobRef, Page, QueueStats, Upcoming
+from delayq.core.when import duration_ms
+from delayq.redis.calls import inspect, produce
+from delayq.redis.calls.call import Call, Command, Scope, text
+from delayq.redis.calls.refusals import refusal
+from delayq.redis.keys import Globals
+
+T = TypeVar("T")
+Flow = Generator[Call[Any] | Command[Any], Any, T]
+Items = Iterable[JobSpec | Mapping[str, Any]]
+Clock = Callable[[], int | None]
+
+RETRY_READS = 5
+
+
+def server_clock() -> None:
+    """The clock of normal use: none, so that the server's own decides."""
+
+
+class Verbs:
+    """The verbs on one prefix. `clock` gives the scripts another time than the server's; only tests do."""
+
+    def __init__(self, options: Options, clock: Clock = server_clock) -> None:
+        self.options = options
+        self.clock = clock
+        self._registered: set[str] = set()
+
+    def scope(self, queue: str | None) -> Scope:
+        """Where and when; a missing queue name is the default queue, never searched."""
+        return Scope(self.options, check_queue(queue or self.options.queue), self.clock())
+
+    # -- producing ---------------------------------------------------------------------------------------------------
+
+    def schedule(self, spec: JobSpec, on_conflict: OnConflict) -> Flow[JobRef]:
+        """One job; raises when the answer is a refusal."""
+        [ref] = yield from self.schedule_many([spec], on_conflict)
+        if error := refusal(ref.outcome, spec.id or ref.id, ref.queue, owner="" if ref.id == spec.id else ref.id):
+            raise error
+        return ref
+
+    def schedule_many(self, items: Items, on_conflict: OnConflict) -> Flow[list[JobRef]]:
+        """Any number of jobs, each with its outcome, in the order given. All are checked before the first is sent."""
+        now_ms = self._local_ms()
+        specs = (item if isinstance(item, JobSpec) else JobSpec(**item) for item in items)
+        jobs = [prepare(spec, self.options, now_ms) for spec in specs]
+        refs: list[JobRef | None] = [None] * len(jobs)
+        order = sorted(range(len(jobs)), key=lambda n: jobs[n].queue)
+        for queue, numbers in groupby(order, key=lambda n: jobs[n].queue):
+            places = list(numbers)
+            yield from self.register(queue)
+            done = 0
+            for chunk in produce.chunks(jobs[n] for n in places):
+                for ref in (yield from self._send_chunk(queue, chunk, on_conflict)):
+                    refs[places[done]] = ref
+                    done += 1
+        return [ref for ref in refs if ref is not None]
+
+    def _send_chunk(self, queue: str, chunk: Sequence[Prepared], on_conflict: OnConflict) -> Flow[list[JobRef]]:
+        scheduled: produce.Scheduled = yield produce.schedule(self.scope(queue), chunk, on_conflict, new_id())
+        if scheduled.new_queue:
+            self.forget_registered(queue)
+            yield from self.register(queue)
+        return scheduled.refs
+
+    def register(self, queue: str) -> Flow[None]:
+        """Make a queue known to movers, once per client and again when the server forgot it."""
+        if queue not in self._registered:
+            yield Command(("SADD", Globals(self.options.prefix).queues, queue), int)
+            self._registered.add(queue)
+
+    def forget_registered(self, queue: str) -> None:
+        """Let the next `register` send the name again."""
+        self._registered.discard(queue)
+
+    def cancel(self, job_id: str, queue: str | None, *, running: bool) -> Flow[Answer]:
+        """The answer decides what the caller does next, so it is returned and never raised."""
+        answer: Answer = yield produce.cancel(self.scope(queue), check_id(job_id), running=running, token=new_id())
+        return answer
+
+    def reschedule(self, job_id: str, queue: str | None, spec: JobSpec) -> Flow[JobRef]:
+        """A new due time, taken from `spec`."""
+        scope = self.scope(queue)
+        outcome = yield produce.reschedule(scope, check_id(job_id), when(spec, self._local_ms()))
+        return self._ref(outcome, job_id, scope.queue)
+
+    def run_now(self, job_id: str, queue: str | None) -> Flow[JobRef]:
+        """Ready at once; only due at once on a paused queue."""
+        scope = self.scope(queue)
+        outcome = yield produce.run_now(scope, check_id(job_id))
+        return self._ref(outcome, job_id, scope.queue)
+
+    def retry(self, job_id: str, queue: str | None) -> Flow[JobRef]:
+        """A failed job from the start; read, rewrite, and again when somebody was faster."""
+        scope = self.scope(queue)
+        outcome = produce.Outcome(Answer.CHANGED)
+        for _ in range(RETRY_READS):
+            info: JobInfo | None = yield inspect.get(scope, check_id(job_id))
+            raw, envelope = (info.raw, info.envelope) if info else (b"", None)
+            fresh = envelopes.rewrite(raw, attempts=0, exceptions=None) if envelope else raw
+            digest = (envelope.unique or "") if envelope else ""
+            outcome = yield produce.retry(scope, job_id, envelopes.fingerprint(raw), fresh, digest)
+            if outcome.answer is not Answer.CHANGED:
+                break
+        return self._ref(outcome, job_id, scope.queue)
+
+    def forget(self, job_ids: Sequence[str], queue: str | None) -> Flow[list[Answer]]:
+        """Drop failed or completed jobs; an answer for each."""
+        answers: list[Answer] = []
+        for start in range(0, len(job_ids), produce.MAX_JOBS):
+            some = [check_id(job_id) for job_id in job_ids[start : start + produce.MAX_JOBS]]
+            answers += yield produce.forget(self.scope(queue), some)
+        return answers
+
+    def _ref(self, outcome: produce.Outcome, job_id: str, queue: str) -> JobRef:
+        if error := refusal(outcome.answer, job_id, queue, owner=outcome.owner):
+            raise error
+        state = State.READY if outcome.answer is Answer.READY else State.SCHEDULED
+        return JobRef(job_id, queue, state, outcome.due_ms, outcome.answer)
+
+    # -- looking and switching ---------------------------------------------------------------------------------------
+
+    def get(self, job_id: str, queue: str | None) -> Flow[JobInfo | None]:
+        """Everything known about one job."""
+        info: JobInfo | None = yield inspect.get(self.scope(queue), check_id(job_id))
+        return info
+
+    def list_jobs(self, state: State, queue: str | None, cursor: str, limit: int) -> Flow[Page]:
+        """One page of the jobs in one state."""
+        page: Page = yield inspect.list_jobs(self.scope(queue), state, cursor, max(1, min(limit, produce.MAX_JOBS)))
+        return page
+
+    def queues(self) -> Flow[list[str]]:
+        """All known queues, sorted."""
+        names: list[str] = yield Command(
+            ("SMEMBERS", Globals(self.options.prefix).queues), lambda reply: sorted(map(text, reply)), reads=True
+        )
+        return names
+
+    def stats(self, queue: str | None) -> Flow[list[QueueStats]]:
+        """Counts of one queue, or of all known."""
+        names = [queue] if queue else (yield from self.queues())
+        found: list[QueueStats] = []
+        for name in names:
+            found += [(yield inspect.stats(self.scope(name)))]
+        return found
+
+    def upcoming(self, queue: str | None, span: str, spans: int) -> Flow[Upcoming]:
+        """A histogram of due times."""
+        histogram: Upcoming = yield inspect.upcoming(self.scope(queue), max(1, duration_ms(span)), spans)
+        return histogram
+
+    def pause(self, queue: str | None, length: str | None) -> Flow[int]:
+        """Pause a queue, for a time or until resumed."""
+        scope = self.scope(queue)
+        yield from self.register(scope.queue)
+        until: int = yield inspect.pause(scope, 0 if length is None else max(1, duration_ms(length)))
+        return until
+
+    def resume(self, queue: str | None) -> Flow[None]:
+        """Undo a pause."""
+        yield inspect.resume(self.scope(queue))
+
+    def configure(self, queue: str | None, lease: str | None) -> Flow[int]:
+        """Set a queue's lease; answers the one in force, in ms."""
+        scope = self.scope(queue)
+        yield from self.register(scope.queue)
+        lease_ms: int = yield inspect.configure(scope, None if lease is None else duration_ms(lease))
+        return lease_ms
+
+    def clear(self, queue: str | None) -> Flow[int]:
+        """Drop everything that waits; answers how many jobs."""
+        dropped = 0
+        while some := (yield inspect.clear(self.scope(queue))):
+            dropped += some
+        return dropped
+
+    def _local_ms(self) -> int:
+        return self.clock() or time.time_ns() // 1_000_000

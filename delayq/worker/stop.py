@@ -1,0 +1,40 @@
+"""How a worker is told to stop: once to finish what runs, twice to stop at once."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from types import FrameType
+from typing import Any
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
+
+
+class StopNow(BaseException):
+    """Raised into the running handler by the second signal; the job is handed back uncounted."""
+
+
+class StopSignals:
+    """While entered, TERM, INT and QUIT ask for a stop. Only the main thread can listen; elsewhere `ask` is the way."""
+
+    def __init__(self) -> None:
+        self.asked = threading.Event()
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> StopSignals:
+        if threading.current_thread() is threading.main_thread():
+            self._before = {number: signal.signal(number, self._heard) for number in SIGNALS}
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def ask(self) -> None:
+        """Ask for a stop after the running job."""
+        self.asked.set()
+
+    def _heard(self, number: int, frame: FrameType | None) -> None:
+        if self.asked.is_set():
+            raise StopNow
+        self.asked.set()
