@@ -62,6 +62,12 @@ local function delivered(entry)
   end
   return true
 end
+local function where(id)
+  local entry, due = redis.call('HGET', entries, id), redis.call('ZSCORE', scheduled, id)
+  if entry then return delivered(entry) and 'reserved' or 'ready', '' end
+  if redis.call('ZSCORE', failed, id) then return 'failed', '' end
+  return redis.call('ZSCORE', completed, id) and 'completed' or 'scheduled', due or ''
+end
 local function move(id, envelope, due, digest)
   redis.call('ZADD', scheduled, due, id)
   if not envelope then return end
@@ -86,7 +92,7 @@ for i = 7, #ARGV, 4 do
   local finished = (redis.call('ZSCORE', failed, id) and 'failed') or (redis.call('ZSCORE', completed, id) and 'completed')
   local owner = digest ~= '' and (word == 'replaced' or not exists) and redis.call('HGET', unique, digest) or id
   if owner ~= id then
-    answer, state, at = 'kept', '', ''
+    answer, state, at = 'kept', where(owner)
   elseif entry and delivered(entry) then
     answer, state, at = 'running', 'reserved', ''
   elseif finished and word == 'postponed' then
