@@ -90,7 +90,7 @@ for i = 7, #ARGV, 4 do
   local answer, state, at = word, 'scheduled', string.format('%.0f', due)
   local exists, entry = redis.call('HEXISTS', jobs, id) == 1, redis.call('HGET', entries, id)
   local finished = (redis.call('ZSCORE', failed, id) and 'failed') or (redis.call('ZSCORE', completed, id) and 'completed')
-  local owner = digest ~= '' and (word == 'replaced' or not exists) and redis.call('HGET', unique, digest) or id
+  local owner = digest ~= '' and redis.call('HGET', unique, digest) or id
   if owner ~= id then
     answer, state, at = 'kept', where(owner)
   elseif entry and delivered(entry) then
