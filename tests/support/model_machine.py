@@ -114,7 +114,7 @@ class QueueMachine(RuleBasedStateMachine):
         adopt(self.model, new, unsure)
         self.damaged = {job_id for job_id in unsure if not new.sound(job_id)}
         if not self.damaged and not self.frame and not new.strays:
-            check_sums(new)
+            check_sums(new, self.model.pending.keys() - self.model.stream.keys())
         self.view = new
         self.intact = True
 

@@ -51,6 +51,9 @@ class DelayqMachine(ProducerRules, CareRules, DamageRules):
         """The clock cannot age a pending row whose entry is gone, so for these the lease becomes short."""
         if not self.view.pending:
             return
+        for _ in range(LEASE_MS // TICK_MS + 2):
+            self.pass_time(TICK_MS)
+            self.take_back()
         self.rig.send(inspect.configure(self.scope, 1))
 
         def none_pending() -> bool:
@@ -59,6 +62,7 @@ class DelayqMachine(ProducerRules, CareRules, DamageRules):
 
         wait_until(none_pending, what="rows without an entry are acknowledged")
         self.rig.send(inspect.configure(self.scope, LEASE_MS))
+        self.model.pending.clear()
         self.settle()
 
     def _forget_finished(self) -> None:
