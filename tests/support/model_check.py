@@ -31,9 +31,9 @@ class Ledger:
         assert holder == consumer, f"the entry {entry} was given to {holder} and then to {consumer}"
 
 
-def learn_entries(model: QueueModel, view: View, ledger: Ledger, unsure: Collection[str]) -> None:
+def learn_entries(model: QueueModel, old: View, view: View, ledger: Ledger, unsure: Collection[str]) -> None:
     """Give the jobs that should have joined the stream their entries, and check those."""
-    fresh = [entry for entry in view.stream if entry not in model.stream]
+    fresh = [entry for entry in view.stream if entry not in old.stream]
     tail = [(entry, view.id_in(entry)) for entry in fresh if view.owned(entry)]
     sure = [(entry, job_id) for entry, job_id in tail if job_id not in unsure]
     wanted = [job_id for job_id in model.awaited if job_id not in unsure]
@@ -44,6 +44,7 @@ def learn_entries(model: QueueModel, view: View, ledger: Ledger, unsure: Collect
         assert entry not in known, f"{job_id} is in the entry {entry} for a second time"
         known.add(entry)
     for entry, job_id in sure:
+        _same(f"due of {job_id}", model.jobs[job_id].due, int(view.stream[entry]["due"]))
         model.jobs[job_id].entry = entry
         model.stream[entry] = job_id
     model.awaited.clear()
@@ -53,7 +54,7 @@ def check_fresh(model: QueueModel, view: View, entry: str, job_id: str) -> None:
     """What a new entry must carry. I6: nothing is in the stream before it is due."""
     fields = view.stream[entry]
     assert set(fields) == {"id", "job", "due", "recoveries"}, f"the entry of {job_id} has the fields {set(fields)}"
-    assert int(fields["due"]) <= model.now, f"{job_id} is due at {fields['due']!r}, but in the stream at {model.now}"
+    assert int(fields["due"]) <= model.latest, f"{job_id}, due at {fields['due']!r}, is in the stream at {model.latest}"
     assert fields["job"] == view.jobs.get(job_id), f"the entry of {job_id} carries other bytes than its envelope"
     assert int(fields["recoveries"]) == view.recoveries.get(job_id, 0), f"{job_id}: {fields['recoveries']!r}"
 
@@ -166,7 +167,7 @@ def _adopted(view: View, job_id: str) -> Job:
         job_id,
         view.jobs.get(job_id, b""),
         place,
-        due=view.scheduled.get(job_id, 0) if place is Place.SCHEDULED else 0,
+        due=view.scheduled.get(job_id, 0) if place is Place.SCHEDULED else int(view.stream.get(entry, {}).get("due", 0)),
         entry=entry,
         at=view.failed.get(job_id, view.completed.get(job_id, 0)),
         recoveries=view.recoveries.get(job_id, 0),

@@ -187,6 +187,7 @@ class DeliveryModel(ModelState):
     def advance(self, ms: int) -> None:
         """Time passes. A pending row without its entry stays young: the test has no harmless way to age it."""
         self.now += ms
+        self.latest = max(self.latest, self.now)
         for entry, row in self.pending.items():
             if entry in self.stream:
                 row.idle += ms

@@ -88,8 +88,8 @@ class ProducerModel(ModelState):
         return job
 
     def _told(self, answer: str, job_id: str) -> Told:
-        job = self.jobs[job_id]
-        return Told(answer, self.state(job_id), job.due if job.place is Place.SCHEDULED else None, job_id)
+        job = self.jobs.get(job_id)  # None: a damaged id, of which only the lock is left
+        return Told(answer, self.state(job_id), job.due if job and job.place is Place.SCHEDULED else None, job_id)
 
     def cancel(self, job_id: str, *, running: bool) -> str:
         state = self.state(job_id)
@@ -119,6 +119,7 @@ class ProducerModel(ModelState):
             job.due = self.now
             return Said("scheduled", self.now)
         self.to_stream(job)
+        job.due = self.now
         return Said("ready", self.now)
 
     def retry(self, job_id: str, read: bytes, raw: bytes, digest: str) -> Said:

@@ -66,7 +66,7 @@ class DelayqMachine(ProducerRules, CareRules, DamageRules):
         self.settle()
 
     def _forget_finished(self) -> None:
-        self.model.now += KEEP_FAILED_MS + 60_000
+        self.model.now += KEEP_FAILED_MS + 100_000_000
         self.forget_old()
 
     def _retire_all(self) -> None:

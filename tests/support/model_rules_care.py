@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 
 from hypothesis import strategies as st
-from hypothesis.stateful import rule
+from hypothesis.stateful import precondition, rule
 
 from delayq.redis.calls import deliver
 from delayq.redis.calls.deliver import Sums
 from tests.support.model_deliver import Delivery
 from tests.support.model_rig import GROUP, LEASE_MS
-from tests.support.model_rules_work import FAILURE, PLAIN, WorkRules
+from tests.support.model_rules_work import SLOT, WorkRules
 from tests.support.model_view import View
 
 TICK_MS = 12_000
@@ -22,6 +22,7 @@ MOST_PASSES = 6
 class CareRules(WorkRules):
     """reclaim, tidy, unsettled, mend, prune; time that passes, and time that jumps."""
 
+    @precondition(lambda self: self.view.pending)
     @rule(limit=st.sampled_from([1, 500]))
     def reclaim(self, limit: int) -> None:
         self.begin()
@@ -48,6 +49,7 @@ class CareRules(WorkRules):
         self.model.tick = int(meta["reclaim_tick"]) if "reclaim_tick" in meta else None
         self.model.hold = int(meta.get("reclaim_hold", "0"))
 
+    @precondition(lambda self: self.view.failed or self.view.completed)
     @rule()
     def prune(self) -> None:
         self.begin()
@@ -67,17 +69,13 @@ class CareRules(WorkRules):
         self.forgive(gone)
         self.settle(gone, gone=gone)
 
-    @rule()
-    def janitor(self) -> None:
-        self.begin()
-        self.clean()
-
-    @rule()
-    def heal(self) -> None:
-        """The janitor comes until it finds nothing. It must get there."""
+    @precondition(lambda self: self.view.ids or self.view.stream or self.frame)
+    @rule(thorough=st.booleans())
+    def janitor(self, thorough: bool) -> None:
+        """The janitor comes; when `thorough` until it finds nothing. It must get there."""
         self.begin()
         passes = 1
-        while self.clean():
+        while self.clean() and thorough:
             passes += 1
             assert passes <= MOST_PASSES, f"the janitor still finds something in pass {passes}"
 
@@ -152,10 +150,16 @@ class CareRules(WorkRules):
             assert word == "fine" or self.unsure([job_id]), f"mend says {word} of {job_id}, which was sound"
         self.settle(self.damaged)
 
-    @rule(ms=st.sampled_from([1, 6000, 12_000, 12_000, 36_000]))
-    def advance(self, ms: int) -> None:
+    @precondition(lambda self: self.view.jobs)
+    @rule(ms=st.sampled_from([1, 6000, 12_000, 12_000, 36_000, -1, -10_000, -60_000]))
+    def clock(self, ms: int) -> None:
+        """Time passes, or the server's clock is set back: leases do not grow younger by that."""
         self.begin()
-        self.pass_time(ms)
+        if ms > 0:
+            self.pass_time(ms)
+        else:
+            self.model.now += ms
+            self.settle()
 
     def pass_time(self, ms: int) -> None:
         """Let time go by, also for the leases: each pending entry grows as much older as the clock."""
@@ -166,17 +170,22 @@ class CareRules(WorkRules):
                 self.rig.raw("XCLAIM", self.rig.key("stream"), GROUP, row.consumer, *words)
         self.settle()
 
-    @rule(ms=st.sampled_from([1, 10_000, 60_000]))
-    def step_back(self, ms: int) -> None:
-        """The server's clock is set back. Leases do not grow younger."""
-        self.begin()
-        self.model.now -= ms
-        self.settle()
-
+    @precondition(lambda self: self.view.pending)
     @rule(ticks=st.integers(1, 6), beating=st.booleans())
     def watch(self, ticks: int, beating: bool) -> None:
         """Time with a janitor at work; the living renew, if `beating`."""
         self.begin()
+        self.go_on(ticks, beating=beating)
+
+    @precondition(lambda self: self.view.pending)
+    @rule(slot=SLOT)
+    def vanish(self, slot: int) -> None:
+        """A consumer dies, and the janitor finds out."""
+        self.begin()
+        self.die(slot)
+        self.go_on(4, beating=True)
+
+    def go_on(self, ticks: int, *, beating: bool) -> None:
         for _ in range(ticks):
             self.pass_time(TICK_MS)
             for name in self.names if beating else ():

@@ -5,14 +5,14 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from tests.support.model_machine import JOB_IDS, WHICH, QueueMachine
+from tests.support.model_machine import IDS, WHICH, QueueMachine
 from tests.support.model_rig import GROUP
 
 GARBAGE = st.sampled_from(["fields", "bytes", "copy", "foreign id"])
 
 
 class DamageRules(QueueMachine):
-    """XACK, XDEL, XTRIM, DEL, XGROUP DESTROY and DELCONSUMER, HDEL, XADD of garbage, SCRIPT FLUSH."""
+    """XACK, XDEL, XTRIM, DEL, XGROUP DESTROY and DELCONSUMER, HDEL, XADD of garbage."""
 
     @precondition(lambda self: self.view.pending)
     @rule(which=WHICH)
@@ -28,7 +28,7 @@ class DamageRules(QueueMachine):
             self.let_go(consumer, item)
         self.settle()
 
-    @precondition(lambda self: self.view.stream)
+    @precondition(lambda self: self.view.stream and not self.calm)
     @rule(which=WHICH)
     def xdel(self, which: int) -> None:
         self.begin()
@@ -37,7 +37,7 @@ class DamageRules(QueueMachine):
         assert self.rig.raw("XDEL", self.rig.key("stream"), entry) == 1
         self.settle(gone=[self.view.id_in(entry)])
 
-    @precondition(lambda self: self.view.stream)
+    @precondition(lambda self: self.view.stream and not self.calm)
     @rule(keep=st.integers(0, 2))
     def xtrim(self, keep: int) -> None:
         self.begin()
@@ -53,7 +53,7 @@ class DamageRules(QueueMachine):
             job_id = self.model.stream.pop(entry, "")
             self.damaged |= {job_id} - {""}
 
-    @precondition(lambda self: self.view.stream_exists)
+    @precondition(lambda self: self.view.stream and not self.calm)
     @rule()
     def delete_stream(self) -> None:
         self.begin()
@@ -62,7 +62,7 @@ class DamageRules(QueueMachine):
         self.rig.raw("DEL", self.rig.key("stream"))
         self.settle(gone=gone)
 
-    @precondition(lambda self: self.view.last)
+    @precondition(lambda self: self.view.last and self.view.stream and not self.calm)
     @rule()
     def destroy_group(self) -> None:
         self.begin()
@@ -83,14 +83,17 @@ class DamageRules(QueueMachine):
         self.model.consumers.discard(consumer)
         self.settle()
 
-    @rule(row=st.sampled_from(["jobs", "entries"]), job_id=JOB_IDS)
-    def delete_row(self, row: str, job_id: str) -> None:
+    @precondition(lambda self: self.view.jobs and not self.calm)
+    @rule(row=st.sampled_from(["jobs", "entries"]), which=WHICH)
+    def delete_row(self, row: str, which: int) -> None:
         self.begin()
+        job_id = self.known_id(which, "ready", "reserved")
         if self.rig.raw("HDEL", self.rig.key(row), job_id):
             self.damaged.add(job_id)
         self.settle(gone=[job_id])
 
-    @rule(kind=GARBAGE, job_id=JOB_IDS)
+    @precondition(lambda self: self.view.jobs and not self.calm)
+    @rule(kind=GARBAGE, job_id=st.sampled_from(IDS))
     def garbage(self, kind: str, job_id: str) -> None:
         self.begin()
         self.frame = self.frame or not self.view.last
@@ -103,9 +106,3 @@ class DamageRules(QueueMachine):
         entry = self.rig.raw("XADD", self.rig.key("stream"), "*", *words[kind]).decode()
         self.model.stream[entry] = ""
         self.settle()
-
-    @rule()
-    def flush_scripts(self) -> None:
-        self.begin()
-        self.rig.forget_scripts()
-        self.settle(unchanged=True)

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from hypothesis import strategies as st
-from hypothesis.stateful import rule
+from hypothesis.stateful import precondition, rule
 
 from delayq.core.spec import Prepared
 from delayq.core.states import OnConflict, State
 from delayq.core.views import JobRef
 from delayq.redis.calls import inspect, produce
-from tests.support.model_machine import DIGESTS, IDS, JOB_IDS, START_MS, QueueMachine
+from tests.support.model_machine import DIGESTS, IDS, START_MS, WHICH, QueueMachine
 from tests.support.model_produce import Ask, Said, Told, sha1
 from tests.support.model_rig import QUEUE
 
 WHENS = st.sampled_from(["+0", "+0", "+0", "+4000", "+20000", str(START_MS - 5000), str(START_MS + 30_000)])
-ASKS = st.lists(st.tuples(JOB_IDS, WHENS, st.sampled_from(DIGESTS), st.sampled_from([0, 0, 15_000])), min_size=1, max_size=2)
+ASKS = st.lists(st.tuples(st.sampled_from(IDS), WHENS, st.sampled_from(DIGESTS), st.sampled_from([0, 0, 15_000])), min_size=1, max_size=2)
 
 
 class ProducerRules(QueueMachine):
@@ -60,9 +60,11 @@ class ProducerRules(QueueMachine):
             case OnConflict.POSTPONE:
                 return self.model.replace(jobs, "postponed")
 
-    @rule(job_id=JOB_IDS, running=st.booleans(), resend=st.booleans())
-    def cancel(self, job_id: str, running: bool, resend: bool) -> None:
+    @precondition(lambda self: self.view.jobs)
+    @rule(which=WHICH, running=st.booleans(), resend=st.booleans())
+    def cancel(self, which: int, running: bool, resend: bool) -> None:
         self.begin()
+        job_id = self.known_id(which)
         call = produce.cancel(self.scope, job_id, running=running, token=f"t{self.number()}")
         answer = self.rig.send(call)
         self.expect([job_id], self.model.cancel(job_id, running=running), answer)
@@ -74,24 +76,30 @@ class ProducerRules(QueueMachine):
             assert self.rig.send(call) == answer, "the same command, sent again, was answered differently"
             self.settle(unchanged=True)
 
-    @rule(job_id=JOB_IDS, when=WHENS)
-    def reschedule(self, job_id: str, when: str) -> None:
+    @precondition(lambda self: self.view.jobs)
+    @rule(which=WHICH, when=WHENS)
+    def reschedule(self, which: int, when: str) -> None:
         self.begin()
+        job_id = self.known_id(which, "scheduled", "ready")
         got = _said(self.rig.send(produce.reschedule(self.scope, job_id, when)))
         self.expect([job_id], self.model.reschedule(job_id, when), got)
         self.check_free(job_id, got.answer)
         self.settle([job_id], gone=[job_id] if got.answer == "rescheduled" else [])
 
-    @rule(job_id=JOB_IDS)
-    def run_now(self, job_id: str) -> None:
+    @precondition(lambda self: self.view.jobs)
+    @rule(which=WHICH)
+    def run_now(self, which: int) -> None:
         self.begin()
+        job_id = self.known_id(which, "scheduled")
         got = _said(self.rig.send(produce.run_now(self.scope, job_id)))
         self.expect([job_id], self.model.run_now(job_id), got)
         self.settle([job_id])
 
-    @rule(job_id=JOB_IDS, stale=st.booleans(), digest=st.sampled_from(DIGESTS))
-    def retry(self, job_id: str, stale: bool, digest: str) -> None:
+    @precondition(lambda self: self.view.failed)
+    @rule(which=WHICH, stale=st.booleans(), digest=st.sampled_from(DIGESTS))
+    def retry(self, which: int, stale: bool, digest: str) -> None:
         self.begin()
+        job_id = self.known_id(which, "failed")
         read = b"something older" if stale else self.view.jobs.get(job_id, b"")
         raw = self.envelope(job_id, digest=digest)
         concerned = {job_id, self.model.owners.get(digest, job_id)}
@@ -101,9 +109,11 @@ class ProducerRules(QueueMachine):
             self.ledger.owed[job_id] = raw
         self.settle(concerned, gone=[job_id] if got.answer == "scheduled" else [])
 
-    @rule(job_ids=st.lists(JOB_IDS, min_size=1, max_size=3), buried=st.booleans())
-    def forget(self, job_ids: list[str], buried: bool) -> None:
+    @precondition(lambda self: self.view.failed or self.view.completed)
+    @rule(several=st.lists(WHICH, min_size=1, max_size=2), buried=st.booleans())
+    def forget(self, several: list[int], buried: bool) -> None:
         self.begin()
+        job_ids = [self.known_id(which, "failed", "completed") for which in several]
         asked = job_ids + ([job_id for job_id in self.view.failed if job_id not in IDS] if buried else [])
         got = self.rig.send(produce.forget(self.scope, asked))
         self.expect(asked, self.model.forget(asked), got)
@@ -111,6 +121,7 @@ class ProducerRules(QueueMachine):
         self.forgive(gone)
         self.settle(asked, gone=gone)
 
+    @precondition(lambda self: self.view.scheduled)
     @rule(limit=st.sampled_from([1, 500]))
     def clear(self, limit: int) -> None:
         self.begin()
@@ -127,21 +138,24 @@ class ProducerRules(QueueMachine):
         self.forgive(gone)
         self.settle(gone, gone=gone)
 
+    @precondition(lambda self: self.view.scheduled)
     @rule(for_ms=st.sampled_from([0, 7000, 100_000]))
-    def pause(self, for_ms: int) -> None:
+    def pause_or_resume(self, for_ms: int) -> None:
         self.begin()
-        assert self.rig.send(inspect.pause(self.scope, for_ms)) == self.model.pause(for_ms)
+        if self.model.paused:
+            assert self.rig.send(inspect.resume(self.scope)) == self.model.resume()
+        else:
+            assert self.rig.send(inspect.pause(self.scope, for_ms)) == self.model.pause(for_ms)
         self.settle()
 
-    @rule()
-    def resume(self) -> None:
+    @precondition(lambda self: self.view.jobs)
+    @rule(which=WHICH, flush=st.booleans())
+    def look(self, which: int, flush: bool) -> None:
+        """Look at a job and at the counts; with `flush` after somebody emptied the server's script cache."""
         self.begin()
-        assert self.rig.send(inspect.resume(self.scope)) == self.model.resume()
-        self.settle()
-
-    @rule(job_id=JOB_IDS)
-    def look(self, job_id: str) -> None:
-        self.begin()
+        if flush:
+            self.rig.forget_scripts()
+        job_id = self.known_id(which)
         if not self.unsure([job_id]):
             self._look_at(job_id)
         if not self.unsure(self.damaged):

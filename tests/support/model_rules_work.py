@@ -20,6 +20,7 @@ PLAIN = "plain"
 class WorkRules(QueueMachine):
     """promote, read, replay, renew, settle, crash, zombie, retire."""
 
+    @precondition(lambda self: self.view.scheduled)
     @rule(limit=st.sampled_from([1, 2, 500, 500]))
     def promote(self, limit: int) -> None:
         self.begin()
@@ -39,6 +40,7 @@ class WorkRules(QueueMachine):
         self.settle(concerned)
         return got.moved + got.lost
 
+    @precondition(lambda self: self.view.stream)
     @rule(slot=SLOT, count=st.integers(1, 3))
     def read(self, slot: int, count: int) -> None:
         self.begin()
@@ -63,6 +65,7 @@ class WorkRules(QueueMachine):
             self.settle()
         return self.learn(consumer, got)
 
+    @precondition(lambda self: self.view.consumers)
     @rule(slot=SLOT)
     def replay(self, slot: int) -> None:
         """As after a read error: a consumer reads its own pending entries again."""
@@ -82,6 +85,7 @@ class WorkRules(QueueMachine):
         self.settle()
         self.learn(consumer, got)
 
+    @precondition(lambda self: any(self.knows.values()))
     @rule(slot=SLOT)
     def renew(self, slot: int) -> None:
         self.begin()
@@ -120,33 +124,36 @@ class WorkRules(QueueMachine):
         self.settle()
         return set()
 
+    @precondition(lambda self: any(self.knows.values()))
     @rule(which=WHICH, how=HOW)
     def finish(self, which: int, how: str) -> None:
         """A holder settles one of its deliveries."""
         self.begin()
-        found = self.pick(which)
-        if found is not None:
-            self.end(found[1], how)
-            self.let_go(*found)
-        else:
-            self.settle()
+        held = [(name, item) for name in self.names for item in self.knows[name]]
+        consumer, item = held[which % len(held)]
+        self.end(item, how)
+        self.let_go(consumer, item)
+
+    @precondition(lambda self: self.view.stream)
+    @rule(slot=SLOT, how=HOW)
+    def work(self, slot: int, how: str) -> None:
+        """A consumer reads what there is and is done with it at once."""
+        self.begin()
+        for item in self.take(self.names[slot], 3):
+            self.end(item, how)
+            self.let_go(self.names[slot], item)
+        self.settle()
 
     @precondition(lambda self: self.stale)
-    @rule(which=WHICH, how=HOW)
+    @rule(which=WHICH, how=HOW | st.just("renew"))
     def zombie(self, which: int, how: str) -> None:
         """Somebody tries again with a token that it held once."""
         self.begin()
-        self.end(self.stale[which % len(self.stale)][1], how)
-
-    @precondition(lambda self: self.stale)
-    @rule(which=WHICH)
-    def zombie_renews(self, which: int) -> None:
-        self.begin()
         consumer, item = self.stale[which % len(self.stale)]
-        if consumer != PLAIN:
+        if how == "renew":
             self.beat(consumer, [item])
         else:
-            self.settle()
+            self.end(item, how)
 
     def end(self, item: Delivery, how: str) -> bool:
         """Settle one delivery, and check that only the owner of the entry changes anything."""
@@ -174,7 +181,7 @@ class WorkRules(QueueMachine):
             case "keep":
                 return [model.ack(item, 20_000, b'{"ok":[]}')]
             case "twice":
-                return [model.ack(item, 0, b""), False]
+                return [model.ack(item, 0, b"")]
             case "release":
                 return [model.release(item, 5_000, b"", b"")]
             case "rewrite":
@@ -192,7 +199,8 @@ class WorkRules(QueueMachine):
             case "keep":
                 return self.rig.send(deliver.ack(self.scope, [deliver.Acked(held, 20_000, b'{"ok":[]}')]))
             case "twice":
-                return self.rig.send(deliver.ack(self.scope, [deliver.Acked(held)] * 2))
+                # The same delivery twice in one call: it may be called settled or fenced the second time.
+                return self.rig.send(deliver.ack(self.scope, [deliver.Acked(held)] * 2))[:1]
             case "release":
                 return self.rig.send(deliver.release(self.scope, [deliver.Released(held, 5_000)]))
             case "rewrite":
@@ -218,18 +226,23 @@ class WorkRules(QueueMachine):
         self.settle(unchanged=not wanted)
         return wanted
 
+    @precondition(lambda self: any(self.knows.values()))
     @rule(slot=SLOT)
     def crash(self, slot: int) -> None:
         """A consumer stops for ever. What it held stays pending; its tokens stay around for its ghost."""
         self.begin()
+        self.die(slot)
+        self.settle()
+
+    def die(self, slot: int) -> None:
         consumer = self.names[slot]
         for item in list(self.knows[consumer]):
             self.let_go(consumer, item)
         if consumer != PLAIN:
             self.names[slot] = f"dq:host:{slot + 1}:r{self.number() + 1}"
-            self.knows.setdefault(self.names[slot], [])
-        self.settle()
+            self.knows[self.names[slot]] = []
 
+    @precondition(lambda self: self.view.consumers)
     @rule(which=WHICH)
     def retire(self, which: int) -> None:
         """A consumer of delayq's own, alive or dead, leaves the group if it holds nothing."""

@@ -25,7 +25,7 @@ class Place(StrEnum):
 
 @dataclass(slots=True)
 class Job:
-    """One job. `raw` or `failure` ANYTHING: the model does not foretell those bytes; `failure` b'' means none."""
+    """One job. `due` stays known while it is in the stream. `raw` or `failure` ANYTHING: the model does not foretell those bytes; `failure` b'' means none."""
 
     id: str
     raw: bytes
@@ -56,6 +56,8 @@ class ModelState:
     max_recoveries: int
     high_water: int
     now: int
+    latest: int = 0
+    """The latest the clock ever showed."""
     paused_until: int | None = None
     tick: int | None = None
     hold: int = 0
@@ -116,7 +118,7 @@ class ModelState:
         return self.now + int(when) if when.startswith("+") else int(when)
 
     def to_stream(self, job: Job) -> None:
-        job.place, job.entry, job.due = Place.STREAM, "", 0
+        job.place, job.entry = Place.STREAM, ""
         self.awaited.append(job.id)
 
     def to_schedule(self, job: Job, due: int) -> None:
