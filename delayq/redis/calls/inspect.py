@@ -12,7 +12,7 @@ from delayq.core import failure as failures
 from delayq.core.envelope import Envelope
 from delayq.core.errors import BadEnvelope
 from delayq.core.states import State
-from delayq.core.views import JobInfo, Page, QueueStats, Upcoming
+from delayq.core.views import JobInfo, Page, QueueStats, Upcoming, WorkerInfo
 from delayq.redis.calls.call import Call, Scope, call, number, text
 
 
@@ -108,6 +108,19 @@ def upcoming(scope: Scope, span_ms: int, spans: int) -> Call[Upcoming]:
 
 def _upcoming(queue: str, span_ms: int, reply: list[int]) -> Upcoming:
     return Upcoming(queue, reply[0], span_ms, reply[1], tuple(reply[2:-1]), reply[-1])
+
+
+def worker(name: str, reply: bytes | None) -> WorkerInfo | None:
+    """What a worker says of itself; None when its word has expired. Somebody else's words are kept out."""
+    try:
+        said = msgspec.json.decode(reply or b"null")
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return None
+    if not isinstance(said, dict):
+        return None
+    queues = said.pop("queues", None)
+    names = tuple(map(str, queues)) if isinstance(queues, list) else ()
+    return WorkerInfo(name, names, {key: value for key, value in said.items() if key != "name"})
 
 
 def pause(scope: Scope, for_ms: int) -> Call[int]:
