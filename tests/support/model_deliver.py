@@ -70,7 +70,10 @@ class DeliveryModel(ModelState):
         return [entry for entry in self.stream if entry in mine]
 
     def renew(self, consumer: str, held: list[Delivery]) -> tuple[set[str], set[str]]:
-        """The ids lost, and the ids asked to stop."""
+        """The ids lost, and the ids asked to stop. Whoever renews is on record from then on, and in the group."""
+        if own_name(consumer) and consumer not in self.recorded:
+            self.consumers.add(consumer)
+            self.recorded.add(consumer)
         mine = [item for item in held if self.owns(item.id, item.entry)]
         for item in mine:
             self.pending[item.entry] = Row(consumer)
@@ -155,25 +158,29 @@ class DeliveryModel(ModelState):
         self.recorded = own
 
     def verdicts(self, *, everything: bool) -> dict[str, str]:
-        """What `unsettled` says of each delivered entry that is not pending (`everything`: also of garbage ahead)."""
+        """What `unsettled` says of each delivered entry that is not pending (`everything`: and of all garbage)."""
         found = {}
         for entry, job_id in self.stream.items():
-            if entry in self.pending or not (self.is_delivered(entry) or (everything and not job_id)):
+            free = self.is_delivered(entry) and entry not in self.pending
+            if not free and (job_id or not everything):
                 continue
             trusted = self.foreign and not self.vanished
             found[entry] = ("acked" if trusted else "again") if job_id else "garbage"
         return found
 
-    def bury(self, entry: str, raw: bytes, failure: bytes, *, known: bool) -> bool:
-        """Garbage becomes a failed job of its own; a stray copy of a `known` job is dropped."""
-        if self.stream.get(entry, "known") != "":
-            return False
+    def bury(self, entry: str, raw: bytes, failure: bytes, *, known: bool, placed: bool) -> str:
+        """Garbage becomes a failed job of its own; a copy of a `known` job is its place, if it has no other."""
+        if self.stream.get(entry, "owned"):
+            return "left"
+        if known and not placed:
+            return "adopted"
         self.stream.pop(entry)
         self.pending.pop(entry, None)
-        if not known:
-            job_id = GARBAGE_ID + entry
-            self.jobs[job_id] = Job(job_id, raw, Place.FAILED, at=self.now, failure=failure)
-        return True
+        if known:
+            return "dropped"
+        job_id = GARBAGE_ID + entry
+        self.jobs[job_id] = Job(job_id, raw, Place.FAILED, at=self.now, failure=failure)
+        return "buried"
 
     def prune(self, keep_failed: int) -> tuple[list[str], list[str]]:
         """Ids of completed and of failed jobs that were kept long enough."""

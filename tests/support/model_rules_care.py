@@ -88,18 +88,12 @@ class CareRules(WorkRules):
         found = self._close(everything=not sums.agree)
         if not sums.agree:
             self._mend()
-        dirty = found or sums.regrouped or not self._agree()
+        dirty = found or sums.regrouped or not sums.agree
         if self.frame and not dirty:
             self.frame = False
             self.model.vanished.clear()
             self.settle()
         return dirty
-
-    def _agree(self) -> bool:
-        """Whether both sums hold, but for garbage that a consumer holds: that is its to bury."""
-        view = self.view
-        placed = len(view.scheduled) + len(view.entries) + len(view.failed) + len(view.completed)
-        return len(view.stream) - len(view.strays & set(view.pending)) == len(view.entries) and placed == len(view.jobs)
 
     def _check_counts(self, sums: Sums, view: View) -> None:
         rows = (view.stream, view.entries, view.scheduled, view.failed, view.completed, view.jobs)

@@ -10,6 +10,7 @@ from delayq.redis.calls import deliver
 from tests.support.model_deliver import Delivery
 from tests.support.model_machine import WHICH, QueueMachine
 from tests.support.model_rig import GROUP, LEASE_MS
+from tests.support.model_state import ANYTHING
 
 SLOT = st.integers(0, 2)
 HOW = st.sampled_from(["ack", "ack", "keep", "twice", "release", "rewrite", "fail", "hand back", "bury"])
@@ -219,12 +220,13 @@ class WorkRules(QueueMachine):
     def bury(self, entry: str) -> bool:
         """Dead-letter an entry that is no job of ours."""
         fields = self.fields(entry)
-        known = self.view.id_in(entry) in self.view.jobs
+        job_id = self.view.id_in(entry)
+        known, placed = job_id in self.view.jobs, self.view.places(job_id) > 0
         got = self.rig.send(deliver.bury(self.scope, [(entry, FAILURE)]))
-        wanted = self.model.bury(entry, fields.get("job", b"?"), FAILURE, known=known)
+        wanted = self.model.bury(entry, fields.get("job", ANYTHING), FAILURE, known=known, placed=placed)
         assert got == [wanted], f"bury {entry}: should be {wanted}, is {got}"
-        self.settle(unchanged=not wanted)
-        return wanted
+        self.settle(unchanged=wanted == "left")
+        return wanted != "left"
 
     @precondition(lambda self: any(self.knows.values()))
     @rule(slot=SLOT)
