@@ -43,8 +43,8 @@ redis.call('HSETNX', meta, 'lease_ms', lease)
 if held == 0 and redis.call('EXISTS', stream) == 0 then
   redis.call('XGROUP', 'CREATE', stream, 'delayq', '0', 'MKSTREAM')
   if top or placed > 0 then
-    local soon = redis.call('TIME')[1] + 1 .. '000-0'
-    redis.call('XSETID', stream, top and pad(top) > pad(soon) and top or soon)
+    top = string.format('%.0f-0', math.max((redis.call('TIME')[1] + 1) * 1000, tonumber(string.match(top or '0', '%d+')) + 1))
+    redis.call('XSETID', stream, top)
     redis.call('XGROUP', 'SETID', stream, 'delayq', '$')
   end
 end

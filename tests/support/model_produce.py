@@ -115,12 +115,11 @@ class ProducerModel(ModelState):
         if state != "scheduled":
             return Said(_REFUSALS[state])
         job = self.jobs[job_id]
+        job.due = min(job.due, self.now)
         if self.paused or self.held >= self.high_water or not self.last:
-            job.due = self.now
-            return Said("scheduled", self.now)
+            return Said("scheduled", job.due)
         self.to_stream(job)
-        job.due = self.now
-        return Said("ready", self.now)
+        return Said("ready", job.due)
 
     def retry(self, job_id: str, read: bytes, raw: bytes, digest: str) -> Said:
         """`read` is the envelope the caller saw, `raw` what it made of it."""
