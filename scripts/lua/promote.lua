@@ -64,10 +64,10 @@ if #gone > 0 then redis.call('ZREM', scheduled, unpack(gone)) end
 if #gone > 0 and held == 0 and redis.call('EXISTS', stream) == 0 then
   redis.call('XGROUP', 'CREATE', stream, 'delayq', '0', 'MKSTREAM')
   if top or outstanding > 0 then
-    local soon = (redis.call('TIME')[1] + 1) * 1000
-    local past = top and tonumber(string.match(top, '%d+')) >= soon
-    redis.call('XSETID', stream, past and top or string.format('%.0f-0', soon))
+    top = string.format('%.0f-0', math.max((redis.call('TIME')[1] + 1) * 1000, tonumber(string.match(top or '0', '%d+')) + 1))
+    redis.call('XSETID', stream, top)
     redis.call('XGROUP', 'SETID', stream, 'delayq', '$')
+    redis.call('HSET', meta, 'delivered', top)
   end
 end
 local there = #gone > 0 and outstanding > 0 and redis.call('HMGET', entries, unpack(gone)) or {}
