@@ -137,7 +137,7 @@ class Staff:
 def run_worker(session: Session, settings: Settings, driver: RedisStreams, staff: Staff, gone: Gone = never) -> int:
     """Work in this thread until a signal, a limit, or `gone`; the exit code."""
     logs.start(settings, quiet=staff.quiet)
-    worker = make_worker(driver, staff.registry, staff.options, [] if staff.quiet else [logs.tell])
+    worker = make_worker(driver, staff.registry, staff.options, [logs.tell])
     jobs = count(len(staff.registry.names()), "job name")
     session.out.note(f"Serving {', '.join(staff.options.queues)} with {jobs}. Stop with Ctrl-C.")
     try:
