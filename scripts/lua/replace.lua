@@ -91,7 +91,7 @@ for i = 7, #ARGV, 4 do
   local exists, entry = redis.call('HEXISTS', jobs, id) == 1, redis.call('HGET', entries, id)
   local over = (redis.call('ZSCORE', failed, id) and 'failed') or (redis.call('ZSCORE', completed, id) and 'completed')
   local anew = not exists or word == 'replaced'
-  local owner = anew and digest ~= '' and redis.call('HGET', unique, digest) or id
+  local owner = digest ~= '' and redis.call('HGET', unique, digest) or id
   if owner ~= id and redis.call('HEXISTS', jobs, owner) == 0 then owner = id end
   if owner ~= id then
     answer, state, at = 'kept', where(owner, redis.call('HGET', entries, owner))

@@ -27,13 +27,14 @@
 -- Why meta is written after it: for the same reason; a queue without jobs needs no lease.
 -- Why all due times and all keys are looked at before it: a Lua error half-way does not take back what was written.
 -- Why a new stream may start with the next second: the one before was deleted. Who still holds one of its entries must
--- find that id delivered, and never see it given out again.
+-- find that id delivered, and never see it given out again. The start is noted as delivered, and the next one lies above
+-- it: streams deleted twice in one second must not start alike.
 -- Why an owner without a payload owns nothing: only damage leaves such a lock, and nothing would ever free it.
 
 local jobs, scheduled, stream, entries, meta = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local unique, locks, failed, completed, once = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local now, taken, queue, wake = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4]
-local high_water, lease, once_ms = tonumber(ARGV[5]), ARGV[6], tonumber(ARGV[7])
+local high_water, lease, once_ms, dues, pending = tonumber(ARGV[5]), ARGV[6], tonumber(ARGV[7]), {}, {}
 
 local first = once_ms > 0 and redis.call('GET', once)
 if first then return cjson.decode(first) end
@@ -41,7 +42,6 @@ if not now then
   local time = redis.call('TIME')
   now = time[1] * 1000 + math.floor(time[2] / 1000)
 end
-local dues, pending = {}, {}
 for i = 8, #ARGV, 4 do
   dues[i] = (tonumber(ARGV[i + 2]) or 0 / 0) + (string.sub(ARGV[i + 2], 1, 1) == '+' and now or 0)
   if not (ARGV[i + 3] and math.abs(dues[i]) <= 9007199254740991) then
@@ -78,9 +78,10 @@ end
 if held == 0 and redis.call('EXISTS', stream) == 0 then
   redis.call('XGROUP', 'CREATE', stream, 'delayq', '0', 'MKSTREAM')
   if top or outstanding > 0 then
-    local soon = redis.call('TIME')[1] + 1 .. '000-0'
-    redis.call('XSETID', stream, top and pad(top) > pad(soon) and top or soon)
+    top = string.format('%.0f-0', math.max((redis.call('TIME')[1] + 1) * 1000, tonumber(string.match(top or '0', '%d+')) + 1))
+    redis.call('XSETID', stream, top)
     redis.call('XGROUP', 'SETID', stream, 'delayq', '$')
+    redis.call('HSET', meta, 'delivered', top)
   end
 end
 local reply, waiting, created, earliest = { known[1] and '0' or '1' }, {}, 0, math.huge

@@ -47,6 +47,14 @@ def flaky() -> None:
 """
 
 
+@pytest.fixture(autouse=True)
+def own_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No setting of this shell counts, and no test may reach the user's own embedded server."""
+    for name in [name for name in os.environ if name.startswith("DELAYQ_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("DELAYQ_DATA_DIR", str(tmp_path / "data"))
+
+
 @pytest.fixture
 def cli(redis_url: str, tmp_path: Path) -> Iterator[Cli]:
     """Commands on the default flavour's server, in a folder with a module `shop` of jobs."""
@@ -65,8 +73,6 @@ class Inline(Protocol):
 @pytest.fixture
 def inline(cli: Cli, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Inline:
     """The same in this process, a hundred times faster. Not for `--app`, which imports, and not for `--config`."""
-    for name in [name for name in os.environ if name.startswith("DELAYQ_")]:
-        monkeypatch.delenv(name)
     monkeypatch.setenv("DELAYQ_URL", cli.env["DELAYQ_URL"])
     monkeypatch.chdir(cli.folder)
 
@@ -82,10 +88,8 @@ def inline(cli: Cli, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
 
 
 @pytest.fixture
-def q(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[DelayQ]:
+def q(redis_url: str) -> Iterator[DelayQ]:
     """The same server from Python, to prepare and to look: a command costs half a second."""
-    for name in [name for name in os.environ if name.startswith("DELAYQ_")]:
-        monkeypatch.delenv(name)
     with DelayQ(redis_url) as q:
         yield q
 
@@ -98,7 +102,9 @@ def local(tmp_path: Path, default_server: ServerBinary) -> Iterator[Cli]:
     cli = Cli(
         tmp_path,
         environment(
-            DELAYQ_DATA_DIR=str(tmp_path / "data"), DELAYQ_REDIS_SERVER=str(default_server.path), XDG_RUNTIME_DIR=sockets
+            DELAYQ_DATA_DIR=str(tmp_path / "data"),
+            DELAYQ_REDIS_SERVER=str(default_server.path),
+            XDG_RUNTIME_DIR=sockets,
         ),
     )
     yield cli

@@ -103,12 +103,13 @@ def test_routes_choose_the_queue(cli: Cli) -> None:
     assert cli.ok("schedule", "mail.send", "--in", "1h", "--json").json["queue"] == "default"
 
 
-@pytest.mark.parametrize(
-    ("choice", "outcome"), [("keep", "kept"), ("replace", "replaced"), ("postpone", "postponed")]
-)
+@pytest.mark.parametrize(("choice", "outcome"), [("keep", "kept"), ("replace", "replaced"), ("postpone", "postponed")])
 def test_on_conflict(cli: Cli, q: DelayQ, choice: str, outcome: str) -> None:
     q.schedule("x", delay="1h", id="o1")
-    assert cli.ok("schedule", "x", "--in", "2h", "--id", "o1", "--on-conflict", choice, "--json").json["outcome"] == outcome
+    assert (
+        cli.ok("schedule", "x", "--in", "2h", "--id", "o1", "--on-conflict", choice, "--json").json["outcome"]
+        == outcome
+    )
 
 
 def test_on_conflict_error(cli: Cli, q: DelayQ) -> None:
@@ -154,7 +155,10 @@ def test_list(cli: Cli, q: DelayQ) -> None:
     q.schedule("mail.send", delay="1h", id="m1")
     ids = [job["id"] for job in cli.ok("list", "--json").documents]
     assert ids == ["m1", "o2", "o1", "o0"]
-    assert [job["id"] for job in cli.ok("list", "--queue", "orders", "--limit", "2", "--json").documents] == ["o2", "o1"]
+    assert [job["id"] for job in cli.ok("list", "--queue", "orders", "--limit", "2", "--json").documents] == [
+        "o2",
+        "o1",
+    ]
     assert "--limit" in cli.ok("list", "--limit", "2").err
     assert "--limit" not in cli.ok("list", "--limit", "4").err
     assert [job["id"] for job in cli.ok("list", "--name", "mail.*", "--json").documents] == ["m1"]
