@@ -24,7 +24,7 @@
 -- Why HDEL of nothing comes first: it is a write that a server at its memory limit allows, and opens it for the rest,
 -- so a full one drains.
 -- Why a job that has an entry gets no second one: only damage puts it in two places, and a worker may hold the entry.
--- Why a new stream may start with the next millisecond: see schedule.
+-- Why a new stream may start with the next second: see schedule.
 
 local scheduled, jobs, stream, entries, recoveries = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local failed, errors, unique, locks, meta = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
@@ -64,11 +64,10 @@ if #gone > 0 then redis.call('ZREM', scheduled, unpack(gone)) end
 if #gone > 0 and held == 0 and redis.call('EXISTS', stream) == 0 then
   redis.call('XGROUP', 'CREATE', stream, 'delayq', '0', 'MKSTREAM')
   if top or outstanding > 0 then
-    local s, us = unpack(redis.call('TIME'))
-    local soon = string.format('%.0f-%.0f', s * 1000 + math.floor(us / 1000) + 1, us % 1000 * 1000000)
-    local past = top and tonumber(string.match(top, '%d+')) > tonumber(string.match(soon, '%d+'))
-    redis.call('XSETID', stream, past and top or soon)
+    top = string.format('%.0f-0', math.max((redis.call('TIME')[1] + 1) * 1000, tonumber(string.match(top or '0', '%d+')) + 1))
+    redis.call('XSETID', stream, top)
     redis.call('XGROUP', 'SETID', stream, 'delayq', '$')
+    redis.call('HSET', meta, 'delivered', top)
   end
 end
 local there = #gone > 0 and outstanding > 0 and redis.call('HMGET', entries, unpack(gone)) or {}

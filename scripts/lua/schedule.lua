@@ -26,8 +26,9 @@
 -- takes a batch whole or not at all. It also asks "taken?" and stores in one step.
 -- Why meta is written after it: for the same reason; a queue without jobs needs no lease.
 -- Why all due times and all keys are looked at before it: a Lua error half-way does not take back what was written.
--- Why a new stream may start with the next millisecond: the one before was deleted. Who still holds one of its entries
--- must find that id delivered, and never see it given out again; the microseconds tell two such streams apart.
+-- Why a new stream may start with the next second: the one before was deleted. Who still holds one of its entries must
+-- find that id delivered, and never see it given out again. The start is noted as delivered, and the next one lies above
+-- it: streams deleted twice in one second must not start alike.
 -- Why an owner that neither waits nor runs owns nothing: only damage leaves such a lock, and nothing would free it.
 
 local jobs, scheduled, stream, entries, meta = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -77,10 +78,10 @@ end
 if held == 0 and redis.call('EXISTS', stream) == 0 then
   redis.call('XGROUP', 'CREATE', stream, 'delayq', '0', 'MKSTREAM')
   if top or outstanding > 0 then
-    local s, us = unpack(redis.call('TIME'))
-    local soon = string.format('%.0f-%.0f', s * 1000 + math.floor(us / 1000) + 1, us % 1000 * 1000000)
-    redis.call('XSETID', stream, top and pad(top) > pad(soon) and top or soon)
+    top = string.format('%.0f-0', math.max((redis.call('TIME')[1] + 1) * 1000, tonumber(string.match(top or '0', '%d+')) + 1))
+    redis.call('XSETID', stream, top)
     redis.call('XGROUP', 'SETID', stream, 'delayq', '$')
+    redis.call('HSET', meta, 'delivered', top)
   end
 end
 local reply, waiting, created, earliest = { known[1] and '0' or '1' }, {}, 0, math.huge

@@ -20,7 +20,8 @@
 -- A stream without its group, or a group whose last-delivered id lies below one seen before, was damaged: somebody
 -- may hold any of its entries. The group is then set to the stream's end, so that nobody reads an old id a second
 -- time, and `anew` remembers up to where entries must be appended anew; `unsettled` does that page by page.
--- Why a new stream may start with the next millisecond: see schedule.
+-- Why a new stream may start with the next second: see schedule. One that somebody else made anew is lifted likewise, so
+-- that `delivered` never goes down.
 -- Why HDEL of nothing comes first: it is a write that a server at its memory limit allows, and opens it for the rest.
 
 local stream, entries, scheduled, failed, completed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -28,6 +29,15 @@ local jobs, unique, locks, meta = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local lease = ARGV[1]
 local function pad(id)
   return (string.gsub(id, '%d+', function(digits) return string.rep('0', 20 - #digits) .. digits end))
+end
+local function above(id)
+  return string.format('%.0f-0', tonumber(string.match(id or '0', '%d+')) + 1)
+end
+local function last_made()
+  local stream_is = redis.call('XINFO', 'STREAM', stream)
+  for i = 1, #stream_is, 2 do
+    if stream_is[i] == 'last-generated-id' then return stream_is[i + 1] end
+  end
 end
 local function last_delivered()
   for _, group in ipairs(redis.call('XINFO', 'GROUPS', stream)) do
@@ -48,14 +58,15 @@ redis.call('HSETNX', meta, 'lease_ms', lease)
 if held == 0 and redis.call('EXISTS', stream) == 0 then
   redis.call('XGROUP', 'CREATE', stream, 'delayq', '0', 'MKSTREAM')
   if top or placed > 0 then
-    local s, us = unpack(redis.call('TIME'))
-    local soon = string.format('%.0f-%.0f', s * 1000 + math.floor(us / 1000) + 1, us % 1000 * 1000000)
-    redis.call('XSETID', stream, top and pad(top) > pad(soon) and top or soon)
+    local soon = redis.call('TIME')[1] + 1 .. '000-0'
+    top = pad(soon) > pad(above(top)) and soon or above(top)
+    redis.call('XSETID', stream, top)
     redis.call('XGROUP', 'SETID', stream, 'delayq', '$')
   end
 end
 local last = last_delivered()
 if not last or (top and pad(last) < pad(top)) then
+  if top and pad(last_made()) < pad(top) then redis.call('XSETID', stream, above(top)) end
   redis.call('XGROUP', last and 'SETID' or 'CREATE', stream, 'delayq', '$')
   last, regrouped = last_delivered(), 1
   redis.call('HSET', meta, 'anew', last)
