@@ -16,8 +16,7 @@ from delayq.redis.calls import deliver
 from delayq.redis.calls.deliver import Acked, Held
 from delayq.redis.keys import GROUP, PER_QUEUE
 from tests.support.engine import HOUR, OURS, PLAIN, Engine
-from tests.support.repair import repair, tick
-from tests.support.repair import Repairs
+from tests.support.repair import Repairs, repair, tick
 from tests.support.rule_one import broken
 from tests.support.snapshot import snapshot
 
@@ -201,7 +200,8 @@ def test_a_job_was_put_in_a_second_place(one: Engine, job_id: str, extra: str) -
     assert healed(one, **moved) == {"single": 1}
 
 
-GARBAGE: dict[str, dict[str | bytes, str | bytes]] = {
+Fields = dict[str | bytes, str | bytes]
+GARBAGE: dict[str, Fields] = {
     "bytes": {b"\xff\x00": b"\xfe"},
     "no id": {"job": "{}"},
     "an unknown id": {"id": "stranger", "job": "{}", "due": "1", "recoveries": "0"},
@@ -212,7 +212,7 @@ GARBAGE: dict[str, dict[str | bytes, str | bytes]] = {
 
 @pytest.mark.parametrize("fields", GARBAGE.values(), ids=GARBAGE)
 @pytest.mark.parametrize("reader", [OURS, PLAIN, ""], ids=["read by ours", "read by a plain one", "unread"])
-def test_somebody_added_garbage(one: Engine, fields: dict[str | bytes, str | bytes], reader: str) -> None:
+def test_somebody_added_garbage(one: Engine, fields: Fields, reader: str) -> None:
     one.client.xadd(one.keys.stream, fields)
     if reader:
         one.read(reader)
@@ -237,7 +237,7 @@ def test_a_corrupt_row_of_entries(one: Engine) -> None:
     assert healed(one, ours=State.READY) == {"dropped": 1, "appended": 1}
 
 
-# -- acknowledged, or abandoned -----------------------------------------------------------------------------------------
+# -- acknowledged, or abandoned ----------------------------------------------------------------------------------------
 
 
 def xack(engine: Engine, job_id: str) -> None:

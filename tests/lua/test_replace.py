@@ -61,7 +61,7 @@ def test_running_is_refused(engine: Engine, on_conflict: OnConflict) -> None:
 
 @pytest.mark.parametrize("state", [State.FAILED, State.COMPLETED])
 def test_what_is_over_is_not_postponed(engine: Engine, state: State) -> None:
-    engine.failed("a") if state is State.FAILED else engine.completed("a")
+    engine.put("a", state)
     (ref,) = engine.unchanged(engine.scheduling([engine.job("a")], OnConflict.POSTPONE)).refs
     assert (ref.outcome, ref.state) == (Answer.KEPT, state)
 

@@ -9,6 +9,7 @@ import pytest
 from delayq.core.envelope import fingerprint
 from delayq.core.states import Answer, OnConflict, State
 from delayq.redis.calls import deliver, inspect, produce
+from delayq.redis.calls.call import Call
 from delayq.redis.calls.deliver import Acked, Failed, Held, Released
 from tests.support.engine import HOUR, Engine, envelope
 
@@ -94,7 +95,7 @@ def test_postpone_leaves_it_alone(engine: Engine) -> None:
     ],
     ids=["ack", "ack with retention", "fail"],
 )
-def test_the_end_frees_it(engine: Engine, settle: Callable[[Engine, Held], deliver.Call[list[bool]]]) -> None:
+def test_the_end_frees_it(engine: Engine, settle: Callable[[Engine, Held], Call[list[bool]]]) -> None:
     (held,) = engine.reserved("a", digest="d")
     assert engine.run(settle(engine, held)) == [True]
     assert locks(engine) == FREE
@@ -109,7 +110,7 @@ def test_the_end_frees_it(engine: Engine, settle: Callable[[Engine, Held], deliv
     ],
     ids=["release", "hand_back"],
 )
-def test_a_retry_keeps_it(engine: Engine, move: Callable[[Engine, Held], deliver.Call[list[bool]]]) -> None:
+def test_a_retry_keeps_it(engine: Engine, move: Callable[[Engine, Held], Call[list[bool]]]) -> None:
     (held,) = engine.reserved("a", digest="d")
     assert engine.run(move(engine, held)) == [True]
     assert locks(engine) == HELD_BY_A

@@ -13,6 +13,7 @@ from typing import Any
 
 from delayq.core.envelope import fingerprint
 from delayq.core.states import Answer, OnConflict, State
+from delayq.core.views import Page
 from delayq.redis.calls import deliver, inspect, produce
 from delayq.redis.calls.call import Call, Scope
 from delayq.redis.calls.deliver import Acked, Failed, Held, Released
@@ -171,8 +172,8 @@ SCENES = {
     "get": scene(lambda e: inspect.get(e.scope, "nobody"), None, None, writes=False),
     "list": scene(
         lambda e: inspect.list_jobs(e.scope, State.COMPLETED, f"{START + 2 * HOUR} x", 9),
-        inspect.Page((), ""),
-        inspect.Page((), ""),
+        Page((), ""),
+        Page((), ""),
         writes=False,
     ),
     "stats": scene(lambda e: inspect.stats(e.scope), ..., ..., writes=False),
