@@ -34,7 +34,7 @@
 local jobs, scheduled, stream, entries, meta = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local unique, locks, failed, completed, once = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local now, taken, queue, wake = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4]
-local high_water, lease, once_ms, dues, pending = tonumber(ARGV[5]), ARGV[6], tonumber(ARGV[7]), {}, {}
+local high_water, lease, once_ms, dues, made = tonumber(ARGV[5]), ARGV[6], tonumber(ARGV[7]), {}, {}
 
 local first = once_ms > 0 and redis.call('GET', once)
 if first then return cjson.decode(first) end
@@ -69,7 +69,8 @@ local function delivered(entry)
   return true
 end
 local function where(id)
-  local entry, due = redis.call('HGET', entries, id), pending[id] or redis.call('ZSCORE', scheduled, id)
+  if made[id] then return unpack(made[id]) end
+  local entry, due = redis.call('HGET', entries, id), redis.call('ZSCORE', scheduled, id)
   if entry then return delivered(entry) and 'reserved' or 'ready', '' end
   if due then return 'scheduled', due end
   return redis.call('ZSCORE', failed, id) and 'failed' or redis.call('ZSCORE', completed, id) and 'completed' or 'absent', ''
@@ -84,33 +85,31 @@ if held == 0 and redis.call('EXISTS', stream) == 0 then
     redis.call('HSET', meta, 'delivered', top)
   end
 end
-local reply, waiting, created, earliest = { known[1] and '0' or '1' }, {}, 0, math.huge
+local reply, waiting, placed, owners, owned, earliest = { known[1] and '0' or '1' }, {}, {}, {}, {}, math.huge
 for i = 8, #ARGV, 4 do
   local id, envelope, due, digest = ARGV[i], ARGV[i + 1], dues[i], ARGV[i + 3]
   local word, state, at = 'created', 'scheduled', string.format('%.0f', due)
-  local holder = digest ~= '' and redis.call('HGET', unique, digest) or id
+  local holder = digest ~= '' and (owners[digest] or redis.call('HGET', unique, digest)) or id
   if holder ~= id and string.find('failed completed absent', (where(holder)), 1, true) then holder = id end
   if holder ~= id or redis.call('HSETNX', jobs, id, envelope) == 0 then
     word, state, at = taken, where(holder)
   else
-    created = created + 1
-    if digest ~= '' then
-      redis.call('HSET', unique, digest, id)
-      redis.call('HSET', locks, id, digest)
-    end
+    if digest ~= '' then owners[digest], owned[#owned + 1], owned[#owned + 2] = id, id, digest end
     if due <= now and room > 0 then
-      state, room = 'ready', room - 1
-      local entry = redis.call('XADD', stream, '*', 'id', id, 'job', envelope, 'due', at, 'recoveries', '0')
-      redis.call('HSET', entries, id, entry)
+      state, room, placed[#placed + 1], made[id] = 'ready', room - 1, id, { 'ready', '' }
+      placed[#placed + 1] = redis.call('XADD', stream, '*', 'id', id, 'job', envelope, 'due', at, 'recoveries', '0')
     else
-      waiting[#waiting + 1], waiting[#waiting + 2], pending[id], earliest = at, id, at, math.min(earliest, due)
+      waiting[#waiting + 1], waiting[#waiting + 2], made[id], earliest = at, id, { state, at }, math.min(earliest, due)
     end
   end
   reply[#reply + 1], reply[#reply + 2], reply[#reply + 3], reply[#reply + 4] = word, state, at, holder
 end
 if #waiting > 0 then redis.call('ZADD', scheduled, unpack(waiting)) end
+if #placed > 0 then redis.call('HSET', entries, unpack(placed)) end
+if #owned > 0 then redis.call('HSET', locks, unpack(owned)) end
+for digest, id in pairs(owners) do redis.call('HSET', unique, digest, id) end
 if earliest < head_due then redis.call('PUBLISH', wake, queue .. ' ' .. string.format('%.0f', earliest)) end
-if created > 0 then redis.pcall('HINCRBY', meta, 'scheduled_total', created) end
+if next(made) then redis.pcall('HINCRBY', meta, 'scheduled_total', (#waiting + #placed) / 2) end
 if not known[1] then redis.call('HSET', meta, 'schema', '1', 'lease_ms', lease, 'shards', '1') end
 if once_ms > 0 then redis.call('SET', once, cjson.encode(reply), 'PX', once_ms) end
 return reply
