@@ -167,7 +167,9 @@ def _adopted(view: View, job_id: str) -> Job:
         job_id,
         view.jobs.get(job_id, b""),
         place,
-        due=view.scheduled.get(job_id, 0) if place is Place.SCHEDULED else int(view.stream.get(entry, {}).get("due", 0)),
+        due=view.scheduled.get(job_id, 0)
+        if place is Place.SCHEDULED
+        else int(view.stream.get(entry, {}).get("due", 0)),
         entry=entry,
         at=view.failed.get(job_id, view.completed.get(job_id, 0)),
         recoveries=view.recoveries.get(job_id, 0),

@@ -108,9 +108,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     # -- the end of every step
 
-    def settle(
-        self, touched: Collection[str] = (), *, gone: Collection[str] = (), unchanged: bool = False
-    ) -> None:
+    def settle(self, touched: Collection[str] = (), *, gone: Collection[str] = (), unchanged: bool = False) -> None:
         """Look at the queue and compare. `gone`: ids whose envelope this step was right to drop or rewrite."""
         old, new = self.view, self.rig.view()
         if unchanged:

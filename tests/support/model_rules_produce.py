@@ -14,7 +14,11 @@ from tests.support.model_produce import Ask, Said, Told, sha1
 from tests.support.model_rig import QUEUE
 
 WHENS = st.sampled_from(["+0", "+0", "+0", "+4000", "+20000", str(START_MS - 5000), str(START_MS + 30_000)])
-ASKS = st.lists(st.tuples(st.sampled_from(IDS), WHENS, st.sampled_from(DIGESTS), st.sampled_from([0, 0, 15_000])), min_size=1, max_size=2)
+ASKS = st.lists(
+    st.tuples(st.sampled_from(IDS), WHENS, st.sampled_from(DIGESTS), st.sampled_from([0, 0, 15_000])),
+    min_size=1,
+    max_size=2,
+)
 
 
 class ProducerRules(QueueMachine):
@@ -176,7 +180,9 @@ class ProducerRules(QueueMachine):
 
     def _count(self) -> None:
         stats, model = self.rig.send(inspect.stats(self.scope)), self.model
-        wanted = [sum(model.state(job_id) == state for job_id in model.jobs) for state in ("scheduled", "failed", "completed")]
+        wanted = [
+            sum(model.state(job_id) == state for job_id in model.jobs) for state in ("scheduled", "failed", "completed")
+        ]
         assert [stats.scheduled, stats.failed, stats.completed] == wanted
         assert (stats.ready, stats.reserved) == (len(model.stream) - len(model.pending), len(model.pending))
         assert stats.paused == model.paused

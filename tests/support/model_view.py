@@ -31,7 +31,9 @@ for _, row in ipairs(group and redis.call('XINFO', 'CONSUMERS', stream, 'delayq'
 end
 reply[#reply + 1] = names
 return reply
-""".replace("HASHES", ", ".join(f"'{name}'" for name in HASHES)).replace("SETS", ", ".join(f"'{name}'" for name in SETS))
+""".replace("HASHES", ", ".join(f"'{name}'" for name in HASHES)).replace(
+    "SETS", ", ".join(f"'{name}'" for name in SETS)
+)
 
 
 @dataclass(frozen=True, slots=True)
