@@ -11,17 +11,22 @@ from delayq import DelayQ
 from tests.cli.conftest import Inline
 
 KEY = "delayq:{default}:"
-DEEP = (
-    b'{"v":1,"id":"deep","name":"x","queue":"default","attempts":0,"created_ms":0,"data":' + b"[" * 5_000 + b"]" * 5_000
-)
+
+
+def envelope(job_id: str, data: bytes, *, name: bytes = b"x", version: int = 1) -> bytes:
+    """An envelope as it travels, with bytes in it that no encoder of ours would write."""
+    head = b'{"v":%d,"id":"%s","name":"%s","queue":"default"' % (version, job_id.encode(), name)
+    return head + b',"attempts":0,"created_ms":0,"data":' + data + b"}"
+
+
 ROWS = {
     "bytes": b"\xff\xfe\x1b[2J",
     "list": b"[1,2]",
     "empty": b"",
-    "deep": DEEP + b"}",
-    "version": b'{"v":9,"id":"version","name":"x","queue":"default","data":1,"attempts":0,"created_ms":0}',
-    "control": b'{"v":1,"id":"control","name":"a\\u001b[31m","queue":"default","data":"\\u009b","attempts":0,"created_ms":0}',
-    "raw": '{"v":1,"id":"raw","name":"x","queue":"default","data":"\x9b\u2028","attempts":0,"created_ms":0}'.encode(),
+    "deep": envelope("deep", b"[" * 5_000 + b"]" * 5_000),
+    "version": envelope("version", b"1", version=9),
+    "control": envelope("control", b'"\\u009b"', name=b"a\\u001b[31m"),
+    "raw": envelope("raw", '"\x9b\u2028"'.encode()),
 }
 
 
