@@ -25,7 +25,7 @@ from delayq.worker.stop import StopNow, StopSignals
 
 log = logging.getLogger("delayq.worker")
 
-LEAVE_S = 5.0
+KEEPER_S = 2.0
 
 
 class Shift:
@@ -75,13 +75,17 @@ class Shift:
 
     def leave(self) -> None:
         """Settle what is finished, hand back the rest. When the backend is away the leases do that work."""
-        self._keeper.stop(LEAVE_S)
+        answers = self._keeper.stop(KEEPER_S)
         self._runner.close()
+        if not answers or (self._pauses.failures and self._held.empty()):
+            log.warning("left without a word: the backend does not answer")
+            return
         try:
             self._settler.settle()
+            self._settler.hand_back()
             if self._held.incomplete:
                 self._intake.replay()
-            self._settler.hand_back()
+                self._settler.hand_back()
             self._consumer.close()
         except DelayqError as error:
             log.warning("left without settling or handing back everything: %s", error)
