@@ -29,7 +29,7 @@ KEEPER_S = 2.0
 
 
 class Shift:
-    """Runs the jobs that `consumer` brings. Used once: `work`, then `leave`, whatever `work` did."""
+    """Runs the jobs that `consumer` brings. Used once: `start`, `work`, then `leave`, whatever `work` did."""
 
     def __init__(
         self,
@@ -60,9 +60,12 @@ class Shift:
         self._pauses = Pauses()
         self._troubles = Troubles(log)
 
+    def start(self) -> None:
+        """Start the keeper."""
+        self._keeper.start()
+
     def work(self) -> StopReason:
         """Turn after turn until there is a reason to stop; returns it."""
-        self._keeper.start()
         try:
             while True:
                 reason = self._reason() or self._turn()
@@ -101,8 +104,9 @@ class Shift:
         try:
             most = self.limits.jobs_left()
             wait_s = 0.0 if self._leaves_when_empty() else self._options.sleep_ms / 1000
-            self._intake.fill(min(self._prefetch.count(), most), wait_s)
-            reason = None if self._run_waiting() else self._when_empty()
+            dry = self._intake.fill(min(self._prefetch.count(), most), wait_s)
+            self._run_waiting()
+            reason = self._when_empty() if dry else None
         except DelayqError as error:
             self._troubles.tell(error)
             self._signals.asked.wait(self._pauses.next_s())
@@ -110,8 +114,8 @@ class Shift:
         self._pauses.reset()
         return reason
 
-    def _run_waiting(self) -> int:
-        """Start what waits, one after another, while nothing speaks against it; how many were started."""
+    def _run_waiting(self) -> None:
+        """Start what waits, one after another, while nothing speaks against it."""
         started, jobs, size = time.perf_counter(), 0, 0
         while not self._signals.asked.is_set() and self.limits.jobs_left() and not self._runner.out_of_memory:
             delivery = self._held.start()
@@ -120,7 +124,6 @@ class Shift:
             jobs, size = jobs + 1, size + len(delivery.raw)
             self._run_one(delivery)
         self._prefetch.observe(jobs, time.perf_counter() - started, size)
-        return jobs
 
     def _run_one(self, delivery: Delivery) -> None:
         if delivery.recoveries and self._held.others():
@@ -151,7 +154,7 @@ class Shift:
 
     def _when_empty(self) -> StopReason | None:
         """Nothing was there to run. What has just fallen due may not be in the stream yet, so look there first."""
-        if not self._leaves_when_empty() or self._signals.asked.is_set() or self._held.incomplete:
+        if not self._leaves_when_empty() or self._signals.asked.is_set():
             return None
         if self._options.mover and any(self._driver.promote(queue).moved for queue in self._options.queues):
             return None

@@ -102,7 +102,7 @@ class Station:
         with using(self.registry):
             job(name, **options)(function)
 
-    def worker(self, driver: RedisStreams | None = None, **options: Any) -> Worker:
+    def worker(self, driver: RedisStreams | None = None, /, **options: Any) -> Worker:
         """A worker that serves `orders` unless told otherwise, without mover and janitor."""
         fallback = Policy(tries=self.options.tries, backoff=self.options.backoff)
         given = {"queues": (QUEUE,), "fallback": fallback, "mover": False, "sleep_ms": 100, **options}
@@ -113,7 +113,7 @@ class Station:
         return self.worker(**{"stop_when_empty": True, **options}).run()
 
     @contextmanager
-    def working(self, driver: RedisStreams | None = None, **options: Any) -> Iterator[Running]:
+    def working(self, driver: RedisStreams | None = None, /, **options: Any) -> Iterator[Running]:
         """A worker in a thread; it is asked to stop at the end of the block unless it has."""
         running = Running(self.worker(driver, **options))
         try:

@@ -10,6 +10,7 @@ import pytest
 from delayq.core.events import WorkerStopping
 from delayq.core.states import State
 from delayq.worker.options import StopReason
+from tests.support.snapshot import word
 from tests.support.station import QUEUE, Station
 from tests.support.waiting import wait_until
 
@@ -165,8 +166,8 @@ def test_workers_say_that_they_are_here(station: Station) -> None:
     station.handles("note", nothing)
     with station.working() as running:
         wait_until(lambda: station.connector.commands().zcard("delayq:workers"), what="the announcement")
-        [name] = station.connector.commands().zrange("delayq:workers", 0, -1)
-        assert name.decode() == running.worker.name
+        names = station.connector.commands().zrange("delayq:workers", 0, -1)
+        assert [word(name) for name in names] == [running.worker.name]
         document = station.connector.commands().get(f"delayq:worker:{running.worker.name}")
         assert document is not None
         assert b'"queues":["orders"]' in document
