@@ -58,6 +58,7 @@ class Shift:
         self._keeper = Keeper(consumer, self._held, self._settler, self._runner.call_off, about)
         self._prefetch = Prefetch()
         self._pauses = Pauses()
+        self._looked_twice = False
         self._troubles = Troubles(log)
 
     def start(self) -> None:
@@ -107,6 +108,7 @@ class Shift:
             dry = self._intake.fill(min(self._prefetch.count(), most), wait_s)
             self._run_waiting()
             reason = self._when_empty() if dry else None
+            self._looked_twice = self._looked_twice and dry
         except DelayqError as error:
             self._troubles.tell(error)
             self._signals.asked.wait(self._pauses.next_s())
@@ -156,6 +158,10 @@ class Shift:
         """Nothing was there to run. What has just fallen due may not be in the stream yet, so look there first."""
         if not self._leaves_when_empty() or self._signals.asked.is_set():
             return None
-        if self._options.mover and any(self._driver.promote(queue).moved for queue in self._options.queues):
+        if self._options.mover and not self._looked_twice:
+            # The mover's own thread may have moved a job between our look and this one, so look once more after it.
+            for queue in self._options.queues:
+                self._driver.promote(queue)
+            self._looked_twice = True
             return None
         return StopReason.ONCE if self._options.once else StopReason.EMPTY
