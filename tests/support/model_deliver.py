@@ -92,7 +92,7 @@ class DeliveryModel(ModelState):
             return True
         self.leave_stream(job)
         self.unlock(job)
-        job.place, job.at, job.result = Place.COMPLETED, self.now + retention, result
+        job.place, job.at, job.result = Place.COMPLETED, self.now + retention, result or b"null"
         job.recoveries, job.failure = 0, b""
         return True
 

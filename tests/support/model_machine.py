@@ -53,7 +53,8 @@ class QueueMachine(RuleBasedStateMachine):
         self.ledger = Ledger()
         self.damaged: set[str] = set()
         self.frame = False
-        # Ids that lost a row. Scheduled again before the janitor came, they may leave a row beside the new job's own.
+        # Ids that lost a row. When they are scheduled again before the janitor came, the script finds the id free: the
+        # old entry still counts then, and rows of the old job may stay beside the new one's.
         self.scarred: set[str] = set()
         self.serial = 0
         self.names = ["dq:host:1:r1", "dq:host:2:r1", "plain"]
@@ -151,7 +152,8 @@ class QueueMachine(RuleBasedStateMachine):
                 self.ledger.deliver(item.entry, consumer)
                 owed = self.ledger.owed.pop(item.id, None)
                 carried = self.view.stream[item.entry].get("job")
-                assert owed in (None, carried), f"{item.id} should arrive as {owed!r}, it is {carried!r}"
+                exact = item.id not in self.scarred
+                assert owed in (None, carried) or not exact, f"{item.id} should arrive as {owed!r}, it is {carried!r}"
             if item not in self.knows[consumer]:
                 self.knows[consumer].append(item)
         return items

@@ -32,11 +32,13 @@ class DelayqMachine(ProducerRules, CareRules, DamageRules):
                 self._work_off()
             self._work_off()
             if not dirty and not self.view.scheduled and not self.view.entries and not self.view.stream:
-                break
+                # Damage may hide behind the sums while they agree by chance; it shows when the rest is gone.
+                self._forget_finished()
+                if not self.view.jobs:
+                    break
         else:
             raise AssertionError(f"after {MOST_ROUNDS} rounds there is still something left: {self.view}")
         self._end_rows_without_entry()
-        self._forget_finished()
         self._retire_all()
         self._check_empty()
 
@@ -90,7 +92,8 @@ class DelayqMachine(ProducerRules, CareRules, DamageRules):
         allowed |= {self.rig.key(name) for name in HASHES if self.scarred}
         left = {name for name in names if name not in allowed and not name.startswith(self.rig.key("once:"))}
         assert not left, f"keys left: {left}"
-        assert not self.ledger.owed, f"accepted and never delivered: {set(self.ledger.owed)}"
+        owed = self.ledger.owed.keys() - self.scarred
+        assert not owed, f"accepted and never delivered: {owed}"
 
 
 __all__ = ["DRAIN", "PLAIN", "DelayqMachine"]
