@@ -6,7 +6,6 @@ from delayq.redis.calls import deliver, inspect
 from tests.support.model_rig import LEASE_MS
 from tests.support.model_rules_care import KEEP_FAILED_MS, TICK_MS, CareRules
 from tests.support.model_rules_damage import DamageRules
-from tests.support.model_rules_produce import ProducerRules
 from tests.support.model_rules_work import PLAIN
 from tests.support.model_view import HASHES
 from tests.support.waiting import wait_until
@@ -15,12 +14,12 @@ DRAIN = "dq:host:9:drain"
 MOST_ROUNDS = 30
 
 
-class DelayqMachine(ProducerRules, CareRules, DamageRules):
+class DelayqMachine(CareRules, DamageRules):
     """Drives one queue on a real server, step by step, beside the model."""
 
     def drain(self) -> None:
         """Healed, taken back, promoted, read and done: nothing is left but the queue's own frame (I9)."""
-        self.begin("drain")
+        self.begin()
         assert self.rig.send(inspect.resume(self.scope)) == self.model.resume()
         self.pass_time(max([0, *(due - self.model.now for due in self.view.scheduled.values())]))
         self.knows[DRAIN] = []
