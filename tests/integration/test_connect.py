@@ -163,6 +163,8 @@ def sync(who):
         word = f"{who}-{n}".encode()
         assert connector.call(lambda client: client.echo(word), safe=True) == word
         assert held.echo(word) == word
+    name = connector.call(lambda client: client.client_getname(), safe=True)
+    assert name.endswith(f"-{os.getpid()}"), name
     return {connector.commands().client_id(), held.client_id()}
 
 async def later(who):

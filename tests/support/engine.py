@@ -94,6 +94,15 @@ class Engine:
         self.sound = True
         assert broken(self.client, self.keys) == []
 
+    @contextmanager
+    def full(self) -> Iterator[None]:
+        """Inside, the server is at its memory limit."""
+        self.client.config_set("maxmemory", "1")
+        try:
+            yield
+        finally:
+            self.client.config_set("maxmemory", "0")
+
     # -- looking -----------------------------------------------------------------------------------------------------
 
     def key_names(self) -> set[str]:
@@ -118,7 +127,7 @@ class Engine:
 
     def in_stream(self) -> list[str]:
         """The ids of the jobs in the stream, in order."""
-        return [fields["id"] for _, fields in self.entries()]
+        return [fields.get("id", "") for _, fields in self.entries()]
 
     def pending(self) -> dict[str, str]:
         """Entry ids that are pending, each with its consumer."""
@@ -169,7 +178,7 @@ class Engine:
         assert answers == [Answer.CREATED] * len(ids)
         assert set(ids) <= set(self.in_stream())
 
-    def read(self, consumer: str = OURS, count: int = 500) -> list[Held]:
+    def read(self, consumer: str = OURS, count: int = 1_000) -> list[Held]:
         """Read as a consumer; what it was given. One of delayq's own says first that it is there."""
         if consumer.startswith("dq:"):
             self.run(deliver.renew(self.scope, consumer, []))
