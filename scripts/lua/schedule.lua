@@ -29,7 +29,7 @@
 -- Why a new stream may start with the next second: the one before was deleted. Who still holds one of its entries must
 -- find that id delivered, and never see it given out again. The start is noted as delivered, and the next one lies above
 -- it: streams deleted twice in one second must not start alike.
--- Why an owner without a payload owns nothing: only damage leaves such a lock, and nothing would ever free it.
+-- Why an owner that neither waits nor runs owns nothing: only damage leaves such a lock, and nothing would free it.
 
 local jobs, scheduled, stream, entries, meta = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local unique, locks, failed, completed, once = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
@@ -72,7 +72,7 @@ local function where(id)
   local entry, due = redis.call('HGET', entries, id), pending[id] or redis.call('ZSCORE', scheduled, id)
   if entry then return delivered(entry) and 'reserved' or 'ready', '' end
   if due then return 'scheduled', due end
-  return redis.call('ZSCORE', failed, id) and 'failed' or redis.call('ZSCORE', completed, id) and 'completed' or 'scheduled', ''
+  return redis.call('ZSCORE', failed, id) and 'failed' or redis.call('ZSCORE', completed, id) and 'completed' or 'absent', ''
 end
 
 if held == 0 and redis.call('EXISTS', stream) == 0 then
@@ -89,7 +89,7 @@ for i = 8, #ARGV, 4 do
   local id, envelope, due, digest = ARGV[i], ARGV[i + 1], dues[i], ARGV[i + 3]
   local word, state, at = 'created', 'scheduled', string.format('%.0f', due)
   local holder = digest ~= '' and redis.call('HGET', unique, digest) or id
-  if holder ~= id and redis.call('HEXISTS', jobs, holder) == 0 then holder = id end
+  if holder ~= id and string.find('failed completed absent', (where(holder)), 1, true) then holder = id end
   if holder ~= id or redis.call('HSETNX', jobs, id, envelope) == 0 then
     word, state, at = taken, where(holder)
   else

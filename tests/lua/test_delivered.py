@@ -51,8 +51,12 @@ def test_around_the_last_delivered_entry(engine: Engine, verb: str, last: int) -
     taken, free = TAKEN[verb]
     expected = [taken] * (last + 1) + [free] * (len(IDS) - last - 1)
     states = [engine.run(inspect.get(engine.scope, f"j{n}")) for n in range(len(IDS))]
-    assert [info and info.state for info in states] == [State.RESERVED] * (last + 1) + [State.READY] * (len(IDS) - last - 1)
-    listed = {state: engine.run(inspect.list_jobs(engine.scope, state, "", 99)) for state in (State.RESERVED, State.READY)}
+    assert [info and info.state for info in states] == [State.RESERVED] * (last + 1) + [State.READY] * (
+        len(IDS) - last - 1
+    )
+    listed = {
+        state: engine.run(inspect.list_jobs(engine.scope, state, "", 99)) for state in (State.RESERVED, State.READY)
+    }
     assert [job.id for page in listed.values() for job in page.jobs] == [f"j{n}" for n in range(len(IDS))]
     assert len(listed[State.RESERVED].jobs) == last + 1
     assert [ask(engine, verb, f"j{n}") for n in range(len(IDS))] == expected

@@ -34,7 +34,9 @@ def test_scheduled_is_replaced(engine: Engine) -> None:
 def test_scheduled_is_postponed_and_keeps_its_payload(engine: Engine) -> None:
     old = engine.job("a")
     engine.schedule([old])
-    scheduled, names = engine.changes(engine.scheduling([engine.job("a", f"+{2 * HOUR}", data=b"[1]")], OnConflict.POSTPONE))
+    scheduled, names = engine.changes(
+        engine.scheduling([engine.job("a", f"+{2 * HOUR}", data=b"[1]")], OnConflict.POSTPONE)
+    )
     assert (scheduled.refs[0].outcome, scheduled.refs[0].due_ms) == (Answer.POSTPONED, START + 2 * HOUR)
     assert names == {"scheduled"}
     assert engine.rows("jobs") == {"a": old.envelope.decode()}

@@ -167,6 +167,21 @@ def test_an_owner_that_is_nowhere_owns_nothing(engine: Engine, on_conflict: OnCo
     assert locks(engine) == HELD_BY_A
 
 
+@pytest.mark.parametrize("on_conflict", [OnConflict.KEEP, OnConflict.REPLACE])
+@pytest.mark.parametrize("end", ["failed", "completed"])
+def test_nor_does_one_that_is_over(engine: Engine, on_conflict: OnConflict, end: str) -> None:
+    """Somebody deleted `locks`, so nothing freed the digest when its owner ended."""
+    (held,) = engine.reserved("old", digest="d")
+    with engine.damaged():
+        engine.client.delete(engine.keys.of("locks"))
+        if end == "failed":
+            engine.run(deliver.fail(engine.scope, [Failed(held, b"", b"{}")]))
+        else:
+            engine.run(deliver.ack(engine.scope, [Acked(held, HOUR)]))
+        assert engine.schedule([engine.job("a", digest="d")], on_conflict) == [Answer.CREATED]
+    assert locks(engine) == HELD_BY_A
+
+
 def test_nor_does_it_stop_a_retry(engine: Engine) -> None:
     engine.failed("a")
     engine.client.hset(engine.keys.of("unique"), "d", "ghost")

@@ -196,7 +196,9 @@ class Engine:
     def failed(self, *ids: str) -> None:
         """Jobs that were given up."""
         for held in self.reserved(*ids):
-            assert self.run(deliver.fail(self.scope, [deliver.Failed(held, b"", b'{"type":"E","message":"m"}')])) == [True]
+            assert self.run(deliver.fail(self.scope, [deliver.Failed(held, b"", b'{"type":"E","message":"m"}')])) == [
+                True
+            ]
 
     def completed(self, *ids: str, retention_ms: int = HOUR) -> None:
         """Jobs that are done and kept."""
