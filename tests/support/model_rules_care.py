@@ -90,7 +90,7 @@ class CareRules(WorkRules):
         return dirty
 
     def _check_counts(self, sums: Sums, view: View) -> None:
-        rows = (view.stream, view.entries, view.scheduled, view.failed, view.completed, view.jobs)
+        rows = (view.stream, view.entries, view.scheduled, view.failed, view.completed, view.jobs, view.unique, view.locks)
         wanted = Sums(LEASE_MS, *map(len, rows), regrouped=sums.regrouped)
         assert sums == wanted, f"the sums should be {wanted}, they are {sums}"
         assert self.frame or not sums.regrouped, "tidy made the group anew, and nobody had touched it"
