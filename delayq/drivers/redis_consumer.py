@@ -113,8 +113,8 @@ class RedisConsumer:
                     found.append(Delivery(queue, text(job_id), entry.decode(), raw, due_ms, recoveries))
                 elif fields:
                     garbage.append((text(entry), GARBAGE))
-            if garbage:
-                self._send(deliver.bury(self._scope(queue), garbage))
+            while garbage:
+                garbage = garbage[len(self._send(deliver.bury(self._scope(queue), garbage))) :]
         return found
 
     def _open_queues(self) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
+from itertools import count, islice
 from typing import Any, TypeVar
 
 from delayq.core import failure as failures
@@ -76,7 +76,7 @@ class RedisStreams:
         silent = self._silent_consumers(scope, idle_ms)
         tidied = self._walk_delivered(queue, everything=not sums.agree)
         if not sums.agree and not self._send(deliver.tidy(scope)).agree:
-            tidied = replace(tidied, mended=self._mend(scope))
+            tidied = replace(tidied, mended=tidied.mended + self._mend(scope))
         elif tidied == Tidied() and self._cursors[queue] == _Cursor():
             # Only after a whole pass that found nothing: an acknowledgement may still have to be closed, and it is
             # known for one only while its consumer is on the list.
@@ -94,9 +94,13 @@ class RedisStreams:
         return PubSubWakeUps(self.connector, self.options.prefix)
 
     def consumer(self, name: str, queues: Sequence[str]) -> RedisConsumer:
-        """A worker's way to the deliveries of these queues. Tidies them once, so that each can be blocked on."""
+        """A worker's way to the deliveries of these queues. Tidies them once, so that each can be blocked on.
+
+        The consumer is recorded before it reads: one deleted later by an operator is then known to have vanished.
+        """
         for queue in queues:
             self._send(deliver.tidy(self._scope(queue)))
+            self._send(deliver.renew(self._scope(queue), name, []))
         self.register(queues)
         return RedisConsumer(self.connector, self.options, name, tuple(queues))
 
@@ -113,11 +117,13 @@ class RedisStreams:
         if everything:
             cursor = _Cursor()
         try:
-            for _ in range(MAX_PAGES):
+            # Damage is walked to the end, once: what `bury` gives back to its job must be found before `mend` looks for
+            # jobs that have no place, or running work is delivered twice.
+            for _ in count() if everything else range(MAX_PAGES):
                 page = self._send(deliver.unsettled(scope, cursor.after, cursor.marks, everything=everything))
                 found = self._settle_outside(scope, page.entries, found)
                 cursor = _Cursor(page.after, page.marks) if page.after else _Cursor()
-                if not page.after and not page.entries:
+                if not page.after and (everything or not page.entries):
                     break
         except BackendError:
             self._cursors.pop(queue, None)  # what a failed page found must be seen again
@@ -137,8 +143,13 @@ class RedisStreams:
             again = again[len(done) :] if done else []
         if garbage:
             why = failures.encode(Failure(type="Garbage", message="This stream entry is no job of delayq."))
-            buried = self._send(deliver.bury(scope, [(entry, why) for entry in garbage]))
-            found = replace(found, buried=found.buried + sum(buried))
+            words: list[str] = []
+            while len(words) < len(garbage):
+                said = self._send(deliver.bury(scope, [(entry, why) for entry in garbage[len(words) :]]))
+                words += said
+            adopted, left = words.count("adopted"), words.count("left")
+            buried = len(words) - adopted - left
+            found = replace(found, buried=found.buried + buried, mended=found.mended + adopted)
         return replace(found, closed=found.closed + closed)
 
     def _close(self, scope: Scope, acked: Sequence[Unsettled]) -> list[bool]:

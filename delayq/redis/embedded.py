@@ -130,7 +130,10 @@ class EmbeddedServer:
                     f"Another command is still starting or stopping the server on {self.data_dir}.",
                     hint=f"Try again; if it lasts, end the process that has {self._home.start_lock} open.",
                 )
-            yield
+            try:
+                yield
+            finally:
+                lock.release()
 
     @contextmanager
     def _usable(self) -> Iterator[None]:

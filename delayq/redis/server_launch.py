@@ -6,7 +6,7 @@ import os
 import select
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from delayq.core.errors import BackendUnavailable, ConfigError
 from delayq.redis.server_lock import FileLock
@@ -26,6 +26,12 @@ _POLL_S: Final = 0.005
 _UNREACHABLE_GRACE_S: Final = 2.0
 """How long a live server that nobody can reach may take to come up or to go down before it is replaced."""
 _END_TIMEOUT_S: Final = 10.0
+
+
+class Start(Protocol):
+    """How to start the server: `start_child`, or `start_detached`, which has no child to give."""
+
+    def __call__(self, arguments: list[str], *, log: Path, keep: tuple[int, ...]) -> subprocess.Popen[bytes] | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +54,13 @@ class Launch:
 
     def detached(self) -> Launched:
         """A server that survives this process."""
-        return self._run(self._start_detached)
+        return self._run(start_detached)
 
     def as_child(self) -> Launched:
         """A server that ends with this process; one that runs already is joined and keeps its own life."""
-        return self._run(self._start_child)
+        return self._run(start_child)
 
-    def _run(self, start: Callable[[list[str], tuple[int, ...]], subprocess.Popen[bytes] | None]) -> Launched:
+    def _run(self, start: Start) -> Launched:
         with FileLock(self.home.server_lock) as lock:
             if not self._claim(lock):
                 return Launched(self._await(None, since=self.home.log_size()))
@@ -64,10 +70,14 @@ class Launch:
             self._end_stray(socket)
             self.home.record_socket(socket)
             since = self.home.log_size()
+            arguments = server_arguments(binary.path, self.home, socket)
             # The server inherits the write end of a pipe: the read end tells at once when it has ended.
             alive, held_by_server = os.pipe()
             try:
-                child = start(server_arguments(binary.path, self.home, socket), (lock.descriptor, held_by_server))
+                child = start(arguments, log=self.home.log, keep=(lock.descriptor, held_by_server))
+            except OSError as error:
+                os.close(alive)
+                raise ConfigError(f"{binary} cannot be started: {error}.") from error
             finally:
                 os.close(held_by_server)
         try:
@@ -79,12 +89,6 @@ class Launch:
             raise
         finally:
             os.close(alive)
-
-    def _start_detached(self, arguments: list[str], keep: tuple[int, ...]) -> None:
-        start_detached(arguments, log=self.home.log, keep=keep)
-
-    def _start_child(self, arguments: list[str], keep: tuple[int, ...]) -> subprocess.Popen[bytes]:
-        return start_child(arguments, log=self.home.log, keep=keep)
 
     def _claim(self, lock: FileLock) -> bool:
         """Take the lock the new server will hold; False if a server holds it that can be reached.

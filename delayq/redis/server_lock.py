@@ -19,7 +19,7 @@ _POLL_S: Final = 0.01
 
 
 class FileLock:
-    """One open lock file. Closing it frees the lock, unless a started program holds the descriptor too."""
+    """One open lock file. Closing it frees the lock, unless another process holds the descriptor too."""
 
     def __init__(self, path: Path) -> None:
         """Opens `path`, made if needed. Raises OSError."""
@@ -59,6 +59,10 @@ class FileLock:
             return False
         fcntl.flock(self._descriptor, fcntl.LOCK_UN)
         return True
+
+    def release(self) -> None:
+        """Free the lock now. `close` alone would leave it with a process that was forked from us meanwhile."""
+        fcntl.flock(self._descriptor, fcntl.LOCK_UN)
 
     def close(self) -> None:
         if self._descriptor >= 0:

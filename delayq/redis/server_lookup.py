@@ -41,7 +41,7 @@ def look(home: ServerHome) -> Running | None:
     Raises:
         TimeoutError: it accepts connections but answers nothing.
     """
-    socket = home.socket()
+    socket = _socket_of(home)
     answer = ask(socket) if socket is not None else None
     if socket is None or answer is None:
         return None
@@ -71,7 +71,7 @@ def process_of(home: ServerHome) -> ServerProcess | None:
 
     The number is the pid file's or the server's own; it counts only if that process shows the socket as its own.
     """
-    socket = home.socket()
+    socket = _socket_of(home)
     if socket is None:
         return None
     recorded = home.pid()
@@ -96,10 +96,17 @@ def silent(home: ServerHome) -> BackendUnavailable:
     )
 
 
-def _is_of(home: ServerHome, answer: Answer) -> bool:
-    """Whether the one who answered works on this very directory.
+def _socket_of(home: ServerHome) -> Path | None:
+    """The recorded socket, unless the record came here with a copy of another directory, whose server may well run."""
+    socket = home.socket()
+    if socket is None or socket.name == home.socket_name or is_held(home):
+        return socket
+    return None
 
-    The socket's name does not say: a directory that was removed and made again has the same, and its old server may
-    still run.
+
+def _is_of(home: ServerHome, answer: Answer) -> bool:
+    """Whether the one who answered works on this very directory, and not on one of the same name in another container.
+
+    The pid file comes first because it costs less than the lock, and says the same.
     """
     return (answer.pid is not None and answer.pid == home.pid()) or is_held(home)

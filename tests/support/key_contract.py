@@ -1,0 +1,101 @@
+"""The keys that delayq may leave behind, as the wire contract lists them.
+
+Written out here a second time on purpose: a key that the code spells wrongly must not count as right because the same
+code says so.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+import redis
+
+OF_A_QUEUE = {
+    "scheduled": "zset",
+    "jobs": "hash",
+    "stream": "stream",
+    "entries": "hash",
+    "recoveries": "hash",
+    "failed": "zset",
+    "errors": "hash",
+    "completed": "zset",
+    "results": "hash",
+    "unique": "hash",
+    "locks": "hash",
+    "cancel": "hash",
+    "outbox": "stream",
+    "meta": "hash",
+}
+RESERVED_OF_A_QUEUE = r"progress|limit:.+|keys:.+"
+QUEUE_TAG = r"\{[A-Za-z0-9][A-Za-z0-9._:-]{0,127}(?:#\d+)?\}"
+FOR_EVER = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key as a server shows it. `ttl_ms` is -1 if it never expires."""
+
+    name: str
+    type: str
+    ttl_ms: int
+
+
+def read_keys(client: redis.Redis) -> list[Key]:
+    """All keys of the client's database."""
+    names = sorted(client.scan_iter(count=1000))
+    with client.pipeline(transaction=False) as pipe:
+        for name in names:
+            pipe.type(name)
+            pipe.pttl(name)
+        replies = pipe.execute()
+    pairs = zip(names, replies[::2], replies[1::2], strict=True)
+    # -2: it expired between SCAN and PTTL.
+    return [Key(name.decode("utf-8", "replace"), kind.decode(), ttl) for name, kind, ttl in pairs if ttl != -2]
+
+
+def wrong_keys(
+    keys: Iterable[Key], *, prefixes: tuple[str, ...] = ("delayq",), foreign: tuple[str, ...] = ()
+) -> list[str]:
+    """What is wrong with each key that the contract does not allow. Names that match a glob in `foreign` pass."""
+    ours = [key for key in keys if not any(fnmatchcase(key.name, glob) for glob in foreign)]
+    return [f"{key.name} ({key.type}): {wrong}" for key in ours if (wrong := _wrong(key, prefixes))]
+
+
+def _wrong(key: Key, prefixes: tuple[str, ...]) -> str:
+    for prefix in prefixes:
+        if key.name.startswith(f"{prefix}:"):
+            return _wrong_in_prefix(key, key.name[len(prefix) + 1 :])
+    return f"is outside of the prefix {' and '.join(prefixes)}"
+
+
+def _wrong_in_prefix(key: Key, rest: str) -> str:
+    if rest == "queues":
+        return _must(key, kind="set", expires=False)
+    if rest == "workers" or re.fullmatch(r"\{batch:[^}]+\}:.+|\{cron\}:.+|audit", rest):
+        return ""
+    if re.fullmatch(r"worker:.+", rest):
+        return _must(key, kind=None, expires=True)
+    of_queue = re.fullmatch(rf"{QUEUE_TAG}:(.+)", rest)
+    if of_queue is None:
+        return "is no key of the contract"
+    role = of_queue[1]
+    if re.fullmatch(r"once:.+", role):
+        return _must(key, kind="string", expires=True)
+    if re.fullmatch(RESERVED_OF_A_QUEUE, role):
+        return ""
+    if role not in OF_A_QUEUE:
+        return "is no key of a queue"
+    return _must(key, kind=OF_A_QUEUE[role], expires=False)
+
+
+def _must(key: Key, *, kind: str | None, expires: bool) -> str:
+    if kind is not None and key.type != kind:
+        return f"should be a {kind}"
+    if expires and key.ttl_ms == FOR_EVER:
+        return "should expire, but never will"
+    if not expires and key.ttl_ms != FOR_EVER:
+        return f"should stay, but expires in {key.ttl_ms} ms"
+    return ""
