@@ -10,8 +10,6 @@ Everything below takes what it needs as arguments; everything above (the command
 
 from __future__ import annotations
 
-import os
-import secrets
 from collections.abc import Callable, Sequence
 
 from delayq.core.errors import ConfigError, DelayqError
@@ -80,11 +78,6 @@ def queues_of(settings: Settings, registry: Registry) -> tuple[str, ...]:
 def fallback_policy(settings: Settings) -> Policy:
     """How jobs are tried that say nothing, and whose handlers say nothing."""
     return Policy(tries=settings.tries, backoff=settings.backoff, retention_ms=settings.retention_ms)
-
-
-def consumer_name(label: str) -> str:
-    """A worker's name among the consumers, in delayq's own form, unique; `label` stands where the host would."""
-    return f"dq:{label}:{os.getpid()}:{secrets.token_hex(4)}"
 
 
 def make_worker(

@@ -12,7 +12,7 @@ from redis import exceptions
 from redis.sentinel import MasterNotFoundError
 
 from delayq.core.errors import (
-    BackendError,
+    BackendDamaged,
     BackendFull,
     BackendUnavailable,
     ConfigError,
@@ -72,7 +72,7 @@ def translate(error: BaseException, *, where: str, fault: Fault | None = None, r
             said = text_of(error).rstrip(".") if fault.code else _reason(error)
             return ConfigError(f"Redis at {where} {state}: {said}.", hint=hint)
         case Kind.DAMAGE:
-            return BackendError(
+            return BackendDamaged(
                 f"A key of delayq on Redis at {where} is missing or holds something else: {text_of(error)}",
                 hint="Another program wrote there; rename or remove that key and delayq goes on.",
             )

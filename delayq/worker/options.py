@@ -9,9 +9,13 @@ from delayq.core.outcome import Policy
 
 
 class StopReason(StrEnum):
-    """Why a worker stopped. The names are Laravel's where it has one."""
+    """Why a worker stopped. The names are Laravel's where it has one.
+
+    interrupted: by one signal, after the running job. aborted: by a second one, in the middle of it.
+    """
 
     INTERRUPTED = "interrupted"
+    ABORTED = "aborted"
     MEMORY = "memory"
     EMPTY = "empty"
     MAX_TIME = "max_time"
@@ -20,16 +24,17 @@ class StopReason(StrEnum):
 
     @property
     def exit_code(self) -> int:
-        """0 for every wanted end; 12 over the memory limit, as in Laravel."""
-        return 12 if self is StopReason.MEMORY else 0
+        """0 for every wanted end; 12 over the memory limit, as in Laravel; 130 when torn out of a job."""
+        return {StopReason.MEMORY: 12, StopReason.ABORTED: 130}.get(self, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerOptions:
     """What a worker is told at its start. Durations in ms; 0 switches a limit off.
 
-    `queues` in strict order of priority. `sleep_ms` is the longest wait between two polls. `fallback` holds for jobs
-    whose envelope and handler say nothing.
+    `queues` in strict order of priority. `name` among the consumers is one that `names.consumer_name` made; '' = a new
+    one. `sleep_ms` is the longest wait between two polls. `fallback` holds for jobs whose envelope and handler say
+    nothing.
     """
 
     queues: tuple[str, ...]

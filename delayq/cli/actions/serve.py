@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from delayq.app import (
-    consumer_name,
     fallback_policy,
     load_handlers,
     make_loops,
@@ -29,6 +28,7 @@ from delayq.core.when import duration_ms
 from delayq.drivers.redis_streams import RedisStreams
 from delayq.jobs.registry import Registry
 from delayq.settings import Settings
+from delayq.worker.names import consumer_name
 from delayq.worker.options import WorkerOptions
 from delayq.worker.stop import StopNow, StopSignals
 
