@@ -63,7 +63,7 @@ def _standalone(endpoint: Endpoint, wire: Wire) -> Client:
         retry=_no_retries(),
         **pool_options(endpoint, wire, connection=AbstractConnection),
     )
-    client = OneServer.from_pool(pool)
+    client = cast(OneServer, OneServer.from_pool(pool))  # redis-py says Redis for any class
     if wire.connections > 1:
         client.keep_one()
     return client

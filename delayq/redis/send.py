@@ -55,6 +55,15 @@ async def asend(client: AsyncClient, call: Call[T] | Command[T]) -> T:
     return call.parse(reply)
 
 
+def send_every(client: Client, calls: Sequence[Call[T]]) -> list[T]:
+    """Several calls under way together; raises the first error when all have been answered."""
+    answers = send_all(client, calls)
+    for answer in answers:
+        if isinstance(answer, Exception):
+            raise answer
+    return answers
+
+
 def send_all(client: Client, calls: Sequence[Call[Any]], *commands: tuple[Any, ...]) -> list[Any]:
     """Several calls and then plain commands in one round trip; answers in order, exceptions in their places.
 

@@ -148,7 +148,7 @@ class Engine:
     def job(self, job_id: str, when: str = f"+{HOUR}", *, digest: str = "", data: bytes = b"{}") -> Prepared:
         """A job as a producer sends it."""
         raw = envelope(job_id, self.queue, data=data, unique=digest or None)
-        return Prepared(job_id, "order.close", self.queue, raw, when, digest, True)
+        return Prepared(job_id, raw, when, digest, "order.close", self.queue, True)
 
     def schedule(
         self, jobs: Sequence[Prepared], on_conflict: OnConflict = OnConflict.KEEP, *, token: str = ""
@@ -187,7 +187,9 @@ class Engine:
     def failed(self, *ids: str) -> None:
         """Jobs that were given up."""
         for held in self.reserved(*ids):
-            assert self.run(deliver.fail(self.scope, [deliver.Failed(held, b"", b'{"type":"E","message":"m"}')])) == [True]
+            assert self.run(deliver.fail(self.scope, [deliver.Failed(held, b"", b'{"type":"E","message":"m"}')])) == [
+                True
+            ]
 
     def completed(self, *ids: str, retention_ms: int = HOUR) -> None:
         """Jobs that are done and kept."""
