@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from delayq.cli.printable import printable
-from delayq.core.errors import InvalidInput
+from delayq.core.errors import DelayqError, InvalidInput
 
 Row = Sequence[object]
 
@@ -23,6 +23,10 @@ Row = Sequence[object]
 # the same; the line breaks can only stand between tokens.
 _BLANKS: Final = re.compile(r"[\t\n\r]+")
 _CONTROLS: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+class Declined(DelayqError):
+    """Nothing was done."""
 
 
 @dataclass(slots=True)
@@ -88,9 +92,10 @@ class Output:
             return
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
             raise InvalidInput(f"{question} Nobody is there to be asked.", hint="Say --yes to do it without asking.")
-        import typer
-
-        typer.confirm(printable(question), abort=True, err=True)
+        sys.stderr.write(f"{printable(question)} [y/N]: ")
+        sys.stderr.flush()
+        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+            raise Declined
 
 
 def _is_terminal() -> bool:

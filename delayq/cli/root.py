@@ -25,9 +25,9 @@ for family in (job_commands, queue_commands, failed_commands, service_commands):
     family.add_to(app)
 
 
-def _show_version(asked: bool) -> None:
+def _show_version(ctx: typer.Context, asked: bool) -> None:
     if asked:
-        typer.echo(f"delayq {__version__}")
+        session_of(ctx).out.line(f"delayq {__version__}")
         raise typer.Exit
 
 

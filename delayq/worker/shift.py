@@ -58,6 +58,7 @@ class Shift:
         self._keeper = Keeper(consumer, self._held, self._settler, self._runner.call_off, about)
         self._prefetch = Prefetch()
         self._pauses = Pauses()
+        self._looked_twice = False
         self._troubles = Troubles(log)
 
     def work(self) -> StopReason:
@@ -98,7 +99,11 @@ class Shift:
             most = self.limits.jobs_left()
             wait_s = 0.0 if self._leaves_when_empty() else self._options.sleep_ms / 1000
             self._intake.fill(min(self._prefetch.count(), most), wait_s)
-            reason = None if self._run_waiting() else self._when_empty()
+            reason = None
+            if self._run_waiting():
+                self._looked_twice = False
+            else:
+                reason = self._when_empty()
         except DelayqError as error:
             self._troubles.tell(error)
             self._signals.asked.wait(self._pauses.next_s())
@@ -149,6 +154,10 @@ class Shift:
         """Nothing was there to run. What has just fallen due may not be in the stream yet, so look there first."""
         if not self._leaves_when_empty() or self._signals.asked.is_set() or self._held.incomplete:
             return None
-        if self._options.mover and any(self._driver.promote(queue).moved for queue in self._options.queues):
+        if self._options.mover and not self._looked_twice:
+            # The mover's own thread may have moved a job between our look and this one, so look once more after it.
+            for queue in self._options.queues:
+                self._driver.promote(queue)
+            self._looked_twice = True
             return None
         return StopReason.ONCE if self._options.once else StopReason.EMPTY

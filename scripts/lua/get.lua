@@ -40,7 +40,7 @@ local entry, consumer, idle = redis.call('HGET', entries, id), '', ''
 local failed_at, forget_at = redis.call('ZSCORE', failed, id), redis.call('ZSCORE', completed, id)
 if entry then
   state = delivered(entry) and 'reserved' or 'ready'
-  local found = redis.call('XRANGE', stream, entry, entry)[1]
+  local found = redis.pcall('XRANGE', stream, entry, entry)[1]
   for i = 1, found and #found[2] or 0, 2 do
     if found[2][i] == 'due' then due = found[2][i + 1] end
   end

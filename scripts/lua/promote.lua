@@ -29,11 +29,10 @@
 local scheduled, jobs, stream, entries, recoveries = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local failed, errors, unique, locks, meta = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local now, limit, high_water, queue, lost_failure = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4], ARGV[5]
-local now_us = now and now * 1000
+local past_us = 0
 if not now then
   local time = redis.call('TIME')
-  now_us = time[1] * 1000000 + time[2]
-  now = math.floor(now_us / 1000)
+  now, past_us = time[1] * 1000 + math.floor(time[2] / 1000), time[2] % 1000
 end
 local at = string.format('%.0f', now)
 local known = redis.call('HMGET', meta, 'paused_until_ms', 'delivered')
@@ -65,10 +64,10 @@ if #gone > 0 then redis.call('ZREM', scheduled, unpack(gone)) end
 if #gone > 0 and held == 0 and redis.call('EXISTS', stream) == 0 then
   redis.call('XGROUP', 'CREATE', stream, 'delayq', '0', 'MKSTREAM')
   if top or outstanding > 0 then
-    local soon = (redis.call('TIME')[1] + 1) * 1000
-    local past = top and tonumber(string.match(top, '%d+')) >= soon
-    redis.call('XSETID', stream, past and top or string.format('%.0f-0', soon))
+    top = string.format('%.0f-0', math.max((redis.call('TIME')[1] + 1) * 1000, tonumber(string.match(top or '0', '%d+')) + 1))
+    redis.call('XSETID', stream, top)
     redis.call('XGROUP', 'SETID', stream, 'delayq', '$')
+    redis.call('HSET', meta, 'delivered', top)
   end
 end
 local there = #gone > 0 and outstanding > 0 and redis.call('HMGET', entries, unpack(gone)) or {}
@@ -95,6 +94,6 @@ if #placed > 0 then redis.call('HSET', entries, unpack(placed)) end
 if #placed > 0 then redis.pcall('HINCRBY', meta, 'promoted_total', #placed / 2) end
 if lost > 0 then redis.pcall('HINCRBY', meta, 'failed_total', lost) end
 local head = redis.call('ZRANGE', scheduled, 0, 0, 'WITHSCORES')
-local wait_us = head[2] and math.max(0, tonumber(head[2]) * 1000 - now_us) or -1
+local wait_us = head[2] and math.max(0, (tonumber(head[2]) - now) * 1000 - past_us) or -1
 if wait_us == 0 and #gone == 0 then wait_us = -2 end
 return { #placed / 2, lost, wait_us }

@@ -29,8 +29,9 @@
 -- Why meta is written after it: for the same reason; a queue without jobs needs no lease.
 -- Why all due times and all keys are looked at before it: a Lua error half-way does not take back what was written.
 -- Why a new stream may start with the next second: the one before was deleted. Who still holds one of its entries must
--- find that id delivered, and never see it given out again.
--- Why an owner without a payload owns nothing: only damage leaves such a lock, and nothing would ever free it.
+-- find that id delivered, and never see it given out again. The start is noted as delivered, and the next one lies above
+-- it: streams deleted twice in one second must not start alike.
+-- Why an owner that neither waits nor runs owns nothing: only damage leaves such a lock, and nothing would free it.
 
 local jobs, scheduled, stream, entries, meta = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local unique, locks, failed, completed, once = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
@@ -77,22 +78,23 @@ local function where(id)
   local entry, due = redis.call('HGET', entries, id), redis.call('ZSCORE', scheduled, id)
   if entry then return delivered(entry) and 'reserved' or 'ready', '' end
   if due then return 'scheduled', due end
-  return redis.call('ZSCORE', failed, id) and 'failed' or redis.call('ZSCORE', completed, id) and 'completed' or 'scheduled', ''
+  return redis.call('ZSCORE', failed, id) and 'failed' or redis.call('ZSCORE', completed, id) and 'completed' or 'absent', ''
 end
 
 if not there then
   redis.call('XGROUP', 'CREATE', stream, 'delayq', '0', 'MKSTREAM')
   if top or outstanding > 0 then
-    local soon = redis.call('TIME')[1] + 1 .. '000-0'
-    redis.call('XSETID', stream, top and pad(top) > pad(soon) and top or soon)
+    top = string.format('%.0f-0', math.max((redis.call('TIME')[1] + 1) * 1000, tonumber(string.match(top or '0', '%d+')) + 1))
+    redis.call('XSETID', stream, top)
     redis.call('XGROUP', 'SETID', stream, 'delayq', '$')
+    redis.call('HSET', meta, 'delivered', top)
   end
 end
 local reply, r, created, earliest = { known[1] and '0' or '1' }, 1, 0, math.huge
 for i = 8, #ARGV, 4 do
   local id, due, digest, word, state, at = ARGV[i], dues[ARGV[i + 2]], ARGV[i + 3], 'created', 'scheduled', texts[ARGV[i + 2]]
   local holder = digest ~= '' and redis.call('HGET', unique, digest) or id
-  if holder ~= id and redis.call('HEXISTS', jobs, holder) == 0 then holder = id end
+  if holder ~= id and string.find('failed completed absent', (where(holder)), 1, true) then holder = id end
   if holder ~= id or redis.call('HSETNX', jobs, id, ARGV[i + 1]) == 0 then
     word, state, at = taken, where(holder)
   else

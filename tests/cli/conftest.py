@@ -8,7 +8,6 @@ import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Protocol
 
 import pytest
 
@@ -47,6 +46,14 @@ def flaky() -> None:
 """
 
 
+@pytest.fixture(autouse=True)
+def own_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No setting of this shell counts, and no test may reach the user's own embedded server."""
+    for name in [name for name in os.environ if name.startswith("DELAYQ_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("DELAYQ_DATA_DIR", str(tmp_path / "data"))
+
+
 @pytest.fixture
 def cli(redis_url: str, tmp_path: Path) -> Iterator[Cli]:
     """Commands on the default flavour's server, in a folder with a module `shop` of jobs."""
@@ -56,36 +63,37 @@ def cli(redis_url: str, tmp_path: Path) -> Iterator[Cli]:
     cli.close()
 
 
-class Inline(Protocol):
-    """What the fixture `inline` gives."""
+class Inline:
+    """Commands in this process, a hundred times faster. Not for `--app`, which imports, and not for `--config`."""
 
-    def __call__(self, *words: str | bytes) -> Done: ...
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+
+    def __call__(self, *words: str | bytes) -> Done:
+        self._capsys.readouterr()
+        with pytest.raises(SystemExit) as left:
+            main([os.fsdecode(word) for word in words])
+        out, err = self._capsys.readouterr()
+        assert isinstance(left.value.code, int)
+        return Done(left.value.code, out, err)
+
+    def ok(self, *words: str | bytes) -> Done:
+        """A command that must succeed."""
+        done = self(*words)
+        assert done.code == 0, f"delayq {words} ended with {done.code}\n{done.out}\n{done.err}"
+        return done
 
 
 @pytest.fixture
 def inline(cli: Cli, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Inline:
-    """The same in this process, a hundred times faster. Not for `--app`, which imports, and not for `--config`."""
-    for name in [name for name in os.environ if name.startswith("DELAYQ_")]:
-        monkeypatch.delenv(name)
     monkeypatch.setenv("DELAYQ_URL", cli.env["DELAYQ_URL"])
     monkeypatch.chdir(cli.folder)
-
-    def run(*words: str | bytes) -> Done:
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as left:
-            main([os.fsdecode(word) for word in words])
-        out, err = capsys.readouterr()
-        assert isinstance(left.value.code, int)
-        return Done(left.value.code, out, err)
-
-    return run
+    return Inline(capsys)
 
 
 @pytest.fixture
-def q(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[DelayQ]:
+def q(redis_url: str) -> Iterator[DelayQ]:
     """The same server from Python, to prepare and to look: a command costs half a second."""
-    for name in [name for name in os.environ if name.startswith("DELAYQ_")]:
-        monkeypatch.delenv(name)
     with DelayQ(redis_url) as q:
         yield q
 
@@ -98,7 +106,9 @@ def local(tmp_path: Path, default_server: ServerBinary) -> Iterator[Cli]:
     cli = Cli(
         tmp_path,
         environment(
-            DELAYQ_DATA_DIR=str(tmp_path / "data"), DELAYQ_REDIS_SERVER=str(default_server.path), XDG_RUNTIME_DIR=sockets
+            DELAYQ_DATA_DIR=str(tmp_path / "data"),
+            DELAYQ_REDIS_SERVER=str(default_server.path),
+            XDG_RUNTIME_DIR=sockets,
         ),
     )
     yield cli

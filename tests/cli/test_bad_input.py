@@ -27,7 +27,7 @@ CASES: dict[str, tuple[tuple[str | bytes, ...], str]] = {
     "delay of eleven years": ((*X, "--in", "4018d"), "10 years"),
     "delay not finite": ((*X, "--in", "NaN"), "'NaN'"),
     "delay empty": ((*X, "--in", ""), "empty"),
-    "delay in full-width digits": ((*X, "--in", "１５m"), "ASCII"),  # noqa: RUF001
+    "delay in full-width digits": ((*X, "--in", "１５m"), "ASCII"),
     "retention without a unit": ((*X, "--retention", "5"), "'5'"),
     # times
     "time without an offset": ((*X, "--at", "2031-01-01T10:00"), "no offset"),

@@ -54,9 +54,7 @@ class Cli:
     env: dict[str, str]
     running: list[subprocess.Popen[str]] = field(default_factory=list)
 
-    def __call__(
-        self, *words: str | bytes, given: str | bytes = b"", env: Mapping[str, str] | None = None
-    ) -> Done:
+    def __call__(self, *words: str | bytes, given: str | bytes = b"", env: Mapping[str, str] | None = None) -> Done:
         done = subprocess.run(
             [sys.executable, "-m", "delayq", *words],
             input=given.encode() if isinstance(given, str) else given,

@@ -10,7 +10,7 @@ own; `rest` sets them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -94,6 +94,15 @@ class Engine:
         self.sound = True
         assert broken(self.client, self.keys) == []
 
+    @contextmanager
+    def full(self) -> Iterator[None]:
+        """Inside, the server is at its memory limit."""
+        self.client.config_set("maxmemory", "1")
+        try:
+            yield
+        finally:
+            self.client.config_set("maxmemory", "0")
+
     # -- looking -----------------------------------------------------------------------------------------------------
 
     def key_names(self) -> set[str]:
@@ -118,7 +127,7 @@ class Engine:
 
     def in_stream(self) -> list[str]:
         """The ids of the jobs in the stream, in order."""
-        return [fields["id"] for _, fields in self.entries()]
+        return [fields.get("id", "") for _, fields in self.entries()]
 
     def pending(self) -> dict[str, str]:
         """Entry ids that are pending, each with its consumer."""
@@ -135,8 +144,8 @@ class Engine:
 
     def state(self, job_id: str) -> State:
         """Where a job is, by the keys alone."""
-        for name, state in ((word.value, word) for word in (State.SCHEDULED, State.FAILED, State.COMPLETED)):
-            if job_id in self.scores(name):
+        for state in (State.SCHEDULED, State.FAILED, State.COMPLETED):
+            if job_id in self.scores(state.value):
                 return state
         entry = self.rows("entries").get(job_id)
         if entry is None:
@@ -169,7 +178,7 @@ class Engine:
         assert answers == [Answer.CREATED] * len(ids)
         assert set(ids) <= set(self.in_stream())
 
-    def read(self, consumer: str = OURS, count: int = 500) -> list[Held]:
+    def read(self, consumer: str = OURS, count: int = 1_000) -> list[Held]:
         """Read as a consumer; what it was given. One of delayq's own says first that it is there."""
         if consumer.startswith("dq:"):
             self.run(deliver.renew(self.scope, consumer, []))
@@ -196,6 +205,19 @@ class Engine:
         for held in self.reserved(*ids):
             assert self.run(deliver.ack(self.scope, [deliver.Acked(held, retention_ms, b'"ok"')])) == [True]
 
+    def put(self, job_id: str, state: State) -> None:
+        """A job in that state."""
+        fill: dict[State, Callable[[], object]] = {
+            State.ABSENT: lambda: None,
+            State.SCHEDULED: lambda: self.schedule([self.job(job_id)]),
+            State.READY: lambda: self.ready(job_id),
+            State.RESERVED: lambda: self.reserved(job_id),
+            State.FAILED: lambda: self.failed(job_id),
+            State.COMPLETED: lambda: self.completed(job_id),
+        }
+        fill[state]()
+        assert self.state(job_id) == state
+
     def rest(self, entries: Iterable[str], idle_ms: int) -> None:
         """Make these deliveries look as if nothing was heard of them for that long."""
         pending = self.pending()
@@ -212,7 +234,7 @@ class Engine:
 
 def envelope(job_id: str, queue: str = QUEUE, **members: Any) -> bytes:
     """An envelope's bytes."""
-    known = {"v": 1, "name": "order.close", "attempts": 0, "created_ms": START}
+    known: dict[str, Any] = {"v": 1, "name": "order.close", "attempts": 0, "created_ms": START}
     data = msgspec.Raw(members.pop("data", b"{}"))
     return envelopes.encode(Envelope(**(known | members), id=job_id, queue=queue, data=data))
 
