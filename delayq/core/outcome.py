@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from delayq.core.backoff import DEFAULT, Backoff, from_wire
 from delayq.core.envelope import Envelope
@@ -43,9 +44,23 @@ class Policy:
     max_exceptions: int | None = None
     retention_ms: int = 0
 
+    @property
+    def timed(self) -> bool:
+        """Whether the clock has a say in whether an attempt may start."""
+        return self.deadline_ms is not None or self.retry_until_ms is not None
+
 
 def policy_of(envelope: Envelope, fallback: Policy) -> Policy:
     """The policy of one delivery; `fallback` is its handler's, already laid over the worker's defaults."""
+    if not (
+        envelope.tries is not None
+        or envelope.backoff is not None
+        or envelope.retention_ms is not None
+        or envelope.retry_until_ms
+        or envelope.deadline_ms
+        or envelope.max_exceptions
+    ):
+        return fallback  # most envelopes say nothing
     return Policy(
         tries=fallback.tries if envelope.tries is None else envelope.tries,
         backoff=fallback.backoff if envelope.backoff is None else from_wire(envelope.backoff),
@@ -84,6 +99,8 @@ class GiveUp:
 
 
 Outcome = Ack | Release | GiveUp
+DONE: Final = Ack()
+"""Done and forgotten: what becomes of nearly every job."""
 
 
 def before_start(envelope: Envelope, policy: Policy, now_ms: int) -> GiveUp | None:
@@ -106,9 +123,9 @@ def decide(
     `now_ms` is the server's time as last seen; `rand` gives numbers in [0, 1) for jitter.
     """
     if error is None:
-        return Ack(policy.retention_ms)
+        return Ack(policy.retention_ms) if policy.retention_ms else DONE
     if isinstance(error, Discard):
-        return Ack()
+        return DONE
     attempts = envelope.attempts + 1
     if isinstance(error, Snooze):
         return Release(error.delay_ms, envelope.attempts, envelope.exceptions, None)

@@ -10,11 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
+import msgspec
+
 from delayq.core.errors import DelayqError
 from delayq.core.outcome import Outcome
 
 
-class Delivery(NamedTuple):
+class Delivery(msgspec.Struct, frozen=True, gc=False):
     """One reservation of one envelope. `entry` is its lease and its fencing token; `raw` the envelope's bytes."""
 
     queue: str
@@ -25,7 +27,7 @@ class Delivery(NamedTuple):
     recoveries: int
 
 
-class Settlement(NamedTuple):
+class Settlement(msgspec.Struct, frozen=True):
     """A delivery and what shall become of it. `resent`: an earlier try to settle it may have worked unseen."""
 
     delivery: Delivery

@@ -125,9 +125,10 @@ class RedisConsumer:
 
     def _settle_calls(self, settlements: Sequence[Settlement]) -> list[SettleCall]:
         endings = [
-            Ending(given.queue, Held(given.id, given.entry), given.raw, outcome) for given, outcome, _ in settlements
+            Ending(given.delivery.queue, given.delivery.id, given.delivery.entry, given.delivery.raw, given.outcome)
+            for given in settlements
         ]
-        asked = {n: (end.queue, end.held.id) for n, end in enumerate(endings) if settling.wants_record(end)}
+        asked = {n: (end.queue, end.id) for n, end in enumerate(endings) if settling.wants_record(end)}
         return settling.calls(self._scope, endings, self._records(asked), self.now_ms())
 
     def _records(self, jobs: Mapping[int, tuple[str, str]]) -> Mapping[int, Record]:

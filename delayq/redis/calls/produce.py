@@ -55,7 +55,7 @@ def chunks(jobs: Iterable[Prepared]) -> Iterator[list[Prepared]]:
 def schedule(scope: Scope, jobs: Sequence[Prepared], on_conflict: OnConflict, token: str) -> Call[Scheduled]:
     """Put jobs of one queue (one chunk) in their place. `token` makes a resend answer as the first time."""
     options = scope.options
-    once = token if on_conflict is OnConflict.ERROR or any(_soon(job) for job in jobs) else ""
+    once = token if on_conflict is OnConflict.ERROR or any(map(_soon, {job.when for job in jobs})) else ""
     once_ms = ONCE_MS if once else 0
     args: list[Argument]
     if on_conflict in (OnConflict.KEEP, OnConflict.ERROR):
@@ -67,23 +67,26 @@ def schedule(scope: Scope, jobs: Sequence[Prepared], on_conflict: OnConflict, to
         word = Answer.REPLACED if on_conflict is OnConflict.REPLACE else Answer.POSTPONED
         args = [scope.now, word, scope.queue, scope.wake, options.lease_ms, once_ms]
     for job in jobs:
-        args += (job.id, job.envelope, job.when, job.digest)
+        args += job[:4]  # id, envelope, when, digest
     return call(script, scope, args, lambda reply: _scheduled(reply, jobs), once=once)
 
 
-def _soon(job: Prepared) -> bool:
-    return job.when[0] != "+" or int(job.when) < SOON_MS
+def _soon(when: str) -> bool:
+    return when[0] != "+" or int(when) < SOON_MS
 
 
 def _scheduled(reply: list[bytes], jobs: Sequence[Prepared]) -> Scheduled:
     refs = []
-    for n, job in enumerate(jobs):
-        answer, state, due, holder = reply[4 * n + 1 : 4 * n + 5]
-        outcome = _ANSWERS[answer]
-        owner = job.id if holder == job.id.encode() else text(holder)
-        if outcome is Answer.KEPT and owner == job.id and not job.own_id:
-            outcome = Answer.CREATED  # an id made for this call can only be taken by an earlier send of it
-        refs.append(JobRef(owner, job.queue, _STATES.get(state, State.SCHEDULED), number(due), outcome, job.name))
+    seen, due_ms = b"", None  # most jobs of a batch fall due at the same time
+    for job, word, state, due, holder in zip(jobs, reply[1::4], reply[2::4], reply[3::4], reply[4::4], strict=True):
+        outcome, owner = _ANSWERS[word], job.id
+        if outcome is not Answer.CREATED:
+            owner = text(holder)
+            if outcome is Answer.KEPT and owner == job.id and not job.own_id:
+                outcome = Answer.CREATED  # an id made for this call can only be taken by an earlier send of it
+        if due != seen:
+            seen, due_ms = due, number(due)
+        refs.append(JobRef(owner, job.queue, _STATES.get(state, State.SCHEDULED), due_ms, outcome, job.name))
     return Scheduled(refs, reply[0] == b"1")
 
 
