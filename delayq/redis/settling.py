@@ -20,15 +20,11 @@ from delayq.redis.calls.produce import MAX_BYTES, MAX_JOBS
 from delayq.redis.presence import Record
 
 
-<<<<<<< HEAD
-class Ending(msgspec.Struct, frozen=True):
-=======
 # Settling frees payloads, and Redis takes its time to free large ones: so many bytes freed count as one byte sent.
 FREED_PER_SENT = 16
 
 
-class Ending(NamedTuple):
->>>>>>> refs/heads/lua-tests
+class Ending(msgspec.Struct, frozen=True):
     """One delivery as settling sees it: where it came from, and what becomes of it."""
 
     queue: str
@@ -101,10 +97,16 @@ def _done_calls(
 ) -> Iterable[SettleCall]:
     """The way nearly every job goes: done and forgotten, nothing to keep and nothing to weigh."""
     for queue, numbers in done.items():
-        for start in range(0, len(numbers), MAX_JOBS):
-            some = numbers[start : start + MAX_JOBS]
+        most = _at_once(max(len(endings[n].raw) for n in numbers))
+        for start in range(0, len(numbers), most):
+            some = numbers[start : start + most]
             pairs = [(endings[n].id, endings[n].entry) for n in some]
             yield SettleCall(deliver.forget_done(scope(queue), pairs), queue, some)
+
+
+def _at_once(largest: int) -> int:
+    """How many deliveries one call may forget, when their payloads have up to so many bytes."""
+    return max(1, min(MAX_JOBS, MAX_BYTES * FREED_PER_SENT // max(1, largest)))
 
 
 def _unfinished(

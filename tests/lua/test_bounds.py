@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import pytest
 
-from delayq.core.outcome import Ack
+from delayq.core.outcome import DONE
 from delayq.core.spec import Prepared
 from delayq.core.states import OnConflict, State
 from delayq.redis import settling
@@ -111,7 +111,7 @@ class Way:
 
     def settle(self, held: list[Held]) -> None:
         """As workers do: in batches that `settling` makes."""
-        endings = [settling.Ending(self.engine.queue, one, self._data, Ack()) for one in held]
+        endings = [settling.Ending(self.engine.queue, one.id, one.entry, self._data, DONE) for one in held]
         for call in settling.calls(lambda _: self.engine.scope, endings, {}, self.engine.now):
             self.watch.run(call.call)
 
