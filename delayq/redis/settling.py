@@ -20,7 +20,15 @@ from delayq.redis.calls.produce import MAX_BYTES, MAX_JOBS
 from delayq.redis.presence import Record
 
 
+<<<<<<< HEAD
 class Ending(msgspec.Struct, frozen=True):
+=======
+# Settling frees payloads, and Redis takes its time to free large ones: so many bytes freed count as one byte sent.
+FREED_PER_SENT = 16
+
+
+class Ending(NamedTuple):
+>>>>>>> refs/heads/lua-tests
     """One delivery as settling sees it: where it came from, and what becomes of it."""
 
     queue: str
@@ -76,6 +84,7 @@ def calls(
             item, size = Acked(ending.held, outcome.retention_ms, outcome.result), len(outcome.result)
         else:
             item, size = _unfinished(ending, outcome, records[n], now_ms)
+        size += len(ending.raw) // FREED_PER_SENT
         groups.setdefault((ending.queue, type(item)), []).append(_Row(n, item, size))
     return [
         *_done_calls(scope, endings, done),

@@ -20,7 +20,7 @@ from delayq.core.options import Options
 from delayq.redis.client import Client
 from delayq.redis.connect import Connector
 from delayq.redis.keys import Keys
-from tests.support.ledger import Ledger
+from tests.support.chaos_ledger import Ledger
 from tests.support.nemesis import Nemesis
 from tests.support.nursery import QUEUE
 from tests.support.rule_one import look
