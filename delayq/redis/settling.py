@@ -20,15 +20,11 @@ from delayq.redis.calls.produce import MAX_BYTES, MAX_JOBS
 from delayq.redis.presence import Record
 
 
-<<<<<<< HEAD
-class Ending(msgspec.Struct, frozen=True):
-=======
 # Settling frees payloads, and Redis takes its time to free large ones: so many bytes freed count as one byte sent.
 FREED_PER_SENT = 16
 
 
-class Ending(NamedTuple):
->>>>>>> refs/heads/lua-tests
+class Ending(msgspec.Struct, frozen=True):
     """One delivery as settling sees it: where it came from, and what becomes of it."""
 
     queue: str

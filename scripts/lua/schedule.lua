@@ -23,7 +23,6 @@
 -- cost     O(jobs * log n); at most 500 jobs and 1 MB a call, which the client sees to
 --
 -- Why a single job without a unique key looks at fewer keys beforehand: it writes nothing before it has asked the others.
--- Why the stream's length is only asked when a job is due: nothing else needs it, and most jobs are for later.
 -- Why HSETNX comes first: at its memory limit Redis refuses a script at its first growing write, so a full server
 -- takes a batch whole or not at all. It also asks "taken?" and stores in one step.
 -- Why meta is written after it: for the same reason; a queue without jobs needs no lease.
@@ -37,18 +36,13 @@
 
 local jobs, scheduled, stream, entries, meta = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local unique, locks, failed, completed, once = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
-<<<<<<< HEAD
 local now, taken, once_ms, one = tonumber(ARGV[1]), ARGV[2], ARGV[7], #ARGV == 11 and ARGV[#ARGV] == ''
-=======
-local now, taken, queue, wake = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4]
-local high_water, lease, once_ms, dues, made = tonumber(ARGV[5]), ARGV[6], tonumber(ARGV[7]), {}, {}
->>>>>>> refs/heads/lua-tests
 
 local first = once_ms ~= '0' and redis.call('GET', once)
 if first then return cjson.decode(first) end
 local time = not now and redis.call('TIME')
 now = now or time[1] * 1000 + math.floor(time[2] / 1000)
-local dues, texts, soonest, waiting, w = {}, {}, math.huge, {}, 0
+local dues, texts, waiting, w = {}, {}, {}, 0
 for i = 10, #ARGV + 2, 4 do
   local when = ARGV[i + 1] and ARGV[i] or ''
   if not dues[when] then
@@ -56,17 +50,18 @@ for i = 10, #ARGV + 2, 4 do
     if not (math.abs(due) <= 9007199254740991) then
       return redis.error_reply('ERR a job is: id, envelope, +delay_ms or due_ms up to 2^53 - 1, digest')
     end
-    dues[when], texts[when], soonest = due, string.format('%.0f', due), math.min(soonest, due)
+    dues[when], texts[when] = due, string.format('%.0f', due)
   end
 end
 local known, there = redis.call('HMGET', meta, 'schema', 'paused_until_ms', 'delivered'), redis.call('EXISTS', stream) == 1
 local head_due = tonumber(redis.call('ZRANGE', scheduled, '0', '0', 'WITHSCORES')[2] or math.huge)
-local outstanding, paused, top = redis.call('HLEN', entries), known[2] and (known[2] == '0' or tonumber(known[2]) > now), known[3]
-local alone = one and there
-for _, key in ipairs(alone and {} or { unique, locks }) do redis.call('HLEN', key) end
-local damaged = alone or redis.call('ZCARD', scheduled) + outstanding + redis.call('ZCARD', failed)
+local outstanding, held, top = redis.call('HLEN', entries), redis.call('XLEN', stream), known[3]
+local paused = known[2] and (known[2] == '0' or tonumber(known[2]) > now)
+one = one and there
+for _, key in ipairs(one and {} or { unique, locks }) do redis.call('HLEN', key) end
+local damaged = one or redis.call('ZCARD', scheduled) + outstanding + redis.call('ZCARD', failed)
   + redis.call('ZCARD', completed) ~= redis.call('HLEN', jobs)
-local room = (paused or head_due <= now or alone and soonest > now) and 0 or ARGV[5] - redis.call('XLEN', stream)
+local room = (paused or head_due <= now) and 0 or ARGV[5] - held
 
 local function pad(id)
   return (string.gsub(id, '%d+', function(digits) return string.rep('0', 20 - #digits) .. digits end))
@@ -81,12 +76,7 @@ local function delivered(entry)
   return true
 end
 local function where(id)
-<<<<<<< HEAD
-  if w > 0 then redis.call('ZADD', scheduled, unpack(waiting, 1, w)) end
-  w = 0
-=======
-  if made[id] then return unpack(made[id]) end
->>>>>>> refs/heads/lua-tests
+  if w > 0 then w = redis.call('ZADD', scheduled, unpack(waiting, 1, w)) and 0 end
   local entry, due = redis.call('HGET', entries, id), redis.call('ZSCORE', scheduled, id)
   if entry then return delivered(entry) and 'reserved' or 'ready', '' end
   if due then return 'scheduled', due end
@@ -102,23 +92,14 @@ if not there then
     redis.call('HSET', meta, 'delivered', top)
   end
 end
-<<<<<<< HEAD
 local reply, r, created, earliest = { known[1] and '0' or '1' }, 1, 0, math.huge
 for i = 8, #ARGV, 4 do
   local id, due, digest, word, state, at = ARGV[i], dues[ARGV[i + 2]], ARGV[i + 3], 'created', 'scheduled', texts[ARGV[i + 2]]
   local holder = digest ~= '' and redis.call('HGET', unique, digest) or id
-=======
-local reply, waiting, placed, owners, owned, earliest = { known[1] and '0' or '1' }, {}, {}, {}, {}, math.huge
-for i = 8, #ARGV, 4 do
-  local id, envelope, due, digest = ARGV[i], ARGV[i + 1], dues[i], ARGV[i + 3]
-  local word, state, at = 'created', 'scheduled', string.format('%.0f', due)
-  local holder = digest ~= '' and (owners[digest] or redis.call('HGET', unique, digest)) or id
->>>>>>> refs/heads/lua-tests
   if holder ~= id and string.find('failed completed absent', (where(holder)), 1, true) then holder = id end
   if holder ~= id or damaged and redis.call('HEXISTS', entries, id) == 1 or redis.call('HSETNX', jobs, id, ARGV[i + 1]) == 0 then
     word, state, at = taken, where(holder)
   else
-<<<<<<< HEAD
     created = created + 1
     if digest ~= '' then redis.call('HSET', unique, digest, id); redis.call('HSET', locks, id, digest) end
     if due <= now and room > 0 then
@@ -126,32 +107,13 @@ for i = 8, #ARGV, 4 do
       redis.call('HSET', entries, id, redis.call('XADD', stream, '*', 'id', id, 'job', ARGV[i + 1], 'due', at, 'recoveries', '0'))
     else
       waiting[w + 1], waiting[w + 2], w, earliest = at, id, w + 2, math.min(earliest, due)
-=======
-    if digest ~= '' then owners[digest], owned[#owned + 1], owned[#owned + 2] = id, id, digest end
-    if due <= now and room > 0 then
-      state, room, placed[#placed + 1], made[id] = 'ready', room - 1, id, { 'ready', '' }
-      placed[#placed + 1] = redis.call('XADD', stream, '*', 'id', id, 'job', envelope, 'due', at, 'recoveries', '0')
-    else
-      waiting[#waiting + 1], waiting[#waiting + 2], made[id], earliest = at, id, { state, at }, math.min(earliest, due)
->>>>>>> refs/heads/lua-tests
     end
   end
   reply[r + 1], reply[r + 2], reply[r + 3], reply[r + 4], r = word, state, at, holder, r + 4
 end
-<<<<<<< HEAD
 if w > 0 then redis.call('ZADD', scheduled, unpack(waiting, 1, w)) end
 if earliest < head_due then redis.call('PUBLISH', ARGV[4], ARGV[3] .. ' ' .. string.format('%.0f', earliest)) end
 if created > 0 then redis.pcall('HINCRBY', meta, 'scheduled_total', created) end
 if not known[1] then redis.call('HSET', meta, 'schema', '1', 'lease_ms', ARGV[6], 'shards', '1') end
 if once_ms ~= '0' then redis.call('SET', once, cjson.encode(reply), 'PX', once_ms) end
-=======
-if #waiting > 0 then redis.call('ZADD', scheduled, unpack(waiting)) end
-if #placed > 0 then redis.call('HSET', entries, unpack(placed)) end
-if #owned > 0 then redis.call('HSET', locks, unpack(owned)) end
-for digest, id in pairs(owners) do redis.call('HSET', unique, digest, id) end
-if earliest < head_due then redis.call('PUBLISH', wake, queue .. ' ' .. string.format('%.0f', earliest)) end
-if next(made) then redis.pcall('HINCRBY', meta, 'scheduled_total', (#waiting + #placed) / 2) end
-if not known[1] then redis.call('HSET', meta, 'schema', '1', 'lease_ms', lease, 'shards', '1') end
-if once_ms > 0 then redis.call('SET', once, cjson.encode(reply), 'PX', once_ms) end
->>>>>>> refs/heads/lua-tests
 return reply

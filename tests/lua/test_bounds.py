@@ -110,7 +110,7 @@ class Way:
 
     def settle(self, held: list[Held]) -> None:
         """As workers do: in batches that `settling` makes."""
-        endings = [settling.Ending(self.engine.queue, one, self._data, Ack()) for one in held]
+        endings = [settling.Ending(self.engine.queue, one.id, one.entry, self._data, Ack()) for one in held]
         for call in settling.calls(lambda _: self.engine.scope, endings, {}, self.engine.now):
             self.watch.run(call.call)
 

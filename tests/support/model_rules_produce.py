@@ -44,7 +44,7 @@ class ProducerRules(QueueMachine):
     def ask(self, wishes: Sequence[Wish], conflict: OnConflict, *, resend: bool = False) -> None:
         """Schedule some jobs in one call; perhaps the reply is lost and the same call sent again."""
         jobs = [Ask(wish.id, self._envelope_for(wish), wish.when, wish.digest) for wish in wishes]
-        prepared = [Prepared(job.id, "job", QUEUE, job.raw, job.when, job.digest, own_id=True) for job in jobs]
+        prepared = [Prepared(job.id, job.raw, job.when, job.digest, "job", QUEUE, own_id=True) for job in jobs]
         concerned = {job.id for job in jobs} | {self.model.owners.get(job.digest, job.id) for job in jobs}
         known, token = "lease_ms" in self.view.meta, f"t{self.number()}"
         call = produce.schedule(self.scope, prepared, conflict, token)
