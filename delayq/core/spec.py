@@ -47,14 +47,17 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Prepared(NamedTuple):
-    """A job ready to be sent. `when` is '+delay_ms', counted by the server, or an epoch in milliseconds."""
+    """A job ready to be sent: the four words that `schedule` takes for it come first, in their order.
+
+    `when` is '+delay_ms', counted by the server, or an epoch in milliseconds.
+    """
 
     id: str
-    name: str
-    queue: str
     envelope: bytes
     when: str
     digest: str
+    name: str
+    queue: str
     own_id: bool
 
 
@@ -86,7 +89,7 @@ def prepare(spec: JobSpec, options: Options, now_ms: int) -> Prepared:
         headers=dict(spec.headers) if spec.headers else None,
         tags=list(spec.tags) if spec.tags else None,
     )
-    return Prepared(job_id, name, queue, envelopes.encode(envelope), when(spec, now_ms), digest, spec.id is not None)
+    return Prepared(job_id, envelopes.encode(envelope), when(spec, now_ms), digest, name, queue, spec.id is not None)
 
 
 def when(spec: JobSpec, now_ms: int) -> str:

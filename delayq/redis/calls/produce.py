@@ -67,7 +67,7 @@ def schedule(scope: Scope, jobs: Sequence[Prepared], on_conflict: OnConflict, to
         word = Answer.REPLACED if on_conflict is OnConflict.REPLACE else Answer.POSTPONED
         args = [scope.now, word, scope.queue, scope.wake, options.lease_ms, once_ms]
     for job in jobs:
-        args += (job.id, job.envelope, job.when, job.digest)
+        args += job[:4]  # id, envelope, when, digest
     return call(script, scope, args, lambda reply: _scheduled(reply, jobs), once=once)
 
 
