@@ -16,6 +16,7 @@ import multiprocessing
 import os
 import signal
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
@@ -52,7 +53,18 @@ class Duty:
     lease_ms: int = 1_000
     tidy_every_ms: int = 1_000
     tries: int = 5
+    max_recoveries: int = 3
     more: dict[str, Any] = field(default_factory=dict)
+
+    def options(self) -> Options:
+        """What the engine is told."""
+        return Options(
+            lease_ms=self.lease_ms,
+            tidy_every_ms=self.tidy_every_ms,
+            backoff=Fixed(50),
+            tries=self.tries,
+            max_recoveries=self.max_recoveries,
+        )
 
     @property
     def ledger(self) -> Path:
@@ -85,9 +97,9 @@ class Crew:
             member.close()
         self.ledger.close()
 
-    def hire(self, duty: Duty | None = None) -> ForkServerProcess:
-        """Start one more process."""
-        member = self._context.Process(target=serve, args=(duty or self.duty,), daemon=True)
+    def hire(self, duty: Duty | None = None, life: Callable[[Duty], None] | None = None) -> ForkServerProcess:
+        """Start one more process; `life` is what it does, `serve` unless told otherwise."""
+        member = self._context.Process(target=life or serve, args=(duty or self.duty,), daemon=True)
         member.start()
         self.members.append(member)
         return member
@@ -108,7 +120,7 @@ def serve(duty: Duty) -> None:
     logging.basicConfig(
         filename=duty.log(os.getpid()), level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s"
     )
-    options = Options(lease_ms=duty.lease_ms, tidy_every_ms=duty.tidy_every_ms, backoff=Fixed(50), tries=duty.tries)
+    options = duty.options()
     driver = RedisStreams(Connector(duty.url), options)
     if duty.worker:
         raise SystemExit(_work(duty, driver, options))
