@@ -1,7 +1,7 @@
 """Processes die and freeze while thousands of jobs are under way; the ledger tells what really happened.
 
 The smoke tier runs with the suite. `DELAYQ_CHAOS=full` (`make chaos`) is the one the README's figures come from. Every
-run prints its seed; `--seed N` plays it again, as far as a scheduler of processes can be played again.
+run prints its seed; `--seed N` (or DELAYQ_SEED) plays it again, as far as a scheduler of processes can be played again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MakeRig = Callable[[int], Rig]
 
 @pytest.fixture
 def seed(request: pytest.FixtureRequest) -> int:
-    given = request.config.getoption("--seed")
+    given = request.config.getoption("--seed") or os.environ.get("DELAYQ_SEED")
     return int(given) if given is not None else random.SystemRandom().randrange(10**6)
 
 

@@ -4,6 +4,7 @@ Written from the invariants alone; it asks no code of delayq but the spelling of
 
     I1   every job Redis said yes to was run to its end, and nothing was run that nobody asked for
     I2-5 the queue is sound: one place a job, every place a payload, nothing pending, both sums
+    I4   the result that is kept is that of the last owner, whoever came back late
     I6   nothing started before it was due
     I8   attempts are the failures the handlers wrote down; a vanished worker costs none
     I9   nothing is left but what is kept on purpose
@@ -11,6 +12,7 @@ Written from the invariants alone; it asks no code of delayq but the spelling of
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -58,7 +60,8 @@ def judge(client: Any, keys: Keys, jobs: Iterable[Planned], log: ProducerLog, le
         for line in ledger.lines("end")
         if line.attempt != planned[line.job].fails + 1
     ]
-    wrong += broken(client, keys) + _left(client, keys, {job for job in ended if planned[job].fails}, planned)
+    kept = {job for job in ended if planned[job].fails}
+    wrong += broken(client, keys) + _left(client, keys, kept, planned) + _results(client, keys, kept, ledger)
     return Verdict(
         asked=len(asked),
         accepted=len(accepted),
@@ -93,3 +96,15 @@ def _left(client: Any, keys: Keys, kept: set[str], planned: dict[str, Planned]) 
         if f'"attempts":{planned[job].fails},'.encode() not in raw:
             found.append(f"{job} shows other attempts than its {planned[job].fails} failures: {raw[:200]!r}")
     return found
+
+
+def _results(client: Any, keys: Keys, kept: set[str], ledger: Ledger) -> list[str]:
+    """A job's token grows with each delivery, so its last owner is the one with the greatest."""
+    tokens: dict[str, list[str]] = {}
+    for line in ledger.lines("end"):
+        tokens.setdefault(line.job, []).append(line.token)
+    last = {job: max(tokens[job], key=lambda token: [int(part) for part in token.split("-")]) for job in kept}
+    found = {word(job): json.loads(result) for job, result in client.hgetall(keys.of("results")).items()}
+    return [
+        f"{job} kept the result of {found.get(job)}, not of {last[job]}" for job in kept if found.get(job) != last[job]
+    ]

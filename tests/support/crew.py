@@ -3,7 +3,7 @@
 They are forked from a server that has everything imported already, so a new one costs milliseconds and not half a
 second of processor time. Their handlers write the ledger:
 
-    note     {"ms": 5}               start, work that long, end
+    note     {"ms": 5}               start, work that long, end; the token is the result
     shaky    {"ms": 5, "fails": 2}   the first attempts fail
     spin     {"ms": 5}               as `note`, with the interpreter's lock held
     deadly   {}                      start, then SIGKILL to its own process
@@ -151,19 +151,21 @@ def _handlers(ledger: Ledger) -> Registry:
     with using(Registry()) as registry:
 
         @job("note")
-        def note(context: JobContext, ms: int = 0) -> None:
+        def note(context: JobContext, ms: int = 0) -> str:
             ledger.write("start", context)
             time.sleep(ms / 1000)
             ledger.write("end", context)
+            return context.token
 
         @job("shaky")
-        def shaky(context: JobContext, ms: int = 0, fails: int = 1) -> None:
+        def shaky(context: JobContext, ms: int = 0, fails: int = 1) -> str:
             ledger.write("start", context)
             time.sleep(ms / 1000)
             if context.attempt <= fails:
                 ledger.write("fail", context)
                 raise ValueError(f"attempt {context.attempt} fails as it was told to")
             ledger.write("end", context)
+            return context.token
 
         @job("spin")
         def spin(context: JobContext, ms: int = 0) -> None:
