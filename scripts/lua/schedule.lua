@@ -23,7 +23,6 @@
 -- cost     O(jobs * log n); at most 500 jobs and 1 MB a call, which the client sees to
 --
 -- Why a single job without a unique key looks at fewer keys beforehand: it writes nothing before it has asked the others.
--- Why the stream's length is only asked when a job is due: nothing else needs it, and most jobs are for later.
 -- Why HSETNX comes first: at its memory limit Redis refuses a script at its first growing write, so a full server
 -- takes a batch whole or not at all. It also asks "taken?" and stores in one step.
 -- Why meta is written after it: for the same reason; a queue without jobs needs no lease.
@@ -43,7 +42,7 @@ local first = once_ms ~= '0' and redis.call('GET', once)
 if first then return cjson.decode(first) end
 local time = not now and redis.call('TIME')
 now = now or time[1] * 1000 + math.floor(time[2] / 1000)
-local dues, texts, soonest, waiting, w = {}, {}, math.huge, {}, 0
+local dues, texts, waiting, w = {}, {}, {}, 0
 for i = 10, #ARGV + 2, 4 do
   local when = ARGV[i + 1] and ARGV[i] or ''
   if not dues[when] then
@@ -51,16 +50,17 @@ for i = 10, #ARGV + 2, 4 do
     if not (math.abs(due) <= 9007199254740991) then
       return redis.error_reply('ERR a job is: id, envelope, +delay_ms or due_ms up to 2^53 - 1, digest')
     end
-    dues[when], texts[when], soonest = due, string.format('%.0f', due), math.min(soonest, due)
+    dues[when], texts[when] = due, string.format('%.0f', due)
   end
 end
 local known, there = redis.call('HMGET', meta, 'schema', 'paused_until_ms', 'delivered'), redis.call('EXISTS', stream) == 1
-local head_due, alone = tonumber(redis.call('ZRANGE', scheduled, '0', '0', 'WITHSCORES')[2] or math.huge), one and there
-local outstanding, paused, top = redis.call('HLEN', entries), known[2] and (known[2] == '0' or tonumber(known[2]) > now), known[3]
-for _, key in ipairs(alone and {} or { unique, locks }) do redis.call('HLEN', key) end
-local damaged = alone or redis.call('ZCARD', scheduled) + outstanding + redis.call('ZCARD', failed)
+local head_due = tonumber(redis.call('ZRANGE', scheduled, '0', '0', 'WITHSCORES')[2] or math.huge)
+local outstanding, held, top = redis.call('HLEN', entries), redis.call('XLEN', stream), known[3]
+local paused = known[2] and (known[2] == '0' or tonumber(known[2]) > now)
+one = one and there
+for _, key in ipairs(one and {} or { unique, locks }) do redis.call('HLEN', key) end
+local damaged = one or redis.call('ZCARD', scheduled) + outstanding + redis.call('ZCARD', failed)
   + redis.call('ZCARD', completed) ~= redis.call('HLEN', jobs)
-local held = alone and soonest > now and 0 or redis.call('XLEN', stream)
 local room = (paused or head_due <= now) and 0 or ARGV[5] - held
 
 local function pad(id)
@@ -76,8 +76,7 @@ local function delivered(entry)
   return true
 end
 local function where(id)
-  if w > 0 then redis.call('ZADD', scheduled, unpack(waiting, 1, w)) end
-  w = 0
+  if w > 0 then w = redis.call('ZADD', scheduled, unpack(waiting, 1, w)) and 0 end
   local entry, due = redis.call('HGET', entries, id), redis.call('ZSCORE', scheduled, id)
   if entry then return delivered(entry) and 'reserved' or 'ready', '' end
   if due then return 'scheduled', due end
