@@ -15,7 +15,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from delayq.redis.scripts import load
 from tests.support.model_profile import hunt
 from tests.support.model_rig import Rig
-from tests.support.model_rules import DelayqMachine
+from tests.support.model_rules import machine
 
 EXAMPLES = 300
 
@@ -61,9 +61,13 @@ VARIANTS = {
         f"redis.call('HDEL', cancel, id)\n    redis.call('HDEL', {in_place('recoveries', 'entries')}, id)",
     ),
     "fail keeps the lock": Variant("fail", "redis.call('HDEL', unique, digest)", "redis.call('HLEN', unique)"),
-    "renew claims what is no longer its own": Variant("renew", "if owned[n + 1] == ARGV[2 * n + 1] then", "if true then"),
+    "renew claims what is no longer its own": Variant(
+        "renew", "if owned[n + 1] == ARGV[2 * n + 1] then", "if true then"
+    ),
     "unsettled trusts every gap": Variant("unsettled", "(old or not foreign or vanished ~= '')", "false"),
-    "mend loses what has no place": Variant("mend", "redis.call('ZADD', place, at, id)", "redis.call('HDEL', jobs, id)", False),
+    "mend loses what has no place": Variant(
+        "mend", "redis.call('ZADD', place, at, id)", "redis.call('HDEL', jobs, id)", False
+    ),
     "tidy lets old entries be read again": Variant("tidy", "'delayq', '$')", "'delayq', '0')", False),
 }
 
@@ -76,4 +80,4 @@ def test_a_broken_script_is_found(redis_client: redis.Redis, name: str) -> None:
     broken = {variant.script: variant.text()}
     rig = Rig(redis_client, broken)
     with pytest.raises((AssertionError, redis.ResponseError)):
-        run_state_machine_as_test(lambda: DelayqMachine(rig, always_calm=variant.calm), settings=hunt(EXAMPLES))
+        run_state_machine_as_test(machine(rig, always_calm=variant.calm), settings=hunt(EXAMPLES))

@@ -25,7 +25,10 @@ class Place(StrEnum):
 
 @dataclass(slots=True)
 class Job:
-    """One job. `due` stays known while it is in the stream. `raw` or `failure` ANYTHING: the model does not foretell those bytes; `failure` b'' means none."""
+    """One job. `due` stays known while it is in the stream.
+
+    `raw` or `failure` ANYTHING: the model does not foretell those bytes; `failure` b'' means none.
+    """
 
     id: str
     raw: bytes
