@@ -149,10 +149,10 @@ class ProducerRules(QueueMachine):
             assert more <= limit
             dropped += more
         left = self.rig.view()
-        gone = [job_id for job_id in self.view.ids if not left.places(job_id)]
+        gone = [job_id for job_id in self.view.ids if left.places(job_id) < self.view.places(job_id)]
         wanted = self.model.clear()
         self.expect(self.damaged, (len(wanted), set(wanted)), (dropped, set(gone)))
-        for job_id in gone:
+        for job_id in self.view.entries.keys() - left.entries.keys():
             self.check_free(job_id, "cancelled")
         self.forgive(gone)
         self.settle(gone, gone=gone)
