@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from delayq.app import embedded_server, open_driver
+from delayq.app import embedded_server, open_driver, refuse_eviction
 from delayq.cli import logs
 from delayq.cli.actions import serve
 from delayq.cli.session import Session
@@ -17,25 +17,26 @@ from delayq.settings import Settings
 JOINED_LOOK_S: Final = 2.0
 
 
-def up(session: Session, apps: Sequence[str], queue: str | None, *, quiet: bool) -> int:
+def up(session: Session, apps: Sequence[str], wishes: serve.Wishes, *, quiet: bool) -> int:
     """Server, mover, janitor and (when jobs are registered) a worker, until a signal or `down`; the exit code."""
     settings = _embedded(session.settings(), "up")
     registry = serve.handlers(settings, apps)
-    options = serve.worker_options(settings, registry, serve.Wishes(queue=queue), serve.Limits())
+    options = serve.worker_options(settings, registry, wishes, serve.Limits())
     quiet = quiet or session.out.quiet
     embedded = embedded_server(settings)
-    with embedded.start_child() as server:
+    with embedded.start_child() as server, open_driver(settings, url=server.running.url) as driver:
+        if not wishes.allow_eviction:  # the server is delayq's, but CONFIG SET may have changed one that runs already
+            refuse_eviction(driver)
         running = server.running
         session.out.line(running.url)
         how = "Started" if server.is_own else "Joined"
         session.out.note(f"{how} {running.product} {running.version}, data in {embedded.data_dir}.")
         gone = _gone(embedded, server)
-        with open_driver(settings, url=running.url) as driver:
-            if registry.names():
-                return serve.run_worker(session, settings, driver, serve.Staff(registry, options, quiet), gone)
-            session.out.note("No --app, so jobs become ready and wait. Stop with Ctrl-C.")
-            logs.start(settings, quiet=quiet)
-            return serve.run_loops(driver, settings, gone)
+        if registry.names():
+            return serve.run_worker(session, settings, driver, serve.Staff(registry, options, quiet), gone)
+        session.out.note("No --app, so jobs become ready and wait. Stop with Ctrl-C.")
+        logs.start(settings, quiet=quiet)
+        return serve.run_loops(driver, settings, gone)
 
 
 def down(session: Session, *, as_json: bool) -> None:
