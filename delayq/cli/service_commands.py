@@ -102,7 +102,8 @@ def up(
 ) -> None:
     """Run everything on the embedded server.
 
-    Server, mover and janitor and, with --app, a worker, in this one process. Ctrl-C or `delayq down` ends it.
+    Server, mover and janitor and, with --app, a worker, in this one process. Ctrl-C or `delayq down` ends it,
+    also when the server ran before.
     """
     from delayq.cli.actions import local, serve
 
