@@ -43,6 +43,15 @@ def duration(value: str | None) -> str | None:
     return value
 
 
+def lease(value: str | None) -> str | None:
+    """As `duration`, and raises `InvalidInput` for what is too short or too long to be a lease."""
+    from delayq.core.leases import check_lease
+
+    if value is not None:
+        check_lease(value)
+    return value
+
+
 JobId = Annotated[str, typer.Argument(metavar="ID", help="The job's id.", callback=job_id)]
 JobIds = Annotated[list[str] | None, typer.Argument(metavar="ID...", help="Ids of failed jobs.", callback=job_ids)]
 QueueName = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.", callback=queue_name)]

@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from delayq.core import envelope as envelopes
+from delayq.core.leases import check_lease
 from delayq.core.names import check_id, check_queue, new_id
 from delayq.core.options import Options
 from delayq.core.spec import JobSpec, Prepared, prepare, when
@@ -201,10 +202,11 @@ class Verbs:
 
     def configure(self, queue: str | None, lease: str | None) -> Flow[int]:
         """Set a queue's lease; answers the one in force, in ms."""
+        lease_ms = None if lease is None else check_lease(lease)
         scope = self.scope(queue)
         yield from self.register(scope.queue)
-        lease_ms: int = yield inspect.configure(scope, None if lease is None else duration_ms(lease))
-        return lease_ms
+        in_force: int = yield inspect.configure(scope, lease_ms)
+        return in_force
 
     def workers(self) -> Flow[list[WorkerInfo]]:
         """All workers that are alive, sorted by name."""

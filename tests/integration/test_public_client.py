@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from delayq import AsyncDelayQ, ConfigError, DelayQ, JobSpec, Settings
+from delayq import AsyncDelayQ, ConfigError, DelayQ, InvalidInput, JobSpec, Settings
 
 
 @pytest.fixture(autouse=True)
@@ -38,6 +38,22 @@ async def test_the_same_awaited(redis_url: str) -> None:
         assert await q.cancel("order-42") == "cancelled"
         assert await q.prune_failed(older="0s") == 0
         assert await q.workers() == []
+
+
+@pytest.mark.parametrize("lease", ["99ms", "0s", "25h"])
+async def test_a_lease_out_of_range_is_refused_before_anything_is_sent(lease: str) -> None:
+    nowhere = "redis://127.0.0.1:1/0"
+    with DelayQ(nowhere) as q, pytest.raises(InvalidInput, match=lease):
+        q.queue_set("orders", lease=lease)
+    async with AsyncDelayQ(nowhere) as aq:
+        with pytest.raises(InvalidInput, match=lease):
+            await aq.queue_set("orders", lease=lease)
+
+
+def test_a_lease_at_either_end_is_taken(redis_url: str) -> None:
+    with DelayQ(redis_url) as q:
+        assert q.queue_set("orders", lease="100ms") == 100
+        assert q.queue_set("orders", lease="1d") == 86_400_000
 
 
 def test_the_url_may_come_from_the_settings(redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
