@@ -13,9 +13,7 @@ Length = Annotated[
 ]
 Lease = Annotated[
     str | None,
-    typer.Option(
-        "--lease", metavar="D", help="Silence, 100ms to 1d, after which a worker is gone.", callback=lease
-    ),
+    typer.Option("--lease", metavar="D", help="Silence, 100ms to 1d, after which a worker is gone.", callback=lease),
 ]
 
 

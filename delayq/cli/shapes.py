@@ -18,10 +18,10 @@ Shape = dict[str, Any]
 
 
 def scheduled(ref: JobRef) -> Shape:
-    """The answer to schedule, reschedule, run-now and retry; `name` is null where the caller need not know it."""
+    """The answer to schedule, reschedule, run-now and retry; without `name` where no answer of Redis tells it."""
     return {
         "id": ref.id,
-        "name": ref.name or None,
+        **({"name": ref.name} if ref.name else {}),
         "queue": ref.queue,
         "state": ref.state,
         **_time("due", ref.due_ms),

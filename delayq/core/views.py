@@ -17,8 +17,8 @@ class JobRef(msgspec.Struct, frozen=True, gc=False):
     """The answer to a schedule, a reschedule, a retry.
 
     `outcome` says what happened (`created`, `kept`, `replaced`, `postponed`, `rescheduled`, …). When another job
-    owns the unique key, `id` is that job's. `due_ms` is None when the job no longer waits for a time. `name` is only
-    known to whoever scheduled it.
+    owns the unique key, `id` is that job's. `due_ms` is None when the job no longer waits for a time. `name` is ''
+    after reschedule and run_now, which do not read the job.
     """
 
     id: str
