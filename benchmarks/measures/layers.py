@@ -153,6 +153,7 @@ def _row(plan: Plan, what: str, jobs: int, work: Work) -> Row:
 
 def _server_row(plan: Plan, what: str, jobs: int, client: Any, work: Work, command: str = "evalsha") -> Row:
     """What the server counted for the command since `work` reset its counts."""
+    work()
     found = []
     for _ in range(plan.runs):
         best = float("inf")

@@ -52,8 +52,8 @@ class Batch:
             if job_id is None or raw is None:
                 self.garbage.append((queue, text(entry)))
                 continue
-            delivery = Delivery(queue, text(job_id), entry.decode(), raw, _count(due), _count(recoveries))
-            self.deliveries.append(delivery)
+            times = 0 if recoveries == b"0" else _count(recoveries)
+            self.deliveries.append(Delivery(queue, text(job_id), entry.decode(), raw, _count(due), times))
 
 
 class RedisReader:

@@ -60,7 +60,7 @@ _BUILDERS: Mapping[type, Callable[..., Call[list[bool]]]] = MappingProxyType(
 
 def wants_record(ending: Ending) -> bool:
     """Whether what is on record counts: an earlier failure to be kept beside the new one, or a wish that it stop."""
-    return not isinstance(ending.outcome, Ack)
+    return ending.outcome is not DONE and not isinstance(ending.outcome, Ack)
 
 
 def calls(
