@@ -93,4 +93,3 @@ class RawQueue:
             client.xdel(STREAM, *entries)
             done += len(entries)
         return done
-

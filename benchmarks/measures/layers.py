@@ -52,7 +52,12 @@ def _producing(plan: Plan, rig: Rig, client: Any) -> list[Row]:
     reply = client.execute_command(*words_of(call, whole=True))
     return [
         _row(plan, "prepare: check, id, payload, envelope", size, lambda: _prepared(rig, wanted)),
-        _row(plan, "call: arguments of schedule.lua", size, lambda: produce.schedule(rig.scope, jobs, OnConflict.KEEP, "")),
+        _row(
+            plan,
+            "call: arguments of schedule.lua",
+            size,
+            lambda: produce.schedule(rig.scope, jobs, OnConflict.KEEP, ""),
+        ),
         _row(plan, "pack: the command's bytes", size, lambda: pack_command(words_of(call))),
         _server_row(plan, "schedule.lua in the server", size, client, partial(_schedule_once, rig, client)),
         _row(plan, "answer: references from the reply", size, lambda: call.parse(reply)),
@@ -90,7 +95,12 @@ def _consuming(plan: Plan, rig: Rig, client: Any) -> list[Row]:
         _server_row(plan, "XREADGROUP in the server", MOST, client, partial(_read_once, rig, client), "xreadgroup"),
         _row(plan, "deliveries from the reply", MOST, lambda: Batch().take(QUEUE, rows)),
         _row(plan, "decode the envelope", MOST, lambda: [envelopes.decode(item.raw) for item in deliveries]),
-        _row(plan, "decode, find the handler, arguments, call, decide", MOST, lambda: [runner.run(item) for item in deliveries]),
+        _row(
+            plan,
+            "decode, find the handler, arguments, call, decide",
+            MOST,
+            lambda: [runner.run(item) for item in deliveries],
+        ),
         _row(plan, "keep the books of what is held", MOST, lambda: _hold(deliveries, DONE)),
         _row(plan, "settle: arguments of ack.lua", MOST, lambda: calls(lambda queue: rig.scope, endings, {}, 0)),
         _row(plan, "pack: the command's bytes ", MOST, lambda: pack_command(words_of(call))),
@@ -105,7 +115,9 @@ def _read_once(rig: Rig, client: Any) -> list[Any]:
     rig.promote_at(FUTURE_MS)
     client.config_resetstat()
     connection = client.connection_pool.get_connection()
-    connection.send_command("XREADGROUP", "GROUP", GROUP, "dq:bench", "COUNT", MOST, "STREAMS", rig.scope.keys.stream, ">")
+    connection.send_command(
+        "XREADGROUP", "GROUP", GROUP, "dq:bench", "COUNT", MOST, "STREAMS", rig.scope.keys.stream, ">"
+    )
     [(_, rows)] = connection.read_response()
     client.connection_pool.release(connection)
     return list(rows)

@@ -12,6 +12,7 @@ from delayq.core.states import OnConflict, State
 from delayq.redis.calls import deliver, inspect, produce
 from delayq.redis.calls.call import Scope
 from delayq.redis.calls.deliver import Acked, Failed, Released
+from delayq.redis.keys import GROUP
 from tests.support.engine import HOUR, Engine, envelope
 
 LAST = 9_007_199_254_740_991
@@ -51,6 +52,17 @@ def rescheduling(engine: Engine) -> object:
     return engine.run(produce.reschedule(real(engine), "a", f"+{HOUR}"))
 
 
+def burying(engine: Engine) -> object:
+    entry = engine.client.xadd(engine.keys.stream, {"junk": "x"}).decode()
+    engine.client.xgroup_create(engine.keys.stream, GROUP, "0")
+    return engine.run(deliver.bury(real(engine), [(entry, b"{}")]))
+
+
+def mending(engine: Engine) -> object:
+    engine.client.hset(engine.keys.of("jobs"), "a", "{}")
+    return engine.run(deliver.mend(real(engine), ["a"]))
+
+
 # What is done, where the time can be read, and how far from the server's now it should lie.
 BY_THE_SERVER: dict[str, tuple[Callable[[Engine], object], Callable[[Engine], int], int]] = {
     "schedule": (lambda e: scheduling(e, OnConflict.KEEP), lambda e: score(e, "scheduled"), HOUR),
@@ -69,6 +81,8 @@ BY_THE_SERVER: dict[str, tuple[Callable[[Engine], object], Callable[[Engine], in
         lambda e: int(e.rows("cancel")["a"]),
         0,
     ),
+    "bury": (burying, lambda e: score(e, "failed"), 0),
+    "mend": (mending, lambda e: score(e, "scheduled"), 0),
     "stats": (lambda e: None, lambda e: e.run(inspect.stats(real(e))).now_ms, 0),
     "upcoming": (lambda e: None, lambda e: e.run(inspect.upcoming(real(e), 1, 1)).now_ms, 0),
 }  # fmt: skip

@@ -25,7 +25,10 @@ class Place(StrEnum):
 
 @dataclass(slots=True)
 class Job:
-    """One job. `due` stays known while it is in the stream. `raw` or `failure` ANYTHING: the model does not foretell those bytes; `failure` b'' means none."""
+    """One job. `due` stays known while it is in the stream.
+
+    `raw` or `failure` ANYTHING: the model does not foretell those bytes; `failure` b'' means none.
+    """
 
     id: str
     raw: bytes
@@ -151,9 +154,10 @@ class ModelState:
         self.unlock(job)
 
     def locked_by_other(self, digest: str, job_id: str) -> str:
-        """The id that owns a digest, if that is another one; else ''."""
-        owner = self.owners.get(digest, job_id) if digest else job_id
-        return "" if owner == job_id else owner
+        """The id that owns a digest, if that is another one; else ''. Only a job that waits or runs owns anything."""
+        owner = self.owners.get(digest, "") if digest else ""
+        alive = self.state(owner) in ("scheduled", "ready", "reserved")
+        return owner if alive and owner != job_id else ""
 
 
 def own_name(consumer: str) -> bool:
