@@ -9,6 +9,7 @@ from benchmarks.measures import (
     burst,
     consume,
     growth,
+    layers,
     idle,
     lateness,
     memory,
@@ -29,6 +30,6 @@ class Measure(Protocol):
 
 
 _ALL: tuple[Measure, ...] = (
-    schedule_many, schedule_one, promote, consume, lateness, burst, idle, memory, growth,
+    schedule_many, schedule_one, promote, consume, lateness, burst, idle, memory, growth, layers,
 )  # fmt: skip
 MEASURES: dict[str, Measure] = {measure.NAME: measure for measure in _ALL}

@@ -7,7 +7,7 @@ missing or something else): one damaged queue keeps nobody from the others.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -38,6 +38,22 @@ class Batch:
     deliveries: list[Delivery] = field(default_factory=list)
     garbage: list[tuple[str, str]] = field(default_factory=list)
     errors: list[DelayqError] = field(default_factory=list)
+
+    def take(self, queue: str, rows: Iterable[Sequence[Any]]) -> None:
+        """Sort rows of a queue's stream, (entry id, [field, value, ...] or None) each, as Redis sent them."""
+        for entry, fields in rows:
+            if not fields:  # the entry is gone, and tidy will see to its job
+                continue
+            if fields[::2] == FIELDS:
+                _, job_id, _, raw, _, due, _, recoveries = fields
+            else:  # foreign, or of another version
+                named = dict(zip(fields[::2], fields[1::2], strict=False))
+                job_id, raw, due, recoveries = map(named.get, FIELDS)
+            if job_id is None or raw is None:
+                self.garbage.append((queue, text(entry)))
+                continue
+            times = 0 if recoveries == b"0" else _count(recoveries)
+            self.deliveries.append(Delivery(queue, text(job_id), entry.decode(), raw, _count(due), times))
 
 
 class RedisReader:
@@ -163,20 +179,7 @@ class RedisReader:
 
     def _sort(self, batch: Batch, reply: Any) -> None:
         for key, rows in raw_streams(reply):
-            queue = self._streams[key.decode()]
-            for entry, fields in rows:
-                if not fields:  # the entry is gone, and tidy will see to its job
-                    continue
-                if fields[::2] == FIELDS:
-                    _, job_id, _, raw, _, due, _, recoveries = fields
-                else:  # foreign, or of another version
-                    named = dict(zip(fields[::2], fields[1::2], strict=False))
-                    job_id, raw, due, recoveries = map(named.get, FIELDS)
-                if job_id is None or raw is None:
-                    batch.garbage.append((queue, text(entry)))
-                    continue
-                delivery = Delivery(queue, text(job_id), entry.decode(), raw, _count(due), _count(recoveries))
-                batch.deliveries.append(delivery)
+            batch.take(self._streams[key.decode()], rows)
 
 
 def _count(value: bytes | None) -> int:

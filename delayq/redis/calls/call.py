@@ -8,6 +8,8 @@ from enum import Enum
 from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
+import msgspec
+
 from delayq.core.options import Options
 from delayq.redis.keys import Globals, Keys
 from delayq.redis.scripts import Script, load
@@ -18,8 +20,7 @@ Argument = str | bytes | int
 ONCE_MS = 60_000
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
+class Scope(msgspec.Struct, frozen=True):
     """Where and when a call applies. `now_ms` None means the server's clock; only tests set it."""
 
     options: Options
@@ -47,8 +48,7 @@ class Nature(Enum):
     ONCE = "it must not be sent again"
 
 
-@dataclass(frozen=True, slots=True)
-class Call(Generic[T]):
+class Call(msgspec.Struct, Generic[T], frozen=True):
     """One script call."""
 
     script: Script
