@@ -95,8 +95,11 @@ class Tidied:
 class WakeUps(Protocol):
     """Hints that a queue's head moved earlier. Hints may be lost; nobody depends on one."""
 
-    def wait(self, seconds: float) -> frozenset[str]:
-        """Wait until a hint comes or the time is over; the queues named (empty = the time is over)."""
+    def wait(self, seconds: float) -> frozenset[str] | None:
+        """Wait until a hint comes or the time is over; the queues named (empty = the time is over).
+
+        None: the listener hears only since now, so hints may have been missed and every queue is worth a look.
+        """
 
     def close(self) -> None:
         """Stop listening."""

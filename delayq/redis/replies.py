@@ -48,7 +48,11 @@ def raw_streams(reply: Any) -> list[tuple[bytes, list[Any]]]:
     if not reply:
         return []
     pairs = reply.items() if isinstance(reply, Mapping) else reply
-    return [(stream, [_flat(row) for row in rows] if rows and type(rows[0]) is tuple else rows) for stream, rows in pairs]
+    return [(stream, _flat_rows(rows)) for stream, rows in pairs]
+
+
+def _flat_rows(rows: list[Any]) -> list[Any]:
+    return [_flat(row) for row in rows] if rows and type(rows[0]) is tuple else rows
 
 
 def _flat(row: Entry) -> list[Any]:
