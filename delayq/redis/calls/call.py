@@ -83,7 +83,8 @@ class Command(Generic[T]):
     @property
     def place(self) -> str:
         """Its command and key, for an error's sentence."""
-        return f"delayq ({self.words[0]} {self.words[1]})"
+        named = (text(word) if isinstance(word, bytes) else str(word) for word in self.words[:2])
+        return f"delayq ({' '.join(named)})"
 
     @property
     def resend(self) -> bool:
