@@ -38,7 +38,7 @@ def job(info: JobInfo) -> Shape:
         "queue": info.queue,
         "state": info.state,
         **_time("due", info.due_ms),
-        "attempts": envelope.attempts if envelope else None,
+        "attempts": info.attempts,
         "tries": envelope.tries if envelope else None,
         "data": payload(info),
         **_time("created", envelope.created_ms if envelope else None),

@@ -24,7 +24,7 @@ ABSENT: Final = msgspec.Raw(b"")
 
 
 class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One job as it travels. `attempts` counts the attempts already made."""
+    """One job as it travels. `attempts` counts the attempts made before the one that succeeds."""
 
     v: int
     id: str

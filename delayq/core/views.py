@@ -59,6 +59,16 @@ class JobInfo:
         """The payload, decoded; None when the envelope cannot be read."""
         return msgspec.json.decode(self.envelope.data) if self.envelope else None
 
+    @property
+    def attempts(self) -> int | None:
+        """Attempts made, with the one that succeeded; None when the envelope cannot be read.
+
+        An envelope is rewritten by attempts that failed. One that succeeds leaves it as it is, and is counted here.
+        """
+        if self.envelope is None:
+            return None
+        return self.envelope.attempts + (self.state is State.COMPLETED)
+
 
 @dataclass(frozen=True, slots=True)
 class Page:
