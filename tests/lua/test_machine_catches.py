@@ -15,7 +15,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from delayq.redis.scripts import load
 from tests.support.model_profile import hunt
 from tests.support.model_rig import Rig
-from tests.support.model_rules import DelayqMachine
+from tests.support.model_rules import machine
 
 EXAMPLES = 300
 
@@ -84,4 +84,4 @@ def test_a_broken_script_is_found(redis_client: redis.Redis, name: str) -> None:
     broken = {variant.script: variant.text()}
     rig = Rig(redis_client, broken)
     with pytest.raises((AssertionError, redis.ResponseError)):
-        run_state_machine_as_test(lambda: DelayqMachine(rig, always_calm=variant.calm), settings=hunt(EXAMPLES))
+        run_state_machine_as_test(machine(rig, always_calm=variant.calm), settings=hunt(EXAMPLES))
