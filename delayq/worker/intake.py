@@ -32,8 +32,8 @@ class Intake:
             self.replay()
         if self._held.waiting():
             return False
-        # After a wait that brought nothing, the next one looks as well as a fetch does. But only a fetch settles what is
-        # finished, and only a fetch finds out which queue is to blame for an error.
+        # After a wait that brought nothing, the next one looks as well as a fetch does. But only a fetch settles what
+        # is finished, and only a fetch finds out which queue is to blame for an error.
         idle = self._waited_in_vain and wait_s > 0 and self._held.empty()
         self._waited_in_vain = False
         found = not idle and self._read(lambda: self._settler.fetch(count))
