@@ -32,8 +32,10 @@ class Intake:
             self.replay()
         if self._held.waiting():
             return False
-        # After a wait that brought nothing there is nothing to settle, and the next wait looks as well as a fetch does.
-        idle = self._waited_in_vain and wait_s > 0
+        # After a wait that brought nothing, the next one looks as well as a fetch does. But only a fetch settles what
+        # is finished, and only a fetch finds out which queue is to blame for an error.
+        idle = self._waited_in_vain and wait_s > 0 and self._held.empty()
+        self._waited_in_vain = False
         found = not idle and self._read(lambda: self._settler.fetch(count))
         if wait_s and not found and not self._signals.asked.is_set():
             self._signals.breakable = True
