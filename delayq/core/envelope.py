@@ -111,7 +111,7 @@ def encode_data(data: object, limit: int) -> msgspec.Raw:
         raise InvalidPayload(f"The payload cannot be written as JSON: {error}.") from None
     if b"null" in raw:
         _refuse_non_finite(data)
-    return _within(raw, limit)
+    return msgspec.Raw(raw) if len(raw) <= limit else _within(raw, limit)
 
 
 def check_data(raw: bytes, limit: int) -> msgspec.Raw:
