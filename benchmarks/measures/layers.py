@@ -1,4 +1,4 @@
-"""Where the time goes: microseconds of CPU per job, layer by layer, each measured by itself in batches as they travel."""
+"""Where the time goes: microseconds of CPU per job, layer by layer, each by itself in batches as they travel."""
 
 from __future__ import annotations
 

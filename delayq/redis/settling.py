@@ -19,7 +19,6 @@ from delayq.redis.calls.deliver import Acked, Failed, Held, Released
 from delayq.redis.calls.produce import MAX_BYTES, MAX_JOBS
 from delayq.redis.presence import Record
 
-
 # Settling frees payloads, and Redis takes its time to free large ones: so many bytes freed count as one byte sent.
 FREED_PER_SENT = 16
 

@@ -66,7 +66,7 @@ USERS = (
 
 
 def used_by(*scripts: str) -> set[str]:
-    """The commands that these scripts contain, as an ACL names them."""
+    """The commands that these scripts contain, as an ACL names them; several may stand on one line."""
     found = set()
     for name in scripts:
         text = (SCRIPTS / f"{name}.lua").read_text(encoding="utf-8")

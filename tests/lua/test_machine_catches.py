@@ -61,7 +61,8 @@ VARIANTS = {
     "release drops the recoveries": Variant(
         "release",
         "redis.call('HDEL', cancel, unpack(done))",
-        f"redis.call('HDEL', cancel, unpack(done))\nredis.call('HDEL', {in_place('recoveries', 'entries')}, unpack(done))",
+        "redis.call('HDEL', cancel, unpack(done))\n"
+        f"redis.call('HDEL', {in_place('recoveries', 'entries')}, unpack(done))",
     ),
     "fail keeps the lock": Variant("fail", "redis.call('HDEL', unique, digest)", "redis.call('HLEN', unique)"),
     "renew claims what is no longer its own": Variant(

@@ -118,7 +118,8 @@ class ModelState:
         return any(not own_name(name) for name in self.consumers)
 
     def due_of(self, when: str) -> int:
-        return self.now + int(when) if when.startswith("+") else int(when)
+        """A time in the past means now."""
+        return max(self.now, self.now + int(when) if when.startswith("+") else int(when))
 
     def to_stream(self, job: Job) -> None:
         job.place, job.entry = Place.STREAM, ""

@@ -63,6 +63,12 @@ class Call(msgspec.Struct, Generic[T], frozen=True):
     nature: Nature = Nature.SAFE
 
     @property
+    def place(self) -> str:
+        """Its queue and script, for an error's sentence; the queue is the hash tag of its keys."""
+        queue = self.keys[0].partition("{")[2].rpartition("}")[0]
+        return f"the queue {queue} (asked by {self.script.name}.lua)"
+
+    @property
     def resend(self) -> bool:
         return self.nature is not Nature.ONCE
 
@@ -78,6 +84,12 @@ class Command(Generic[T]):
     words: tuple[Argument, ...]
     parse: Callable[[Any], T]
     reads: bool = False
+
+    @property
+    def place(self) -> str:
+        """Its command and key, for an error's sentence."""
+        named = (text(word) if isinstance(word, bytes) else str(word) for word in self.words[:2])
+        return f"delayq ({' '.join(named)})"
 
     @property
     def resend(self) -> bool:
