@@ -15,7 +15,7 @@ from delayq.core import envelope as envelopes
 from delayq.core.leases import check_lease
 from delayq.core.names import check_id, check_queue, new_id
 from delayq.core.options import Options
-from delayq.core.spec import JobSpec, Prepared, prepare, when
+from delayq.core.spec import Delay, JobSpec, Prepared, prepare, prepare_raw, when
 from delayq.core.states import Answer, OnConflict, State
 from delayq.core.views import JobInfo, JobRef, Page, QueueStats, Upcoming, WorkerInfo
 from delayq.core.when import duration_ms
@@ -46,6 +46,7 @@ class Verbs:
         self.options = options
         self.clock = clock
         self._registered: set[str] = set()
+        self._offset_ms: int | None = None
 
     def scope(self, queue: str | None) -> Scope:
         """Where and when; a missing queue name is the default queue, never searched."""
@@ -58,23 +59,32 @@ class Verbs:
 
     def schedule(self, spec: JobSpec, on_conflict: OnConflict) -> Flow[JobRef]:
         """One job; raises when the answer is a refusal."""
-        job = prepare(spec, self.options, self._local_ms())
+        now_ms = (yield from self.server_ms()) if spec.timed else self._local_ms()
+        ref = yield from self._schedule_one(prepare(spec, self.options, now_ms), on_conflict)
+        return ref
+
+    def push_raw(self, raw: bytes, queue: str | None, delay: Delay | None) -> Flow[JobRef]:
+        """An envelope that is made already, byte for byte; its id is kept when taken."""
+        ref = yield from self._schedule_one(prepare_raw(raw, self.options, queue, delay), OnConflict.KEEP)
+        return ref
+
+    def _schedule_one(self, job: Prepared, on_conflict: OnConflict) -> Flow[JobRef]:
         if job.queue not in self._registered:
             yield from self.register(job.queue)
         scheduled: produce.Scheduled = yield produce.schedule(self._scope(job.queue), [job], on_conflict, new_id())
         if scheduled.new_queue:
             yield from self._register_anew(job.queue)
         [ref] = scheduled.refs
-        if ref.outcome is not Answer.CREATED:
-            owner = "" if ref.id == spec.id else ref.id
-            if error := refusal(ref.outcome, spec.id or ref.id, ref.queue, owner=owner):
+        if isinstance(ref.outcome, Answer) and ref.outcome is not Answer.CREATED:
+            mine = job.id if job.own_id else ref.id
+            if error := refusal(ref.outcome, mine, ref.queue, owner="" if ref.id == mine else ref.id):
                 raise error
         return ref
 
     def schedule_many(self, items: Items, on_conflict: OnConflict) -> Flow[list[JobRef]]:
         """Any number of jobs, each with its outcome, in the order given. All are checked before the first is sent."""
-        now_ms = self._local_ms()
-        specs = (item if isinstance(item, JobSpec) else JobSpec(**item) for item in items)
+        specs = [item if isinstance(item, JobSpec) else JobSpec(**item) for item in items]
+        now_ms = (yield from self.server_ms()) if any(spec.timed for spec in specs) else self._local_ms()
         jobs = [prepare(spec, self.options, now_ms) for spec in specs]
         places: dict[str, list[int]] = {}
         for n, job in enumerate(jobs):
@@ -137,7 +147,7 @@ class Verbs:
             info: JobInfo | None = yield inspect.get(scope, check_id(job_id))
             raw, envelope = (info.raw, info.envelope) if info else (b"", None)
             name = envelope.name if envelope else ""
-            fresh = envelopes.rewrite(raw, attempts=0, exceptions=None) if envelope else raw
+            fresh = envelopes.afresh(raw, envelope, (yield from self.server_ms())) if envelope else raw
             digest = (envelope.unique or "") if envelope else ""
             outcome = yield produce.retry(scope, job_id, envelopes.fingerprint(raw), fresh, digest)
             if outcome.answer is not Answer.CHANGED:
@@ -237,5 +247,22 @@ class Verbs:
             dropped += some
         return dropped
 
+    def server_ms(self) -> Flow[int]:
+        """The server's time: asked for once, then carried on by a clock that nobody sets."""
+        told = self.clock()
+        if told is not None:
+            return told
+        if self._offset_ms is None:
+            self._offset_ms = (yield Command(("TIME",), _epoch_ms, True)) - _monotonic_ms()
+        return _monotonic_ms() + self._offset_ms
+
     def _local_ms(self) -> int:
         return self.clock() or time.time_ns() // 1_000_000
+
+
+def _epoch_ms(reply: Sequence[Any]) -> int:
+    return int(reply[0]) * 1000 + int(reply[1]) // 1000
+
+
+def _monotonic_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
