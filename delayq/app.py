@@ -24,24 +24,10 @@ from delayq.loops.mover import Mover
 from delayq.redis.checkup import eviction_policy
 from delayq.redis.client import Client
 from delayq.redis.connect import Connector
-from delayq.redis.embedded import EmbeddedServer, default_data_dir
+from delayq.redis.opening import open_connector
 from delayq.settings import Settings
 from delayq.worker.options import WorkerOptions
 from delayq.worker.worker import Worker
-
-
-def embedded_server(settings: Settings) -> EmbeddedServer:
-    """The embedded server of these settings, running or not. Raises `ConfigError` without a place for its data."""
-    return EmbeddedServer(settings.data_dir or default_data_dir(), server=settings.redis_server)
-
-
-def open_connector(settings: Settings) -> Connector:
-    """Connections to the Redis of the settings; without a URL, to the embedded server, started if need be.
-
-    Nothing connects to a Redis of your own before the first command. Raises `ConfigError`, and
-    `BackendUnavailable` when the embedded server does not start.
-    """
-    return Connector(settings.url or embedded_server(settings).ensure().url)
 
 
 def open_client(settings: Settings) -> Client:

@@ -22,7 +22,8 @@ from delayq.core.events import JobEnded, JobStarted
 from delayq.core.outcome import Ack, GiveUp, Outcome, Policy, Release, before_start, decide, stopped
 from delayq.drivers.base import Delivery
 from delayq.jobs.context import JobContext
-from delayq.jobs.function import JobFunction
+from delayq.jobs.failing import tell_failed
+from delayq.jobs.handler import Handler
 from delayq.jobs.registry import Registry
 from delayq.worker.coroutines import Coroutines
 from delayq.worker.listeners import Listeners
@@ -76,6 +77,7 @@ class JobRunner:
         if envelope.attempts or policy.timed:  # else nothing can speak against it
             refused = before_start(envelope, policy, self._now_ms())
             if refused is not None:
+                tell_failed(handler, envelope, refused, self._coroutines.run)
                 return self._ended(delivery, envelope, refused, started)
         if self._heard:
             self._tell_start(delivery, envelope)
@@ -84,6 +86,7 @@ class JobRunner:
         outcome = decide(envelope, policy, raised, now_ms, random.random)
         if isinstance(outcome, Ack) and outcome.retention_ms and result is not None:
             outcome = Ack(outcome.retention_ms, _encoded(envelope, result))
+        tell_failed(handler, envelope, outcome, self._coroutines.run)
         return self._ended(delivery, envelope, outcome, started)
 
     def call_off(self, asked: frozenset[tuple[str, str]]) -> None:
@@ -99,7 +102,7 @@ class JobRunner:
         self._coroutines.close()
 
     def _attempt(
-        self, delivery: Delivery, envelope: Envelope, handler: JobFunction[..., Any], policy: Policy
+        self, delivery: Delivery, envelope: Envelope, handler: Handler, policy: Policy
     ) -> tuple[BaseException | None, Any]:
         """Run the handler: its error, or its result."""
         self._called_off, self._cancelled, self._current = False, False, delivery

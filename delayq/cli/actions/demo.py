@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from delayq.app import embedded_server, fallback_policy, make_worker, open_driver
+from delayq.app import fallback_policy, make_worker, open_driver
 from delayq.cli.session import Session
 from delayq.cli.words import count
 from delayq.core.errors import BackendError
@@ -20,6 +20,7 @@ from delayq.drivers.redis_streams import RedisStreams
 from delayq.jobs.function import job
 from delayq.jobs.registry import Registry, using
 from delayq.redis.client import Client
+from delayq.redis.opening import embedded_server
 from delayq.settings import Settings
 from delayq.worker.options import WorkerOptions
 from delayq.worker.worker import Worker
