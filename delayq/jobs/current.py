@@ -60,7 +60,7 @@ def set_manager(manager: Manager | None) -> None:
 
 @contextmanager
 def using_manager(manager: Manager) -> Iterator[Manager]:
-    """Let `dispatch` ask another manager inside the block, in this thread or task."""
+    """Let `dispatch` ask another manager inside the block, in this thread or coroutine."""
     token = _inside.set(manager)
     try:
         yield manager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -21,17 +21,16 @@ def acting(act: Callable[[Any, JobContext], Any], **options: Any) -> type[Any]:
 
     class Acting(Job, **{"name": "act", **options}):
         text: str = "-"
+        runs: ClassVar[list[int]] = []
+        heard: ClassVar[list[tuple[str, BaseException]]] = []
 
         def handle(self, context: JobContext) -> Any:
-            runs.append(context.attempt)
+            self.runs.append(context.attempt)
             return act(self, context)
 
         def failed(self, error: BaseException) -> None:
-            heard.append((self.text, error))
+            self.heard.append((self.text, error))
 
-    runs: list[int] = []
-    heard: list[tuple[str, BaseException]] = []
-    Acting.runs, Acting.heard = runs, heard
     return Acting
 
 
