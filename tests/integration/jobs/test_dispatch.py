@@ -214,8 +214,8 @@ def test_functions_are_dispatched_too(station: Station) -> None:
 
 def test_an_envelope_goes_in_as_it_is(station: Station, manager: Manager) -> None:
     kind = close_order()
-    raw = b'''{"v":1,"id":"raw-1","name":"order.close","queue":"x","data":{"order_id":5},"attempts":0,
-        "created_ms":1,"new":[]}'''
+    raw = b"""{"v":1,"id":"raw-1","name":"order.close","queue":"x","data":{"order_id":5},"attempts":0,
+        "created_ms":1,"new":[]}"""
     ref = manager.connection().push_raw(raw, queue="orders", delay="1h")
     assert (ref.id, ref.queue, ref.outcome, ref.state) == ("raw-1", "orders", "created", State.SCHEDULED)
     assert b'"new":[]' in station.job("raw-1").raw
