@@ -123,8 +123,8 @@ class Payload:
 
     def _changed(self, name: str, value: Any, back: Any) -> InvalidPayload:
         return InvalidPayload(
-            f"The field {name!r} of {self.name!r} would not come back as it is: a {type(value).__qualname__} is read "
-            f"as a {type(back).__qualname__}.",
+            f"The field {name!r} of {self.name!r} would not come back as it is: a {type(value).__name__} is read "
+            f"as a {type(back).__name__}.",
             hint="Annotate the field with the type of its value, or give that type an __eq__.",
         )
 

@@ -39,6 +39,8 @@ class LocalRunner:
     def run(self, envelope: bytes) -> Ran:
         """Run it in this thread. Inside a running event loop an async handler is refused with `InvalidInput`."""
         attempt = _Attempt(envelope)
+        if attempt.handler.is_async:
+            _refuse_inside_a_loop()
         if attempt.refused is not None:
             tell_failed(attempt.handler, attempt.envelope, attempt.refused, _awaited)
             return Ran(attempt.refused, None, attempt.refused.error)
@@ -108,11 +110,19 @@ class _Attempt:
 def _awaited(awaitable: Awaitable[Any]) -> Any:
     """The result of a coroutine, where no event loop runs."""
     try:
+        _refuse_inside_a_loop()
+    except InvalidInput:
+        if inspect.iscoroutine(awaitable):
+            awaitable.close()
+        raise
+    return asyncio.run(_as_coroutine(awaitable))
+
+
+def _refuse_inside_a_loop() -> None:
+    try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(_as_coroutine(awaitable))
-    if inspect.iscoroutine(awaitable):
-        awaitable.close()
+        return
     raise InvalidInput(
         "An async handler cannot be run by a blocking call inside an event loop.",
         hint="Use await job.adispatch_sync() or await job.adispatch().",
