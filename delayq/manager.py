@@ -79,6 +79,11 @@ class Manager:
                 self._made[name] = self._make(name)
             return self._made[name]
 
+    def waits_for_commit(self, name: str | None) -> bool:
+        """Whether jobs on that connection wait for a commit unless they say otherwise."""
+        given = self._known.get(self.settings.connection if name is None else name)
+        return given is not None and given.after_commit
+
     def connected(self, name: str) -> bool:
         """Whether that connection has been made."""
         return name in self._made
@@ -194,5 +199,5 @@ def _refuse_options(name: str, given: ConnectionSettings) -> None:
     for option in given.options:
         raise ConfigError(
             f"The connection {name!r} has an option {option!r} that its driver {given.driver} does not know.",
-            hint="Known are driver, url, prefix and queue.",
+            hint="Known are driver, url, prefix, queue and after_commit.",
         )

@@ -73,12 +73,10 @@ def compose(message: Message, said: Dispatched, manager: Manager) -> Parcel | Jo
     )
     for stamp in manager.stamps:
         spec = _with_headers(spec, stamp(spec))
-    return Parcel(
-        _either(said.get("connection"), _either(declared.connection, route.connection)),
-        spec,
-        _on_conflict(said.get("on_conflict", "keep")),
-        bool(_either(said.get("after_commit"), declared.after_commit)),
-    )
+    connection = _either(said.get("connection"), _either(declared.connection, route.connection))
+    wait = _either(said.get("after_commit"), declared.after_commit)
+    on_conflict = _on_conflict(said.get("on_conflict", "keep"))
+    return Parcel(connection, spec, on_conflict, manager.waits_for_commit(connection) if wait is None else wait)
 
 
 def send(message: Message, said: Dispatched, manager: Manager) -> JobRef:

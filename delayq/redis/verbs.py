@@ -29,6 +29,7 @@ Flow = Generator[Call[Any] | Command[Any] | tuple[Call[Any], ...], Any, T]
 """Yields a call, or several that may be under way together and of which each may be sent again; gets the answers."""
 Items = Iterable[JobSpec | Mapping[str, Any]]
 Clock = Callable[[], int | None]
+Ask = Callable[[Scope], Call[produce.Outcome]]
 
 RETRY_READS = 5
 UNDER_WAY = 8
@@ -54,6 +55,12 @@ class Verbs:
 
     def _scope(self, queue: str) -> Scope:
         return Scope(self.options, queue, self.clock())
+
+    def _places(self, queue: str | None) -> list[Scope]:
+        """Where a job of that queue may be: where the queue is forwarded to, then what was in it before."""
+        scope = self.scope(queue)
+        target = self.options.sent_to(scope.queue)
+        return [scope] if target == scope.queue else [self._scope(target), scope]
 
     # -- producing ---------------------------------------------------------------------------------------------------
 
@@ -124,24 +131,27 @@ class Verbs:
 
     def cancel(self, job_id: str, queue: str | None, *, running: bool) -> Flow[Answer]:
         """The answer decides what the caller does next, so it is returned and never raised."""
-        answer: Answer = yield produce.cancel(self.scope(queue), check_id(job_id), running=running, token=new_id())
+        answer = Answer.UNKNOWN
+        for scope in self._places(queue):
+            answer = yield produce.cancel(scope, check_id(job_id), running=running, token=new_id())
+            if answer is not Answer.UNKNOWN:
+                break
         return answer
 
     def reschedule(self, job_id: str, queue: str | None, spec: JobSpec) -> Flow[JobRef]:
         """A new due time, taken from `spec`."""
-        scope = self.scope(queue)
-        outcome = yield produce.reschedule(scope, check_id(job_id), when(spec, self._local_ms()))
-        return self._ref(outcome, job_id, scope.queue)
+        due = when(spec, self._local_ms())
+        return (yield from self._first_known(job_id, queue, lambda scope: produce.reschedule(scope, job_id, due)))
 
     def run_now(self, job_id: str, queue: str | None) -> Flow[JobRef]:
         """Ready at once; only due at once on a paused queue."""
-        scope = self.scope(queue)
-        outcome = yield produce.run_now(scope, check_id(job_id))
-        return self._ref(outcome, job_id, scope.queue)
+        return (yield from self._first_known(job_id, queue, lambda scope: produce.run_now(scope, job_id)))
 
     def retry(self, job_id: str, queue: str | None) -> Flow[JobRef]:
         """A failed job from the start; read, rewrite, and again when somebody was faster."""
-        scope = self.scope(queue)
+        scope, *others = self._places(queue)
+        if others and (yield inspect.get(scope, check_id(job_id))) is None:
+            scope = others[0]
         outcome, name = produce.Outcome(Answer.CHANGED), ""
         for _ in range(RETRY_READS):
             info: JobInfo | None = yield inspect.get(scope, check_id(job_id))
@@ -162,6 +172,19 @@ class Verbs:
             answers += yield produce.forget(self.scope(queue), some)
         return answers
 
+    def _first_known(
+        self, job_id: str, queue: str | None, ask: Callable[[Scope], Call[produce.Outcome]]
+    ) -> Flow[JobRef]:
+        """Ask for a job where it may be, until it is known."""
+        check_id(job_id)
+        places = self._places(queue)
+        outcome = produce.Outcome(Answer.UNKNOWN)
+        for scope in places:
+            outcome = yield ask(scope)
+            if outcome.answer is not Answer.UNKNOWN:
+                return self._ref(outcome, job_id, scope.queue)
+        return self._ref(outcome, job_id, places[-1].queue)
+
     def _ref(self, outcome: produce.Outcome, job_id: str, queue: str, name: str = "") -> JobRef:
         if error := refusal(outcome.answer, job_id, queue, owner=outcome.owner):
             raise error
@@ -172,8 +195,11 @@ class Verbs:
 
     def get(self, job_id: str, queue: str | None) -> Flow[JobInfo | None]:
         """Everything known about one job."""
-        info: JobInfo | None = yield inspect.get(self.scope(queue), check_id(job_id))
-        return info
+        for scope in self._places(queue):
+            info: JobInfo | None = yield inspect.get(scope, check_id(job_id))
+            if info is not None:
+                return info
+        return None
 
     def list_jobs(self, state: State, queue: str | None, cursor: str, limit: int) -> Flow[Page]:
         """One page of the jobs in one state."""

@@ -14,7 +14,8 @@ a file somebody left further up. The file may also route job names to queues:
 name further connections, and send what is meant for one queue to another:
 
     [connections.reports]
-    url = "redis://elsewhere/0"     driver (redis, sync, null, or one of your own), url, prefix, queue
+    url = "redis://elsewhere/0"     driver (redis, sync, null, or one of your own), url, prefix, queue,
+                                    after_commit
 
     [forwards]
     orders = "orders-2"

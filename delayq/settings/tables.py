@@ -26,6 +26,7 @@ class ConnectionSettings:
     url: Endpoint | None = None
     prefix: str | None = None
     queue: str | None = None
+    after_commit: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
@@ -81,11 +82,15 @@ def _connection(name: str, value: Any) -> ConnectionSettings:
     given = dict(_table(value, f"options for the connection {name}"))
     driver, url = given.pop("driver", "redis"), given.pop("url", None)
     prefix, queue = given.pop("prefix", None), given.pop("queue", None)
+    after_commit = given.pop("after_commit", False)
+    if not isinstance(after_commit, bool):
+        raise refused(f"after_commit of the connection {name} is {shown(after_commit)}; use true or false.")
     return ConnectionSettings(
         driver=check_connection_name(driver),
         url=parse_endpoint(url) if isinstance(url, str) else url,
         prefix=None if prefix is None else prefix_text(prefix),
         queue=None if queue is None else check_queue(queue),
+        after_commit=after_commit,
         options=given,
     )
 

@@ -96,7 +96,7 @@ def test_a_delay_a_time_and_neither(station: Station) -> None:
     assert 60_000 <= said.due_ms - now_ms < 90_000
 
 
-def test_what_is_dispatched_goes_before_what_is_declared_goes_before_routes(station: Station, manager: Manager) -> None:
+def test_which_option_counts(station: Station, manager: Manager) -> None:
     manager.route("order.*", queue="by-name")
     declared, plain = close_order(queue="declared"), close_order(name="order.other")
     assert declared(order_id=1).dispatch(queue="said").queue == "said"
@@ -139,7 +139,7 @@ def test_a_limit_before_the_job_is_due_is_refused(station: Station) -> None:
     assert station.client.queues() == []
 
 
-def test_what_cannot_be_written_is_refused_at_dispatch_with_the_name_of_the_field(station: Station) -> None:
+def test_what_cannot_be_written_is_refused_at_dispatch(station: Station) -> None:
     with pytest.raises(InvalidPayload, match=r"'order_id' of 'order\.close'"):
         close_order()(order_id=object()).dispatch()
     assert station.client.queues() == []

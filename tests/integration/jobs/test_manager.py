@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from delayq import DelayQ, Job, Settings, dispatch
-from delayq.core.errors import ConfigError, InvalidInput, InvalidName
+from delayq.core.errors import ConfigError, InvalidInput, InvalidName, JobNotFailed, JobNotFound
 from delayq.core.options import Options
 from delayq.core.views import Fate
 from delayq.drivers.null import NullConnection
 from delayq.jobs.current import current_manager, make_manager, set_manager, using_manager
 from delayq.manager import Manager
+from delayq.redis.client import Client
+from delayq.redis.connect import Connector
 from delayq.settings.tables import ConnectionSettings
+from tests.support.snapshot import word
 from tests.support.station import Station
 
 
@@ -55,7 +59,7 @@ def test_connections_of_the_settings_file(tmp_path: Path, station: Station) -> N
         assert dispatch("report.daily", queue="old", connection="default").queue == "new"
     assert station.client.queues() == ["default", "new", "orders"]
     names = station.connector.commands().smembers("shop:queues")
-    assert sorted(map(bytes.decode, names)) == ["rest", "slow"]
+    assert sorted(map(word, names)) == ["rest", "slow"]
     with DelayQ(settings=Settings()) as q, pytest.raises(InvalidInput, match="routed to the connection 'reports'"):
         q.schedule("quick.one")
     manager.close()
@@ -90,7 +94,16 @@ def test_the_default_connection_is_a_setting(station: Station) -> None:
         assert dispatch("x").outcome is Fate.DROPPED
 
 
-def test_routes_by_class_hold_for_what_is_derived_and_the_nearest_wins(manager: Manager, station: Station) -> None:
+def test_a_connection_may_wait_for_commits(tmp_path: Path) -> None:
+    (tmp_path / "delayq.toml").write_text('[connections.later]\ndriver = "null"\nafter_commit = true\n')
+    manager = make_manager()
+    with using_manager(manager):
+        with pytest.raises(ConfigError, match="waits for a commit"):
+            dispatch("x", connection="later")
+        assert dispatch("x", connection="later", after_commit=False).outcome is Fate.DROPPED
+
+
+def test_the_nearest_class_decides_a_route(manager: Manager, station: Station) -> None:
     class Report(Job):
         def handle(self) -> None: ...
 
@@ -120,6 +133,25 @@ def test_a_forward_holds_from_now_on_on_all_connections_or_one(manager: Manager)
         manager.forward("new", "newer")
 
 
+def test_a_job_is_found_by_the_old_name_of_its_queue_before_and_after(station: Station) -> None:
+    station.client.schedule("x", id="before", queue="old", delay="1h")
+    options = replace(station.options, forwards={"old": "new"})
+    with Client(Connector(station.url), options) as q:
+        assert q.schedule("x", id="after", queue="old", delay="1h").queue == "new"
+        for job_id, place in (("before", "old"), ("after", "new")):
+            info = q.get(job_id, queue="old")
+            assert info is not None
+            assert info.queue == place
+            assert q.reschedule(job_id, queue="old", delay="2h").queue == place
+            assert q.run_now(job_id, queue="old").queue == place
+            with pytest.raises(JobNotFailed):
+                q.retry(job_id, queue="old")
+            assert q.cancel(job_id, queue="old") == "cancelled"
+            assert q.cancel(job_id, queue="old") == "unknown"
+        with pytest.raises(JobNotFound):
+            q.run_now("nobody", queue="old")
+
+
 def test_stamps_add_headers_and_what_is_said_wins(manager: Manager, station: Station) -> None:
     manager.stamp(lambda spec: {"trace": f"of {spec.name}", "by": "stamp"})
     dispatch("x", id="j", headers={"by": "me"}, queue="orders")
@@ -147,6 +179,7 @@ def test_the_manager_of_the_process(station: Station) -> None:
         ('[routes]\n"a" = { qeue = "x" }', "takes queue, connection, or both"),
         ("[routes]\na = {}", "takes queue, connection, or both"),
         ('[forwards]\na = "b"\nb = "c"', "write where it ends"),
+        ("[connections.a]\nafter_commit = 1", "after_commit of the connection a is 1; use true or false"),
         ("[connections]\na = 3", "3 is no table of options for the connection a"),
         ('[connections.a]\nurl = "nope"', "connections in .* cannot be used"),
         ('connection = "a b"', "connection in .* cannot be used"),

@@ -95,7 +95,7 @@ def test_forgotten(station: Station, act: Any) -> None:
     assert kind.heard == []
 
 
-def test_what_is_said_does_not_stop_the_method_and_an_error_goes_before_a_release(station: Station) -> None:
+def test_an_error_goes_before_a_release(station: Station) -> None:
     def act(job: Any, context: JobContext) -> None:
         job.release("1h")
         raise ValueError("after all")

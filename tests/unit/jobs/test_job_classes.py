@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import subprocess
 import sys
+import types
 from typing import Any, ClassVar
 
 import pytest
@@ -23,7 +24,8 @@ def registry() -> Any:
 
 
 def declare(body: dict[str, Any], fields: dict[str, Any] | None = None, **options: Any) -> Any:
-    return type(Job)("Close", (Job,), {"__annotations__": fields or {}, "__module__": "shop", **body}, **options)
+    members = {"__annotations__": fields or {}, "__module__": "shop", **body}
+    return types.new_class("Close", (Job,), options, lambda namespace: namespace.update(members))
 
 
 def test_it_is_a_dataclass_with_fields_by_keyword() -> None:
