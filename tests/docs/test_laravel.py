@@ -14,7 +14,7 @@ ROWS = [line.strip("| ").split(" | ") for line in PAGE.splitlines() if line.star
 FEATURES = [row for row in ROWS if row != ["Laravel", "delayq", "tests"]]
 
 
-def tests_in(file: str) -> set[str]:
+def names_in(file: str) -> set[str]:
     tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
     functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
     return {node.name for node in functions if node.name.startswith("test_")}
@@ -32,7 +32,7 @@ def test_every_row_has_a_test_or_says_that_it_is_not_there_yet() -> None:
 def test_every_test_that_is_linked_exists() -> None:
     for label, target in LINKS.items():
         file, _, name = target.replace('"', "").partition(" ::")
-        assert name in tests_in(file), f"[{label}] names {file}::{name}"
+        assert name in names_in(file), f"[{label}] names {file}::{name}"
 
 
 def test_every_link_is_used_and_written_as_the_others() -> None:
