@@ -132,7 +132,10 @@ class Manager:
         return find(self._routes, name) if self._routes else NOWHERE
 
     def forward(self, queue: str, to: str, *, connection: str | None = None) -> None:
-        """Send what is meant for `queue` to `to` from now on, on one connection or all."""
+        """Send what is meant for `queue` to `to` from now on, on one connection or all.
+
+        Who asks for one job by its id finds it in either. Lists, pauses and workers mean the queue they name.
+        """
         forwards = self._forwards if connection is None else self._forwards_of.setdefault(connection, {})
         if check_queue(to) in forwards or queue in forwards.values():
             raise ConfigError(f"{queue!r} cannot go to {to!r}: one is forwarded already.", hint="Name where it ends.")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 import msgspec
 
 from delayq.core.errors import ConfigError
+from delayq.core.interrupts import JobInterrupted
 from delayq.core.names import check_job_name
 from delayq.core.signals import JobSignal, Retry
 from delayq.jobs.binding import is_context, refuse_generators
@@ -71,7 +72,7 @@ class ClassHandler:
             return self._awaited(job, job.handle(context()) if self._takes_context else job.handle())
         try:
             result = job.handle(context()) if self._takes_context else job.handle()
-        except Exception as error:
+        except (Exception, JobInterrupted) as error:
             _overrule(job, error)
             raise
         if result is not None and inspect.isawaitable(result):
@@ -87,7 +88,7 @@ class ClassHandler:
     async def _awaited(self, job: Any, running: Awaitable[Any]) -> Any:
         try:
             result = await running
-        except Exception as error:
+        except (Exception, JobInterrupted) as error:
             _overrule(job, error)
             raise
         if job._verdict is not None:
@@ -104,10 +105,10 @@ class ClassHandler:
             ) from error
 
 
-def _overrule(job: Any, error: Exception) -> None:
-    """An error goes before a `release`; nothing goes before a `fail` or a `delete`."""
+def _overrule(job: Any, error: BaseException) -> None:
+    """An error goes before a `release`; nothing goes before a `fail` or a `delete` but the end of the memory."""
     verdict: JobSignal | None = job._verdict
-    if verdict is not None and not isinstance(verdict, Retry):
+    if verdict is not None and not isinstance(verdict, Retry) and not isinstance(error, MemoryError):
         raise verdict from error
 
 

@@ -63,6 +63,7 @@ class MethodClass:
         self.name = check_job_name(name)
         self.kind = kind
         self.options = options
+        self.place = f"{kind.__module__}.{kind.__qualname__}"
 
     def handler(self, name: str, method: str) -> Handler | None:
         """The handler of `name`; None when the class has no such method, or only a private one."""

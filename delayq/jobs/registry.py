@@ -33,7 +33,7 @@ class Registry:
     def add_methods(self, kind: MethodClass) -> None:
         """Register a class for string jobs; a second, different one of the same name is refused."""
         known = self._classes.get(kind.name)
-        if known is not None and known.kind.__qualname__ != kind.kind.__qualname__:
+        if known is not None and known.place != kind.place:
             raise ConfigError(f"Two classes are registered as {kind.name!r}: {known.kind!r} and {kind.kind!r}.")
         self._classes[kind.name] = kind
 

@@ -69,7 +69,7 @@ def compose(message: Message, said: Dispatched, manager: Manager) -> Parcel | Jo
         retry_until=_limit(said.get("retry_until"), declared.retry_until),
         tags=_tags(message, said),
         headers=said.get("headers"),
-        **{name: said[name] for name in _SPEC_ONLY if name in said},  # type: ignore[arg-type]  # the types of `Dispatched`
+        **{name: value for name, value in said.items() if name in _SPEC_ONLY},  # type: ignore[arg-type]  # as `Dispatched`
     )
     for stamp in manager.stamps:
         spec = _with_headers(spec, stamp(spec))

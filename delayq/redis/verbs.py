@@ -32,6 +32,7 @@ Clock = Callable[[], int | None]
 Ask = Callable[[Scope], Call[produce.Outcome]]
 
 RETRY_READS = 5
+TIME_COUNTS_MS = 60_000
 UNDER_WAY = 8
 """Chunks of a `schedule_many` sent before the first answer is read: the server works while we pack and unpack."""
 
@@ -47,7 +48,7 @@ class Verbs:
         self.options = options
         self.clock = clock
         self._registered: set[str] = set()
-        self._offset_ms: int | None = None
+        self._seen = (0, 0)
 
     def scope(self, queue: str | None) -> Scope:
         """Where and when; a missing queue name is the default queue, never searched."""
@@ -274,13 +275,16 @@ class Verbs:
         return dropped
 
     def server_ms(self) -> Flow[int]:
-        """The server's time: asked for once, then carried on by a clock that nobody sets."""
+        """The server's time: asked for once a minute at most, and carried on by a clock that nobody sets."""
         told = self.clock()
         if told is not None:
             return told
-        if self._offset_ms is None:
-            self._offset_ms = (yield Command(("TIME",), _epoch_ms, True)) - _monotonic_ms()
-        return _monotonic_ms() + self._offset_ms
+        seen_ms, server_ms = self._seen
+        if not seen_ms or _monotonic_ms() - seen_ms > TIME_COUNTS_MS:
+            server_ms = yield Command(("TIME",), _epoch_ms, True)
+            seen_ms = _monotonic_ms()
+            self._seen = seen_ms, server_ms
+        return server_ms + _monotonic_ms() - seen_ms
 
     def _local_ms(self) -> int:
         return self.clock() or time.time_ns() // 1_000_000

@@ -75,8 +75,12 @@ def test_a_sentence_may_be_begun_once_and_ended_twice(station: Station) -> None:
 
 
 async def test_adispatch(station: Station, manager: Manager) -> None:
-    ref = await close_order()(order_id=1).adispatch(delay="15m")
+    ref = await close_order()(order_id=1).adispatch(delay="15m", deadline="1m")
     assert ref.state is State.SCHEDULED
+    deadline_ms = envelope(station, ref.id).deadline_ms
+    assert ref.due_ms is not None
+    assert deadline_ms is not None
+    assert abs(deadline_ms - ref.due_ms - 60_000) < 2_000
     await manager.aclose()
 
 
