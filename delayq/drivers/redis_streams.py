@@ -14,6 +14,7 @@ from delayq.core.failure import Failure
 from delayq.core.options import Options
 from delayq.drivers.base import Promotion, Tidied
 from delayq.drivers.redis_consumer import RedisConsumer
+from delayq.drivers.redis_steward import RedisSteward
 from delayq.redis import presence
 from delayq.redis.calls import deliver, inspect
 from delayq.redis.calls.call import Call, Scope
@@ -99,6 +100,14 @@ class RedisStreams:
             self._send(deliver.tidy(self._scope(queue)))
         self.register(queues)
         return RedisConsumer(self.connector, self.options, name, tuple(queues))
+
+    def steward(self, queues: Sequence[str]) -> RedisSteward:
+        """Looks after the deliveries of consumers that live in other processes."""
+        return RedisSteward(self.connector, self.options, tuple(queues))
+
+    def close(self) -> None:
+        """Close the connections made here."""
+        self.connector.close()
 
     def _scope(self, queue: str) -> Scope:
         return Scope(self.options, queue)

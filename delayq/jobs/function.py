@@ -18,6 +18,7 @@ import msgspec
 from delayq.core.backoff import Backoff, BackoffSpec, parse_backoff
 from delayq.core.errors import ConfigError, InvalidPayload
 from delayq.core.names import check_job_name, check_queue
+from delayq.core.outcome import OnTimeout
 from delayq.core.when import duration_ms
 from delayq.jobs.context import JobContext
 
@@ -35,6 +36,8 @@ class HandlerOptions:
     tries: int | None = None
     backoff: Backoff | None = None
     retention_ms: int | None = None
+    timeout_ms: int | None = None
+    on_timeout: OnTimeout | None = None
 
 
 class JobFunction(Generic[P, R]):
@@ -71,11 +74,14 @@ def job(
     tries: int | None = None,
     backoff: BackoffSpec | None = None,
     retention: str | timedelta | None = None,
+    timeout: str | timedelta | None = None,
+    on_timeout: OnTimeout | str | None = None,
 ) -> Callable[[Callable[P, R]], JobFunction[P, R]]:
     """Make a function the handler of the jobs called `name`, and register it.
 
-    `queue` is served by `delayq work` without `--queue`. `tries`, `backoff` and `retention` hold for jobs that bring
-    none of their own. Raises `ConfigError` for a function whose parameters cannot be filled by name.
+    `queue` is served by `delayq work` without `--queue`. `tries`, `backoff`, `retention` and `timeout` (None: the
+    worker's, "0s": none) hold for jobs that bring none of their own; `on_timeout` is "retry" or "fail". Raises
+    `ConfigError` for a function whose parameters cannot be filled by name.
     """
     from delayq.jobs.registry import current  # the registry holds these; it stands above this module
 
@@ -86,6 +92,8 @@ def job(
         tries=tries,
         backoff=None if backoff is None else parse_backoff(backoff),
         retention_ms=None if retention is None else duration_ms(retention),
+        timeout_ms=None if timeout is None else duration_ms(timeout),
+        on_timeout=None if on_timeout is None else _on_timeout(name, on_timeout),
     )
 
     def register(function: Callable[P, R]) -> JobFunction[P, R]:
@@ -94,6 +102,13 @@ def job(
         return handler
 
     return register
+
+
+def _on_timeout(name: str, word: str) -> OnTimeout:
+    try:
+        return OnTimeout(word)
+    except ValueError:
+        raise ConfigError(f"The job {name!r} has on_timeout={word!r}.", hint='Use "retry" or "fail".') from None
 
 
 def _binding(name: str, function: Callable[..., Any]) -> tuple[str, Callable[[msgspec.Raw], dict[str, Any]]]:

@@ -14,14 +14,16 @@ class StopReason(StrEnum):
     INTERRUPTED = "interrupted"
     MEMORY = "memory"
     EMPTY = "empty"
+    EMPTY_FOR = "empty_for"
     MAX_TIME = "max_time"
     MAX_JOBS = "max_jobs"
     ONCE = "once"
+    FORCED = "forced"
 
     @property
     def exit_code(self) -> int:
-        """0 for every wanted end; 12 over the memory limit, as in Laravel."""
-        return 12 if self is StopReason.MEMORY else 0
+        """0 for every wanted end; 12 over the memory limit, as in Laravel; 130 when a second signal cut work short."""
+        return {StopReason.MEMORY: 12, StopReason.FORCED: 130}.get(self, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +32,11 @@ class WorkerOptions:
 
     `queues` in strict order of priority. `sleep_ms` is the longest wait between two polls. `fallback` holds for jobs
     whose envelope and handler say nothing.
+
+    `processes` children run handlers: sync ones one at a time, or in `threads` threads, async ones up to
+    `concurrency` at once. `timeout_ms` is for jobs that bring none; what does not end by itself then is ended by force
+    `kill_after_ms` later. After a stop was asked for, what runs has `grace_ms`. Limits in jobs and time are for all
+    children together, `memory_mb` for each process.
     """
 
     queues: tuple[str, ...]
@@ -44,3 +51,10 @@ class WorkerOptions:
     sleep_ms: int = 1_000
     mover: bool = True
     tidy_every_ms: int = 10_000
+    processes: int = 1
+    threads: int = 1
+    concurrency: int = 100
+    timeout_ms: int = 60_000
+    kill_after_ms: int = 5_000
+    grace_ms: int = 25_000
+    stop_when_empty_for_ms: int = 0

@@ -1,0 +1,183 @@
+"""The children of a supervisor: made, made again when they die, and waited for.
+
+One that dies soon after its birth is replaced after a pause that doubles, so that a program that cannot
+even start does not keep the machine busy with forks.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from delayq.worker.child import Child
+from delayq.worker.fork import Process, fork
+from delayq.worker.plan import Plan
+from delayq.worker.slots import Slots, Stop, Word
+
+log = logging.getLogger("delayq.supervisor")
+
+SOON_S = 10.0
+FIRST_PAUSE_S = 0.05
+LONGEST_PAUSE_S = 5.0
+
+
+class Killed(StrEnum):
+    """Why the supervisor itself ended a child."""
+
+    OVERTIME = "a job did not end in time"
+    CANCEL = "a cancelled job did not end"
+    STOP = "the worker stops"
+
+
+@dataclass(slots=True, eq=False)
+class Member:
+    """One child as its supervisor knows it. `share`: jobs it may start, 0 = no limit; `end_by` = monotonic seconds."""
+
+    number: int
+    process: Process
+    name: str
+    slots: Slots
+    share: int
+    killed: Killed | None = None
+    end_by: float | None = None
+    warned: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def done(self) -> int:
+        """Attempts ended here."""
+        return self.slots.ints[Word.DONE]
+
+    @property
+    def ended_itself(self) -> bool:
+        """Whether it said that it leaves."""
+        return self.slots.ints[Word.ENDED] == 1
+
+    def kill(self, why: Killed) -> None:
+        """End it at once."""
+        if self.killed is None:
+            log.warning("child %d (process %d) is killed: %s", self.number, self.process.pid, why)
+            self.killed = why
+            self.process.kill()
+
+    def tell(self, stop: Stop) -> None:
+        """DRAIN is the last word."""
+        if self.slots.ints[Word.STOP] != Stop.DRAIN:
+            self.slots.ints[Word.STOP] = stop
+
+
+class Brood:
+    """Keeps `plan.options.processes` children alive."""
+
+    def __init__(self, plan: Plan, prepare: Callable[[Slots], None]) -> None:
+        self.members: dict[int, Member] = {}
+        self.done_before = 0
+        self._plan = plan
+        self._prepare = prepare
+        self._due = dict.fromkeys(range(1, plan.options.processes + 1), 0.0)
+        self._shares = _shares(plan)
+        self._failures: dict[int, int] = {}
+
+    @property
+    def done(self) -> int:
+        """Attempts ended in all children, past and present."""
+        return self.done_before + sum(member.done for member in self.members.values())
+
+    @property
+    def used_up(self) -> bool:
+        """Whether no child runs and none is to be made again."""
+        return not self.members and not self._due
+
+    def spawn_due(self, others: list[Process], word: Stop) -> None:
+        """Make the children whose time has come."""
+        for number, at in list(self._due.items()):
+            if time.monotonic() >= at:
+                del self._due[number]
+                self._spawn(number, others, word)
+
+    def reap(self) -> list[Member]:
+        """Children that have died; each is named once, and planned anew unless it has done its share."""
+        dead = []
+        for member in list(self.members.values()):
+            pid, status = os.waitpid(member.process.pid, os.WNOHANG)
+            if pid:
+                del self.members[pid]
+                member.process.kill()  # what its handlers may have started, in the same group
+                os.close(member.process.pipe)
+                self.done_before += member.done
+                self._plan_anew(member, status)
+                dead.append(member)
+        return dead
+
+    def stop_respawning(self) -> None:
+        """Who ends now is not replaced."""
+        self._due.clear()
+        self._shares = dict.fromkeys(self._shares, -1)
+
+    def _spawn(self, number: int, others: list[Process], word: Stop) -> None:
+        plan, share = self._plan, self._shares[number]
+        slots = Slots(plan.options.queues, plan.slots)
+        slots.ints[Word.STOP] = word
+        self._prepare(slots)
+        token = secrets.token_hex(4)
+
+        def run(pipe: int) -> None:
+            Child(plan, slots, consumer_name(os.getpid(), token), pipe).run(share)
+
+        process = fork(run, [*others, *(member.process for member in self.members.values())])
+        name = consumer_name(process.pid, token)
+        self.members[process.pid] = Member(number, process, name, slots, share)
+
+    def _plan_anew(self, member: Member, status: int) -> None:
+        number, lived_s = member.number, time.monotonic() - member.process.born
+        share = self._shares[number]
+        if share > 0:
+            self._shares[number] = share = share - self._started(member) or -1
+        if share < 0 or (self._plan.options.once and member.ended_itself):
+            return
+        unwanted = member.killed is None and not member.ended_itself
+        failures = self._failures.get(number, 0) + 1 if unwanted and lived_s < SOON_S else 0
+        self._failures[number] = failures
+        pause_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** min(failures - 1, 10)) if failures else 0.0
+        self._due[number] = time.monotonic() + pause_s
+        if unwanted:
+            log.error(
+                "child %d (process %d) died: %s; another one starts in %.2f s",
+                number,
+                member.process.pid,
+                _how(status),
+                pause_s,
+            )
+
+    def _started(self, member: Member) -> int:
+        """Jobs that count towards its share: those that ended. What is handed back is started elsewhere."""
+        return member.done
+
+
+def _shares(plan: Plan) -> dict[int, int]:
+    """How many jobs each child may start; 0 = no limit, -1 = none at all."""
+    options = plan.options
+    numbers = range(1, options.processes + 1)
+    most = 1 if options.once else options.max_jobs
+    if not most:
+        return dict.fromkeys(numbers, 0)
+    each, rest = divmod(most, options.processes)
+    return {number: (each + (number <= rest)) or -1 for number in numbers}
+
+
+def consumer_name(pid: int, token: str) -> str:
+    """delayq's own form, by which a janitor knows its own from foreign consumers."""
+    host = socket.gethostname()
+    clean = "".join(letter if letter.isalnum() or letter in "._-" else "_" for letter in host) or "unknown"
+    return f"dq:{clean}:{pid}:{token}"
+
+
+def _how(status: int) -> str:
+    if os.WIFSIGNALED(status):
+        return f"by signal {os.WTERMSIG(status)}"
+    return f"with exit code {os.waitstatus_to_exitcode(status)}"

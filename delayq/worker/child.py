@@ -1,0 +1,106 @@
+"""A child's work, in its own process.
+
+It keeps no leases; its supervisor does, by what the child writes to shared memory. Its death at any
+moment is safe: the supervisor settles what was finished, hands back what had not started, and takes
+back what ran. So leaving is simple too: end what runs, settle, go.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import time
+from types import FrameType
+
+from delayq.core.errors import BackendUnavailable
+from delayq.drivers.base import Consumer
+from delayq.loops.log_limit import LogLimit
+from delayq.worker.attempt import Attempts
+from delayq.worker.crew_inline import NUDGE, Inline
+from delayq.worker.crew_loop import EventLoop
+from delayq.worker.crew_threads import Threads
+from delayq.worker.holding import Holding
+from delayq.worker.intake import Intake, Leave
+from delayq.worker.plan import Plan
+from delayq.worker.policies import Policies
+from delayq.worker.slots import Slots, Stop, Word
+from delayq.worker.teller import Teller
+from delayq.worker.turns import Turns
+from delayq.worker.watchdog import Watchdog
+
+log = logging.getLogger("delayq.worker")
+
+LOOK_AGAIN_S = 0.1
+
+
+class Child:
+    """One child. `name` is its consumer's, `pipe` ends when the parent does."""
+
+    def __init__(self, plan: Plan, slots: Slots, name: str, pipe: int) -> None:
+        self._plan = plan
+        self._slots = slots
+        self._name = name
+        self._pipe = pipe
+        self._holding = Holding(slots, self._now_ms)
+        self._inline: Inline | None = None
+        self._intake: Intake | None = None
+
+    def run(self, jobs: int) -> None:
+        """Work until there is a reason to leave; `jobs` may be started at most (0 = no limit)."""
+        consumer = self._connect()
+        if consumer is not None:
+            turns = self._make(consumer)
+            try:
+                turns.work(jobs)
+            except Leave:
+                log.debug("left while it was waiting")
+            turns.drain(self._plan.options.kill_after_ms / 1000)
+        self._slots.ints[Word.ENDED] = 1
+
+    def _connect(self) -> Consumer | None:
+        driver = self._plan.driver_factory()
+        limit = LogLimit()
+        while self._slots.ints[Word.STOP] != Stop.DRAIN:
+            try:
+                return driver.consumer(self._name, self._plan.options.queues)
+            except BackendUnavailable as error:
+                if limit.may_log("unavailable"):
+                    log.warning("%s", error)
+                time.sleep(LOOK_AGAIN_S)
+        return None
+
+    def _make(self, consumer: Consumer) -> Turns:
+        """The parts, threads included: they are made after the fork, in the process that needs them."""
+        plan, slots, holding, options = self._plan, self._slots, self._holding, self._plan.options
+        tell = Teller(plan.listeners)
+        attempts = Attempts(plan.registry, Policies(plan.registry, plan.fallback), self._now_ms, tell)
+        intake = self._intake = Intake(slots, holding, consumer, tell)
+        turns = Turns(slots, holding, intake, attempts, options)
+        if options.threads > 1:
+            turns.sync = Threads(holding, attempts, options.threads, turns.bell.set)
+        else:
+            turns.sync = self._inline = Inline(holding, attempts, intake.settle)
+            turns.inline = True
+        if plan.has_async:
+            turns.loop = EventLoop(holding, attempts, options.concurrency, turns.bell.set)
+        signal.signal(NUDGE, self._nudged)
+        signal.signal(signal.SIGTERM, self._terminated)
+        Watchdog(slots, holding, intake, pipe=self._pipe, memory_mb=options.memory_mb).start()
+        return turns
+
+    def _nudged(self, number: int, frame: FrameType | None) -> None:
+        """The watchdog's signal: end a wait for work, or the running handler. Late ones find nothing to do."""
+        if self._intake is not None and self._intake.waiting:
+            if self._slots.ints[Word.STOP]:
+                self._intake.waiting = False
+                raise Leave
+        elif self._inline is not None:
+            self._inline.nudged()
+
+    def _terminated(self, number: int, frame: FrameType | None) -> None:
+        if self._inline is not None:
+            self._inline.terminated()
+
+    def _now_ms(self) -> int:
+        """The server's time, as the supervisor last saw it."""
+        return int(time.monotonic() * 1000 + self._slots.floats[Word.CLOCK_MS])

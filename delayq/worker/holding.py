@@ -1,0 +1,241 @@
+"""What a child holds, in its own words and in shared memory at once.
+
+A delivery waits, runs, is finished (its outcome is known), is settled, in this order; only what waits may
+be handed back. Each step is one store into the child's slots, so the supervisor can tell at any instant
+what to do with each delivery if the child were dead now.
+
+Nothing is started when its lease was last confirmed too long ago: a process that was frozen wakes up with
+deliveries that are somebody else's by now.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+
+from delayq.core.outcome import Ack, Outcome
+from delayq.drivers.base import Delivery
+from delayq.worker import spill
+from delayq.worker.clock import boot_clock
+from delayq.worker.slots import CANCEL, EMPTY, FINISHED, LOST, MAX_ID, RUNNING, SPILLED, Slots, Word
+
+log = logging.getLogger("delayq.worker")
+
+START_WITHIN = 2 / 3  # of a lease
+_ORDERS, _DONE = int(Word.ORDERS), int(Word.DONE)  # an enum's member costs three times as much to name
+
+
+class Held:
+    """One delivery held. `interrupter` raises into it while it runs; `interrupt` is what was raised, once `told`."""
+
+    __slots__ = ("delivery", "generation", "interrupt", "interrupter", "outcome", "read_at", "slot", "told")
+
+    def __init__(self, delivery: Delivery, slot: int, read_at: float) -> None:
+        self.delivery = delivery
+        self.slot = slot
+        self.read_at = read_at
+        self.generation = 0
+        self.outcome: Outcome | None = None
+        self.interrupt: BaseException | None = None
+        self.interrupter: Callable[[Held, BaseException], None] | None = None
+        self.told = False
+
+
+class Holding:
+    """The deliveries of one child. All methods may be called from any of its threads."""
+
+    def __init__(self, slots: Slots, now_ms: Callable[[], int], clock: Callable[[], float] = boot_clock) -> None:
+        self.stale = False
+        self.suspect: Held | None = None
+        self._slots = slots
+        self._spill = spill.SpillWriter(slots)
+        self._now_ms = now_ms
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._free = list(range(slots.count - 1, -1, -1))
+        self._waiting: deque[Held] = deque()
+        self._running: dict[int, Held] = {}
+        self._finished: list[Held] = []
+        self._finished_since = 0.0
+        self._moved_at = 0.0
+        self._orders_seen = 0
+        self._done = 0
+
+    @property
+    def room(self) -> int:
+        """How many more deliveries there is a slot for."""
+        return len(self._free)
+
+    @property
+    def running(self) -> int:
+        """How many run."""
+        return len(self._running)
+
+    @property
+    def held(self) -> int:
+        """How many are held, in any phase."""
+        return self._slots.count - len(self._free)
+
+    def add(self, deliveries: Iterable[Delivery], sent_at: float) -> int:
+        """Take deliveries that were asked for at `sent_at`; how many. More than there is room for are left alone."""
+        with self._lock:
+            taken = []
+            for delivery in deliveries:
+                if len(delivery.id.encode()) > MAX_ID:
+                    log.warning("an entry of queue %s has no id of ours; the janitor will bury it", delivery.queue)
+                elif self._free:
+                    taken.append(Held(delivery, self._free.pop(), sent_at))
+            if taken:
+                generation = self._slots.write([(held.slot, held.delivery) for held in taken])
+                for held in taken:
+                    held.generation = generation
+                if not self._waiting:
+                    self._moved_at = sent_at
+                self._waiting.extend(taken)
+            return len(taken)
+
+    def knows(self) -> set[tuple[str, str]]:
+        """Queue and entry of everything held."""
+        with self._lock:
+            seen = self._slots.read()[1]
+            return {(item.claim.queue, item.claim.entry) for item in seen}
+
+    def start(self, alone: Held | None = None) -> Held | None:
+        """The next delivery, running from now on. None when none waits, when its lease may be over (`stale` is set),
+        or when it is a suspect, one whose worker vanished before (`suspect` is set): that starts only as `alone`.
+        """
+        if self._slots.ints[_ORDERS] != self._orders_seen:
+            self._obey()
+        with self._lock:
+            if not self._waiting:
+                return None
+            held = self._waiting[0]
+            if held.delivery.recoveries and held is not alone:
+                self.suspect = held
+                return None
+            now = self._clock()
+            if not self._fresh(held, now):
+                self._drop(list(self._waiting))
+                self._waiting.clear()
+                self.stale = True
+                return None
+            self._waiting.popleft()
+            slots, slot = self._slots, held.slot
+            slots.soft_at[slot] = 0.0
+            slots.started[slot] = self._moved_at = now
+            slots.phases[slot] = RUNNING
+            self._running[slot] = held
+            return held
+
+    def limit(self, held: Held, seconds: float) -> None:
+        """The running job may take that long; 0 = for ever."""
+        self._slots.soft_at[held.slot] = self._slots.started[held.slot] + seconds if seconds else 0.0
+
+    def finish(self, held: Held, outcome: Outcome) -> bool:
+        """It has ended. False when its outcome found no room in the shared memory: settle before anything else."""
+        slots, slot = self._slots, held.slot
+        written = True
+        plain = type(outcome) is Ack and not outcome.retention_ms
+        record = b"" if plain else spill.encode(outcome, self._now_ms())
+        with self._lock:
+            held.outcome = outcome
+            if plain:
+                slots.phases[slot] = FINISHED
+            elif self._spill.write(slot, record):
+                slots.phases[slot] = SPILLED
+            else:
+                slots.soft_at[slot], written = 0.0, False  # until it is settled it looks as if it ran, without a limit
+            if not self._finished:
+                self._finished_since = self._clock()
+            self._finished.append(held)
+            self._running.pop(slot, None)
+            self._done += 1
+            slots.ints[_DONE] = self._done
+        return written
+
+    def take_finished(self) -> list[Held]:
+        """What has to be settled; it stays held until `settled` or `unsettled` is called."""
+        with self._lock:
+            taken, self._finished = self._finished, []
+            return taken
+
+    def settled(self, taken: Sequence[Held]) -> None:
+        """These are held no more."""
+        with self._lock:
+            self._drop(taken)
+
+    def unsettled(self, taken: Sequence[Held]) -> None:
+        """Settling these failed; they are finished, and tried again."""
+        with self._lock:
+            self._finished_since = self._clock()
+            self._finished = [*taken, *self._finished]
+
+    def take_waiting(self, keep: Held | None = None) -> list[Held]:
+        """Everything not started but `keep`, to be handed back: `settled` when that is done."""
+        with self._lock:
+            taken = [held for held in self._waiting if held is not keep]
+            self._waiting = deque(held for held in self._waiting if held is keep)
+            return taken
+
+    def kept_waiting_for(self) -> float:
+        """How long deliveries have waited while nothing was started; 0.0 when none waits behind running ones."""
+        with self._lock:
+            blocked = bool(self._waiting and self._running)
+            return self._clock() - self._moved_at if blocked else 0.0
+
+    def unsettled_for(self) -> float:
+        """How long the first of the outcomes has waited to be settled."""
+        with self._lock:
+            return self._clock() - self._finished_since if self._finished else 0.0
+
+    def to_interrupt(self) -> list[tuple[Held, int]]:
+        """What runs and shall end: with CANCEL, or 0 when its time is over. Each is named once."""
+        slots, found = self._slots, []
+        with self._lock:
+            now = self._clock()
+            for slot, held in self._running.items():
+                if held.told or held.interrupter is None:
+                    continue
+                cancel = slots.orders_for(slot, held.generation) & CANCEL
+                if cancel or 0.0 < slots.soft_at[slot] <= now:
+                    held.told = True
+                    found.append((held, cancel))
+        return found
+
+    def only_overdue(self, by_s: float) -> bool:
+        """Whether all that runs was due to end `by_s` ago."""
+        with self._lock:
+            ends = [self._slots.soft_at[slot] for slot in self._running]
+            return all(0.0 < at <= self._clock() - by_s for at in ends)
+
+    def _fresh(self, held: Held, now: float) -> bool:
+        within = self._slots.floats[Word.LEASE] * START_WITHIN
+        if now - held.read_at <= within:
+            return True
+        epoch, renewed_at = self._slots.confirmed()
+        if held.generation <= epoch:
+            held.read_at = max(held.read_at, renewed_at)
+        return now - held.read_at <= within
+
+    def _obey(self) -> None:
+        """Forget what waits and is lost; end what waits and is cancelled. What runs, the watchdog sees to."""
+        with self._lock:
+            self._orders_seen = self._slots.ints[_ORDERS]
+            orders = [(held, self._slots.orders_for(held.slot, held.generation)) for held in self._waiting]
+            self._drop([held for held, order in orders if order & LOST])
+            cancelled = [held for held, order in orders if order & CANCEL and not order & LOST]
+            self._waiting = deque(held for held, order in orders if not order)
+            for held in cancelled:
+                held.outcome = Ack()
+                self._slots.phases[held.slot] = FINISHED
+            self._finished += cancelled
+
+    def _drop(self, taken: Iterable[Held]) -> None:
+        phases, free = self._slots.phases, self._free
+        for held in taken:
+            if phases[held.slot] == SPILLED:
+                self._spill.settled()
+            phases[held.slot] = EMPTY
+            free.append(held.slot)

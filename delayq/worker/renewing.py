@@ -1,0 +1,121 @@
+"""Keeps the leases of all children, by what their slots say: what a child holds, and nothing else.
+
+So a handler that holds the interpreter's lock keeps its lease, and a delivery that nobody knows of (its
+reply was lost on the way) is not kept for ever. What the backend answers is passed on: entries that are
+somebody else's by now, jobs that shall stop, and "there is more than you know of".
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import time
+from collections.abc import Callable, Iterable
+
+from delayq.core.errors import BackendError
+from delayq.drivers.base import Renewal, Steward
+from delayq.loops.log_limit import LogLimit
+from delayq.worker.brood import Member
+from delayq.worker.clock import boot_clock
+from delayq.worker.plan import Plan
+from delayq.worker.slots import CANCEL, LOST, RUNNING, Seen, Slots, Word
+
+log = logging.getLogger("delayq.supervisor")
+
+RETRY_S = 0.2
+ANNOUNCE_S = 5.0
+ANNOUNCE_TTL_S = 20.0
+SHOWN = 10
+
+
+class Renewing:
+    """Renews and announces. `lease_s` is the shortest of the queues, as last read."""
+
+    def __init__(self, plan: Plan, steward: Steward, clock: Callable[[], float] = time.monotonic) -> None:
+        self.lease_s = steward.lease_s()
+        self._plan = plan
+        self._steward = steward
+        self._clock = clock
+        self._offset_ms = steward.now_ms() - time.monotonic() * 1000
+        self._started_ms = steward.now_ms()
+        self._renew_at: dict[Member, float] = {}
+        self._announce_at: dict[Member, float] = {}
+        self._rest_until = 0.0
+        self._limit = LogLimit()
+
+    def prepare(self, slots: Slots) -> None:
+        """What a new child has to know."""
+        slots.floats[Word.LEASE] = self.lease_s
+        slots.floats[Word.CLOCK_MS] = self._offset_ms
+
+    def step(self, members: Iterable[Member]) -> None:
+        """Renew and announce those whose time has come. A failure ends the step; all are tried again soon."""
+        if self._clock() < self._rest_until:
+            return
+        try:
+            for member in members:
+                self._renew_if_due(member)
+            for member in members:
+                self._announce_if_due(member)
+        except BackendError as error:
+            self._rest_until = self._clock() + RETRY_S
+            if hidden := self._limit.may_log(type(error).__name__):
+                log.warning("%s (%d times)", error, hidden)
+
+    def forget(self, member: Member) -> None:
+        """It is dead."""
+        self._renew_at.pop(member, None)
+        self._announce_at.pop(member, None)
+
+    def _renew_if_due(self, member: Member) -> None:
+        now = self._clock()
+        if now < self._renew_at.setdefault(member, now + self.lease_s / 3):
+            return
+        epoch, seen = member.slots.read()
+        sent_at = boot_clock()
+        renewal = self._steward.renew(member.name, [item.claim for item in seen])
+        self._renew_at[member] = self._clock() + self.lease_s / 3
+        self._pass_on(member, seen, renewal)
+        if epoch:
+            member.slots.confirm(epoch, sent_at)
+        if renewal.surplus and member.slots.ints[Word.EPOCH] == epoch:
+            member.slots.ints[Word.REPLAY] += 1
+
+    def _pass_on(self, member: Member, seen: list[Seen], renewal: Renewal) -> None:
+        """Orders before the confirmation: nobody may start what is lost because all else was renewed."""
+        if not renewal.lost and not renewal.asked_to_stop:
+            return
+        for item in seen:
+            job = (item.claim.queue, item.claim.id)
+            if job in renewal.lost:
+                member.slots.give_order(item, LOST)
+            if job in renewal.asked_to_stop:
+                member.slots.give_order(item, CANCEL)
+
+    def _announce_if_due(self, member: Member) -> None:
+        now = self._clock()
+        if now < self._announce_at.get(member, float("-inf")):
+            return
+        self._announce_at[member] = now + ANNOUNCE_S
+        self._steward.announce(member.name, self._about(member), ANNOUNCE_TTL_S)
+        self.lease_s = self._steward.lease_s()
+        self._offset_ms = self._steward.now_ms() - time.monotonic() * 1000
+        self.prepare(member.slots)
+
+    def _about(self, member: Member) -> dict[str, object]:
+        now = boot_clock()
+        running = [item for item in member.slots.read()[1] if item.phase == RUNNING]
+        return {
+            "host": socket.gethostname(),
+            "pid": member.process.pid,
+            "supervisor": os.getpid(),
+            "label": self._plan.options.name,
+            "started_ms": self._started_ms,
+            "jobs": list(self._plan.registry.names()),
+            "done": member.done,
+            "running": [
+                {"id": item.claim.id, "queue": item.claim.queue, "for_ms": round((now - item.started) * 1000)}
+                for item in running[:SHOWN]
+            ],
+        }

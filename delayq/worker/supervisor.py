@@ -1,0 +1,242 @@
+"""The supervisor: a process in which no user code runs, and its children, which do nothing else.
+
+    supervisor ──┬── child 1 … N      read, run handlers, settle; one shared memory each
+                 └── mover, janitor   unless --no-mover
+
+It keeps the leases of what the children hold, ends what does not end, replaces what dies and clears up
+after it, and listens to signals. One thread, one loop; it forks, so nothing else may run in it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Sequence
+
+from delayq.core.errors import BackendUnavailable
+from delayq.core.events import Listener, WorkerStopping
+from delayq.drivers.base import Driver
+from delayq.jobs.registry import Registry
+from delayq.loops.log_limit import LogLimit
+from delayq.worker.aftermath import Aftermath
+from delayq.worker.brood import Brood, Killed, consumer_name
+from delayq.worker.care import Care
+from delayq.worker.emptiness import Emptiness
+from delayq.worker.fork import Process
+from delayq.worker.limits import MEMORY_CHECK_S, resident_mb
+from delayq.worker.options import StopReason, WorkerOptions
+from delayq.worker.overtime import Overtime
+from delayq.worker.plan import DriverFactory, Plan
+from delayq.worker.policies import Policies
+from delayq.worker.renewing import Renewing
+from delayq.worker.report import report
+from delayq.worker.signals import Signals
+from delayq.worker.slots import Stop, Word
+from delayq.worker.teller import Teller
+
+log = logging.getLogger("delayq.supervisor")
+
+TICK_S = 0.1
+# Its calls are few and can all be repeated; a short wait keeps the loop going when the backend hangs.
+ANSWER_MS = 500
+LAST_WORDS_S = 0.6
+
+
+class Supervisor:
+    """One worker. `driver_factory` makes a driver for each process; `run` blocks and may be called once.
+
+    `listeners` hear of jobs in the children, of the worker's end and of killed jobs here.
+    """
+
+    def __init__(
+        self,
+        driver_factory: DriverFactory,
+        registry: Registry,
+        options: WorkerOptions,
+        listeners: Sequence[Listener] = (),
+    ) -> None:
+        self._plan = Plan(driver_factory, registry, options, listeners)
+        self._options = options
+        self._signals = Signals(self._speak)
+        self._reason: StopReason | None = None
+        self._grace_ends = float("inf")
+        self._memory_at = 0.0
+
+    def run(self) -> StopReason:
+        """Work until there is a reason to stop; returns it. Only in the main thread.
+
+        Raises `ConfigError` when the backend refuses us; waits for one that is not there yet.
+        """
+        if threading.active_count() > 1:
+            names = ", ".join(thread.name for thread in threading.enumerate() if thread is not threading.main_thread())
+            log.warning("threads started while the application was imported do not exist in the children: %s", names)
+        started = time.monotonic()
+        with self._signals:
+            driver = self._driver_when_there()
+            if driver is None:
+                return StopReason.INTERRUPTED
+            self._make(driver)
+            try:
+                while (reason := self._turn(started)) is None:
+                    self._signals.wait(TICK_S)
+            finally:
+                self._leave()
+            driver.close()
+        Teller(self._plan.listeners)(WorkerStopping(self._label(), reason, self._brood.done))
+        return reason
+
+    def _driver_when_there(self) -> Driver | None:
+        """A driver whose backend has answered; None when a stop was asked for first."""
+        driver = self._plan.driver_factory(answer_ms=ANSWER_MS)
+        limit = LogLimit()
+        while not self._signals.stops:
+            try:
+                self._steward = driver.steward(self._options.queues)
+                self._renewing = Renewing(self._plan, self._steward)
+                return driver
+            except BackendUnavailable as error:
+                if limit.may_log("unavailable"):
+                    log.warning("%s", error)
+                self._signals.wait(0.2)
+        return None
+
+    def _make(self, driver: Driver) -> None:
+        plan = self._plan
+        if not plan.alone:
+            log.warning(
+                "with threads or async handlers a job that does not end in time is ended together with its process; "
+                "what else runs there is handed back and starts again elsewhere"
+            )
+        self._brood = Brood(plan, self._renewing.prepare)
+        self._care = Care(plan)
+        self._overtime = Overtime(plan)
+        self._aftermath = Aftermath(plan, self._steward, Policies(plan.registry, plan.fallback))
+        self._emptiness = Emptiness(plan, driver, self._brood)
+
+    def _turn(self, started: float) -> StopReason | None:
+        """One look at everything; the reason once all has come to an end."""
+        self._bury_the_dead()
+        if self._reason is None:
+            self._reason = self._reason_to_stop(started)
+            if self._reason is not None:
+                self._begin_to_stop()
+        if self._reason is None:
+            self._care.step(self._processes())
+            self._brood.spawn_due(self._care.processes(), self._word())
+        elif self._stopped():
+            return self._reason
+        members = list(self._brood.members.values())
+        self._overtime.step(members)
+        if time.monotonic() < self._grace_ends - LAST_WORDS_S:
+            self._renewing.step(members)
+        if self._signals.dump_wanted:
+            self._dump()
+        return None
+
+    def _bury_the_dead(self) -> None:
+        for member in self._brood.reap():
+            self._renewing.forget(member)
+            self._overtime.forget(member)
+            self._aftermath.add(member)
+        self._aftermath.step()
+        if os.getpid() == 1:
+            _reap_orphans(self._processes())
+
+    def _reason_to_stop(self, started: float) -> StopReason | None:
+        """In Laravel's order."""
+        options = self._options
+        if self._signals.stops:
+            return StopReason.INTERRUPTED
+        if options.memory_mb and self._memory_over():
+            return StopReason.MEMORY
+        if (reason := self._emptiness.reason(busy=bool(self._aftermath.graves))) is not None:
+            return reason
+        if options.max_time_ms and (time.monotonic() - started) * 1000 >= options.max_time_ms:
+            return StopReason.MAX_TIME
+        if self._brood.used_up:
+            return StopReason.ONCE if options.once else StopReason.MAX_JOBS
+        return None
+
+    def _begin_to_stop(self) -> None:
+        self._grace_ends = time.monotonic() + self._options.grace_ms / 1000
+        self._brood.stop_respawning()
+        for member in self._brood.members.values():
+            member.tell(Stop.DRAIN)
+
+    def _stopped(self) -> bool:
+        """Whether nobody is left, or nobody may be left any longer."""
+        if self._signals.stops > 1:
+            self._reason = StopReason.FORCED
+        if not self._brood.members and not self._aftermath.unsettled:
+            return True
+        over = time.monotonic() >= self._grace_ends
+        if over or self._reason is StopReason.FORCED:
+            for member in self._brood.members.values():
+                member.kill(Killed.STOP)
+            return True
+        return False
+
+    def _leave(self) -> None:
+        """Nobody stays behind, and what can still be given back is."""
+        self._care.end()
+        for member in self._brood.members.values():
+            member.kill(Killed.STOP)
+        while self._brood.members:
+            self._bury_quickly()
+        self._aftermath.step(at_once=True)
+        if self._aftermath.unsettled:
+            log.warning("left without settling everything; leases that run out do the rest")
+
+    def _bury_quickly(self) -> None:
+        for member in self._brood.reap():
+            self._aftermath.add(member)
+        if self._brood.members:
+            self._signals.wait(0.01)
+
+    def _memory_over(self) -> bool:
+        now = time.monotonic()
+        if now < self._memory_at:
+            return False
+        self._memory_at = now + MEMORY_CHECK_S
+        mine = resident_mb() >= self._options.memory_mb
+        return mine or any(member.slots.ints[Word.OVER_MEMORY] for member in self._brood.members.values())
+
+    def _word(self) -> Stop:
+        return Stop.PAUSE if self._signals.paused else Stop.NO
+
+    def _speak(self) -> None:
+        """In a signal's handler: tell the children at once, also while the loop waits for the backend."""
+        brood = getattr(self, "_brood", None)
+        if brood is not None:
+            for member in list(brood.members.values()):
+                member.tell(Stop.DRAIN if self._signals.stops else self._word())
+
+    def _processes(self) -> list[Process]:
+        return [*self._care.processes(), *(member.process for member in self._brood.members.values())]
+
+    def _dump(self) -> None:
+        self._signals.dump_wanted = False
+        sys.stderr.write(report(self._brood.members.values(), self._brood.done))
+        sys.stderr.flush()
+        for process in self._processes():
+            process.send(signal.SIGTTIN)  # their stacks, also of one that holds its interpreter's lock
+
+    def _label(self) -> str:
+        return self._options.name or consumer_name(os.getpid(), "supervisor")
+
+
+def _reap_orphans(known: Sequence[Process]) -> None:
+    """As process 1: whoever lost its parent is ours, and must be waited for. Our own are left to their keepers."""
+    ours = {process.pid for process in known}
+    while True:
+        try:
+            found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return
+        if found is None or found.si_pid in ours:
+            return
+        os.waitpid(found.si_pid, os.WNOHANG)

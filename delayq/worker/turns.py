@@ -1,0 +1,183 @@
+"""A child's main thread, turn after turn: read, hand out to the crews, until it shall leave."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+
+from delayq.core.errors import BackendError
+from delayq.core.outcome import Outcome
+from delayq.worker.attempt import Attempt, Attempts
+from delayq.worker.crew import Crew
+from delayq.worker.holding import Held, Holding
+from delayq.worker.intake import Intake, Leave
+from delayq.worker.limits import MANY
+from delayq.worker.options import WorkerOptions
+from delayq.worker.prefetch import WORTH_S, Prefetch
+from delayq.worker.slots import Slots, Stop, Word
+
+log = logging.getLogger("delayq.worker")
+
+ALONE_WITHIN_S = 1.0
+SHY_S = 0.1
+LOOK_AGAIN_S = 0.05
+_STOP = int(Word.STOP)
+
+
+class Turns:
+    """The work of one child. `sync` and `loop` run the handlers; `bell` rings when a place became free."""
+
+    def __init__(
+        self, slots: Slots, holding: Holding, intake: Intake, attempts: Attempts, options: WorkerOptions
+    ) -> None:
+        self.bell = threading.Event()
+        self.sync: Crew
+        self.loop: Crew | None = None
+        self.inline = False
+        self._slots = slots
+        self._holding = holding
+        self._intake = intake
+        self._attempts = attempts
+        self._options = options
+        self._prefetch = Prefetch()
+        self._jobs_left = MANY
+        self._shy = False
+
+    def work(self, jobs: int) -> None:
+        """Go on until told to leave, or until `jobs` were started (0 = no limit)."""
+        self._jobs_left = jobs or MANY
+        while self._slots.ints[_STOP] != Stop.DRAIN and self._jobs_left > 0:
+            try:
+                self._turn()
+            except BackendError as error:
+                self._intake.failed(error)
+                continue
+            except Leave:  # told something while nothing was under way, as far as this process knows
+                self._intake.replay_wanted = True
+                continue
+            if self._options.once:
+                return
+
+    def drain(self, overdue_s: float) -> None:
+        """Wait for what runs, but not for what should have ended `overdue_s` ago; settle."""
+        while self._holding.running and not self._holding.only_overdue(overdue_s):
+            self._wait(LOOK_AGAIN_S)
+        if not self._intake.outage:
+            try:
+                self._intake.settle()
+            except BackendError as error:
+                self._intake.complain(error)  # the supervisor finds the outcomes, and tries as long as there is time
+
+    def _turn(self) -> None:
+        if self._slots.ints[_STOP] == Stop.PAUSE:
+            self._pause()
+            return
+        room = self._room()
+        if room <= 0:
+            self._wait(WORTH_S)
+            return
+        taken = self._intake.read(min(room, self._jobs_left), self._patience())
+        if taken:
+            started = time.perf_counter()
+            self._hand_out()
+            self._prefetch.observe(taken, time.perf_counter() - started, self._intake.bytes_read)
+        elif self._options.stop_when_empty and not self._options.once:
+            self._intake.nap(LOOK_AGAIN_S)
+
+    def _hand_out(self) -> None:
+        holding, ints = self._holding, self._slots.ints
+        while not ints[_STOP] and self._jobs_left > 0:
+            held = holding.start()
+            if held is not None:
+                self._begin(held)
+            elif holding.suspect is not None:
+                self._run_alone(holding.suspect)
+            else:
+                break
+        if self.loop is not None:
+            self.loop.flush()
+        if holding.stale:
+            log.warning("this process was stopped for too long; it drops what it had not started and asks again")
+            holding.stale, self._intake.replay_wanted = False, True
+
+    def _begin(self, held: Held) -> None:
+        self._jobs_left -= 1
+        attempt = self._attempts.prepare(held.delivery)
+        if not isinstance(attempt, Attempt):
+            self._end_unrun(held, attempt)
+            return
+        crew = self.loop if attempt.handler.is_async and self.loop is not None else self.sync
+        if crew.room() <= 0:
+            crew.flush()
+            while crew.room() <= 0:
+                self._wait(WORTH_S)
+        held.interrupter = crew.interrupt
+        self._holding.limit(held, attempt.limit_s(self._attempts.now_ms()))
+        crew.start(held, attempt)
+        if self._options.rest_ms:
+            crew.flush()
+            self._intake.settle()
+            self._intake.nap(self._options.rest_ms / 1000)
+
+    def _end_unrun(self, held: Held, outcome: Outcome) -> None:
+        if not self._holding.finish(held, outcome):
+            self._intake.settle()
+
+    def _run_alone(self, suspect: Held) -> None:
+        """A job whose worker vanished before: if it kills this process too, it shall kill nobody else's job."""
+        self._holding.suspect = None
+        if self.loop is not None:
+            self.loop.flush()
+        self._intake.hand_back(keep=suspect)
+        self._wait_for_the_others(0.0 if self._shy else ALONE_WITHIN_S)
+        if self._holding.running:
+            self._intake.hand_back()
+            self._shy = True
+            self._wait(SHY_S)  # it may come straight back here: not in a tight circle
+            return
+        self._shy = False
+        self._intake.settle()
+        held = self._holding.start(alone=suspect)
+        if held is not None:
+            self._begin(held)
+            self._see_it_end()
+
+    def _see_it_end(self) -> None:
+        if self.loop is not None:
+            self.loop.flush()
+        while self._holding.running and self._slots.ints[_STOP] != Stop.DRAIN:
+            self._wait(LOOK_AGAIN_S)
+
+    def _wait_for_the_others(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while self._holding.running and not self._slots.ints[_STOP] and (left := end - time.monotonic()) > 0:
+            self._wait(min(left, LOOK_AGAIN_S))
+
+    def _room(self) -> int:
+        rooms = [] if self.inline else [self.sync.room()]
+        if self.loop is not None:
+            rooms.append(self.loop.room())
+        if self._options.rest_ms:
+            rooms.append(1)
+        if self.inline:
+            rooms.append(self._prefetch.count())
+        return min(rooms)
+
+    def _patience(self) -> float:
+        """How long a read may wait for the first delivery."""
+        if self._options.once or self._options.stop_when_empty:
+            return 0.0
+        return self._options.sleep_ms / 1000
+
+    def _pause(self) -> None:
+        """Give back what has not started, settle what ends, and read nothing."""
+        self._intake.catch_up()
+        self._intake.hand_back()
+        while self._slots.ints[_STOP] == Stop.PAUSE:
+            self._intake.settle()
+            self._wait(LOOK_AGAIN_S)
+
+    def _wait(self, seconds: float) -> None:
+        self.bell.wait(seconds)
+        self.bell.clear()

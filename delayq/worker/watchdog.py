@@ -1,0 +1,92 @@
+"""A child's second thread: it sees to what the main thread cannot see while a handler runs.
+
+    the parent is gone          end at once; nobody keeps the leases any more
+    a job is over its time      interrupt it; so also when it is to be cancelled
+    a job runs long             settle what is finished, hand back what has not started
+    the child shall leave       end a wait for new work
+
+A handler that holds the interpreter's lock stops this thread too. Then the supervisor acts from outside;
+HEARTBEAT tells it how long that has been so.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+import signal
+import threading
+import time
+
+from delayq.core.errors import BackendError
+from delayq.core.interrupts import JobCancelled
+from delayq.worker.clock import boot_clock
+from delayq.worker.crew_inline import NUDGE
+from delayq.worker.holding import Holding
+from delayq.worker.intake import Intake
+from delayq.worker.limits import resident_mb
+from delayq.worker.policies import timed_out
+from delayq.worker.prefetch import WORTH_S
+from delayq.worker.slots import Slots, Word
+
+log = logging.getLogger("delayq.worker")
+
+LOOK_S = 0.010
+IDLE_LOOK_S = 0.100
+MEMORY_LOOK_S = 1.0
+RETRY_S = 0.2
+
+
+class Watchdog:
+    """Watches one child. `pipe` ends when the parent does; `memory_mb` 0 = no limit."""
+
+    def __init__(self, slots: Slots, holding: Holding, intake: Intake, *, pipe: int, memory_mb: int) -> None:
+        self._slots = slots
+        self._holding = holding
+        self._intake = intake
+        self._memory_mb = memory_mb
+        self._poll = select.poll()
+        self._poll.register(pipe, select.POLLIN | select.POLLHUP)
+        self._memory_at = 0.0
+        self._rest_until = 0.0
+
+    def start(self) -> None:
+        """Begin; it ends with the process."""
+        threading.Thread(target=self._run, name="delayq-watchdog", daemon=True).start()
+
+    def _run(self) -> None:
+        while True:
+            look_s = LOOK_S if self._holding.held else IDLE_LOOK_S
+            if self._poll.poll(look_s * 1000):
+                end_group()
+            self._slots.floats[Word.HEARTBEAT] = boot_clock()
+            if self._slots.ints[Word.STOP] and self._intake.waiting:
+                os.kill(os.getpid(), NUDGE)
+            try:
+                self._look()
+            except BackendError as error:
+                self._rest_until = time.monotonic() + RETRY_S
+                self._intake.complain(error)
+            except Exception:
+                log.exception("the watchdog failed; it goes on")
+
+    def _look(self) -> None:
+        for held, cancel in self._holding.to_interrupt():
+            ran_s = boot_clock() - self._slots.started[held.slot]
+            if held.interrupter is not None:
+                held.interrupter(held, JobCancelled() if cancel else timed_out(ran_s))
+        now = time.monotonic()
+        if self._memory_mb and now >= self._memory_at:
+            self._memory_at = now + MEMORY_LOOK_S
+            self._slots.ints[Word.OVER_MEMORY] = int(resident_mb() >= self._memory_mb)
+        if now < self._rest_until:
+            return
+        if self._holding.kept_waiting_for() > WORTH_S:
+            self._intake.hand_back()
+        if self._holding.unsettled_for() > WORTH_S:
+            self._intake.settle()
+
+
+def end_group() -> None:
+    """End this process and all it started, at once."""
+    os.killpg(0, signal.SIGKILL)
