@@ -1,3 +1,124 @@
-"""delayq runs work later and never loses it."""
+"""delayq runs work later and never loses it.
+
+    from delayq import DelayQ
+
+    q = DelayQ()
+    q.schedule("order.close", {"order_id": 42}, delay="15m", id="order-42")
+    q.cancel("order-42")
+
+Names are imported when they are first used, so that `import delayq` costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import typing
+
+if typing.TYPE_CHECKING:
+    from delayq.client import AsyncDelayQ, DelayQ
+    from delayq.core.backoff import Exponential, Fixed, Steps
+    from delayq.core.errors import (
+        BackendError,
+        BackendFull,
+        BackendUnavailable,
+        ConfigError,
+        Conflict,
+        DelayqError,
+        InvalidInput,
+        JobFinished,
+        JobHasFailed,
+        JobNotFailed,
+        JobNotFound,
+        JobRunning,
+        OutcomeUnknown,
+    )
+    from delayq.core.signals import Discard, Fail, JobSignal, Retry, Snooze
+    from delayq.core.spec import JobSpec
+    from delayq.core.states import Answer, OnConflict, State
+    from delayq.core.views import JobInfo, JobRef, Page, QueueStats, Upcoming, WorkerInfo
+    from delayq.jobs.context import JobContext
+    from delayq.jobs.function import job
+    from delayq.settings import Settings
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "Answer",
+    "AsyncDelayQ",
+    "BackendError",
+    "BackendFull",
+    "BackendUnavailable",
+    "ConfigError",
+    "Conflict",
+    "DelayQ",
+    "DelayqError",
+    "Discard",
+    "Exponential",
+    "Fail",
+    "Fixed",
+    "InvalidInput",
+    "JobContext",
+    "JobFinished",
+    "JobHasFailed",
+    "JobInfo",
+    "JobNotFailed",
+    "JobNotFound",
+    "JobRef",
+    "JobRunning",
+    "JobSignal",
+    "JobSpec",
+    "OnConflict",
+    "OutcomeUnknown",
+    "Page",
+    "QueueStats",
+    "Retry",
+    "Settings",
+    "Snooze",
+    "State",
+    "Steps",
+    "Upcoming",
+    "WorkerInfo",
+    "__version__",
+    "job",
+]
+
+# Where each name of __all__ is made; tests/unit/test_lazy_names.py compares it with the imports above.
+_HOMES = {
+    "delayq.client": ("AsyncDelayQ", "DelayQ"),
+    "delayq.core.backoff": ("Exponential", "Fixed", "Steps"),
+    "delayq.core.errors": (
+        "BackendError",
+        "BackendFull",
+        "BackendUnavailable",
+        "ConfigError",
+        "Conflict",
+        "DelayqError",
+        "InvalidInput",
+        "JobFinished",
+        "JobHasFailed",
+        "JobNotFailed",
+        "JobNotFound",
+        "JobRunning",
+        "OutcomeUnknown",
+    ),
+    "delayq.core.signals": ("Discard", "Fail", "JobSignal", "Retry", "Snooze"),
+    "delayq.core.spec": ("JobSpec",),
+    "delayq.core.states": ("Answer", "OnConflict", "State"),
+    "delayq.core.views": ("JobInfo", "JobRef", "Page", "QueueStats", "Upcoming", "WorkerInfo"),
+    "delayq.jobs.context": ("JobContext",),
+    "delayq.jobs.function": ("job",),
+    "delayq.settings": ("Settings",),
+}
+
+if not typing.TYPE_CHECKING:  # a type checker would otherwise believe in every name
+
+    def __getattr__(name: str) -> object:
+        from importlib import import_module
+
+        for module, names in _HOMES.items():
+            if name in names:
+                value = globals()[name] = getattr(import_module(module), name)
+                return value
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

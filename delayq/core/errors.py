@@ -17,6 +17,7 @@
     ├─ BackendError             Redis said no
     │  ├─ BackendUnavailable    unreachable, loading, busy: the same call may work later
     │  ├─ BackendFull           maxmemory reached; nothing was written
+    │  ├─ BackendDamaged        a key is missing or holds something else; the others are fine
     │  ├─ OutcomeUnknown        the reply was lost; the job may or may not be stored
     │  └─ ProtocolError         a script answered something this version does not know
     ├─ BadEnvelope              bytes that are no envelope
@@ -28,7 +29,7 @@ Raised *by handlers* are signals, not errors: see `delayq.core.signals`.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Final
 
 
 class DelayqError(Exception):
@@ -124,6 +125,10 @@ class BackendFull(BackendError):
     exit_code = 5
 
 
+class BackendDamaged(BackendError):
+    """A key of delayq is missing or holds something else."""
+
+
 class OutcomeUnknown(BackendError):
     """The reply was lost, so the outcome is unknown."""
 
@@ -132,6 +137,10 @@ class OutcomeUnknown(BackendError):
 
 class ProtocolError(BackendError):
     """A script answered something this version does not know."""
+
+
+AWAY: Final = (BackendUnavailable, OutcomeUnknown)
+"""Redis cannot be talked to just now, whatever the call: loops and workers wait and come again."""
 
 
 class BadEnvelope(DelayqError):

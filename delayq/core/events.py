@@ -21,7 +21,12 @@ class JobStarted:
 
 @dataclass(frozen=True, slots=True)
 class JobEnded:
-    """An attempt ended: `outcome` is done, released, snoozed or failed; `took_ms` its duration; `error` its cause."""
+    """An attempt ended; `took_ms` is its duration, `error` its cause.
+
+    `outcome` is done, released (to be tried again), snoozed (released without an error), stopped (as it was asked to)
+    or failed. An attempt may end without having started: no handler, no tries left, an envelope nobody can read (its
+    `name` is then '').
+    """
 
     id: str
     name: str

@@ -48,14 +48,23 @@ def describe(error: BaseException, *, at_ms: int | None = None, attempt: int | N
         message = str(error)
     except Exception as broken:  # noqa: BLE001  (the __str__ of a stranger may raise anything; it is named below)
         message = f"(its message could not be made: {type(broken).__name__})"
-    text = "".join(tracebacks.format_exception(error, limit=-50)) if error.__traceback__ else ""
     return Failure(
         type=type(error).__name__,
         message=_cut(message, MAX_MESSAGE),
-        traceback=_cut(text, MAX_TRACEBACK, tail=True),
+        traceback=_cut(_traceback(error), MAX_TRACEBACK, tail=True),
         at_ms=at_ms,
         attempt=attempt,
     )
+
+
+def _traceback(error: BaseException) -> str:
+    """Where it was raised, with its causes; '' for an error that was never raised."""
+    if error.__traceback__ is None:
+        return ""
+    try:
+        return "".join(tracebacks.format_exception(error, limit=-50))
+    except Exception as broken:  # noqa: BLE001  (a stranger's error may break its own printing; the job's end must not)
+        return f"(its traceback could not be made: {type(broken).__name__})"
 
 
 def after(previous: Failure | None, failure: Failure) -> Failure:

@@ -142,11 +142,16 @@ def _ends_with_a_timeout(policy: Policy, now_ms: int) -> bool:
     return late or policy.on_timeout is OnTimeout.FAIL
 
 
+def stopped(outcome: Outcome) -> Outcome:
+    """What becomes of a job that was asked to stop while it ran: whatever else happens, it is not tried again."""
+    return Ack() if isinstance(outcome, Release) else outcome
+
+
 def _backoff_ms(backoff: Backoff, attempt: int, error: BaseException, rand: Callable[[], float]) -> int:
     """The backoff's delay. A function of the user's that fails itself must not take the attempt's error with it."""
     try:
         return backoff.delay_ms(attempt, error, rand)
-    except Exception as broken:
+    except Exception as broken:  # noqa: BLE001  (a function of the user's may raise anything; it is noted below)
         error.add_note(f"The job's backoff function failed too ({broken!r}); the default backoff was used.")
         return DEFAULT.delay_ms(attempt, error, rand)
 

@@ -64,7 +64,7 @@ def prepare(spec: JobSpec, options: Options, now_ms: int) -> Prepared:
     `now_ms` only bounds `at` (10 years ahead at most); the due time of a delay is the server's business.
     """
     name = check_job_name(spec.name)
-    queue = check_queue(spec.queue or options.queue_for(name))
+    queue = check_queue(options.queue_for(name) if spec.queue is None else spec.queue)
     job_id = new_id() if spec.id is None else check_id(spec.id)
     data = spec.data
     limit = options.max_payload

@@ -99,16 +99,17 @@ ANSWERS: Final[dict[str, dict[State, Answer]]] = {
     "forget": _row(A.UNKNOWN, A.REFUSED, A.REFUSED, A.REFUSED, A.FORGOTTEN, A.FORGOTTEN),
 }
 
-# What a successful verb leaves behind. A move that is not in this table does not exist.
+# Every move between places, with the script that makes it. A move that is not in this table does not exist; the
+# scripts' manuals name the same ones. `replace` is schedule with replace or postpone.
 TRANSITIONS: Final[frozenset[tuple[State, str, State]]] = frozenset(
     {
         (State.ABSENT, "schedule", State.SCHEDULED),
         (State.ABSENT, "schedule", State.READY),
-        (State.SCHEDULED, "schedule", State.SCHEDULED),
-        (State.SCHEDULED, "schedule", State.READY),
-        (State.READY, "schedule", State.SCHEDULED),
-        (State.FAILED, "schedule", State.SCHEDULED),
-        (State.COMPLETED, "schedule", State.SCHEDULED),
+        (State.ABSENT, "replace", State.SCHEDULED),
+        (State.SCHEDULED, "replace", State.SCHEDULED),
+        (State.READY, "replace", State.SCHEDULED),
+        (State.FAILED, "replace", State.SCHEDULED),
+        (State.COMPLETED, "replace", State.SCHEDULED),
         (State.SCHEDULED, "promote", State.READY),
         (State.SCHEDULED, "promote", State.FAILED),
         (State.RESERVED, "ack", State.ABSENT),
@@ -131,5 +132,12 @@ TRANSITIONS: Final[frozenset[tuple[State, str, State]]] = frozenset(
         (State.COMPLETED, "forget", State.ABSENT),
         (State.FAILED, "prune", State.ABSENT),
         (State.COMPLETED, "prune", State.ABSENT),
+        (State.SCHEDULED, "clear", State.ABSENT),
+        (State.READY, "clear", State.ABSENT),
+        # Repairs, of what somebody damaged.
+        (State.RESERVED, "mend", State.READY),
+        (State.SCHEDULED, "mend", State.FAILED),
+        (State.READY, "mend", State.FAILED),
+        (State.RESERVED, "mend", State.FAILED),
     }
 )

@@ -92,6 +92,15 @@ class QueueStats:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkerInfo:
+    """A worker that said "I am here" and whose word has not expired. `about` is what else it said of itself."""
+
+    name: str
+    queues: tuple[str, ...]
+    about: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class Upcoming:
     """How many jobs fall due in each span of `span_ms` from `now_ms` on."""
 

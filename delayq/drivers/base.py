@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
+from delayq.core.errors import DelayqError
 from delayq.core.outcome import Outcome
 
 
@@ -33,27 +34,37 @@ class Claim(NamedTuple):
 
 
 class Settlement(NamedTuple):
-    """A delivery and what shall become of it."""
+    """A delivery and what shall become of it. `resent`: an earlier try to settle it may have worked unseen."""
 
     delivery: Delivery
     outcome: Outcome
+    resent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """What one exchange brought: how each settlement ended (True = settled, False = fenced), and new deliveries."""
+    """What one exchange brought, as far as it worked.
 
-    settled: list[bool]
-    deliveries: list[Delivery]
+    `settled` has one answer for each settlement: True = settled, False = fenced (the job is somebody else's by now),
+    None = not settled yet. `errors` are those of single queues, which kept the others from nothing.
+    """
+
+    settled: Sequence[bool | None] = ()
+    deliveries: Sequence[Delivery] = ()
+    errors: Sequence[DelayqError] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Renewal:
-    """`surplus`: the backend holds more for this consumer than it named, so a reply was lost."""
+    """`surplus`: the backend holds more for this consumer than it named, so a reply was lost.
+
+    `errors` are those of single queues, which kept the others from nothing.
+    """
 
     lost: frozenset[tuple[str, str]]
     asked_to_stop: frozenset[tuple[str, str]]
     surplus: bool
+    errors: Sequence[DelayqError] = ()
 
 
 class Promotion(NamedTuple):
@@ -66,7 +77,10 @@ class Promotion(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Tidied:
-    """What a janitor's tick found and did in one queue. All zero is the normal case."""
+    """What a janitor's tick found and did in one queue. All zero is the normal case.
+
+    `unhealed`: 1 when damage was found that could not be healed.
+    """
 
     reclaimed: int = 0
     failed: int = 0
@@ -74,6 +88,7 @@ class Tidied:
     redelivered: int = 0
     buried: int = 0
     mended: int = 0
+    unhealed: int = 0
     pruned: int = 0
     retired: int = 0
     hold_ms: int = 0
@@ -81,7 +96,8 @@ class Tidied:
     @property
     def quiet(self) -> bool:
         """Whether nothing was found that a person should hear of."""
-        return not (self.reclaimed or self.failed or self.redelivered or self.buried or self.mended)
+        found = self.reclaimed or self.failed or self.redelivered or self.buried or self.mended or self.unhealed
+        return not found
 
 
 class WakeUps(Protocol):
@@ -129,27 +145,31 @@ class Driver(Protocol):
 
 
 class Consumer(Protocol):
-    """One worker's way to deliveries. `fetch` and `wait` belong to one thread, the others may be called from any."""
+    """One worker's way to deliveries.
+
+    `fetch`, `wait` and `replay` belong to one thread, the others may be called from any. They raise when the backend
+    cannot be talked to; trouble with one queue is told in `Fetched.errors` instead.
+    """
 
     name: str
 
     def fetch(self, settlements: Sequence[Settlement], count: int) -> Fetched:
         """Settle, and read up to `count` deliveries without waiting, in one round trip."""
 
-    def wait(self, seconds: float) -> list[Delivery]:
-        """Wait for the first delivery of any queue; [] when the time is over."""
+    def wait(self, seconds: float) -> Fetched:
+        """Wait for the first delivery of any queue; nothing when the time is over."""
 
-    def replay(self) -> list[Delivery]:
+    def replay(self) -> Fetched:
         """All deliveries the backend holds for this consumer."""
 
-    def settle(self, settlements: Sequence[Settlement]) -> list[bool]:
+    def settle(self, settlements: Sequence[Settlement]) -> Fetched:
         """Settle without reading."""
 
     def hand_back(self, deliveries: Sequence[Delivery]) -> None:
-        """Give back what was not started; it costs no attempt."""
+        """Give back what was not started; it costs no attempt. May be repeated after an error, for the same ones."""
 
     def renew(self, deliveries: Sequence[Delivery]) -> Renewal:
-        """Start the leases anew."""
+        """Start the leases anew. Raises only when it has tried every queue."""
 
     def lease_s(self) -> float:
         """The shortest lease of the queues served, in seconds."""
@@ -171,7 +191,7 @@ class Steward(Protocol):
     """
 
     def renew(self, consumer: str, claims: Sequence[Claim]) -> Renewal:
-        """Start the leases anew, in the consumer's name."""
+        """Start the leases anew, in the consumer's name. Raises only when the backend is away."""
 
     def settle(self, ended: Sequence[tuple[Claim, Outcome]]) -> list[bool]:
         """Settle what a dead process had finished; True for each that was still its own."""

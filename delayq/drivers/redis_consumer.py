@@ -1,162 +1,169 @@
-"""One worker's way to deliveries on Redis: a blocking reader of its own, and calls for the rest.
+"""One worker's way to deliveries on Redis: reading (see `redis_reader`), settling, and staying known.
 
-The stream entry id is the lease. Reading is `XREADGROUP`; settling batch k and reading batch k+1
-travel in one round trip.
+The stream entry id is the lease. Settling batch k and reading batch k+1 travel in one round trip.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
 from delayq.core import failure as failures
+from delayq.core.errors import AWAY, DelayqError
 from delayq.core.failure import Failure
 from delayq.core.options import Options
 from delayq.drivers.base import Delivery, Fetched, Renewal, Settlement
+from delayq.drivers.redis_reader import BLOCK_MS, Batch, RedisReader
 from delayq.redis import presence, settling
 from delayq.redis.calls import deliver
-from delayq.redis.calls.call import Call, Scope, text
+from delayq.redis.calls.call import Scope
 from delayq.redis.calls.deliver import Held
 from delayq.redis.connect import Connector
-from delayq.redis.keys import GROUP, Keys
-from delayq.redis.send import send, send_all
-from delayq.redis.translate import translated
+from delayq.redis.presence import Record
+from delayq.redis.send import through
+from delayq.redis.settling import Ending, SettleCall
+from delayq.redis.verbs import Clock, server_clock
 
-T = TypeVar("T")
-
-BLOCK_MS = 1_000
-PAUSE_CHECK_S = 0.5
 GARBAGE = failures.encode(Failure(type="Garbage", message="This stream entry has no id or no job: it is none of ours."))
+STRAY = failures.encode(
+    Failure(
+        type="Garbage", message="This stream entry looked like a job, but nobody had scheduled it under this entry."
+    )
+)
 
 
 class RedisConsumer:
-    """A `Consumer` under `name`. `fetch`, `wait` and `replay` belong to one thread."""
+    """A `Consumer` under `name`. `clock` gives another time than the server's; only tests do."""
 
-    def __init__(self, connector: Connector, options: Options, name: str, queues: tuple[str, ...]) -> None:
+    def __init__(
+        self, connector: Connector, options: Options, name: str, queues: Sequence[str], clock: Clock = server_clock
+    ) -> None:
         self.name = name
-        self.queues = queues
+        self.queues = tuple(queues)
         self._connector = connector
         self._options = options
-        self._reader: Any = connector.reader(BLOCK_MS)  # redis-py types its streams too narrowly
-        self._streams = {Keys(options.prefix, queue).stream: queue for queue in queues}
-        self._where = connector.endpoint.where
-        self._paused: frozenset[str] = frozenset()
-        self._pause_checked = float("-inf")
+        self._clock = clock
         self._offset_ms = 0.0
         self._see_time(connector.call(presence.server_time, safe=True, reads=True))
+        self._reader = RedisReader(connector, options.prefix, name, queues)
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
     def fetch(self, settlements: Sequence[Settlement], count: int) -> Fetched:
-        """Settle and read on in one round trip; queues after the first are only asked when those before are empty."""
+        """Settle and read on in one round trip."""
         calls = self._settle_calls(settlements)
-        open_queues = self._open_queues() if count else []
-        reads = [self._read_words(open_queues[:1], count)] if open_queues else []
-        with translated(self._where):
-            replies = send_all(self._reader, [call for call, _ in calls], *reads)
-            settled = _merge(calls, replies, len(settlements))
-            fresh = _good(replies[-1]) if reads else []
-        deliveries = self._deliveries(fresh)
-        for queue in open_queues[1:]:
-            if len(deliveries) < count:
-                deliveries += self._read([queue], count - len(deliveries))
-        return Fetched(settled, deliveries)
+        answers, batch = self._reader.exchange([call for call, _, _ in calls], count, self.now_ms())
+        settled = self._settled(settlements, calls, answers, batch.errors)
+        return self._fetched(batch, settled)
 
-    def wait(self, seconds: float) -> list[Delivery]:
-        """Block until any queue has something, at most `seconds` (and at most one second)."""
-        block_ms = max(1, min(BLOCK_MS, int(seconds * 1000)))
-        open_queues = self._open_queues()
-        if not open_queues:
-            time.sleep(block_ms / 1000)
-            return []
-        return self._read(open_queues, 1, block_ms)
+    def wait(self, seconds: float) -> Fetched:
+        """Block until any queue has something, at most `seconds` (and at most one second).
 
-    def replay(self) -> list[Delivery]:
-        """All deliveries Redis holds for this consumer, page by page."""
-        found: list[Delivery] = []
-        for key in self._streams:
-            after = "0"
-            while True:
-                with translated(self._where, reads=True):
-                    reply = self._reader.xreadgroup(GROUP, self.name, {key: after}, count=100)
-                rows = reply[0][1] if reply else []
-                if not rows:
-                    break
-                found += self._deliveries([[key.encode(), rows]])
-                after = text(rows[-1][0])
-        return found
+        A pause does not reach a reader that is blocked already: what such a one still gets is handed back.
+        """
+        batch = self._reader.wait(max(1, min(BLOCK_MS, int(seconds * 1000))), self.now_ms())
+        if batch.deliveries:
+            paused = self._reader.paused_since(batch.deliveries, self.now_ms())
+            if paused:
+                self.hand_back(paused)
+                batch.deliveries = [delivery for delivery in batch.deliveries if delivery not in paused]
+        return self._fetched(batch)
 
-    def _read(self, queues: Sequence[str], count: int, block_ms: int | None = None) -> list[Delivery]:
-        streams = {Keys(self._options.prefix, queue).stream: ">" for queue in queues}
-        with translated(self._where):
-            return self._deliveries(self._reader.xreadgroup(GROUP, self.name, streams, count=count, block=block_ms))
+    def replay(self) -> Fetched:
+        """All deliveries Redis holds for this consumer."""
+        return self._fetched(self._reader.replay())
 
-    def _read_words(self, queues: Sequence[str], count: int) -> tuple[Any, ...]:
-        keys = [Keys(self._options.prefix, queue).stream for queue in queues]
-        return ("XREADGROUP", "GROUP", GROUP, self.name, "COUNT", count, "STREAMS", *keys, *([">"] * len(keys)))
+    def _fetched(self, batch: Batch, settled: Sequence[bool | None] = ()) -> Fetched:
+        self._bury(batch.garbage, GARBAGE, batch.errors)
+        return Fetched(settled, batch.deliveries, batch.errors)
 
-    def _deliveries(self, reply: Iterable[Any]) -> list[Delivery]:
-        found: list[Delivery] = []
-        for key, rows in reply:
-            queue = self._streams[key.decode()]
-            garbage = []
-            for entry, fields in rows:
-                job_id, raw = fields.get(b"id"), fields.get(b"job")
-                if job_id is not None and raw is not None:
-                    due, times = fields.get(b"due", b""), fields.get(b"recoveries", b"")
-                    due_ms = int(due) if due.isdigit() else 0
-                    recoveries = int(times) if times.isdigit() else 0
-                    found.append(Delivery(queue, text(job_id), entry.decode(), raw, due_ms, recoveries))
-                elif fields:
-                    garbage.append((text(entry), GARBAGE))
-            if garbage:
-                self._send(deliver.bury(self._scope(queue), garbage))
-        return found
+    def _bury(self, entries: Iterable[tuple[str, str]], why: bytes, errors: list[DelayqError]) -> list[str]:
+        """Dead-letter entries, as (queue, entry id); those that were given back to their job after all.
 
-    def _open_queues(self) -> list[str]:
-        now = time.monotonic()
-        if now - self._pause_checked >= PAUSE_CHECK_S:
-            read = partial(presence.paused, self._options.prefix, self.queues, self.now_ms())
-            with translated(self._where, reads=True):
-                self._paused = read(self._reader)
-            self._pause_checked = now
-        return [queue for queue in self.queues if queue not in self._paused]
+        What cannot be buried now stays pending and comes again.
+        """
+        adopted = []
+        for queue, group in _by_queue(entries, lambda pair: pair[0]).items():
+            rest = [(entry, why) for _, entry in group]
+            try:
+                while rest:
+                    words = through(self._connector, deliver.bury(self._scope(queue), rest))
+                    adopted += [entry for (entry, _), word in zip(rest, words, strict=False) if word == "adopted"]
+                    rest = rest[len(words) :]
+            except DelayqError as error:
+                errors.append(error)
+        return adopted
 
     # -- settling ----------------------------------------------------------------------------------------------------
 
-    def settle(self, settlements: Sequence[Settlement]) -> list[bool]:
+    def settle(self, settlements: Sequence[Settlement]) -> Fetched:
         """Settle without reading, over the shared connections."""
-        calls = self._settle_calls(settlements)
-        replies = [self._send(call) for call, _ in calls]
-        return _merge(calls, replies, len(settlements))
+        calls, errors = self._settle_calls(settlements), list[DelayqError]()
+        answers = [self._tried(call) for call, _, _ in calls]
+        settled = self._settled(settlements, calls, answers, errors)
+        return Fetched(settled, (), errors)
 
     def hand_back(self, deliveries: Sequence[Delivery]) -> None:
-        """Give back what was not started."""
-        for queue, items in _by_queue(deliveries).items():
-            rest = [Held(item.id, item.entry) for item in items]
-            while rest:
-                done = self._send(deliver.hand_back(self._scope(queue), rest[: deliver.PAGE]))
-                rest = rest[len(done) :] if done else []
+        """Give back what was not started; every queue is tried before an error is raised."""
+        self._each_queue(_by_queue(deliveries, lambda delivery: delivery.queue), self._hand_back_to)
 
-    def _settle_calls(self, settlements: Sequence[Settlement]) -> list[settling.SettleCall]:
+    def _hand_back_to(self, queue: str, deliveries: Sequence[Delivery]) -> None:
+        rest = [Held(item.id, item.entry) for item in deliveries]
+        while rest:
+            done = through(self._connector, deliver.hand_back(self._scope(queue), rest[: deliver.PAGE]))
+            rest = rest[len(done) :]
+
+    def _settle_calls(self, settlements: Sequence[Settlement]) -> list[SettleCall]:
         endings = [
-            settling.Ending(given.queue, Held(given.id, given.entry), given.raw, outcome)
-            for given, outcome in settlements
+            Ending(given.queue, Held(given.id, given.entry), given.raw, outcome) for given, outcome, _ in settlements
         ]
-        previous = self._failures({n: ending for n, ending in enumerate(endings) if settling.with_history(ending)})
-        return settling.calls(self._scope, endings, previous, self.now_ms())
+        asked = {n: (end.queue, end.held.id) for n, end in enumerate(endings) if settling.wants_record(end)}
+        return settling.calls(self._scope, endings, self._records(asked), self.now_ms())
 
-    def _failures(self, endings: Mapping[int, settling.Ending]) -> dict[int, Failure | None]:
-        """What is on record for these jobs, read in one round trip; only jobs that failed now are asked for."""
-        if not endings:
+    def _records(self, jobs: Mapping[int, tuple[str, str]]) -> Mapping[int, Record]:
+        """What is on record for these jobs, read in one round trip; only jobs that did not succeed are asked for."""
+        if not jobs:
             return {}
-        keys = [(Keys(self._options.prefix, ending.queue).of("errors"), ending.held.id) for ending in endings.values()]
-        records = self._connector.call(partial(presence.failures_on_record, keys), safe=True, reads=True)
-        return dict(zip(endings, map(failures.decode, records), strict=True))
+        read = partial(presence.records, self._options.prefix, list(jobs.values()))
+        return dict(zip(jobs, self._connector.call(read, safe=True, reads=True), strict=True))
+
+    def _tried(self, call: Any) -> Any:
+        try:
+            return through(self._connector, call)
+        except DelayqError as error:
+            return error
+
+    def _settled(
+        self,
+        settlements: Sequence[Settlement],
+        calls: Sequence[SettleCall],
+        answers: Sequence[Any],
+        errors: list[DelayqError],
+    ) -> list[bool | None]:
+        """An answer for each settlement.
+
+        What was fenced is cleared away, should it be no job's entry at all; one whose row was lost is its job's again,
+        and settled with the next try.
+        """
+        settled: list[bool | None] = [None] * len(settlements)
+        for (_, queue, numbers), answer in zip(calls, answers, strict=True):
+            if isinstance(answer, DelayqError):
+                errors.append(answer)
+                if not isinstance(answer, AWAY):
+                    self._reader.shun(queue)
+                continue
+            for n, ours in zip(numbers, answer, strict=True):
+                settled[n] = ours
+        fenced = [(n, settlements[n].delivery) for n, ours in enumerate(settled) if ours is False]
+        adopted = self._bury([(delivery.queue, delivery.entry) for _, delivery in fenced], STRAY, errors)
+        for n, delivery in fenced:
+            if delivery.entry in adopted:
+                settled[n] = None
+        return settled
 
     # -- staying -----------------------------------------------------------------------------------------------------
 
@@ -164,19 +171,22 @@ class RedisConsumer:
         """Start the leases anew, queue by queue; queues without deliveries are asked too, for lost replies."""
         lost: set[tuple[str, str]] = set()
         asked: set[tuple[str, str]] = set()
-        surplus = False
-        held = _by_queue(deliveries)
-        for queue in self.queues:
-            items = held.get(queue, [])
+        surplus = []
+
+        def renew_in(queue: str, items: Sequence[Delivery]) -> None:
             pending = 0
             for start in range(0, max(1, len(items)), deliver.PAGE):
                 some = [Held(item.id, item.entry) for item in items[start : start + deliver.PAGE]]
-                renewed = self._send(deliver.renew(self._scope(queue), self.name, some))
-                lost |= {(queue, job_id) for job_id in renewed.lost}
-                asked |= {(queue, job_id) for job_id in renewed.asked_to_stop}
+                renewed = through(self._connector, deliver.renew(self._scope(queue), self.name, some))
+                lost.update((queue, job_id) for job_id in renewed.lost)
+                asked.update((queue, job_id) for job_id in renewed.asked_to_stop)
                 pending = renewed.pending
-            surplus = surplus or pending > len(items)
-        return Renewal(frozenset(lost), frozenset(asked), surplus)
+            if pending > len(items):
+                surplus.append(queue)
+
+        held = _by_queue(deliveries, lambda delivery: delivery.queue)
+        self._each_queue({queue: held.get(queue, []) for queue in self.queues}, renew_in)
+        return Renewal(frozenset(lost), frozenset(asked), bool(surplus))
 
     def lease_s(self) -> float:
         """The shortest lease of the queues served."""
@@ -186,52 +196,53 @@ class RedisConsumer:
     def announce(self, about: Mapping[str, Any], ttl_s: float) -> None:
         """Say "I am here" for `ttl_s` seconds."""
         document = msgspec.json.encode({"name": self.name, "queues": list(self.queues), **about})
-        here = presence.Here(self.name, self.queues, document, self.now_ms(), int(ttl_s * 1000))
+        here = presence.Here(self.name, self.queues, document, self._server_ms(), int(ttl_s * 1000))
         self._see_time(self._connector.call(partial(presence.announce, self._options.prefix, here), safe=True))
 
     def now_ms(self) -> int:
         """The server's time as last seen, carried on by the monotonic clock."""
-        return int(time.monotonic() * 1000 + self._offset_ms)
+        given = self._clock()
+        return self._server_ms() if given is None else given
 
     def close(self) -> None:
-        """Leave the groups when nothing is held, take the name off the list, close the reader."""
-        for queue in self.queues:
-            self._send(deliver.retire(self._scope(queue), self.name, 0))
-        self._connector.call(partial(presence.leave, self._options.prefix, self.name), safe=True)
-        self._reader.close()
+        """Leave the groups where nothing is held, take the name off the list, close the reader."""
+        try:
+            self._each_queue(dict.fromkeys(self.queues, ()), self._retire_from)
+            self._connector.call(partial(presence.leave, self._options.prefix, self.name), safe=True)
+        finally:
+            self._reader.close()
+
+    def _retire_from(self, queue: str, _: Sequence[Delivery]) -> None:
+        through(self._connector, deliver.retire(self._scope(queue), self.name, 0))
+
+    def _server_ms(self) -> int:
+        return int(time.monotonic() * 1000 + self._offset_ms)
 
     def _see_time(self, server: tuple[int, int]) -> None:
         seconds, micros = server
         self._offset_ms = seconds * 1000 + micros / 1000 - time.monotonic() * 1000
 
     def _scope(self, queue: str) -> Scope:
-        return Scope(self._options, queue)
+        return Scope(self._options, queue, self._clock())
 
-    def _send(self, call: Call[T]) -> T:
-        answer: T = self._connector.call(partial(_send, call), safe=call.resend, reads=call.reads)
-        return answer
+    def _each_queue(
+        self, groups: Mapping[str, Sequence[Delivery]], do: Callable[[str, Sequence[Delivery]], None]
+    ) -> None:
+        """Do it for every queue; trouble with one keeps no other from it, and is raised at the end."""
+        trouble: DelayqError | None = None
+        for queue, items in groups.items():
+            try:
+                do(queue, items)
+            except AWAY:
+                raise
+            except DelayqError as error:
+                trouble = trouble or error
+        if trouble is not None:
+            raise trouble
 
 
-def _send(call: Call[Any], client: Any) -> Any:
-    return send(client, call)
-
-
-def _by_queue(deliveries: Iterable[Delivery]) -> dict[str, list[Delivery]]:
-    found: dict[str, list[Delivery]] = {}
-    for delivery in deliveries:
-        found.setdefault(delivery.queue, []).append(delivery)
+def _by_queue(items: Iterable[Any], queue_of: Callable[[Any], str]) -> dict[str, list[Any]]:
+    found: dict[str, list[Any]] = {}
+    for item in items:
+        found.setdefault(queue_of(item), []).append(item)
     return found
-
-
-def _good(reply: Any) -> Any:
-    if isinstance(reply, Exception):
-        raise reply
-    return reply
-
-
-def _merge(calls: Sequence[settling.SettleCall], replies: Sequence[Any], total: int) -> list[bool]:
-    settled = [False] * total
-    for (_, numbers), reply in zip(calls, replies, strict=False):
-        for n, ours in zip(numbers, _good(reply), strict=True):
-            settled[n] = ours
-    return settled

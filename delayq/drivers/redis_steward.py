@@ -8,24 +8,21 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
-from delayq.core import failure as failures
-from delayq.core.failure import Failure
+from delayq.core.errors import AWAY, DelayqError
 from delayq.core.options import Options
 from delayq.core.outcome import Ack, Outcome
 from delayq.drivers.base import Claim, Renewal
 from delayq.redis import presence, settling
 from delayq.redis.calls import deliver, inspect
-from delayq.redis.calls.call import Call, Scope, text
+from delayq.redis.calls.call import Scope, text
 from delayq.redis.calls.deliver import Held
 from delayq.redis.connect import Connector
 from delayq.redis.keys import GROUP, Keys
-from delayq.redis.send import send
-
-T = TypeVar("T")
+from delayq.redis.send import through
 
 PENDING_PAGE = 100
 
@@ -43,18 +40,24 @@ class RedisSteward:
         """Start the leases anew, queue by queue; queues without claims are asked too, for lost replies."""
         lost: set[tuple[str, str]] = set()
         asked: set[tuple[str, str]] = set()
+        errors: list[DelayqError] = []
         surplus = False
         held = _by_queue(claims)
         for queue in self.queues:
             items = held.get(queue, [])
             pending = 0
-            for some in _pages(items) or [[]]:
-                renewed = self._send(deliver.renew(self._scope(queue), consumer, some))
-                lost |= {(queue, job_id) for job_id in renewed.lost}
-                asked |= {(queue, job_id) for job_id in renewed.asked_to_stop}
-                pending = renewed.pending
+            try:
+                for some in _pages(items) or [[]]:
+                    renewed = through(self._connector, deliver.renew(self._scope(queue), consumer, some))
+                    lost |= {(queue, job_id) for job_id in renewed.lost}
+                    asked |= {(queue, job_id) for job_id in renewed.asked_to_stop}
+                    pending = renewed.pending
+            except AWAY:
+                raise
+            except DelayqError as error:
+                errors.append(error)
             surplus = surplus or pending > len(items)
-        return Renewal(frozenset(lost), frozenset(asked), surplus)
+        return Renewal(frozenset(lost), frozenset(asked), surplus, errors)
 
     def settle(self, ended: Sequence[tuple[Claim, Outcome]]) -> list[bool]:
         """Settle; envelopes and earlier failures, which only a retry or a failure needs, are read first."""
@@ -67,10 +70,10 @@ class RedisSteward:
             )
             for claim, outcome in ended
         ]
-        previous = {n: self._on_record(ending) for n, ending in enumerate(endings) if settling.with_history(ending)}
+        records = {n: self._on_record(ending) for n, ending in enumerate(endings) if settling.wants_record(ending)}
         settled = [False] * len(endings)
-        for call, numbers in settling.calls(self._scope, endings, previous, self.now_ms()):
-            ours = self._send(call)
+        for call, _, numbers in settling.calls(self._scope, endings, records, self.now_ms()):
+            ours = through(self._connector, call)
             for number, mine in zip(numbers, ours, strict=True):
                 settled[number] = mine
         return settled
@@ -79,7 +82,7 @@ class RedisSteward:
         """Deliver again, uncounted."""
         for scope, rest in self._batches(claims):
             while rest:
-                done = self._send(deliver.hand_back(scope, rest))
+                done = through(self._connector, deliver.hand_back(scope, rest))
                 rest = rest[len(done) :] if done else []
 
     def recover(self, claims: Sequence[Claim]) -> int:
@@ -87,14 +90,14 @@ class RedisSteward:
         failed = 0
         for scope, rest in self._batches(claims):
             while rest:
-                done = self._send(deliver.recover(scope, rest))
+                done = through(self._connector, deliver.recover(scope, rest))
                 failed += done.failed
                 rest = rest[done.looked :] if done.looked else []
         return failed
 
     def envelope(self, claim: Claim) -> bytes:
         """The envelope of a job; b'' when it is gone."""
-        info = self._send(inspect.get(self._scope(claim.queue), claim.id))
+        info = through(self._connector, inspect.get(self._scope(claim.queue), claim.id))
         return info.raw if info else b""
 
     def pending(self, consumer: str) -> list[Claim]:
@@ -109,7 +112,7 @@ class RedisSteward:
     def retire(self, consumer: str) -> None:
         """Take a consumer that holds nothing off the groups and off the list of workers."""
         for queue in self.queues:
-            self._send(deliver.retire(self._scope(queue), consumer, 0))
+            through(self._connector, deliver.retire(self._scope(queue), consumer, 0))
         self._connector.call(partial(presence.leave, self._options.prefix, consumer), safe=True)
 
     def announce(self, consumer: str, about: Mapping[str, Any], ttl_s: float) -> None:
@@ -133,10 +136,10 @@ class RedisSteward:
         seconds, micros = server
         self._offset_ms = seconds * 1000 + micros / 1000 - time.monotonic() * 1000
 
-    def _on_record(self, ending: settling.Ending) -> Failure | None:
-        field = (Keys(self._options.prefix, ending.queue).of("errors"), ending.held.id)
-        (record,) = self._connector.call(partial(presence.failures_on_record, [field]), safe=True, reads=True)
-        return failures.decode(record)
+    def _on_record(self, ending: settling.Ending) -> presence.Record:
+        read = partial(presence.records, self._options.prefix, [(ending.queue, ending.held.id)])
+        (record,) = self._connector.call(read, safe=True, reads=True)
+        return record
 
     def _replay(self, queue: str, consumer: str) -> Iterator[tuple[bytes, dict[bytes, bytes]]]:
         after = "0"
@@ -154,10 +157,6 @@ class RedisSteward:
 
     def _scope(self, queue: str) -> Scope:
         return Scope(self._options, queue)
-
-    def _send(self, call: Call[T]) -> T:
-        answer: T = self._connector.call(lambda client: send(client, call), safe=call.resend, reads=call.reads)
-        return answer
 
 
 def _reading(stream: str, consumer: str, after: str) -> Callable[[Any], list[Any]]:

@@ -10,22 +10,20 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import partial
-from typing import Any, Final, Generic, ParamSpec, TypeVar, get_type_hints
+from typing import Any, Generic, ParamSpec, TypeVar
 
 import msgspec
 
 from delayq.core.backoff import Backoff, BackoffSpec, parse_backoff
-from delayq.core.errors import ConfigError, InvalidPayload
+from delayq.core.errors import ConfigError
 from delayq.core.names import check_job_name, check_queue
 from delayq.core.outcome import OnTimeout
 from delayq.core.when import duration_ms
+from delayq.jobs.binding import bind
 from delayq.jobs.context import JobContext
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-_POSITIONAL: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,17 +45,17 @@ class JobFunction(Generic[P, R]):
         self.name = check_job_name(name)
         self.function = function
         self.options = options
-        self.is_async = inspect.iscoroutinefunction(function)
-        self._context, self._read = _binding(name, function)
+        self.is_async = _is_async(function)
+        self._context, self._read = bind(name, function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.function(*args, **kwargs)
 
     def __repr__(self) -> str:
-        return f"<job {self.name!r}: {self.function.__module__}.{self.function.__qualname__}>"
+        return f"<job {self.name!r}: {place_of(self.function)}>"
 
     def run(self, data: msgspec.Raw, context: Callable[[], JobContext]) -> Any:
-        """Call the function on a payload; for an async function, the coroutine to await.
+        """Call the function on a payload; for an async function, the answer is a coroutine to await.
 
         Raises `InvalidPayload` when the payload does not fit the parameters. `context` is only asked when wanted.
         """
@@ -65,6 +63,17 @@ class JobFunction(Generic[P, R]):
         if self._context:
             arguments[self._context] = context()
         return self.function(**arguments)  # type: ignore[call-arg]  # checked against the signature by `_read`
+
+
+def _is_async(function: Callable[..., Any]) -> bool:
+    """Whether calling it gives a coroutine; known before the call, so that a worker can choose where to run it."""
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
+
+
+def place_of(function: Callable[..., Any]) -> str:
+    """Where a function was written: module, name and line. A partial, or an object that can be called, shows itself."""
+    name, code = getattr(function, "__qualname__", None), getattr(function, "__code__", None)
+    return f"{function.__module__}.{name}:{code.co_firstlineno}" if name and code else repr(function)
 
 
 def job(
@@ -85,11 +94,9 @@ def job(
     """
     from delayq.jobs.registry import current  # the registry holds these; it stands above this module
 
-    if tries is not None and tries < 0:
-        raise ConfigError(f"The job {name!r} has tries={tries}.", hint="Use 0 for no limit, or a positive number.")
     options = HandlerOptions(
         queue=None if queue is None else check_queue(queue),
-        tries=tries,
+        tries=_check_tries(name, tries),
         backoff=None if backoff is None else parse_backoff(backoff),
         retention_ms=None if retention is None else duration_ms(retention),
         timeout_ms=None if timeout is None else duration_ms(timeout),
@@ -111,48 +118,7 @@ def _on_timeout(name: str, word: str) -> OnTimeout:
         raise ConfigError(f"The job {name!r} has on_timeout={word!r}.", hint='Use "retry" or "fail".') from None
 
 
-def _binding(name: str, function: Callable[..., Any]) -> tuple[str, Callable[[msgspec.Raw], dict[str, Any]]]:
-    """Which parameter takes the context, and how a payload becomes the other arguments."""
-    hints = get_type_hints(function)
-    context, open_ended = "", False
-    fields: list[tuple[Any, ...]] = []
-    for parameter in inspect.signature(function).parameters.values():
-        kind = hints.get(parameter.name, Any)
-        if parameter.kind in _POSITIONAL:
-            raise ConfigError(
-                f"The job {name!r} takes {parameter.name!r} by position; payload members arrive by name.",
-                hint="Use plain or keyword-only parameters.",
-            )
-        if kind is JobContext:
-            context = parameter.name
-        elif parameter.kind is inspect.Parameter.VAR_KEYWORD:
-            open_ended = True
-        elif parameter.default is inspect.Parameter.empty:
-            fields.append((parameter.name, kind))
-        else:
-            fields.append((parameter.name, kind, msgspec.field(default_factory=partial(_same, parameter.default))))
-    return context, _reader(name, fields, open_ended)
-
-
-def _same(value: Any) -> Any:
-    """A default as the function has it; made by a factory, because Python shares defaults and so do we."""
-    return value
-
-
-def _reader(name: str, fields: list[tuple[Any, ...]], open_ended: bool) -> Callable[[msgspec.Raw], dict[str, Any]]:
-    required = sorted(fields, key=len)
-    shape = msgspec.defstruct("Payload", required, forbid_unknown_fields=not open_ended, kw_only=True)
-    members = tuple(field[0] for field in fields)
-    decode = msgspec.json.Decoder(shape).decode
-    decode_any = msgspec.json.Decoder(dict[str, Any]).decode
-
-    def read(data: msgspec.Raw) -> dict[str, Any]:
-        raw = b"{}" if bytes(data) == b"null" else data
-        try:
-            payload = decode(raw)
-            extra = decode_any(raw) if open_ended else {}
-        except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
-            raise InvalidPayload(f"The payload does not fit the parameters of {name!r}: {error}.") from None
-        return {**extra, **{member: getattr(payload, member) for member in members}}
-
-    return read
+def _check_tries(name: str, tries: Any) -> int | None:
+    if tries is None or (isinstance(tries, int) and not isinstance(tries, bool) and tries >= 0):
+        return tries
+    raise ConfigError(f"The job {name!r} has tries={tries!r}.", hint="Use 0 for no limit, or a positive whole number.")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from delayq.core.errors import ConfigError, UnknownJob
-from delayq.jobs.function import JobFunction
+from delayq.jobs.function import JobFunction, place_of
 
 
 class Registry:
@@ -47,10 +47,7 @@ class Registry:
 
 def _same(one: JobFunction[..., Any], other: JobFunction[..., Any]) -> bool:
     """The same function seen twice (a module imported again) is no conflict."""
-    return (one.function.__module__, one.function.__qualname__) == (
-        other.function.__module__,
-        other.function.__qualname__,
-    )
+    return place_of(one.function) == place_of(other.function)
 
 
 _default = Registry()
@@ -85,7 +82,9 @@ def load_app(module: str) -> Registry:
     except ImportError as error:
         missing = getattr(error, "name", None)
         cause = f"there is no module {missing!r}" if missing else str(error)
-        raise ConfigError(
-            f"--app {module}: {cause}.", hint=f"It is looked for from {here} and in the installed packages."
-        ) from error
+        file = module.endswith(".py") or "/" in module
+        hint = (
+            "Name the module, as in `import shop.jobs`, not its file." if file else f"It is looked for from {here} on."
+        )
+        raise ConfigError(f"--app {module}: {cause}.", hint=hint) from error
     return current()

@@ -10,18 +10,23 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import partial
 
-from delayq.core.errors import BackendError, BackendUnavailable
+from delayq.core.errors import AWAY, BackendError
 from delayq.drivers.base import Driver, Tidied
-from delayq.loops.log_limit import LogLimit
+from delayq.loops.troubles import Troubles
 
 log = logging.getLogger("delayq.janitor")
 
+LOOK_EVERY_S = 1.0
 REGISTER_EVERY_S = 60.0
 
 
 class Janitor:
-    """Looks after `queues`, or all queues known when none are named, every `tidy_every_s` seconds."""
+    """Looks after `queues`, or all queues known when none are named.
+
+    Tidies every `tidy_every_s` seconds, and reclaims every third of a queue's lease when that is shorter.
+    """
 
     name = "janitor"
 
@@ -39,30 +44,26 @@ class Janitor:
         self._tidy_every_s = tidy_every_s
         self._clock = clock
         self._sleep = sleep
+        self._queues: Sequence[str] = ()
+        self._look_at = float("-inf")
         self._register_at = float("-inf")
         self._reclaim_at: dict[str, float] = {}
         self._tidy_at: dict[str, float] = {}
-        self._limit = LogLimit()
+        self._troubles = Troubles(log)
 
     def run_once(self) -> float:
         """One tick of every queue whose time has come; the seconds until the next one's.
 
         One damaged queue keeps no other from its tick; a backend that cannot be reached ends the turn.
         """
-        queues = self._only or self._driver.queues()
-        if self._clock() >= self._register_at:
-            self._driver.register(queues)
-            self._register_at = self._clock() + REGISTER_EVERY_S
-        for queue in queues:
-            try:
-                self._tick(queue)
-            except BackendUnavailable:
-                raise
-            except BackendError as error:
-                self._postpone(queue)
-                if self._limit.may_log(f"{queue} {type(error).__name__}"):
-                    log.error("queue %s: %s", queue, error)
-        times = [self._reclaim_at.get(queue, 0.0) for queue in queues] + [self._clock() + 1.0]
+        if self._clock() >= self._look_at:
+            self._queues = self._only or self._driver.queues()
+            self._look_at = self._clock() + LOOK_EVERY_S
+            self._guarded("registering queues", self._register)
+        for queue in self._queues:
+            if not self._guarded(f"queue {queue}", partial(self._tick, queue)):
+                self._reclaim_at[queue] = self._tidy_at[queue] = self._clock() + LOOK_EVERY_S
+        times = [*(self._reclaim_at.get(queue, 0.0) for queue in self._queues), self._look_at]
         return max(0.0, min(times) - self._clock())
 
     def sleep(self, seconds: float) -> None:
@@ -72,18 +73,30 @@ class Janitor:
     def close(self) -> None:
         """Nothing was opened."""
 
-    def _tick(self, queue: str) -> None:
-        now = self._clock()
-        if now >= self._tidy_at.get(queue, float("-inf")):
-            self._tidy_at[queue] = now + self._tidy_every_s
-            self._tell(queue, self._driver.tidy(queue))
-        if now >= self._reclaim_at.get(queue, float("-inf")):
-            every_s = min(self._tidy_every_s, self._driver.lease_s(queue) / 3)
-            self._reclaim_at[queue] = now + every_s
-            self._tell(queue, self._driver.reclaim(queue))
+    def _guarded(self, place: str, do: Callable[[], None]) -> bool:
+        try:
+            do()
+        except AWAY:
+            raise
+        except BackendError as error:
+            self._troubles.tell(error, place)
+            return False
+        return True
 
-    def _postpone(self, queue: str) -> None:
-        self._reclaim_at[queue] = self._tidy_at[queue] = self._clock() + 1.0
+    def _register(self) -> None:
+        """Their names may have been lost with another key."""
+        if self._clock() >= self._register_at:
+            self._driver.register(self._queues)
+            self._register_at = self._clock() + REGISTER_EVERY_S
+
+    def _tick(self, queue: str) -> None:
+        """What is due. A time is moved on only when its work was done: an outage must not cost a whole tick."""
+        if self._clock() >= self._tidy_at.get(queue, float("-inf")):
+            self._tell(queue, self._driver.tidy(queue))
+            self._tidy_at[queue] = self._clock() + self._tidy_every_s
+        if self._clock() >= self._reclaim_at.get(queue, float("-inf")):
+            self._tell(queue, self._driver.reclaim(queue))
+            self._reclaim_at[queue] = self._clock() + min(self._tidy_every_s, self._driver.lease_s(queue) / 3)
 
     def _tell(self, queue: str, tidied: Tidied) -> None:
         if tidied.quiet:

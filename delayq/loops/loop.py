@@ -1,8 +1,9 @@
 """The loop, written once. A role writes `run_once`, which does one step and returns the seconds to sleep.
 
-A backend that fails does not end a loop: the error is logged (not more than every five seconds),
-the loop waits a little longer each time, up to two seconds, and goes on. `last_success` tells a
-health check whether it still does its work.
+Nothing ends a loop but `stop`. A backend that fails is logged (not more than every five seconds), the loop waits a
+little longer each time, up to two seconds, and goes on; so it does after an error nobody expected, with a traceback
+in the log, because a mover that died silently would look like a queue without work. `last_success` tells a health
+check whether it still does its work.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ import threading
 import time
 from typing import Protocol
 
-from delayq.core.errors import BackendError
-from delayq.loops.log_limit import LogLimit
+from delayq.loops.pauses import Pauses
+from delayq.loops.troubles import Troubles
 
-FIRST_PAUSE_S = 0.05
-LONGEST_PAUSE_S = 2.0
+# A sleep is cut into pieces, so that a loop that is asked to stop ends soon. A role looks at its own times first, so
+# an early look costs no request.
+LONGEST_SLEEP_S = 0.2
 
 
 class Role(Protocol):
@@ -25,7 +27,7 @@ class Role(Protocol):
     name: str
 
     def run_once(self) -> float:
-        """Do one step; the seconds that may pass before the next. May raise `BackendError`."""
+        """Do what is due; the seconds that may pass before the next step. May raise anything."""
 
     def sleep(self, seconds: float) -> None:
         """Wait, at most that long; shorter when there is a reason to look again."""
@@ -42,26 +44,17 @@ class Loop:
         self.last_success = float("-inf")
         self._stop = threading.Event()
         self._log = logging.getLogger(f"delayq.{role.name}")
-        self._limit = LogLimit()
+        self._troubles = Troubles(self._log)
+        self._pauses = Pauses()
         self._thread: threading.Thread | None = None
 
     def run(self) -> None:
         """Go on until `stop`."""
-        failures = 0
-        while not self._stop.is_set():
-            try:
-                pause = self.role.run_once()
-            except BackendError as error:
-                failures += 1
-                self._report(error)
-                self._stop.wait(min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** min(failures - 1, 10)))
-                continue
-            if failures:
-                self._log.warning("the backend answers again after %d failed tries", failures)
-            failures, self.last_success = 0, time.monotonic()
-            if pause > 0 and not self._stop.is_set():
-                self.role.sleep(pause)
-        self.role.close()
+        try:
+            while not self._stop.is_set():
+                self._step()
+        finally:
+            self.role.close()
 
     def start(self) -> None:
         """Run in a thread of its own."""
@@ -78,7 +71,15 @@ class Loop:
         """Ask the loop to end; may be called from a signal handler."""
         self._stop.set()
 
-    def _report(self, error: BackendError) -> None:
-        if hidden := self._limit.may_log(type(error).__name__):
-            more = f" (and {hidden - 1} more like it)" if hidden > 1 else ""
-            self._log.warning("%s%s", error, more)
+    def _step(self) -> None:
+        try:
+            pause_s = self.role.run_once()
+            if self._pauses.failures:
+                self._log.warning("works again after %d failed tries", self._pauses.failures)
+            self._pauses.reset()
+            self.last_success = time.monotonic()
+            if pause_s > 0 and not self._stop.is_set():
+                self.role.sleep(min(pause_s, LONGEST_SLEEP_S))
+        except Exception as error:  # noqa: BLE001  (see above: a loop goes on, and says why it could not)
+            self._troubles.tell(error)
+            self._stop.wait(self._pauses.next_s())

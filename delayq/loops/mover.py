@@ -8,10 +8,16 @@ wake-up or one second, whichever is first: a wait inside Redis ends on the serve
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 
+from delayq.core.errors import AWAY, BackendError, InvalidName
+from delayq.core.names import check_queue
 from delayq.drivers.base import Driver
+from delayq.loops.troubles import Troubles
+
+log = logging.getLogger("delayq.mover")
 
 CEILING_S = 1.0
 
@@ -28,31 +34,54 @@ class Mover:
         self._wake_ups = driver.wake_ups()
         self._look_at: dict[str, float] = {}
         self._refresh_at = float("-inf")
+        self._troubles = Troubles(log)
 
     def run_once(self) -> float:
-        """Promote one batch of every queue whose time has come; the seconds until the next one's."""
+        """Promote one batch of every queue whose time has come; the seconds until the next one's.
+
+        One damaged queue keeps no other from being promoted; a backend that cannot be reached ends the turn.
+        """
         self._refresh()
         for queue in self._due():
-            promotion = self._driver.promote(queue)
-            wait = CEILING_S if promotion.next_s is None else min(promotion.next_s, CEILING_S)
-            self._look_at[queue] = self._clock() + wait
+            try:
+                wait_s = self._promote(queue)
+            except AWAY:
+                raise
+            except BackendError as error:
+                self._troubles.tell(error, f"queue {queue}")
+                wait_s = CEILING_S
+            self._look_at[queue] = self._clock() + wait_s
         soonest = min([*self._look_at.values(), self._refresh_at])
         return max(0.0, soonest - self._clock())
 
     def promote_all(self) -> int:
-        """One batch of every queue, whatever its time; how many jobs moved."""
+        """Promote all that is due now in every queue, whatever its time; how many jobs moved."""
         self._refresh()
-        return sum(self._driver.promote(queue).moved for queue in self._look_at)
+        total = 0
+        for queue in self._look_at:
+            while moved := self._driver.promote(queue).moved:
+                total += moved
+        return total
 
     def sleep(self, seconds: float) -> None:
         """Wait for the time or a wake-up; a queue that was hinted at is looked at next."""
         for queue in self._wake_ups.wait(seconds):
-            if queue in self._look_at or not self._only:
+            if queue in self._look_at or (not self._only and _is_queue(queue)):
                 self._look_at[queue] = float("-inf")
 
     def close(self) -> None:
         """Stop listening."""
         self._wake_ups.close()
+
+    def _promote(self, queue: str) -> float:
+        promotion = self._driver.promote(queue)
+        if promotion.lost:
+            log.error(
+                "queue %s: %d jobs had lost their payload and were moved to failed; somebody removed rows of `jobs`",
+                queue,
+                promotion.lost,
+            )
+        return CEILING_S if promotion.next_s is None else min(promotion.next_s, CEILING_S)
 
     def _due(self) -> list[str]:
         now = self._clock()
@@ -65,3 +94,12 @@ class Mover:
         known = self._only or self._driver.queues()
         self._look_at = {queue: self._look_at.get(queue, float("-inf")) for queue in known}
         self._refresh_at = self._clock() + CEILING_S
+
+
+def _is_queue(name: str) -> bool:
+    """Hints come over a channel that anybody may write to."""
+    try:
+        check_queue(name)
+    except InvalidName:
+        return False
+    return True

@@ -21,8 +21,8 @@ from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import Sentinel
 from redis.backoff import NoBackoff
 
+from delayq.core.endpoint import Endpoint, Topology
 from delayq.redis import replies
-from delayq.redis.endpoint import Endpoint, Topology
 from delayq.redis.wire import Wire, common_options, pool_options, sentinel_options, tls_options
 
 AsyncClient: TypeAlias = redis.asyncio.Redis
@@ -57,10 +57,11 @@ async def close_async_client(client: AsyncClient) -> None:
 
 async def drop_async_idle(client: AsyncClient) -> None:
     """Close what `client` does not use right now; the next command asks again who the primary is."""
-    if isinstance(client, RedisCluster):
-        await client.aclose()  # reads the cluster's map anew when used again
+    pool = getattr(client, "connection_pool", None)
+    if pool is None:
+        await client.aclose()  # a cluster reads its map anew when it is used again
     else:
-        await client.connection_pool.disconnect(inuse_connections=False)
+        await pool.disconnect(inuse_connections=False)
 
 
 def _no_retries() -> Retry:

@@ -10,7 +10,7 @@ from typing import Any, Self, TypeVar, Unpack
 from delayq.core.options import Options
 from delayq.core.spec import JobSpec
 from delayq.core.states import Answer, OnConflict, State
-from delayq.core.views import JobInfo, JobRef, Page, QueueStats, Upcoming
+from delayq.core.views import JobInfo, JobRef, Page, QueueStats, Upcoming, WorkerInfo
 from delayq.redis.client import ScheduleOptions, When
 from delayq.redis.connect import Connector
 from delayq.redis.send import asend
@@ -107,6 +107,14 @@ class AsyncClient:
     async def stats(self, queue: str | None = None) -> list[QueueStats]:
         """As `Client.stats`."""
         return await self.run(self.verbs.stats(queue))
+
+    async def workers(self) -> list[WorkerInfo]:
+        """As `Client.workers`."""
+        return await self.run(self.verbs.workers())
+
+    async def prune_failed(self, queue: str | None = None, *, older: str) -> int:
+        """As `Client.prune_failed`."""
+        return await self.run(self.verbs.prune_failed(queue, older))
 
     async def upcoming(self, queue: str | None = None, *, span: str = "1m", spans: int = 60) -> Upcoming:
         """As `Client.upcoming`."""

@@ -11,7 +11,7 @@ from delayq.core.backoff import BackoffSpec
 from delayq.core.options import Options
 from delayq.core.spec import Delay, Instant, JobSpec
 from delayq.core.states import Answer, OnConflict, State
-from delayq.core.views import JobInfo, JobRef, Page, QueueStats, Upcoming
+from delayq.core.views import JobInfo, JobRef, Page, QueueStats, Upcoming, WorkerInfo
 from delayq.redis.connect import Connector
 from delayq.redis.send import send
 from delayq.redis.verbs import Clock, Flow, Verbs, server_clock
@@ -135,6 +135,14 @@ class Client:
     def stats(self, queue: str | None = None) -> list[QueueStats]:
         """How much is in which state, for one queue or all."""
         return self.run(self.verbs.stats(queue))
+
+    def workers(self) -> list[WorkerInfo]:
+        """The workers that are alive: their names, their queues, what they say of themselves."""
+        return self.run(self.verbs.workers())
+
+    def prune_failed(self, queue: str | None = None, *, older: str) -> int:
+        """Forget the jobs that failed longer ago than `older` ('30d'; '0s' = all of them). Returns how many."""
+        return self.run(self.verbs.prune_failed(queue, older))
 
     def upcoming(self, queue: str | None = None, *, span: str = "1m", spans: int = 60) -> Upcoming:
         """How many jobs fall due in each of `spans` spans (≤ 500) from now on."""

@@ -17,8 +17,8 @@ from redis.connection import (
 from redis.retry import Retry
 from redis.sentinel import Sentinel
 
+from delayq.core.endpoint import Endpoint, Topology
 from delayq.redis import replies
-from delayq.redis.endpoint import Endpoint, Topology
 from delayq.redis.wire import Wire, common_options, pool_options, sentinel_options, tls_options
 
 Client: TypeAlias = redis.Redis

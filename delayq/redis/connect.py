@@ -19,19 +19,23 @@ from asyncio import AbstractEventLoop
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TypeVar
-from weakref import WeakKeyDictionary
+from typing import Generic, TypeVar
+from weakref import WeakKeyDictionary, WeakSet
 
+import redis
 from redis.asyncio.client import PubSub as AsyncPubSub
 from redis.client import PubSub
 
+from delayq.core.endpoint import Endpoint, Topology, parse_endpoint
+from delayq.core.errors import ConfigError
 from delayq.redis.aclients import AsyncClient, close_async_client, drop_async_idle, make_async_client
 from delayq.redis.clients import Client, close_client, make_client
-from delayq.redis.endpoint import Endpoint, parse_endpoint
 from delayq.redis.resend import Budget, Resends, aresend, resend
+from delayq.redis.translate import translated
 from delayq.redis.wire import Wire
 
 T = TypeVar("T")
+C = TypeVar("C")
 
 
 class Role(StrEnum):
@@ -58,18 +62,32 @@ class Waits:
 
 
 @dataclass(slots=True)
+class _Clients(Generic[C]):
+    """The clients of one process, or of one event loop in it."""
+
+    commands: C | None = None
+    subscriber: C | None = None
+    readers: WeakSet[C] = field(default_factory=WeakSet)
+
+    def take_all(self) -> list[C]:
+        """All of them, to be closed; they are forgotten here."""
+        named = [client for client in (self.commands, self.subscriber) if client is not None]
+        clients = [*named, *self.readers]
+        self.commands, self.subscriber, self.readers = None, None, WeakSet()
+        return clients
+
+
+@dataclass(slots=True)
 class _Made:
     """What one process has made."""
 
     pid: int = field(default_factory=os.getpid)
-    commands: Client | None = None
-    sync: list[Client] = field(default_factory=list)
-    async_commands: WeakKeyDictionary[AbstractEventLoop, AsyncClient] = field(default_factory=WeakKeyDictionary)
-    asynchronous: WeakKeyDictionary[AbstractEventLoop, list[AsyncClient]] = field(default_factory=WeakKeyDictionary)
+    sync: _Clients[Client] = field(default_factory=_Clients)
+    by_loop: WeakKeyDictionary[AbstractEventLoop, _Clients[AsyncClient]] = field(default_factory=WeakKeyDictionary)
 
 
 class Connector:
-    """Clients of one Redis, by role. `url` as in `delayq.redis.endpoint`; raises `ConfigError` for a bad one."""
+    """Clients of one Redis, by role. `url` as in `delayq.core.endpoint`; raises `ConfigError` for a bad one."""
 
     def __init__(self, url: str | Endpoint, *, waits: Waits = Waits(), connections: int = 10) -> None:
         self.endpoint = parse_endpoint(url) if isinstance(url, str) else url
@@ -82,7 +100,7 @@ class Connector:
             for reads in (False, True)
         }
         self._made = _Made()
-        self._inherited: list[_Made] = []
+        self._inherited: list[list[AsyncClient]] = []
 
     def __repr__(self) -> str:
         return f"Connector({str(self.endpoint)!r})"
@@ -102,61 +120,70 @@ class Connector:
 
     def commands(self) -> Client:
         """The client for everything that does not block. Ask each time: it is replaced after a failover or a fork."""
-        made = self._mine()
-        if made.commands is None:
-            made.commands = self._new(Role.COMMANDS)
-        return made.commands
+        clients = self._mine().sync
+        if clients.commands is None:
+            clients.commands = self._new(Role.COMMANDS)
+        return clients.commands
 
     def reader(self, block_ms: int) -> Client:
         """A new client with one connection, for one thread that blocks up to `block_ms` at a time."""
-        return self._new(Role.READER, block_ms)
+        with translated(self.endpoint.where, reads=True):
+            reader = self._new(Role.READER, block_ms)
+        self._mine().sync.readers.add(reader)
+        return reader
 
     def subscriber(self) -> PubSub:
-        """A new listener with its own connection; read it with `get_message(timeout=seconds)`."""
-        listener: PubSub = self._new(Role.SUBSCRIBER).pubsub(  # type: ignore[no-untyped-call]  # redis-py
+        """A new listener with its own connection; read it with `get_message(timeout=seconds)`, and close it."""
+        clients = self._mine().sync
+        if clients.subscriber is None:
+            with translated(self.endpoint.where, reads=True):
+                clients.subscriber = self._new(Role.SUBSCRIBER)
+        listener: PubSub = clients.subscriber.pubsub(  # type: ignore[no-untyped-call]  # redis-py
             ignore_subscribe_messages=True
         )
         return listener
 
     def acommands(self) -> AsyncClient:
         """As `commands`, for the running event loop."""
-        made, loop = self._mine(), asyncio.get_running_loop()
-        client = made.async_commands.get(loop)
-        if client is None:
-            client = made.async_commands[loop] = self._anew(Role.COMMANDS)
-        return client
+        clients = self._mine_here()
+        if clients.commands is None:
+            clients.commands = self._anew(Role.COMMANDS)
+        return clients.commands
 
     def areader(self, block_ms: int) -> AsyncClient:
         """As `reader`, for one task of the running event loop."""
-        return self._anew(Role.READER, block_ms)
+        reader = self._anew(Role.READER, block_ms)
+        self._mine_here().readers.add(reader)
+        return reader
 
-    def asubscriber(self) -> AsyncPubSub:
-        """As `subscriber`, for the running event loop."""
-        return self._anew(Role.SUBSCRIBER).pubsub(ignore_subscribe_messages=True)
+    async def asubscriber(self) -> AsyncPubSub:
+        """As `subscriber`, for the running event loop. Raises `ConfigError` for a cluster and redis-py before 8."""
+        clients = self._mine_here()
+        client = clients.subscriber = clients.subscriber or self._anew(Role.SUBSCRIBER)
+        if self.endpoint.topology is Topology.CLUSTER:
+            if not hasattr(client, "pubsub"):
+                raise ConfigError(
+                    f"redis-py {redis.__version__} cannot listen to a cluster in asyncio.", hint="Install redis>=8."
+                )
+            with translated(self.endpoint.where, reads=True):
+                await client.initialize()  # a listener does not read the cluster's map by itself
+        return client.pubsub(ignore_subscribe_messages=True)
 
     def close(self) -> None:
         """Close every sync connection made here. The connector may be used again."""
-        made = self._mine()
-        made.commands, clients, made.sync = None, made.sync, []
-        for client in clients:
+        for client in self._mine().sync.take_all():
             close_client(client)
 
     async def aclose(self) -> None:
         """Close every asyncio connection made here in the running event loop. The connector may be used again."""
-        made, loop = self._mine(), asyncio.get_running_loop()
-        made.async_commands.pop(loop, None)
-        for client in made.asynchronous.pop(loop, []):
+        for client in self._mine_here().take_all():
             await close_async_client(client)
 
     def _new(self, role: Role, block_ms: int | None = None) -> Client:
-        client = make_client(self.endpoint, self._wire(role, block_ms))
-        self._mine().sync.append(client)
-        return client
+        return make_client(self.endpoint, self._wire(role, block_ms))
 
     def _anew(self, role: Role, block_ms: int | None = None) -> AsyncClient:
-        client = make_async_client(self.endpoint, self._wire(role, block_ms))
-        self._mine().asynchronous.setdefault(asyncio.get_running_loop(), []).append(client)
-        return client
+        return make_async_client(self.endpoint, self._wire(role, block_ms))
 
     def _wire(self, role: Role, block_ms: int | None) -> Wire:
         if block_ms is not None and block_ms <= 0:
@@ -167,25 +194,28 @@ class Connector:
             client_name=f"delayq-{role}-{host}-{os.getpid()}",
             connect_s=self.waits.connect_ms / 1000,
             answer_s=answer_ms / 1000,
-            connections=self._connections if role is Role.COMMANDS else 1,
+            connections=1 if role is Role.READER else self._connections,
         )
 
     def _drop(self) -> None:
         # The old client is let go rather than closed: other threads may be in the middle of a call with it, and the
         # last of them closes its connections by leaving.
-        made = self._mine()
-        client, made.commands = made.commands, None
-        if client in made.sync:
-            made.sync.remove(client)
+        self._mine().sync.commands = None
 
     async def _adrop(self) -> None:
-        if client := self._mine().async_commands.get(asyncio.get_running_loop()):
+        if client := self._mine_here().commands:
             await drop_async_idle(client)
 
     def _mine(self) -> _Made:
         if self._made.pid != os.getpid():
             # Kept, not closed: closing an inherited asyncio transport would unregister it from the event loop of the
             # parent, whose epoll descriptor we share.
-            self._inherited.append(self._made)
+            self._inherited += [clients.take_all() for clients in self._made.by_loop.values()]
             self._made = _Made()
         return self._made
+
+    def _mine_here(self) -> _Clients[AsyncClient]:
+        by_loop, loop = self._mine().by_loop, asyncio.get_running_loop()
+        if loop not in by_loop:
+            by_loop[loop] = _Clients()
+        return by_loop[loop]

@@ -18,6 +18,7 @@ traceback tells them apart: for all topologies, sync and asyncio, redis-py 6.2 t
 from __future__ import annotations
 
 import re
+import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -32,7 +33,6 @@ _OF_THE_WAY = (
     exceptions.TimeoutError,
     exceptions.RedisClusterException,
     exceptions.InvalidResponse,
-    OSError,
 )
 # Functions of redis-py that prepare a connection; see the module's docstring.
 _PREPARING = frozenset({"get_connection", "ensure_connection", "connect", "connect_check_health", "initialize"})
@@ -87,7 +87,8 @@ _CLASSES: tuple[tuple[type[Exception], str], ...] = (
     (exceptions.NoPermissionError, "NOPERM"),
     (exceptions.OutOfMemoryError, "OOM"),
     (exceptions.ReadOnlyError, "READONLY"),
-    (exceptions.MasterDownError, "MASTERDOWN"),
+    (exceptions.MasterDownError, "MASTERDOWN"),  # before its base class
+    (exceptions.ClusterDownError, "CLUSTERDOWN"),
     (exceptions.TryAgainError, "TRYAGAIN"),
     (exceptions.MovedError, "MOVED"),
 )
@@ -117,14 +118,15 @@ def fault_of(error: BaseException, *, outside: BaseException | None = None) -> F
     story = list(_story(error, outside))
     # A cluster client refreshes its map after a failure; when that fails too, the first failure is the context of
     # the second, and one lost reply is enough.
-    lost = not all(_while_preparing(part) for part in story if part is error or isinstance(part, exceptions.RedisError))
+    of_the_way = [
+        part for part in story if isinstance(part, _OF_THE_WAY) or (part is error and isinstance(part, OSError))
+    ]
+    lost = any(_may_have_arrived(part) for part in of_the_way)
     if any(isinstance(part, PermissionError) or _is_tls(part) for part in story):
         return Fault(Kind.CONFIG, "", reply_lost=lost)
     if isinstance(error, exceptions.InvalidResponse) and not lost:
         return Fault(Kind.CONFIG, "", reply_lost=False)
-    if isinstance(error, _OF_THE_WAY):
-        return Fault(Kind.RETRY, "", reply_lost=lost)
-    return Fault(Kind.BUG, "", reply_lost=lost)
+    return Fault(Kind.RETRY if error in of_the_way else Kind.BUG, "", reply_lost=lost)
 
 
 def text_of(error: BaseException) -> str:
@@ -158,15 +160,18 @@ def _story(error: BaseException, outside: BaseException | None) -> Iterator[Base
         part = part.__cause__ or part.__context__
 
 
-def _while_preparing(error: BaseException) -> bool:
+def _may_have_arrived(error: BaseException) -> bool:
+    if isinstance(error, exceptions.MaxConnectionsError) or _code(error):
+        return False  # not sent, or answered
     trace = error.__traceback__
     while trace is not None:
         frame = trace.tb_frame
         if frame.f_code.co_name in _PREPARING and str(frame.f_globals.get("__name__", "")).startswith("redis."):
-            return True
+            return False
         trace = trace.tb_next
-    return isinstance(error, exceptions.MaxConnectionsError)
+    return True
 
 
 def _is_tls(error: BaseException) -> bool:
-    return "SSL:" in str(error) and ("CERTIFICATE_VERIFY_FAILED" in str(error) or "WRONG_VERSION_NUMBER" in str(error))
+    # Other errors of TLS, such as an end of file in the middle, are faults of the network.
+    return isinstance(error, ssl.SSLCertVerificationError) or getattr(error, "reason", "") == "WRONG_VERSION_NUMBER"

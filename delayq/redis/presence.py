@@ -62,29 +62,46 @@ def server_time(client: Any) -> Time:
     return seconds, micros
 
 
-def paused(prefix: str, queues: Sequence[str], now_ms: int, client: Any) -> frozenset[str]:
-    """Which of the queues are paused."""
+def pauses(prefix: str, queues: Sequence[str], client: Any) -> list[Any]:
+    """For each queue until when it is paused (epoch ms, 0 = until resumed), None, or the error met in asking."""
     pipe = client.pipeline(transaction=False)
     for queue in queues:
         pipe.hget(Keys(prefix, queue).meta, "paused_until_ms")
-    marks = zip(queues, pipe.execute(), strict=True)
-    return frozenset(queue for queue, until in marks if until is not None and (until == b"0" or int(until) > now_ms))
+    return [int(mark) if isinstance(mark, bytes) else mark for mark in pipe.execute(raise_on_error=False)]
 
 
 def shortest_lease_ms(prefix: str, queues: Sequence[str], default_ms: int, client: Any) -> int:
-    """The shortest lease of the queues; `default_ms` for one that has none yet."""
+    """The shortest lease of the queues; `default_ms` for one that has none yet, or whose meta cannot be read."""
     pipe = client.pipeline(transaction=False)
     for queue in queues:
         pipe.hget(Keys(prefix, queue).meta, "lease_ms")
-    return min(int(value or default_ms) for value in pipe.execute())
+    values = pipe.execute(raise_on_error=False)
+    return min(int(value) if isinstance(value, bytes) else default_ms for value in values)
 
 
-def failures_on_record(fields: Sequence[tuple[str, str]], client: Any) -> list[bytes]:
-    """The failure on record for each (key, id); b'' where there is none."""
+class Record(NamedTuple):
+    """What is on record of a job that is about to be settled: its last failure as JSON (b'' = none), and a wish."""
+
+    failure: bytes = b""
+    asked_to_stop: bool = False
+
+
+def records(prefix: str, jobs: Sequence[tuple[str, str]], client: Any) -> list[Record]:
+    """What is on record for each (queue, id), in one trip.
+
+    A key that holds something else reads as empty here: settling itself then says what is wrong, queue by queue.
+    """
     pipe = client.pipeline(transaction=False)
-    for key, job_id in fields:
-        pipe.hget(key, job_id)
-    return [value or b"" for value in pipe.execute()]
+    for queue, job_id in jobs:
+        keys = Keys(prefix, queue)
+        pipe.hget(keys.of("errors"), job_id)
+        pipe.hexists(keys.of("cancel"), job_id)
+    replies = pipe.execute(raise_on_error=False)
+    failures, wishes = replies[::2], replies[1::2]
+    return [
+        Record(failure if isinstance(failure, bytes) else b"", wish in (1, True))
+        for failure, wish in zip(failures, wishes, strict=True)
+    ]
 
 
 def idle_consumers(stream: str, group: str, idle_ms: int, client: Any) -> list[str]:

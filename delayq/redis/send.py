@@ -12,6 +12,7 @@ from delayq.redis.calls.call import Call, Command
 if TYPE_CHECKING:
     from delayq.redis.aclients import AsyncClient
     from delayq.redis.clients import Client
+    from delayq.redis.connect import Connector
 
 T = TypeVar("T")
 
@@ -36,6 +37,11 @@ def send(client: Client, call: Call[T] | Command[T]) -> T:
     except NoScriptError:
         reply = _execute(client, words_of(call, whole=True))
     return call.parse(reply)
+
+
+def through(connector: Connector, call: Call[T]) -> T:
+    """Send one call over the shared connections, again where that is safe, and read its answer."""
+    return connector.call(lambda client: send(client, call), safe=call.resend, reads=call.reads)
 
 
 async def asend(client: AsyncClient, call: Call[T] | Command[T]) -> T:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from delayq.core import envelope as envelopes
 from delayq.core import failure as failures
 from delayq.core.errors import BadEnvelope
 from delayq.core.failure import Failure
-from delayq.core.outcome import Ack, GiveUp, Release
+from delayq.core.outcome import Ack, GiveUp, Release, stopped
 from delayq.redis.calls import deliver
 from delayq.redis.calls.call import Call, Scope
 from delayq.redis.calls.deliver import Acked, Failed, Held, Released
 from delayq.redis.calls.produce import MAX_BYTES, MAX_JOBS
+from delayq.redis.presence import Record
 
 
 class Ending(NamedTuple):
@@ -26,63 +28,74 @@ class Ending(NamedTuple):
 
 
 class SettleCall(NamedTuple):
-    """A call and the numbers of the endings it settles, in the order of its answer."""
+    """A call, its queue, and the numbers of the endings it settles, in the order of its answer."""
 
     call: Call[list[bool]]
+    queue: str
     numbers: list[int]
 
 
-def with_history(ending: Ending) -> bool:
-    """Whether an earlier failure may be on record, to be kept beside the new one."""
-    return not isinstance(ending.outcome, Ack) and ending.outcome.error is not None
+class _Row(NamedTuple):
+    """One ending on its way into a call: its number, what the call takes, and how many bytes that is."""
+
+    number: int
+    item: Any
+    size: int
+
+
+_BUILDERS: Mapping[type, Callable[..., Call[list[bool]]]] = MappingProxyType(
+    {Acked: deliver.ack, Released: deliver.release, Failed: deliver.fail}
+)
+
+
+def wants_record(ending: Ending) -> bool:
+    """Whether what is on record counts: an earlier failure to be kept beside the new one, or a wish that it stop."""
+    return not isinstance(ending.outcome, Ack)
 
 
 def calls(
-    scope: Callable[[str], Scope], endings: Sequence[Ending], previous: dict[int, Failure | None], now_ms: int
+    scope: Callable[[str], Scope], endings: Sequence[Ending], records: Mapping[int, Record], now_ms: int
 ) -> list[SettleCall]:
-    """The calls that settle these endings. `previous` holds the failure on record for those that `with_history`."""
-    acks: dict[str, list[tuple[int, Acked]]] = {}
-    others: dict[tuple[str, str], list[tuple[int, Any, int]]] = {}
-    for n, (queue, held, raw, outcome) in enumerate(endings):
+    """The calls that settle these endings. `records` has what is on record for those that `wants_record`."""
+    groups: dict[tuple[str, type], list[_Row]] = {}
+    item: Acked | Released | Failed
+    for n, ending in enumerate(endings):
+        outcome = ending.outcome
         if isinstance(outcome, Ack):
-            acks.setdefault(queue, []).append((n, Acked(held, outcome.retention_ms, outcome.result)))
-            continue
-        failure = _failure(outcome, previous.get(n), now_ms)
-        if isinstance(outcome, Release):
-            envelope = b"" if outcome.error is None else _rewritten(raw, outcome)
-            item: Any = Released(held, outcome.delay_ms, envelope, failure)
+            item, size = Acked(ending.held, outcome.retention_ms, outcome.result), len(outcome.result)
         else:
-            envelope = _rewritten(raw, outcome)
-            item = Failed(held, envelope, failure)
-        others.setdefault((queue, type(item).__name__), []).append((n, item, len(envelope) + len(failure)))
-    built = [_ack_call(scope(queue), some) for queue, items in acks.items() for some in _counted(items)]
-    for (queue, kind), rows in others.items():
-        build: Any = deliver.release if kind == "Released" else deliver.fail
-        built += [
-            SettleCall(build(scope(queue), [item for _, item, _ in chunk]), [n for n, _, _ in chunk])
-            for chunk in _sized(rows)
-        ]
-    return built
+            item, size = _unfinished(ending, outcome, records[n], now_ms)
+        groups.setdefault((ending.queue, type(item)), []).append(_Row(n, item, size))
+    return [
+        SettleCall(_BUILDERS[kind](scope(queue), [row.item for row in chunk]), queue, [row.number for row in chunk])
+        for (queue, kind), rows in groups.items()
+        for chunk in _chunks(rows)
+    ]
 
 
-def _ack_call(scope: Scope, items: Sequence[tuple[int, Acked]]) -> SettleCall:
-    return SettleCall(deliver.ack(scope, [item for _, item in items]), [n for n, _ in items])
+def _unfinished(
+    ending: Ending, outcome: Release | GiveUp, record: Record, now_ms: int
+) -> tuple[Acked | Released | Failed, int]:
+    if record.asked_to_stop and isinstance(stopped(outcome), Ack):
+        return Acked(ending.held), 0
+    failure = _failure(outcome, failures.decode(record.failure), now_ms)
+    if isinstance(outcome, Release):
+        envelope = b"" if outcome.error is None else _rewritten(ending.raw, outcome)
+        return Released(ending.held, outcome.delay_ms, envelope, failure), len(envelope) + len(failure)
+    envelope = _rewritten(ending.raw, outcome)
+    return Failed(ending.held, envelope, failure), len(envelope) + len(failure)
 
 
-def _counted(items: list[tuple[int, Acked]]) -> Iterable[list[tuple[int, Acked]]]:
-    return (items[start : start + MAX_JOBS] for start in range(0, len(items), MAX_JOBS))
-
-
-def _sized(rows: list[tuple[int, Any, int]]) -> Iterable[list[tuple[int, Any, int]]]:
+def _chunks(rows: Sequence[_Row]) -> Iterable[list[_Row]]:
     """Batches of at most 500 and 1 MB, but one at least."""
-    batch: list[tuple[int, Any, int]] = []
+    batch: list[_Row] = []
     size = 0
     for row in rows:
-        if batch and (len(batch) == MAX_JOBS or size + row[2] > MAX_BYTES):
+        if batch and (len(batch) == MAX_JOBS or size + row.size > MAX_BYTES):
             yield batch
             batch, size = [], 0
         batch.append(row)
-        size += row[2]
+        size += row.size
     if batch:
         yield batch
 

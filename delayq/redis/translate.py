@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import assert_never
@@ -10,7 +12,7 @@ from redis import exceptions
 from redis.sentinel import MasterNotFoundError
 
 from delayq.core.errors import (
-    BackendError,
+    BackendDamaged,
     BackendFull,
     BackendUnavailable,
     ConfigError,
@@ -67,10 +69,10 @@ def translate(error: BaseException, *, where: str, fault: Fault | None = None, r
             )
         case Kind.CONFIG:
             state, hint = _MISCONFIGURED.get(fault.code, ("cannot be used", "Check DELAYQ_URL and the rights on it."))
-            said = _reason(error) if not fault.code else text_of(error)
-            return ConfigError(f"Redis at {where} {state}: {said}", hint=hint)
+            said = text_of(error).rstrip(".") if fault.code else _reason(error)
+            return ConfigError(f"Redis at {where} {state}: {said}.", hint=hint)
         case Kind.DAMAGE:
-            return BackendError(
+            return BackendDamaged(
                 f"A key of delayq on Redis at {where} is missing or holds something else: {text_of(error)}",
                 hint="Another program wrote there; rename or remove that key and delayq goes on.",
             )
@@ -91,11 +93,16 @@ def translated(where: str, *, reads: bool = False) -> Iterator[None]:
 
 def _reason(error: BaseException) -> str:
     if isinstance(error, MasterNotFoundError):
-        return "the sentinels that answer know no such primary"
+        return "no sentinel names a primary: they are down, do not know the service, or want a password"
     part: BaseException | None = error
     while part is not None:
-        # gaierror and friends carry the system's own words; redis-py's add an errno and repeat the host.
-        if isinstance(part, OSError) and part.strerror and not isinstance(part, exceptions.TimeoutError):
-            return part.strerror[:1].lower() + part.strerror[1:]
+        if isinstance(part, ssl.SSLError):  # an OSError too, but its errno counts TLS's own errors
+            why = getattr(part, "verify_message", "") or part.reason or "no TLS is spoken there"
+            return f"TLS failed, {why.replace('_', ' ').lower()}"
+        # The system's own words; redis-py and asyncio wrap them in theirs and repeat the host.
+        if isinstance(part, OSError) and part.errno:
+            # Negative numbers are the resolver's.
+            words = os.strerror(part.errno) if part.errno > 0 else str(part.strerror)
+            return words[:1].lower() + words[1:]
         part = part.__cause__ or part.__context__
     return "no answer in time" if isinstance(error, exceptions.TimeoutError) else text_of(error).rstrip(".")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import groupby
 from typing import Any, TypeVar
 
@@ -15,9 +16,9 @@ from delayq.core.names import check_id, check_queue, new_id
 from delayq.core.options import Options
 from delayq.core.spec import JobSpec, Prepared, prepare, when
 from delayq.core.states import Answer, OnConflict, State
-from delayq.core.views import JobInfo, JobRef, Page, QueueStats, Upcoming
+from delayq.core.views import JobInfo, JobRef, Page, QueueStats, Upcoming, WorkerInfo
 from delayq.core.when import duration_ms
-from delayq.redis.calls import inspect, produce
+from delayq.redis.calls import deliver, inspect, produce
 from delayq.redis.calls.call import Call, Command, Scope, text
 from delayq.redis.calls.refusals import refusal
 from delayq.redis.keys import Globals
@@ -44,7 +45,7 @@ class Verbs:
 
     def scope(self, queue: str | None) -> Scope:
         """Where and when; a missing queue name is the default queue, never searched."""
-        return Scope(self.options, check_queue(queue or self.options.queue), self.clock())
+        return Scope(self.options, check_queue(self.options.queue if queue is None else queue), self.clock())
 
     # -- producing ---------------------------------------------------------------------------------------------------
 
@@ -155,7 +156,7 @@ class Verbs:
 
     def stats(self, queue: str | None) -> Flow[list[QueueStats]]:
         """Counts of one queue, or of all known."""
-        names = [queue] if queue else (yield from self.queues())
+        names = (yield from self.queues()) if queue is None else [queue]
         found: list[QueueStats] = []
         for name in names:
             found += [(yield inspect.stats(self.scope(name)))]
@@ -183,6 +184,27 @@ class Verbs:
         yield from self.register(scope.queue)
         lease_ms: int = yield inspect.configure(scope, None if lease is None else duration_ms(lease))
         return lease_ms
+
+    def workers(self) -> Flow[list[WorkerInfo]]:
+        """All workers that are alive, sorted by name."""
+        keys = Globals(self.options.prefix)
+        names: list[str] = yield Command(
+            ("ZRANGE", keys.workers, 0, -1), lambda reply: sorted(map(text, reply)), reads=True
+        )
+        found: list[WorkerInfo] = []
+        for name in names:  # one by one: in a cluster they lie in different slots
+            worker: WorkerInfo | None = yield Command(("GET", keys.worker(name)), partial(inspect.worker, name), True)
+            found += [worker] if worker else []
+        return found
+
+    def prune_failed(self, queue: str | None, older: str) -> Flow[int]:
+        """Forget jobs that failed that long ago; answers how many."""
+        keep_ms, dropped = duration_ms(older), 0
+        while True:
+            pruned: deliver.Pruned = yield deliver.prune(self.scope(queue), keep_ms)
+            dropped += pruned.failed
+            if pruned.failed < deliver.PAGE:
+                return dropped
 
     def clear(self, queue: str | None) -> Flow[int]:
         """Drop everything that waits; answers how many jobs."""

@@ -21,8 +21,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from redis.credentials import UsernamePasswordCredentialProvider
+
+from delayq.core.endpoint import Endpoint, Login
 from delayq.core.errors import ConfigError
-from delayq.redis.endpoint import Endpoint, Login
 
 # Linux and macOS name the idle time differently; some systems have none of these.
 _KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPALIVE": 30, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
@@ -107,10 +109,11 @@ def _place(endpoint: Endpoint) -> dict[str, Any]:
     return {"host": host, "port": port}
 
 
-def _login(login: Login) -> dict[str, str]:
+def _login(login: Login) -> dict[str, Any]:
+    # Not as plain options: redis-py 7 shows those of a pool in its repr.
     if not login.password:
         return {}
-    return {"password": login.password, **({"username": login.username} if login.username else {})}
+    return {"credential_provider": UsernamePasswordCredentialProvider(login.username or None, login.password)}
 
 
 def _keepalive() -> dict[str, Any]:

@@ -16,23 +16,25 @@ import logging
 import time
 
 from delayq.core import envelope as envelopes
-from delayq.core.errors import BackendError, BadEnvelope
+from delayq.core.errors import AWAY, BadEnvelope, DelayqError
 from delayq.core.events import JobEnded
 from delayq.core.interrupts import JobCancelled
 from delayq.core.outcome import Ack, GiveUp, Outcome, Release
 from delayq.drivers.base import Claim, Steward
-from delayq.loops.log_limit import LogLimit
+from delayq.loops.troubles import Troubles
 from delayq.worker import spill
 from delayq.worker.brood import Killed, Member
 from delayq.worker.clock import boot_clock
+from delayq.worker.killed import of_a_killed, timed_out
+from delayq.worker.listeners import Listeners
 from delayq.worker.plan import Plan
-from delayq.worker.policies import Policies, timed_out
+from delayq.worker.policies import Policies
 from delayq.worker.slots import CANCEL, FINISHED, RUNNING, SPILLED, WAITING, Seen
-from delayq.worker.teller import Teller
 
 log = logging.getLogger("delayq.supervisor")
 
 RETRY_S = 0.2
+GIVE_UP_S = 60.0  # with a damaged queue: by then leases have run out, and its entries are the janitor's
 LEFTOVER_LOOKS = 3
 
 
@@ -82,14 +84,15 @@ class Grave:
 class Aftermath:
     """Clears up after dead children, as long as it takes."""
 
-    def __init__(self, plan: Plan, steward: Steward, policies: Policies) -> None:
+    def __init__(self, plan: Plan, steward: Steward) -> None:
         self.graves: list[Grave] = []
+        self._plan = plan
         self._steward = steward
-        self._policies = policies
+        self._policies = Policies(plan.fallback)
         self._kill_after_s = plan.options.kill_after_ms / 1000
-        self._tell = Teller(plan.listeners)
+        self._listeners = Listeners(plan.listeners)
         self._rest_until = 0.0
-        self._limit = LogLimit()
+        self._troubles = Troubles(log)
 
     @property
     def unsettled(self) -> bool:
@@ -102,15 +105,19 @@ class Aftermath:
 
     def step(self, *, at_once: bool = False) -> None:
         """Clear up what can be cleared up now."""
-        while self.graves and (at_once or time.monotonic() >= self._rest_until):
+        if not at_once and time.monotonic() < self._rest_until:
+            return
+        for grave in list(self.graves):
             try:
-                self._clear(self.graves[0])
-            except BackendError as error:
+                self._clear(grave)
+            except DelayqError as error:
                 self._rest_until = time.monotonic() + RETRY_S
-                if hidden := self._limit.may_log(type(error).__name__):
-                    log.warning("%s (%d times)", error, hidden)
-                return
-            del self.graves[0]
+                self._troubles.tell(error, f"child {grave.member.number}, which is dead")
+                if isinstance(error, AWAY):
+                    return
+                if boot_clock() - grave.died_at < GIVE_UP_S:
+                    continue  # one damaged queue; the others' turn, and then this one's again
+            self.graves.remove(grave)
 
     def _clear(self, grave: Grave) -> None:
         steward, name = self._steward, grave.member.name
@@ -135,13 +142,13 @@ class Aftermath:
     def _end(self, grave: Grave, item: Seen, error: BaseException) -> None:
         """Settle one as its own process could not, and tell of it."""
         raw = self._steward.envelope(item.claim)
-        outcome = self._policies.of_a_killed(raw, error, self._steward.now_ms())
+        outcome = of_a_killed(self._plan.registry, self._policies, raw, error, self._steward.now_ms())
         (mine,) = self._steward.settle([(item.claim, outcome)])
-        if mine and self._tell:
-            word = {Ack: "cancelled", Release: "released", GiveUp: "failed"}[type(outcome)]
+        if mine and self._listeners:
+            word = {Ack: "stopped", Release: "released", GiveUp: "failed"}[type(outcome)]
             took_ms = (grave.died_at - item.started) * 1000
             name, attempt = _named(raw)
-            self._tell(JobEnded(item.claim.id, name, item.claim.queue, attempt, word, took_ms, error))
+            self._listeners.tell(JobEnded(item.claim.id, name, item.claim.queue, attempt, word, took_ms, error))
 
 
 def _named(raw: bytes) -> tuple[str, int]:

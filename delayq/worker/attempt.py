@@ -24,8 +24,8 @@ from delayq.drivers.base import Delivery
 from delayq.jobs.context import JobContext
 from delayq.jobs.function import JobFunction
 from delayq.jobs.registry import Registry
+from delayq.worker.listeners import Listeners
 from delayq.worker.policies import Policies
-from delayq.worker.teller import Teller
 
 log = logging.getLogger("delayq.worker")
 
@@ -33,7 +33,7 @@ log = logging.getLogger("delayq.worker")
 class Attempt:
     """A delivery that may start: its envelope read, its handler found."""
 
-    __slots__ = ("delivery", "envelope", "handler", "policy", "started")
+    __slots__ = ("delivery", "envelope", "handler", "policy", "started", "stop_asked")
 
     def __init__(self, delivery: Delivery, envelope: Envelope, handler: JobFunction[..., Any], policy: Policy) -> None:
         self.delivery = delivery
@@ -41,6 +41,7 @@ class Attempt:
         self.handler = handler
         self.policy = policy
         self.started = 0.0
+        self.stop_asked: Callable[[], bool] = _nobody_asked
 
     def call(self) -> Any:
         """Call the handler; for an async one, the coroutine to await."""
@@ -67,37 +68,47 @@ class Attempt:
             token=delivery.entry,
             headers=envelope.headers or {},
             tags=tuple(envelope.tags or ()),
+            stop_asked=self.stop_asked,
         )
 
 
-class Attempts:
-    """Makes attempts of deliveries and outcomes of attempts. `now_ms` is the backend's clock as last seen."""
+def _nobody_asked() -> bool:
+    return False
 
-    def __init__(self, registry: Registry, policies: Policies, now_ms: Callable[[], int], tell: Teller) -> None:
+
+class Attempts:
+    """Makes attempts of deliveries and outcomes of attempts. `now_ms` is the backend's clock as last seen.
+
+    `out_of_memory` is set when a handler ran out of it: what is left of the process is not to be trusted for long.
+    """
+
+    def __init__(self, registry: Registry, policies: Policies, now_ms: Callable[[], int], listeners: Listeners) -> None:
         self.now_ms = now_ms
+        self.out_of_memory = False
         self._registry = registry
         self._policies = policies
-        self._tell = tell
+        self._listeners = listeners
 
     def prepare(self, delivery: Delivery) -> Attempt | Outcome:
         """The attempt to run; or the outcome, when there is nothing to run."""
         try:
             envelope = envelopes.decode(delivery.raw)
         except BadEnvelope as error:
-            return GiveUp(0, 0, error)
+            return self._unrun(delivery, None, GiveUp(0, 0, error))
         now_ms = self.now_ms()
         try:
             handler = self._registry.get(envelope.name)
         except UnknownJob as error:
-            return decide(envelope, self._policies.of(envelope, None), error, now_ms, random.random)
+            outcome = decide(envelope, self._policies.of(envelope, None), error, now_ms, random.random)
+            return self._unrun(delivery, envelope, outcome)
         policy = self._policies.of(envelope, handler)
         refused = before_start(envelope, policy, now_ms)
         if refused is not None:
-            return refused
+            return self._unrun(delivery, envelope, refused)
         attempt = Attempt(delivery, envelope, handler, policy)
-        if self._tell:
+        if self._listeners:
             attempt.started = time.perf_counter()
-            self._tell(_started(attempt, now_ms))
+            self._listeners.tell(_started(attempt, now_ms))
         return attempt
 
     def conclude(
@@ -106,12 +117,20 @@ class Attempts:
         """What becomes of an attempt that ended with `result` or `error`, after an `interrupt` if there was one."""
         if interrupt is not None and isinstance(error, JobInterrupted | asyncio.CancelledError):
             error = interrupt.with_traceback(error.__traceback__)
+        self.out_of_memory = self.out_of_memory or isinstance(error, MemoryError)
         envelope = attempt.envelope
         outcome = decide(envelope, attempt.policy, error, self.now_ms(), random.random)
         if result is not None and isinstance(outcome, Ack) and outcome.retention_ms:
             outcome = Ack(outcome.retention_ms, _encoded(envelope, result))
-        if self._tell:
-            self._tell(_ended(attempt, outcome, error))
+        if self._listeners:
+            took_ms = (time.perf_counter() - attempt.started) * 1000
+            self._listeners.tell(_ended(attempt.delivery, envelope, outcome, error, took_ms))
+        return outcome
+
+    def _unrun(self, delivery: Delivery, envelope: Envelope | None, outcome: Outcome) -> Outcome:
+        """An attempt that ends without having started."""
+        if self._listeners:
+            self._listeners.tell(_ended(delivery, envelope, outcome, None, 0.0))
         return outcome
 
 
@@ -121,18 +140,17 @@ def _started(attempt: Attempt, now_ms: int) -> JobStarted:
     return JobStarted(delivery.id, envelope.name, delivery.queue, envelope.attempts + 1, delivery.due_ms, late_ms)
 
 
-def _ended(attempt: Attempt, outcome: Outcome, error: BaseException | None) -> JobEnded:
-    envelope = attempt.envelope
-    took_ms = (time.perf_counter() - attempt.started) * 1000
+def _ended(
+    delivery: Delivery, envelope: Envelope | None, outcome: Outcome, error: BaseException | None, took_ms: float
+) -> JobEnded:
+    name, attempts = (envelope.name, envelope.attempts) if envelope else ("", 0)
     word, cause = _word(outcome, error)
-    return JobEnded(
-        attempt.delivery.id, envelope.name, attempt.delivery.queue, envelope.attempts + 1, word, took_ms, cause
-    )
+    return JobEnded(delivery.id, name, delivery.queue, attempts + 1, word, took_ms, cause)
 
 
 def _word(outcome: Outcome, error: BaseException | None) -> tuple[str, BaseException | None]:
     if isinstance(error, JobCancelled):
-        return "cancelled", None
+        return "stopped", None
     if isinstance(outcome, Ack):
         return "done", None
     if isinstance(outcome, Release):

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import logging
 import os
-import secrets
-import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,6 +15,7 @@ from enum import StrEnum
 
 from delayq.worker.child import Child
 from delayq.worker.fork import Process, fork
+from delayq.worker.names import consumer_name, label_of, new_token
 from delayq.worker.plan import Plan
 from delayq.worker.slots import Slots, Stop, Word
 
@@ -124,13 +123,13 @@ class Brood:
         slots = Slots(plan.options.queues, plan.slots)
         slots.ints[Word.STOP] = word
         self._prepare(slots)
-        token = secrets.token_hex(4)
+        label, token = label_of(plan.options.name), new_token()
 
         def run(pipe: int) -> None:
-            Child(plan, slots, consumer_name(os.getpid(), token), pipe).run(share)
+            Child(plan, slots, consumer_name(label, token=token), pipe).run(share)
 
         process = fork(run, [*others, *(member.process for member in self.members.values())])
-        name = consumer_name(process.pid, token)
+        name = consumer_name(label, pid=process.pid, token=token)
         self.members[process.pid] = Member(number, process, name, slots, share)
 
     def _plan_anew(self, member: Member, status: int) -> None:
@@ -168,13 +167,6 @@ def _shares(plan: Plan) -> dict[int, int]:
         return dict.fromkeys(numbers, 0)
     each, rest = divmod(most, options.processes)
     return {number: (each + (number <= rest)) or -1 for number in numbers}
-
-
-def consumer_name(pid: int, token: str) -> str:
-    """delayq's own form, by which a janitor knows its own from foreign consumers."""
-    host = socket.gethostname()
-    clean = "".join(letter if letter.isalnum() or letter in "._-" else "_" for letter in host) or "unknown"
-    return f"dq:{clean}:{pid}:{token}"
 
 
 def _how(status: int) -> str:

@@ -12,19 +12,19 @@ import signal
 import time
 from types import FrameType
 
-from delayq.core.errors import BackendUnavailable
+from delayq.core.errors import AWAY
 from delayq.drivers.base import Consumer
-from delayq.loops.log_limit import LogLimit
+from delayq.loops.troubles import Troubles
 from delayq.worker.attempt import Attempts
 from delayq.worker.crew_inline import NUDGE, Inline
 from delayq.worker.crew_loop import EventLoop
 from delayq.worker.crew_threads import Threads
 from delayq.worker.holding import Holding
-from delayq.worker.intake import Intake, Leave
+from delayq.worker.listeners import Listeners
 from delayq.worker.plan import Plan
 from delayq.worker.policies import Policies
 from delayq.worker.slots import Slots, Stop, Word
-from delayq.worker.teller import Teller
+from delayq.worker.supply import Leave, Supply
 from delayq.worker.turns import Turns
 from delayq.worker.watchdog import Watchdog
 
@@ -43,7 +43,7 @@ class Child:
         self._pipe = pipe
         self._holding = Holding(slots, self._now_ms)
         self._inline: Inline | None = None
-        self._intake: Intake | None = None
+        self._supply: Supply | None = None
 
     def run(self, jobs: int) -> None:
         """Work until there is a reason to leave; `jobs` may be started at most (0 = no limit)."""
@@ -59,40 +59,39 @@ class Child:
 
     def _connect(self) -> Consumer | None:
         driver = self._plan.driver_factory()
-        limit = LogLimit()
+        troubles = Troubles(log)
         while self._slots.ints[Word.STOP] != Stop.DRAIN:
             try:
                 return driver.consumer(self._name, self._plan.options.queues)
-            except BackendUnavailable as error:
-                if limit.may_log("unavailable"):
-                    log.warning("%s", error)
+            except AWAY as error:
+                troubles.tell(error, "waiting to start")
                 time.sleep(LOOK_AGAIN_S)
         return None
 
     def _make(self, consumer: Consumer) -> Turns:
         """The parts, threads included: they are made after the fork, in the process that needs them."""
         plan, slots, holding, options = self._plan, self._slots, self._holding, self._plan.options
-        tell = Teller(plan.listeners)
-        attempts = Attempts(plan.registry, Policies(plan.registry, plan.fallback), self._now_ms, tell)
-        intake = self._intake = Intake(slots, holding, consumer, tell)
-        turns = Turns(slots, holding, intake, attempts, options)
+        listeners = Listeners(plan.listeners)
+        attempts = Attempts(plan.registry, Policies(plan.fallback), self._now_ms, listeners)
+        supply = self._supply = Supply(slots, holding, consumer, listeners)
+        turns = Turns(slots, holding, supply, attempts, options)
         if options.threads > 1:
             turns.sync = Threads(holding, attempts, options.threads, turns.bell.set)
         else:
-            turns.sync = self._inline = Inline(holding, attempts, intake.settle)
+            turns.sync = self._inline = Inline(holding, attempts, supply.settle)
             turns.inline = True
         if plan.has_async:
             turns.loop = EventLoop(holding, attempts, options.concurrency, turns.bell.set)
         signal.signal(NUDGE, self._nudged)
         signal.signal(signal.SIGTERM, self._terminated)
-        Watchdog(slots, holding, intake, pipe=self._pipe, memory_mb=options.memory_mb).start()
+        Watchdog(slots, holding, supply, pipe=self._pipe, memory_mb=options.memory_mb).start()
         return turns
 
     def _nudged(self, number: int, frame: FrameType | None) -> None:
         """The watchdog's signal: end a wait for work, or the running handler. Late ones find nothing to do."""
-        if self._intake is not None and self._intake.waiting:
+        if self._supply is not None and self._supply.waiting:
             if self._slots.ints[Word.STOP]:
-                self._intake.waiting = False
+                self._supply.waiting = False
                 raise Leave
         elif self._inline is not None:
             self._inline.nudged()

@@ -7,12 +7,14 @@ is true inside the handler and nowhere else, at most once for the soft end and o
 
 from __future__ import annotations
 
+import inspect
 import os
 import signal
 from collections.abc import Callable
 from typing import Any
 
 from delayq.worker.attempt import Attempt, Attempts
+from delayq.worker.coroutines import Coroutines
 from delayq.worker.holding import Held, Holding
 
 # Ignored by default and used by nobody: a handler may have its own plans with ALRM, USR1 and USR2.
@@ -30,6 +32,7 @@ class Inline:
         self._pending: tuple[Held, BaseException] | None = None
         self._armed = False
         self._inside = False
+        self._coroutines = Coroutines()  # for a plain function that answers with a coroutine
 
     def room(self) -> int:
         """Always one: it is asked only between two attempts."""
@@ -69,7 +72,8 @@ class Inline:
             raise current.interrupt
 
     def close(self) -> None:
-        """Nothing was opened."""
+        """End what a handler may have left on a loop."""
+        self._coroutines.close()
 
     def _guarded(self, held: Held, attempt: Attempt) -> tuple[Any, BaseException | None]:
         """The result or the error. Two interruptions may come, each while the other one is being caught."""
@@ -81,6 +85,8 @@ class Inline:
                 try:
                     self._inside = self._armed = True
                     result = attempt.call()
+                    if result is not None and inspect.isawaitable(result):
+                        result = self._coroutines.run(result)
                 finally:
                     self._armed = False
                     self._inside = False

@@ -7,6 +7,7 @@ its timeout afterwards. Then the supervisor ends the whole process; what ran bes
 from __future__ import annotations
 
 import ctypes
+import inspect
 import queue
 import threading
 import time
@@ -15,6 +16,7 @@ from typing import Any
 
 from delayq.core.interrupts import JobInterrupted
 from delayq.worker.attempt import Attempt, Attempts
+from delayq.worker.coroutines import Coroutines
 from delayq.worker.holding import Held, Holding
 
 _Work = tuple[Held, Attempt] | None
@@ -24,12 +26,13 @@ _raise_in = ctypes.pythonapi.PyThreadState_SetAsyncExc
 class _Desk:
     """What one thread works at. `aimed` is set before an exception is sent, `sent` says whether it was."""
 
-    __slots__ = ("aimed", "at", "sent")
+    __slots__ = ("aimed", "at", "coroutines", "sent")
 
     def __init__(self) -> None:
         self.at: Held | None = None
         self.aimed: Held | None = None
         self.sent: bool | None = None
+        self.coroutines = Coroutines()  # for a plain function that answers with a coroutine
 
 
 class Threads:
@@ -92,6 +95,8 @@ class Threads:
             try:
                 desk.at = held
                 end.result = attempt.call()
+                if end.result is not None and inspect.isawaitable(end.result):
+                    end.result = desk.coroutines.run(end.result)
                 end.known = True
             except BaseException as raised:  # noqa: BLE001  (a handler may raise anything; it costs an attempt, not the worker)
                 end.error = raised

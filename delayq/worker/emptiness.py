@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 
-from delayq.core.errors import BackendError
+from delayq.core.errors import DelayqError
 from delayq.drivers.base import Driver
 from delayq.worker.brood import Brood
 from delayq.worker.clock import boot_clock
@@ -59,7 +59,7 @@ class Emptiness:
             moved = 0
             if self._options.mover:
                 moved = sum(self._driver.promote(queue).moved for queue in self._options.queues)
-        except BackendError as error:
+        except DelayqError as error:
             log.debug("cannot tell whether the queues are empty: %s", error)
             return False
         self._promoted_at = None if moved else boot_clock()

@@ -30,7 +30,7 @@ _ORDERS, _DONE = int(Word.ORDERS), int(Word.DONE)  # an enum's member costs thre
 class Held:
     """One delivery held. `interrupter` raises into it while it runs; `interrupt` is what was raised, once `told`."""
 
-    __slots__ = ("delivery", "generation", "interrupt", "interrupter", "outcome", "read_at", "slot", "told")
+    __slots__ = ("delivery", "generation", "interrupt", "interrupter", "outcome", "read_at", "resent", "slot", "told")
 
     def __init__(self, delivery: Delivery, slot: int, read_at: float) -> None:
         self.delivery = delivery
@@ -41,6 +41,7 @@ class Held:
         self.interrupt: BaseException | None = None
         self.interrupter: Callable[[Held, BaseException], None] | None = None
         self.told = False
+        self.resent = False
 
 
 class Holding:
@@ -169,6 +170,8 @@ class Holding:
     def unsettled(self, taken: Sequence[Held]) -> None:
         """Settling these failed; they are finished, and tried again."""
         with self._lock:
+            for held in taken:
+                held.resent = True
             self._finished_since = self._clock()
             self._finished = [*taken, *self._finished]
 
@@ -203,6 +206,10 @@ class Holding:
                     held.told = True
                     found.append((held, cancel))
         return found
+
+    def stop_asked(self, held: Held) -> bool:
+        """Whether somebody asked this job to stop."""
+        return bool(self._slots.orders_for(held.slot, held.generation) & CANCEL)
 
     def only_overdue(self, by_s: float) -> bool:
         """Whether all that runs was due to end `by_s` ago."""

@@ -9,34 +9,38 @@ from delayq.core.outcome import Policy
 
 
 class StopReason(StrEnum):
-    """Why a worker stopped. The names are Laravel's where it has one."""
+    """Why a worker stopped. The names are Laravel's where it has one.
+
+    interrupted: by one signal, after the running job. aborted: by a second one, in the middle of it.
+    """
 
     INTERRUPTED = "interrupted"
+    ABORTED = "aborted"
     MEMORY = "memory"
     EMPTY = "empty"
     EMPTY_FOR = "empty_for"
     MAX_TIME = "max_time"
     MAX_JOBS = "max_jobs"
     ONCE = "once"
-    FORCED = "forced"
 
     @property
     def exit_code(self) -> int:
-        """0 for every wanted end; 12 over the memory limit, as in Laravel; 130 when a second signal cut work short."""
-        return {StopReason.MEMORY: 12, StopReason.FORCED: 130}.get(self, 0)
+        """0 for every wanted end; 12 over the memory limit, as in Laravel; 130 when torn out of a job."""
+        return {StopReason.MEMORY: 12, StopReason.ABORTED: 130}.get(self, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerOptions:
     """What a worker is told at its start. Durations in ms; 0 switches a limit off.
 
-    `queues` in strict order of priority. `sleep_ms` is the longest wait between two polls. `fallback` holds for jobs
-    whose envelope and handler say nothing.
+    `queues` in strict order of priority. `name` among the consumers is one that `names.consumer_name` made; '' = a new
+    one. `sleep_ms` is the longest wait between two polls. `fallback` holds for jobs whose envelope and handler say
+    nothing.
 
-    `processes` children run handlers: sync ones one at a time, or in `threads` threads, async ones up to
-    `concurrency` at once. `timeout_ms` is for jobs that bring none; what does not end by itself then is ended by force
-    `kill_after_ms` later. After a stop was asked for, what runs has `grace_ms`. Limits in jobs and time are for all
-    children together, `memory_mb` for each process.
+    The rest is for a worker with a supervisor. `processes` children run handlers: sync ones one at a time, or in
+    `threads` threads, async ones up to `concurrency` at once. `timeout_ms` is for jobs that bring none; what does not
+    end by itself then is ended by force `kill_after_ms` later. After a stop was asked for, what runs has `grace_ms`.
+    Limits in jobs and time are for all children together, `memory_mb` for each process.
     """
 
     queues: tuple[str, ...]

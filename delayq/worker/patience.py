@@ -2,36 +2,43 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from typing import TypeVar
 
 import tenacity
 
-from delayq.core.errors import BackendError, BackendUnavailable
+from delayq.core.errors import AWAY
+from delayq.loops.pauses import FIRST_S, LONGEST_S
+from delayq.loops.troubles import Troubles
 
 T = TypeVar("T")
 
+log = logging.getLogger("delayq.worker")
 
-def wait_for_backend(connect: Callable[[], T], stop: threading.Event, tell: Callable[[BackendError], None]) -> T | None:
-    """Call `connect` until it works; `tell` hears of every failure. None when `stop` was set meanwhile.
 
-    Only `BackendUnavailable` is waited for; a wrong password or a wrong address will not mend itself.
+def wait_for_backend(connect: Callable[[], T], stop: threading.Event) -> T | None:
+    """Call `connect` until it works, saying why not; None when `stop` was set meanwhile.
+
+    Only a backend that is away is waited for; a wrong password or a wrong address will not mend itself and is raised.
     """
+    troubles = Troubles(log)
 
-    def report(state: tenacity.RetryCallState) -> None:
+    def say(state: tenacity.RetryCallState) -> None:
         error = state.outcome.exception() if state.outcome else None
-        if isinstance(error, BackendError):
-            tell(error)
+        if isinstance(error, Exception):
+            troubles.tell(error, "waiting to start")
 
     retrying = tenacity.Retrying(
-        retry=tenacity.retry_if_exception_type(BackendUnavailable),
+        retry=tenacity.retry_if_exception_type(AWAY),
         stop=tenacity.stop_when_event_set(stop),
-        wait=tenacity.wait_none(),  # `tell` does the waiting, so that a stop ends it
-        before_sleep=report,
+        wait=tenacity.wait_exponential(multiplier=FIRST_S, max=LONGEST_S),
+        sleep=tenacity.sleep_using_event(stop),
+        before_sleep=say,
         reraise=True,
     )
     try:
         return retrying(connect)
-    except BackendUnavailable:
+    except AWAY:
         return None

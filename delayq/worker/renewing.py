@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import logging
 import os
-import socket
 import time
 from collections.abc import Callable, Iterable
 
-from delayq.core.errors import BackendError
+from delayq.core.errors import DelayqError
 from delayq.drivers.base import Renewal, Steward
-from delayq.loops.log_limit import LogLimit
+from delayq.loops.troubles import Troubles
 from delayq.worker.brood import Member
 from delayq.worker.clock import boot_clock
+from delayq.worker.names import host_name
 from delayq.worker.plan import Plan
 from delayq.worker.slots import CANCEL, LOST, RUNNING, Seen, Slots, Word
 
@@ -42,7 +42,7 @@ class Renewing:
         self._renew_at: dict[Member, float] = {}
         self._announce_at: dict[Member, float] = {}
         self._rest_until = 0.0
-        self._limit = LogLimit()
+        self._troubles = Troubles(log)
 
     def prepare(self, slots: Slots) -> None:
         """What a new child has to know."""
@@ -58,10 +58,9 @@ class Renewing:
                 self._renew_if_due(member)
             for member in members:
                 self._announce_if_due(member)
-        except BackendError as error:
+        except DelayqError as error:
             self._rest_until = self._clock() + RETRY_S
-            if hidden := self._limit.may_log(type(error).__name__):
-                log.warning("%s (%d times)", error, hidden)
+            self._troubles.tell(error)
 
     def forget(self, member: Member) -> None:
         """It is dead."""
@@ -77,7 +76,9 @@ class Renewing:
         renewal = self._steward.renew(member.name, [item.claim for item in seen])
         self._renew_at[member] = self._clock() + self.lease_s / 3
         self._pass_on(member, seen, renewal)
-        if epoch:
+        for error in renewal.errors:
+            self._troubles.tell(error)
+        if epoch and not renewal.errors:
             member.slots.confirm(epoch, sent_at)
         if renewal.surplus and member.slots.ints[Word.EPOCH] == epoch:
             member.slots.ints[Word.REPLAY] += 1
@@ -107,10 +108,9 @@ class Renewing:
         now = boot_clock()
         running = [item for item in member.slots.read()[1] if item.phase == RUNNING]
         return {
-            "host": socket.gethostname(),
+            "host": host_name(),
             "pid": member.process.pid,
             "supervisor": os.getpid(),
-            "label": self._plan.options.name,
             "started_ms": self._started_ms,
             "jobs": list(self._plan.registry.names()),
             "done": member.done,

@@ -15,10 +15,16 @@ class StopNow(BaseException):
 
 
 class StopSignals:
-    """While entered, TERM, INT and QUIT ask for a stop. Only the main thread can listen; elsewhere `ask` is the way."""
+    """While entered, TERM, INT and QUIT ask for a stop. Only the main thread can listen; elsewhere `ask` is the way.
+
+    A second signal raises `StopNow`, once, and only while `breakable` is set: in a handler, or in a wait. Everywhere
+    else the worker is on its way out already, and being torn out of settling would lose what was done.
+    """
 
     def __init__(self) -> None:
         self.asked = threading.Event()
+        self.breakable = False
+        self._broken = False
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> StopSignals:
@@ -35,6 +41,7 @@ class StopSignals:
         self.asked.set()
 
     def _heard(self, number: int, frame: FrameType | None) -> None:
-        if self.asked.is_set():
+        if self.asked.is_set() and self.breakable and not self._broken:
+            self._broken = True
             raise StopNow
         self.asked.set()

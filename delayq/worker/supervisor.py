@@ -17,26 +17,26 @@ import threading
 import time
 from collections.abc import Sequence
 
-from delayq.core.errors import BackendUnavailable
+from delayq.core.errors import AWAY
 from delayq.core.events import Listener, WorkerStopping
 from delayq.drivers.base import Driver
 from delayq.jobs.registry import Registry
-from delayq.loops.log_limit import LogLimit
+from delayq.loops.troubles import Troubles
 from delayq.worker.aftermath import Aftermath
-from delayq.worker.brood import Brood, Killed, consumer_name
+from delayq.worker.brood import Brood, Killed
 from delayq.worker.care import Care
 from delayq.worker.emptiness import Emptiness
 from delayq.worker.fork import Process
 from delayq.worker.limits import MEMORY_CHECK_S, resident_mb
+from delayq.worker.listeners import Listeners
+from delayq.worker.names import consumer_name
 from delayq.worker.options import StopReason, WorkerOptions
 from delayq.worker.overtime import Overtime
 from delayq.worker.plan import DriverFactory, Plan
-from delayq.worker.policies import Policies
 from delayq.worker.renewing import Renewing
 from delayq.worker.report import report
 from delayq.worker.signals import Signals
 from delayq.worker.slots import Stop, Word
-from delayq.worker.teller import Teller
 
 log = logging.getLogger("delayq.supervisor")
 
@@ -62,6 +62,7 @@ class Supervisor:
         self._plan = Plan(driver_factory, registry, options, listeners)
         self._options = options
         self._signals = Signals(self._speak)
+        self._name = options.name or consumer_name()
         self._reason: StopReason | None = None
         self._grace_ends = float("inf")
         self._memory_at = 0.0
@@ -86,21 +87,20 @@ class Supervisor:
             finally:
                 self._leave()
             driver.close()
-        Teller(self._plan.listeners)(WorkerStopping(self._label(), reason, self._brood.done))
+        Listeners(self._plan.listeners).tell(WorkerStopping(self._name, reason, self._brood.done))
         return reason
 
     def _driver_when_there(self) -> Driver | None:
         """A driver whose backend has answered; None when a stop was asked for first."""
         driver = self._plan.driver_factory(answer_ms=ANSWER_MS)
-        limit = LogLimit()
+        troubles = Troubles(log)
         while not self._signals.stops:
             try:
                 self._steward = driver.steward(self._options.queues)
                 self._renewing = Renewing(self._plan, self._steward)
                 return driver
-            except BackendUnavailable as error:
-                if limit.may_log("unavailable"):
-                    log.warning("%s", error)
+            except AWAY as error:
+                troubles.tell(error, "waiting to start")
                 self._signals.wait(0.2)
         return None
 
@@ -114,7 +114,7 @@ class Supervisor:
         self._brood = Brood(plan, self._renewing.prepare)
         self._care = Care(plan)
         self._overtime = Overtime(plan)
-        self._aftermath = Aftermath(plan, self._steward, Policies(plan.registry, plan.fallback))
+        self._aftermath = Aftermath(plan, self._steward)
         self._emptiness = Emptiness(plan, driver, self._brood)
 
     def _turn(self, started: float) -> StopReason | None:
@@ -170,11 +170,11 @@ class Supervisor:
     def _stopped(self) -> bool:
         """Whether nobody is left, or nobody may be left any longer."""
         if self._signals.stops > 1:
-            self._reason = StopReason.FORCED
+            self._reason = StopReason.ABORTED
         if not self._brood.members and not self._aftermath.unsettled:
             return True
         over = time.monotonic() >= self._grace_ends
-        if over or self._reason is StopReason.FORCED:
+        if over or self._reason is StopReason.ABORTED:
             for member in self._brood.members.values():
                 member.kill(Killed.STOP)
             return True
@@ -224,9 +224,6 @@ class Supervisor:
         sys.stderr.flush()
         for process in self._processes():
             process.send(signal.SIGTTIN)  # their stacks, also of one that holds its interpreter's lock
-
-    def _label(self) -> str:
-        return self._options.name or consumer_name(os.getpid(), "supervisor")
 
 
 def _reap_orphans(known: Sequence[Process]) -> None:

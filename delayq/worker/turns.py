@@ -5,17 +5,18 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from functools import partial
 
-from delayq.core.errors import BackendError
+from delayq.core.errors import DelayqError
 from delayq.core.outcome import Outcome
 from delayq.worker.attempt import Attempt, Attempts
 from delayq.worker.crew import Crew
 from delayq.worker.holding import Held, Holding
-from delayq.worker.intake import Intake, Leave
 from delayq.worker.limits import MANY
 from delayq.worker.options import WorkerOptions
 from delayq.worker.prefetch import WORTH_S, Prefetch
 from delayq.worker.slots import Slots, Stop, Word
+from delayq.worker.supply import Leave, Supply
 
 log = logging.getLogger("delayq.worker")
 
@@ -29,7 +30,7 @@ class Turns:
     """The work of one child. `sync` and `loop` run the handlers; `bell` rings when a place became free."""
 
     def __init__(
-        self, slots: Slots, holding: Holding, intake: Intake, attempts: Attempts, options: WorkerOptions
+        self, slots: Slots, holding: Holding, supply: Supply, attempts: Attempts, options: WorkerOptions
     ) -> None:
         self.bell = threading.Event()
         self.sync: Crew
@@ -37,7 +38,7 @@ class Turns:
         self.inline = False
         self._slots = slots
         self._holding = holding
-        self._intake = intake
+        self._supply = supply
         self._attempts = attempts
         self._options = options
         self._prefetch = Prefetch()
@@ -47,14 +48,14 @@ class Turns:
     def work(self, jobs: int) -> None:
         """Go on until told to leave, or until `jobs` were started (0 = no limit)."""
         self._jobs_left = jobs or MANY
-        while self._slots.ints[_STOP] != Stop.DRAIN and self._jobs_left > 0:
+        while self._slots.ints[_STOP] != Stop.DRAIN and self._jobs_left > 0 and not self._spoilt():
             try:
                 self._turn()
-            except BackendError as error:
-                self._intake.failed(error)
+            except DelayqError as error:
+                self._supply.failed(error)
                 continue
             except Leave:  # told something while nothing was under way, as far as this process knows
-                self._intake.replay_wanted = True
+                self._supply.replay_wanted = True
                 continue
             if self._options.once:
                 return
@@ -63,11 +64,11 @@ class Turns:
         """Wait for what runs, but not for what should have ended `overdue_s` ago; settle."""
         while self._holding.running and not self._holding.only_overdue(overdue_s):
             self._wait(LOOK_AGAIN_S)
-        if not self._intake.outage:
+        if not self._supply.outage:
             try:
-                self._intake.settle()
-            except BackendError as error:
-                self._intake.complain(error)  # the supervisor finds the outcomes, and tries as long as there is time
+                self._supply.settle()
+            except DelayqError as error:
+                self._supply.complain(error)  # the supervisor finds the outcomes, and tries as long as there is time
 
     def _turn(self) -> None:
         if self._slots.ints[_STOP] == Stop.PAUSE:
@@ -77,17 +78,17 @@ class Turns:
         if room <= 0:
             self._wait(WORTH_S)
             return
-        taken = self._intake.read(min(room, self._jobs_left), self._patience())
+        taken = self._supply.read(min(room, self._jobs_left), self._patience())
         if taken:
             started = time.perf_counter()
             self._hand_out()
-            self._prefetch.observe(taken, time.perf_counter() - started, self._intake.bytes_read)
+            self._prefetch.observe(taken, time.perf_counter() - started, self._supply.bytes_read)
         elif self._options.stop_when_empty and not self._options.once:
-            self._intake.nap(LOOK_AGAIN_S)
+            self._supply.nap(LOOK_AGAIN_S)
 
     def _hand_out(self) -> None:
         holding, ints = self._holding, self._slots.ints
-        while not ints[_STOP] and self._jobs_left > 0:
+        while not ints[_STOP] and self._jobs_left > 0 and not self._attempts.out_of_memory:
             held = holding.start()
             if held is not None:
                 self._begin(held)
@@ -99,7 +100,7 @@ class Turns:
             self.loop.flush()
         if holding.stale:
             log.warning("this process was stopped for too long; it drops what it had not started and asks again")
-            holding.stale, self._intake.replay_wanted = False, True
+            holding.stale, self._supply.replay_wanted = False, True
 
     def _begin(self, held: Held) -> None:
         self._jobs_left -= 1
@@ -113,31 +114,32 @@ class Turns:
             while crew.room() <= 0:
                 self._wait(WORTH_S)
         held.interrupter = crew.interrupt
+        attempt.stop_asked = partial(self._holding.stop_asked, held)
         self._holding.limit(held, attempt.limit_s(self._attempts.now_ms()))
         crew.start(held, attempt)
         if self._options.rest_ms:
             crew.flush()
-            self._intake.settle()
-            self._intake.nap(self._options.rest_ms / 1000)
+            self._supply.settle()
+            self._supply.nap(self._options.rest_ms / 1000)
 
     def _end_unrun(self, held: Held, outcome: Outcome) -> None:
         if not self._holding.finish(held, outcome):
-            self._intake.settle()
+            self._supply.settle()
 
     def _run_alone(self, suspect: Held) -> None:
         """A job whose worker vanished before: if it kills this process too, it shall kill nobody else's job."""
         self._holding.suspect = None
         if self.loop is not None:
             self.loop.flush()
-        self._intake.hand_back(keep=suspect)
+        self._supply.hand_back(keep=suspect)
         self._wait_for_the_others(0.0 if self._shy else ALONE_WITHIN_S)
         if self._holding.running:
-            self._intake.hand_back()
+            self._supply.hand_back()
             self._shy = True
             self._wait(SHY_S)  # it may come straight back here: not in a tight circle
             return
         self._shy = False
-        self._intake.settle()
+        self._supply.settle()
         held = self._holding.start(alone=suspect)
         if held is not None:
             self._begin(held)
@@ -170,12 +172,17 @@ class Turns:
             return 0.0
         return self._options.sleep_ms / 1000
 
+    def _spoilt(self) -> bool:
+        if self._attempts.out_of_memory:
+            log.error("a handler ran out of memory; this process is not to be trusted any more and is replaced")
+        return self._attempts.out_of_memory
+
     def _pause(self) -> None:
         """Give back what has not started, settle what ends, and read nothing."""
-        self._intake.catch_up()
-        self._intake.hand_back()
+        self._supply.catch_up()
+        self._supply.hand_back()
         while self._slots.ints[_STOP] == Stop.PAUSE:
-            self._intake.settle()
+            self._supply.settle()
             self._wait(LOOK_AGAIN_S)
 
     def _wait(self, seconds: float) -> None:

@@ -18,16 +18,16 @@ import signal
 import threading
 import time
 
-from delayq.core.errors import BackendError
+from delayq.core.errors import DelayqError
 from delayq.core.interrupts import JobCancelled
 from delayq.worker.clock import boot_clock
 from delayq.worker.crew_inline import NUDGE
 from delayq.worker.holding import Holding
-from delayq.worker.intake import Intake
+from delayq.worker.killed import timed_out
 from delayq.worker.limits import resident_mb
-from delayq.worker.policies import timed_out
 from delayq.worker.prefetch import WORTH_S
 from delayq.worker.slots import Slots, Word
+from delayq.worker.supply import Supply
 
 log = logging.getLogger("delayq.worker")
 
@@ -40,10 +40,10 @@ RETRY_S = 0.2
 class Watchdog:
     """Watches one child. `pipe` ends when the parent does; `memory_mb` 0 = no limit."""
 
-    def __init__(self, slots: Slots, holding: Holding, intake: Intake, *, pipe: int, memory_mb: int) -> None:
+    def __init__(self, slots: Slots, holding: Holding, supply: Supply, *, pipe: int, memory_mb: int) -> None:
         self._slots = slots
         self._holding = holding
-        self._intake = intake
+        self._supply = supply
         self._memory_mb = memory_mb
         self._poll = select.poll()
         self._poll.register(pipe, select.POLLIN | select.POLLHUP)
@@ -60,13 +60,13 @@ class Watchdog:
             if self._poll.poll(look_s * 1000):
                 end_group()
             self._slots.floats[Word.HEARTBEAT] = boot_clock()
-            if self._slots.ints[Word.STOP] and self._intake.waiting:
+            if self._slots.ints[Word.STOP] and self._supply.waiting:
                 os.kill(os.getpid(), NUDGE)
             try:
                 self._look()
-            except BackendError as error:
+            except DelayqError as error:
                 self._rest_until = time.monotonic() + RETRY_S
-                self._intake.complain(error)
+                self._supply.complain(error)
             except Exception:
                 log.exception("the watchdog failed; it goes on")
 
@@ -82,9 +82,9 @@ class Watchdog:
         if now < self._rest_until:
             return
         if self._holding.kept_waiting_for() > WORTH_S:
-            self._intake.hand_back()
+            self._supply.hand_back()
         if self._holding.unsettled_for() > WORTH_S:
-            self._intake.settle()
+            self._supply.settle()
 
 
 def end_group() -> None:

@@ -13,13 +13,14 @@
 -- KEYS[10] locks       hash    id -> digest
 -- KEYS[11] meta        hash
 -- ARGV[1]  now_ms      int     '' = the server's clock
--- ARGV[2+] delivery    4 each  id, entry id, retention_ms (0 = forget now), result (JSON or '')
+-- ARGV[2+] delivery    4 each  id, entry id, retention_ms (0 = forget now), result (JSON, '' = null)
 -- returns  1 or 0 for each: settled, or fenced because the entry is not this job's any more
 -- cost     O(deliveries); at most 500 a call
 --
 -- Why the count of XACK is not asked: it stays 1 after an operator's XTRIM and is 0 without the group. Ownership is
 -- `entries[id] == entry id`, and nothing else.
 -- Why XACK comes first: a server at its memory limit lets a script go on that starts with it, so a full one drains.
+-- Why a kept job always gets a result: should its place be lost, mend sees by it that the job was done.
 
 local entries, stream, jobs, completed, results = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local recoveries, errors, cancel, unique, locks, meta = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
@@ -45,6 +46,9 @@ redis.call('XLEN', stream)
 local reply, done, gone, forgotten, kept = {}, {}, {}, {}, {}
 for n, id in ipairs(ids) do
   local entry, retention = ARGV[4 * n - 1], tonumber(ARGV[4 * n])
+  if not (ARGV[4 * n + 1] and retention and now + retention <= 9007199254740991) then
+    return redis.error_reply('ERR a delivery is: id, entry id, retention_ms, result')
+  end
   reply[n] = owned[n] == entry and 1 or 0
   if owned[n] == entry then
     done[#done + 1], gone[#gone + 1] = id, entry
@@ -62,7 +66,7 @@ redis.call('HDEL', entries, unpack(done))
 if #forgotten > 0 then redis.call('HDEL', jobs, unpack(forgotten)) end
 for _, job in ipairs(kept) do
   redis.call('ZADD', completed, job[2], job[1])
-  if job[3] ~= '' then redis.call('HSET', results, job[1], job[3]) end
+  redis.call('HSET', results, job[1], job[3] ~= '' and job[3] or 'null')
 end
 for _, key in ipairs(side) do redis.call('HDEL', key, unpack(done)) end
 for _, id in ipairs(locked and done or {}) do
@@ -70,5 +74,5 @@ for _, id in ipairs(locked and done or {}) do
   if digest and redis.call('HGET', unique, digest) == id then redis.call('HDEL', unique, digest) end
   if digest then redis.call('HDEL', locks, id) end
 end
-redis.call('HINCRBY', meta, 'acked_total', #done)
+redis.pcall('HINCRBY', meta, 'acked_total', #done)
 return reply

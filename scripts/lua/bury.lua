@@ -1,50 +1,69 @@
 -- bury: dead-letter stream entries that are no jobs of ours, so that garbage neither blocks a worker nor vanishes.
 --
--- moves    (no job) -> failed, under the id `x-<entry id>`; a stray copy of a job that is known: dropped
+-- moves    (no job) -> failed, under the id `x-<entry id>`; a stray copy of a job that has another place: dropped;
+--          an entry whose row was lost: given back to its job, which has no other place
 -- KEYS[1]  entries     hash    id -> entry id
 -- KEYS[2]  stream      stream  group `delayq`
--- KEYS[3]  failed      zset    id -> failed at
--- KEYS[4]  jobs        hash    id -> envelope; here: the raw bytes
--- KEYS[5]  errors      hash    id -> failure
--- KEYS[6]  meta        hash
+-- KEYS[3]  scheduled   zset    id -> due_ms
+-- KEYS[4]  failed      zset    id -> failed at
+-- KEYS[5]  completed   zset    id -> forget at
+-- KEYS[6]  jobs        hash    id -> envelope; here also: the raw bytes
+-- KEYS[7]  errors      hash    id -> failure
+-- KEYS[8]  meta        hash
 -- ARGV[1]  now_ms      int     '' = the server's clock
 -- ARGV[2+] garbage     2 each  entry id, failure (JSON)
--- returns  1 or 0 for each: buried or dropped, or left alone because it is gone or is a job's own entry after all
--- cost     O(entries) and their bytes, which lie in Redis already; at most 500 a call
+-- returns  a word for each looked at: buried, dropped, adopted (given back), or left (it is gone, or a job's own entry
+--          after all). A shorter list than asked means 1 MB was reached: call again with the rest
+-- cost     O(entries) and their bytes, which lie in Redis already; at most 500 a call, 1 MB, but one at least
 --
 -- Kept are the bytes of the field `job`, or all fields when it has none.
+-- Why HDEL of nothing comes first: it is a write that a server at its memory limit allows, and opens it for the rest.
 
-local entries, stream, failed, jobs, errors, meta = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local entries, stream, scheduled, failed, completed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local jobs, errors, meta = KEYS[6], KEYS[7], KEYS[8]
 local now = tonumber(ARGV[1])
 if not now then
   local time = redis.call('TIME')
   now = time[1] * 1000 + math.floor(time[2] / 1000)
 end
 for _, key in ipairs({ entries, jobs, errors, meta }) do redis.call('HLEN', key) end
-redis.call('ZCARD', failed)
+for _, key in ipairs({ scheduled, failed, completed }) do redis.call('ZCARD', key) end
+redis.call('XLEN', stream)
+redis.call('HDEL', meta, '')
 
-local reply, count = {}, 0
-for i = 2, #ARGV, 2 do
-  local entry, failure = ARGV[i], ARGV[i + 1]
-  local found = redis.call('XRANGE', stream, entry, entry)[1]
-  local is, all = {}, {}
-  for n = 1, found and #found[2] or 0, 2 do
-    is[found[2][n]] = found[2][n + 1]
-    all[#all + 1] = found[2][n] .. '=' .. found[2][n + 1]
-  end
-  local ours = found and is.id and redis.call('HGET', entries, is.id) == entry
-  reply[#reply + 1] = found and not ours and 1 or 0
-  if found and not ours then
-    local id = 'x-' .. entry
-    redis.call('XACK', stream, 'delayq', entry)
-    redis.call('XDEL', stream, entry)
-    if not is.id or redis.call('HEXISTS', jobs, is.id) == 0 then
-      redis.call('ZADD', failed, string.format('%.0f', now), id)
-      redis.call('HSET', jobs, id, is.job or table.concat(all, '\n'))
-      redis.call('HSET', errors, id, failure)
-      count = count + 1
-    end
+local function place_of(id)
+  if redis.call('HEXISTS', entries, id) == 1 then return entries end
+  for _, set in ipairs({ scheduled, failed, completed }) do
+    if redis.call('ZSCORE', set, id) then return set end
   end
 end
-if count > 0 then redis.call('HINCRBY', meta, 'failed_total', count) end
+local function bury(entry, raw, failure)
+  local id = 'x-' .. entry
+  redis.call('ZADD', failed, string.format('%.0f', now), id)
+  redis.call('HSET', jobs, id, raw)
+  redis.call('HSET', errors, id, failure)
+  redis.pcall('HINCRBY', meta, 'failed_total', 1)
+end
+
+local reply, bytes = {}, 0
+for i = 2, #ARGV, 2 do
+  local entry, failure, is, all, word = ARGV[i], ARGV[i + 1], {}, {}, 'left'
+  local found = redis.call('XRANGE', stream, entry, entry)[1]
+  for n = 1, found and #found[2] or 0, 2 do
+    is[found[2][n]], bytes = found[2][n + 1], bytes + #found[2][n + 1]
+    all[#all + 1] = found[2][n] .. '=' .. found[2][n + 1]
+  end
+  if bytes > 1000000 and #reply > 0 then break end
+  local known = is.id and redis.call('HEXISTS', jobs, is.id) == 1
+  if known and not place_of(is.id) then
+    redis.call('HSET', entries, is.id, entry)
+    word = 'adopted'
+  elseif found and not (is.id and redis.call('HGET', entries, is.id) == entry) then
+    redis.call('XACK', stream, 'delayq', entry)
+    redis.call('XDEL', stream, entry)
+    if not known then bury(entry, is.job or table.concat(all, '\n'), failure) end
+    word = known and 'dropped' or 'buried'
+  end
+  reply[#reply + 1] = word
+end
 return reply

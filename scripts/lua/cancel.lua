@@ -13,7 +13,7 @@
 -- KEYS[10] unique      hash    digest -> owning id
 -- KEYS[11] locks       hash    id -> digest
 -- KEYS[12] meta        hash
--- KEYS[13] once        string  the first answer, kept when once_ms > 0
+-- KEYS[13] once        string  kept when once_ms > 0 and the answer is cancelled
 -- ARGV[1]  now_ms      int     '' = the server's clock
 -- ARGV[2]  id          text
 -- ARGV[3]  running     0|1     1 = ask a running job to stop
@@ -23,6 +23,7 @@
 --
 -- Why an entry counts as delivered by its id and not by the pending list: a worker that acknowledged early, or whose
 -- consumer was deleted, may be running it all the same, and "cancelled" must mean that nobody will.
+-- Why only that answer is kept: whatever else is answered was not this call's doing, and a resend may find better news.
 
 local scheduled, jobs, stream, entries, failed, completed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local recoveries, errors, cancel, unique, locks, meta, once = KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13]
@@ -34,11 +35,11 @@ if not now then
   now = time[1] * 1000 + math.floor(time[2] / 1000)
 end
 for _, key in ipairs({ jobs, recoveries, errors, cancel, unique, locks, meta }) do redis.call('HLEN', key) end
+for _, key in ipairs({ failed, completed }) do redis.call('ZCARD', key) end
 local present = redis.call('XLEN', stream) > 0 or redis.call('EXISTS', stream) == 1
 
 local function pad(id)
-  local ms, seq = string.match(id, '^(%d+)%-(%d+)$')
-  return string.rep('0', 20 - #ms) .. ms .. string.rep('0', 20 - #seq) .. seq
+  return (string.gsub(id, '%d+', function(digits) return string.rep('0', 20 - #digits) .. digits end))
 end
 local function delivered(entry)
   local top = redis.call('HGET', meta, 'delivered')
@@ -63,11 +64,11 @@ elseif entry or due then
   local digest = redis.call('HGET', locks, id)
   if digest and redis.call('HGET', unique, digest) == id then redis.call('HDEL', unique, digest) end
   redis.call('HDEL', locks, id)
-  redis.call('HINCRBY', meta, 'cancelled_total', 1)
+  redis.pcall('HINCRBY', meta, 'cancelled_total', 1)
+  if once_ms > 0 then redis.call('SET', once, answer, 'PX', once_ms) end
 elseif redis.call('ZSCORE', failed, id) then
   answer = 'failed'
 else
   answer = redis.call('ZSCORE', completed, id) and 'finished' or 'unknown'
 end
-if once_ms > 0 then redis.call('SET', once, answer, 'PX', once_ms) end
 return { answer }

@@ -12,13 +12,14 @@
 -- KEYS[9]  meta        hash
 -- ARGV[1]  limit       int     jobs at most, 1..500
 -- returns  the number dropped; call again until it is 0
--- cost     O(limit * log n); entries are read in chunks of 16 and 1 MB at most
+-- cost     O(limit * log n); 1 MB of what the stream holds, but one entry at least
 --
 -- What is reserved runs on: it is somebody's work already.
 
 local scheduled, jobs, stream, entries, recoveries = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local errors, unique, locks, meta = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local limit = tonumber(ARGV[1])
+redis.call('XLEN', stream)
 for _, key in ipairs({ jobs, entries, recoveries, errors, unique, locks }) do redis.call('HLEN', key) end
 
 local last
@@ -28,19 +29,19 @@ for _, group in ipairs(redis.call('EXISTS', stream) == 1 and redis.call('XINFO',
   if is.name == 'delayq' then last = is['last-delivered-id'] end
 end
 local function pad(id)
-  local ms, seq = string.match(id, '^(%d+)%-(%d+)$')
-  return string.rep('0', 20 - #ms) .. ms .. string.rep('0', 20 - #seq) .. seq
+  return (string.gsub(id, '%d+', function(digits) return string.rep('0', 20 - #digits) .. digits end))
 end
 local top = redis.call('HGET', meta, 'delivered')
 if last and top and pad(last) < pad(top) then last = nil end
 
-local ids, gone, bytes = redis.call('ZRANGE', scheduled, 0, limit - 1), {}, 0
+local ids, gone, bytes, largest = redis.call('ZRANGE', scheduled, 0, limit - 1), {}, 0, 0
 while last and #ids < limit and bytes < 1000000 do
-  local page = redis.call('XRANGE', stream, '(' .. last, '+', 'COUNT', math.min(16, limit - #ids))
+  local chunk = largest > 0 and math.max(1, math.min(16, limit - #ids, math.floor((1000000 - bytes) / largest))) or 1
+  local page = redis.call('XRANGE', stream, '(' .. last, '+', 'COUNT', chunk)
   for _, row in ipairs(page) do
-    local is = {}
-    for i = 1, #row[2], 2 do is[row[2][i]] = row[2][i + 1] end
-    bytes, last = bytes + (is.job and #is.job or 0), row[1]
+    local is, size = {}, 100
+    for i = 1, #row[2], 2 do is[row[2][i]], size = row[2][i + 1], size + #row[2][i + 1] end
+    bytes, largest, last = bytes + size, math.max(largest, size), row[1]
     if is.id and redis.call('HGET', entries, is.id) == row[1] then
       ids[#ids + 1], gone[#gone + 1] = is.id, row[1]
     end

@@ -9,6 +9,9 @@
 
 local meta = KEYS[1]
 local lease, default_lease = ARGV[1], ARGV[2]
+if lease ~= '' and not string.match(lease, '^[1-9]%d*$') then
+  return redis.error_reply('ERR a lease is a number of milliseconds above 0, not ' .. lease)
+end
 if redis.call('HSETNX', meta, 'schema', '1') == 1 then redis.call('HSET', meta, 'lease_ms', default_lease, 'shards', '1') end
 if lease ~= '' then redis.call('HSET', meta, 'lease_ms', lease) end
 return redis.call('HGET', meta, 'lease_ms')

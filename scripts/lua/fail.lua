@@ -11,7 +11,7 @@
 -- KEYS[8]  locks       hash    id -> digest
 -- KEYS[9]  meta        hash
 -- ARGV[1]  now_ms      int     '' = the server's clock
--- ARGV[2+] delivery    4 each  id, entry id, envelope ('' = unchanged), failure (JSON)
+-- ARGV[2+] delivery    4 each  id, entry id, envelope ('' = unchanged), failure (JSON, '' = unchanged)
 -- returns  1 or 0 for each: settled, or fenced because the entry is not this job's any more
 -- cost     O(deliveries * log n); at most 500 and 1 MB a call, which the client sees to
 --
@@ -34,6 +34,8 @@ for _, key in ipairs({ jobs, errors, cancel, unique, locks, meta }) do redis.cal
 redis.call('ZCARD', failed)
 redis.call('XLEN', stream)
 
+if #ARGV ~= 4 * #ids + 1 then return redis.error_reply('ERR a delivery is: id, entry id, envelope, failure') end
+
 local reply, count = {}, 0
 for n, id in ipairs(ids) do
   local entry, envelope, failure = ARGV[4 * n - 1], ARGV[4 * n], ARGV[4 * n + 1]
@@ -44,7 +46,7 @@ for n, id in ipairs(ids) do
     redis.call('HDEL', entries, id)
     redis.call('ZADD', failed, string.format('%.0f', now), id)
     if envelope ~= '' then redis.call('HSET', jobs, id, envelope) end
-    redis.call('HSET', errors, id, failure)
+    if failure ~= '' then redis.call('HSET', errors, id, failure) end
     redis.call('HDEL', cancel, id)
     local digest = redis.call('HGET', locks, id)
     if digest and redis.call('HGET', unique, digest) == id then redis.call('HDEL', unique, digest) end
@@ -52,5 +54,5 @@ for n, id in ipairs(ids) do
     count = count + 1
   end
 end
-if count > 0 then redis.call('HINCRBY', meta, 'failed_total', count) end
+if count > 0 then redis.pcall('HINCRBY', meta, 'failed_total', count) end
 return reply

@@ -18,20 +18,20 @@
 local failed, completed, jobs, errors, results = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local recoveries, unique, locks, entries, scheduled = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 for _, key in ipairs({ jobs, errors, results, recoveries, unique, locks, entries }) do redis.call('HLEN', key) end
-redis.call('ZCARD', scheduled)
-redis.call('ZCARD', completed)
+for _, key in ipairs({ failed, completed, scheduled }) do redis.call('ZCARD', key) end
 
 local reply = {}
 for n, id in ipairs(ARGV) do
-  if redis.call('ZREM', failed, id) + redis.call('ZREM', completed, id) > 0 then
+  if redis.call('HEXISTS', entries, id) == 1 or redis.call('ZSCORE', scheduled, id) then
+    reply[n] = 'refused'
+  elseif redis.call('ZREM', failed, id) + redis.call('ZREM', completed, id) > 0 then
     for _, key in ipairs({ jobs, errors, results, recoveries }) do redis.call('HDEL', key, id) end
     local digest = redis.call('HGET', locks, id)
     if digest and redis.call('HGET', unique, digest) == id then redis.call('HDEL', unique, digest) end
     redis.call('HDEL', locks, id)
     reply[n] = 'forgotten'
   else
-    local alive = redis.call('HEXISTS', entries, id) == 1 or redis.call('ZSCORE', scheduled, id)
-    reply[n] = alive and 'refused' or 'unknown'
+    reply[n] = 'unknown'
   end
 end
 return reply

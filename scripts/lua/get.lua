@@ -23,8 +23,7 @@ local id = ARGV[1]
 local present = redis.call('XLEN', stream) > 0 or redis.call('EXISTS', stream) == 1
 
 local function pad(id)
-  local ms, seq = string.match(id, '^(%d+)%-(%d+)$')
-  return string.rep('0', 20 - #ms) .. ms .. string.rep('0', 20 - #seq) .. seq
+  return (string.gsub(id, '%d+', function(digits) return string.rep('0', 20 - #digits) .. digits end))
 end
 local function delivered(entry)
   local top = redis.call('HGET', meta, 'delivered')
@@ -41,7 +40,7 @@ local entry, consumer, idle = redis.call('HGET', entries, id), '', ''
 local failed_at, forget_at = redis.call('ZSCORE', failed, id), redis.call('ZSCORE', completed, id)
 if entry then
   state = delivered(entry) and 'reserved' or 'ready'
-  local found = redis.call('XRANGE', stream, entry, entry)[1]
+  local found = redis.pcall('XRANGE', stream, entry, entry)[1]
   for i = 1, found and #found[2] or 0, 2 do
     if found[2][i] == 'due' then due = found[2][i + 1] end
   end
@@ -51,7 +50,7 @@ elseif due then
   state = 'scheduled'
 elseif failed_at or forget_at then
   state, at = failed_at and 'failed' or 'completed', failed_at or forget_at
-elseif redis.call('HEXISTS', jobs, id) == 0 then
+else
   return { 'absent' }
 end
 return { state, due or '', at, redis.call('HGET', jobs, id) or '', redis.call('HGET', errors, id) or '',

@@ -1,7 +1,8 @@
 -- mend: make rule 1 true again for some ids: one place each, and a payload for whatever has a place.
 --
--- moves    (no place) -> scheduled, due now; an entry missing in the stream -> ready, under a new entry;
---          a place without a payload -> failed, unless the stream entry still carries it
+-- moves    (no place) -> scheduled, due now, or -> completed when a result is there; reserved -> ready under a new
+--          entry when the old one is missing in the stream; a place without a payload: scheduled -> failed,
+--          ready -> failed, reserved -> failed, unless the entry still carries it
 -- KEYS[1]  jobs        hash    id -> envelope
 -- KEYS[2]  scheduled   zset    id -> due_ms
 -- KEYS[3]  stream      stream  group `delayq`
@@ -16,14 +17,18 @@
 -- KEYS[12] locks       hash    id -> digest
 -- ARGV[1]  now_ms      int     '' = the server's clock
 -- ARGV[2]  queue       text    for the stub of a lost payload
--- ARGV[3]  lost        json    the failure written for a lost payload
+-- ARGV[3]  lost        json    the failure written for a lost payload, without its closing brace
 -- ARGV[4+] id          1 each
--- returns  a word for each id looked at: fine, restored, appended, scheduled, single (extra places dropped), lost or
---          dropped (nothing but side rows was left). A shorter list than asked means 1 MB was reached: call again
+-- returns  a word for each id looked at: fine, restored, appended, scheduled, completed, single (extra places dropped),
+--          lost or dropped (nothing but side rows was left). A shorter list than asked means 1 MB was reached: call again
 -- cost     O(ids * log n) and their bytes; at most 500 a call
 --
 -- Only called when the two sums disagree, which no script of ours can cause: somebody damaged the data. With several
--- places the one nearest to a worker wins, because somebody may be at work on it.
+-- places the one nearest to a worker wins, because somebody may be at work on it. To be called after `unsettled` went
+-- through the whole stream and `bury` through what it found: an entry whose row is lost is given back to its job there,
+-- while here its job has no place and would be delivered a second time.
+-- Why a failed or completed job stays where it is without its payload: its failure or result is worth showing.
+-- Why HDEL of nothing comes first: it is a write that a server at its memory limit allows, and opens it for the rest.
 
 local jobs, scheduled, stream, entries, recoveries, failed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local errors, completed, results, cancel, unique, locks = KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12]
@@ -36,56 +41,72 @@ local at = string.format('%.0f', now)
 for _, key in ipairs({ jobs, entries, recoveries, errors, results, cancel, unique, locks }) do redis.call('HLEN', key) end
 for _, key in ipairs({ scheduled, failed, completed }) do redis.call('ZCARD', key) end
 redis.call('XLEN', stream)
+redis.call('HDEL', cancel, '')
 
-local function entry_of(id, entry, known)
-  local found, is = redis.call('XRANGE', stream, entry, entry)[1], {}
-  for i = 1, found and #found[2] or 0, 2 do is[found[2][i]] = found[2][i + 1] end
-  if found and known then return 'fine', 0 end
-  if found and is.job then
+local function in_stream(id, known)
+  local entry, is, size = redis.call('HGET', entries, id), {}, 0
+  if not entry then return nil, 'fine', known, 0 end
+  local valid = string.match(entry, '^%d+%-%d+$')
+  local found = valid and redis.call('XRANGE', stream, entry, entry)[1]
+  for i = 1, found and #found[2] or 0, 2 do is[found[2][i]], size = found[2][i + 1], size + #found[2][i + 1] end
+  if is.id == id and known then return entries, 'fine', true, size end
+  if is.id == id and is.job then
     redis.call('HSET', jobs, id, is.job)
-    return 'restored', #is.job
+    return entries, 'restored', true, size
   end
-  redis.call('XACK', stream, 'delayq', entry)
-  redis.call('XDEL', stream, entry)
+  if valid and (is.id == id or not found) then
+    redis.call('XACK', stream, 'delayq', entry)
+    redis.call('XDEL', stream, entry)
+  end
   redis.call('HDEL', entries, id)
-  if not known then return nil, 0 end
+  if not known then return nil, 'lost', false, size end
   local envelope, times = redis.call('HGET', jobs, id), redis.call('HGET', recoveries, id) or '0'
   local fresh = redis.call('XADD', stream, '*', 'id', id, 'job', envelope, 'due', at, 'recoveries', times)
   redis.call('HSET', entries, id, fresh)
-  return 'appended', #envelope
+  return entries, 'appended', true, size + #envelope
 end
-local function nowhere(id, known, placed)
-  if known then
-    redis.call('ZADD', scheduled, at, id)
-    return 'scheduled'
-  end
-  for _, key in ipairs({ recoveries, errors, results, cancel }) do redis.call('HDEL', key, id) end
-  local digest = redis.call('HGET', locks, id)
-  if digest and redis.call('HGET', unique, digest) == id then redis.call('HDEL', unique, digest) end
-  redis.call('HDEL', locks, id)
-  if not placed then return 'dropped' end
+local function lose(id, place)
   redis.call('HSET', jobs, id, '{"v":1,"id":' .. cjson.encode(id) .. ',"name":"delayq.lost","queue":"' .. queue
     .. '","data":null,"attempts":0,"created_ms":0}')
-  redis.call('ZADD', failed, at, id)
-  redis.call('HSET', errors, id, lost_failure)
-  return 'lost'
+  if place == completed then return completed, 'lost' end
+  redis.call('ZREM', scheduled, id)
+  redis.call('ZADD', failed, 'NX', at, id)
+  local before = redis.call('HGET', errors, id) or ''
+  if place ~= failed or before == '' then
+    redis.call('HSET', errors, id, lost_failure .. ',"at_ms":' .. at .. ',"history":[' .. before .. ']}')
+  end
+  return failed, 'lost'
+end
+local function rows(id, place)
+  if place ~= completed then redis.call('HDEL', results, id) end
+  if place ~= entries then redis.call('HDEL', cancel, id) end
+  local digest = redis.call('HGET', locks, id)
+  local alive = digest and (place == entries or place == scheduled) and redis.call('HSETNX', unique, digest, id)
+  local own = digest and redis.call('HGET', unique, digest) == id
+  if own and not alive then redis.call('HDEL', unique, digest) end
+  if digest and not (own and alive) then redis.call('HDEL', locks, id) end
+  for _, key in ipairs(place and {} or { recoveries, errors }) do redis.call('HDEL', key, id) end
 end
 
 local reply, bytes = {}, 0
 for i = 4, #ARGV do
   if bytes > 1000000 then break end
-  local id, word, size = ARGV[i], nil, 0
-  local known, entry = redis.call('HEXISTS', jobs, id) == 1, redis.call('HGET', entries, id)
-  local placed = entry
-  if entry then word, size = entry_of(id, entry, known) end
+  local id = ARGV[i]
+  local place, word, known, size = in_stream(id, redis.call('HEXISTS', jobs, id) == 1)
   for _, set in ipairs({ scheduled, failed, completed }) do
     if redis.call('ZSCORE', set, id) then
-      placed = true
-      if word or not known then redis.call('ZREM', set, id) end
-      if word or known then word = word and 'single' or 'fine' end
+      if place then redis.call('ZREM', set, id) end
+      place, word = place or set, place and 'single' or word
     end
   end
-  if not word then word = nowhere(id, known, placed) end
+  if not known and (place or word == 'lost') then place, word = lose(id, place) end
+  if not known and not place then word = 'dropped' end
+  if known and not place then
+    place, word = scheduled, 'scheduled'
+    if redis.call('HEXISTS', results, id) == 1 then place, word = completed, 'completed' end
+    redis.call('ZADD', place, at, id)
+  end
+  rows(id, place)
   reply[#reply + 1], bytes = word, bytes + size
 end
 return reply

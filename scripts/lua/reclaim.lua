@@ -22,6 +22,7 @@
 -- workers had no chance to renew. When the last tick is more than half a lease away, in either direction, or absent,
 -- nothing moves until a whole lease has passed, in which every live worker renews.
 -- Why an entry without a job of its own is only acknowledged: tidy then meets it as delivered and no longer pending.
+-- Why one that has its job but no payload anywhere stays: once acknowledged it would look like work that was done.
 -- Why HDEL of nothing comes first: it is a write that a server at its memory limit allows, and opens it for the rest.
 
 local stream, entries, jobs, recoveries, failed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -31,35 +32,43 @@ if not now then
   local time = redis.call('TIME')
   now = time[1] * 1000 + math.floor(time[2] / 1000)
 end
+local at = string.format('%.0f', now)
 local known = redis.call('HMGET', meta, 'lease_ms', 'reclaim_tick', 'reclaim_hold')
-local lease, tick, hold = tonumber(known[1] or '30000'), tonumber(known[2] or '0'), tonumber(known[3] or '0')
+local lease, tick, hold = tonumber(known[1] or 30000), tonumber(known[2] or 0), tonumber(known[3] or 0)
 for _, key in ipairs({ entries, jobs, recoveries, errors, cancel, unique, locks }) do redis.call('HLEN', key) end
 redis.call('ZCARD', failed)
-if redis.call('EXISTS', stream) == 0 then return { 0, 0, 0, lease, 0 } end
+if redis.call('XLEN', stream) == 0 and redis.call('EXISTS', stream) == 0 then return { 0, 0, 0, lease, 0 } end
 
 redis.call('HDEL', meta, '')
 if now < tick or now - tick > lease / 2 or hold > now + lease then hold = now + lease end
-redis.call('HSET', meta, 'reclaim_tick', string.format('%.0f', now), 'reclaim_hold', string.format('%.0f', hold))
+redis.call('HSET', meta, 'reclaim_tick', at, 'reclaim_hold', string.format('%.0f', hold))
 if now < hold then return { 0, 0, hold - now, lease, 0 } end
 
 local idle = redis.pcall('XPENDING', stream, 'delayq', 'IDLE', lease, '-', '+', limit)
-local back, given_up, bytes, looked = 0, 0, 0, 0
+local back, given_up, bytes, looked, ended = 0, 0, 0, 0, 0
 for _, row in ipairs(idle) do
-  local entry, id = row[1], nil
-  local found = redis.call('XRANGE', stream, entry, entry)[1]
-  local is = {}
-  for n = 1, found and #found[2] or 0, 2 do is[found[2][n]] = found[2][n + 1] end
-  local envelope = is.id and redis.call('HGET', entries, is.id) == entry and redis.call('HGET', jobs, is.id)
-  bytes = bytes + (envelope and #envelope or 0)
+  local entry = row[1]
+  local found, is = redis.call('XRANGE', stream, entry, entry)[1], {}
+  for n = 1, found and #found[2] or 0, 2 do
+    is[found[2][n]], bytes = found[2][n + 1], bytes + #found[2][n + 1]
+  end
   if bytes > 1000000 and looked > 0 then break end
-  looked, id = looked + 1, is.id
-  redis.call('XACK', stream, 'delayq', entry)
+  looked = looked + 1
+  local id, owned = is.id, is.id and redis.call('HGET', entries, is.id) == entry
+  local stored = owned and redis.call('HGET', jobs, id)
+  local envelope = owned and (stored or is.job)
+  if envelope or not owned then
+    redis.call('XACK', stream, 'delayq', entry)
+    ended = ended + 1
+  end
   if envelope then
+    local times = (tonumber(redis.call('HGET', recoveries, id)) or 0) + 1
     redis.call('XDEL', stream, entry)
     redis.call('HDEL', cancel, id)
-    local times = redis.call('HINCRBY', recoveries, id, 1)
+    redis.call('HSET', recoveries, id, times)
+    if not stored then redis.call('HSET', jobs, id, envelope) end
     if times <= most then
-      local fresh = redis.call('XADD', stream, '*', 'id', id, 'job', envelope, 'due', is.due or tostring(now), 'recoveries', times)
+      local fresh = redis.call('XADD', stream, '*', 'id', id, 'job', envelope, 'due', is.due or at, 'recoveries', times)
       redis.call('HSET', entries, id, fresh)
       back = back + 1
     else
@@ -67,13 +76,13 @@ for _, row in ipairs(idle) do
       if digest and redis.call('HGET', unique, digest) == id then redis.call('HDEL', unique, digest) end
       redis.call('HDEL', locks, id)
       redis.call('HDEL', entries, id)
-      redis.call('ZADD', failed, string.format('%.0f', now), id)
-      local before = redis.call('HGET', errors, id)
-      redis.call('HSET', errors, id, vanished .. ',"at_ms":' .. string.format('%.0f', now) .. ',"history":[' .. (before or '') .. ']}')
-      given_up = given_up + 1
+      redis.call('ZADD', failed, at, id)
+      local before = redis.call('HGET', errors, id) or ''
+      redis.call('HSET', errors, id, vanished .. ',"at_ms":' .. at .. ',"history":[' .. before .. ']}')
+      given_up, bytes = given_up + 1, bytes + #before
     end
   end
 end
-if back > 0 then redis.call('HINCRBY', meta, 'reclaimed_total', back) end
-if given_up > 0 then redis.call('HINCRBY', meta, 'failed_total', given_up) end
-return { back, given_up, 0, lease, looked < #idle and 1 or (#idle == limit and 1 or 0) }
+if back > 0 then redis.pcall('HINCRBY', meta, 'reclaimed_total', back) end
+if given_up > 0 then redis.pcall('HINCRBY', meta, 'failed_total', given_up) end
+return { back, given_up, 0, lease, ended > 0 and (looked < #idle or #idle == limit) and 1 or 0 }

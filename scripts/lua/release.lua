@@ -34,10 +34,17 @@ for _, key in ipairs({ jobs, errors, cancel, meta }) do redis.call('HLEN', key) 
 redis.call('XLEN', stream)
 local head = redis.call('ZRANGE', scheduled, 0, 0, 'WITHSCORES')
 
+local dues = {}
+for n = 1, #ids do
+  dues[n] = now + (tonumber(ARGV[5 * n + 1]) or 0 / 0)
+  if not (ARGV[5 * n + 3] and math.abs(dues[n]) <= 9007199254740991) then
+    return redis.error_reply('ERR a delivery is: id, entry id, delay_ms, envelope, failure')
+  end
+end
+
 local reply, released, earliest = {}, 0, math.huge
 for n, id in ipairs(ids) do
-  local at = 5 * n - 1
-  local entry, due, envelope, failure = ARGV[at + 1], now + tonumber(ARGV[at + 2]), ARGV[at + 3], ARGV[at + 4]
+  local entry, due, envelope, failure = ARGV[5 * n], dues[n], ARGV[5 * n + 2], ARGV[5 * n + 3]
   reply[n] = owned[n] == entry and 1 or 0
   if owned[n] == entry then
     redis.call('XACK', stream, 'delayq', entry)
@@ -50,7 +57,7 @@ for n, id in ipairs(ids) do
     released, earliest = released + 1, math.min(earliest, due)
   end
 end
-if released > 0 then redis.call('HINCRBY', meta, 'released_total', released) end
+if released > 0 then redis.pcall('HINCRBY', meta, 'released_total', released) end
 if earliest < (head[2] and tonumber(head[2]) or math.huge) then
   redis.call('PUBLISH', wake, queue .. ' ' .. string.format('%.0f', earliest))
 end

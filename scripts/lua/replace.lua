@@ -28,14 +28,15 @@
 --          digest) or running
 -- cost     O(jobs * log n); at most 500 jobs and 1 MB a call, which the client sees to
 --
--- Why all keys are read first: a key of the wrong type must stop the script before its first write.
+-- Why all due times and all keys are looked at first: a Lua error half-way does not take back what was written.
+-- Why ZADD is the first write: it grows, so a server at its memory limit refuses the whole call.
 -- Why it never appends to the stream: the mover does, woken by the new due time; one way in is enough here.
 
 local jobs, scheduled, stream, entries, meta = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local unique, locks, failed, completed = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local errors, results, recoveries, once = KEYS[10], KEYS[11], KEYS[12], KEYS[13]
 local now, word, queue, wake = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4]
-local lease, once_ms = ARGV[5], tonumber(ARGV[6])
+local lease, once_ms, dues = ARGV[5], tonumber(ARGV[6]), {}
 
 local first = once_ms > 0 and redis.call('GET', once)
 if first then return cjson.decode(first) end
@@ -43,28 +44,35 @@ if not now then
   local time = redis.call('TIME')
   now = time[1] * 1000 + math.floor(time[2] / 1000)
 end
+for i = 7, #ARGV, 4 do
+  dues[i] = (tonumber(ARGV[i + 2]) or 0 / 0) + (string.sub(ARGV[i + 2], 1, 1) == '+' and now or 0)
+  if not (ARGV[i + 3] and math.abs(dues[i]) <= 9007199254740991) then
+    return redis.error_reply('ERR a job is: id, envelope, +delay_ms or due_ms up to 2^53 - 1, digest')
+  end
+end
 for _, key in ipairs({ jobs, entries, unique, locks, errors, results, recoveries }) do redis.call('HLEN', key) end
 for _, key in ipairs({ failed, completed }) do redis.call('ZCARD', key) end
 local known = redis.call('HMGET', meta, 'schema', 'delivered')
-local head = redis.call('ZRANGE', scheduled, 0, 0, 'WITHSCORES')
-local present = redis.call('XLEN', stream) > 0 or redis.call('EXISTS', stream) == 1
+local head_due = tonumber(redis.call('ZRANGE', scheduled, 0, 0, 'WITHSCORES')[2] or math.huge)
+local present, top = redis.call('XLEN', stream) > 0 or redis.call('EXISTS', stream) == 1, known[2]
 
 local function pad(id)
-  local ms, seq = string.match(id, '^(%d+)%-(%d+)$')
-  return string.rep('0', 20 - #ms) .. ms .. string.rep('0', 20 - #seq) .. seq
+  return (string.gsub(id, '%d+', function(digits) return string.rep('0', 20 - #digits) .. digits end))
 end
 local function delivered(entry)
   for _, group in ipairs(present and redis.call('XINFO', 'GROUPS', stream) or {}) do
     local is = {}
     for i = 1, #group, 2 do is[group[i]] = group[i + 1] end
     local last = is.name == 'delayq' and pad(is['last-delivered-id'])
-    if last then return pad(entry) <= last or (known[2] and last < pad(known[2])) end
+    if last then return pad(entry) <= last or (top and last < pad(top)) end
   end
   return true
 end
-local function move(id, envelope, due, digest)
-  redis.call('ZADD', scheduled, due, id)
-  if not envelope then return end
+local function where(id, entry)
+  if entry then return delivered(entry) and 'reserved' or 'ready', '' end
+  return 'scheduled', redis.call('ZSCORE', scheduled, id) or ''
+end
+local function rewrite(id, envelope, digest)
   redis.call('HSET', jobs, id, envelope)
   local old = redis.call('HGET', locks, id)
   if old and old ~= digest and redis.call('HGET', unique, old) == id then redis.call('HDEL', unique, old) end
@@ -79,32 +87,31 @@ end
 
 local reply, earliest = { known[1] and '0' or '1' }, math.huge
 for i = 7, #ARGV, 4 do
-  local id, envelope, when, digest = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
-  local due = tonumber(when) + (string.sub(when, 1, 1) == '+' and now or 0)
-  local answer, state, at = word, 'scheduled', string.format('%.0f', due)
+  local id, digest, answer, state, at = ARGV[i], ARGV[i + 3], word, 'scheduled', string.format('%.0f', dues[i])
   local exists, entry = redis.call('HEXISTS', jobs, id) == 1, redis.call('HGET', entries, id)
-  local finished = (redis.call('ZSCORE', failed, id) and 'failed') or (redis.call('ZSCORE', completed, id) and 'completed')
-  local owner = digest ~= '' and (word == 'replaced' or not exists) and redis.call('HGET', unique, digest) or id
+  local over = (redis.call('ZSCORE', failed, id) and 'failed') or (redis.call('ZSCORE', completed, id) and 'completed')
+  local anew = not exists or word == 'replaced'
+  local owner = digest ~= '' and redis.call('HGET', unique, digest) or id
+  if owner ~= id and redis.call('HEXISTS', jobs, owner) == 0 then owner = id end
   if owner ~= id then
-    answer, state, at = 'kept', '', ''
+    answer, state, at = 'kept', where(owner, redis.call('HGET', entries, owner))
   elseif entry and delivered(entry) then
     answer, state, at = 'running', 'reserved', ''
-  elseif finished and word == 'postponed' then
-    answer, state, at = 'kept', finished, ''
+  elseif over and word == 'postponed' then
+    answer, state, at = 'kept', over, ''
   else
     if not exists then answer = 'created' end
-    move(id, (not exists or word == 'replaced') and envelope, at, digest)
+    redis.call('ZADD', scheduled, at, id)
+    if anew then rewrite(id, ARGV[i + 1], digest) end
     if entry then
       redis.call('XDEL', stream, entry)
       redis.call('HDEL', entries, id)
     end
-    earliest = math.min(earliest, due)
+    earliest = math.min(earliest, dues[i])
   end
   reply[#reply + 1], reply[#reply + 2], reply[#reply + 3], reply[#reply + 4] = answer, state, at, owner
 end
-if earliest < (head[2] and tonumber(head[2]) or math.huge) then
-  redis.call('PUBLISH', wake, queue .. ' ' .. string.format('%.0f', earliest))
-end
+if earliest < head_due then redis.call('PUBLISH', wake, queue .. ' ' .. string.format('%.0f', earliest)) end
 if not known[1] then redis.call('HSET', meta, 'schema', '1', 'lease_ms', lease, 'shards', '1') end
 if once_ms > 0 then redis.call('SET', once, cjson.encode(reply), 'PX', once_ms) end
 return reply

@@ -23,11 +23,16 @@ if not now then
   local time = redis.call('TIME')
   now = time[1] * 1000 + math.floor(time[2] / 1000)
 end
+local due = (tonumber(when) or 0 / 0) + (string.sub(when, 1, 1) == '+' and now or 0)
+if not (math.abs(due) <= 9007199254740991) then
+  return redis.error_reply('ERR when is +delay_ms or due_ms, up to 2^53 - 1, not ' .. when)
+end
+for _, key in ipairs({ failed, completed }) do redis.call('ZCARD', key) end
+redis.call('HLEN', meta)
 local present = redis.call('XLEN', stream) > 0 or redis.call('EXISTS', stream) == 1
 
 local function pad(id)
-  local ms, seq = string.match(id, '^(%d+)%-(%d+)$')
-  return string.rep('0', 20 - #ms) .. ms .. string.rep('0', 20 - #seq) .. seq
+  return (string.gsub(id, '%d+', function(digits) return string.rep('0', 20 - #digits) .. digits end))
 end
 local function delivered(entry)
   local top = redis.call('HGET', meta, 'delivered')
@@ -45,13 +50,12 @@ if not entry and not redis.call('ZSCORE', scheduled, id) then
   if redis.call('ZSCORE', failed, id) then return { 'failed', '' } end
   return { redis.call('ZSCORE', completed, id) and 'finished' or 'unknown', '' }
 end
-local due = tonumber(when) + (string.sub(when, 1, 1) == '+' and now or 0)
 local at = string.format('%.0f', due)
-local head = redis.call('ZRANGE', scheduled, 0, 0, 'WITHSCORES')
+local head_due = tonumber(redis.call('ZRANGE', scheduled, 0, 0, 'WITHSCORES')[2] or math.huge)
 redis.call('ZADD', scheduled, at, id)
 if entry then
   redis.call('XDEL', stream, entry)
   redis.call('HDEL', entries, id)
 end
-if due < (head[2] and tonumber(head[2]) or math.huge) then redis.call('PUBLISH', wake, queue .. ' ' .. at) end
+if due < head_due then redis.call('PUBLISH', wake, queue .. ' ' .. at) end
 return { 'rescheduled', at }

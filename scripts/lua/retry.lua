@@ -31,8 +31,9 @@ if not now then
   local time = redis.call('TIME')
   now = time[1] * 1000 + math.floor(time[2] / 1000)
 end
-redis.call('HLEN', recoveries)
-redis.call('HLEN', locks)
+for _, key in ipairs({ jobs, entries, recoveries, unique, locks }) do redis.call('HLEN', key) end
+redis.call('ZCARD', completed)
+local head_due = tonumber(redis.call('ZRANGE', scheduled, 0, 0, 'WITHSCORES')[2] or math.huge)
 if not redis.call('ZSCORE', failed, id) then
   local elsewhere = redis.call('HEXISTS', entries, id) == 1 or redis.call('ZSCORE', scheduled, id)
     or redis.call('ZSCORE', completed, id)
@@ -40,7 +41,7 @@ if not redis.call('ZSCORE', failed, id) then
 end
 if redis.sha1hex(redis.call('HGET', jobs, id) or '') ~= fingerprint then return { 'changed', '', '' } end
 local owner = digest ~= '' and redis.call('HGET', unique, digest)
-if owner and owner ~= id then return { 'conflict', '', owner } end
+if owner and owner ~= id and redis.call('HEXISTS', jobs, owner) == 1 then return { 'conflict', '', owner } end
 
 local at = string.format('%.0f', now)
 redis.call('ZADD', scheduled, at, id)
@@ -51,5 +52,5 @@ if digest ~= '' then
 end
 redis.call('ZREM', failed, id)
 redis.call('HDEL', recoveries, id)
-redis.call('PUBLISH', wake, queue .. ' ' .. at)
+if now < head_due then redis.call('PUBLISH', wake, queue .. ' ' .. at) end
 return { 'scheduled', at, '' }

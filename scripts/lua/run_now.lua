@@ -27,12 +27,13 @@ if not now then
   local time = redis.call('TIME')
   now = time[1] * 1000 + math.floor(time[2] / 1000)
 end
+for _, key in ipairs({ jobs, recoveries, meta }) do redis.call('HLEN', key) end
+for _, key in ipairs({ failed, completed }) do redis.call('ZCARD', key) end
 local held = redis.call('XLEN', stream)
 local present = held > 0 or redis.call('EXISTS', stream) == 1
 
 local function pad(id)
-  local ms, seq = string.match(id, '^(%d+)%-(%d+)$')
-  return string.rep('0', 20 - #ms) .. ms .. string.rep('0', 20 - #seq) .. seq
+  return (string.gsub(id, '%d+', function(digits) return string.rep('0', 20 - #digits) .. digits end))
 end
 local function delivered(entry)
   local top = redis.call('HGET', meta, 'delivered')
@@ -46,16 +47,18 @@ local function delivered(entry)
 end
 local entry = redis.call('HGET', entries, id)
 if entry then return { delivered(entry) and 'running' or 'ready', '' } end
-if not redis.call('ZSCORE', scheduled, id) then
+local due = redis.call('ZSCORE', scheduled, id)
+if not due then
   if redis.call('ZSCORE', failed, id) then return { 'failed', '' } end
   return { redis.call('ZSCORE', completed, id) and 'finished' or 'unknown', '' }
 end
-local at = string.format('%.0f', now)
+local at = string.format('%.0f', math.min(now, tonumber(due)))
 local paused = redis.call('HGET', meta, 'paused_until_ms')
 local envelope = redis.call('HGET', jobs, id)
 if (paused and (paused == '0' or tonumber(paused) > now)) or not present or held >= high_water or not envelope then
+  local head_due = tonumber(redis.call('ZRANGE', scheduled, 0, 0, 'WITHSCORES')[2])
   redis.call('ZADD', scheduled, at, id)
-  redis.call('PUBLISH', wake, queue .. ' ' .. at)
+  if tonumber(at) < head_due then redis.call('PUBLISH', wake, queue .. ' ' .. at) end
   return { 'scheduled', at }
 end
 local times = redis.call('HGET', recoveries, id) or '0'

@@ -25,11 +25,16 @@
 -- Why HSETNX comes first: at its memory limit Redis refuses a script at its first growing write, so a full server
 -- takes a batch whole or not at all. It also asks "taken?" and stores in one step.
 -- Why meta is written after it: for the same reason; a queue without jobs needs no lease.
+-- Why all due times and all keys are looked at before it: a Lua error half-way does not take back what was written.
+-- Why a new stream may start with the next second: the one before was deleted. Who still holds one of its entries must
+-- find that id delivered, and never see it given out again. The start is noted as delivered, and the next one lies above
+-- it: streams deleted twice in one second must not start alike.
+-- Why an owner without a payload owns nothing: only damage leaves such a lock, and nothing would ever free it.
 
 local jobs, scheduled, stream, entries, meta = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local unique, locks, failed, completed, once = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local now, taken, queue, wake = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4]
-local high_water, lease, once_ms = tonumber(ARGV[5]), ARGV[6], tonumber(ARGV[7])
+local high_water, lease, once_ms, dues, pending = tonumber(ARGV[5]), ARGV[6], tonumber(ARGV[7]), {}, {}
 
 local first = once_ms > 0 and redis.call('GET', once)
 if first then return cjson.decode(first) end
@@ -37,49 +42,56 @@ if not now then
   local time = redis.call('TIME')
   now = time[1] * 1000 + math.floor(time[2] / 1000)
 end
+for i = 8, #ARGV, 4 do
+  dues[i] = (tonumber(ARGV[i + 2]) or 0 / 0) + (string.sub(ARGV[i + 2], 1, 1) == '+' and now or 0)
+  if not (ARGV[i + 3] and math.abs(dues[i]) <= 9007199254740991) then
+    return redis.error_reply('ERR a job is: id, envelope, +delay_ms or due_ms up to 2^53 - 1, digest')
+  end
+end
+for _, key in ipairs({ jobs, unique, locks }) do redis.call('HLEN', key) end
+for _, key in ipairs({ failed, completed }) do redis.call('ZCARD', key) end
 local known = redis.call('HMGET', meta, 'schema', 'paused_until_ms', 'delivered')
-local head = redis.call('ZRANGE', scheduled, 0, 0, 'WITHSCORES')
-local head_due = head[2] and tonumber(head[2]) or math.huge
+local head_due = tonumber(redis.call('ZRANGE', scheduled, 0, 0, 'WITHSCORES')[2] or math.huge)
 local paused = known[2] and (known[2] == '0' or tonumber(known[2]) > now)
-local held, outstanding = redis.call('XLEN', stream), redis.call('HLEN', entries)
+local held, outstanding, top = redis.call('XLEN', stream), redis.call('HLEN', entries), known[3]
 local room = (paused or head_due <= now) and 0 or high_water - held
 
 local function pad(id)
-  local ms, seq = string.match(id, '^(%d+)%-(%d+)$')
-  return string.rep('0', 20 - #ms) .. ms .. string.rep('0', 20 - #seq) .. seq
+  return (string.gsub(id, '%d+', function(digits) return string.rep('0', 20 - #digits) .. digits end))
 end
 local function delivered(entry)
   for _, group in ipairs(redis.call('XINFO', 'GROUPS', stream)) do
     local is = {}
     for i = 1, #group, 2 do is[group[i]] = group[i + 1] end
     local last = is.name == 'delayq' and pad(is['last-delivered-id'])
-    if last then return pad(entry) <= last or (known[3] and last < pad(known[3])) end
+    if last then return pad(entry) <= last or (top and last < pad(top)) end
   end
   return true
 end
 local function where(id)
-  local entry = redis.call('HGET', entries, id)
+  local entry, due = redis.call('HGET', entries, id), pending[id] or redis.call('ZSCORE', scheduled, id)
   if entry then return delivered(entry) and 'reserved' or 'ready', '' end
-  local due = redis.call('ZSCORE', scheduled, id)
   if due then return 'scheduled', due end
-  if redis.call('ZSCORE', failed, id) then return 'failed', '' end
-  return redis.call('ZSCORE', completed, id) and 'completed' or 'scheduled', ''
+  return redis.call('ZSCORE', failed, id) and 'failed' or redis.call('ZSCORE', completed, id) and 'completed' or 'scheduled', ''
 end
 
 if held == 0 and redis.call('EXISTS', stream) == 0 then
   redis.call('XGROUP', 'CREATE', stream, 'delayq', '0', 'MKSTREAM')
-  if known[3] then redis.call('XSETID', stream, known[3]) end
-  if outstanding == 0 then redis.call('HDEL', meta, 'delivered') end
+  if top or outstanding > 0 then
+    top = string.format('%.0f-0', math.max((redis.call('TIME')[1] + 1) * 1000, tonumber(string.match(top or '0', '%d+')) + 1))
+    redis.call('XSETID', stream, top)
+    redis.call('XGROUP', 'SETID', stream, 'delayq', '$')
+    redis.call('HSET', meta, 'delivered', top)
+  end
 end
-local reply, waiting, pending, created, earliest = { known[1] and '0' or '1' }, {}, {}, 0, math.huge
+local reply, waiting, created, earliest = { known[1] and '0' or '1' }, {}, 0, math.huge
 for i = 8, #ARGV, 4 do
-  local id, envelope, when, digest = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
-  local due = tonumber(when) + (string.sub(when, 1, 1) == '+' and now or 0)
+  local id, envelope, due, digest = ARGV[i], ARGV[i + 1], dues[i], ARGV[i + 3]
   local word, state, at = 'created', 'scheduled', string.format('%.0f', due)
   local holder = digest ~= '' and redis.call('HGET', unique, digest) or id
+  if holder ~= id and redis.call('HEXISTS', jobs, holder) == 0 then holder = id end
   if holder ~= id or redis.call('HSETNX', jobs, id, envelope) == 0 then
     word, state, at = taken, where(holder)
-    if pending[holder] then state, at = 'scheduled', pending[holder] end
   else
     created = created + 1
     if digest ~= '' then
@@ -91,15 +103,14 @@ for i = 8, #ARGV, 4 do
       local entry = redis.call('XADD', stream, '*', 'id', id, 'job', envelope, 'due', at, 'recoveries', '0')
       redis.call('HSET', entries, id, entry)
     else
-      waiting[#waiting + 1], waiting[#waiting + 2] = at, id
-      pending[id], earliest = at, math.min(earliest, due)
+      waiting[#waiting + 1], waiting[#waiting + 2], pending[id], earliest = at, id, at, math.min(earliest, due)
     end
   end
   reply[#reply + 1], reply[#reply + 2], reply[#reply + 3], reply[#reply + 4] = word, state, at, holder
 end
 if #waiting > 0 then redis.call('ZADD', scheduled, unpack(waiting)) end
 if earliest < head_due then redis.call('PUBLISH', wake, queue .. ' ' .. string.format('%.0f', earliest)) end
-if created > 0 then redis.call('HINCRBY', meta, 'scheduled_total', created) end
+if created > 0 then redis.pcall('HINCRBY', meta, 'scheduled_total', created) end
 if not known[1] then redis.call('HSET', meta, 'schema', '1', 'lease_ms', lease, 'shards', '1') end
 if once_ms > 0 then redis.call('SET', once, cjson.encode(reply), 'PX', once_ms) end
 return reply

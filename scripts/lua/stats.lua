@@ -12,7 +12,8 @@
 -- cost     O(consumers)
 --
 -- ready is XLEN minus pending, not the group's lag: that turns nil after a deletion. What a plain consumer acknowledged
--- counts as ready until the janitor closes it.
+-- counts as ready until the janitor closes it; without the group nothing is ready. A deleted entry may leave its pending
+-- row behind, so neither is more than the stream holds.
 
 local scheduled, stream, failed, completed, meta = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local now = tonumber(ARGV[1])
@@ -21,11 +22,12 @@ if not now then
   now = time[1] * 1000 + math.floor(time[2] / 1000)
 end
 local known = redis.call('HMGET', meta, 'paused_until_ms', 'lease_ms', 'mover_tick')
-local held, reserved, last, oldest = redis.call('XLEN', stream), 0, nil, now
+local held, last, oldest = redis.call('XLEN', stream), nil, now
+local reserved = held
 for _, group in ipairs(redis.call('EXISTS', stream) == 1 and redis.call('XINFO', 'GROUPS', stream) or {}) do
   local is = {}
   for i = 1, #group, 2 do is[group[i]] = group[i + 1] end
-  if is.name == 'delayq' then reserved, last = is.pending, is['last-delivered-id'] end
+  if is.name == 'delayq' then reserved, last = math.min(held, is.pending), is['last-delivered-id'] end
 end
 local head = redis.call('ZRANGE', scheduled, 0, 0, 'WITHSCORES')
 if head[2] then oldest = math.min(oldest, tonumber(head[2])) end
@@ -35,10 +37,12 @@ for i = 1, ready and #ready[2] or 0, 2 do
 end
 local paused = tonumber(known[1] or '-1')
 if paused > 0 and paused <= now then paused = -1 end
-local reply = { redis.call('ZCARD', scheduled), held - reserved, reserved, redis.call('ZCARD', failed),
+local reply = { redis.call('ZCARD', scheduled), math.max(0, held - reserved), reserved, redis.call('ZCARD', failed),
   redis.call('ZCARD', completed), paused, math.floor(now - oldest), tonumber(known[2] or '0'), tonumber(known[3] or '0'), now }
-for _, name in ipairs({ 'scheduled_total', 'promoted_total', 'acked_total', 'released_total', 'failed_total',
-  'cancelled_total', 'reclaimed_total', 'handed_back_total' }) do
-  reply[#reply + 1], reply[#reply + 2] = name, tonumber(redis.call('HGET', meta, name) or '0')
+local names = { 'scheduled_total', 'promoted_total', 'acked_total', 'released_total', 'failed_total', 'cancelled_total',
+  'reclaimed_total', 'handed_back_total' }
+local counts = redis.call('HMGET', meta, unpack(names))
+for n, name in ipairs(names) do
+  reply[#reply + 1], reply[#reply + 2] = name, tonumber(counts[n] or 0) or 0
 end
 return reply

@@ -16,43 +16,55 @@
 -- A stream without its group, or a group whose last-delivered id lies below one seen before, was damaged: somebody
 -- may hold any of its entries. The group is then set to the stream's end, so that nobody reads an old id a second
 -- time, and `anew` remembers up to where entries must be appended anew; `unsettled` does that page by page.
+-- Why a new stream may start with the next second: see schedule. One that somebody else made anew is lifted likewise, so
+-- that `delivered` never goes down.
 -- Why HDEL of nothing comes first: it is a write that a server at its memory limit allows, and opens it for the rest.
 
 local stream, entries, scheduled, failed, completed, jobs, meta = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 local lease = ARGV[1]
 local function pad(id)
-  local ms, seq = string.match(id, '^(%d+)%-(%d+)$')
-  return string.rep('0', 20 - #ms) .. ms .. string.rep('0', 20 - #seq) .. seq
+  return (string.gsub(id, '%d+', function(digits) return string.rep('0', 20 - #digits) .. digits end))
 end
-local known = redis.call('HMGET', meta, 'delivered', 'lease_ms')
-local top, regrouped, last = known[1], 0, nil
-local held, placed = redis.call('XLEN', stream), redis.call('HLEN', entries)
-redis.call('HDEL', meta, '')
-if redis.call('HSETNX', meta, 'schema', '1') == 1 or not known[2] then
-  redis.call('HSETNX', meta, 'lease_ms', lease)
-  redis.call('HSETNX', meta, 'shards', '1')
+local function above(id)
+  return string.format('%.0f-0', tonumber(string.match(id or '0', '%d+')) + 1)
 end
-if held == 0 and redis.call('EXISTS', stream) == 0 then
-  redis.call('XGROUP', 'CREATE', stream, 'delayq', '0', 'MKSTREAM')
-  if top then redis.call('XSETID', stream, top) end
-  if placed == 0 then redis.call('HDEL', meta, 'delivered') end
-  if placed == 0 then top = false end
+local function last_made()
+  local stream_is = redis.call('XINFO', 'STREAM', stream)
+  for i = 1, #stream_is, 2 do
+    if stream_is[i] == 'last-generated-id' then return stream_is[i + 1] end
+  end
 end
-for _, group in ipairs(redis.call('XINFO', 'GROUPS', stream)) do
-  local is = {}
-  for i = 1, #group, 2 do is[group[i]] = group[i + 1] end
-  if is.name == 'delayq' then last = is['last-delivered-id'] end
-end
-if not last or (top and pad(last) < pad(top)) then
-  redis.call('XGROUP', last and 'SETID' or 'CREATE', stream, 'delayq', '$')
+local function last_delivered()
   for _, group in ipairs(redis.call('XINFO', 'GROUPS', stream)) do
     local is = {}
     for i = 1, #group, 2 do is[group[i]] = group[i + 1] end
-    if is.name == 'delayq' then last = is['last-delivered-id'] end
+    if is.name == 'delayq' then return is['last-delivered-id'] end
   end
+end
+local known = redis.call('HMGET', meta, 'delivered', 'lease_ms')
+local top, regrouped, held, placed = known[1], 0, redis.call('XLEN', stream), redis.call('HLEN', entries)
+local waiting, given_up, kept = redis.call('ZCARD', scheduled), redis.call('ZCARD', failed), redis.call('ZCARD', completed)
+local payloads = redis.call('HLEN', jobs)
+
+redis.call('HDEL', meta, '')
+redis.call('HSETNX', meta, 'schema', '1')
+redis.call('HSETNX', meta, 'shards', '1')
+redis.call('HSETNX', meta, 'lease_ms', lease)
+if held == 0 and redis.call('EXISTS', stream) == 0 then
+  redis.call('XGROUP', 'CREATE', stream, 'delayq', '0', 'MKSTREAM')
+  if top or placed > 0 then
+    local soon = redis.call('TIME')[1] + 1 .. '000-0'
+    top = pad(soon) > pad(above(top)) and soon or above(top)
+    redis.call('XSETID', stream, top)
+    redis.call('XGROUP', 'SETID', stream, 'delayq', '$')
+  end
+end
+local last = last_delivered()
+if not last or (top and pad(last) < pad(top)) then
+  if top and pad(last_made()) < pad(top) then redis.call('XSETID', stream, above(top)) end
+  redis.call('XGROUP', last and 'SETID' or 'CREATE', stream, 'delayq', '$')
+  last, regrouped = last_delivered(), 1
   redis.call('HSET', meta, 'anew', last)
-  regrouped = 1
 end
 redis.call('HSET', meta, 'delivered', last)
-return { tonumber(redis.call('HGET', meta, 'lease_ms')), held, placed, redis.call('ZCARD', scheduled),
-  redis.call('ZCARD', failed), redis.call('ZCARD', completed), redis.call('HLEN', jobs), regrouped }
+return { tonumber(known[2] or lease), held, placed, waiting, given_up, kept, payloads, regrouped }

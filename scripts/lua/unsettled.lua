@@ -10,20 +10,25 @@
 -- ARGV[4]  scope       text    delivered | all (beyond the delivered part only garbage is looked for)
 -- returns  {next 'after', or '' at the end of the pass; marks; then 3 each: entry id, id or '', verdict}
 --          verdict: acked (by a plain consumer: close it), again (nobody holds it: deliver it again),
---          garbage (no job's entry: bury it)
--- cost     O(limit + consumers); entries are read in chunks of 16 and 1 MB at most
+--          garbage (no job's entry: bury it; in the scope `all` also what somebody holds)
+-- cost     O(limit + consumers); 1 MB of payload, but one entry at least
 --
 -- "acked" is said only while the group has a consumer that is not delayq's own and none of delayq's own has vanished
 -- since the last full pass: a deleted consumer leaves the same trace as an acknowledgement, and delivering a job twice
--- is better than losing it. What lies at or below the mark `anew` is delivered again in any case (see tidy). Both marks
--- go at the end of a pass that began with the same ones and found nothing on its last page. Consumers of our form are recorded in `meta`; one recorded and missing has vanished.
+-- is better than losing it. Consumers of our form are recorded in `meta` (see renew); one recorded and missing has
+-- vanished. What lies at or below the mark `anew` is delivered again in any case (see tidy). Both marks go at the end of
+-- a pass that began with the same ones and found nothing on its last page: settle each page before asking for the next.
+-- Why an entry missing in the page of pending rows is asked for by itself: rows of deleted entries fill that page too,
+-- and running work must never look acknowledged.
+-- Why HDEL of nothing comes first: it is a write that a server at its memory limit allows, and opens it for the rest.
 
 local stream, entries, meta = KEYS[1], KEYS[2], KEYS[3]
 local after, limit, seen, all = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4] == 'all'
 local function pad(id)
-  local ms, seq = string.match(id, '^(%d+)%-(%d+)$')
-  return string.rep('0', 20 - #ms) .. ms .. string.rep('0', 20 - #seq) .. seq
+  return (string.gsub(id, '%d+', function(digits) return string.rep('0', 20 - #digits) .. digits end))
 end
+redis.call('HLEN', entries)
+local known = redis.call('HMGET', meta, 'consumers', 'vanished', 'anew')
 local last
 for _, group in ipairs(redis.call('EXISTS', stream) == 1 and redis.call('XINFO', 'GROUPS', stream) or {}) do
   local is = {}
@@ -31,7 +36,7 @@ for _, group in ipairs(redis.call('EXISTS', stream) == 1 and redis.call('XINFO',
   if is.name == 'delayq' then last = is['last-delivered-id'] end
 end
 if not last then return { '', '' } end
-local known = redis.call('HMGET', meta, 'consumers', 'vanished', 'anew')
+redis.call('HDEL', meta, '')
 local vanished, anew, now_here, names, foreign = known[2] or '', known[3], {}, {}, false
 for _, row in ipairs(redis.call('XINFO', 'CONSUMERS', stream, 'delayq')) do
   local name
@@ -51,19 +56,21 @@ if vanished ~= (known[2] or '') then redis.call('HSET', meta, 'vanished', vanish
 
 local marks = vanished .. '|' .. (anew or '')
 if after == '-' then seen = marks end
-local reply, bytes, looked, ended = { '', marks }, 0, 0, false
+local reply, bytes, largest, looked, ended = { '', marks }, 0, 0, 0, false
 while not ended and looked < limit and bytes < 1000000 do
-  local page = redis.call('XRANGE', stream, after == '-' and '-' or '(' .. after, all and '+' or last, 'COUNT', 16)
-  ended = #page < 16
+  local chunk = largest > 0 and math.max(1, math.min(16, limit - looked, math.floor((1000000 - bytes) / largest))) or 1
+  local page = redis.call('XRANGE', stream, after == '-' and '-' or '(' .. after, all and '+' or last, 'COUNT', chunk)
+  ended = #page < chunk
   local pending = {}
-  local rows = #page > 0 and redis.call('XPENDING', stream, 'delayq', page[1][1], page[#page][1], 16) or {}
+  local rows = #page > 0 and redis.call('XPENDING', stream, 'delayq', page[1][1], page[#page][1], chunk) or {}
   for _, row in ipairs(rows) do pending[row[1]] = true end
   for _, row in ipairs(page) do
-    local is = {}
-    for i = 1, #row[2], 2 do is[row[2][i]] = row[2][i + 1] end
-    after, looked, bytes = row[1], looked + 1, bytes + (is.job and #is.job or 0)
+    local is, size = {}, 0
+    for i = 1, #row[2], 2 do is[row[2][i]], size = row[2][i + 1], size + #row[2][i + 1] end
+    after, looked, bytes, largest = row[1], looked + 1, bytes + size, math.max(largest, size)
     local owned = is.id and redis.call('HGET', entries, is.id) == after
-    if not pending[after] and not (owned and pad(after) > pad(last)) then
+    local free = not pending[after] and #redis.call('XPENDING', stream, 'delayq', after, after, 1) == 0
+    if (free and not (owned and pad(after) > pad(last))) or (all and not owned) then
       local old = anew and pad(after) <= pad(anew)
       local verdict = (old or not foreign or vanished ~= '') and 'again' or 'acked'
       if not owned then verdict = 'garbage' end

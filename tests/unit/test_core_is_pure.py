@@ -18,6 +18,10 @@ def impurities(source: str) -> list[str]:
         match node:
             case ast.ImportFrom(module="os", names=names):
                 found += [f"{node.lineno} os.{item.name}" for item in names if item.name not in FROM_OS]
+            case ast.ImportFrom(module=str(name)) if name.partition(".")[0] == "urllib" and name != "urllib.parse":
+                found.append(f"{node.lineno} {name}")
+            case ast.Import(names=names):
+                found += [f"{node.lineno} {item.name}" for item in names if item.name.partition(".")[0] == "urllib"]
             case ast.Attribute(value=ast.Name(id="os"), attr=attr) if attr not in FROM_OS:
                 found.append(f"{node.lineno} os.{attr}")
             case ast.Call(func=ast.Name(id=name)) if name in DOORS:
@@ -34,4 +38,11 @@ def test_the_core_reaches_nothing_outside() -> None:
 
 def test_an_impurity_is_seen() -> None:
     source = "import os\nfrom os import environ, urandom\nos.urandom(1)\nos.getenv('A')\nopen('x')\n"
-    assert sorted(impurities(source)) == ["2 os.environ", "4 os.getenv", "5 open()"]
+    source += "from urllib.request import urlopen\nimport urllib.request\nfrom urllib.parse import urlsplit\n"
+    assert sorted(impurities(source)) == [
+        "2 os.environ",
+        "4 os.getenv",
+        "5 open()",
+        "6 urllib.request",
+        "7 urllib.request",
+    ]

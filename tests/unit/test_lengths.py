@@ -50,9 +50,8 @@ def long_functions(source: str) -> list[str]:
 
 
 def is_command(node: Function) -> bool:
-    """True under `@app.command(...)` or `@app.callback(...)`: there each parameter is one option of the program."""
-    names = [item.func if isinstance(item, ast.Call) else item for item in node.decorator_list]
-    return any(isinstance(name, ast.Attribute) and name.attr in {"command", "callback"} for name in names)
+    """True for a command or the root of the command line: it takes typer's context, and each parameter is an option."""
+    return bool(node.args.args) and ast.unparse(node.args.args[0].annotation or ast.Constant("")) == "typer.Context"
 
 
 def crowded_functions(source: str) -> list[str]:
@@ -134,8 +133,8 @@ def test_the_ruler_sees_a_long_function() -> None:
         ("def f(a, /, b, *c, d, e, f, g, **h): ...", ["1 f: 8 parameters"]),
         ("class A:\n  def f(self, a, b, c, d, e, f, g): ...", []),
         ("class A:\n  def f(self, a, b, c, d, e, f, g, h): ...", ["2 f: 8 parameters"]),
-        ("@app.command('work')\ndef f(a, b, c, d, e, f, g, h): ...", []),
-        ("@app.callback\ndef f(a, b, c, d, e, f, g, h): ...", []),
+        ("def f(ctx: typer.Context, a, b, c, d, e, f, g, h): ...", []),
+        ("def f(ctx: typer.Context, *, a, b, c, d, e, f, g, h): ...", []),
         ("@wraps(x)\ndef f(a, b, c, d, e, f, g, h): ...", ["2 f: 8 parameters"]),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, Generic, TypeVar
 
 from delayq.core.options import Options
@@ -37,16 +38,31 @@ class Scope:
         return "" if self.now_ms is None else str(self.now_ms)
 
 
+class Nature(Enum):
+    """What a call does to Redis, and so what may be done when its reply is lost."""
+
+    READS = "it changes nothing, so it may be sent again and its outcome is never in doubt"
+    SAFE = "sent twice it does the same as sent once"
+    ONCE = "it must not be sent again"
+
+
 @dataclass(frozen=True, slots=True)
 class Call(Generic[T]):
-    """One script call. `resend` says whether it may be sent again when its reply was lost."""
+    """One script call."""
 
     script: Script
     keys: tuple[str, ...]
     args: tuple[Argument, ...]
     parse: Callable[[Any], T]
-    resend: bool = True
-    reads: bool = False
+    nature: Nature = Nature.SAFE
+
+    @property
+    def resend(self) -> bool:
+        return self.nature is not Nature.ONCE
+
+    @property
+    def reads(self) -> bool:
+        return self.nature is Nature.READS
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,15 +82,14 @@ def call(
     *,
     once: str = "",
     state: str = "",
-    resend: bool = True,
-    reads: bool = False,
+    nature: Nature = Nature.SAFE,
 ) -> Call[T]:
     """A call of `script` on a queue's keys. `once` fills its key of that name, `state` the key `set`."""
     loaded = load(script)
     keys = scope.keys
     special = {"once": keys.once(once), "set": keys.of(state)}
     named = tuple(special.get(name) or keys.of(name) for name in loaded.keys)
-    return Call(loaded, named, tuple(args), parse, resend, reads)
+    return Call(loaded, named, tuple(args), parse, nature)
 
 
 def text(value: bytes) -> str:

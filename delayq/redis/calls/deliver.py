@@ -11,9 +11,10 @@ from delayq.core.failure import Failure
 from delayq.redis.calls.call import Argument, Call, Scope, call, number, text
 
 PAGE = 500
+# Without the closing brace: the scripts add when it happened and what was on record before.
 LOST = failures.encode(
     Failure(type="PayloadLost", message="The job's payload was missing in Redis; only its id was left.")
-)
+)[:-1]
 
 
 class Held(NamedTuple):
@@ -86,12 +87,15 @@ def fail(scope: Scope, failed: Sequence[Failed]) -> Call[list[bool]]:
     return call("fail", scope, args, _truths)
 
 
-def bury(scope: Scope, garbage: Sequence[tuple[str, bytes]]) -> Call[list[bool]]:
-    """Dead-letter entries that are no jobs: (entry id, failure) each."""
+def bury(scope: Scope, garbage: Sequence[tuple[str, bytes]]) -> Call[list[str]]:
+    """Dead-letter entries that are no jobs, (entry id, failure) each: buried, dropped, adopted or left.
+
+    A shorter answer than asked means: call again with the rest.
+    """
     args: list[Argument] = [scope.now]
     for entry, failure in garbage:
         args += (entry, failure)
-    return call("bury", scope, args, _truths)
+    return call("bury", scope, args, _words)
 
 
 def hand_back(scope: Scope, held: Sequence[Held]) -> Call[list[bool]]:
@@ -101,6 +105,10 @@ def hand_back(scope: Scope, held: Sequence[Held]) -> Call[list[bool]]:
 
 def _truths(reply: list[int]) -> list[bool]:
     return [value == 1 for value in reply]
+
+
+def _words(reply: list[bytes]) -> list[str]:
+    return [text(word) for word in reply]
 
 
 class Renewed(NamedTuple):
@@ -113,7 +121,7 @@ class Renewed(NamedTuple):
 
 
 def renew(scope: Scope, consumer: str, held: Sequence[Held]) -> Call[Renewed]:
-    """Start the leases of these deliveries anew."""
+    """Start the leases of these deliveries anew. Called with none before the first read, it records the consumer."""
     return call("renew", scope, [consumer, *chain.from_iterable(held)], _renewed)
 
 
@@ -224,7 +232,7 @@ def _unsettled(reply: list[bytes]) -> UnsettledPage:
 
 def mend(scope: Scope, job_ids: Sequence[str]) -> Call[list[str]]:
     """Make rule 1 true again for some ids. A shorter answer than asked means: call again with the rest."""
-    return call("mend", scope, [scope.now, scope.queue, LOST, *job_ids], lambda reply: [text(word) for word in reply])
+    return call("mend", scope, [scope.now, scope.queue, LOST, *job_ids], _words)
 
 
 class Pruned(NamedTuple):

@@ -12,13 +12,13 @@ from delayq.core import failure as failures
 from delayq.core.envelope import Envelope
 from delayq.core.errors import BadEnvelope
 from delayq.core.states import State
-from delayq.core.views import JobInfo, Page, QueueStats, Upcoming
-from delayq.redis.calls.call import Call, Scope, call, number, text
+from delayq.core.views import JobInfo, Page, QueueStats, Upcoming, WorkerInfo
+from delayq.redis.calls.call import Call, Nature, Scope, call, number, text
 
 
 def get(scope: Scope, job_id: str) -> Call[JobInfo | None]:
     """Everything known about one job; None when its id is not taken."""
-    return call("get", scope, [job_id], partial(_info, scope.queue, job_id), reads=True)
+    return call("get", scope, [job_id], partial(_info, scope.queue, job_id), nature=Nature.READS)
 
 
 def _info(queue: str, job_id: str, reply: list[Any]) -> JobInfo | None:
@@ -55,7 +55,9 @@ def read(raw: bytes) -> Envelope | None:
 
 def list_jobs(scope: Scope, state: State, cursor: str, limit: int) -> Call[Page]:
     """One page of the jobs in one state."""
-    return call("list", scope, [state, cursor, limit], partial(_page, scope.queue, state), state=state, reads=True)
+    return call(
+        "list", scope, [state, cursor, limit], partial(_page, scope.queue, state), state=state, nature=Nature.READS
+    )
 
 
 def _page(queue: str, state: State, reply: list[bytes]) -> Page:
@@ -79,7 +81,7 @@ def _page(queue: str, state: State, reply: list[bytes]) -> Page:
 
 def stats(scope: Scope) -> Call[QueueStats]:
     """How much of a queue is in which state."""
-    return call("stats", scope, [scope.now], partial(_stats, scope.queue), reads=True)
+    return call("stats", scope, [scope.now], partial(_stats, scope.queue), nature=Nature.READS)
 
 
 def _stats(queue: str, reply: list[Any]) -> QueueStats:
@@ -103,11 +105,26 @@ def _stats(queue: str, reply: list[Any]) -> QueueStats:
 
 def upcoming(scope: Scope, span_ms: int, spans: int) -> Call[Upcoming]:
     """A histogram of due times."""
-    return call("upcoming", scope, [scope.now, span_ms, spans], partial(_upcoming, scope.queue, span_ms), reads=True)
+    return call(
+        "upcoming", scope, [scope.now, span_ms, spans], partial(_upcoming, scope.queue, span_ms), nature=Nature.READS
+    )
 
 
 def _upcoming(queue: str, span_ms: int, reply: list[int]) -> Upcoming:
     return Upcoming(queue, reply[0], span_ms, reply[1], tuple(reply[2:-1]), reply[-1])
+
+
+def worker(name: str, reply: bytes | None) -> WorkerInfo | None:
+    """What a worker says of itself; None when its word has expired. Somebody else's words are kept out."""
+    try:
+        said = msgspec.json.decode(reply or b"null")
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return None
+    if not isinstance(said, dict):
+        return None
+    queues = said.pop("queues", None)
+    names = tuple(map(str, queues)) if isinstance(queues, list) else ()
+    return WorkerInfo(name, names, {key: value for key, value in said.items() if key != "name"})
 
 
 def pause(scope: Scope, for_ms: int) -> Call[int]:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from delayq.core.spec import Prepared
 from delayq.core.states import Answer, OnConflict, State
 from delayq.core.views import JobRef
-from delayq.redis.calls.call import ONCE_MS, Argument, Call, Scope, call, number, text
+from delayq.redis.calls.call import ONCE_MS, Argument, Call, Nature, Scope, call, number, text
 
 MAX_JOBS = 500
 MAX_BYTES = 1_000_000
@@ -99,7 +99,7 @@ def reschedule(scope: Scope, job_id: str, when: str) -> Call[Outcome]:
 def run_now(scope: Scope, job_id: str) -> Call[Outcome]:
     """Let a waiting job wait no longer. Not resent: the second send would find the job running."""
     args: list[Argument] = [scope.now, scope.queue, scope.wake, scope.options.high_water, job_id]
-    return call("run_now", scope, args, _outcome, resend=False)
+    return call("run_now", scope, args, _outcome, nature=Nature.ONCE)
 
 
 def _outcome(reply: list[Any]) -> Outcome:
@@ -109,9 +109,9 @@ def _outcome(reply: list[Any]) -> Outcome:
 def retry(scope: Scope, job_id: str, fingerprint: str, envelope: bytes, digest: str) -> Call[Outcome]:
     """Give a failed job all its tries again. Not resent: the second send would find it waiting."""
     args: list[Argument] = [scope.now, scope.queue, scope.wake, job_id, fingerprint, envelope, digest]
-    return call("retry", scope, args, _outcome, resend=False)
+    return call("retry", scope, args, _outcome, nature=Nature.ONCE)
 
 
 def forget(scope: Scope, job_ids: Sequence[str]) -> Call[list[Answer]]:
     """Drop failed or completed jobs."""
-    return call("forget", scope, list(job_ids), lambda reply: [_ANSWERS[word] for word in reply], resend=False)
+    return call("forget", scope, list(job_ids), lambda reply: [_ANSWERS[word] for word in reply], nature=Nature.ONCE)

@@ -26,10 +26,10 @@ from enum import StrEnum
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from delayq.core.errors import ConfigError
-from delayq.redis.mask import mask_url
+from delayq.core.mask import mask_url
 
 _EXAMPLE = "Write for example redis://:password@localhost:6379/0 or unix:///run/redis.sock."
-_ENCODE = "inside a password write '/' as %2F, '?' as %3F, '#' as %23, '@' as %40, '%' as %25"
+_ENCODE = "inside a password write '/' as %2F, '?' as %3F, '#' as %23, '@' as %40, '&' as %26, '%' as %25"
 _SCHEMES = ("redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster")
 _TLS_TEXT = ("ssl_ca_certs", "ssl_ca_path", "ssl_certfile", "ssl_keyfile", "ssl_password", "ssl_ciphers")
 _TLS = (*_TLS_TEXT, "ssl_cert_reqs", "ssl_check_hostname", "ssl_min_version")
@@ -106,17 +106,18 @@ def parse_endpoint(url: str) -> Endpoint:
     if parts.fragment or "@" in parts.query or ("@" in parts.path and scheme != "unix"):
         # Most likely a piece of a password, so no piece of it is repeated.
         raise _refused(text, f"has a '#', or an '@' behind the host; {_ENCODE}")
-    options = _options(text, parts)
     base, _, kind = scheme.partition("+")
     topology = Topology(kind or "standalone")
     local = base == "unix"
+    hosts = () if local else _hosts(text, parts, topology)
+    options = _options(text, parts)
     service, db = ("", "") if local else _service_and_db(text, parts, topology)
     if db and "db" in options:
         raise _refused(text, "gives the database twice, behind the host and after '?'")
     return Endpoint(
         url=mask_url(text),
         topology=topology,
-        hosts=() if local else _hosts(text, parts, topology),
+        hosts=hosts,
         path=_socket_path(text, parts) if local else "",
         db=_db(text, db or options.get("db", "0"), topology),
         service=service,
@@ -136,6 +137,9 @@ def _options(url: str, parts: SplitResult) -> dict[str, str]:
     options: dict[str, str] = {}
     for name, value in parse_qsl(parts.query, keep_blank_values=True):
         if name not in _OPTIONS:
+            if "password" in parts.query:
+                # Possibly the rest of a password with a bare '&' in it, so the name is not repeated.
+                raise _refused(url, f"has an option delayq does not take; {_ENCODE}")
             near = get_close_matches(name, _OPTIONS, n=1)
             known = f"did you mean {near[0]}?" if near else f"known are {', '.join(_OPTIONS)}"
             raise _refused(url, f"has an option delayq does not take, {name!r} ({known})")

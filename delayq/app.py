@@ -1,0 +1,110 @@
+"""The composition root: the only place where settings become connectors, clients, drivers and workers.
+
+    settings ──▶ Options ───────────────────────────────▶ what verbs and loops work with
+       │
+       ├─ url ─────────────────────────────▶ Connector ─▶ Client · driver ─▶ loops · worker
+       └─ no url ─▶ the embedded server ─────▲
+
+Everything below takes what it needs as arguments; everything above (the command line, `DelayQ()`) asks here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from delayq.core.errors import ConfigError, DelayqError
+from delayq.core.events import Listener
+from delayq.core.outcome import Policy
+from delayq.drivers.redis_streams import RedisStreams
+from delayq.jobs.registry import Registry, current, load_app
+from delayq.loops.janitor import Janitor
+from delayq.loops.loop import Loop
+from delayq.loops.mover import Mover
+from delayq.redis.client import Client
+from delayq.redis.connect import Connector
+from delayq.redis.embedded import EmbeddedServer, default_data_dir
+from delayq.settings import Settings
+from delayq.worker.options import WorkerOptions
+from delayq.worker.worker import Worker
+
+
+def embedded_server(settings: Settings) -> EmbeddedServer:
+    """The embedded server of these settings, running or not. Raises `ConfigError` without a place for its data."""
+    return EmbeddedServer(settings.data_dir or default_data_dir(), server=settings.redis_server)
+
+
+def open_connector(settings: Settings) -> Connector:
+    """Connections to the Redis of the settings; without a URL, to the embedded server, started if need be.
+
+    Nothing connects to a Redis of your own before the first command. Raises `ConfigError`, and
+    `BackendUnavailable` when the embedded server does not start.
+    """
+    return Connector(settings.url or embedded_server(settings).ensure().url)
+
+
+def open_client(settings: Settings) -> Client:
+    """All verbs, blocking. Close it, or use it in a `with`."""
+    return Client(open_connector(settings), settings.options())
+
+
+def open_driver(settings: Settings, *, url: str | None = None) -> RedisStreams:
+    """The driver that loops and workers use; `url` goes before the settings'."""
+    return RedisStreams(Connector(url) if url else open_connector(settings), settings.options())
+
+
+def load_handlers(modules: Sequence[str]) -> Registry:
+    """Import the modules that register an application's jobs; what they registered, together.
+
+    Raises `ConfigError` for a module that cannot be imported, whatever it raises.
+    """
+    for module in modules:
+        try:
+            load_app(module)
+        except DelayqError:
+            raise
+        except Exception as error:
+            raise ConfigError(
+                f"--app {module}: importing it raised {type(error).__name__}: {error}.",
+                hint="Mend that module; -v shows where it happened.",
+            ) from error
+    return current()
+
+
+def queues_of(settings: Settings, registry: Registry) -> tuple[str, ...]:
+    """What a worker serves that was not told: the default queue, then those its jobs name."""
+    return tuple(dict.fromkeys((settings.queue, *registry.queues())))
+
+
+def fallback_policy(settings: Settings) -> Policy:
+    """How jobs are tried that say nothing, and whose handlers say nothing."""
+    return Policy(tries=settings.tries, backoff=settings.backoff, retention_ms=settings.retention_ms)
+
+
+def make_worker(
+    driver: RedisStreams, registry: Registry, options: WorkerOptions, listeners: Sequence[Listener] = ()
+) -> Worker:
+    """A worker; its `run` blocks until it stops."""
+    return Worker(driver, registry, options, listeners)
+
+
+def make_loops(driver: RedisStreams, settings: Settings) -> list[Loop]:
+    """Mover and janitor of all queues, for a process of their own."""
+    return [Loop(Mover(driver)), Loop(Janitor(driver, tidy_every_s=settings.tidy_every_ms / 1000))]
+
+
+def move_once(driver: RedisStreams, settings: Settings) -> int:
+    """Promote what is due and look after every queue, once; how many jobs became ready."""
+    mover, janitor = Mover(driver), Janitor(driver, tidy_every_s=settings.tidy_every_ms / 1000)
+    try:
+        janitor.run_once()
+        return _until_nothing(mover.promote_all)
+    finally:
+        mover.close()
+        janitor.close()
+
+
+def _until_nothing(step: Callable[[], int]) -> int:
+    total = 0
+    while moved := step():
+        total += moved
+    return total

@@ -1,0 +1,200 @@
+"""show, list, upcoming, stats, workers: what only looks. Without a queue, all of them are shown."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from itertools import chain, islice
+from typing import Final
+
+from delayq.cli import shapes
+from delayq.cli.session import Session
+from delayq.cli.words import count, distance, moment, span
+from delayq.core.errors import JobNotFound
+from delayq.core.states import State
+from delayq.core.views import JobInfo, QueueStats, Upcoming
+from delayq.core.when import format_duration, format_instant
+from delayq.redis.client import Client
+
+STATES: Final = (State.SCHEDULED, State.READY, State.RESERVED, State.FAILED, State.COMPLETED)
+_SHOWN_DATA: Final = 2_000
+_BAR: Final = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which jobs `list` shows; None = all."""
+
+    state: str | None
+    queue: str | None
+    name: str | None
+    limit: int
+
+
+def local_ms() -> int:
+    """This machine's clock, for "in 14m": what decides is the server's."""
+    return time.time_ns() // 1_000_000
+
+
+def show(session: Session, job_id: str, queue: str | None, *, as_json: bool) -> None:
+    """Everything known about one job."""
+    with session.client() as client:
+        info = find(client, job_id, queue)
+    print_job(session, info, as_json=as_json)
+
+
+def find(client: Client, job_id: str, queue: str | None) -> JobInfo:
+    """The job; raises `JobNotFound`."""
+    info = client.get(job_id, queue=queue)
+    if info is None:
+        raise JobNotFound(
+            f"No job {job_id!r} is known in queue {queue or client.options.queue!r}.",
+            hint="It may have been done already, or lie in another queue (--queue).",
+        )
+    return info
+
+
+def print_job(session: Session, info: JobInfo, *, as_json: bool) -> None:
+    """One job in full."""
+    if as_json:
+        session.out.json(shapes.job_in_full(info))
+        return
+    session.out.record(_fields(info, local_ms()))
+
+
+def _fields(info: JobInfo, now_ms: int) -> Iterator[tuple[str, object]]:
+    envelope = info.envelope
+    yield "id", info.id
+    yield "name", info.name or "(its envelope cannot be read)"
+    yield "queue", info.queue
+    yield "state", info.state
+    yield "due", moment(info.due_ms, now_ms)
+    yield "failed", moment(info.failed_ms, now_ms)
+    yield "kept until", moment(info.forget_ms, now_ms)
+    yield "created", moment(envelope.created_ms, now_ms) if envelope else ""
+    yield "attempts", envelope.attempts if envelope else ""
+    yield "tries", envelope.tries if envelope else ""
+    yield "recoveries", info.recoveries or ""
+    yield "worker", info.consumer
+    yield "asked to stop", moment(info.cancel_asked_ms, now_ms)
+    yield "tags", ", ".join(envelope.tags or ()) if envelope else ""
+    yield "data", cut(bytes(shapes.payload(info)) if envelope else info.raw)
+    yield "result", "" if info.result is None else info.result
+    if info.failure:
+        yield "error", f"{info.failure.type}: {info.failure.message}"
+        for earlier in info.failure.history:
+            yield f"before (attempt {earlier.attempt or '?'})", f"{earlier.type}: {earlier.message}"
+        yield "traceback", info.failure.traceback
+
+
+def cut(raw: bytes) -> str:
+    """A payload for people; a long one only begins."""
+    text = raw[:_SHOWN_DATA].decode("utf-8", "replace")
+    return text if len(raw) <= _SHOWN_DATA else f"{text} … ({len(raw):,} bytes; --json prints all)"
+
+
+def list_jobs(session: Session, wanted: Wanted, *, as_json: bool) -> None:
+    """Jobs, state by state; one more than shown is looked for, to say so."""
+    states = (State(wanted.state),) if wanted.state else STATES
+    with session.client() as client:
+        found = islice(matching(client, states, wanted), wanted.limit + 1)
+        shown = islice(found, wanted.limit)
+        if as_json:
+            for info in shown:
+                session.out.json(shapes.job(info))
+        else:
+            now_ms = local_ms()
+            columns = ("id", "name", "queue", "state", "when", "attempts")
+            session.out.table(columns, [_row(info, now_ms) for info in shown], numbers=("attempts",))
+        if next(found, None) is not None:
+            session.out.note(f"There are more than {wanted.limit}; --limit shows them.")
+
+
+def matching(client: Client, states: tuple[State, ...], wanted: Wanted) -> Iterator[JobInfo]:
+    """The jobs of these states, queue by queue, whose name fits the pattern."""
+    queues = [wanted.queue] if wanted.queue else client.queues()
+    jobs = chain.from_iterable(client.iter_jobs(state, queue=queue) for queue in queues for state in states)
+    return (info for info in jobs if wanted.name is None or fnmatchcase(info.name, wanted.name))
+
+
+def _row(info: JobInfo, now_ms: int) -> tuple[object, ...]:
+    at = next((ms for ms in (info.due_ms, info.failed_ms, info.forget_ms) if ms is not None), None)
+    attempts = info.envelope.attempts if info.envelope else ""
+    when = "" if at is None else distance(at, now_ms)
+    return info.id, info.name or "?", info.queue, info.state, when, attempts
+
+
+def upcoming(session: Session, queue: str | None, span_text: str, spans: int, *, as_json: bool) -> None:
+    """When jobs fall due."""
+    with session.client() as client:
+        names = [queue] if queue else client.queues()
+        histograms = [client.upcoming(name, span=span_text, spans=spans) for name in names]
+    if as_json:
+        for histogram in histograms:
+            session.out.json(shapes.upcoming(histogram))
+        return
+    rows = [row for histogram in histograms for row in _spans(histogram)]
+    session.out.table(("queue", "due", "from", "jobs", ""), rows, numbers=("jobs",))
+
+
+def _spans(histogram: Upcoming) -> Iterator[tuple[object, ...]]:
+    """A row for each span that holds something, with a bar in proportion to the fullest."""
+    most = max(histogram.overdue, *histogram.counts, histogram.later)
+    end_ms = histogram.now_ms + histogram.span_ms * len(histogram.counts)
+    rows = [("overdue", histogram.now_ms, histogram.overdue)]
+    for n, jobs in enumerate(histogram.counts):
+        start_ms = histogram.now_ms + n * histogram.span_ms
+        rows.append((distance(start_ms + histogram.span_ms, histogram.now_ms), start_ms, jobs))
+    rows.append(("later", end_ms, histogram.later))
+    for due, start_ms, jobs in rows:
+        if jobs:
+            start = "" if due == "overdue" else format_instant(start_ms)
+            yield histogram.queue, due.replace("in ", "within "), start, f"{jobs:,}", "#" * -(-jobs * _BAR // most)
+
+
+def stats(session: Session, queue: str | None, *, as_json: bool) -> None:
+    """How much is in which state."""
+    with session.client() as client:
+        found = client.stats(queue)
+    if as_json:
+        session.out.json({"queues": [shapes.queue(one) for one in found]})
+        return
+    numbers = ("scheduled", "ready", "reserved", "failed", "completed", "overdue")
+    session.out.table(("queue", *numbers, "paused"), map(_counts, found), numbers=numbers)
+    if not found:
+        session.out.note("No queue is known yet; the first `delayq schedule` makes one.")
+
+
+def _counts(one: QueueStats) -> tuple[object, ...]:
+    overdue = span(one.overdue_oldest_ms) if one.overdue_oldest_ms else ""
+    until = one.paused_until_ms
+    paused = "" if until is None else distance(until, one.now_ms).replace("in ", "for ") if until else "until resumed"
+    places = (one.scheduled, one.ready, one.reserved, one.failed, one.completed)
+    return one.queue, *(f"{number:,}" for number in places), overdue, paused
+
+
+def workers(session: Session, *, as_json: bool) -> None:
+    """The workers that are alive."""
+    with session.client() as client:
+        found = client.workers()
+    if as_json:
+        for one in found:
+            session.out.json(shapes.worker(one))
+        return
+    now_ms = local_ms()
+    rows = [
+        (one.name, ",".join(one.queues), _jobs(one.about.get("jobs")), _since(one.about.get("started_ms"), now_ms))
+        for one in found
+    ]
+    session.out.table(("worker", "queues", "jobs", "running for"), rows)
+    session.out.note(count(len(found), "worker"))
+
+
+def _jobs(names: object) -> str:
+    return ",".join(map(str, names)) if isinstance(names, list) else ""
+
+
+def _since(started_ms: object, now_ms: int) -> str:
+    return format_duration((now_ms - started_ms) // 1000 * 1000) if isinstance(started_ms, int) else ""

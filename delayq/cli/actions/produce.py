@@ -1,0 +1,126 @@
+"""schedule, cancel, reschedule, run-now."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from delayq.cli import shapes
+from delayq.cli.payload import read_data
+from delayq.cli.session import Session
+from delayq.cli.words import moment
+from delayq.core.errors import InvalidInput, JobFinished, JobHasFailed, JobNotFound, JobRunning, OutcomeUnknown
+from delayq.core.names import new_id
+from delayq.core.states import Answer, State
+from delayq.core.views import JobRef
+
+_CANCEL_CODES: Final = {
+    Answer.CANCELLED: 0,
+    Answer.UNKNOWN: JobNotFound.exit_code,
+    Answer.RUNNING: JobRunning.exit_code,
+    Answer.FAILED: JobHasFailed.exit_code,
+    Answer.FINISHED: JobFinished.exit_code,
+}
+_CANCEL_NOTES: Final = {
+    Answer.UNKNOWN: "No such job waits in this queue: it was done already, or lies in another queue (--queue).",
+    Answer.RUNNING: "It runs; with --running it is asked to stop.",
+    Answer.FAILED: "It has failed; `delayq failed forget` drops it.",
+    Answer.FINISHED: "It was done before; its result is kept for its retention.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What `delayq schedule` was asked for; `options` as `Client.schedule` takes them."""
+
+    name: str
+    data: str | None
+    on_conflict: str
+    options: dict[str, Any]
+
+
+def schedule(session: Session, request: Request, *, as_json: bool) -> None:
+    """Schedule one job and print its id."""
+    _one_time(request.options)
+    with session.client() as client:
+        data = read_data(request.data, client.options.max_payload)
+        # Made here, so that it can be named when the answer is lost. An id nobody else has is never kept, only resent.
+        given = request.options["id"]
+        job_id = new_id() if given is None else given
+        with checkable(job_id, request.options["queue"] or client.options.queue_for(request.name)):
+            ref = client.schedule(
+                request.name, data, on_conflict=request.on_conflict, **{**request.options, "id": job_id}
+            )
+    if given is None and ref.outcome is Answer.KEPT and ref.id == job_id:
+        ref = replace(ref, outcome=Answer.CREATED)
+    _answer(session, ref, as_json=as_json)
+
+
+def cancel(session: Session, job_id: str, queue: str | None, *, running: bool, as_json: bool) -> int:
+    """Cancel and print the answer; the exit code."""
+    with session.client() as client, checkable(job_id, queue or client.options.queue):
+        answer = client.cancel(job_id, queue=queue, running=running)
+        queue = queue or client.options.queue
+    if as_json:
+        session.out.json(shapes.answered(job_id, queue, answer))
+    else:
+        session.out.line(answer)
+        if note := "It was asked to stop." if running and answer is Answer.RUNNING else _CANCEL_NOTES.get(answer):
+            session.out.note(note)
+    return _CANCEL_CODES[answer]
+
+
+def reschedule(session: Session, job_id: str, queue: str | None, when: Mapping[str, Any], *, as_json: bool) -> None:
+    """Give a waiting job another time."""
+    _one_time(when)
+    if when["delay"] is None and when["at"] is None:
+        raise InvalidInput("No time was given.", hint="Say --in 30m or --at 2026-11-21T15:00:00Z.")
+    with session.client() as client, checkable(job_id, queue or client.options.queue):
+        ref = client.reschedule(job_id, queue=queue, **when)
+    _answer(session, ref, as_json=as_json)
+
+
+def run_now(session: Session, job_id: str, queue: str | None, *, as_json: bool) -> None:
+    """Let a waiting job run at once."""
+    with session.client() as client, checkable(job_id, queue or client.options.queue):
+        ref = client.run_now(job_id, queue=queue)
+    _answer(session, ref, as_json=as_json)
+
+
+@contextmanager
+def checkable(job_id: str, queue: str) -> Iterator[None]:
+    """When the answer is lost inside the block: which job it was, and how to see what became of it."""
+    try:
+        yield
+    except OutcomeUnknown as error:
+        raise OutcomeUnknown(
+            f"{error.message} The job is {job_id!r} in queue {queue!r}.",
+            hint=f"See what became of it: delayq show {job_id} --queue {queue}",
+        ) from error
+
+
+def _one_time(when: Mapping[str, Any]) -> None:
+    if when["delay"] is not None and when["at"] is not None:
+        raise InvalidInput("--in and --at exclude each other.", hint="Leave out one of the two.")
+    if when["at"] is None and (when["tz"] is not None or when["fold"] is not None):
+        raise InvalidInput("--tz and --fold belong to --at.", hint="Say --at, or leave them out.")
+
+
+def _answer(session: Session, ref: JobRef, *, as_json: bool) -> None:
+    if as_json:
+        session.out.json(shapes.scheduled(ref))
+        return
+    session.out.line(ref.id)
+    session.out.note(f"{ref.outcome} in queue {ref.queue}{_when(ref)}")
+
+
+def _when(ref: JobRef) -> str:
+    """', runs 2026-11-21T15:00:00.000Z, in 14m 59s', or what a job without a due time does."""
+    if ref.state is State.READY:
+        return ", ready to run"
+    if ref.state is not State.SCHEDULED or ref.due_ms is None:
+        return f", {ref.state}"
+    return f", runs {moment(ref.due_ms, time.time_ns() // 1_000_000)}"

@@ -1,0 +1,201 @@
+"""work and move: what runs until it is told to stop."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from delayq.app import (
+    fallback_policy,
+    load_handlers,
+    make_loops,
+    make_worker,
+    move_once,
+    open_driver,
+    queues_of,
+)
+from delayq.cli import logs
+from delayq.cli.ending import INTERRUPTED
+from delayq.cli.session import Session
+from delayq.cli.words import count
+from delayq.core.errors import ConfigError, InvalidInput, InvalidName
+from delayq.core.names import check_queue
+from delayq.core.when import duration_ms
+from delayq.drivers.redis_streams import RedisStreams
+from delayq.jobs.registry import Registry
+from delayq.settings import Settings
+from delayq.worker.names import consumer_name
+from delayq.worker.options import WorkerOptions
+from delayq.worker.stop import StopNow, StopSignals
+
+LOOK_S: Final = 0.25
+LONGEST_SLEEP_MS: Final = 1_000
+_LABEL: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+Gone = Callable[[], bool]
+"""Whether what a command serves is gone, so that it should end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What a worker serves and how; None = as the settings say."""
+
+    queue: str | None = None
+    tries: str | None = None
+    backoff: str | None = None
+    rest: str = "0s"
+    sleep: str = "1s"
+    name: str | None = None
+    mover: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When a worker stops by itself."""
+
+    once: bool = False
+    stop_when_empty: bool = False
+    max_jobs: int = 0
+    max_time: str = "0s"
+    memory: int = 0
+
+
+def never() -> bool:
+    """What a command of its own serves is there for as long as it runs."""
+    return False
+
+
+def work(session: Session, apps: Sequence[str], wishes: Wishes, limits: Limits, *, quiet: bool) -> int:
+    """Run jobs until there is a reason to stop; its exit code."""
+    settings = session.settings(tries=wishes.tries, backoff=wishes.backoff)
+    registry = handlers(settings, apps)
+    if not registry.names():
+        raise ConfigError(
+            "No job is registered, so there is nothing this worker could run.",
+            hint="Name the module that has your @job functions: --app shop.jobs, or DELAYQ_APP.",
+        )
+    options = worker_options(settings, registry, wishes, limits)
+    return run_worker(session, settings, open_driver(settings), Staff(registry, options, quiet or session.out.quiet))
+
+
+def handlers(settings: Settings, apps: Sequence[str]) -> Registry:
+    """What the modules of `--app`, else of the settings, register."""
+    return load_handlers(apps or ([settings.app] if settings.app else []))
+
+
+def worker_options(settings: Settings, registry: Registry, wishes: Wishes, limits: Limits) -> WorkerOptions:
+    """What a worker is told; everything wrong with the options is found here."""
+    if (sleep_ms := duration_ms(wishes.sleep)) > LONGEST_SLEEP_MS:
+        raise InvalidInput(
+            f"--sleep {wishes.sleep} is too long: a worker looks at its queues at least every second.",
+            hint="Use at most 1s.",
+        )
+    return WorkerOptions(
+        queues=_queues(wishes.queue) or queues_of(settings, registry),
+        fallback=fallback_policy(settings),
+        name=consumer_name(_label(wishes.name)) if wishes.name is not None else "",
+        once=limits.once,
+        stop_when_empty=limits.stop_when_empty,
+        max_jobs=limits.max_jobs,
+        max_time_ms=duration_ms(limits.max_time),
+        memory_mb=limits.memory,
+        rest_ms=duration_ms(wishes.rest),
+        sleep_ms=sleep_ms,
+        mover=wishes.mover,
+        tidy_every_ms=settings.tidy_every_ms,
+    )
+
+
+def _queues(text: str | None) -> tuple[str, ...]:
+    if text is None:
+        return ()
+    return tuple(dict.fromkeys(check_queue(name.strip()) for name in text.split(",")))
+
+
+def _label(name: str) -> str:
+    if not _LABEL.fullmatch(name):
+        raise InvalidName(
+            f"--name {name!r} cannot name a worker.",
+            hint="Use 1 to 64 of A-Z a-z 0-9 . _ - and start with a letter or a digit.",
+        )
+    return name
+
+
+@dataclass(frozen=True, slots=True)
+class Staff:
+    """Who works: the handlers, the worker's options, and whether it keeps quiet about each job."""
+
+    registry: Registry
+    options: WorkerOptions
+    quiet: bool
+
+
+def run_worker(session: Session, settings: Settings, driver: RedisStreams, staff: Staff, gone: Gone = never) -> int:
+    """Work in this thread until a signal, a limit, or `gone`; the exit code."""
+    logs.start(settings, quiet=staff.quiet)
+    worker = make_worker(driver, staff.registry, staff.options, [] if staff.quiet else [logs.tell])
+    jobs = count(len(staff.registry.names()), "job name")
+    session.out.note(f"Serving {', '.join(staff.options.queues)} with {jobs}. Stop with Ctrl-C.")
+    try:
+        with watching(gone, worker.signals):
+            return worker.run().exit_code
+    except StopNow:
+        return INTERRUPTED
+
+
+@contextmanager
+def watching(gone: Gone, signals: StopSignals) -> Iterator[None]:
+    """Inside the block: ask for a stop as soon as `gone` says so."""
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(LOOK_S):
+            if gone():
+                signals.ask()
+                return
+
+    thread = threading.Thread(target=watch, name="delayq-watch", daemon=True)
+    if gone is not never:
+        thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        if thread.is_alive():
+            thread.join()
+
+
+def move(session: Session, *, once: bool) -> int:
+    """Mover and janitor, until a signal or once; the exit code."""
+    settings = session.settings()
+    logs.start(settings, quiet=session.out.quiet)
+    driver = open_driver(settings)
+    if once:
+        moved = move_once(driver, settings)
+        session.out.line(str(moved))
+        session.out.note(f"{count(moved, 'job')} moved.")
+        return 0
+    session.out.note("Moving what is due, in all queues. Stop with Ctrl-C.")
+    return run_loops(driver, settings)
+
+
+def run_loops(driver: RedisStreams, settings: Settings, gone: Gone = never) -> int:
+    """Mover and janitor of all queues in threads, until a signal or `gone`; the exit code."""
+    loops = make_loops(driver, settings)
+    try:
+        with StopSignals() as signals:
+            for loop in loops:
+                loop.start()
+            while not signals.asked.wait(LOOK_S) and not gone():
+                pass
+    except StopNow:
+        return INTERRUPTED
+    for loop in loops:
+        loop.ask_to_stop()
+    for loop in loops:
+        loop.stop()
+    return 0

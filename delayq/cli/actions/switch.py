@@ -1,0 +1,58 @@
+"""pause, resume, clear, queue set."""
+
+from __future__ import annotations
+
+from delayq.cli import shapes
+from delayq.cli.session import Session
+from delayq.cli.words import count
+from delayq.core.when import format_duration, format_instant
+
+
+def pause(session: Session, queue: str, length: str | None, *, as_json: bool) -> None:
+    """Stop a queue."""
+    with session.client() as client:
+        until_ms = client.pause(queue, length=length)
+    if as_json:
+        session.out.json(shapes.paused(queue, until_ms))
+        return
+    session.out.line("paused")
+    until = format_instant(until_ms) if until_ms else "it is resumed"
+    session.out.note(f"Queue {queue} rests until {until}.")
+
+
+def resume(session: Session, queue: str, *, as_json: bool) -> None:
+    """Undo a pause."""
+    with session.client() as client:
+        client.resume(queue)
+    if as_json:
+        session.out.json(shapes.paused(queue, None))
+    else:
+        session.out.line("resumed")
+
+
+def clear(session: Session, queue: str | None, *, yes: bool, as_json: bool) -> None:
+    """Drop what waits."""
+    with session.client() as client:
+        name = queue or client.options.queue
+        session.out.confirm(f"Drop every job that waits in queue {name}?", yes=yes)
+        dropped = client.clear(name)
+    print_dropped(session, name, dropped, as_json=as_json)
+
+
+def print_dropped(session: Session, queue: str, dropped: int, *, as_json: bool) -> None:
+    """How many jobs are gone."""
+    if as_json:
+        session.out.json({"queue": queue, "dropped": dropped})
+        return
+    session.out.line(str(dropped))
+    session.out.note(f"{count(dropped, 'job')} dropped from queue {queue}.")
+
+
+def queue_set(session: Session, queue: str, lease: str | None, *, as_json: bool) -> None:
+    """Set the lease, or print the one in force."""
+    with session.client() as client:
+        lease_ms = client.queue_set(queue, lease=lease)
+    if as_json:
+        session.out.json({"queue": queue, "lease_ms": lease_ms})
+    else:
+        session.out.record([("queue", queue), ("lease", format_duration(lease_ms))])

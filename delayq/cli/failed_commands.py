@@ -1,0 +1,107 @@
+"""`delayq failed …`: jobs that have no tries left."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from delayq.cli.flags import (
+    AnyQueue,
+    JobId,
+    JobIds,
+    Json,
+    NamePattern,
+    NdJson,
+    OneQueue,
+    Yes,
+    duration,
+    example,
+    session_of,
+)
+
+All = Annotated[bool, typer.Option("--all", help="All failed jobs of the queue.")]
+Limit = Annotated[int, typer.Option("--limit", metavar="N", min=1, help="At most so many.")]
+Older = Annotated[
+    str, typer.Option("--older", metavar="D", help="How long ago they must have failed.", callback=duration)
+]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Give `app` the group `failed`."""
+    failed = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+    failed.callback(epilog=example("delayq failed list"))(_failed)
+    failed.command("list", epilog=example("delayq failed list --name 'order.*'"))(list_failed)
+    failed.command("show", epilog=example("delayq failed show order-42"))(show)
+    failed.command("retry", epilog=example("delayq failed retry order-42", "delayq failed retry --all --queue orders"))(
+        retry
+    )
+    failed.command("forget", epilog=example("delayq failed forget order-42"))(forget)
+    failed.command("flush", epilog=example("delayq failed flush --queue orders --yes"))(flush)
+    failed.command("prune", epilog=example("delayq failed prune --older 30d"))(prune)
+    app.add_typer(failed, name="failed")
+
+
+def _failed() -> None:
+    """Look at failed jobs, retry or forget them."""
+
+
+def list_failed(
+    ctx: typer.Context, queue: AnyQueue = None, name: NamePattern = None, limit: Limit = 100, as_json: NdJson = False
+) -> None:
+    """List failed jobs with their last error."""
+    from delayq.cli.actions import failed
+
+    failed.list_failed(session_of(ctx), queue, name, limit, as_json=as_json)
+
+
+def show(ctx: typer.Context, job_id: JobId, queue: OneQueue = None, as_json: Json = False) -> None:
+    """Show one failed job with its traceback."""
+    from delayq.cli.actions import failed
+
+    failed.show(session_of(ctx), job_id, queue, as_json=as_json)
+
+
+def retry(
+    ctx: typer.Context,
+    job_ids: JobIds = None,
+    every: All = False,
+    name: NamePattern = None,
+    queue: OneQueue = None,
+    as_json: NdJson = False,
+) -> None:
+    """Give failed jobs all their tries again."""
+    from delayq.cli.actions import failed
+
+    chosen = failed.Chosen(tuple(job_ids or ()), every=every, name=name, queue=queue)
+    raise typer.Exit(failed.retry(session_of(ctx), chosen, as_json=as_json))
+
+
+def forget(
+    ctx: typer.Context,
+    job_ids: JobIds = None,
+    every: All = False,
+    name: NamePattern = None,
+    queue: OneQueue = None,
+    yes: Yes = False,
+    as_json: NdJson = False,
+) -> None:
+    """Drop failed jobs for good."""
+    from delayq.cli.actions import failed
+
+    chosen = failed.Chosen(tuple(job_ids or ()), every=every, name=name, queue=queue)
+    raise typer.Exit(failed.forget(session_of(ctx), chosen, yes=yes, as_json=as_json))
+
+
+def flush(ctx: typer.Context, queue: OneQueue = None, yes: Yes = False, as_json: Json = False) -> None:
+    """Drop all failed jobs of a queue for good."""
+    from delayq.cli.actions import failed
+
+    failed.flush(session_of(ctx), queue, yes=yes, as_json=as_json)
+
+
+def prune(ctx: typer.Context, older: Older, queue: OneQueue = None, as_json: Json = False) -> None:
+    """Drop the jobs of a queue that failed long ago."""
+    from delayq.cli.actions import failed
+
+    failed.prune(session_of(ctx), queue, older, as_json=as_json)

@@ -1,0 +1,163 @@
+"""Commands on jobs: schedule, cancel, run-now, reschedule, show, list, upcoming."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Literal
+
+import typer
+
+from delayq.cli.flags import (
+    AnyQueue,
+    At,
+    Delay,
+    Fold,
+    JobId,
+    Json,
+    NamePattern,
+    NdJson,
+    OneQueue,
+    Zone,
+    duration,
+    example,
+    queue_name,
+    session_of,
+)
+
+Choice = Literal["keep", "replace", "postpone", "error"]
+Place = Literal["scheduled", "ready", "reserved", "failed", "completed"]
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The job's name, such as order.close.")]
+Data = Annotated[str | None, typer.Option("--data", metavar="JSON|@FILE|-", help="The payload; - reads stdin.")]
+OwnId = Annotated[
+    str | None, typer.Option("--id", metavar="ID", help="An id of your own; the same id is the same job.")
+]
+Queue = Annotated[
+    str | None,
+    typer.Option("--queue", metavar="Q", help="The queue; without it, by routes or the default.", callback=queue_name),
+]
+OnConflict = Annotated[Choice, typer.Option("--on-conflict", help="When the id is taken.")]
+Tries = Annotated[int | None, typer.Option("--tries", metavar="N", help="Attempts before it counts as failed.")]
+Retention = Annotated[
+    str | None, typer.Option("--retention", metavar="D", help="How long it is kept when done.", callback=duration)
+]
+Running = Annotated[bool, typer.Option("--running", help="Ask a running job to stop; the answer stays 'running'.")]
+StateName = Annotated[Place | None, typer.Option("--state", help="Jobs in this state only.")]
+Limit = Annotated[int, typer.Option("--limit", metavar="N", min=1, help="At most so many.")]
+Span = Annotated[str, typer.Option("--span", metavar="D", help="Length of one span.", callback=duration)]
+Spans = Annotated[int, typer.Option("--spans", metavar="N", min=1, max=500, help="How many spans.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Give `app` the commands of this module."""
+    for name, (command, epilog) in _COMMANDS.items():
+        app.command(name, epilog=epilog)(command)
+
+
+def schedule(
+    ctx: typer.Context,
+    name: Name,
+    in_: Delay = None,
+    at: At = None,
+    tz: Zone = None,
+    fold: Fold = None,
+    data: Data = None,
+    job_id: OwnId = None,
+    queue: Queue = None,
+    on_conflict: OnConflict = "keep",
+    tries: Tries = None,
+    retention: Retention = None,
+    as_json: Json = False,
+) -> None:
+    """Schedule a job for later. Prints its id.
+
+    --in says how long from now, --at names a time; with neither it runs at once.
+    """
+    from delayq.cli.actions import produce
+
+    given = {"delay": in_, "at": at, "tz": tz, "fold": fold, "id": job_id, "queue": queue, "tries": tries}
+    request = produce.Request(name, data, on_conflict, {**given, "retention": retention})
+    produce.schedule(session_of(ctx), request, as_json=as_json)
+
+
+def cancel(
+    ctx: typer.Context, job_id: JobId, queue: OneQueue = None, running: Running = False, as_json: Json = False
+) -> None:
+    """Make sure a job does not run.
+
+    Prints cancelled, or why it was not: unknown (exit code 3), running, failed or finished (exit code 4).
+    """
+    from delayq.cli.actions import produce
+
+    raise typer.Exit(produce.cancel(session_of(ctx), job_id, queue, running=running, as_json=as_json))
+
+
+def run_now(ctx: typer.Context, job_id: JobId, queue: OneQueue = None, as_json: Json = False) -> None:
+    """Let a waiting job run at once."""
+    from delayq.cli.actions import produce
+
+    produce.run_now(session_of(ctx), job_id, queue, as_json=as_json)
+
+
+def reschedule(
+    ctx: typer.Context,
+    job_id: JobId,
+    in_: Delay = None,
+    at: At = None,
+    tz: Zone = None,
+    fold: Fold = None,
+    queue: OneQueue = None,
+    as_json: Json = False,
+) -> None:
+    """Give a waiting job another time."""
+    from delayq.cli.actions import produce
+
+    when = {"delay": in_, "at": at, "tz": tz, "fold": fold}
+    produce.reschedule(session_of(ctx), job_id, queue, when, as_json=as_json)
+
+
+def show(ctx: typer.Context, job_id: JobId, queue: OneQueue = None, as_json: Json = False) -> None:
+    """Show everything known about one job."""
+    from delayq.cli.actions import look
+
+    look.show(session_of(ctx), job_id, queue, as_json=as_json)
+
+
+def list_jobs(
+    ctx: typer.Context,
+    state: StateName = None,
+    queue: AnyQueue = None,
+    name: NamePattern = None,
+    limit: Limit = 100,
+    as_json: NdJson = False,
+) -> None:
+    """List jobs, state by state."""
+    from delayq.cli.actions import look
+
+    look.list_jobs(session_of(ctx), look.Wanted(state, queue, name, limit), as_json=as_json)
+
+
+def upcoming(
+    ctx: typer.Context, queue: AnyQueue = None, span: Span = "1m", spans: Spans = 60, as_json: NdJson = False
+) -> None:
+    """Show how many jobs fall due when."""
+    from delayq.cli.actions import look
+
+    look.upcoming(session_of(ctx), queue, span, spans, as_json=as_json)
+
+
+_COMMANDS: dict[str, tuple[Callable[..., None], str]] = {
+    "schedule": (
+        schedule,
+        example(
+            """delayq schedule order.close --in 15m --id order-42 --data '{"order_id": 42}'""",
+            "delayq schedule report.send --at 2026-11-21T09:00 --tz Europe/Berlin --data @report.json",
+        ),
+    ),
+    "cancel": (cancel, example("delayq cancel order-42 --queue orders")),
+    "run-now": (run_now, example("delayq run-now order-42")),
+    "reschedule": (reschedule, example("delayq reschedule order-42 --in 30m")),
+    "show": (show, example("delayq show order-42 --json")),
+    "list": (list_jobs, example("delayq list --state scheduled --name 'order.*' --limit 20")),
+    "upcoming": (upcoming, example("delayq upcoming --queue orders --span 1h --spans 24")),
+}

@@ -1,0 +1,88 @@
+"""Log lines of `work`, `move` and `up`: to stderr, for people or as JSON. Payloads are never logged."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Final
+
+import msgspec
+
+from delayq.cli.printable import printable
+from delayq.core.events import Event, JobEnded, JobFenced, JobStarted, WorkerStopping
+from delayq.core.when import format_instant
+from delayq.settings import LogFormat, Settings
+
+_JOBS: Final = logging.getLogger("delayq.jobs")
+_FIELDS: Final = ("job_id", "job", "queue", "attempt", "outcome", "took_ms", "late_ms", "reason", "jobs")
+
+
+def start(settings: Settings, *, quiet: bool) -> None:
+    """Let log lines through, as the settings say; `quiet` = warnings and errors only.
+
+    An application that set logging up when it was imported keeps its own way.
+    """
+    root = logging.getLogger()
+    if root.handlers:
+        return
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Json() if settings.log_format is LogFormat.JSON else _Console())
+    root.addHandler(handler)
+    root.setLevel(logging.WARNING if quiet else settings.log_level.upper())
+
+
+def tell(event: Event) -> None:
+    """A listener: one line for every end of an attempt, at level info (a failed one: warning)."""
+    match event:
+        case JobStarted():
+            about = {"job_id": event.id, "job": event.name, "queue": event.queue, "attempt": event.attempt}
+            _JOBS.debug("%s %s started, %d ms late", event.name, event.id, event.late_ms, extra=about)
+        case JobEnded():
+            _ended(event)
+        case JobFenced():
+            pass  # the worker itself says more about it than the event knows
+        case WorkerStopping():
+            about = {"reason": event.reason, "jobs": event.jobs}
+            _JOBS.info("stopped (%s) after %d jobs", event.reason, event.jobs, extra=about)
+
+
+def _ended(event: JobEnded) -> None:
+    level = logging.WARNING if event.outcome == "failed" else logging.INFO
+    why = f": {type(event.error).__name__}: {event.error}" if event.error else ""
+    about = {
+        "job_id": event.id,
+        "job": event.name,
+        "queue": event.queue,
+        "attempt": event.attempt,
+        "outcome": event.outcome,
+        "took_ms": round(event.took_ms, 3),
+    }
+    text = "%s %s %s in %.1f ms (attempt %d)%s"
+    _JOBS.log(level, text, event.name, event.id, event.outcome, event.took_ms, event.attempt, why, extra=about)
+
+
+class _Console(logging.Formatter):
+    """`2026-11-21T15:00:00.000Z INFO delayq.jobs: order.close o1 done in 1.2 ms (attempt 1)`."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        when = format_instant(record.created * 1000)
+        lines = [f"{when} {record.levelname} {record.name}: {record.getMessage()}"]
+        if record.exc_info:
+            lines += self.formatException(record.exc_info).splitlines()
+        return "\n".join(map(printable, lines))
+
+
+class _Json(logging.Formatter):
+    """One object a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, object] = {
+            "time": format_instant(record.created * 1000),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": printable(record.getMessage()),
+        }
+        line |= {name: getattr(record, name) for name in _FIELDS if hasattr(record, name)}
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return msgspec.json.encode(line).decode()

@@ -1,0 +1,85 @@
+"""Commands on queues: stats, workers, pause, resume, clear, queue set."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from delayq.cli.flags import AnyQueue, Json, NdJson, OneQueue, QueueName, Yes, duration, example, session_of
+
+Length = Annotated[
+    str | None, typer.Option("--for", metavar="D", help="How long; without it, until resumed.", callback=duration)
+]
+Lease = Annotated[
+    str | None,
+    typer.Option("--lease", metavar="D", help="Silence after which a worker counts as gone.", callback=duration),
+]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Give `app` the commands of this module."""
+    app.command("stats", epilog=example("delayq stats --json"))(stats)
+    app.command("workers", epilog=example("delayq workers"))(workers)
+    app.command("pause", epilog=example("delayq pause orders --for 10m"))(pause)
+    app.command("resume", epilog=example("delayq resume orders"))(resume)
+    app.command("clear", epilog=example("delayq clear --queue orders --yes"))(clear)
+    queues = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+    queues.callback(epilog=example("delayq queue set orders --lease 5s"))(_queue)
+    queues.command("set", epilog=example("delayq queue set orders --lease 5s"))(queue_set)
+    app.add_typer(queues, name="queue")
+
+
+def _queue() -> None:
+    """Change what a queue keeps for itself."""
+
+
+def stats(ctx: typer.Context, queue: AnyQueue = None, as_json: Json = False) -> None:
+    """Show how many jobs are in which state."""
+    from delayq.cli.actions import look
+
+    look.stats(session_of(ctx), queue, as_json=as_json)
+
+
+def workers(ctx: typer.Context, as_json: NdJson = False) -> None:
+    """List the workers that are alive."""
+    from delayq.cli.actions import look
+
+    look.workers(session_of(ctx), as_json=as_json)
+
+
+def pause(ctx: typer.Context, queue: QueueName, length: Length = None, as_json: Json = False) -> None:
+    """Stop a queue until it is resumed.
+
+    Nothing of it is started any more; scheduling goes on.
+    """
+    from delayq.cli.actions import switch
+
+    switch.pause(session_of(ctx), queue, length, as_json=as_json)
+
+
+def resume(ctx: typer.Context, queue: QueueName, as_json: Json = False) -> None:
+    """Undo a pause."""
+    from delayq.cli.actions import switch
+
+    switch.resume(session_of(ctx), queue, as_json=as_json)
+
+
+def clear(ctx: typer.Context, queue: OneQueue = None, yes: Yes = False, as_json: Json = False) -> None:
+    """Drop every job that waits in a queue.
+
+    What runs is left alone, and so is what has failed.
+    """
+    from delayq.cli.actions import switch
+
+    switch.clear(session_of(ctx), queue, yes=yes, as_json=as_json)
+
+
+def queue_set(ctx: typer.Context, queue: QueueName, lease: Lease = None, as_json: Json = False) -> None:
+    """Change what a queue keeps for itself.
+
+    Prints what is in force. Workers follow within seconds.
+    """
+    from delayq.cli.actions import switch
+
+    switch.queue_set(session_of(ctx), queue, lease, as_json=as_json)

@@ -1,0 +1,127 @@
+"""The only module that prints. Data goes to stdout, chatter and errors to stderr.
+
+On a terminal tables are rich's (which knows NO_COLOR); anywhere else they are plain columns, never cut and without a
+single escape byte. What came from Redis passes through `printable` first: a payload must not drive a terminal.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import traceback
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from delayq.cli.printable import printable
+from delayq.core.errors import DelayqError, InvalidInput
+
+Row = Sequence[object]
+
+# Bytes of JSON that a terminal would act on, or that would break a line of NDJSON. Inside a string an escape says
+# the same; the line breaks can only stand between tokens.
+_BLANKS: Final = re.compile(r"[\t\n\r]+")
+_CONTROLS: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+class Declined(DelayqError):
+    """Nothing was done."""
+
+
+@dataclass(slots=True)
+class Output:
+    """Where a command's words go. `quiet` drops the chatter; data and errors stay."""
+
+    quiet: bool = False
+
+    def line(self, text: str) -> None:
+        """One line of data. Flushed: somebody may follow it through a pipe."""
+        sys.stdout.write(f"{printable(text)}\n")
+        sys.stdout.flush()
+
+    def json(self, value: Any) -> None:
+        """One JSON document on one line, all text as it is, control characters escaped. Flushed: somebody may wait."""
+        import msgspec
+
+        text = msgspec.json.encode(value).decode("utf-8", "replace")
+        text = _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", _BLANKS.sub(" ", text))
+        sys.stdout.write(f"{text}\n")
+        sys.stdout.flush()
+
+    def table(self, columns: Sequence[str], rows: Iterable[Row], *, numbers: Sequence[str] = ()) -> None:
+        """Rows under headings; the columns named in `numbers` stand to the right."""
+        cells = [[printable(str(cell)) for cell in row] for row in rows]
+        if _is_terminal():
+            _rich_table(columns, cells, numbers)
+        else:
+            _plain_table(columns, cells, numbers)
+
+    def record(self, fields: Iterable[tuple[str, object]]) -> None:
+        """One thing, a field a line; a value of several lines stands below its name."""
+        shown = [(name, str(value)) for name, value in fields if value not in (None, "")]
+        width = max((len(name) for name, _ in shown), default=0)
+        for name, value in shown:
+            first, *rest = value.rstrip("\n").split("\n")
+            if not rest:
+                self.line(f"{name:<{width}}  {first}")
+                continue
+            self.line(name)
+            for part in (first, *rest):
+                self.line(f"    {part}")
+
+    def note(self, text: str) -> None:
+        """A remark for people."""
+        if not self.quiet:
+            sys.stderr.write(f"{printable(text)}\n")
+
+    def error(self, message: str, hint: str = "") -> None:
+        """Cause and value, then the next step."""
+        for part in (f"Error: {message}", hint):
+            for line in part.splitlines():
+                sys.stderr.write(f"{printable(line)}\n")
+
+    def traceback(self, error: BaseException) -> None:
+        """Where it came from, in full."""
+        for line in "".join(traceback.format_exception(error)).splitlines():
+            sys.stderr.write(f"{printable(line)}\n")
+
+    def confirm(self, question: str, *, yes: bool) -> None:
+        """Ask before something that cannot be undone; with nobody to ask, `--yes` must have been given."""
+        if yes:
+            return
+        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+            raise InvalidInput(f"{question} Nobody is there to be asked.", hint="Say --yes to do it without asking.")
+        sys.stderr.write(f"{printable(question)} [y/N]: ")
+        sys.stderr.flush()
+        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+            raise Declined
+
+
+def _is_terminal() -> bool:
+    return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def _plain_table(columns: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[str]) -> None:
+    lines = [list(columns), *rows]
+    widths = [max(len(line[n]) for line in lines) for n in range(len(columns))]
+    for line in lines:
+        cells = (
+            cell.rjust(width) if name in numbers else cell.ljust(width)
+            for name, cell, width in zip(columns, line, widths, strict=True)
+        )
+        sys.stdout.write(f"{'  '.join(cells).rstrip()}\n")
+
+
+def _rich_table(columns: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[str]) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for name in columns:
+        table.add_column(name, justify="right" if name in numbers else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    Console().print(table)

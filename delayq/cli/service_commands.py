@@ -1,0 +1,136 @@
+"""Commands that run something or look at the whole: work, move, up, down, demo, doctor, config show."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from delayq.cli.flags import Apps, Json, NdJson, duration, example, session_of
+
+Queues = Annotated[
+    str | None,
+    typer.Option("--queue", metavar="Q,…", help="Queues in strict order; without it, default and those of the jobs."),
+]
+Once = Annotated[bool, typer.Option("--once", help="Stop after one job, or at once when there is none.")]
+StopWhenEmpty = Annotated[bool, typer.Option("--stop-when-empty", help="Stop when nothing is ready.")]
+MaxJobs = Annotated[int, typer.Option("--max-jobs", metavar="N", min=0, help="Stop after so many jobs; 0 = never.")]
+MaxTime = Annotated[
+    str, typer.Option("--max-time", metavar="D", help="Stop after so long; 0s = never.", callback=duration)
+]
+Memory = Annotated[int, typer.Option("--memory", metavar="MB", min=0, help="Stop (exit code 12) above it; 0 = never.")]
+Tries = Annotated[str | None, typer.Option("--tries", metavar="N", help="Attempts of jobs that say nothing.")]
+Backoff = Annotated[str | None, typer.Option("--backoff", metavar="D,…", help="Waits between attempts: 10s,1m,10m.")]
+Rest = Annotated[str, typer.Option("--rest", metavar="D", help="Pause after each job.", callback=duration)]
+Sleep = Annotated[
+    str, typer.Option("--sleep", metavar="D", help="Longest wait between two looks, at most 1s.", callback=duration)
+]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Log warnings and errors only.")]
+WorkerName = Annotated[str | None, typer.Option("--name", metavar="N", help="Its name, instead of the host's.")]
+NoMover = Annotated[bool, typer.Option("--no-mover", help="Without mover and janitor; `delayq move` runs elsewhere.")]
+MoveOnce = Annotated[bool, typer.Option("--once", help="Move what is due, look after every queue once, and leave.")]
+WithOrigin = Annotated[bool, typer.Option("--origin", help="Show who set each.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Give `app` the commands of this module."""
+    app.command("work", epilog=example("delayq work --app shop.jobs --queue high,default"))(work)
+    app.command("move", epilog=example("delayq move"))(move)
+    app.command("up", epilog=example("delayq up --app shop.jobs"))(up)
+    app.command("down", epilog=example("delayq down"))(down)
+    app.command("demo", epilog=example("delayq demo"))(demo)
+    app.command("doctor", epilog=example("delayq doctor --app shop.jobs"))(doctor)
+    settings = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+    settings.callback(epilog=example("delayq config show --origin"))(_config)
+    settings.command("show", epilog=example("delayq config show --origin"))(config_show)
+    app.add_typer(settings, name="config")
+
+
+def _config() -> None:
+    """Show the settings in force."""
+
+
+def work(
+    ctx: typer.Context,
+    app: Apps = None,
+    queue: Queues = None,
+    once: Once = False,
+    stop_when_empty: StopWhenEmpty = False,
+    max_jobs: MaxJobs = 0,
+    max_time: MaxTime = "0s",
+    memory: Memory = 0,
+    tries: Tries = None,
+    backoff: Backoff = None,
+    rest: Rest = "0s",
+    sleep: Sleep = "1s",
+    quiet: Quiet = False,
+    name: WorkerName = None,
+    no_mover: NoMover = False,
+) -> None:
+    """Run jobs.
+
+    TERM or Ctrl-C stops it after the running job, a second one at once. Mover and janitor run inside it, so one
+    worker is all that a small application needs.
+    """
+    from delayq.cli.actions import serve
+
+    limits = serve.Limits(once, stop_when_empty, max_jobs, max_time, memory)
+    wishes = serve.Wishes(queue, tries, backoff, rest, sleep, name, mover=not no_mover)
+    raise typer.Exit(serve.work(session_of(ctx), app or [], wishes, limits, quiet=quiet))
+
+
+def move(ctx: typer.Context, once: MoveOnce = False) -> None:
+    """Run mover and janitor without a worker.
+
+    What is due becomes ready, what was lost is found. Any number of them may run.
+    """
+    from delayq.cli.actions import serve
+
+    raise typer.Exit(serve.move(session_of(ctx), once=once))
+
+
+def up(ctx: typer.Context, app: Apps = None, queue: Queues = None, quiet: Quiet = False) -> None:
+    """Run everything on the embedded server.
+
+    Server, mover and janitor and, with --app, a worker, in this one process. Ctrl-C or `delayq down` ends it.
+    """
+    from delayq.cli.actions import local
+
+    raise typer.Exit(local.up(session_of(ctx), app or [], queue, quiet=quiet))
+
+
+def down(ctx: typer.Context, as_json: Json = False) -> None:
+    """Stop the embedded server; its data stays."""
+    from delayq.cli.actions import local
+
+    local.down(session_of(ctx), as_json=as_json)
+
+
+def demo(ctx: typer.Context) -> None:
+    """Watch delayed jobs run for a few seconds.
+
+    On a server of its own that leaves nothing behind.
+    """
+    from delayq.cli.actions import demo as show
+
+    raise typer.Exit(show.run(session_of(ctx)))
+
+
+def doctor(ctx: typer.Context, app: Apps = None, as_json: Json = False) -> None:
+    """Find out why jobs do not run.
+
+    The exit code is 1 when something is wrong.
+    """
+    from delayq.cli.actions import doctor as practice
+
+    raise typer.Exit(practice.examine(session_of(ctx), app or [], as_json=as_json))
+
+
+def config_show(ctx: typer.Context, origin: WithOrigin = False, as_json: NdJson = False) -> None:
+    """Show every setting.
+
+    --origin tells whether a flag, the environment, a file or the default set it.
+    """
+    from delayq.cli.actions import settings
+
+    settings.show(session_of(ctx), with_origin=origin, as_json=as_json)

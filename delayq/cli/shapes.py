@@ -1,0 +1,126 @@
+"""What `--json` prints: one function for each kind of answer. Other people's scripts lean on these names.
+
+Times come twice: `…_ms` as epoch milliseconds for programs, without the suffix as RFC 3339 for people.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from delayq.core import failure as failures
+from delayq.core.diagnosis import Finding
+from delayq.core.views import JobInfo, JobRef, QueueStats, Upcoming, WorkerInfo
+from delayq.core.when import format_instant
+
+Shape = dict[str, Any]
+
+
+def scheduled(ref: JobRef) -> Shape:
+    """The answer to schedule, reschedule, run-now and retry; `name` is null where the caller need not know it."""
+    return {
+        "id": ref.id,
+        "name": ref.name or None,
+        "queue": ref.queue,
+        "state": ref.state,
+        **_time("due", ref.due_ms),
+        "outcome": ref.outcome,
+    }
+
+
+def job(info: JobInfo) -> Shape:
+    """One job as `list` knows it. `data` are the bytes that were scheduled; null when the envelope is unreadable."""
+    envelope = info.envelope
+    return {
+        "id": info.id,
+        "name": info.name or None,
+        "queue": info.queue,
+        "state": info.state,
+        **_time("due", info.due_ms),
+        "attempts": envelope.attempts if envelope else None,
+        "tries": envelope.tries if envelope else None,
+        "data": payload(info),
+        **_time("created", envelope.created_ms if envelope else None),
+        **_time("failed", info.failed_ms),
+        **_time("forget", info.forget_ms),
+    }
+
+
+def job_in_full(info: JobInfo) -> Shape:
+    """One job as `show` knows it."""
+    envelope = info.envelope
+    return {
+        **job(info),
+        "error": failures.as_dict(info.failure) if info.failure else None,
+        "result": info.result,
+        "retention_ms": envelope.retention_ms if envelope else None,
+        "headers": (envelope.headers or {}) if envelope else {},
+        "tags": (envelope.tags or []) if envelope else [],
+        "recoveries": info.recoveries,
+        "entry": info.entry or None,
+        "consumer": info.consumer or None,
+        "idle_ms": info.idle_ms,
+        **_time("cancel_asked", info.cancel_asked_ms),
+    }
+
+
+def payload(info: JobInfo) -> msgspec.Raw:
+    """The payload's own bytes; `null` when the envelope cannot be read."""
+    return info.envelope.data if info.envelope else msgspec.Raw(b"null")
+
+
+def answered(job_id: str, queue: str, outcome: str) -> Shape:
+    """The answer to cancel and forget."""
+    return {"id": job_id, "queue": queue, "outcome": outcome}
+
+
+def queue(stats: QueueStats) -> Shape:
+    """One queue in `stats`."""
+    return {
+        "queue": stats.queue,
+        "scheduled": stats.scheduled,
+        "ready": stats.ready,
+        "reserved": stats.reserved,
+        "failed": stats.failed,
+        "completed": stats.completed,
+        "paused": stats.paused,
+        "overdue_oldest_ms": stats.overdue_oldest_ms,
+    }
+
+
+def upcoming(histogram: Upcoming) -> Shape:
+    """When jobs of one queue fall due: `counts[n]` of them within the n-th span of `span_ms` from `now_ms` on."""
+    return {
+        "queue": histogram.queue,
+        **_time("now", histogram.now_ms),
+        "span_ms": histogram.span_ms,
+        "overdue": histogram.overdue,
+        "counts": histogram.counts,
+        "later": histogram.later,
+    }
+
+
+def worker(info: WorkerInfo) -> Shape:
+    """A worker and what it says of itself."""
+    return {"name": info.name, "queues": info.queues, **info.about}
+
+
+def finding(found: Finding) -> Shape:
+    """One finding of `doctor`."""
+    return {
+        "code": found.code,
+        "level": found.level,
+        "where": found.where,
+        "what": found.what,
+        "next": found.next,
+    }
+
+
+def paused(name: str, until_ms: int | None) -> Shape:
+    """The answer to pause and resume: `paused_until_ms` 0 means until resumed, null not paused."""
+    return {"queue": name, "paused": until_ms is not None, "paused_until_ms": until_ms}
+
+
+def _time(name: str, ms: int | None) -> Shape:
+    return {f"{name}_ms": ms, name: None if ms is None else format_instant(ms)}

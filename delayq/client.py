@@ -1,0 +1,60 @@
+"""`DelayQ` and `AsyncDelayQ`: the clients as programs make them, settings included."""
+
+from __future__ import annotations
+
+from delayq.app import open_connector
+from delayq.redis.aio import AsyncClient
+from delayq.redis.client import Client
+from delayq.settings import Settings
+
+__all__ = ["AsyncDelayQ", "DelayQ"]
+
+
+class DelayQ(Client):
+    """All verbs, blocking. Safe to share between threads; a forked child opens connections of its own.
+
+        q = DelayQ("redis://localhost:6379/0")
+        q = DelayQ()                                # DELAYQ_URL, delayq.toml, or the embedded server
+
+    `url`, `prefix` and `queue` (for jobs that name none) go before environment, file and default; `settings` stands
+    in for all of these. Raises `ConfigError`. Only `DelayQ()` without any URL does more than that at once: it starts
+    the embedded server if it does not run, which may raise `BackendUnavailable`.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        prefix: str | None = None,
+        queue: str | None = None,
+        settings: Settings | None = None,
+    ) -> None:
+        chosen = _settings(url, prefix, queue, settings)
+        super().__init__(open_connector(chosen), chosen.options())
+
+
+class AsyncDelayQ(AsyncClient):
+    """As `DelayQ`, for asyncio: the same names, awaited; close it with `await q.close()` or use `async with`.
+
+    Safe to share between tasks. Making one blocks for as long as an embedded server takes to start, when there is no
+    URL and it does not run; nothing else blocks.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        prefix: str | None = None,
+        queue: str | None = None,
+        settings: Settings | None = None,
+    ) -> None:
+        chosen = _settings(url, prefix, queue, settings)
+        super().__init__(open_connector(chosen), chosen.options())
+
+
+def _settings(url: str | None, prefix: str | None, queue: str | None, settings: Settings | None) -> Settings:
+    if settings is None:
+        return Settings(url=url, prefix=prefix, queue=queue)
+    if url is not None or prefix is not None or queue is not None:
+        raise TypeError("settings= stands for all settings; leave out url, prefix and queue")
+    return settings

@@ -1,0 +1,204 @@
+"""Why jobs do not run: facts about a server and its queues in, findings out. Pure; `delayq doctor` shows them.
+
+A *problem* keeps jobs from running, or from being safe; *advice* is what a careful operator would still want to know.
+Every finding says what, where, and the next step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from delayq.core.durations import format_duration
+from delayq.core.known_bad import known_bad
+from delayq.core.views import QueueStats, WorkerInfo
+
+MINIMUM_VERSION: Final = (6, 2, 0)
+MOVER_SILENT_MS: Final = 10_000
+"""A mover looks at each queue every second; ten missed looks are no accident."""
+OVERDUE_MS: Final = 10_000
+SKEW_MS: Final = 2_000
+
+
+class Level(StrEnum):
+    """How bad it is."""
+
+    PROBLEM = "problem"
+    ADVICE = "advice"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong: its short name, where, what, and what to do about it."""
+
+    code: str
+    where: str
+    what: str
+    next: str
+    level: Level = Level.PROBLEM
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFacts:
+    """What the server said of itself. None: it may not be asked (`forbidden` names the commands)."""
+
+    product: str
+    version: tuple[int, int, int]
+    eviction: str | None
+    persists: bool | None
+    skew_ms: int
+    """This machine's clock minus the server's."""
+    forbidden: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class QueueFacts:
+    """One queue. `names`: of the jobs looked at; `unknown`: those a worker met without a handler; `outsiders`: plain
+    consumers seen lately; `broken`: why it could not be looked at."""
+
+    queue: str
+    stats: QueueStats | None = None
+    names: frozenset[str] = frozenset()
+    unknown: frozenset[str] = frozenset()
+    outsiders: int = 0
+    broken: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """All that is known. `handlers` None: no application was named, so names cannot be compared."""
+
+    where: str
+    prefix: str
+    server: ServerFacts
+    queues: tuple[QueueFacts, ...] = ()
+    workers: tuple[WorkerInfo, ...] = ()
+    other_prefixes: tuple[str, ...] = ()
+    handlers: frozenset[str] | None = None
+    app: str = field(default="")
+
+
+def judge(facts: Facts) -> list[Finding]:
+    """Everything that is wrong, the server first; [] when all is well."""
+    return [*_server(facts.where, facts.server), *_prefix(facts), *_queues(facts)]
+
+
+def _server(where: str, server: ServerFacts) -> Iterator[Finding]:
+    version = ".".join(map(str, server.version))
+    name = f"{server.product} {version}"
+    if server.version < MINIMUM_VERSION:
+        yield Finding("old-server", where, f"{name} is too old; delayq needs 6.2 or newer.", "Upgrade the server.")
+    for bug in known_bad(server.product, server.version):
+        level = Level.PROBLEM if bug.touches_delayq else Level.ADVICE
+        yield Finding("bad-server", where, f"{name} has a known fault: {bug.what}.", bug.advice, level)
+    if server.eviction not in (None, "noeviction"):
+        yield Finding(
+            "eviction",
+            where,
+            f"maxmemory-policy is {server.eviction}: a full server would throw jobs away.",
+            "CONFIG SET maxmemory-policy noeviction, and the same in its configuration file.",
+        )
+    if server.persists is False:
+        yield Finding(
+            "no-persistence",
+            where,
+            "It writes nothing to disk: a restart loses every job.",
+            "CONFIG SET appendonly yes, and the same in its configuration file.",
+        )
+    if abs(server.skew_ms) >= SKEW_MS:
+        ahead = "ahead of" if server.skew_ms > 0 else "behind"
+        yield Finding(
+            "clock",
+            where,
+            f"This machine's clock is {format_duration(abs(server.skew_ms))} {ahead} the server's, which decides.",
+            "Let both keep time with NTP.",
+        )
+    for command in server.forbidden:
+        yield Finding(
+            "forbidden",
+            where,
+            f"This user may not call {command}, so part of this check was left out.",
+            f"Allow +{command.lower().replace(' ', '|')} in its ACL, or look yourself.",
+            Level.ADVICE,
+        )
+
+
+def _prefix(facts: Facts) -> Iterator[Finding]:
+    if not facts.queues and facts.other_prefixes:
+        others = ", ".join(facts.other_prefixes)
+        yield Finding(
+            "prefix",
+            facts.where,
+            f"There is nothing under the prefix {facts.prefix!r}, but there are queues under {others}.",
+            f"Set DELAYQ_PREFIX={facts.other_prefixes[0]}, or use --prefix.",
+        )
+
+
+def _queues(facts: Facts) -> Iterator[Finding]:
+    served = {queue for worker in facts.workers for queue in worker.queues}
+    for queue in facts.queues:
+        where = f"queue {queue.queue}"
+        if queue.broken:
+            yield Finding("damage", where, queue.broken, "Remove or rename the foreign key; delayq then goes on.")
+        if queue.stats is not None:
+            yield from _flow(where, queue, queue.stats, served=queue.queue in served)
+        yield from _names(where, queue, facts)
+
+
+def _flow(where: str, queue: QueueFacts, stats: QueueStats, *, served: bool) -> Iterator[Finding]:
+    """What keeps jobs from moving on. That they are late is only news when nothing else explains it."""
+    waiting = stats.scheduled + stats.ready
+    if stats.paused_until_ms is not None:
+        left = stats.paused_until_ms - stats.now_ms
+        until = f"for another {format_duration(left)}" if stats.paused_until_ms else "until it is resumed"
+        what = f"It is paused {until}; jobs waiting: {waiting}."
+        yield Finding("paused", where, what, f"delayq resume {queue.queue}")
+        return
+    explained = False
+    if stats.scheduled and stats.now_ms - stats.mover_tick_ms > MOVER_SILENT_MS:
+        explained = True
+        seen = f"for {format_duration(stats.now_ms - stats.mover_tick_ms)}" if stats.mover_tick_ms else "yet"
+        yield Finding(
+            "no-mover",
+            where,
+            f"No mover was seen {seen}; jobs scheduled: {stats.scheduled}.",
+            "Start a worker (it brings a mover) or `delayq move`.",
+        )
+    if waiting and not served and not queue.outsiders:
+        explained = True
+        yield Finding(
+            "no-worker",
+            where,
+            f"No worker serves this queue; jobs waiting: {waiting}.",
+            f"delayq work --queue {queue.queue}",
+        )
+    if stats.overdue_oldest_ms >= OVERDUE_MS and not explained:
+        yield Finding(
+            "overdue",
+            where,
+            f"The oldest due job waits since {format_duration(stats.overdue_oldest_ms)}.",
+            "Start more workers, or look for slow handlers.",
+        )
+
+
+def _names(where: str, queue: QueueFacts, facts: Facts) -> Iterator[Finding]:
+    handlers, by = facts.handlers, f"in {facts.app}"
+    if handlers is None:
+        handlers, by = _announced(queue.queue, facts), "in the workers that serve this queue"
+    missing = queue.unknown if handlers is None else (queue.names | queue.unknown) - handlers
+    for name in sorted(missing):
+        yield Finding(
+            "unregistered",
+            where,
+            f"No handler is registered for {name!r} {by}.",
+            "Import the module that has it in the worker's --app, or cancel these jobs.",
+        )
+
+
+def _announced(queue: str, facts: Facts) -> frozenset[str] | None:
+    """The names that some worker of this queue says it handles; None when no worker says anything."""
+    said = [worker.about.get("jobs") for worker in facts.workers if queue in worker.queues]
+    lists = [names for names in said if isinstance(names, list)]
+    return frozenset(str(name) for names in lists for name in names) if lists else None

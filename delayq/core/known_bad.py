@@ -1,0 +1,52 @@
+"""Server versions with faults that matter to delayq's users."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+Version = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class KnownBad:
+    """A fault in `product`, from `first` up to but not including `fixed`."""
+
+    product: str
+    first: Version
+    fixed: Version
+    what: str
+    touches_delayq: bool
+    """False: a hole that only somebody with a login of the server can use, and that distributors often close
+    without a new version number."""
+
+    @property
+    def advice(self) -> str:
+        """The next step."""
+        fixed = ".".join(map(str, self.fixed))
+        return f"Upgrade to {fixed} or newer{'' if self.touches_delayq else ', unless your distributor mended it'}."
+
+
+_STREAMS: Final = "memory corruption by stream commands (CVE-2022-31144, CVE-2022-35951)"
+_XACKDEL: Final = "memory corruption by XACKDEL (CVE-2025-62507)"
+_LUA: Final = "a script can break out of the Lua sandbox (CVE-2025-49844)"
+
+# 7.0 got no release of its own with the Lua fix: the next line that has it is named.
+_FAULTS: Final = (
+    KnownBad("Redis", (7, 0, 0), (7, 0, 5), _STREAMS, touches_delayq=True),
+    KnownBad("Redis", (8, 2, 0), (8, 2, 3), _XACKDEL, touches_delayq=True),
+    KnownBad("Redis", (6, 2, 0), (6, 2, 20), _LUA, touches_delayq=False),
+    KnownBad("Redis", (7, 0, 0), (7, 2, 11), _LUA, touches_delayq=False),
+    KnownBad("Redis", (7, 4, 0), (7, 4, 6), _LUA, touches_delayq=False),
+    KnownBad("Redis", (8, 0, 0), (8, 0, 4), _LUA, touches_delayq=False),
+    KnownBad("Redis", (8, 2, 0), (8, 2, 2), _LUA, touches_delayq=False),
+    KnownBad("Valkey", (7, 2, 0), (7, 2, 11), _LUA, touches_delayq=False),
+    KnownBad("Valkey", (8, 0, 0), (8, 0, 6), _LUA, touches_delayq=False),
+    KnownBad("Valkey", (8, 1, 0), (8, 1, 4), _LUA, touches_delayq=False),
+)
+
+
+def known_bad(product: str, version: Version) -> Iterator[KnownBad]:
+    """The faults of this version."""
+    return (fault for fault in _FAULTS if fault.product == product and fault.first <= version < fault.fixed)

@@ -1,0 +1,174 @@
+"""The reading side of a worker on Redis: one blocking connection, `XREADGROUP`, and which queues may be read.
+
+A queue is left out while it is paused, and for a second after it gave trouble (its group or a key of its is
+missing or something else): one damaged queue keeps nobody from the others.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from delayq.core.errors import AWAY, DelayqError
+from delayq.drivers.base import Delivery
+from delayq.redis import presence
+from delayq.redis.calls.call import Call, text
+from delayq.redis.connect import Connector
+from delayq.redis.keys import GROUP, Keys
+from delayq.redis.send import send_all
+from delayq.redis.translate import translate, translated
+
+BLOCK_MS = 1_000
+PAUSE_CHECK_S = 0.5
+SHUN_S = 1.0
+REPLAY_PAGE = 100
+# More digits than a time in ms has; what is longer was not written by delayq, and Python refuses very long ones.
+MOST_DIGITS = 18
+
+
+@dataclass(slots=True)
+class Batch:
+    """What was read. `garbage` are entries without an id or a job, as (queue, entry id)."""
+
+    deliveries: list[Delivery] = field(default_factory=list)
+    garbage: list[tuple[str, str]] = field(default_factory=list)
+    errors: list[DelayqError] = field(default_factory=list)
+
+
+class RedisReader:
+    """Reads `queues` in strict order under the name `consumer`. Belongs to one thread."""
+
+    def __init__(self, connector: Connector, prefix: str, consumer: str, queues: Sequence[str]) -> None:
+        self._client: Any = connector.reader(BLOCK_MS)  # redis-py types its streams too narrowly
+        self._prefix = prefix
+        self._consumer = consumer
+        self._queues = tuple(queues)
+        self._streams = {Keys(prefix, queue).stream: queue for queue in queues}
+        self._where = connector.endpoint.where
+        self._paused: frozenset[str] = frozenset()
+        self._pause_checked = float("-inf")
+        self._shunned: dict[str, float] = {}
+
+    def exchange(self, calls: Sequence[Call[Any]], count: int, now_ms: int) -> tuple[list[Any], Batch]:
+        """Send `calls` and read up to `count` deliveries without waiting, in one round trip.
+
+        Queues after the first are only asked when those before them had too few. Answers the calls' replies, with an
+        error in the place of a failed one, and what was read.
+        """
+        batch = Batch()
+        queues = self._open_queues(batch, now_ms) if count else []
+        with translated(self._where):
+            replies = send_all(self._client, calls, *(self._words(queue, count) for queue in queues[:1]))
+        answers = [self._known(reply) for reply in replies]
+        if queues:
+            self._take(batch, queues[0], answers.pop())
+        for queue in queues[1:]:
+            if len(batch.deliveries) < count:
+                self._read_on(batch, queue, count - len(batch.deliveries))
+        return answers, batch
+
+    def wait(self, block_ms: int, now_ms: int) -> Batch:
+        """Block until any queue has something, at most `block_ms` (1 to 1000)."""
+        batch = Batch()
+        queues = self._open_queues(batch, now_ms)
+        if not queues:
+            time.sleep(block_ms / 1000)
+            return batch
+        streams = {Keys(self._prefix, queue).stream: ">" for queue in queues}
+        with translated(self._where):
+            reply = self._client.xreadgroup(GROUP, self._consumer, streams, count=1, block=block_ms)
+        self._sort(batch, reply)
+        return batch
+
+    def paused_since(self, deliveries: Sequence[Delivery], now_ms: int) -> list[Delivery]:
+        """Those of the deliveries whose queue was paused while the reader was blocked on it."""
+        self._pause_checked = float("-inf")
+        open_now = self._open_queues(Batch(), now_ms)
+        return [delivery for delivery in deliveries if delivery.queue not in open_now]
+
+    def replay(self) -> Batch:
+        """Everything Redis holds for this consumer, page by page."""
+        batch = Batch()
+        for stream, queue in self._streams.items():
+            after = "0"
+            try:
+                while after:
+                    with translated(self._where, reads=True):
+                        reply = self._client.xreadgroup(GROUP, self._consumer, {stream: after}, count=REPLAY_PAGE)
+                    self._sort(batch, reply)
+                    rows = reply[0][1] if reply else []
+                    after = text(rows[-1][0]) if rows else ""
+            except AWAY:
+                raise
+            except DelayqError as error:
+                self._shun(batch, queue, error)
+        return batch
+
+    def shun(self, queue: str) -> None:
+        """Leave a queue out for a while: it gave trouble."""
+        self._shunned[queue] = time.monotonic() + SHUN_S
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._client.close()
+
+    def _open_queues(self, batch: Batch, now_ms: int) -> list[str]:
+        """The queues that may be read now, in order; what keeps one from being asked goes into the batch."""
+        now = time.monotonic()
+        if now - self._pause_checked >= PAUSE_CHECK_S:
+            with translated(self._where, reads=True):
+                marks = presence.pauses(self._prefix, self._queues, self._client)
+            self._pause_checked, paused = now, set()
+            for queue, mark in zip(self._queues, map(self._known, marks), strict=True):
+                if isinstance(mark, DelayqError):
+                    self._shun(batch, queue, mark)
+                elif mark is not None and (mark == 0 or mark > now_ms):
+                    paused.add(queue)
+            self._paused = frozenset(paused)
+        return [queue for queue in self._queues if queue not in self._paused and self._shunned.get(queue, now) <= now]
+
+    def _shun(self, batch: Batch, queue: str, error: DelayqError) -> None:
+        batch.errors.append(error)
+        if not isinstance(error, AWAY):
+            self.shun(queue)
+
+    def _words(self, queue: str, count: int) -> tuple[Any, ...]:
+        stream = Keys(self._prefix, queue).stream
+        return ("XREADGROUP", "GROUP", GROUP, self._consumer, "COUNT", count, "STREAMS", stream, ">")
+
+    def _read_on(self, batch: Batch, queue: str, count: int) -> None:
+        """Read one more queue into a batch that may hold deliveries already: an error must not lose those."""
+        try:
+            with translated(self._where):
+                replies = send_all(self._client, (), self._words(queue, count))
+        except DelayqError as error:
+            batch.errors.append(error)
+        else:
+            self._take(batch, queue, self._known(replies[0]))
+
+    def _known(self, reply: Any) -> Any:
+        """A reply as it is, or the error it stands for in delayq's words."""
+        return translate(reply, where=self._where) if isinstance(reply, Exception) else reply
+
+    def _take(self, batch: Batch, queue: str, reply: Any) -> None:
+        if isinstance(reply, DelayqError):
+            self._shun(batch, queue, reply)
+        else:
+            self._sort(batch, reply)
+
+    def _sort(self, batch: Batch, reply: Iterable[Any]) -> None:
+        for key, rows in reply:
+            queue = self._streams[key.decode()]
+            for entry, fields in rows:
+                job_id, raw = fields.get(b"id"), fields.get(b"job")
+                if job_id is not None and raw is not None:
+                    due_ms, recoveries = _count(fields.get(b"due")), _count(fields.get(b"recoveries"))
+                    batch.deliveries.append(Delivery(queue, text(job_id), entry.decode(), raw, due_ms, recoveries))
+                elif fields:  # no fields at all: the entry is gone, and tidy will see to its job
+                    batch.garbage.append((queue, text(entry)))
+
+
+def _count(value: bytes | None) -> int:
+    return int(value) if value and len(value) <= MOST_DIGITS and value.isdigit() else 0

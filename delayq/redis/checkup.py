@@ -1,0 +1,167 @@
+"""What `delayq doctor` asks a server: a few cheap looks, gathered as facts. It changes nothing and judges nothing."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable, Mapping
+from functools import partial
+from itertools import islice
+from typing import Any, Final
+
+from redis.exceptions import NoPermissionError
+
+from delayq.core.diagnosis import Facts, QueueFacts, ServerFacts
+from delayq.core.endpoint import Topology
+from delayq.core.errors import BackendError, BackendUnavailable, ConfigError
+from delayq.core.states import State
+from delayq.core.views import JobInfo
+from delayq.redis.client import Client
+from delayq.redis.keys import GROUP, Keys
+
+SAMPLE: Final = 200
+"""Jobs of each state whose names are looked at."""
+RECORDS: Final = 20
+"""Failures read in each queue, to find names that workers did not know."""
+OUTSIDER_MS: Final = 60_000
+"""A plain consumer that asked for work this lately counts as serving."""
+SCAN_ROUNDS: Final = 100
+SCAN_COUNT: Final = 1_000
+
+_OURS: Final = "dq:"
+_VERSION: Final = re.compile(r"(\d+)\.(\d+)\.(\d+)")
+
+
+def gather(client: Client, *, handlers: Iterable[str] | None = None, app: str = "") -> Facts:
+    """All facts about a server and the queues under this client's prefix.
+
+    `handlers` are the job names an application registers, `app` how it is called in findings. Raises `BackendError`
+    or `ConfigError` when the server cannot be asked at all.
+    """
+    server = _server(client)
+    queues = tuple(_queue(client, queue) for queue in client.queues())
+    return Facts(
+        where=client.connector.endpoint.where,
+        prefix=client.options.prefix,
+        server=server,
+        queues=queues,
+        workers=tuple(client.workers()),
+        other_prefixes=() if queues else _other_prefixes(client),
+        handlers=None if handlers is None else frozenset(handlers),
+        app=app,
+    )
+
+
+# -- the server ------------------------------------------------------------------------------------------------------
+
+
+def _server(client: Client) -> ServerFacts:
+    forbidden: list[str] = []
+    info = _ask(client, "INFO", forbidden) or {}
+    saves = _ask(client, "CONFIG GET", forbidden, "save")
+    named = "valkey_version" in info
+    return ServerFacts(
+        product="Valkey" if named else "Redis",
+        version=_version(str(info.get("valkey_version" if named else "redis_version", ""))),
+        eviction=info.get("maxmemory_policy"),
+        persists=_persists(info, saves),
+        skew_ms=_skew_ms(client),
+        forbidden=tuple(forbidden),
+    )
+
+
+def _ask(client: Client, command: str, forbidden: list[str], *args: str) -> dict[str, Any] | None:
+    """The answer as a dict; None when the user may not ask, which is noted."""
+    try:
+        answer: Any = client.connector.call(partial(_execute, (command, *args)), safe=True, reads=True)
+    except ConfigError as error:
+        if not isinstance(error.__cause__, NoPermissionError):
+            raise
+        forbidden.append(command)
+        return None
+    return {str(name): value for name, value in answer.items()} if isinstance(answer, Mapping) else {}
+
+
+def _execute(words: tuple[str, ...], client: Any) -> Any:
+    return client.execute_command(*words)
+
+
+def _version(text: str) -> tuple[int, int, int]:
+    found = _VERSION.match(text)
+    return (int(found[1]), int(found[2]), int(found[3])) if found else (0, 0, 0)
+
+
+def _persists(info: Mapping[str, Any], saves: Mapping[str, Any] | None) -> bool | None:
+    """Whether anything is written to disk; None when that cannot be told."""
+    if int(info.get("aof_enabled", 0)):
+        return True
+    if saves is None or not info:
+        return None
+    return any(bool(value) for value in saves.values())
+
+
+def _skew_ms(client: Client) -> int:
+    """This clock minus the server's, half of the round trip taken off."""
+    before = time.time()
+    seconds, micros = client.connector.call(lambda redis: redis.time(), safe=True, reads=True)
+    middle = (before + time.time()) / 2
+    return round((middle - seconds - micros / 1_000_000) * 1000)
+
+
+# -- the queues ------------------------------------------------------------------------------------------------------
+
+
+def _queue(client: Client, queue: str) -> QueueFacts:
+    try:
+        [stats] = client.stats(queue)
+        jobs = [job for state in _SAMPLED for job in client.list_jobs(state, queue=queue, limit=SAMPLE).jobs]
+        return QueueFacts(
+            queue=queue,
+            stats=stats,
+            names=frozenset(job.name for job in jobs if job.name),
+            unknown=_unknown(client, queue, jobs),
+            outsiders=client.connector.call(partial(_outsiders, client.options.prefix, queue), safe=True, reads=True),
+        )
+    except BackendUnavailable:
+        raise
+    except BackendError as error:
+        return QueueFacts(queue=queue, broken=error.message)
+
+
+_SAMPLED: Final = (State.SCHEDULED, State.READY, State.FAILED)
+
+
+def _unknown(client: Client, queue: str, jobs: Iterable[JobInfo]) -> frozenset[str]:
+    """Names that some worker had no handler for, from what the jobs have on record."""
+    tried = (job for job in jobs if job.envelope and job.envelope.attempts)
+    records = (client.get(job.id, queue=queue) for job in islice(tried, RECORDS))
+    return frozenset(job.name for job in records if job and job.failure and job.failure.type == "UnknownJob")
+
+
+def _outsiders(prefix: str, queue: str, client: Any) -> int:
+    stream = Keys(prefix, queue).stream
+    if not client.exists(stream):
+        return 0
+    if not any(group["name"] == GROUP.encode() for group in client.xinfo_groups(stream)):
+        return 0
+    rows = client.xinfo_consumers(stream, GROUP)
+    return sum(not row["name"].startswith(_OURS.encode()) and row["idle"] < OUTSIDER_MS for row in rows)
+
+
+def _other_prefixes(client: Client) -> tuple[str, ...]:
+    """Prefixes under which this server has queues. Looks at a bounded number of keys, so it may miss some."""
+    if client.connector.endpoint.topology is Topology.CLUSTER:
+        return ()
+    found: set[str] = set()
+    cursor = 0
+    for _ in range(SCAN_ROUNDS):
+        cursor, names = client.connector.call(partial(_scan, cursor), safe=True, reads=True)
+        found |= {name.decode("utf-8", "backslashreplace").removesuffix(":queues") for name in names}
+        if not cursor:
+            break
+    return tuple(sorted(found - {client.options.prefix}))
+
+
+def _scan(cursor: int, client: Any) -> tuple[int, list[bytes]]:
+    after, names = client.scan(cursor=cursor, match="*:queues", count=SCAN_COUNT, _type="SET")
+    return int(after), list(names)

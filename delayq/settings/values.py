@@ -1,0 +1,144 @@
+"""The types of settings: what people write in, what the engine needs out.
+
+Every reader gets a flag's, a variable's or a file's value and returns the checked one, or raises
+one sentence that names the value.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final, TypeAlias
+
+from pydantic import BeforeValidator, PlainSerializer, PlainValidator
+from pydantic_core import PydanticCustomError
+
+from delayq.core.backoff import Backoff, parse_backoff, to_wire
+from delayq.core.durations import duration_ms, format_duration
+from delayq.core.endpoint import Endpoint, parse_endpoint
+from delayq.core.errors import DelayqError
+from delayq.core.names import check_queue
+from delayq.core.shown import shown
+
+_PREFIX: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,63}")
+_MODULE: Final = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*(?::[^\W\d]\w*)?")
+_WHOLE: Final = re.compile(r"[0-9]{1,15}")
+_SIZE: Final = re.compile(r"([0-9]{1,15})(B|KiB|MiB)?")
+_BYTES: Final = {None: 1, "B": 1, "KiB": 1024, "MiB": 1024 * 1024}
+
+
+def refused(sentence: str) -> PydanticCustomError:
+    """To raise from a reader; pydantic passes it on. The sentence is data: braces in a value are no template."""
+    return PydanticCustomError("refused", "{sentence}", {"sentence": sentence})
+
+
+def _ours(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """`read`, with delayq's own errors passed on. Not their hints: the place has its own way to write an example."""
+
+    def reader(value: Any) -> Any:
+        try:
+            return read(value)
+        except DelayqError as error:
+            raise refused(error.message) from None
+
+    return reader
+
+
+def _milliseconds(least_ms: int, most_ms: int) -> PlainValidator:
+    def read(value: Any) -> int:
+        ms = duration_ms(value)
+        if not least_ms <= ms <= most_ms:
+            limits = f"{format_duration(least_ms)} to {format_duration(most_ms)}"
+            raise refused(f"{shown(value)} is out of range; use {limits}.")
+        return ms
+
+    return PlainValidator(_ours(read))
+
+
+def _whole(least: int, most: int) -> PlainValidator:
+    def read(value: Any) -> int:
+        number = int(value) if isinstance(value, str) and _WHOLE.fullmatch(value) else value
+        if not isinstance(number, int) or isinstance(number, bool) or not least <= number <= most:
+            raise refused(f"{shown(value)} is no whole number from {least:,} to {most:,}.")
+        return number
+
+    return PlainValidator(read)
+
+
+def _size(least: int, most: int) -> PlainValidator:
+    def read(value: Any) -> int:
+        found = _SIZE.fullmatch(str(value)) if isinstance(value, str | int) and not isinstance(value, bool) else None
+        size = int(found[1]) * _BYTES[found[2]] if found else -1
+        if not least <= size <= most:
+            raise refused(
+                f"{shown(value)} is no size from {least:,} to {most:,} bytes; 64KiB and 1MiB may be said too."
+            )
+        return size
+
+    return PlainValidator(read)
+
+
+def _text(pattern: re.Pattern[str], what: str) -> PlainValidator:
+    def read(value: Any) -> str:
+        if not isinstance(value, str) or not pattern.fullmatch(value):
+            raise refused(f"{shown(value)} is no {what}.")
+        return value
+
+    return PlainValidator(read)
+
+
+def _choice(value: Any) -> Any:
+    return value.strip().lower() if isinstance(value, str) else value
+
+
+def _url(value: Any) -> Endpoint:
+    if isinstance(value, Endpoint):
+        return value
+    if not isinstance(value, str):
+        raise refused(f"{shown(value)} is no URL.")
+    return parse_endpoint(value)
+
+
+def _backoff(value: Any) -> Backoff:
+    if not isinstance(value, str | list | tuple):
+        raise refused(f"{shown(value)} is no backoff.")
+    return parse_backoff(value)
+
+
+def _path(value: Any) -> Path:
+    if not isinstance(value, str | Path) or not str(value) or "\0" in str(value):
+        raise refused(f"{shown(value)} is no path.")
+    try:
+        return Path(value).expanduser()
+    except RuntimeError:
+        raise refused(f"{shown(value)} names a home directory that is not known.") from None
+
+
+def _routes(value: Any) -> dict[str, str]:
+    if not isinstance(value, Mapping):
+        raise refused(f"{shown(value)} is no table of patterns and queues.")
+    for pattern in value:
+        if not pattern or pattern != pattern.strip():
+            raise refused(f"{shown(pattern)} is no pattern for job names.")
+    return {pattern: check_queue(queue) for pattern, queue in value.items()}
+
+
+_DAY: Final = 86_400_000
+
+# An endpoint's text has no password; its fields, which a dump would show, do.
+Url: TypeAlias = Annotated[Endpoint, PlainValidator(_ours(_url)), PlainSerializer(str)]
+Prefix: TypeAlias = Annotated[str, _text(_PREFIX, "prefix: use 1 to 64 of A-Z a-z 0-9 . _ : -")]
+Queue: TypeAlias = Annotated[str, PlainValidator(_ours(check_queue))]
+Module: TypeAlias = Annotated[str, _text(_MODULE, "module, such as shop.jobs or shop.jobs:app")]
+Lease: TypeAlias = Annotated[int, _milliseconds(100, _DAY)]
+Tick: TypeAlias = Annotated[int, _milliseconds(100, _DAY)]
+Keep: TypeAlias = Annotated[int, _milliseconds(0, 3653 * _DAY)]
+Recoveries: TypeAlias = Annotated[int, _whole(0, 1_000)]
+Tries: TypeAlias = Annotated[int, _whole(1, 1_000_000)]
+Entries: TypeAlias = Annotated[int, _whole(1, 1_000_000_000)]
+Payload: TypeAlias = Annotated[int, _size(1, 64 * 1024 * 1024)]
+BackoffSetting: TypeAlias = Annotated[Backoff, PlainValidator(_ours(_backoff)), PlainSerializer(to_wire)]
+Location: TypeAlias = Annotated[Path, PlainValidator(_path)]
+Routes: TypeAlias = Annotated[dict[str, str], PlainValidator(_ours(_routes))]
+Choice: Final = BeforeValidator(_choice)

@@ -1,0 +1,163 @@
+"""Every exit code of the contract, and the words that come with it."""
+
+from __future__ import annotations
+
+import errno
+import inspect
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from delayq.cli.ending import run
+from delayq.cli.session import Session
+from delayq.core import errors
+from tests.support.cli import Cli, end
+from tests.support.waiting import wait_until
+
+CODES = {
+    errors.DelayqError: 1, errors.ConfigError: 2, errors.UnsafeSetup: 6, errors.InvalidInput: 2,
+    errors.InvalidDuration: 2, errors.InvalidTime: 2, errors.InvalidName: 2, errors.InvalidPayload: 2,
+    errors.JobNotFound: 3, errors.Conflict: 4, errors.JobRunning: 4, errors.JobFinished: 4, errors.JobHasFailed: 4,
+    errors.JobNotFailed: 4, errors.BackendError: 1, errors.BackendUnavailable: 5, errors.BackendFull: 5,
+    errors.OutcomeUnknown: 7, errors.ProtocolError: 1, errors.BadEnvelope: 1, errors.UnknownJob: 1,
+}  # fmt: skip
+
+
+def fails_with(error: BaseException) -> int:
+    def command() -> None:
+        raise error
+
+    return run(command, Session())
+
+
+@pytest.mark.parametrize("kind", CODES)
+def test_every_error_has_its_code(kind: type[errors.DelayqError], capsys: pytest.CaptureFixture[str]) -> None:
+    assert fails_with(kind("what\x1b[2J happened", hint="what to do")) == CODES[kind]
+    assert capsys.readouterr() == ("", "Error: what\\x1b[2J happened\nwhat to do\n")
+
+
+def test_no_error_is_forgotten() -> None:
+    classes = (value for value in vars(errors).values() if inspect.isclass(value))
+    assert {kind for kind in classes if issubclass(kind, errors.DelayqError)} == set(CODES)
+
+
+@pytest.mark.parametrize(
+    ("error", "code"), [(KeyboardInterrupt(), 130), (SystemExit(12), 12), (SystemExit(None), 0), (ValueError("x"), 1)]
+)
+def test_other_ends(error: BaseException, code: int, capsys: pytest.CaptureFixture[str]) -> None:
+    assert fails_with(error) == code
+    said = capsys.readouterr().err
+    assert ("ValueError: x" in said) == isinstance(error, ValueError)
+    assert "Traceback" not in said
+
+
+def test_a_command_that_does_its_work(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(lambda: None, Session()) == 0
+
+
+@pytest.mark.parametrize("words", [("stats",), ("schedule", "x", "--in", "1m"), ("cancel", "o1")], ids=" ".join)
+def test_redis_down_is_said_within_five_seconds(cli: Cli, words: tuple[str, ...]) -> None:
+    started = time.monotonic()
+    cli("stats")
+    up_s = time.monotonic() - started  # what starting Python costs on this machine just now
+    done = cli(*words, env={"DELAYQ_URL": f"unix://{cli.folder}/none.sock"})
+    assert (done.code, done.out) == (5, "")
+    assert time.monotonic() - started - 2 * up_s < 5
+    assert "none.sock" in done.err
+    assert "DELAYQ_URL" in done.err
+
+
+@pytest.fixture
+def forgetful() -> Iterator[str]:
+    """A server that greets, takes a script call, and closes the connection instead of answering it."""
+
+    def serve(connection: socket.socket) -> None:
+        with connection:
+            while said := connection.recv(65_536):
+                if b"EVALSHA" in said:
+                    return
+                good = b":1\r\n" if b"SADD" in said else b"+OK\r\n"
+                connection.sendall(good * sum(line.startswith(b"*") for line in said.split(b"\r\n")))
+
+    def accept() -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            threads.append(threading.Thread(target=serve, args=(connection,)))
+            threads[-1].start()
+
+    threads: list[threading.Thread] = []
+    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
+        accepting = threading.Thread(target=accept)
+        accepting.start()
+        yield f"redis://127.0.0.1:{listener.getsockname()[1]}"
+        listener.shutdown(socket.SHUT_RDWR)
+    for thread in (accepting, *threads):
+        thread.join(5)
+
+
+@pytest.mark.parametrize(
+    ("words", "job_id"),
+    [
+        (("run-now", "o1", "--queue", "orders"), "o1"),
+        (("cancel", "o1", "--queue", "orders"), "o1"),
+        (("schedule", "x", "--id", "o1", "--queue", "orders"), "o1"),
+        (("failed", "retry", "o1", "--queue", "orders"), ""),
+    ],
+    ids=lambda value: value[0] if isinstance(value, tuple) else None,
+)
+def test_a_lost_answer(cli: Cli, forgetful: str, words: tuple[str, ...], job_id: str) -> None:
+    done = cli(*words, env={"DELAYQ_URL": forgetful})
+    if not job_id:  # it reads first, which changes nothing
+        assert done.code == 5
+        return
+    assert (done.code, done.out) == (7, "")
+    assert "'o1'" in done.err
+    assert "delayq show o1 --queue orders" in done.err
+
+
+def test_a_lost_answer_names_an_id_of_delayqs_own(cli: Cli, forgetful: str) -> None:
+    done = cli("schedule", "x", env={"DELAYQ_URL": forgetful})
+    assert done.code == 7
+    hint = done.err.strip().splitlines()[-1]
+    assert len(hint.split("delayq show ")[1].split()[0]) == 26
+
+
+def test_interrupted(cli: Cli) -> None:
+    pipe = cli.folder / "pipe"
+    os.mkfifo(pipe)
+    process = cli.start("schedule", "x", "--data", f"@{pipe}")
+    writer = wait_until(lambda: _opened(pipe), timeout=15, what="it reads its payload")
+    process.send_signal(signal.SIGINT)
+    done = end(process)
+    os.close(writer)
+    assert done.code == 130
+    assert "KeyboardInterrupt" not in done.err
+
+
+def _opened(pipe: Path) -> int:
+    """The writing end, once somebody reads; 0 before."""
+    try:
+        return os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno != errno.ENXIO:
+            raise
+        return 0
+
+
+def test_a_reader_that_leaves_early_is_no_error_worth_a_word(cli: Cli) -> None:
+    process = cli.start("schedule", "--help")
+    assert process.stdout is not None
+    process.stdout.close()
+    process.wait(30)
+    assert process.stderr is not None
+    assert "Traceback" not in process.stderr.read()

@@ -1,0 +1,126 @@
+"""What a newcomer meets first: help, version, completion, and how fast they come."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import typer
+
+import delayq
+from delayq.cli.root import app
+from tests.support.cli import Cli, environment
+
+
+def commands(group: typer.Typer, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    """Every command and group, by the words that call it."""
+    found = [(*path, str(command.name)) for command in group.registered_commands]
+    for inner in group.registered_groups:
+        assert inner.typer_instance is not None
+        found += [(*path, str(inner.name)), *commands(inner.typer_instance, (*path, str(inner.name)))]
+    return found
+
+
+COMMANDS = commands(app)
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> Cli:
+    """Commands that need no server."""
+    return Cli(tmp_path, environment())
+
+
+def test_the_commands_of_the_design_are_there() -> None:
+    assert {" ".join(path) for path in COMMANDS} == {
+        "schedule", "cancel", "run-now", "show", "reschedule", "list", "stats", "upcoming", "work", "move", "up",
+        "down", "demo", "doctor", "failed", "failed list", "failed show", "failed retry", "failed forget",
+        "failed flush", "failed prune", "pause", "resume", "clear", "workers", "queue", "queue set", "config",
+        "config show",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("path", [(), *COMMANDS], ids=lambda path: " ".join(path) or "delayq")
+def test_help_has_an_example_of_the_command_itself(bare: Cli, path: tuple[str, ...]) -> None:
+    done = bare.ok(*path, "--help")
+    assert "Example" in done.out
+    example = done.out.split("Example", 1)[1]
+    assert f"  delayq {' '.join(path)}".rstrip() in example
+    assert "\x1b" not in done.out
+    assert done.err == ""
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_the_list_of_commands_is_not_cut(bare: Cli, path: tuple[str, ...]) -> None:
+    rows = [line for line in bare.ok(*path[:-1], "--help").lines if line.strip().startswith(path[-1])]
+    assert rows
+    assert not any(row.endswith("...") for row in rows)
+
+
+@pytest.mark.parametrize("path", [(), ("failed",), ("queue",), ("config",)], ids=" ".join)
+def test_no_command_is_bad_usage_and_shows_the_help(bare: Cli, path: tuple[str, ...]) -> None:
+    done = bare(*path)
+    assert done.code == 2
+    assert "Usage: delayq" in done.out + done.err
+
+
+def test_version(bare: Cli) -> None:
+    assert bare.ok("--version").out == f"delayq {delayq.__version__}\n"
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion(bare: Cli, shell: str) -> None:
+    done = bare("--show-completion", shell, env={"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"})
+    assert done.code == 0
+    assert "_DELAYQ_COMPLETE" in done.out
+    if shell == "bash":
+        subprocess.run(["bash", "-n"], input=done.out, text=True, check=True, timeout=10)
+
+
+def test_completion_knows_the_commands(bare: Cli) -> None:
+    asked = {"_DELAYQ_COMPLETE": "complete_bash", "COMP_WORDS": "delayq res", "COMP_CWORD": "1"}
+    assert bare("", env=asked).lines == ["reschedule", "resume"]
+
+
+def test_an_option_behind_the_command_is_named(bare: Cli) -> None:
+    done = bare("list", "--url", "redis://localhost")
+    assert done.code == 2
+    assert "--url stands before the command" in done.err
+
+
+# For its own types typer needs pydantic as soon as a command is named; nothing of ours is needed then either.
+@pytest.mark.parametrize(
+    ("words", "heavy"),
+    [
+        (["--help"], {"redis", "pydantic", "pydantic_settings", "msgspec", "rich.table", "asyncio", "tenacity"}),
+        (["schedule", "--help"], {"redis", "pydantic_settings", "msgspec", "rich.table", "tenacity"}),
+    ],
+)
+def test_help_loads_nothing_it_does_not_need(words: list[str], heavy: set[str]) -> None:
+    script = (
+        "import sys, delayq.cli\n"
+        f"try: delayq.cli.main({words})\n"
+        "except SystemExit: pass\n"
+        f"print('LOADED', sorted({heavy} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=environment(), capture_output=True, text=True, timeout=30, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "LOADED []"
+
+
+def test_help_takes_at_most_twice_as_long_as_typer_itself() -> None:
+    def fastest(*words: str) -> float:
+        times = []
+        for _ in range(7):
+            started = time.perf_counter()
+            subprocess.run(
+                [sys.executable, *words], env=environment(), stdout=subprocess.DEVNULL, timeout=30, check=True
+            )
+            times.append(time.perf_counter() - started)
+        return min(times)
+
+    typer_s, help_s = fastest("-c", "import typer"), fastest("-m", "delayq", "--help")
+    assert help_s <= 2 * typer_s, f"--help takes {help_s * 1000:.0f} ms, import typer {typer_s * 1000:.0f} ms"

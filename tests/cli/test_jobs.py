@@ -1,0 +1,197 @@
+"""Commands on jobs, with their answers, shapes and exit codes."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from delayq import DelayQ
+from tests.support.cli import Cli, end
+from tests.support.waiting import wait_until
+
+SCHEDULED = {"id", "name", "queue", "state", "due_ms", "due", "outcome"}
+
+
+def test_the_issues_own_sequence(cli: Cli) -> None:
+    words = ("schedule", "order.close", "--in", "2s", "--id", "o1", "--data", '{"order_id":1}', "--json")
+    first = cli.ok(*words).json
+    assert set(first) == SCHEDULED
+    assert (first["id"], first["name"], first["queue"]) == ("o1", "order.close", "default")
+    assert (first["state"], first["outcome"]) == ("scheduled", "created")
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", first["due"])
+    assert datetime.fromisoformat(first["due"]).timestamp() * 1000 == first["due_ms"]
+    second = cli.ok(*words).json
+    assert second == {**first, "outcome": "kept"}
+    cancelled = cli("cancel", "o1", "--json")
+    assert (cancelled.code, cancelled.json) == (0, {"id": "o1", "queue": "default", "outcome": "cancelled"})
+    unknown = cli("cancel", "o1", "--json")
+    assert (unknown.code, unknown.json["outcome"]) == (3, "unknown")
+
+
+def test_cancel_says_what_a_job_does_that_it_cannot_stop(cli: Cli) -> None:
+    cli.ok("schedule", "slow", "--id", "s1", "--retention", "1m")
+    cli.ok("schedule", "bad", "--id", "b1")
+    worker = cli.start("work", "--app", "shop", "--queue", "default", "--max-jobs", "2")
+    wait_until((cli.folder / "started").exists, timeout=15, what="the job starts")
+    running = cli("cancel", "s1")
+    assert (running.code, running.out) == (4, "running\n")
+    assert "--running" in running.err
+    asked = cli("cancel", "s1", "--running", "--json")
+    assert (asked.code, asked.json["outcome"]) == (4, "running")
+    assert cli.ok("show", "s1", "--json").json["cancel_asked_ms"] is not None
+    (cli.folder / "go").touch()
+    assert end(worker).code == 0
+    assert (cli("cancel", "s1").out, cli("cancel", "s1").code) == ("finished\n", 4)
+    assert (cli("cancel", "b1").out, cli("cancel", "b1").code) == ("failed\n", 4)
+
+
+def test_people_see_the_id_and_when_it_runs(cli: Cli) -> None:
+    done = cli.ok("schedule", "order.close", "--in", "15m", "--id", "o1")
+    assert done.out == "o1\n"
+    assert re.fullmatch(
+        r"created in queue default, runs \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z, in (15m|14m 59s)\n", done.err
+    )
+    assert "kept" in cli.ok("schedule", "order.close", "--in", "15m", "--id", "o1").err
+    assert cli.ok("-q", "schedule", "order.close", "--in", "15m", "--id", "o1").err == ""
+
+
+def test_without_a_time_it_runs_now(cli: Cli) -> None:
+    done = cli.ok("schedule", "order.close")
+    assert done.err.startswith("created in queue default, ")
+    assert len(done.out) == 27  # an id of delayq's own
+    assert cli.ok("show", done.out.strip(), "--json").json["state"] in ("scheduled", "ready")
+
+
+@pytest.mark.parametrize("how", ["inline", "file", "stdin"])
+def test_the_payload_arrives_as_it_was_written(cli: Cli, how: str) -> None:
+    text = '{\n  "name": "Zoë \\u0007",\n  "price": 1.50, "big": 12345678901234567890\n}\n'
+    (cli.folder / "data.json").write_text(text, encoding="utf-8")
+    word = {"inline": text, "file": "@data.json", "stdin": "-"}[how]
+    cli.ok("schedule", "order.close", "--in", "1h", "--id", "o1", "--data", word, given=text)
+    shown = cli.ok("show", "o1", "--json")
+    assert len(shown.lines) == 1
+    assert shown.json["data"] == json.loads(text)
+    assert "1.50" in shown.out
+
+
+@pytest.mark.parametrize(
+    ("at", "more", "due"),
+    [
+        ("2031-11-21T15:00:00Z", [], "2031-11-21T15:00:00.000Z"),
+        ("2031-11-21T16:00:00.250+01:00", [], "2031-11-21T15:00:00.250Z"),
+        ("2031-11-21T16:00", ["--tz", "Europe/Berlin"], "2031-11-21T15:00:00.000Z"),
+        ("2027-10-31T02:30", ["--tz", "Europe/Berlin", "--fold", "0"], "2027-10-31T00:30:00.000Z"),
+        ("2027-10-31T02:30", ["--tz", "Europe/Berlin", "--fold", "1"], "2027-10-31T01:30:00.000Z"),
+    ],
+)
+def test_at(cli: Cli, at: str, more: list[str], due: str) -> None:
+    assert cli.ok("schedule", "order.close", "--at", at, *more, "--json").json["due"] == due
+
+
+def test_options_reach_the_envelope(cli: Cli) -> None:
+    cli.ok("schedule", "x", "--id", "o1", "--in", "1h", "--queue", "orders", "--tries", "3", "--retention", "2h")
+    shown = cli.ok("show", "o1", "--queue", "orders", "--json").json
+    assert (shown["tries"], shown["retention_ms"], shown["attempts"], shown["data"]) == (3, 7_200_000, 0, None)
+
+
+def test_routes_choose_the_queue(cli: Cli) -> None:
+    (cli.folder / "delayq.toml").write_text('[routes]\n"order.*" = "orders"\n')
+    assert cli.ok("schedule", "order.close", "--in", "1h", "--json").json["queue"] == "orders"
+    assert cli.ok("schedule", "mail.send", "--in", "1h", "--json").json["queue"] == "default"
+
+
+@pytest.mark.parametrize(("choice", "outcome"), [("keep", "kept"), ("replace", "replaced"), ("postpone", "postponed")])
+def test_on_conflict(cli: Cli, q: DelayQ, choice: str, outcome: str) -> None:
+    q.schedule("x", delay="1h", id="o1")
+    assert (
+        cli.ok("schedule", "x", "--in", "2h", "--id", "o1", "--on-conflict", choice, "--json").json["outcome"]
+        == outcome
+    )
+
+
+def test_on_conflict_error(cli: Cli, q: DelayQ) -> None:
+    q.schedule("x", delay="1h", id="o1")
+    done = cli("schedule", "x", "--in", "2h", "--id", "o1", "--on-conflict", "error", "--json")
+    assert (done.code, done.out) == (4, "")
+    assert "o1" in done.err
+
+
+def test_reschedule_and_run_now(cli: Cli, q: DelayQ) -> None:
+    q.schedule("x", delay="1h", id="o1")
+    moved = cli.ok("reschedule", "o1", "--in", "3h", "--json").json
+    assert (moved["id"], moved["outcome"], moved["state"]) == ("o1", "rescheduled", "scheduled")
+    distance = datetime.fromisoformat(moved["due"]) - datetime.now(UTC)
+    assert timedelta(hours=2, minutes=59) < distance <= timedelta(hours=3, seconds=5)
+    assert "runs 2031-01-01T00:00:00.000Z" in cli.ok("reschedule", "o1", "--at", "2031-01-01T00:00:00Z").err
+    assert cli.ok("run-now", "o1", "--json").json["outcome"] in ("ready", "scheduled")
+    info = q.get("o1")
+    assert info is not None
+    assert info.due_ms is not None
+    assert info.due_ms < moved["due_ms"] - 2 * 3_600_000
+
+
+@pytest.mark.parametrize("words", [("run-now", "o1"), ("reschedule", "o1", "--in", "1m"), ("show", "o1")])
+def test_an_unknown_id(cli: Cli, words: tuple[str, ...]) -> None:
+    done = cli(*words, "--queue", "orders")
+    assert (done.code, done.out) == (3, "")
+    assert "'o1'" in done.err
+    assert "'orders'" in done.err
+    assert "--queue" in done.err
+
+
+def test_no_queue_means_the_default_one_and_is_never_searched(cli: Cli, q: DelayQ) -> None:
+    q.schedule("x", delay="1h", id="o1", queue="orders")
+    assert cli("cancel", "o1").code == 3
+    (cli.folder / "delayq.toml").write_text('queue = "orders"\n')
+    assert cli("cancel", "o1").code == 0
+
+
+def test_list(cli: Cli, q: DelayQ) -> None:
+    for n in range(3):
+        q.schedule("order.close", delay=f"{3 - n}h", id=f"o{n}", queue="orders")
+    q.schedule("mail.send", delay="1h", id="m1")
+    ids = [job["id"] for job in cli.ok("list", "--json").documents]
+    assert ids == ["m1", "o2", "o1", "o0"]
+    assert [job["id"] for job in cli.ok("list", "--queue", "orders", "--limit", "2", "--json").documents] == [
+        "o2",
+        "o1",
+    ]
+    assert "--limit" in cli.ok("list", "--limit", "2").err
+    assert "--limit" not in cli.ok("list", "--limit", "4").err
+    assert [job["id"] for job in cli.ok("list", "--name", "mail.*", "--json").documents] == ["m1"]
+    assert cli.ok("list", "--state", "failed", "--json").out == ""
+    table = cli.ok("list").lines
+    assert table[0].split() == ["id", "name", "queue", "state", "when", "attempts"]
+    assert table[1].split()[:4] == ["m1", "mail.send", "default", "scheduled"]
+
+
+def test_show_for_people(cli: Cli, q: DelayQ) -> None:
+    q.schedule("x", {"n": 1}, delay="1h", id="o1")
+    fields = dict(line.split(None, 1) for line in cli.ok("show", "o1").lines)
+    assert (fields["id"], fields["name"], fields["state"], fields["data"]) == ("o1", "x", "scheduled", '{"n":1}')
+
+
+def test_upcoming(cli: Cli, q: DelayQ) -> None:
+    for delay in ("30s", "90s", "95s", "2h"):
+        q.schedule("x", delay=delay)
+    histogram = cli.ok("upcoming", "--json").json
+    assert (histogram["queue"], histogram["span_ms"], histogram["overdue"]) == ("default", 60_000, 0)
+    assert (sum(histogram["counts"]), len(histogram["counts"]), histogram["later"]) == (3, 60, 1)
+    assert [line.split()[-2:] for line in cli.ok("upcoming").lines[1:]][-1] == ["1", "#" * 20]
+
+
+def test_stats(cli: Cli, q: DelayQ) -> None:
+    assert cli.ok("stats", "--json").json == {"queues": []}
+    q.schedule("x", delay="1h")
+    q.schedule("x", delay="1h", queue="orders")
+    assert cli.ok("stats", "--json").json == {
+        "queues": [
+            {"queue": queue, "scheduled": 1, "ready": 0, "reserved": 0, "failed": 0, "completed": 0, "paused": False,
+             "overdue_oldest_ms": 0}
+            for queue in ("default", "orders")
+        ]
+    }  # fmt: skip
+    assert [one["queue"] for one in cli.ok("stats", "--queue", "orders", "--json").json["queues"]] == ["orders"]

@@ -1,0 +1,111 @@
+"""replace: a taken id gets a new due time, and on request a new payload; a free one is made."""
+
+from __future__ import annotations
+
+import pytest
+
+from delayq.core.states import Answer, OnConflict, State
+from delayq.redis.calls import deliver
+from tests.support.engine import HOUR, START, Engine
+
+BOTH = pytest.mark.parametrize("on_conflict", [OnConflict.REPLACE, OnConflict.POSTPONE])
+
+
+@BOTH
+def test_an_absent_id_is_created(each_engine: Engine, on_conflict: OnConflict) -> None:
+    engine, job = each_engine, each_engine.job("a", digest="d")
+    scheduled, names = engine.changes(engine.scheduling([job], on_conflict))
+    assert (scheduled.refs[0].outcome, scheduled.new_queue) == (Answer.CREATED, True)
+    assert names == {"scheduled", "jobs", "unique", "locks", "meta"}
+    assert engine.scores("scheduled") == {"a": START + HOUR}
+    assert engine.rows("jobs") == {"a": job.envelope.decode()}
+    assert engine.rows("meta") == {"schema": "1", "lease_ms": "30000", "shards": "1"}
+
+
+def test_scheduled_is_replaced(engine: Engine) -> None:
+    engine.schedule([engine.job("a", digest="d")])
+    fresh = engine.job("a", "+5", data=b"[1]", digest="d")
+    scheduled, names = engine.changes(engine.scheduling([fresh], OnConflict.REPLACE, token="t"))
+    assert (scheduled.refs[0].outcome, scheduled.refs[0].due_ms) == (Answer.REPLACED, START + 5)
+    assert names == {"scheduled", "jobs", "once:t"}
+    assert engine.rows("jobs") == {"a": fresh.envelope.decode()}
+
+
+def test_scheduled_is_postponed_and_keeps_its_payload(engine: Engine) -> None:
+    old = engine.job("a")
+    engine.schedule([old])
+    scheduled, names = engine.changes(engine.scheduling([engine.job("a", f"+{2 * HOUR}", data=b"[1]")], OnConflict.POSTPONE))
+    assert (scheduled.refs[0].outcome, scheduled.refs[0].due_ms) == (Answer.POSTPONED, START + 2 * HOUR)
+    assert names == {"scheduled"}
+    assert engine.rows("jobs") == {"a": old.envelope.decode()}
+
+
+@BOTH
+def test_ready_goes_back_to_the_set(engine: Engine, on_conflict: OnConflict) -> None:
+    engine.ready("a", "b")
+    (answer, names) = engine.changes(engine.scheduling([engine.job("a")], on_conflict))
+    assert answer.refs[0].outcome in (Answer.REPLACED, Answer.POSTPONED)
+    assert {"scheduled", "stream", "entries"} <= names <= {"scheduled", "stream", "entries", "jobs"}
+    assert (engine.in_stream(), engine.scores("scheduled")) == (["b"], {"a": START + HOUR})
+    assert [held.id for held in engine.read()] == ["b"]
+
+
+@BOTH
+def test_running_is_refused(engine: Engine, on_conflict: OnConflict) -> None:
+    engine.reserved("a")
+    (ref,) = engine.unchanged(engine.scheduling([engine.job("a")], on_conflict)).refs
+    assert (ref.outcome, ref.state, ref.due_ms) == (Answer.RUNNING, State.RESERVED, None)
+
+
+@pytest.mark.parametrize("state", [State.FAILED, State.COMPLETED])
+def test_what_is_over_is_not_postponed(engine: Engine, state: State) -> None:
+    engine.failed("a") if state is State.FAILED else engine.completed("a")
+    (ref,) = engine.unchanged(engine.scheduling([engine.job("a")], OnConflict.POSTPONE)).refs
+    assert (ref.outcome, ref.state) == (Answer.KEPT, state)
+
+
+def test_a_former_life_leaves_nothing(engine: Engine) -> None:
+    """A retried job that is replaced while it waits: no failure, no recovery count."""
+    (held,) = engine.reserved("a")
+    engine.run(deliver.release(engine.scope, [deliver.Released(held, HOUR, b"", b'{"type":"E","message":"m"}')]))
+    engine.client.hset(engine.keys.of("recoveries"), "a", 2)
+    engine.schedule([engine.job("a")], OnConflict.REPLACE)
+    assert (engine.rows("errors"), engine.rows("recoveries")) == ({}, {})
+
+
+def test_postponing_keeps_the_former_life(engine: Engine) -> None:
+    (held,) = engine.reserved("a")
+    engine.run(deliver.release(engine.scope, [deliver.Released(held, HOUR, b"", b"{}")]))
+    engine.client.hset(engine.keys.of("recoveries"), "a", 2)
+    engine.schedule([engine.job("a")], OnConflict.POSTPONE)
+    assert (engine.rows("errors"), engine.rows("recoveries")) == ({"a": "{}"}, {"a": "2"})
+
+
+def test_the_same_id_twice_in_a_batch(engine: Engine) -> None:
+    jobs = [engine.job("a", "+5", data=b"1"), engine.job("a", "+9", data=b"2")]
+    assert engine.schedule(jobs, OnConflict.REPLACE) == [Answer.CREATED, Answer.REPLACED]
+    assert engine.scores("scheduled") == {"a": START + 9}
+    assert engine.rows("jobs") == {"a": jobs[1].envelope.decode()}
+
+
+def test_it_never_appends_to_the_stream(engine: Engine) -> None:
+    """Due now, it waits in the set for the mover: one way into the stream is enough here."""
+    (ref,) = engine.run(engine.scheduling([engine.job("a", "+0")], OnConflict.REPLACE)).refs
+    assert (ref.state, ref.due_ms, engine.in_stream()) == (State.SCHEDULED, START, [])
+    assert engine.run(deliver.promote(engine.scope)).moved == 1
+
+
+def test_a_resend_answers_as_the_first_time(engine: Engine) -> None:
+    call = engine.scheduling([engine.job("a", "+0")], OnConflict.REPLACE, token="t")
+    assert engine.run(call).refs[0].outcome == Answer.CREATED
+    engine.run(deliver.promote(engine.scope))
+    engine.read()
+    assert engine.unchanged(call).refs[0].outcome == Answer.CREATED
+
+
+def test_a_payload_that_was_lost_is_made_anew(engine: Engine) -> None:
+    engine.schedule([engine.job("a")])
+    with engine.damaged():
+        engine.client.hdel(engine.keys.of("jobs"), "a")
+        assert engine.schedule([engine.job("a", "+5")], OnConflict.POSTPONE) == [Answer.CREATED]
+    assert engine.scores("scheduled") == {"a": START + 5}

@@ -1,0 +1,69 @@
+"""The hands of the state machine: one queue on a real server, and scripts sent to it.
+
+`variants` replaces the text of some scripts, so that a test can show that the machine finds a broken one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import redis
+from redis.exceptions import NoScriptError
+
+from delayq.core.options import Options
+from delayq.redis.calls.call import Call, Scope
+from tests.support.model_view import SNAPSHOT, View, read_view
+
+T = TypeVar("T")
+
+PREFIX = "delayq"
+QUEUE = "machine"
+GROUP = "delayq"
+LEASE_MS = 30_000
+MAX_RECOVERIES = 2
+HIGH_WATER = 5
+OPTIONS = Options(prefix=PREFIX, lease_ms=LEASE_MS, max_recoveries=MAX_RECOVERIES, high_water=HIGH_WATER)
+# Answers in the plain RESP2 shapes, whatever protocol and callbacks the client has.
+_RAW = "return redis.call(unpack(ARGV))"
+
+
+@dataclass(slots=True)
+class Rig:
+    """One queue on one server."""
+
+    client: redis.Redis
+    variants: Mapping[str, str] = field(default_factory=dict)
+
+    def key(self, name: str) -> str:
+        return f"{PREFIX}:{{{QUEUE}}}:{name}"
+
+    def scope(self, now_ms: int) -> Scope:
+        return Scope(OPTIONS, QUEUE, now_ms)
+
+    def send(self, call: Call[T]) -> T:
+        """Run a call as a shell does: by its SHA, and with its text when the server does not know that."""
+        text = self.variants.get(call.script.name, call.script.text)
+        sha = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
+        words = (len(call.keys), *call.keys, *call.args)
+        try:
+            reply: Any = self.client.execute_command("EVALSHA", sha, *words)
+        except NoScriptError:
+            reply = self.client.execute_command("EVAL", text, *words)
+        return call.parse(reply)
+
+    def raw(self, *words: str | bytes | int) -> Any:
+        """A command of the server's own, as an operator or a plain consumer sends it."""
+        return self.client.execute_command("EVAL", _RAW, 0, *words)
+
+    def view(self) -> View:
+        """Everything in the queue, at one instant."""
+        return read_view(self.client.execute_command("EVAL", SNAPSHOT, 0, self.key("")))
+
+    def clear(self) -> None:
+        self.client.flushdb()
+
+    def forget_scripts(self) -> None:
+        self.client.script_flush()

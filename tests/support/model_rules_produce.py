@@ -1,0 +1,190 @@
+"""Rules: what producers and operators ask of delayq."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+from hypothesis.stateful import precondition, rule
+
+from delayq.core.spec import Prepared
+from delayq.core.states import OnConflict, State
+from delayq.core.views import JobRef
+from delayq.redis.calls import inspect, produce
+from tests.support.model_machine import DIGESTS, IDS, START_MS, WHICH, QueueMachine
+from tests.support.model_produce import Ask, Said, Told, sha1
+from tests.support.model_rig import QUEUE
+
+WHENS = st.sampled_from(["+0", "+0", "+0", "+4000", "+20000", str(START_MS - 5000), str(START_MS + 30_000)])
+ASKS = st.lists(st.tuples(st.sampled_from(IDS), WHENS, st.sampled_from(DIGESTS), st.sampled_from([0, 0, 15_000])), min_size=1, max_size=2)
+
+
+class ProducerRules(QueueMachine):
+    """schedule, cancel, reschedule, run_now, retry, forget, clear, pause, resume, and the views."""
+
+    @rule(asks=ASKS, conflict=st.sampled_from(OnConflict), resend=st.booleans())
+    def schedule(self, asks: list[tuple[str, str, str, int]], conflict: OnConflict, resend: bool) -> None:
+        self.begin()
+        jobs = [
+            Ask(job_id, self.envelope(job_id, digest=digest, retention=keep), when, digest)
+            for job_id, when, digest, keep in asks
+        ]
+        prepared = [Prepared(job.id, "job", QUEUE, job.raw, job.when, job.digest, own_id=True) for job in jobs]
+        concerned = {job.id for job in jobs} | {self.model.owners.get(job.digest, job.id) for job in jobs}
+        known = "lease_ms" in self.view.meta
+        call = produce.schedule(self.scope, prepared, conflict, f"t{self.number()}")
+        got = self.rig.send(call)
+        told = [_told(ref) for ref in got.refs]
+        self.expect(concerned, self._foretell(jobs, conflict), told)
+        assert not (got.new_queue and known), "an old queue is said to be new"
+        changed = set()
+        for job, answer in zip(jobs, told, strict=True):
+            if len({ask.id for ask in jobs}) == len(jobs):
+                self.check_free(job.id, answer.answer)
+            if answer.answer in ("created", "replaced"):
+                self.ledger.owed[job.id] = job.raw
+                changed.add(job.id)
+            elif answer.answer == "postponed":
+                changed.add(job.id)
+        self.settle(concerned, gone=changed)
+        if resend and call.keys[-1].endswith(tuple(f":t{n}" for n in range(self.serial + 1))):
+            assert self.rig.send(call) == got, "the same command, sent again, was answered differently"
+            self.settle(unchanged=True)
+
+    def _foretell(self, jobs: list[Ask], conflict: OnConflict) -> list[Told]:
+        match conflict:
+            case OnConflict.KEEP:
+                return self.model.schedule(jobs, "kept")
+            case OnConflict.ERROR:
+                return self.model.schedule(jobs, "conflict")
+            case OnConflict.REPLACE:
+                return self.model.replace(jobs, "replaced")
+            case OnConflict.POSTPONE:
+                return self.model.replace(jobs, "postponed")
+
+    @precondition(lambda self: self.view.jobs)
+    @rule(which=WHICH, running=st.booleans(), resend=st.booleans())
+    def cancel(self, which: int, running: bool, resend: bool) -> None:
+        self.begin()
+        job_id = self.known_id(which)
+        call = produce.cancel(self.scope, job_id, running=running, token=f"t{self.number()}")
+        answer = self.rig.send(call)
+        self.expect([job_id], self.model.cancel(job_id, running=running), answer)
+        self.check_free(job_id, answer)
+        gone = [job_id] if answer == "cancelled" else []
+        self.forgive(gone)
+        self.settle([job_id], gone=gone)
+        if resend:
+            assert self.rig.send(call) == answer, "the same command, sent again, was answered differently"
+            self.settle(unchanged=True)
+
+    @precondition(lambda self: self.view.jobs)
+    @rule(which=WHICH, when=WHENS)
+    def reschedule(self, which: int, when: str) -> None:
+        self.begin()
+        job_id = self.known_id(which, "scheduled", "ready")
+        got = _said(self.rig.send(produce.reschedule(self.scope, job_id, when)))
+        self.expect([job_id], self.model.reschedule(job_id, when), got)
+        self.check_free(job_id, got.answer)
+        self.settle([job_id], gone=[job_id] if got.answer == "rescheduled" else [])
+
+    @precondition(lambda self: self.view.jobs)
+    @rule(which=WHICH)
+    def run_now(self, which: int) -> None:
+        self.begin()
+        job_id = self.known_id(which, "scheduled")
+        got = _said(self.rig.send(produce.run_now(self.scope, job_id)))
+        self.expect([job_id], self.model.run_now(job_id), got)
+        self.settle([job_id])
+
+    @precondition(lambda self: self.view.failed)
+    @rule(which=WHICH, stale=st.booleans(), digest=st.sampled_from(DIGESTS))
+    def retry(self, which: int, stale: bool, digest: str) -> None:
+        self.begin()
+        job_id = self.known_id(which, "failed")
+        read = b"something older" if stale else self.view.jobs.get(job_id, b"")
+        raw = self.envelope(job_id, digest=digest)
+        concerned = {job_id, self.model.owners.get(digest, job_id)}
+        got = _said(self.rig.send(produce.retry(self.scope, job_id, sha1(read), raw, digest)))
+        self.expect(concerned, self.model.retry(job_id, read, raw, digest), got)
+        if got.answer == "scheduled":
+            self.ledger.owed[job_id] = raw
+        self.settle(concerned, gone=[job_id] if got.answer == "scheduled" else [])
+
+    @precondition(lambda self: self.view.failed or self.view.completed)
+    @rule(several=st.lists(WHICH, min_size=1, max_size=2), buried=st.booleans())
+    def forget(self, several: list[int], buried: bool) -> None:
+        self.begin()
+        job_ids = [self.known_id(which, "failed", "completed") for which in several]
+        asked = job_ids + ([job_id for job_id in self.view.failed if job_id not in IDS] if buried else [])
+        got = self.rig.send(produce.forget(self.scope, asked))
+        self.expect(asked, self.model.forget(asked), got)
+        gone = [job_id for job_id, answer in zip(asked, got, strict=True) if answer == "forgotten"]
+        self.forgive(gone)
+        self.settle(asked, gone=gone)
+
+    @precondition(lambda self: self.view.scheduled)
+    @rule(limit=st.sampled_from([1, 500]))
+    def clear(self, limit: int) -> None:
+        self.begin()
+        dropped = self.rig.send(inspect.clear(self.scope, limit))
+        while (more := self.rig.send(inspect.clear(self.scope, limit))) > 0:
+            assert more <= limit
+            dropped += more
+        left = self.rig.view()
+        gone = [job_id for job_id in self.view.jobs if job_id not in left.jobs]
+        wanted = self.model.clear()
+        self.expect(self.damaged, (len(wanted), set(wanted)), (dropped, set(gone)))
+        for job_id in gone:
+            self.check_free(job_id, "cancelled")
+        self.forgive(gone)
+        self.settle(gone, gone=gone)
+
+    @precondition(lambda self: self.view.scheduled)
+    @rule(for_ms=st.sampled_from([0, 7000, 100_000]))
+    def pause_or_resume(self, for_ms: int) -> None:
+        self.begin()
+        if self.model.paused:
+            assert self.rig.send(inspect.resume(self.scope)) == self.model.resume()
+        else:
+            assert self.rig.send(inspect.pause(self.scope, for_ms)) == self.model.pause(for_ms)
+        self.settle()
+
+    @precondition(lambda self: self.view.jobs)
+    @rule(which=WHICH, flush=st.booleans())
+    def look(self, which: int, flush: bool) -> None:
+        """Look at a job and at the counts; with `flush` after somebody emptied the server's script cache."""
+        self.begin()
+        if flush:
+            self.rig.forget_scripts()
+        job_id = self.known_id(which)
+        if not self.unsure([job_id]):
+            self._look_at(job_id)
+        if not self.unsure(self.damaged):
+            self._count()
+        self.settle(unchanged=True)
+
+    def _look_at(self, job_id: str) -> None:
+        info, job = self.rig.send(inspect.get(self.scope, job_id)), self.model.jobs.get(job_id)
+        if job is None or info is None:
+            assert info is job, f"{job_id}: should be {job}, is {info}"
+            return
+        row = self.model.pending.get(job.entry)
+        wanted = (self.model.state(job_id), job.raw, job.recoveries, job.entry, row.consumer if row else "")
+        assert (info.state, info.raw, info.recoveries, info.entry, info.consumer) == wanted
+        assert (info.cancel_asked_ms is not None) == job.asked
+        if info.state is State.SCHEDULED:
+            assert info.due_ms == job.due
+
+    def _count(self) -> None:
+        stats, model = self.rig.send(inspect.stats(self.scope)), self.model
+        wanted = [sum(model.state(job_id) == state for job_id in model.jobs) for state in ("scheduled", "failed", "completed")]
+        assert [stats.scheduled, stats.failed, stats.completed] == wanted
+        assert (stats.ready, stats.reserved) == (len(model.stream) - len(model.pending), len(model.pending))
+        assert stats.paused == model.paused
+
+
+def _told(ref: JobRef) -> Told:
+    return Told(str(ref.outcome), str(ref.state), ref.due_ms, ref.id)
+
+
+def _said(outcome: produce.Outcome) -> Said:
+    return Said(str(outcome.answer), outcome.due_ms, outcome.owner)

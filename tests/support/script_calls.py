@@ -1,0 +1,214 @@
+"""One call of each script in a queue where it has something to do, for what must hold of all scripts alike.
+
+    SCENES["ack"].prepare(engine)       builds the queue, and gives the call
+    .first, .again                      what the call answers, and what the same call answers once more
+    .grows                              whether a server at its memory limit may refuse it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from delayq.core.envelope import fingerprint
+from delayq.core.states import Answer, OnConflict, State
+from delayq.redis.calls import deliver, inspect, produce
+from delayq.redis.calls.call import Call, Scope
+from delayq.redis.calls.deliver import Acked, Failed, Held, Released
+from delayq.redis.calls.produce import Outcome
+from delayq.redis.keys import GROUP
+from tests.support.engine import HOUR, OURS, START, Engine, envelope
+
+FAILURE = b'{"type":"E","message":"m"}'
+OTHER = "dq:host:9:z9"
+DUE = START + 1_000
+NOW = START + 2_000
+
+Prepare = Callable[[Engine], Call[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """See the module."""
+
+    prepare: Prepare
+    first: object
+    again: object
+    grows: bool = False
+    writes: bool = True
+
+
+def world(engine: Engine) -> None:
+    """A job in every place: later, due (scheduled); ready; held (with a lock and a failure); gone (failed); done."""
+    engine.completed("done")
+    engine.failed("gone")
+    engine.reserved("held", digest="dg-held")
+    engine.run(deliver.release(engine.scope, [Released(engine.held("held"), 0, b"", FAILURE)]))
+    engine.run(deliver.promote(engine.scope))
+    assert [held.id for held in engine.read()] == ["held"]
+    engine.ready("ready")
+    engine.schedule([engine.job("later", digest="dg-later"), engine.job("due", "+1000")])
+    engine.now = NOW
+
+
+def held(engine: Engine) -> Held:
+    return engine.held("held")
+
+
+def schedule(engine: Engine) -> Call[Any]:
+    jobs = [engine.job("new", "+0", digest="dg-new"), engine.job("later", "+5")]
+    return engine.scheduling(jobs, OnConflict.ERROR, token="same")
+
+
+def replace(engine: Engine) -> Call[Any]:
+    jobs = [engine.job("later", "+0", digest="dg-other"), engine.job("ready", "+5")]
+    return engine.scheduling(jobs, OnConflict.REPLACE, token="same")
+
+
+def release(engine: Engine) -> Call[Any]:
+    return deliver.release(engine.scope, [Released(held(engine), 500, envelope("held", attempts=1), FAILURE)])
+
+
+def reclaim(engine: Engine) -> Call[Any]:
+    engine.calm()
+    engine.rest([held(engine).entry], 60_000)
+    return deliver.reclaim(engine.scope)
+
+
+def retry(engine: Engine) -> Call[Any]:
+    raw = engine.client.hget(engine.keys.of("jobs"), "gone")
+    return produce.retry(engine.scope, "gone", fingerprint(raw), envelope("gone"), "dg-gone")
+
+
+def unsettled(engine: Engine) -> Call[Any]:
+    engine.client.xgroup_createconsumer(engine.keys.stream, GROUP, OTHER)
+    return deliver.unsettled(engine.scope, "-", "", everything=True)
+
+
+def mend(engine: Engine) -> Call[Any]:
+    engine.client.zrem(engine.keys.of("scheduled"), "later")
+    return deliver.mend(engine.scope, ["later", "held"])
+
+
+def bury(engine: Engine) -> Call[Any]:
+    entry = engine.client.xadd(engine.keys.stream, {"job": b"\xff"}).decode()
+    return deliver.bury(engine.scope, [(entry, FAILURE)])
+
+
+def retire(engine: Engine) -> Call[Any]:
+    engine.run(deliver.renew(engine.scope, OTHER, []))
+    return deliver.retire(engine.scope, OTHER, 0)
+
+
+def prune(engine: Engine) -> Call[Any]:
+    engine.now += HOUR
+    return deliver.prune(engine.scope, 0)
+
+
+def scene(prepare: Prepare, first: object, again: object, *, grows: bool = False, writes: bool = True) -> Scene:
+    def prepared(engine: Engine) -> Call[Any]:
+        world(engine)
+        return prepare(engine)
+
+    return Scene(prepared, first, again, grows, writes)
+
+
+def words(reply: Any) -> Any:
+    """An answer in a form that a table can hold: references as their outcomes, jobs as their ids."""
+    if isinstance(reply, produce.Scheduled):
+        return [str(ref.outcome) for ref in reply.refs]
+    if isinstance(reply, Outcome):
+        return (str(reply.answer), reply.due_ms)
+    if isinstance(reply, deliver.Sums):
+        return (reply.agree, reply.regrouped)
+    if isinstance(reply, deliver.UnsettledPage):
+        return reply.entries
+    if isinstance(reply, deliver.Renewed):
+        return (reply.pending, reply.lost, reply.asked_to_stop)
+    return reply
+
+
+SCENES = {
+    "schedule": scene(schedule, ["created", "conflict"], ["created", "conflict"], grows=True),
+    "replace": scene(replace, ["replaced", "replaced"], ["replaced", "replaced"], grows=True),
+    "reschedule": scene(
+        lambda e: produce.reschedule(e.scope, "later", "+7"), ("rescheduled", NOW + 7), ("rescheduled", NOW + 7), grows=True
+    ),
+    "run_now": scene(lambda e: produce.run_now(e.scope, "later"), ("ready", NOW), ("ready", None), grows=True),
+    "retry": scene(retry, ("scheduled", NOW), ("refused", None), grows=True),
+    "pause": scene(lambda e: inspect.pause(e.scope, 5_000), NOW + 5_000, NOW + 5_000, grows=True),
+    "configure": scene(lambda e: inspect.configure(e.scope, 5_000), 5_000, 5_000, grows=True),
+    "promote": scene(
+        lambda e: deliver.promote(e.scope),
+        deliver.Promoted(1, 0, (HOUR - 2_000) * 1000),
+        deliver.Promoted(0, 0, (HOUR - 2_000) * 1000),
+    ),
+    "ack": scene(lambda e: deliver.ack(e.scope, [Acked(held(e), HOUR, b"1")]), [True], [False]),
+    "release": scene(release, [True], [False]),
+    "fail": scene(lambda e: deliver.fail(e.scope, [Failed(held(e), b"", FAILURE)]), [True], [False]),
+    "hand_back": scene(lambda e: deliver.hand_back(e.scope, [held(e)]), [True], [False]),
+    "reclaim": scene(reclaim, deliver.Reclaimed(1, 0, 0, 30_000, False), deliver.Reclaimed(0, 0, 0, 30_000, False)),
+    "renew": scene(lambda e: deliver.renew(e.scope, OTHER, [held(e)]), (1, (), ()), (1, (), ())),
+    "cancel": scene(
+        lambda e: produce.cancel(e.scope, "ready", running=False, token="same"), Answer.CANCELLED, Answer.CANCELLED
+    ),
+    "forget": scene(
+        lambda e: produce.forget(e.scope, ["gone", "done", "held"]),
+        [Answer.FORGOTTEN, Answer.FORGOTTEN, Answer.REFUSED],
+        [Answer.UNKNOWN, Answer.UNKNOWN, Answer.REFUSED],
+    ),
+    "prune": scene(prune, deliver.Pruned(1, 1), deliver.Pruned(0, 0)),
+    "clear": scene(lambda e: inspect.clear(e.scope), 3, 0),
+    "tidy": scene(lambda e: deliver.tidy(e.scope), (True, False), (True, False)),
+    "unsettled": scene(unsettled, (), ()),
+    "mend": scene(mend, ["scheduled", "fine"], ["fine", "fine"]),
+    "bury": scene(bury, ["buried"], ["left"]),
+    "retire": scene(retire, True, True),
+    "get": scene(lambda e: inspect.get(e.scope, "nobody"), None, None, writes=False),
+    "list": scene(
+        lambda e: inspect.list_jobs(e.scope, State.COMPLETED, f"{START + 2 * HOUR} x", 9),
+        inspect.Page((), ""),
+        inspect.Page((), ""),
+        writes=False,
+    ),
+    "stats": scene(lambda e: inspect.stats(e.scope), ..., ..., writes=False),
+    "upcoming": scene(lambda e: inspect.upcoming(e.scope, 1_000, 3), ..., ..., writes=False),
+}
+
+
+def all_calls(scope: Scope) -> list[Call[Any]]:
+    """A call of every script, made without any server."""
+    lease = Held("j", "1-1")
+    job = Engine(None).job("j")
+    return [
+        produce.schedule(scope, [job], OnConflict.KEEP, "t"),
+        produce.schedule(scope, [job], OnConflict.REPLACE, "t"),
+        produce.schedule(scope, [job], OnConflict.POSTPONE, "t"),
+        produce.cancel(scope, "j", running=True, token="t"),
+        produce.reschedule(scope, "j", "+1"),
+        produce.run_now(scope, "j"),
+        produce.retry(scope, "j", "", b"{}", ""),
+        produce.forget(scope, ["j"]),
+        deliver.promote(scope),
+        deliver.ack(scope, [Acked(lease)]),
+        deliver.release(scope, [Released(lease, 0)]),
+        deliver.fail(scope, [Failed(lease, b"", b"")]),
+        deliver.bury(scope, [("1-1", b"{}")]),
+        deliver.hand_back(scope, [lease]),
+        deliver.renew(scope, OURS, [lease]),
+        deliver.reclaim(scope),
+        deliver.tidy(scope),
+        deliver.unsettled(scope, "-", "", everything=True),
+        deliver.mend(scope, ["j"]),
+        deliver.prune(scope, 0),
+        deliver.retire(scope, OURS, 0),
+        inspect.get(scope, "j"),
+        inspect.list_jobs(scope, State.READY, "", 1),
+        inspect.stats(scope),
+        inspect.upcoming(scope, 1, 1),
+        inspect.pause(scope, 0),
+        inspect.resume(scope),
+        inspect.configure(scope, None),
+        inspect.clear(scope),
+    ]
