@@ -45,7 +45,7 @@ class ServerFacts:
     """What the server said of itself. None: it may not be asked (`forbidden` names the commands)."""
 
     product: str
-    version: tuple[int, int, int]
+    version: tuple[int, int, int] | None
     eviction: str | None
     persists: bool | None
     skew_ms: int
@@ -86,13 +86,8 @@ def judge(facts: Facts) -> list[Finding]:
 
 
 def _server(where: str, server: ServerFacts) -> Iterator[Finding]:
-    version = ".".join(map(str, server.version))
-    name = f"{server.product} {version}"
-    if server.version < MINIMUM_VERSION:
-        yield Finding("old-server", where, f"{name} is too old; delayq needs 6.2 or newer.", "Upgrade the server.")
-    for bug in known_bad(server.product, server.version):
-        level = Level.PROBLEM if bug.touches_delayq else Level.ADVICE
-        yield Finding("bad-server", where, f"{name} has a known fault: {bug.what}.", bug.advice, level)
+    if server.version is not None:
+        yield from _version(where, server.product, server.version)
     if server.eviction not in (None, "noeviction"):
         yield Finding(
             "eviction",
@@ -123,6 +118,15 @@ def _server(where: str, server: ServerFacts) -> Iterator[Finding]:
             f"Allow +{command.lower().replace(' ', '|')} in its ACL, or look yourself.",
             Level.ADVICE,
         )
+
+
+def _version(where: str, product: str, version: tuple[int, int, int]) -> Iterator[Finding]:
+    name = f"{product} {'.'.join(map(str, version))}"
+    if version < MINIMUM_VERSION:
+        yield Finding("old-server", where, f"{name} is too old; delayq needs 6.2 or newer.", "Upgrade the server.")
+    for bug in known_bad(product, version):
+        level = Level.PROBLEM if bug.touches_delayq else Level.ADVICE
+        yield Finding("bad-server", where, f"{name} has a known fault: {bug.what}.", bug.advice, level)
 
 
 def _prefix(facts: Facts) -> Iterator[Finding]:

@@ -18,6 +18,8 @@ from delayq.core.errors import BadEnvelope, InvalidPayload
 
 VERSION: Final = 1
 NO_DATA: Final = msgspec.Raw(b"null")
+ABSENT: Final = msgspec.Raw(b"")
+"""A raw member that is not there; one object, because the encoder leaves it out by its identity."""
 
 
 class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -40,9 +42,9 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     unique: str | None = None
     retention_ms: int | None = None
     headers: dict[str, str] | None = None
-    chain: msgspec.Raw | None = None
-    batch: msgspec.Raw | None = None
-    encrypted: msgspec.Raw | None = None
+    chain: msgspec.Raw = ABSENT
+    batch: msgspec.Raw = ABSENT
+    encrypted: msgspec.Raw = ABSENT
     tags: list[str] | None = None
 
     def __repr__(self) -> str:

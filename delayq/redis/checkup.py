@@ -86,9 +86,9 @@ def _execute(words: tuple[str, ...], client: Any) -> Any:
     return client.execute_command(*words)
 
 
-def _version(text: str) -> tuple[int, int, int]:
+def _version(text: str) -> tuple[int, int, int] | None:
     found = _VERSION.match(text)
-    return (int(found[1]), int(found[2]), int(found[3])) if found else (0, 0, 0)
+    return (int(found[1]), int(found[2]), int(found[3])) if found else None
 
 
 def _persists(info: Mapping[str, Any], saves: Mapping[str, Any] | None) -> bool | None:

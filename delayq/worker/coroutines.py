@@ -41,6 +41,8 @@ class Coroutines:
             with self._lock:
                 task, self._task = self._task, None
             if task.done():  # it is not when the loop itself was interrupted; then `close` sees to it
+                if not task.cancelled():
+                    task.exception()  # seen: asyncio would log it a second time
                 self._end_leftovers(loop)
 
     def cancel(self) -> bool:

@@ -10,8 +10,11 @@ from typing import Any
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
 
 
-class StopNow(BaseException):
-    """Raised into the running handler by the second signal; the job is handed back uncounted."""
+class StopNow(KeyboardInterrupt):
+    """Raised into the running handler by the second signal; the job is handed back uncounted.
+
+    A KeyboardInterrupt, because asyncio lets no other exception out of an event loop's callbacks.
+    """
 
 
 class StopSignals:

@@ -10,6 +10,7 @@
 -- KEYS[7]  unique      hash    digest -> owning id
 -- KEYS[8]  locks       hash    id -> digest
 -- KEYS[9]  meta        hash
+-- KEYS[10] cancel      hash    id -> asked at
 -- ARGV[1]  limit       int     jobs at most, 1..500
 -- returns  the number dropped; call again until it is 0
 -- cost     O(limit * log n); 1 MB of what the stream holds, but one entry at least
@@ -17,10 +18,10 @@
 -- What is reserved runs on: it is somebody's work already.
 
 local scheduled, jobs, stream, entries, recoveries = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local errors, unique, locks, meta = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
+local errors, unique, locks, meta, cancel = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local limit = tonumber(ARGV[1])
 redis.call('XLEN', stream)
-for _, key in ipairs({ jobs, entries, recoveries, errors, unique, locks }) do redis.call('HLEN', key) end
+for _, key in ipairs({ jobs, entries, recoveries, errors, unique, locks, cancel }) do redis.call('HLEN', key) end
 
 local last
 for _, group in ipairs(redis.call('EXISTS', stream) == 1 and redis.call('XINFO', 'GROUPS', stream) or {}) do
@@ -51,7 +52,7 @@ end
 if #ids == 0 then return 0 end
 redis.call('ZREM', scheduled, unpack(ids))
 if #gone > 0 then redis.call('XDEL', stream, unpack(gone)) end
-for _, key in ipairs({ entries, jobs, recoveries, errors }) do redis.call('HDEL', key, unpack(ids)) end
+for _, key in ipairs({ entries, jobs, recoveries, errors, cancel }) do redis.call('HDEL', key, unpack(ids)) end
 for _, id in ipairs(redis.call('HLEN', locks) > 0 and ids or {}) do
   local digest = redis.call('HGET', locks, id)
   if digest and redis.call('HGET', unique, digest) == id then redis.call('HDEL', unique, digest) end

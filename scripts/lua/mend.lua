@@ -28,6 +28,7 @@
 -- through the whole stream and `bury` through what it found: an entry whose row is lost is given back to its job there,
 -- while here its job has no place and would be delivered a second time.
 -- Why a failed or completed job stays where it is without its payload: its failure or result is worth showing.
+-- Why an entry appended anew ends the wish to stop: that was for the delivery that is gone, as with hand_back.
 -- Why HDEL of nothing comes first: it is a write that a server at its memory limit allows, and opens it for the rest.
 
 local jobs, scheduled, stream, entries, recoveries, failed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
@@ -63,6 +64,7 @@ local function in_stream(id, known)
   local envelope, times = redis.call('HGET', jobs, id), redis.call('HGET', recoveries, id) or '0'
   local fresh = redis.call('XADD', stream, '*', 'id', id, 'job', envelope, 'due', at, 'recoveries', times)
   redis.call('HSET', entries, id, fresh)
+  redis.call('HDEL', cancel, id)
   return entries, 'appended', true, size + #envelope
 end
 local function lose(id, place)

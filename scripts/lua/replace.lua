@@ -16,6 +16,7 @@
 -- KEYS[11] results     hash    id -> result
 -- KEYS[12] recoveries  hash    id -> times its worker vanished
 -- KEYS[13] once        string  the first answer, kept when once_ms > 0
+-- KEYS[14] cancel      hash    id -> asked at
 -- ARGV[1]  now_ms      int     '' = the server's clock
 -- ARGV[2]  word        text    replaced (new payload, attempts 0) | postponed (new due, old payload)
 -- ARGV[3]  queue       text    its name, for the wake-up
@@ -34,7 +35,7 @@
 
 local jobs, scheduled, stream, entries, meta = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local unique, locks, failed, completed = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
-local errors, results, recoveries, once = KEYS[10], KEYS[11], KEYS[12], KEYS[13]
+local errors, results, recoveries, once, cancel = KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14]
 local now, word, queue, wake = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4]
 local lease, once_ms, dues = ARGV[5], tonumber(ARGV[6]), {}
 
@@ -50,7 +51,7 @@ for i = 7, #ARGV, 4 do
     return redis.error_reply('ERR a job is: id, envelope, +delay_ms or due_ms up to 2^53 - 1, digest')
   end
 end
-for _, key in ipairs({ jobs, entries, unique, locks, errors, results, recoveries }) do redis.call('HLEN', key) end
+for _, key in ipairs({ jobs, entries, unique, locks, errors, results, recoveries, cancel }) do redis.call('HLEN', key) end
 for _, key in ipairs({ failed, completed }) do redis.call('ZCARD', key) end
 local known = redis.call('HMGET', meta, 'schema', 'delivered')
 local head_due = tonumber(redis.call('ZRANGE', scheduled, 0, 0, 'WITHSCORES')[2] or math.huge)
@@ -82,7 +83,7 @@ local function rewrite(id, envelope, digest)
     redis.call('HSET', locks, id, digest)
   end
   for _, key in ipairs({ failed, completed }) do redis.call('ZREM', key, id) end
-  for _, key in ipairs({ errors, results, recoveries }) do redis.call('HDEL', key, id) end
+  for _, key in ipairs({ errors, results, recoveries, cancel }) do redis.call('HDEL', key, id) end
 end
 
 local reply, earliest = { known[1] and '0' or '1' }, math.huge

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from delayq import DelayQ
+from tests.cli.conftest import Inline
 from tests.support.cli import Cli, end
 from tests.support.waiting import wait_until
 
@@ -48,21 +49,21 @@ def test_cancel_says_what_a_job_does_that_it_cannot_stop(cli: Cli) -> None:
     assert (cli("cancel", "b1").out, cli("cancel", "b1").code) == ("failed\n", 4)
 
 
-def test_people_see_the_id_and_when_it_runs(cli: Cli) -> None:
-    done = cli.ok("schedule", "order.close", "--in", "15m", "--id", "o1")
+def test_people_see_the_id_and_when_it_runs(inline: Inline) -> None:
+    done = inline.ok("schedule", "order.close", "--in", "15m", "--id", "o1")
     assert done.out == "o1\n"
     assert re.fullmatch(
         r"created in queue default, runs \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z, in (15m|14m 59s)\n", done.err
     )
-    assert "kept" in cli.ok("schedule", "order.close", "--in", "15m", "--id", "o1").err
-    assert cli.ok("-q", "schedule", "order.close", "--in", "15m", "--id", "o1").err == ""
+    assert "kept" in inline.ok("schedule", "order.close", "--in", "15m", "--id", "o1").err
+    assert inline.ok("-q", "schedule", "order.close", "--in", "15m", "--id", "o1").err == ""
 
 
-def test_without_a_time_it_runs_now(cli: Cli) -> None:
-    done = cli.ok("schedule", "order.close")
+def test_without_a_time_it_runs_now(inline: Inline) -> None:
+    done = inline.ok("schedule", "order.close")
     assert done.err.startswith("created in queue default, ")
     assert len(done.out) == 27  # an id of delayq's own
-    assert cli.ok("show", done.out.strip(), "--json").json["state"] in ("scheduled", "ready")
+    assert inline.ok("show", done.out.strip(), "--json").json["state"] in ("scheduled", "ready")
 
 
 @pytest.mark.parametrize("how", ["inline", "file", "stdin"])
@@ -87,13 +88,13 @@ def test_the_payload_arrives_as_it_was_written(cli: Cli, how: str) -> None:
         ("2027-10-31T02:30", ["--tz", "Europe/Berlin", "--fold", "1"], "2027-10-31T01:30:00.000Z"),
     ],
 )
-def test_at(cli: Cli, at: str, more: list[str], due: str) -> None:
-    assert cli.ok("schedule", "order.close", "--at", at, *more, "--json").json["due"] == due
+def test_at(inline: Inline, at: str, more: list[str], due: str) -> None:
+    assert inline.ok("schedule", "order.close", "--at", at, *more, "--json").json["due"] == due
 
 
-def test_options_reach_the_envelope(cli: Cli) -> None:
-    cli.ok("schedule", "x", "--id", "o1", "--in", "1h", "--queue", "orders", "--tries", "3", "--retention", "2h")
-    shown = cli.ok("show", "o1", "--queue", "orders", "--json").json
+def test_options_reach_the_envelope(inline: Inline) -> None:
+    inline.ok("schedule", "x", "--id", "o1", "--in", "1h", "--queue", "orders", "--tries", "3", "--retention", "2h")
+    shown = inline.ok("show", "o1", "--queue", "orders", "--json").json
     assert (shown["tries"], shown["retention_ms"], shown["attempts"], shown["data"]) == (3, 7_200_000, 0, None)
 
 
@@ -104,29 +105,29 @@ def test_routes_choose_the_queue(cli: Cli) -> None:
 
 
 @pytest.mark.parametrize(("choice", "outcome"), [("keep", "kept"), ("replace", "replaced"), ("postpone", "postponed")])
-def test_on_conflict(cli: Cli, q: DelayQ, choice: str, outcome: str) -> None:
+def test_on_conflict(inline: Inline, q: DelayQ, choice: str, outcome: str) -> None:
     q.schedule("x", delay="1h", id="o1")
     assert (
-        cli.ok("schedule", "x", "--in", "2h", "--id", "o1", "--on-conflict", choice, "--json").json["outcome"]
+        inline.ok("schedule", "x", "--in", "2h", "--id", "o1", "--on-conflict", choice, "--json").json["outcome"]
         == outcome
     )
 
 
-def test_on_conflict_error(cli: Cli, q: DelayQ) -> None:
+def test_on_conflict_error(inline: Inline, q: DelayQ) -> None:
     q.schedule("x", delay="1h", id="o1")
-    done = cli("schedule", "x", "--in", "2h", "--id", "o1", "--on-conflict", "error", "--json")
+    done = inline("schedule", "x", "--in", "2h", "--id", "o1", "--on-conflict", "error", "--json")
     assert (done.code, done.out) == (4, "")
     assert "o1" in done.err
 
 
-def test_reschedule_and_run_now(cli: Cli, q: DelayQ) -> None:
+def test_reschedule_and_run_now(inline: Inline, q: DelayQ) -> None:
     q.schedule("x", delay="1h", id="o1")
-    moved = cli.ok("reschedule", "o1", "--in", "3h", "--json").json
+    moved = inline.ok("reschedule", "o1", "--in", "3h", "--json").json
     assert (moved["id"], moved["outcome"], moved["state"]) == ("o1", "rescheduled", "scheduled")
     distance = datetime.fromisoformat(moved["due"]) - datetime.now(UTC)
     assert timedelta(hours=2, minutes=59) < distance <= timedelta(hours=3, seconds=5)
-    assert "runs 2031-01-01T00:00:00.000Z" in cli.ok("reschedule", "o1", "--at", "2031-01-01T00:00:00Z").err
-    assert cli.ok("run-now", "o1", "--json").json["outcome"] in ("ready", "scheduled")
+    assert "runs 2031-01-01T00:00:00.000Z" in inline.ok("reschedule", "o1", "--at", "2031-01-01T00:00:00Z").err
+    assert inline.ok("run-now", "o1", "--json").json["outcome"] in ("ready", "scheduled")
     info = q.get("o1")
     assert info is not None
     assert info.due_ms is not None
@@ -134,8 +135,8 @@ def test_reschedule_and_run_now(cli: Cli, q: DelayQ) -> None:
 
 
 @pytest.mark.parametrize("words", [("run-now", "o1"), ("reschedule", "o1", "--in", "1m"), ("show", "o1")])
-def test_an_unknown_id(cli: Cli, words: tuple[str, ...]) -> None:
-    done = cli(*words, "--queue", "orders")
+def test_an_unknown_id(inline: Inline, words: tuple[str, ...]) -> None:
+    done = inline(*words, "--queue", "orders")
     assert (done.code, done.out) == (3, "")
     assert "'o1'" in done.err
     assert "'orders'" in done.err
@@ -149,49 +150,49 @@ def test_no_queue_means_the_default_one_and_is_never_searched(cli: Cli, q: Delay
     assert cli("cancel", "o1").code == 0
 
 
-def test_list(cli: Cli, q: DelayQ) -> None:
+def test_list(inline: Inline, q: DelayQ) -> None:
     for n in range(3):
         q.schedule("order.close", delay=f"{3 - n}h", id=f"o{n}", queue="orders")
     q.schedule("mail.send", delay="1h", id="m1")
-    ids = [job["id"] for job in cli.ok("list", "--json").documents]
+    ids = [job["id"] for job in inline.ok("list", "--json").documents]
     assert ids == ["m1", "o2", "o1", "o0"]
-    assert [job["id"] for job in cli.ok("list", "--queue", "orders", "--limit", "2", "--json").documents] == [
+    assert [job["id"] for job in inline.ok("list", "--queue", "orders", "--limit", "2", "--json").documents] == [
         "o2",
         "o1",
     ]
-    assert "--limit" in cli.ok("list", "--limit", "2").err
-    assert "--limit" not in cli.ok("list", "--limit", "4").err
-    assert [job["id"] for job in cli.ok("list", "--name", "mail.*", "--json").documents] == ["m1"]
-    assert cli.ok("list", "--state", "failed", "--json").out == ""
-    table = cli.ok("list").lines
+    assert "--limit" in inline.ok("list", "--limit", "2").err
+    assert "--limit" not in inline.ok("list", "--limit", "4").err
+    assert [job["id"] for job in inline.ok("list", "--name", "mail.*", "--json").documents] == ["m1"]
+    assert inline.ok("list", "--state", "failed", "--json").out == ""
+    table = inline.ok("list").lines
     assert table[0].split() == ["id", "name", "queue", "state", "when", "attempts"]
     assert table[1].split()[:4] == ["m1", "mail.send", "default", "scheduled"]
 
 
-def test_show_for_people(cli: Cli, q: DelayQ) -> None:
+def test_show_for_people(inline: Inline, q: DelayQ) -> None:
     q.schedule("x", {"n": 1}, delay="1h", id="o1")
-    fields = dict(line.split(None, 1) for line in cli.ok("show", "o1").lines)
+    fields = dict(line.split(None, 1) for line in inline.ok("show", "o1").lines)
     assert (fields["id"], fields["name"], fields["state"], fields["data"]) == ("o1", "x", "scheduled", '{"n":1}')
 
 
-def test_upcoming(cli: Cli, q: DelayQ) -> None:
+def test_upcoming(inline: Inline, q: DelayQ) -> None:
     for delay in ("30s", "90s", "95s", "2h"):
         q.schedule("x", delay=delay)
-    histogram = cli.ok("upcoming", "--json").json
+    histogram = inline.ok("upcoming", "--json").json
     assert (histogram["queue"], histogram["span_ms"], histogram["overdue"]) == ("default", 60_000, 0)
     assert (sum(histogram["counts"]), len(histogram["counts"]), histogram["later"]) == (3, 60, 1)
-    assert [line.split()[-2:] for line in cli.ok("upcoming").lines[1:]][-1] == ["1", "#" * 20]
+    assert [line.split()[-2:] for line in inline.ok("upcoming").lines[1:]][-1] == ["1", "#" * 20]
 
 
-def test_stats(cli: Cli, q: DelayQ) -> None:
-    assert cli.ok("stats", "--json").json == {"queues": []}
+def test_stats(inline: Inline, q: DelayQ) -> None:
+    assert inline.ok("stats", "--json").json == {"queues": []}
     q.schedule("x", delay="1h")
     q.schedule("x", delay="1h", queue="orders")
-    assert cli.ok("stats", "--json").json == {
+    assert inline.ok("stats", "--json").json == {
         "queues": [
             {"queue": queue, "scheduled": 1, "ready": 0, "reserved": 0, "failed": 0, "completed": 0, "paused": False,
              "overdue_oldest_ms": 0}
             for queue in ("default", "orders")
         ]
     }  # fmt: skip
-    assert [one["queue"] for one in cli.ok("stats", "--queue", "orders", "--json").json["queues"]] == ["orders"]
+    assert [one["queue"] for one in inline.ok("stats", "--queue", "orders", "--json").json["queues"]] == ["orders"]

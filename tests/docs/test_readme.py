@@ -22,7 +22,7 @@ from delayq.core.states import State
 from delayq.redis.server_binary import ServerBinary
 from tests.consumers.programs import Program
 from tests.docs.manuals import ROOT
-from tests.docs.pages import anchors, blocks, links, names, page, pages, rows, section
+from tests.docs.pages import blocks, names, page, rows, section
 from tests.docs.test_commands import commands
 from tests.support.leftovers import pids_that_show
 from tests.support.waiting import wait_until
@@ -151,25 +151,6 @@ def test_the_durations_are_durations() -> None:
     said = names(README.partition("Durations:")[2].partition("; at most")[0])
     assert [duration_ms(text) for text in said[:3]] == [500, 90_000, 900_000]
     assert all(isinstance(duration_ms(text), int) for text in said)
-
-
-@pytest.mark.parametrize("path", pages(), ids=lambda path: str(path.relative_to(ROOT)))
-def test_links_lead_somewhere(path: Path) -> None:
-    text = path.read_text(encoding="utf-8")
-    for link in links(text):
-        if link.startswith(("https://", "http://")):
-            continue
-        name, _, fragment = link.partition("#")
-        target = (path.parent / name).resolve() if name else path
-        assert target.exists(), link
-        if fragment:
-            assert fragment in anchors(target.read_text(encoding="utf-8")), link
-
-
-@pytest.mark.parametrize("path", pages(), ids=lambda path: str(path.relative_to(ROOT)))
-def test_lines_fit_a_screen(path: Path) -> None:
-    long = [n for n, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1) if len(line) > 120]
-    assert long == []
 
 
 def test_sections_can_be_found() -> None:

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import closing
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -94,10 +95,23 @@ def test_schedule_lua_with_redis_cli(redis_url: str, client: Client) -> None:
 
 def test_redis_py(redis_url: str, client: Client, driver: RedisStreams, capsys: pytest.CaptureFixture[str]) -> None:
     client.schedule("order.close", {"order_id": 42}, id="order-42")
-    names: dict[str, object] = {}
+    names: dict[str, Any] = {}
     exec(compile(PYTHON[0].text.replace(WRITTEN_URL, redis_url), "docs/protocol.md", "exec"), names)
-    connection: object = names["client"]
-    connection.close()  # type: ignore[attr-defined]
+    names["client"].close()
     assert capsys.readouterr().out == "order.close {'order_id': 42}\n"
     assert driver.tidy("orders").closed == 1
     assert client.get("order-42") is None
+
+
+def test_calling_a_script_with_redis_py(
+    redis_url: str, client: Client, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The program of scripts/lua/README.md."""
+    monkeypatch.chdir(ROOT)
+    [block] = [block for block in blocks(page("scripts/lua/README.md")) if block.language == "python"]
+    client.schedule("order.close", delay="15m")
+    client.schedule("order.close")
+    names: dict[str, Any] = {}
+    exec(compile(block.text.replace(WRITTEN_URL, redis_url), "scripts/lua/README.md", "exec"), names)
+    names["client"].close()
+    assert capsys.readouterr().out == "1 1 0 0 0\n"

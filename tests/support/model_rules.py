@@ -8,6 +8,7 @@ from tests.support.model_rules_care import KEEP_FAILED_MS, TICK_MS, CareRules
 from tests.support.model_rules_damage import DamageRules
 from tests.support.model_rules_produce import ProducerRules
 from tests.support.model_rules_work import PLAIN
+from tests.support.model_view import HASHES
 from tests.support.waiting import wait_until
 
 DRAIN = "dq:host:9:drain"
@@ -77,13 +78,16 @@ class DelayqMachine(ProducerRules, CareRules, DamageRules):
 
     def _check_empty(self) -> None:
         view = self.view
-        assert not view.ids, f"left: {view.ids}"
+        assert not view.jobs, f"left: {view.jobs}"
+        assert not any(map(view.places, view.ids)), f"left: {view.ids}"
         assert not view.stream, f"left in the stream: {view.stream}"
-        assert not view.unique, f"left: {view.unique}"
+        beside = {job_id: view.side_rows(job_id) for job_id in (view.ids | set(view.unique.values())) - self.scarred}
+        assert not beside, f"rows left of {beside}"
         assert not view.pending
         assert not view.consumers
         names = {name.decode() for name in self.rig.client.scan_iter(count=1000)}
         allowed = {self.rig.key("meta"), self.rig.key("stream")}
+        allowed |= {self.rig.key(name) for name in HASHES if self.scarred}
         left = {name for name in names if name not in allowed and not name.startswith(self.rig.key("once:"))}
         assert not left, f"keys left: {left}"
         assert not self.ledger.owed, f"accepted and never delivered: {set(self.ledger.owed)}"

@@ -90,6 +90,7 @@ class DamageRules(QueueMachine):
         job_id = self.known_id(which, "ready", "reserved")
         if self.rig.raw("HDEL", self.rig.key(row), job_id):
             self.damaged.add(job_id)
+            self.scarred.add(job_id)
         self.settle(gone=[job_id])
 
     @precondition(lambda self: self.view.jobs and not self.calm)

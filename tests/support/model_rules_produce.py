@@ -130,7 +130,7 @@ class ProducerRules(QueueMachine):
             assert more <= limit
             dropped += more
         left = self.rig.view()
-        gone = [job_id for job_id in self.view.jobs if job_id not in left.jobs]
+        gone = [job_id for job_id in self.view.ids if not left.places(job_id)]
         wanted = self.model.clear()
         self.expect(self.damaged, (len(wanted), set(wanted)), (dropped, set(gone)))
         for job_id in gone:

@@ -19,7 +19,6 @@ from delayq.app import (
     queues_of,
 )
 from delayq.cli import logs
-from delayq.cli.ending import INTERRUPTED
 from delayq.cli.session import Session
 from delayq.cli.words import count
 from delayq.core.errors import ConfigError, InvalidInput, InvalidName
@@ -30,7 +29,7 @@ from delayq.jobs.registry import Registry
 from delayq.settings import Settings
 from delayq.worker.names import consumer_name
 from delayq.worker.options import WorkerOptions
-from delayq.worker.stop import StopNow, StopSignals
+from delayq.worker.stop import StopSignals
 
 LOOK_S: Final = 0.25
 LONGEST_SLEEP_MS: Final = 1_000
@@ -137,14 +136,11 @@ class Staff:
 def run_worker(session: Session, settings: Settings, driver: RedisStreams, staff: Staff, gone: Gone = never) -> int:
     """Work in this thread until a signal, a limit, or `gone`; the exit code."""
     logs.start(settings, quiet=staff.quiet)
-    worker = make_worker(driver, staff.registry, staff.options, [] if staff.quiet else [logs.tell])
+    worker = make_worker(driver, staff.registry, staff.options, [logs.tell])
     jobs = count(len(staff.registry.names()), "job name")
     session.out.note(f"Serving {', '.join(staff.options.queues)} with {jobs}. Stop with Ctrl-C.")
-    try:
-        with watching(gone, worker.signals):
-            return worker.run().exit_code
-    except StopNow:
-        return INTERRUPTED
+    with watching(gone, worker.signals):
+        return worker.run().exit_code
 
 
 @contextmanager
@@ -186,16 +182,13 @@ def move(session: Session, *, once: bool) -> int:
 def run_loops(driver: RedisStreams, settings: Settings, gone: Gone = never) -> int:
     """Mover and janitor of all queues in threads, until a signal or `gone`; the exit code."""
     loops = make_loops(driver, settings)
-    try:
-        with StopSignals() as signals:
-            for loop in loops:
-                loop.start()
-            while not signals.asked.wait(LOOK_S) and not gone():
-                pass
-    except StopNow:
-        return INTERRUPTED
-    for loop in loops:
-        loop.ask_to_stop()
-    for loop in loops:
-        loop.stop()
+    with StopSignals() as signals:
+        for loop in loops:
+            loop.start()
+        while not signals.asked.wait(LOOK_S) and not gone():
+            pass
+        for loop in loops:
+            loop.ask_to_stop()
+        for loop in loops:
+            loop.stop()
     return 0

@@ -11,6 +11,7 @@ import redis
 
 from tests.support.rule_one import broken
 from tests.support.servers import connect
+from tests.support.snapshot import word
 from tests.support.station import Station
 
 
@@ -39,5 +40,5 @@ def station(redis_url: str, stations: MakeStation, request: pytest.FixtureReques
 
 def unsound(client: redis.Redis, station: Station) -> list[str]:
     """What is wrong with the queues a test leaves behind."""
-    queues = [name.decode() for name in client.smembers(f"{station.options.prefix}:queues")]
+    queues = [word(name) for name in client.smembers(f"{station.options.prefix}:queues")]
     return [f"{queue}: {wrong}" for queue in queues for wrong in broken(client, station.keys(queue))]

@@ -17,7 +17,11 @@ from tests.support.station import QUEUE, Station
 
 def test_a_job_that_is_done_is_gone(station: Station) -> None:
     seen: list[int] = []
-    station.handles("close", lambda order_id: seen.append(order_id))
+
+    def close(order_id: int) -> None:
+        seen.append(order_id)
+
+    station.handles("close", close)
     station.client.schedule("close", {"order_id": 42}, id="o1")
     assert station.drain() is StopReason.EMPTY
     assert seen == [42]
@@ -44,7 +48,7 @@ def test_what_a_plain_function_returns_is_awaited_if_it_can_be(station: Station)
     async def work() -> None:
         seen.append("worked")
 
-    station.handles("close", lambda: work())
+    station.handles("close", work)
     station.client.schedule("close", id="o1")
     station.drain()
     assert seen == ["worked"]
@@ -63,7 +67,8 @@ def test_tries_backoff_and_the_failure_of_the_last(station: Station) -> None:
     station.drain()
     after_one = station.job("o1")
     assert (after_one.state, after_one.due_ms) == (State.SCHEDULED, station.now_ms + 10_000)
-    assert after_one.envelope is not None and after_one.envelope.attempts == 1
+    assert after_one.envelope is not None
+    assert after_one.envelope.attempts == 1
     station.now_ms += 10_000
     station.drain(mover=True)
     assert station.job("o1").due_ms == station.now_ms + 20_000
@@ -71,10 +76,12 @@ def test_tries_backoff_and_the_failure_of_the_last(station: Station) -> None:
     station.drain(mover=True)
     failed = station.job("o1")
     assert failed.state is State.FAILED
-    assert failed.envelope is not None and failed.envelope.attempts == 3
+    assert failed.envelope is not None
+    assert failed.envelope.attempts == 3
     assert failed.failure is not None
     assert (failed.failure.type, failed.failure.message) == ("ValueError", "attempt 3 of 3")
-    assert "test_outcomes.py" in failed.failure.traceback and "attempt 3 of 3" in failed.failure.traceback
+    assert "test_outcomes.py" in failed.failure.traceback
+    assert "attempt 3 of 3" in failed.failure.traceback
     assert [(past.message, past.attempt) for past in failed.failure.history] == [
         ("attempt 1 of 3", 1),
         ("attempt 2 of 3", 2),
@@ -132,7 +139,8 @@ def test_retry_fail_and_discard(station: Station) -> None:
     station.drain()
     again, never = station.job("again"), station.job("never")
     assert (again.state, again.due_ms) == (State.SCHEDULED, station.now_ms + 300_000)
-    assert again.envelope is not None and again.envelope.attempts == 1
+    assert again.envelope is not None
+    assert again.envelope.attempts == 1
     assert never.state is State.FAILED
     assert never.failure is not None
     assert (never.failure.type, never.failure.message) == ("Fail", "the order is a fake")
@@ -164,7 +172,7 @@ def test_retention_keeps_the_result_until_it_is_over(station: Station) -> None:
 
 
 def test_a_result_that_is_no_json_is_said_and_costs_nothing(station: Station, caplog: pytest.LogCaptureFixture) -> None:
-    station.handles("odd", lambda: object())
+    station.handles("odd", object)
     station.client.schedule("odd", id="o1", retention="1m")
     station.drain()
     kept = station.job("o1")
@@ -180,7 +188,8 @@ def test_an_unknown_name_is_released_and_failed_after_its_tries(station: Station
     failed = station.job("o1")
     assert failed.failure is not None
     assert failed.failure.type == "UnknownJob"
-    assert "'nobody.knows'" in failed.failure.message and "known" in failed.failure.message
+    assert "'nobody.knows'" in failed.failure.message
+    assert "known" in failed.failure.message
     assert station.ends("o1") == ["released", "failed"]
 
 
@@ -234,7 +243,8 @@ def test_whatever_a_handler_raises_costs_an_attempt_and_not_the_worker(
     assert station.drain() is StopReason.EMPTY
     assert ran == ["good"]
     failure = station.job("bad").failure
-    assert failure is not None and failure.type == type(error).__name__
+    assert failure is not None
+    assert failure.type == type(error).__name__
 
 
 def test_a_memory_error_ends_the_worker_after_the_job(station: Station) -> None:
@@ -248,5 +258,6 @@ def test_a_memory_error_ends_the_worker_after_the_job(station: Station) -> None:
     assert station.drain() is StopReason.MEMORY
     after = station.job("o1")
     assert after.state is State.SCHEDULED
-    assert after.envelope is not None and after.envelope.attempts == 1
+    assert after.envelope is not None
+    assert after.envelope.attempts == 1
     assert station.state("o2") is State.READY

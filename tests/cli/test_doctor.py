@@ -1,0 +1,171 @@
+"""`delayq doctor` on real servers: each thing that keeps jobs from running is named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import redis
+
+from delayq import DelayQ
+from tests.cli.conftest import Inline
+from tests.support.cli import Cli, environment
+from tests.support.flavours import Flavour
+from tests.support.servers import LocalServer, OwnServer, connect
+from tests.support.waiting import wait_until
+
+
+@pytest.fixture
+def good(own_server: OwnServer) -> LocalServer:
+    """A server with nothing wrong about it."""
+    return own_server(persistent=True, flavour=Flavour.VALKEY)
+
+
+@pytest.fixture
+def sick(cli: Cli, inline: Inline, good: LocalServer, monkeypatch: pytest.MonkeyPatch) -> Inline:
+    """`delayq` on that server."""
+    cli.env["DELAYQ_URL"] = good.url
+    monkeypatch.setenv("DELAYQ_URL", good.url)
+    return inline
+
+
+@pytest.fixture
+def q(good: LocalServer) -> Iterator[DelayQ]:
+    with DelayQ(good.url) as q:
+        yield q
+
+
+def codes(inline: Inline, *words: str) -> list[str]:
+    """What it finds, and that its exit code says so."""
+    done = inline("doctor", *words, "--json")
+    problems = [found["code"] for found in done.json["findings"] if found["level"] == "problem"]
+    assert (done.code, done.json["ok"]) == ((1, False) if problems else (0, True))
+    assert all(found["what"] and found["where"] and found["next"] for found in done.json["findings"])
+    return [found["code"] for found in done.json["findings"]]
+
+
+def test_all_is_well(sick: Inline) -> None:
+    assert codes(sick) == []
+    assert sick("doctor").out == "All is well.\n"
+
+
+def test_for_people(sick: Inline, q: DelayQ) -> None:
+    q.schedule("x", delay="1h", queue="orders")
+    done = sick("doctor")
+    assert done.code == 1
+    assert done.lines[0].startswith("problem: queue orders: No mover was seen yet; jobs scheduled: 1.")
+    assert "  next: delayq work --queue orders" in done.lines
+    assert done.lines[-1] == "2 problems"
+
+
+def test_no_mover_no_worker_and_then_both(sick: Inline, cli: Cli, q: DelayQ) -> None:
+    q.schedule("slow", delay="1h")
+    assert codes(sick) == ["no-mover", "no-worker"]
+    worker = cli.start("work", "--app", "shop")
+    wait_until(lambda: q.workers() and q.stats("default")[0].mover_tick_ms, timeout=15, what="both are there")
+    assert codes(sick) == []
+    q.schedule("nobody.knows", delay="1h")
+    assert codes(sick) == ["unregistered"]
+    worker.terminate()
+    worker.communicate(timeout=15)
+    assert "no-worker" in codes(sick)
+
+
+def test_an_application_names_what_it_lacks(sick: Inline, cli: Cli, q: DelayQ) -> None:
+    q.schedule("slow", delay="1h")
+    q.schedule("nobody.knows", delay="1h")
+    done = cli("doctor", "--app", "shop", "--json")
+    assert [found["what"] for found in done.json["findings"] if found["code"] == "unregistered"] == [
+        "No handler is registered for 'nobody.knows' in shop."
+    ]
+
+
+def test_a_name_that_workers_met_is_known_when_they_are_gone(sick: Inline, cli: Cli, q: DelayQ) -> None:
+    q.schedule("nobody.knows")
+    cli.ok("work", "--app", "shop", "--stop-when-empty")
+    assert "unregistered" in codes(sick)
+
+
+def test_a_paused_queue(sick: Inline, q: DelayQ) -> None:
+    q.schedule("x", delay="1h")
+    q.pause()
+    assert codes(sick) == ["paused"]
+
+
+def test_a_plain_consumer_serves_a_queue(sick: Inline, cli: Cli, q: DelayQ, good: LocalServer) -> None:
+    q.schedule("x")
+    assert codes(sick) == ["no-worker"]
+    with connect(good.url) as plain:
+        plain.xreadgroup("delayq", "somebody", {"delayq:{default}:stream": ">"}, count=1)
+    assert codes(sick) == []
+
+
+@pytest.mark.redis_prefix("delayq", "shop")
+def test_a_wrong_prefix(sick: Inline, q: DelayQ) -> None:
+    q.schedule("x", delay="1h")
+    done = sick("--prefix", "shop", "doctor", "--json")
+    assert [found["code"] for found in done.json["findings"]] == ["prefix"]
+    assert "DELAYQ_PREFIX=delayq" in done.json["findings"][0]["next"]
+
+
+def test_eviction_and_persistence(sick: Inline, good: LocalServer) -> None:
+    with connect(good.url) as plain:
+        plain.config_set("maxmemory-policy", "allkeys-lru")
+        plain.config_set("appendonly", "no")
+    assert codes(sick) == ["eviction", "no-persistence"]
+    with connect(good.url) as plain:
+        plain.config_set("save", "3600 1")
+    assert codes(sick) == ["eviction"]
+
+
+def test_a_user_who_may_not_ask(cli: Cli, inline: Inline, good: LocalServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    with connect(good.url) as plain:
+        plain.execute_command("ACL", "SETUSER", "worker", "on", ">pw", "~*", "&*", "+@all", "-info", "-config")
+    monkeypatch.setenv("DELAYQ_URL", good.url.replace("unix://", "unix://worker:pw@"))
+    done = inline("doctor", "--json")
+    assert done.code == 0
+    assert [(found["code"], found["level"]) for found in done.json["findings"]] == [("forbidden", "advice")] * 2
+    assert "pw" not in done.out
+
+
+@pytest.mark.foreign_keys("delayq:{default}:scheduled")
+def test_a_damaged_queue_hides_no_other(sick: Inline, q: DelayQ, good: LocalServer) -> None:
+    q.schedule("x", delay="1h", queue="orders")
+    q.schedule("x", delay="1h")
+    with connect(good.url) as plain:
+        plain.delete("delayq:{default}:scheduled")
+        plain.set("delayq:{default}:scheduled", "not a sorted set")
+    assert codes(sick) == ["damage", "no-mover", "no-worker"]
+
+
+def test_an_old_server_with_a_known_fault(own_server: OwnServer, cli: Cli) -> None:
+    old = own_server(persistent=True, flavour=Flavour.REDIS62)
+    done = cli("doctor", "--json", env={"DELAYQ_URL": old.url})
+    assert (done.code, [found["code"] for found in done.json["findings"]]) == (0, ["bad-server"])
+    assert "6.2.14" in done.json["findings"][0]["what"]
+
+
+def test_a_server_that_is_not_there(cli: Cli) -> None:
+    done = cli("doctor", "--json", env={"DELAYQ_URL": f"unix://{cli.folder}/none.sock"})
+    assert (done.code, [found["code"] for found in done.json["findings"]]) == (1, ["server"])
+    assert "none.sock" in done.json["findings"][0]["what"]
+
+
+def test_looking_changes_nothing(sick: Inline, q: DelayQ, good: LocalServer) -> None:
+    q.schedule("x", delay="1h", id="o1")
+    with connect(good.url) as plain:
+        before = dump(plain)
+        sick("doctor")
+        assert dump(plain) == before
+
+
+def dump(plain: redis.Redis) -> dict[bytes, bytes | None]:
+    return {name: plain.dump(name) for name in plain.scan_iter()}
+
+
+def test_a_password_is_never_shown(tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.mktemp("bare")
+    cli = Cli(folder, environment(DELAYQ_URL="redis://ann:hunter2@127.0.0.1:1/0"))
+    for words in (("doctor",), ("config", "show", "--json")):
+        done = cli(*words)
+        assert "hunter2" not in done.out + done.err

@@ -1,0 +1,131 @@
+"""`delayq failed …`, and what pause, clear and queue set do."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from delayq import DelayQ, job
+from delayq.core.backoff import DEFAULT
+from delayq.core.outcome import Policy
+from delayq.core.states import State
+from delayq.drivers.redis_streams import RedisStreams
+from delayq.jobs.registry import Registry, using
+from delayq.worker.options import WorkerOptions
+from delayq.worker.worker import Worker
+from tests.cli.conftest import Inline
+
+
+def bad(text: str) -> None:
+    raise ValueError(text)
+
+
+@pytest.fixture
+def three(q: DelayQ) -> tuple[str, ...]:
+    """Three jobs of the default queue have failed, in this order."""
+    ids = ("b0", "b1", "b2")
+    q.schedule_many([{"name": "bad", "id": job_id, "data": {"text": f"no {job_id}"}} for job_id in ids])
+    driver = RedisStreams(q.connector, q.options)
+    fallback = Policy(tries=1, backoff=DEFAULT)
+    options = WorkerOptions(queues=("default",), fallback=fallback, stop_when_empty=True, mover=False)
+    with using(Registry()) as registry:
+        job("bad")(bad)
+    Worker(driver, registry, options).run()
+    assert [info.id for info in q.iter_jobs("failed")] == list(ids)
+    return ids
+
+
+def state(q: DelayQ, job_id: str) -> str:
+    info = q.get(job_id)
+    return info.state if info else State.ABSENT
+
+
+def test_list_and_show(inline: Inline, three: tuple[str, ...]) -> None:
+    documents = inline("failed", "list", "--json").documents
+    assert [one["id"] for one in documents] == list(three)
+    assert [one["error"]["message"] for one in documents] == ["no b0", "no b1", "no b2"]
+    assert inline("failed", "list", "--limit", "2").lines[1].split()[:3] == ["b0", "bad", "default"]
+    assert "--limit" in inline("failed", "list", "--limit", "2").err
+    assert inline("failed", "list", "--name", "good.*", "--json").out == ""
+    shown = inline("failed", "show", "b1").out
+    assert "ValueError: no b1" in shown
+    assert "raise ValueError(text)" in shown
+
+
+def test_show_is_for_failed_jobs(inline: Inline, q: DelayQ) -> None:
+    q.schedule("x", delay="1h", id="o1")
+    done = inline("failed", "show", "o1")
+    assert (done.code, done.out) == (4, "")
+    assert "scheduled" in done.err
+
+
+def test_retry(inline: Inline, q: DelayQ, three: tuple[str, ...]) -> None:
+    done = inline("failed", "retry", "b1", "--json")
+    assert (done.code, [one["id"] for one in done.documents]) == (0, ["b1"])
+    assert [state(q, job_id) for job_id in three] == ["failed", "scheduled", "failed"]
+    info = q.get("b1")
+    assert info is not None
+    assert info.envelope is not None
+    assert info.envelope.attempts == 0
+
+
+def test_one_that_cannot_be_retried_keeps_no_other_from_it(inline: Inline, q: DelayQ, three: tuple[str, ...]) -> None:
+    done = inline("failed", "retry", "none", "b0", "b0", "b2")
+    assert (done.code, done.lines) == (3, ["b0", "b2"])
+    assert "'none'" in done.err
+    assert [state(q, job_id) for job_id in three] == ["scheduled", "failed", "scheduled"]
+
+
+def test_retry_all_of_a_name(inline: Inline, q: DelayQ, three: tuple[str, ...]) -> None:
+    assert inline("failed", "retry", "--all", "--name", "good").out == ""
+    assert inline("failed", "retry", "--all", "--name", "b*").lines == list(three)
+    assert inline("failed", "retry", "--all").out == ""
+    assert [state(q, job_id) for job_id in three] == ["scheduled"] * 3
+
+
+def test_all_means_one_queue(inline: Inline, q: DelayQ, three: tuple[str, ...]) -> None:
+    assert inline("failed", "retry", "--all", "--queue", "orders").out == ""
+    assert state(q, "b0") == "failed"
+
+
+def test_forget(inline: Inline, q: DelayQ, three: tuple[str, ...]) -> None:
+    q.schedule("x", delay="1h", id="o1")
+    done = inline("failed", "forget", "b0", "none", "o1")
+    assert (done.code, done.lines) == (4, ["b0 forgotten", "none unknown", "o1 refused"])
+    assert inline("failed", "forget", "none").code == 3
+    assert inline("failed", "forget", "--all", "--yes", "--json").documents == [
+        {"id": job_id, "queue": "default", "outcome": "forgotten"} for job_id in three[1:]
+    ]
+    assert state(q, "o1") == "scheduled"
+
+
+def test_prune_and_flush(inline: Inline, q: DelayQ, three: tuple[str, ...]) -> None:
+    assert inline("failed", "prune", "--older", "1h").out == "0\n"
+    assert inline("failed", "flush", "--yes", "--json").json == {"queue": "default", "dropped": 3}
+    assert [state(q, job_id) for job_id in three] == ["absent"] * 3
+
+
+def test_clear_drops_what_waits_and_nothing_else(inline: Inline, q: DelayQ, three: tuple[str, ...]) -> None:
+    q.schedule_many([{"name": "x", "delay": "1h"}] * 3 + [{"name": "x"}] * 2)
+    q.schedule("x", delay="1h", id="o1", queue="orders")
+    assert inline("clear", "--yes", "--json").json == {"queue": "default", "dropped": 5}
+    assert state(q, "b0") == "failed"
+    assert q.get("o1", queue="orders") is not None
+
+
+def test_pause_and_resume(inline: Inline, q: DelayQ) -> None:
+    assert inline("pause", "orders", "--json").json == {"queue": "orders", "paused": True, "paused_until_ms": 0}
+    assert [stats.paused for stats in q.stats("orders")] == [True]
+    done = inline("pause", "orders", "--for", "10m")
+    assert done.out == "paused\n"
+    assert re.search(r"until \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", done.err)
+    assert "for 10m" in inline("stats").out or "for 9m 59s" in inline("stats").out
+    assert inline("resume", "orders").out == "resumed\n"
+    assert [stats.paused for stats in q.stats("orders")] == [False]
+
+
+def test_queue_set(inline: Inline, q: DelayQ) -> None:
+    assert inline("queue", "set", "orders", "--lease", "5s", "--json").json == {"queue": "orders", "lease_ms": 5_000}
+    assert [stats.lease_ms for stats in q.stats("orders")] == [5_000]
+    assert inline("queue", "set", "orders").out == "queue  orders\nlease  5s\n"

@@ -1,0 +1,145 @@
+"""`delayq work` and `delayq move` as processes: limits, queues, signals, logs."""
+
+from __future__ import annotations
+
+import json
+import signal
+
+import pytest
+
+from delayq import DelayQ
+from tests.support.cli import Cli, end
+from tests.support.waiting import wait_until
+
+
+def orders(cli: Cli) -> list[str]:
+    """What `order.close` has run, as `queue id`, in order."""
+    file = cli.folder / "ran.txt"
+    return file.read_text().splitlines() if file.exists() else []
+
+
+def schedule(q: DelayQ, *places: str) -> None:
+    """A job for each `queue id`, ready now."""
+    for place in places:
+        queue, job_id = place.split()
+        q.schedule("order.close", {"order_id": 1}, id=job_id, queue=queue)
+
+
+def test_without_a_queue_it_serves_default_and_those_of_its_jobs(cli: Cli, q: DelayQ) -> None:
+    schedule(q, "orders b", "default a", "other c")
+    done = cli.ok("work", "--app", "shop", "--stop-when-empty")
+    assert orders(cli) == ["default a", "orders b"]
+    assert done.out == ""
+    assert "default, orders" in done.err
+
+
+def test_queues_in_strict_order(cli: Cli, q: DelayQ) -> None:
+    schedule(q, "low a", "low b", "high c", "high d")
+    cli.ok("work", "--app", "shop", "--queue", "high,low", "--stop-when-empty")
+    assert orders(cli) == ["high c", "high d", "low a", "low b"]
+
+
+@pytest.mark.parametrize(("flags", "ran"), [(("--once",), 1), (("--max-jobs", "2"), 2)], ids=["once", "max-jobs"])
+def test_limits(cli: Cli, q: DelayQ, flags: tuple[str, ...], ran: int) -> None:
+    schedule(q, "orders a", "orders b", "orders c")
+    cli.ok("work", "--app", "shop", *flags)
+    assert orders(cli) == ["orders a", "orders b", "orders c"][:ran]
+    assert [(stats.ready + stats.scheduled, stats.reserved) for stats in q.stats("orders")] == [(3 - ran, 0)]
+
+
+def test_max_time(cli: Cli) -> None:
+    assert "max_time" in cli.ok("work", "--app", "shop", "--max-time", "100ms").err
+
+
+def test_over_its_memory(cli: Cli) -> None:
+    done = cli("work", "--app", "shop", "--memory", "1")
+    assert done.code == 12
+    assert "memory" in done.err
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_lets_the_running_job_finish(cli: Cli, q: DelayQ, number: signal.Signals) -> None:
+    q.schedule("slow", id="s1", retention="1m")
+    worker = cli.start("work", "--app", "shop")
+    wait_until((cli.folder / "started").exists, timeout=15, what="the job runs")
+    worker.send_signal(number)
+    (cli.folder / "go").touch()
+    assert end(worker).code == 0
+    info = q.get("s1")
+    assert info is not None
+    assert info.state == "completed"
+    assert q.workers() == []
+
+
+def test_workers_lists_it_under_its_name(cli: Cli, q: DelayQ) -> None:
+    worker = cli.start("work", "--app", "shop", "--name", "blue")
+    wait_until(q.workers, timeout=15, what="it says that it is here")
+    [said] = cli.ok("workers", "--json").documents
+    assert said["name"].startswith("dq:blue:")
+    assert said["queues"] == ["default", "orders"]
+    assert said["jobs"] == ["bad", "flaky", "order.close", "slow"]
+    assert "dq:blue:" in cli.ok("workers").lines[1]
+    worker.terminate()
+    assert end(worker).code == 0
+
+
+def test_tries_and_backoff(cli: Cli, q: DelayQ) -> None:
+    q.schedule("flaky", id="f1")
+    cli.ok("work", "--app", "shop", "--stop-when-empty", "--tries", "2", "--backoff", "1h")
+    info = q.get("f1")
+    assert info is not None
+    assert info.due_ms is not None
+    assert info.state == "scheduled"
+    assert 3_500_000 < info.due_ms - q.stats("default")[0].now_ms <= 3_600_000
+    cli.ok("work", "--app", "shop", "--stop-when-empty", "--tries", "1", "--backoff", "1h")
+    q.run_now("f1")
+    cli.ok("work", "--app", "shop", "--stop-when-empty", "--tries", "1")
+    info = q.get("f1")
+    assert info is not None
+    assert info.state == "failed"
+
+
+def test_without_a_mover_nothing_falls_due(cli: Cli, q: DelayQ) -> None:
+    q.schedule("order.close", {"order_id": 1}, id="a", queue="orders", delay="10ms")
+    cli.ok("work", "--app", "shop", "--stop-when-empty", "--no-mover")
+    assert orders(cli) == []
+    assert cli.ok("move", "--once").out == "1\n"
+    cli.ok("work", "--app", "shop", "--stop-when-empty", "--no-mover")
+    assert orders(cli) == ["orders a"]
+
+
+def test_move_runs_until_it_is_told(cli: Cli, q: DelayQ) -> None:
+    mover = cli.start("move")
+    q.schedule("order.close", {"order_id": 1}, id="a", queue="orders", delay="300ms")
+    wait_until(lambda: [stats.ready for stats in q.stats("orders")] == [1], timeout=15, what="it is moved")
+    mover.terminate()
+    assert end(mover).code == 0
+
+
+def test_log_lines_as_json(cli: Cli, q: DelayQ) -> None:
+    schedule(q, "orders a")
+    q.schedule("bad", {"text": "secret\x1b[31m"}, id="b1")
+    done = cli.ok("--log-format", "json", "-q", "work", "--app", "shop", "--stop-when-empty")
+    assert done.err.count("\n") == 1  # -q leaves warnings only
+    failed = json.loads(done.err)
+    assert (failed["level"], failed["job_id"], failed["job"], failed["outcome"]) == ("warning", "b1", "bad", "failed")
+    assert "\x1b" not in done.err
+
+
+def test_log_lines_for_people(cli: Cli, q: DelayQ) -> None:
+    schedule(q, "orders a")
+    done = cli.ok("work", "--app", "shop", "--stop-when-empty")
+    assert "order.close a done in " in done.err
+    assert "order_id" not in done.err
+    assert "done" not in cli.ok("--log-level", "warning", "work", "--app", "shop", "--once").err
+
+
+def test_the_application_may_come_from_the_environment(cli: Cli, q: DelayQ) -> None:
+    schedule(q, "orders a")
+    assert cli("work", "--once", env={"DELAYQ_APP": "shop"}).code == 0
+    assert orders(cli) == ["orders a"]
+
+
+def test_two_applications(cli: Cli) -> None:
+    (cli.folder / "mail.py").write_text("from delayq import job\n@job('mail', queue='mails')\ndef mail(): ...\n")
+    assert "default, orders, mails with 5 job names" in cli.ok("work", "--app", "shop", "--app", "mail", "--once").err

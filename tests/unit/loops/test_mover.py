@@ -1,0 +1,140 @@
+"""When the mover looks at which queue. What a look does is tested on real servers."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from delayq.core.errors import BackendDamaged, BackendUnavailable, OutcomeUnknown
+from delayq.drivers.base import Promotion
+from delayq.loops.mover import Mover
+from tests.support.fakes import Backend
+
+
+def mover(backend: Backend, *queues: str) -> Mover:
+    return Mover(backend, queues, backend.clock)
+
+
+def test_the_first_turn_looks_at_every_queue() -> None:
+    backend = Backend("a", "b")
+    assert mover(backend).run_once() == 1.0
+    assert backend.take_asked() == ["queues", "promote a", "promote b"]
+
+
+def test_it_sleeps_until_the_next_due_time_or_a_second() -> None:
+    backend = Backend("a", "b")
+    backend.promotions = {"a": Promotion(0, 0, 0.25), "b": Promotion(0, 0, 3_600.0)}
+    loop = mover(backend)
+    assert loop.run_once() == 0.25
+    backend.take_asked()
+    backend.clock.now += 0.25
+    loop.run_once()
+    assert backend.take_asked() == ["promote a"], "the other's time has not come"
+    backend.clock.now += 0.75
+    loop.run_once()
+    assert backend.take_asked() == ["queues", "promote a", "promote b"], "never longer than a second, whatever is due"
+
+
+def test_a_full_batch_is_followed_by_the_next_at_once() -> None:
+    backend = Backend("a")
+    backend.promotions = {"a": Promotion(500, 0, 0.0)}
+    loop = mover(backend)
+    assert loop.run_once() == 0.0
+    backend.take_asked()
+    loop.run_once()
+    assert backend.take_asked() == ["promote a"]
+
+
+def test_one_busy_queue_does_not_starve_the_others() -> None:
+    backend = Backend("a", "b")
+    backend.promotions = {"a": Promotion(500, 0, 0.0), "b": Promotion(500, 0, 0.0)}
+    loop = mover(backend)
+    for _ in range(3):
+        loop.run_once()
+    assert backend.asked.count("promote a") == backend.asked.count("promote b") == 3
+
+
+def test_a_wake_up_makes_its_queue_be_looked_at_next() -> None:
+    backend = Backend("a", "b")
+    loop = mover(backend)
+    loop.run_once()
+    backend.take_asked()
+    backend.hints.given = [frozenset({"b"})]
+    loop.sleep(1.0)
+    loop.run_once()
+    assert backend.take_asked() == ["promote b"]
+
+
+def test_a_new_queue_is_found_by_its_wake_up_and_by_polling() -> None:
+    backend = Backend("a")
+    loop = mover(backend)
+    loop.run_once()
+    backend.hints.given = [frozenset({"new"})]
+    loop.sleep(1.0)
+    backend.take_asked()
+    loop.run_once()
+    assert backend.take_asked() == ["promote new"]
+    backend.known = ["a", "other"]
+    backend.clock.now += 1.0
+    loop.run_once()
+    assert "promote other" in backend.take_asked()
+
+
+def test_it_keeps_to_the_queues_it_was_given() -> None:
+    backend = Backend("a", "b")
+    loop = mover(backend, "a")
+    loop.run_once()
+    backend.hints.given = [frozenset({"b"})]
+    loop.sleep(1.0)
+    loop.run_once()
+    assert backend.take_asked() == ["promote a"]
+
+
+@pytest.mark.parametrize("name", ["", "a{b}", "x" * 200, "a b", "\x00"])
+def test_a_hint_that_names_no_queue_is_nothing(name: str) -> None:
+    """Anybody may write to the channel, and a promote makes keys."""
+    backend = Backend()
+    loop = mover(backend)
+    loop.run_once()
+    backend.take_asked()
+    backend.hints.given = [frozenset({name})]
+    loop.sleep(1.0)
+    loop.run_once()
+    assert backend.take_asked() == []
+
+
+def test_a_damaged_queue_is_reported_and_keeps_no_other_from_its_turn(caplog: pytest.LogCaptureFixture) -> None:
+    backend = Backend("a", "b")
+    backend.trouble = {"promote a": BackendDamaged("a holds a string")}
+    loop = mover(backend)
+    for _ in range(3):
+        loop.run_once()
+        backend.clock.now += 1.0
+    assert backend.asked.count("promote a") == backend.asked.count("promote b") == 3
+    assert "queue a" in caplog.text
+    assert "a holds a string" in caplog.text
+
+
+@pytest.mark.parametrize("error", [BackendUnavailable(), OutcomeUnknown()])
+def test_a_backend_that_is_away_ends_the_turn(error: Exception) -> None:
+    backend = Backend("a", "b")
+    backend.trouble = {"promote a": error}
+    with pytest.raises(type(error)):
+        mover(backend).run_once()
+    assert "promote b" not in backend.asked
+
+
+def test_a_lost_payload_is_reported(caplog: pytest.LogCaptureFixture) -> None:
+    backend = Backend("a")
+    backend.promotions = {"a": Promotion(0, 3, None)}
+    with caplog.at_level(logging.ERROR):
+        mover(backend).run_once()
+    assert "queue a: 3 jobs had lost their payload" in caplog.text
+
+
+def test_it_stops_listening_when_it_ends() -> None:
+    backend = Backend()
+    loop = mover(backend)
+    loop.close()
+    assert backend.hints.closed

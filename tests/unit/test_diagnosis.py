@@ -1,0 +1,157 @@
+"""What `doctor` makes of the facts. Every finding alone, and nothing when all is well."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from delayq.core.diagnosis import Facts, Finding, Level, QueueFacts, ServerFacts, judge
+from delayq.core.known_bad import known_bad
+from delayq.core.views import QueueStats, WorkerInfo
+
+NOW = 1_800_000_000_000
+GOOD = ServerFacts("Valkey", (9, 1, 2), "noeviction", persists=True, skew_ms=3)
+STATS = QueueStats(
+    queue="orders", scheduled=4, ready=1, reserved=2, failed=0, completed=0, paused_until_ms=None, overdue_oldest_ms=0,
+    lease_ms=30_000, mover_tick_ms=NOW - 500, now_ms=NOW, counters={},
+)  # fmt: skip
+QUEUE = QueueFacts("orders", STATS, names=frozenset({"order.close"}))
+WORKER = WorkerInfo("dq:h:1:a", ("orders", "mails"), {"jobs": ["order.close"]})
+WELL = Facts("db:6379", "delayq", GOOD, (QUEUE,), (WORKER,))
+
+
+def server(**changes: object) -> list[Finding]:
+    return judge(replace(WELL, server=replace(GOOD, **changes)))  # type: ignore[arg-type]
+
+
+def queue(stats: dict[str, object], **changes: object) -> list[Finding]:
+    facts = replace(QUEUE, stats=replace(STATS, **stats))  # type: ignore[arg-type]
+    workers = changes.pop("workers", (WORKER,))
+    return judge(replace(WELL, queues=(replace(facts, **changes),), workers=workers))  # type: ignore[arg-type]
+
+
+def codes(findings: list[Finding]) -> list[str]:
+    return [found.code for found in findings]
+
+
+def test_all_is_well() -> None:
+    assert judge(WELL) == []
+    assert judge(replace(WELL, queues=(), workers=())) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected", "piece"),
+    [
+        ({"product": "Redis", "version": (6, 0, 16)}, ["old-server"], "6.0.16"),
+        ({"version": None, "eviction": None, "persists": None}, [], ""),
+        ({"eviction": "allkeys-lru"}, ["eviction"], "allkeys-lru"),
+        ({"eviction": None}, [], ""),
+        ({"persists": False}, ["no-persistence"], "disk"),
+        ({"persists": None}, [], ""),
+        ({"skew_ms": 61_000}, ["clock"], "1m1s ahead of"),
+        ({"skew_ms": -5_000}, ["clock"], "5s behind"),
+        ({"skew_ms": 1_999}, [], ""),
+        ({"forbidden": ("CONFIG GET",)}, ["forbidden"], "CONFIG GET"),
+    ],
+)
+def test_the_server(changes: dict[str, object], expected: list[str], piece: str) -> None:
+    findings = server(**changes)
+    assert codes(findings) == expected
+    assert all(piece in found.what and found.where == "db:6379" and found.next for found in findings)
+
+
+def test_what_may_not_be_asked_is_no_problem_of_the_queue() -> None:
+    assert [found.level for found in server(forbidden=("CONFIG GET", "INFO"))] == [Level.ADVICE, Level.ADVICE]
+
+
+@pytest.mark.parametrize(
+    ("product", "version", "problems", "advice"),
+    [
+        ("Redis", (6, 2, 14), 0, 1),
+        ("Redis", (6, 2, 20), 0, 0),
+        ("Redis", (7, 0, 4), 1, 1),
+        ("Redis", (7, 0, 15), 0, 1),
+        ("Redis", (7, 2, 11), 0, 0),
+        ("Redis", (7, 4, 5), 0, 1),
+        ("Redis", (8, 2, 1), 1, 1),
+        ("Redis", (8, 2, 2), 1, 0),
+        ("Redis", (8, 2, 3), 0, 0),
+        ("Redis", (8, 6, 0), 0, 0),
+        ("Valkey", (7, 2, 4), 0, 1),
+        ("Valkey", (8, 1, 4), 0, 0),
+        ("Valkey", (9, 1, 2), 0, 0),
+    ],
+)
+def test_known_bad_versions(product: str, version: tuple[int, int, int], problems: int, advice: int) -> None:
+    faults = list(known_bad(product, version))
+    assert sum(fault.touches_delayq for fault in faults) == problems
+    assert sum(not fault.touches_delayq for fault in faults) == advice
+    levels = [found.level for found in server(product=product, version=version)]
+    assert (levels.count(Level.PROBLEM), levels.count(Level.ADVICE)) == (problems, advice)
+
+
+def test_a_wrong_prefix() -> None:
+    [found] = judge(replace(WELL, prefix="shop", queues=(), workers=(), other_prefixes=("delayq", "test")))
+    assert found.code == "prefix"
+    assert "'shop'" in found.what
+    assert "delayq, test" in found.what
+    assert "DELAYQ_PREFIX=delayq" in found.next
+    assert judge(replace(WELL, other_prefixes=("test",))) == []
+
+
+@pytest.mark.parametrize(
+    ("stats", "changes", "expected"),
+    [
+        ({"paused_until_ms": 0}, {"workers": ()}, ["paused"]),
+        ({"paused_until_ms": NOW + 60_000, "overdue_oldest_ms": 99_000}, {}, ["paused"]),
+        ({}, {"workers": ()}, ["no-worker"]),
+        ({}, {"workers": (replace(WORKER, queues=("mails",)),)}, ["no-worker"]),
+        ({}, {"workers": (), "outsiders": 1}, []),
+        ({"scheduled": 0, "ready": 0}, {"workers": ()}, []),
+        ({"mover_tick_ms": NOW - 11_000}, {}, ["no-mover"]),
+        ({"mover_tick_ms": 0}, {"workers": ()}, ["no-mover", "no-worker"]),
+        ({"mover_tick_ms": 0, "scheduled": 0}, {}, []),
+        ({"overdue_oldest_ms": 10_000}, {}, ["overdue"]),
+        ({"overdue_oldest_ms": 9_999}, {}, []),
+        ({"overdue_oldest_ms": 90_000, "mover_tick_ms": 0}, {}, ["no-mover"]),
+    ],
+)
+def test_the_flow_of_a_queue(stats: dict[str, object], changes: dict[str, object], expected: list[str]) -> None:
+    findings = queue(stats, **changes)
+    assert codes(findings) == expected
+    assert all(found.where == "queue orders" and found.level is Level.PROBLEM for found in findings)
+
+
+def test_how_long_a_pause_lasts() -> None:
+    assert "until it is resumed" in queue({"paused_until_ms": 0})[0].what
+    assert "for another 1m;" in queue({"paused_until_ms": NOW + 60_000})[0].what
+
+
+def test_a_damaged_queue() -> None:
+    findings = judge(replace(WELL, queues=(QueueFacts("orders", broken="a key holds something else"),)))
+    assert codes(findings) == ["damage"]
+
+
+@pytest.mark.parametrize(
+    ("names", "unknown", "announced", "handlers", "expected"),
+    [
+        ({"a"}, set(), ["a"], None, []),
+        ({"a", "b"}, set(), ["a"], None, ["'b'"]),
+        ({"a", "b"}, set(), None, None, []),
+        (set(), {"b"}, None, None, ["'b'"]),
+        (set(), {"b"}, ["b"], None, []),
+        ({"a", "b"}, {"b"}, ["b"], {"a"}, ["'b'"]),
+        ({"a", "b"}, {"b"}, ["a"], {"a", "b"}, []),
+    ],
+)
+def test_names_without_a_handler(
+    names: set[str], unknown: set[str], announced: list[str] | None, handlers: set[str] | None, expected: list[str]
+) -> None:
+    worker = replace(WORKER, about={} if announced is None else {"jobs": announced})
+    facts = replace(QUEUE, names=frozenset(names), unknown=frozenset(unknown))
+    known = None if handlers is None else frozenset(handlers)
+    findings = judge(replace(WELL, queues=(facts,), workers=(worker,), handlers=known, app="shop"))
+    assert codes(findings) == ["unregistered"] * len(expected)
+    assert all(name in found.what for name, found in zip(expected, findings, strict=True))
+    assert all(("in shop" in found.what) == (handlers is not None) for found in findings)
