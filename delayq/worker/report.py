@@ -28,7 +28,7 @@ def _lines(members: Iterable[Member]) -> Iterator[str]:
             f"  child {member.number}, process {member.process.pid}: {state}, holds {len(held)}, runs {len(running)}, "
             f"{member.done:,} ended"
         )
-        silent_s = now - slots.floats[Word.HEARTBEAT] if slots.floats[Word.HEARTBEAT] else 0.0
+        silent_s = now - slots.floats[Word.LOOKED_AT] if slots.floats[Word.LOOKED_AT] else 0.0
         if silent_s > STALLED_S:
             yield f"    its interpreter has been held for {silent_s:.1f} s"
         for item in running:

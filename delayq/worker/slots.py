@@ -51,7 +51,7 @@ class Word(IntEnum):
     EPOCH = 0
     DONE = 1  # attempts ended
     EMPTY_AT = 2  # when the last read that found nothing was sent, while nothing was held; else 0
-    HEARTBEAT = 3  # the watchdog's last look: a handler that holds the interpreter's lock stops it
+    LOOKED_AT = 3  # the watchdog's last look: a handler that holds the interpreter's lock stops it
     OVER_MEMORY = 4
     FENCED = 5
     ENDED = 6  # it drained and leaves by itself

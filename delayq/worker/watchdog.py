@@ -6,7 +6,7 @@
     the child shall leave       end a wait for new work
 
 A handler that holds the interpreter's lock stops this thread too. Then the supervisor acts from outside;
-HEARTBEAT tells it how long that has been so.
+LOOKED_AT tells it for how long.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Watchdog:
             look_s = LOOK_S if self._holding.held else IDLE_LOOK_S
             if self._poll.poll(look_s * 1000):
                 end_group()
-            self._slots.floats[Word.HEARTBEAT] = boot_clock()
+            self._slots.floats[Word.LOOKED_AT] = boot_clock()
             if self._slots.ints[Word.STOP] and self._supply.waiting:
                 os.kill(os.getpid(), NUDGE)
             try:
