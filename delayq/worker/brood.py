@@ -1,7 +1,8 @@
 """The children of a supervisor: made, made again when they die, and waited for.
 
-One that dies soon after its birth is replaced after a pause that doubles, so that a program that cannot
-even start does not keep the machine busy with forks.
+One that dies soon after its birth and has not even begun a job is replaced after a pause that doubles, so that a
+program that cannot start does not keep the machine busy with forks. One that a job has killed is replaced at once:
+that job has a limit of its own.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from delayq.worker.child import Child
 from delayq.worker.fork import Process, fork
 from delayq.worker.names import consumer_name, label_of, new_token
 from delayq.worker.plan import Plan
-from delayq.worker.slots import Slots, Stop, Word
+from delayq.worker.slots import RUNNING, Slots, Stop, Word
 
 log = logging.getLogger("delayq.supervisor")
 
@@ -51,6 +52,11 @@ class Member:
     def done(self) -> int:
         """Attempts ended here."""
         return self.slots.ints[Word.DONE]
+
+    @property
+    def begun(self) -> bool:
+        """Whether it has run a job, or tried to."""
+        return self.done > 0 or bytes(self.slots.phases).find(RUNNING) >= 0
 
     @property
     def ended_itself(self) -> bool:
@@ -140,9 +146,10 @@ class Brood:
         if share < 0 or (self._plan.options.once and member.ended_itself):
             return
         unwanted = member.killed is None and not member.ended_itself
-        failures = self._failures.get(number, 0) + 1 if unwanted and lived_s < SOON_S else 0
+        fruitless = unwanted and lived_s < SOON_S and not member.begun
+        failures = self._failures.get(number, 0) + 1 if fruitless else 0
         self._failures[number] = failures
-        pause_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** min(failures - 1, 10)) if failures else 0.0
+        pause_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** (min(failures, 10) - 1)) if failures else 0.0
         self._due[number] = time.monotonic() + pause_s
         if unwanted:
             log.error(

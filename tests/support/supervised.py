@@ -1,6 +1,6 @@
 """A worker under a supervisor as a program: `python -m tests.support.supervised '{"url": …}'`.
 
-The JSON gives the url, the queues, the module of the handlers, the lease and any `WorkerOptions`. Prints the reason it
+The JSON gives the url, the lease, whether async handlers are there too, and any `WorkerOptions`. Prints the reason it
 stopped, and exits with the reason's code.
 """
 
@@ -24,10 +24,13 @@ from delayq.worker.supervisor import Supervisor
 def supervisor(config: dict[str, Any]) -> Supervisor:
     """The worker that `config` asks for."""
     url, lease_ms = config.pop("url"), config.pop("lease_ms", 30_000)
-    module, backoff_ms = config.pop("module", "tests.support.supervised_jobs"), config.pop("backoff_ms", 50)
-    tries = config.pop("tries", 5)
+    modules = ["tests.support.supervised_jobs"]
+    if config.pop("asynchronous", False):
+        modules.append("tests.support.supervised_async_jobs")
+    backoff_ms, tries = config.pop("backoff_ms", 50), config.pop("tries", 5)
     with using(Registry()) as registry:
-        load_app(module)
+        for one in modules:
+            load_app(one)
     options = Options(lease_ms=lease_ms)
 
     def driver(*, answer_ms: int | None = None) -> RedisStreams:

@@ -15,7 +15,7 @@ from delayq.jobs.function import job
 _holding_the_lock = ctypes.PyDLL(None)  # a PyDLL does not let the interpreter's lock go during a call
 
 
-def _note(word: str, job_id: str) -> None:
+def note(word: str, job_id: str) -> None:
     """One line in the ledger; short appends of one write are not torn."""
     line = f"{word} {job_id} {os.getpid()} {time.monotonic():.6f}\n"
     with Path(os.environ["LEDGER"]).open("a", encoding="utf-8") as ledger:
@@ -29,48 +29,48 @@ def noop() -> None:
 
 @job("good")
 def good(context: JobContext, seconds: float = 0.0) -> None:
-    _note("start", context.id)
+    note("start", context.id)
     time.sleep(seconds)
-    _note("end", context.id)
+    note("end", context.id)
 
 
 @job("spin")
 def spin(context: JobContext, seconds: float) -> None:
-    _note("start", context.id)
+    note("start", context.id)
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         pass
-    _note("end", context.id)
+    note("end", context.id)
 
 
 @job("hold_the_lock")
 def hold_the_lock(context: JobContext, seconds: float) -> None:
-    _note("start", context.id)
+    note("start", context.id)
     _holding_the_lock.usleep(int(seconds * 1_000_000))
-    _note("end", context.id)
+    note("end", context.id)
 
 
 @job("deaf")
 def deaf(context: JobContext, seconds: float) -> None:
-    _note("start", context.id)
+    note("start", context.id)
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         try:
             time.sleep(0.01)
         except BaseException:  # noqa: BLE001  (the very thing under test)
-            _note("heard", context.id)
-    _note("end", context.id)
+            note("heard", context.id)
+    note("end", context.id)
 
 
 @job("kill_self")
 def kill_self(context: JobContext) -> None:
-    _note("start", context.id)
+    note("start", context.id)
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 @job("violent", tries=1)
 def violent(context: JobContext, kind: str) -> None:
-    _note("start", context.id)
+    note("start", context.id)
     if kind == "exit":
         sys.exit(3)
     if kind == "interrupt":
@@ -87,5 +87,32 @@ def violent(context: JobContext, kind: str) -> None:
 
 @job("result", retention="1h")
 def result(context: JobContext, size: int) -> str:
-    _note("start", context.id)
+    note("start", context.id)
     return "x" * size
+
+
+@job("hasty", timeout="300ms", on_timeout="fail")
+def hasty(context: JobContext, seconds: float) -> None:
+    note("start", context.id)
+    time.sleep(seconds)
+
+
+@job("tidy_up")
+def tidy_up(context: JobContext, seconds: float) -> None:
+    note("start", context.id)
+    try:
+        time.sleep(seconds)
+    finally:
+        note("tidied", context.id)
+
+
+@job("polite")
+def polite(context: JobContext) -> None:
+    note("start", context.id)
+    try:
+        while not context.stop_asked():
+            time.sleep(0.01)
+    except BaseException:
+        while not context.stop_asked():
+            time.sleep(0.01)
+    note("heard", context.id)
