@@ -19,7 +19,7 @@ from delayq.core import envelope as envelopes
 from delayq.core.errors import AWAY, BadEnvelope, DelayqError
 from delayq.core.events import JobEnded
 from delayq.core.interrupts import JobCancelled
-from delayq.core.outcome import Ack, GiveUp, Outcome, Release
+from delayq.core.outcome import Ack, GiveUp, Release
 from delayq.drivers.base import Claim, Steward
 from delayq.loops.troubles import Troubles
 from delayq.worker import spill
@@ -29,7 +29,7 @@ from delayq.worker.killed import of_a_killed, timed_out
 from delayq.worker.listeners import Listeners
 from delayq.worker.plan import Plan
 from delayq.worker.policies import Policies
-from delayq.worker.slots import CANCEL, FINISHED, RUNNING, SPILLED, WAITING, Seen
+from delayq.worker.slots import CANCEL, RUNNING, WAITING, Seen
 
 log = logging.getLogger("delayq.supervisor")
 
@@ -44,13 +44,14 @@ class Grave:
     def __init__(self, member: Member, kill_after_s: float) -> None:
         self.member = member
         self.died_at = boot_clock()
-        self.settled: list[tuple[Claim, Outcome]] = []
         self.back: list[Claim] = []
         self.vanished: list[Claim] = []
         self.late: list[Seen] = []
         self.cancelled: list[Seen] = []
         self._late_by_s = kill_after_s / 2
-        for item in member.slots.read()[1]:
+        seen = member.slots.read()[1]
+        self.settled = spill.ended(member.slots, seen)
+        for item in seen:
             self._sort(item)
 
     @property
@@ -59,15 +60,10 @@ class Grave:
         return not (self.settled or self.back or self.vanished or self.late or self.cancelled)
 
     def _sort(self, item: Seen) -> None:
-        slots = self.member.slots
-        if item.phase == FINISHED:
-            self.settled.append((item.claim, Ack()))
-        elif item.phase == SPILLED:
-            self.settled.append((item.claim, spill.decode(slots.outcome(item.slot))))
-        elif item.phase == WAITING:
+        if item.phase == WAITING:
             self.back.append(item.claim)
         elif item.phase == RUNNING:
-            self._sort_running(item, slots.orders_for(item.slot, item.generation) & CANCEL)
+            self._sort_running(item, self.member.slots.orders_for(item.slot, item.generation) & CANCEL)
 
     def _sort_running(self, item: Seen, cancelled: int) -> None:
         by_us = self.member.killed is not None or self.member.ended_itself

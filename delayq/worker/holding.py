@@ -227,9 +227,12 @@ class Holding:
         return now - held.read_at <= within
 
     def _obey(self) -> None:
-        """Forget what waits and is lost; end what waits and is cancelled. What runs, the watchdog sees to."""
+        """Forget what is lost and does not run; end what waits and is cancelled. What runs, the watchdog sees to."""
         with self._lock:
             self._orders_seen = self._slots.ints[_ORDERS]
+            settled = [held for held in self._finished if self._slots.orders_for(held.slot, held.generation) & LOST]
+            self._finished = [held for held in self._finished if held not in settled]
+            self._drop(settled)
             orders = [(held, self._slots.orders_for(held.slot, held.generation)) for held in self._waiting]
             self._drop([held for held, order in orders if order & LOST])
             cancelled = [held for held, order in orders if order & CANCEL and not order & LOST]

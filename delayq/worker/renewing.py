@@ -3,6 +3,10 @@
 So a handler that holds the interpreter's lock keeps its lease, and a delivery that nobody knows of (its
 reply was lost on the way) is not kept for ever. What the backend answers is passed on: entries that are
 somebody else's by now, jobs that shall stop, and "there is more than you know of".
+
+A child that has not looked around for a third of a lease (frozen, or its interpreter's lock is held) is renewed and
+no longer told so. Without being told it may start nothing 2/3 of a lease after the last time; a lease after that, what
+it has finished is settled here and what it has not started is handed back, because it cannot do so itself.
 """
 
 from __future__ import annotations
@@ -19,7 +23,8 @@ from delayq.worker.brood import Member
 from delayq.worker.clock import boot_clock
 from delayq.worker.names import host_name
 from delayq.worker.plan import Plan
-from delayq.worker.slots import CANCEL, LOST, RUNNING, Seen, Slots, Word
+from delayq.worker.slots import CANCEL, LOST, RUNNING, WAITING, Seen, Slots, Word
+from delayq.worker.spill import ended
 
 log = logging.getLogger("delayq.supervisor")
 
@@ -78,10 +83,31 @@ class Renewing:
         self._pass_on(member, seen, renewal)
         for error in renewal.errors:
             self._troubles.tell(error)
-        if epoch and not renewal.errors:
+        looked_at = member.slots.floats[Word.LOOKED_AT]
+        if sent_at - looked_at > self.lease_s / 3:
+            self._relieve(member, seen, sent_at)
+        elif epoch and not renewal.errors:
             member.slots.confirm(epoch, sent_at)
         if renewal.surplus and member.slots.ints[Word.EPOCH] == epoch:
             member.slots.ints[Word.REPLAY] += 1
+
+    def _relieve(self, member: Member, seen: list[Seen], now: float) -> None:
+        """Do for a child that stands still what it cannot do, once it must not start what it has not started."""
+        _, told_at = member.slots.confirmed()
+        last_s = max(told_at, member.slots.floats[Word.READ_AT])
+        freed = [item for item in seen if item.phase != RUNNING]
+        if not freed or now - last_s < self.lease_s:
+            return
+        for item in freed:
+            member.slots.give_order(item, LOST)
+        self._steward.settle(ended(member.slots, freed))
+        self._steward.hand_back([item.claim for item in freed if item.phase == WAITING])
+        log.warning(
+            "child %d (process %d) stands still: %d jobs it held beside the running one are settled or handed back",
+            member.number,
+            member.process.pid,
+            len(freed),
+        )
 
     def _pass_on(self, member: Member, seen: list[Seen], renewal: Renewal) -> None:
         """Orders before the confirmation: nobody may start what is lost because all else was renewed."""

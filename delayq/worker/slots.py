@@ -55,6 +55,7 @@ class Word(IntEnum):
     OVER_MEMORY = 4
     FENCED = 5
     ENDED = 6  # it drained and leaves by itself
+    READ_AT = 7  # when the last read that brought something was sent
     STOP = 32  # Stop
     ORDERS = 34  # counts the orders given
     REPLAY = 35  # counts the calls to replay

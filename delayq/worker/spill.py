@@ -6,12 +6,16 @@ reads it again.
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterable
+
 import msgspec
 
 from delayq.core import failure as failures
 from delayq.core.failure import Failure, Recorded
 from delayq.core.outcome import Ack, GiveUp, Outcome, Release
-from delayq.worker.slots import SPILL_BYTES, Slots
+from delayq.drivers.base import Claim
+from delayq.worker.slots import FINISHED, SPILL_BYTES, SPILLED, Seen, Slots
 
 
 class _Kept(msgspec.Struct, array_like=True, frozen=True, tag="ack"):
@@ -31,6 +35,8 @@ class _Over(msgspec.Struct, array_like=True, frozen=True, tag="fail"):
     exceptions: int
     failure: Failure
 
+
+log = logging.getLogger("delayq.supervisor")
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(_Kept | _Again | _Over).decode
@@ -57,6 +63,24 @@ def decode(raw: bytes) -> Outcome:
         error = None if kept.failure is None else Recorded(kept.failure)
         return Release(kept.delay_ms, kept.attempts, kept.exceptions, error)
     return GiveUp(kept.attempts, kept.exceptions, Recorded(kept.failure))
+
+
+def ended(slots: Slots, seen: Iterable[Seen]) -> list[tuple[Claim, Outcome]]:
+    """What has ended among these, each with its outcome.
+
+    An outcome that cannot be read is left out: a child that lives after all has written over it, as it may once it has
+    settled it.
+    """
+    found: list[tuple[Claim, Outcome]] = []
+    for item in seen:
+        if item.phase == FINISHED:
+            found.append((item.claim, Ack()))
+        elif item.phase == SPILLED:
+            try:
+                found.append((item.claim, decode(slots.outcome(item.slot))))
+            except msgspec.MsgspecError as error:
+                log.warning("job %s: its outcome cannot be read: %s", item.claim.id, error)
+    return found
 
 
 class SpillWriter:

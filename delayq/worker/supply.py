@@ -63,6 +63,7 @@ class Supply:
             deliveries = self._answer(lambda: self._interruptible(wait_s)).deliveries
         if deliveries:
             self._slots.floats[Word.EMPTY_AT] = 0.0
+            self._slots.floats[Word.READ_AT] = sent_at
             self.bytes_read = sum([len(item.raw) for item in deliveries])
         self.outage = False
         self._pauses.reset()
@@ -79,6 +80,7 @@ class Supply:
         pending = self._answer(self._consumer.replay).deliveries
         unknown = [item for item in pending if (item.queue, item.entry) not in known]
         self.replay_wanted = self.replay_wanted or len(unknown) > self._holding.room
+        self._slots.floats[Word.READ_AT] = sent_at
         return self._holding.add(unknown, sent_at)
 
     def settle(self) -> None:

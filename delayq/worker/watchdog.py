@@ -52,6 +52,7 @@ class Watchdog:
 
     def start(self) -> None:
         """Begin; it ends with the process."""
+        self._slots.floats[Word.LOOKED_AT] = boot_clock()
         threading.Thread(target=self._run, name="delayq-watchdog", daemon=True).start()
 
     def _run(self) -> None:

@@ -112,7 +112,32 @@ def polite(context: JobContext) -> None:
     try:
         while not context.stop_asked():
             time.sleep(0.01)
-    except BaseException:
-        while not context.stop_asked():
-            time.sleep(0.01)
-    note("heard", context.id)
+    except BaseException:  # noqa: BLE001  (it is interrupted softly too, and ends as it likes)
+        note("heard", context.id)
+    else:
+        note("heard", context.id)
+
+
+@job("orphan")
+def orphan(context: JobContext) -> None:
+    """Leaves a process behind whose parent is gone, and which then ends."""
+    note("start", context.id)
+    if os.fork() == 0:
+        if os.fork() == 0:
+            os.setsid()
+            time.sleep(0.3)
+            note("gone", context.id)
+        os._exit(0)
+    os.wait()
+
+
+@job("freeze")
+def freeze(context: JobContext, seconds: float) -> None:
+    """Stops its own process for a while, as a machine that is short of everything may."""
+    note("start", context.id)
+    if os.fork() == 0:
+        time.sleep(seconds)
+        os.kill(os.getppid(), signal.SIGCONT)
+        os._exit(0)
+    os.kill(os.getpid(), signal.SIGSTOP)
+    note("end", context.id)

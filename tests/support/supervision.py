@@ -1,9 +1,9 @@
 """A worker with a supervisor, in a process of its own, and what a test wants to know of it.
 
-    house.schedule("good", "g1", seconds=2)      a job, due now
-    with house.open(kill_after_ms=400) as shop:  the worker; it is killed at the end of the block if it still runs
-    shop.signal(signal.SIGTERM); shop.ended()    its exit code; how long that took is `shop.took_s`
-    house.starts("g1")                           how often, and in which processes, a handler began
+house.schedule("good", "g1", seconds=2)      a job, due now
+with house.open(kill_after_ms=400) as shop:  the worker; it is killed at the end of the block if it still runs
+shop.signal(signal.SIGTERM); shop.ended()    its exit code; how long that took is `shop.took_s`
+house.starts("g1")                           how often, and in which processes, a handler began
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ class House:
 
     def until_gone(self, *ids: str, timeout: float = PATIENCE_S) -> None:
         """Wait until none of the jobs is there."""
-        left = [job_id for job_id in ids]
+        left = list(ids)
         key = f"delayq:{{{QUEUE}}}:jobs"
 
         def gone() -> bool:
@@ -164,11 +164,8 @@ class House:
     def processes(self) -> list[int]:
         """Every process of this house's workers that lives, by the environment they share."""
         mark = f"LEDGER={self.ledger}".encode()
-        found = []
-        for folder in Path("/proc").iterdir():
-            if folder.name.isdigit() and _is_marked(folder, mark):
-                found.append(int(folder.name))
-        return found
+        folders = [folder for folder in Path("/proc").iterdir() if folder.name.isdigit()]
+        return [int(folder.name) for folder in folders if _is_marked(folder, mark)]
 
 
 def _is_marked(folder: Path, mark: bytes) -> bool:

@@ -5,17 +5,19 @@ from __future__ import annotations
 import os
 import signal
 import time
+from functools import partial
+from typing import Any
 
 import pytest
 
 from delayq.core.states import State
-from tests.support.supervision import House
+from tests.support.supervision import House, Shop
 from tests.support.waiting import wait_until
 
 
 @pytest.mark.parametrize("config", [{}, {"processes": 2}, {"threads": 4}])
 def test_a_handler_that_kills_its_process_fails_at_the_fourth_vanish_and_hurts_nobody(
-    house: House, config: dict[str, int]
+    house: House, config: dict[str, Any]
 ) -> None:
     good = [f"g{n}" for n in range(200)]
     house.schedule("good", *good[:100])
@@ -119,7 +121,11 @@ def test_a_child_that_cannot_even_begin_is_replaced_ever_more_slowly(house: Hous
         for times in range(1, 6):
             (child,) = [pid for pid in house.processes() if pid != shop.pid]
             os.kill(child, signal.SIGKILL)
-            wait_until(lambda: shop.said().count("another one starts") == times, what="the death is seen")
+            wait_until(partial(_deaths_are, shop, times), what="the death is seen")
             wait_until(lambda: len(house.processes()) == 2, what="there is another one")
     pauses = [float(line.split("starts in ")[1].split()[0]) for line in shop.said().splitlines() if "starts in" in line]
     assert pauses == [0.05, 0.1, 0.2, 0.4, 0.8]
+
+
+def _deaths_are(shop: Shop, times: int) -> bool:
+    return shop.said().count("another one starts") == times

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from delayq.core.states import State
 from tests.support.supervision import House
 
 
@@ -21,6 +22,22 @@ def test_a_handler_keeps_its_lease_whatever_it_does(hasty: House, handler: str) 
     with hasty.open(timeout_ms=0, processes=2):
         hasty.until_gone("h1")
     assert len(hasty.starts("h1")) == 1
+    assert hasty.counter("reclaimed_total") == 0
+    hasty.close()
+
+
+@pytest.mark.parametrize("handler", ["hold_the_lock", "freeze"])
+def test_jobs_behind_a_child_that_stands_still_are_handed_back_too(hasty: House, handler: str) -> None:
+    """Not by its watchdog, which stands still with it: by the supervisor, once the child must not start them."""
+    ids = [f"g{n}" for n in range(40)]
+    hasty.schedule("good", *ids[:20])
+    hasty.schedule(handler, "still", seconds=6.0)
+    hasty.schedule("good", *ids[20:])
+    with hasty.open(processes=2, timeout_ms=0):
+        hasty.until_gone(*ids, timeout=5.5)
+        assert hasty.state("still") is State.RESERVED
+        hasty.until_gone("still")
+    assert [len(hasty.starts(job_id)) for job_id in [*ids, "still"]] == [1] * 41
     assert hasty.counter("reclaimed_total") == 0
     hasty.close()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from delayq.core.states import State
@@ -9,7 +11,7 @@ from tests.support.supervision import House
 
 
 @pytest.mark.parametrize("config", [{}, {"processes": 2}, {"threads": 4}])
-def test_every_job_runs_once(house: House, config: dict[str, int]) -> None:
+def test_every_job_runs_once(house: House, config: dict[str, Any]) -> None:
     ids = [f"g{n}" for n in range(200)]
     house.schedule("good", *ids)
     with house.open(stop_when_empty=True, **config) as shop:
