@@ -12,7 +12,7 @@ export PYTHON
 # consumers/ and benchmarks/ are checked as soon as they hold Python.
 TYPED := delayq tests $(if $(wildcard consumers/*.py consumers/*/*.py),consumers) $(if $(wildcard benchmarks/*.py),benchmarks)
 
-.PHONY: help install lint format types check test build demo bench clean
+.PHONY: help install lint format types check test chaos build demo bench clean
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .SUFFIXES:
@@ -38,6 +38,9 @@ check: lint types ## lint, and the types
 
 test: $(VENV)/.installed-test ## the suite; ARGS='-k lua -x' picks from it
 	$(BIN)/python -m pytest $(ARGS)
+
+chaos: $(VENV)/.installed-test ## kills and freezes at full size; DELAYQ_SEED=… repeats a run
+	DELAYQ_CHAOS=full $(BIN)/python -m pytest tests/chaos $(ARGS)
 
 build: $(VENV)/.installed-test ## source archive and wheel, into dist/
 	rm -rf dist

@@ -10,7 +10,8 @@ Everything below takes what it needs as arguments; everything above (the command
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 
 from delayq.core.errors import ConfigError, DelayqError
 from delayq.core.events import Listener
@@ -47,9 +48,11 @@ def open_client(settings: Settings) -> Client:
     return Client(open_connector(settings), settings.options())
 
 
-def open_driver(settings: Settings, *, url: str | None = None) -> RedisStreams:
-    """The driver that loops and workers use; `url` goes before the settings'."""
-    return RedisStreams(Connector(url) if url else open_connector(settings), settings.options())
+@contextmanager
+def open_driver(settings: Settings, *, url: str | None = None) -> Iterator[RedisStreams]:
+    """The driver that loops and workers use inside the block; `url` goes before the settings'."""
+    with closing(Connector(url) if url else open_connector(settings)) as connector:
+        yield RedisStreams(connector, settings.options())
 
 
 def load_handlers(modules: Sequence[str]) -> Registry:

@@ -46,12 +46,14 @@ class Fetched:
     """What one exchange brought, as far as it worked.
 
     `settled` has one answer for each settlement: True = settled, False = fenced (the job is somebody else's by now),
-    None = not settled yet. `errors` are those of single queues, which kept the others from nothing.
+    None = not settled yet. `errors` are those of single queues, which kept the others from nothing. `garbage` counts
+    what was read and is no delivery.
     """
 
     settled: Sequence[bool | None] = ()
     deliveries: Sequence[Delivery] = ()
     errors: Sequence[DelayqError] = ()
+    garbage: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +168,10 @@ class Consumer(Protocol):
         """Settle without reading."""
 
     def hand_back(self, deliveries: Sequence[Delivery]) -> None:
-        """Give back what was not started; it costs no attempt. May be repeated after an error, for the same ones."""
+        """Give back what was not started; it costs no attempt. What was asked to stop is done instead.
+
+        May be repeated after an error, for the same ones.
+        """
 
     def renew(self, deliveries: Sequence[Delivery]) -> Renewal:
         """Start the leases anew. Raises only when it has tried every queue."""

@@ -21,7 +21,7 @@ from delayq.drivers.redis_reader import BLOCK_MS, Batch, RedisReader
 from delayq.redis import presence, settling
 from delayq.redis.calls import deliver
 from delayq.redis.calls.call import Scope
-from delayq.redis.calls.deliver import Held
+from delayq.redis.calls.deliver import Acked, Held
 from delayq.redis.connect import Connector
 from delayq.redis.presence import Record
 from delayq.redis.send import through
@@ -79,7 +79,7 @@ class RedisConsumer:
 
     def _fetched(self, batch: Batch, settled: Sequence[bool | None] = ()) -> Fetched:
         self._bury(batch.garbage, GARBAGE, batch.errors)
-        return Fetched(settled, batch.deliveries, batch.errors)
+        return Fetched(settled, batch.deliveries, batch.errors, len(batch.garbage))
 
     def _bury(self, entries: Iterable[tuple[str, str]], why: bytes, errors: list[DelayqError]) -> list[str]:
         """Dead-letter entries, as (queue, entry id); those that were given back to their job after all.
@@ -112,7 +112,13 @@ class RedisConsumer:
         self._each_queue(_by_queue(deliveries, lambda delivery: delivery.queue), self._hand_back_to)
 
     def _hand_back_to(self, queue: str, deliveries: Sequence[Delivery]) -> None:
-        rest = [Held(item.id, item.entry) for item in deliveries]
+        """A job that was asked to stop would lose that wish with its entry, and start somewhere: it is done instead."""
+        records = self._records({n: (queue, delivery.id) for n, delivery in enumerate(deliveries)})
+        held = [Held(delivery.id, delivery.entry) for delivery in deliveries]
+        called_off = [Acked(item) for n, item in enumerate(held) if records[n].asked_to_stop]
+        if called_off:
+            through(self._connector, deliver.ack(self._scope(queue), called_off))
+        rest = [item for n, item in enumerate(held) if not records[n].asked_to_stop]
         while rest:
             done = through(self._connector, deliver.hand_back(self._scope(queue), rest[: deliver.PAGE]))
             rest = rest[len(done) :]
@@ -125,7 +131,7 @@ class RedisConsumer:
         return settling.calls(self._scope, endings, self._records(asked), self.now_ms())
 
     def _records(self, jobs: Mapping[int, tuple[str, str]]) -> Mapping[int, Record]:
-        """What is on record for these jobs, read in one round trip; only jobs that did not succeed are asked for."""
+        """What is on record for these jobs, read in one round trip; jobs that succeeded need none."""
         if not jobs:
             return {}
         read = partial(presence.records, self._options.prefix, list(jobs.values()))

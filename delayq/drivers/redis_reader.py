@@ -99,7 +99,7 @@ class RedisReader:
                         reply = self._client.xreadgroup(GROUP, self._consumer, {stream: after}, count=REPLAY_PAGE)
                     self._sort(batch, reply)
                     rows = reply[0][1] if reply else []
-                    after = text(rows[-1][0]) if rows else ""
+                    after = text(rows[-1][0]) if len(rows) == REPLAY_PAGE else ""
             except AWAY:
                 raise
             except DelayqError as error:

@@ -20,23 +20,25 @@ class Intake:
         self._settler = settler
         self._signals = signals
 
-    def fill(self, count: int, wait_s: float) -> None:
+    def fill(self, count: int, wait_s: float) -> bool:
         """Settle what is finished and, if nothing waits to be started, read up to `count` deliveries.
 
-        When there are none, wait up to `wait_s` seconds for the first. Raises when the backend is away; what was read
-        before is held then, and what may have been lost is asked for with the next call.
+        When there are none, wait up to `wait_s` seconds for the first. True when the queues were asked and had nothing.
+        Raises when the backend is away; what was read before is held then, and what may have been lost is asked for
+        with the next call.
         """
         if self._held.incomplete:
             self.replay()
         if self._held.waiting():
-            return
-        self._read(lambda: self._settler.fetch(count))
-        if wait_s and not self._held.waiting() and not self._signals.asked.is_set():
+            return False
+        found = self._read(lambda: self._settler.fetch(count))
+        if wait_s and not found and not self._signals.asked.is_set():
             self._signals.breakable = True
             try:
-                self._read(lambda: self._consumer.wait(wait_s))
+                found = self._read(lambda: self._consumer.wait(wait_s))
             finally:
                 self._signals.breakable = False
+        return not found
 
     def replay(self) -> None:
         """Ask for all that the backend holds for this worker, and take what the worker does not know of."""
@@ -47,11 +49,13 @@ class Intake:
         self._held.replayed(known, replayed.deliveries, sent_at, whole=not replayed.errors)
         self._settler.tell(replayed.errors)
 
-    def _read(self, read: Callable[[], Fetched]) -> None:
+    def _read(self, read: Callable[[], Fetched]) -> bool:
+        """Whether anything at all was there, be it garbage."""
         sent_at = boot_clock()
         fetched = self._answer(read)
         self._held.add(fetched.deliveries, sent_at)
         self._settler.tell(fetched.errors)
+        return bool(fetched.deliveries or fetched.garbage)
 
     def _answer(self, ask: Callable[[], Fetched]) -> Fetched:
         """The answer. A lost one, or one that was cut off, may have carried deliveries."""

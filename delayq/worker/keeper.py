@@ -55,11 +55,12 @@ class Keeper:
         """Begin."""
         self._thread.start()
 
-    def stop(self, timeout_s: float) -> None:
-        """End, and wait for the end, which a call that hangs may keep from coming."""
+    def stop(self, timeout_s: float) -> bool:
+        """End, and wait for the end; False when it has not come by then, because a call of the keeper's hangs."""
         self._stop.set()
         self._held.busy.set()
         self._thread.join(timeout_s)
+        return not self._thread.is_alive()
 
     def _run(self) -> None:
         self._postpone_renewal()

@@ -25,11 +25,11 @@ from delayq.worker.stop import StopNow, StopSignals
 
 log = logging.getLogger("delayq.worker")
 
-LEAVE_S = 5.0
+KEEPER_S = 2.0
 
 
 class Shift:
-    """Runs the jobs that `consumer` brings. Used once: `work`, then `leave`, whatever `work` did."""
+    """Runs the jobs that `consumer` brings. Used once: `start`, `work`, then `leave`, whatever `work` did."""
 
     def __init__(
         self,
@@ -58,11 +58,15 @@ class Shift:
         self._keeper = Keeper(consumer, self._held, self._settler, self._runner.call_off, about)
         self._prefetch = Prefetch()
         self._pauses = Pauses()
+        self._looked_twice = False
         self._troubles = Troubles(log)
+
+    def start(self) -> None:
+        """Start the keeper."""
+        self._keeper.start()
 
     def work(self) -> StopReason:
         """Turn after turn until there is a reason to stop; returns it."""
-        self._keeper.start()
         try:
             while True:
                 reason = self._reason() or self._turn()
@@ -75,13 +79,17 @@ class Shift:
 
     def leave(self) -> None:
         """Settle what is finished, hand back the rest. When the backend is away the leases do that work."""
-        self._keeper.stop(LEAVE_S)
+        answers = self._keeper.stop(KEEPER_S)
         self._runner.close()
+        if not answers or (self._pauses.failures and self._held.empty()):
+            log.warning("left without a word: the backend does not answer")
+            return
         try:
             self._settler.settle()
+            self._settler.hand_back()
             if self._held.incomplete:
                 self._intake.replay()
-            self._settler.hand_back()
+                self._settler.hand_back()
             self._consumer.close()
         except DelayqError as error:
             log.warning("left without settling or handing back everything: %s", error)
@@ -97,8 +105,10 @@ class Shift:
         try:
             most = self.limits.jobs_left()
             wait_s = 0.0 if self._leaves_when_empty() else self._options.sleep_ms / 1000
-            self._intake.fill(min(self._prefetch.count(), most), wait_s)
-            reason = None if self._run_waiting() else self._when_empty()
+            dry = self._intake.fill(min(self._prefetch.count(), most), wait_s)
+            self._run_waiting()
+            reason = self._when_empty() if dry else None
+            self._looked_twice = self._looked_twice and dry
         except DelayqError as error:
             self._troubles.tell(error)
             self._signals.asked.wait(self._pauses.next_s())
@@ -106,8 +116,8 @@ class Shift:
         self._pauses.reset()
         return reason
 
-    def _run_waiting(self) -> int:
-        """Start what waits, one after another, while nothing speaks against it; how many were started."""
+    def _run_waiting(self) -> None:
+        """Start what waits, one after another, while nothing speaks against it."""
         started, jobs, size = time.perf_counter(), 0, 0
         while not self._signals.asked.is_set() and self.limits.jobs_left() and not self._runner.out_of_memory:
             delivery = self._held.start()
@@ -116,7 +126,6 @@ class Shift:
             jobs, size = jobs + 1, size + len(delivery.raw)
             self._run_one(delivery)
         self._prefetch.observe(jobs, time.perf_counter() - started, size)
-        return jobs
 
     def _run_one(self, delivery: Delivery) -> None:
         if delivery.recoveries and self._held.others():
@@ -147,8 +156,12 @@ class Shift:
 
     def _when_empty(self) -> StopReason | None:
         """Nothing was there to run. What has just fallen due may not be in the stream yet, so look there first."""
-        if not self._leaves_when_empty() or self._signals.asked.is_set() or self._held.incomplete:
+        if not self._leaves_when_empty() or self._signals.asked.is_set():
             return None
-        if self._options.mover and any(self._driver.promote(queue).moved for queue in self._options.queues):
+        if self._options.mover and not self._looked_twice:
+            # The mover's own thread may have moved a job between our look and this one, so look once more after it.
+            for queue in self._options.queues:
+                self._driver.promote(queue)
+            self._looked_twice = True
             return None
         return StopReason.ONCE if self._options.once else StopReason.EMPTY

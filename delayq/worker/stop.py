@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
@@ -42,6 +44,19 @@ class StopSignals:
     def ask(self) -> None:
         """Ask for a stop after the running job."""
         self.asked.set()
+
+    @contextmanager
+    def kept_from_threads(self) -> Iterator[None]:
+        """Threads started inside never get these signals.
+
+        Python runs its handlers in the main thread, but the system may give a signal to any thread; when it does, a
+        main thread that sleeps goes on sleeping. That happens to the second of two signals in quick succession.
+        """
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+        try:
+            yield
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def _heard(self, number: int, frame: FrameType | None) -> None:
         if self.asked.is_set() and self.breakable and not self._broken:

@@ -76,7 +76,9 @@ class Worker:
         return Shift(consumer, self._driver, self._registry, self._options, self.signals, self._listeners)
 
     def _work(self, shift: Shift) -> StopReason:
-        loops = self._start_loops()
+        with self.signals.kept_from_threads():
+            loops = self._start_loops()
+            shift.start()
         try:
             return shift.work()
         finally:

@@ -1,7 +1,8 @@
 -- bury: dead-letter stream entries that are no jobs of ours, so that garbage neither blocks a worker nor vanishes.
 --
 -- moves    (no job) -> failed, under the id `x-<entry id>`; a stray copy of a job that has another place: dropped;
---          an entry whose row was lost: given back to its job, which has no other place
+--          an entry whose row was lost: given back to its job, which has no other place, while somebody holds it or
+--          nobody was given it yet
 -- KEYS[1]  entries     hash    id -> entry id
 -- KEYS[2]  stream      stream  group `delayq`
 -- KEYS[3]  scheduled   zset    id -> due_ms
@@ -17,6 +18,8 @@
 -- cost     O(entries) and their bytes, which lie in Redis already; at most 500 a call, 1 MB, but one at least
 --
 -- Kept are the bytes of the field `job`, or all fields when it has none.
+-- Why an entry that was delivered and is no longer pending is not given back: reclaim acknowledged it, because it was no
+-- job's, and as a job's own it would look like work that is done. mend then schedules the job anew.
 -- Why HDEL of nothing comes first: it is a write that a server at its memory limit allows, and opens it for the rest.
 
 local entries, stream, scheduled, failed, completed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -31,11 +34,23 @@ for _, key in ipairs({ scheduled, failed, completed }) do redis.call('ZCARD', ke
 redis.call('XLEN', stream)
 redis.call('HDEL', meta, '')
 
+local function pad(id)
+  return (string.gsub(id, '%d+', function(digits) return string.rep('0', 20 - #digits) .. digits end))
+end
 local function place_of(id)
   if redis.call('HEXISTS', entries, id) == 1 then return entries end
   for _, set in ipairs({ scheduled, failed, completed }) do
     if redis.call('ZSCORE', set, id) then return set end
   end
+end
+local function somebodys(entry)
+  local rows, last = redis.pcall('XPENDING', stream, 'delayq', entry, entry, 1), nil
+  for _, group in ipairs(redis.call('XINFO', 'GROUPS', stream)) do
+    local is = {}
+    for n = 1, #group, 2 do is[group[n]] = group[n + 1] end
+    if is.name == 'delayq' then last = is['last-delivered-id'] end
+  end
+  return #rows > 0 or (last and pad(entry) > pad(last))
 end
 local function bury(entry, raw, failure)
   local id = 'x-' .. entry
@@ -55,7 +70,7 @@ for i = 2, #ARGV, 2 do
   end
   if bytes > 1000000 and #reply > 0 then break end
   local known = is.id and redis.call('HEXISTS', jobs, is.id) == 1
-  if known and not place_of(is.id) then
+  if known and not place_of(is.id) and somebodys(entry) then
     redis.call('HSET', entries, is.id, entry)
     word = 'adopted'
   elseif found and not (is.id and redis.call('HGET', entries, is.id) == entry) then

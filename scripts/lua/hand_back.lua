@@ -13,8 +13,10 @@
 --          call again with the rest
 -- cost     O(deliveries) and their bytes; at most 500 a call, 1 MB, but one at least
 --
--- Also the way back for an entry whose stream was trimmed or deleted: the payload comes from `jobs`. When it is lost
--- there, the entry still carries it.
+-- Also the way back for an entry that was trimmed away: the payload comes from `jobs`. When it is lost there, the entry
+-- still carries it.
+-- Why nothing is handed back without a stream: only schedule, promote and tidy make one, together with its group. Then
+-- mend finds the job.
 -- Why a new entry: the entry id is the lease, and its old holder may still be alive somewhere.
 
 local entries, stream, jobs, recoveries, cancel, meta = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
@@ -25,12 +27,12 @@ if not now then
 end
 local at = string.format('%.0f', now)
 for _, key in ipairs({ jobs, recoveries, cancel, meta }) do redis.call('HLEN', key) end
-redis.call('XLEN', stream)
+local present = redis.call('XLEN', stream) > 0 or redis.call('EXISTS', stream) == 1
 
 local reply, bytes, count = {}, 0, 0
 for i = 2, #ARGV, 2 do
   local id, entry = ARGV[i], ARGV[i + 1]
-  local owned = redis.call('HGET', entries, id) == entry
+  local owned = present and redis.call('HGET', entries, id) == entry
   local stored = owned and redis.call('HGET', jobs, id)
   local found, is = owned and redis.call('XRANGE', stream, entry, entry)[1], {}
   for n = 1, found and #found[2] or 0, 2 do is[found[2][n]] = found[2][n + 1] end

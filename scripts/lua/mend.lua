@@ -27,6 +27,7 @@
 -- places the one nearest to a worker wins, because somebody may be at work on it. To be called after `unsettled` went
 -- through the whole stream and `bury` through what it found: an entry whose row is lost is given back to its job there,
 -- while here its job has no place and would be delivered a second time.
+-- Why a missing stream is not made: only schedule, promote and tidy make one, together with its group. The job waits.
 -- Why a failed or completed job stays where it is without its payload: its failure or result is worth showing.
 -- Why an entry appended anew ends the wish to stop: that was for the delivery that is gone, as with hand_back.
 -- Why HDEL of nothing comes first: it is a write that a server at its memory limit allows, and opens it for the rest.
@@ -62,7 +63,8 @@ local function in_stream(id, known)
   redis.call('HDEL', entries, id)
   if not known then return nil, 'lost', false, size end
   local envelope, times = redis.call('HGET', jobs, id), redis.call('HGET', recoveries, id) or '0'
-  local fresh = redis.call('XADD', stream, '*', 'id', id, 'job', envelope, 'due', at, 'recoveries', times)
+  local fresh = redis.call('XADD', stream, 'NOMKSTREAM', '*', 'id', id, 'job', envelope, 'due', at, 'recoveries', times)
+  if not fresh then return nil, 'fine', true, size end
   redis.call('HSET', entries, id, fresh)
   redis.call('HDEL', cancel, id)
   return entries, 'appended', true, size + #envelope

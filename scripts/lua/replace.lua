@@ -93,7 +93,7 @@ for i = 7, #ARGV, 4 do
   local over = (redis.call('ZSCORE', failed, id) and 'failed') or (redis.call('ZSCORE', completed, id) and 'completed')
   local anew = not exists or word == 'replaced'
   local owner = digest ~= '' and redis.call('HGET', unique, digest) or id
-  if owner ~= id and redis.call('HEXISTS', jobs, owner) == 0 then owner = id end
+  if owner ~= id and redis.call('HEXISTS', entries, owner) == 0 and not redis.call('ZSCORE', scheduled, owner) then owner = id end
   if owner ~= id then
     answer, state, at = 'kept', where(owner, redis.call('HGET', entries, owner))
   elseif entry and delivered(entry) then

@@ -41,7 +41,8 @@ if not redis.call('ZSCORE', failed, id) then
 end
 if redis.sha1hex(redis.call('HGET', jobs, id) or '') ~= fingerprint then return { 'changed', '', '' } end
 local owner = digest ~= '' and redis.call('HGET', unique, digest)
-if owner and owner ~= id and redis.call('HEXISTS', jobs, owner) == 1 then return { 'conflict', '', owner } end
+local alive = owner and owner ~= id and (redis.call('HEXISTS', entries, owner) == 1 or redis.call('ZSCORE', scheduled, owner))
+if alive then return { 'conflict', '', owner } end
 
 local at = string.format('%.0f', now)
 redis.call('ZADD', scheduled, at, id)

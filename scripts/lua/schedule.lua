@@ -29,7 +29,9 @@
 -- Why a new stream may start with the next second: the one before was deleted. Who still holds one of its entries must
 -- find that id delivered, and never see it given out again. The start is noted as delivered, and the next one lies above
 -- it: streams deleted twice in one second must not start alike.
--- Why an owner without a payload owns nothing: only damage leaves such a lock, and nothing would ever free it.
+-- Why an id with an entry is taken even if its payload is lost: a worker may hold the entry, and would settle the new job
+-- with it. mend takes the payload back from there. Looked at only when the sums show damage, because it costs.
+-- Why an owner that neither waits nor runs owns nothing: only damage leaves such a lock, and nothing would free it.
 
 local jobs, scheduled, stream, entries, meta = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local unique, locks, failed, completed, once = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
@@ -48,13 +50,13 @@ for i = 8, #ARGV, 4 do
     return redis.error_reply('ERR a job is: id, envelope, +delay_ms or due_ms up to 2^53 - 1, digest')
   end
 end
-for _, key in ipairs({ jobs, unique, locks }) do redis.call('HLEN', key) end
-for _, key in ipairs({ failed, completed }) do redis.call('ZCARD', key) end
+for _, key in ipairs({ unique, locks }) do redis.call('HLEN', key) end
 local known = redis.call('HMGET', meta, 'schema', 'paused_until_ms', 'delivered')
 local head_due = tonumber(redis.call('ZRANGE', scheduled, 0, 0, 'WITHSCORES')[2] or math.huge)
-local paused = known[2] and (known[2] == '0' or tonumber(known[2]) > now)
 local held, outstanding, top = redis.call('XLEN', stream), redis.call('HLEN', entries), known[3]
-local room = (paused or head_due <= now) and 0 or high_water - held
+local over = redis.call('ZCARD', failed) + redis.call('ZCARD', completed)
+local damaged = redis.call('ZCARD', scheduled) + outstanding + over ~= redis.call('HLEN', jobs)
+local room = (known[2] and (known[2] == '0' or tonumber(known[2]) > now) or head_due <= now) and 0 or high_water - held
 
 local function pad(id)
   return (string.gsub(id, '%d+', function(digits) return string.rep('0', 20 - #digits) .. digits end))
@@ -72,7 +74,7 @@ local function where(id)
   local entry, due = redis.call('HGET', entries, id), pending[id] or redis.call('ZSCORE', scheduled, id)
   if entry then return delivered(entry) and 'reserved' or 'ready', '' end
   if due then return 'scheduled', due end
-  return redis.call('ZSCORE', failed, id) and 'failed' or redis.call('ZSCORE', completed, id) and 'completed' or 'scheduled', ''
+  return redis.call('ZSCORE', failed, id) and 'failed' or redis.call('ZSCORE', completed, id) and 'completed' or 'absent', ''
 end
 
 if held == 0 and redis.call('EXISTS', stream) == 0 then
@@ -89,8 +91,8 @@ for i = 8, #ARGV, 4 do
   local id, envelope, due, digest = ARGV[i], ARGV[i + 1], dues[i], ARGV[i + 3]
   local word, state, at = 'created', 'scheduled', string.format('%.0f', due)
   local holder = digest ~= '' and redis.call('HGET', unique, digest) or id
-  if holder ~= id and redis.call('HEXISTS', jobs, holder) == 0 then holder = id end
-  if holder ~= id or redis.call('HSETNX', jobs, id, envelope) == 0 then
+  if holder ~= id and string.find('failed completed absent', (where(holder)), 1, true) then holder = id end
+  if holder ~= id or damaged and redis.call('HEXISTS', entries, id) == 1 or redis.call('HSETNX', jobs, id, envelope) == 0 then
     word, state, at = taken, where(holder)
   else
     created = created + 1

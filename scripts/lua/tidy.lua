@@ -7,12 +7,16 @@
 -- KEYS[4]  failed      zset    id -> failed at
 -- KEYS[5]  completed   zset    id -> forget at
 -- KEYS[6]  jobs        hash    id -> envelope
--- KEYS[7]  meta        hash
+-- KEYS[7]  unique      hash    digest -> owning id
+-- KEYS[8]  locks       hash    id -> digest
+-- KEYS[9]  meta        hash
 -- ARGV[1]  lease_ms    int     the lease of a queue seen for the first time
 -- returns  {lease_ms, XLEN stream, HLEN entries, ZCARD scheduled, ZCARD failed, ZCARD completed, HLEN jobs,
---          regrouped 0|1}
+--          HLEN unique, HLEN locks, regrouped 0|1}
 -- cost     O(consumers + groups)
 --
+-- Why unique and locks are counted too: a job whose digest is not on record owns it no longer, and no sum of ours shows
+-- it. The other way round harms nobody: a digest without a living owner is free (see schedule).
 -- A stream without its group, or a group whose last-delivered id lies below one seen before, was damaged: somebody
 -- may hold any of its entries. The group is then set to the stream's end, so that nobody reads an old id a second
 -- time, and `anew` remembers up to where entries must be appended anew; `unsettled` does that page by page.
@@ -20,7 +24,8 @@
 -- that `delivered` never goes down.
 -- Why HDEL of nothing comes first: it is a write that a server at its memory limit allows, and opens it for the rest.
 
-local stream, entries, scheduled, failed, completed, jobs, meta = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
+local stream, entries, scheduled, failed, completed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local jobs, unique, locks, meta = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local lease = ARGV[1]
 local function pad(id)
   return (string.gsub(id, '%d+', function(digits) return string.rep('0', 20 - #digits) .. digits end))
@@ -44,7 +49,7 @@ end
 local known = redis.call('HMGET', meta, 'delivered', 'lease_ms')
 local top, regrouped, held, placed = known[1], 0, redis.call('XLEN', stream), redis.call('HLEN', entries)
 local waiting, given_up, kept = redis.call('ZCARD', scheduled), redis.call('ZCARD', failed), redis.call('ZCARD', completed)
-local payloads = redis.call('HLEN', jobs)
+local payloads, digests, owners = redis.call('HLEN', jobs), redis.call('HLEN', unique), redis.call('HLEN', locks)
 
 redis.call('HDEL', meta, '')
 redis.call('HSETNX', meta, 'schema', '1')
@@ -67,4 +72,4 @@ if not last or (top and pad(last) < pad(top)) then
   redis.call('HSET', meta, 'anew', last)
 end
 redis.call('HSET', meta, 'delivered', last)
-return { tonumber(known[2] or lease), held, placed, waiting, given_up, kept, payloads, regrouped }
+return { tonumber(known[2] or lease), held, placed, waiting, given_up, kept, payloads, digests, owners, regrouped }

@@ -25,8 +25,9 @@ CODES = {
     errors.DelayqError: 1, errors.ConfigError: 2, errors.UnsafeSetup: 6, errors.InvalidInput: 2,
     errors.InvalidDuration: 2, errors.InvalidTime: 2, errors.InvalidName: 2, errors.InvalidPayload: 2,
     errors.JobNotFound: 3, errors.Conflict: 4, errors.JobRunning: 4, errors.JobFinished: 4, errors.JobHasFailed: 4,
-    errors.JobNotFailed: 4, errors.BackendError: 1, errors.BackendUnavailable: 5, errors.BackendFull: 5,
-    errors.OutcomeUnknown: 7, errors.ProtocolError: 1, errors.BadEnvelope: 1, errors.UnknownJob: 1,
+    errors.JobNotFailed: 4, errors.BackendDamaged: 1, errors.BackendError: 1, errors.BackendUnavailable: 5,
+    errors.BackendFull: 5, errors.OutcomeUnknown: 7, errors.ProtocolError: 1, errors.BadEnvelope: 1,
+    errors.UnknownJob: 1,
 }  # fmt: skip
 
 

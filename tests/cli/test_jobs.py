@@ -32,21 +32,21 @@ def test_the_issues_own_sequence(cli: Cli) -> None:
     assert (unknown.code, unknown.json["outcome"]) == (3, "unknown")
 
 
-def test_cancel_says_what_a_job_does_that_it_cannot_stop(cli: Cli) -> None:
-    cli.ok("schedule", "slow", "--id", "s1", "--retention", "1m")
-    cli.ok("schedule", "bad", "--id", "b1")
+def test_cancel_says_what_a_job_does_that_it_cannot_stop(cli: Cli, inline: Inline) -> None:
+    inline.ok("schedule", "slow", "--id", "s1", "--retention", "1m")
+    inline.ok("schedule", "bad", "--id", "b1")
     worker = cli.start("work", "--app", "shop", "--queue", "default", "--max-jobs", "2")
     wait_until((cli.folder / "started").exists, timeout=15, what="the job starts")
-    running = cli("cancel", "s1")
+    running = inline("cancel", "s1")
     assert (running.code, running.out) == (4, "running\n")
     assert "--running" in running.err
-    asked = cli("cancel", "s1", "--running", "--json")
+    asked = inline("cancel", "s1", "--running", "--json")
     assert (asked.code, asked.json["outcome"]) == (4, "running")
-    assert cli.ok("show", "s1", "--json").json["cancel_asked_ms"] is not None
+    assert inline.ok("show", "s1", "--json").json["cancel_asked_ms"] is not None
     (cli.folder / "go").touch()
     assert end(worker).code == 0
-    assert (cli("cancel", "s1").out, cli("cancel", "s1").code) == ("finished\n", 4)
-    assert (cli("cancel", "b1").out, cli("cancel", "b1").code) == ("failed\n", 4)
+    assert (inline("cancel", "s1").out, inline("cancel", "s1").code) == ("finished\n", 4)
+    assert (inline("cancel", "b1").out, inline("cancel", "b1").code) == ("failed\n", 4)
 
 
 def test_people_see_the_id_and_when_it_runs(inline: Inline) -> None:
@@ -143,11 +143,11 @@ def test_an_unknown_id(inline: Inline, words: tuple[str, ...]) -> None:
     assert "--queue" in done.err
 
 
-def test_no_queue_means_the_default_one_and_is_never_searched(cli: Cli, q: DelayQ) -> None:
+def test_no_queue_means_the_default_one_and_is_never_searched(cli: Cli, inline: Inline, q: DelayQ) -> None:
     q.schedule("x", delay="1h", id="o1", queue="orders")
-    assert cli("cancel", "o1").code == 3
+    assert inline("cancel", "o1").code == 3
     (cli.folder / "delayq.toml").write_text('queue = "orders"\n')
-    assert cli("cancel", "o1").code == 0
+    assert inline("cancel", "o1").code == 0
 
 
 def test_list(inline: Inline, q: DelayQ) -> None:

@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from delayq.core.errors import (
-    BackendError,
+    BackendDamaged,
     BackendFull,
     BackendUnavailable,
     ConfigError,
@@ -225,7 +225,7 @@ def test_somebody_elses_key(
 ) -> None:
     admin.set("key", "value")
 
-    assert "missing or holds something else" in refusal(opened(server.url), send, BackendError)
+    assert "missing or holds something else" in refusal(opened(server.url), send, BackendDamaged)
 
 
 def test_an_error_of_our_own_scripts(server: LocalServer, opened: Callable[[str], Connector]) -> None:

@@ -55,13 +55,7 @@ def test_what_somebody_holds_is_buried_too(lair: Engine) -> None:
 
 @pytest.mark.parametrize("state", [State.SCHEDULED, State.READY, State.RESERVED, State.FAILED, State.COMPLETED])
 def test_a_stray_copy_of_a_job_that_has_a_place_is_dropped(engine: Engine, state: State) -> None:
-    {
-        State.SCHEDULED: lambda: engine.schedule([engine.job("a")]),
-        State.READY: lambda: engine.ready("a"),
-        State.RESERVED: lambda: engine.reserved("a"),
-        State.FAILED: lambda: engine.failed("a"),
-        State.COMPLETED: lambda: engine.completed("a"),
-    }[state]()
+    engine.put("a", state)
     entry = throw(engine, {"id": "a", "job": "copy"})
     words, names = engine.changes(deliver.bury(engine.scope, [(entry, WHY)]))
     assert (words, names) == (["dropped"], {"stream"})

@@ -50,7 +50,7 @@ def test_a_full_server_refuses_what_grows_whole_and_lets_the_rest_go_on(each_eng
     before = snapshot(engine.client)
     with engine.full():
         if scene.grows:
-            with pytest.raises(ResponseError, match="OOM|maxmemory"):
+            with pytest.raises(ResponseError, match=r"OOM|maxmemory"):
                 engine.run(call)
         else:
             assert words(engine.run(call)) == scene.first

@@ -99,3 +99,14 @@ def test_a_paused_queue_takes_it_all_the_same(engine: Engine) -> None:
     engine.client.hset(engine.keys.meta, "paused_until_ms", "0")
     assert engine.run(deliver.hand_back(engine.scope, [held])) == [True]
     assert engine.state("a") == State.READY
+
+
+def test_without_a_stream_it_makes_none(engine: Engine) -> None:
+    """One without a group would be damage of our own; mend finds the job."""
+    (held,) = engine.reserved("a")
+    with engine.damaged():
+        engine.client.delete(engine.keys.stream)
+        assert engine.unchanged(deliver.hand_back(engine.scope, [held])) == [False]
+        engine.run(deliver.tidy(engine.scope))
+        engine.run(deliver.mend(engine.scope, ["a"]))
+    assert engine.state("a") == State.READY

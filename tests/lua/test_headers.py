@@ -48,7 +48,12 @@ def moves(script: Script) -> set[tuple[State, State]]:
 def test_the_manual_is_where_a_reader_looks(script: Script) -> None:
     lines = manual(script)
     assert lines[0].startswith(f"-- {script.name}: ")
-    places = {word: n for n, line in enumerate(lines) for word in ("moves", "KEYS[1]", "returns", "cost") if line.startswith(f"-- {word} ")}
+    places = {
+        word: n
+        for n, line in enumerate(lines)
+        for word in ("moves", "KEYS[1]", "returns", "cost")
+        if line.startswith(f"-- {word} ")
+    }
     assert list(places) == ["moves", "KEYS[1]", "returns", "cost"]
     assert places["KEYS[1]"] < 40
     assert places["returns"] < 60
@@ -109,7 +114,9 @@ def test_no_variable_is_global(script: Script) -> None:
 
 
 def test_the_search_for_globals_finds_one() -> None:
-    assert list(globals_of("local a, b = 1, 2\nfor _, c in ipairs(a) do b = c end\nlocal function f(x) y = x end")) == ["y"]
+    assert list(globals_of("local a, b = 1, 2\nfor _, c in ipairs(a) do b = c end\nlocal function f(x) y = x end")) == [
+        "y"
+    ]
     assert list(globals_of("local a\nif a == 1 then a, z = 1, 2 end")) == ["z"]
 
 
@@ -162,7 +169,9 @@ def globals_of(code: str) -> Iterator[str]:
         declared |= {name.strip() for name in found.split(",")}
     for name, parameters in re.findall(r"function *(\w*)\(([^)]*)\)", bare):
         declared |= {name, *(parameter.strip() for parameter in parameters.split(","))}
-    for found in re.findall(r"(?:^|\bthen |\bdo |\belse |\) )\s*((?:[A-Za-z_]\w*(?:\[[^=\n]*?\])?(?: *, *)?)+) = ", bare, re.MULTILINE):
+    for found in re.findall(
+        r"(?:^|\bthen |\bdo |\belse |\) )\s*((?:[A-Za-z_]\w*(?:\[[^=\n]*?\])?(?: *, *)?)+) = ", bare, re.MULTILINE
+    ):
         for target in re.sub(r"\[[^\]]*\]+", "", found).split(","):
             if target.strip() and target.strip() not in declared:
                 yield target.strip()

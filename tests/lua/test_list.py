@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 import pytest
 
 from delayq.core.states import State
@@ -54,7 +56,7 @@ def test_pages_of_a_set_in_its_order(each_engine: Engine) -> None:
     each_engine.schedule([each_engine.job(name, "+5") for name in reversed(names)])
     pages = walk(each_engine, State.SCHEDULED, 20)
     assert [len(some) for some in pages] == [20, 20, 10]
-    assert sum(pages, []) == names
+    assert [*chain(*pages)] == names
 
 
 @pytest.mark.parametrize("state", [State.READY, State.RESERVED])
@@ -65,7 +67,7 @@ def test_pages_of_the_stream_in_its_order(each_engine: Engine, state: State) -> 
         each_engine.read()
     pages = walk(each_engine, state, 20)
     assert [len(some) for some in pages] == [20, 20, 10]
-    assert sum(pages, []) == names
+    assert [*chain(*pages)] == names
 
 
 def test_ready_begins_where_reserved_ends(engine: Engine) -> None:
@@ -152,6 +154,6 @@ def test_much_garbage_makes_short_pages_and_no_end(engine: Engine) -> None:
         for _ in range(4):
             engine.client.xadd(engine.keys.stream, {"junk": "x" * 600_000})
         engine.ready("a")
-        assert sum(walk(engine, State.READY, 9), []) == ["a"]
+        assert [*chain(*walk(engine, State.READY, 9))] == ["a"]
         assert len(walk(engine, State.READY, 9)) > 1
         engine.client.flushall()

@@ -251,3 +251,12 @@ def test_no_more_than_a_megabyte_but_one_at_least(engine: Engine) -> None:
     """Also of what turns out to be fine: it is read to find that out."""
     engine.reserved("a", "b", "c", data=b'"' + b"x" * 600_000 + b'"')
     assert [len(mend(engine, *names)) for names in (("a", "b", "c"), ("c",))] == [2, 1]
+
+
+def test_without_a_stream_it_makes_none_and_the_job_waits(engine: Engine) -> None:
+    engine.reserved("a")
+    with engine.damaged():
+        engine.client.delete(engine.keys.stream)
+        assert mend(engine, "a") == ["scheduled"]
+    assert engine.scores("scheduled") == {"a": engine.now}
+    assert not engine.client.exists(engine.keys.stream)

@@ -40,7 +40,9 @@ def test_not_a_millisecond_early(engine: Engine) -> None:
 
 
 def test_oldest_first_and_equal_times_by_id(engine: Engine) -> None:
-    engine.schedule([engine.job(name, when) for name, when in [("c", "+7"), ("b", "+9"), ("z", "+5"), ("a", "+9"), ("B", "+9")]])
+    engine.schedule(
+        [engine.job(name, when) for name, when in [("c", "+7"), ("b", "+9"), ("z", "+5"), ("a", "+9"), ("B", "+9")]]
+    )
     engine.now += 10
     assert promote(engine) == Promoted(5, 0, -1)
     assert engine.in_stream() == ["z", "c", "B", "a", "b"]

@@ -34,7 +34,9 @@ def test_scheduled_is_replaced(engine: Engine) -> None:
 def test_scheduled_is_postponed_and_keeps_its_payload(engine: Engine) -> None:
     old = engine.job("a")
     engine.schedule([old])
-    scheduled, names = engine.changes(engine.scheduling([engine.job("a", f"+{2 * HOUR}", data=b"[1]")], OnConflict.POSTPONE))
+    scheduled, names = engine.changes(
+        engine.scheduling([engine.job("a", f"+{2 * HOUR}", data=b"[1]")], OnConflict.POSTPONE)
+    )
     assert (scheduled.refs[0].outcome, scheduled.refs[0].due_ms) == (Answer.POSTPONED, START + 2 * HOUR)
     assert names == {"scheduled"}
     assert engine.rows("jobs") == {"a": old.envelope.decode()}
@@ -59,7 +61,7 @@ def test_running_is_refused(engine: Engine, on_conflict: OnConflict) -> None:
 
 @pytest.mark.parametrize("state", [State.FAILED, State.COMPLETED])
 def test_what_is_over_is_not_postponed(engine: Engine, state: State) -> None:
-    engine.failed("a") if state is State.FAILED else engine.completed("a")
+    engine.put("a", state)
     (ref,) = engine.unchanged(engine.scheduling([engine.job("a")], OnConflict.POSTPONE)).refs
     assert (ref.outcome, ref.state) == (Answer.KEPT, state)
 

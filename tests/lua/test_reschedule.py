@@ -57,10 +57,5 @@ def test_a_time_that_is_none(engine: Engine, when: str) -> None:
 
 @pytest.mark.parametrize("state", [State.RESERVED, State.FAILED, State.COMPLETED, State.ABSENT])
 def test_refusals_have_no_due_time(engine: Engine, state: State) -> None:
-    {
-        State.RESERVED: lambda: engine.reserved("a"),
-        State.FAILED: lambda: engine.failed("a"),
-        State.COMPLETED: lambda: engine.completed("a"),
-        State.ABSENT: lambda: None,
-    }[state]()
+    engine.put("a", state)
     assert engine.unchanged(produce.reschedule(engine.scope, "a", "+5")).due_ms is None

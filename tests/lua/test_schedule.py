@@ -143,7 +143,9 @@ def test_payloads_are_bytes_to_it(engine: Engine, data: bytes, when: str) -> Non
     assert engine.client.xrange(engine.keys.stream)[0][1][b"job"] == data
 
 
-@pytest.mark.parametrize("when", ["soon", "", "+", "nan", "inf", "-inf", "+nan", "9007199254740992", "+9007199254740991"])
+@pytest.mark.parametrize(
+    "when", ["soon", "", "+", "nan", "inf", "-inf", "+nan", "9007199254740992", "+9007199254740991"]
+)
 @pytest.mark.parametrize("on_conflict", list(OnConflict))
 def test_a_due_time_that_is_none_refuses_the_batch_whole(engine: Engine, when: str, on_conflict: OnConflict) -> None:
     good = engine.scheduling([engine.job("a"), engine.job("b")], on_conflict)

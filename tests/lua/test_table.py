@@ -6,8 +6,6 @@ against.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from delayq.core.envelope import fingerprint
@@ -52,20 +50,6 @@ def table(text: str) -> dict[str, dict[str, str]]:
 CELLS = [(verb, state) for verb in table(ANSWER) for state in STATES]
 
 
-def put(engine: Engine, state: str) -> None:
-    """The job "j" in that state."""
-    fill: dict[str, Callable[[], object]] = {
-        "absent": lambda: None,
-        "scheduled": lambda: engine.schedule([engine.job("j")]),
-        "ready": lambda: engine.ready("j"),
-        "reserved": lambda: engine.reserved("j"),
-        "failed": lambda: engine.failed("j"),
-        "completed": lambda: engine.completed("j"),
-    }
-    fill[state]()
-    assert engine.state("j") == State(state)
-
-
 def ask(engine: Engine, verb: str) -> tuple[Answer, set[str]]:
     """The verb's answer for the job "j", and the keys it changed."""
     scope = engine.scope
@@ -90,7 +74,7 @@ def ask(engine: Engine, verb: str) -> tuple[Answer, set[str]]:
 
 @pytest.mark.parametrize(("verb", "state"), CELLS, ids=[f"{verb}-{state}" for verb, state in CELLS])
 def test_cell(engine: Engine, verb: str, state: str) -> None:
-    put(engine, state)
+    engine.put("j", State(state))
     payload = engine.rows("jobs").get("j")
     answer, names = ask(engine, verb)
     assert answer == Answer(table(ANSWER)[verb][state])
@@ -117,7 +101,7 @@ def test_due_now_a_scheduled_job_reads_ready(engine: Engine) -> None:
 @pytest.mark.parametrize("state", ["failed", "completed"])
 def test_replace_starts_over(engine: Engine, state: str) -> None:
     """A replaced job keeps nothing of its former life: no failure, no result, no recoveries."""
-    put(engine, state)
+    engine.put("j", State(state))
     fresh = engine.job("j", data=b'{"new":1}')
     assert engine.schedule([fresh], OnConflict.REPLACE) == [Answer.REPLACED]
     assert engine.rows("jobs") == {"j": fresh.envelope.decode()}
@@ -125,7 +109,7 @@ def test_replace_starts_over(engine: Engine, state: str) -> None:
 
 
 def test_cancel_of_a_running_job_asks_it_to_stop_when_told_to(engine: Engine) -> None:
-    put(engine, "reserved")
+    engine.put("j", State.RESERVED)
     call = produce.cancel(engine.scope, "j", running=True, token="c1")
     assert engine.changes(call) == (Answer.RUNNING, {"cancel"})
     assert engine.rows("cancel") == {"j": str(engine.now)}
@@ -133,6 +117,6 @@ def test_cancel_of_a_running_job_asks_it_to_stop_when_told_to(engine: Engine) ->
 
 @pytest.mark.parametrize("state", ["scheduled", "ready", "reserved", "failed", "completed"])
 def test_retry_answers_changed_for_another_envelope(engine: Engine, state: str) -> None:
-    put(engine, state)
+    engine.put("j", State(state))
     outcome = engine.unchanged(produce.retry(engine.scope, "j", fingerprint(b"another"), b"{}", ""))
     assert outcome.answer == (Answer.CHANGED if state == "failed" else Answer.REFUSED)

@@ -10,7 +10,7 @@ from delayq.redis.calls.deliver import Sums, UnsettledPage
 from delayq.redis.keys import GROUP
 from tests.support.engine import OURS, Engine
 
-EMPTY = Sums(30_000, 0, 0, 0, 0, 0, 0, False)
+EMPTY = Sums(30_000, 0, 0, 0, 0, 0, 0, 0, 0, False)
 
 
 def tidy(engine: Engine) -> Sums:
@@ -32,11 +32,11 @@ def test_a_queue_that_never_had_a_job_can_be_blocked_on(each_engine: Engine) -> 
 def test_the_sums(engine: Engine) -> None:
     engine.failed("f")
     engine.completed("c1", "c2")
-    engine.reserved("r")
+    engine.reserved("r", digest="d")
     engine.ready("y1", "y2")
     engine.schedule([engine.job(name) for name in ("s1", "s2", "s3")])
     sums = tidy(engine)
-    assert sums == Sums(30_000, 3, 3, 3, 1, 2, 9, False)
+    assert sums == Sums(30_000, 3, 3, 3, 1, 2, 9, 1, 1, False)
     assert sums.agree
 
 
@@ -54,6 +54,19 @@ def test_the_sums_show_damage(engine: Engine, key: str, row: str) -> None:
     remove = engine.client.zrem if key in ("scheduled", "failed", "completed") else engine.client.hdel
     remove(engine.keys.of(key), row)
     assert not tidy(engine).agree
+
+
+def test_a_lock_without_its_digest_is_damage_and_a_digest_without_its_lock_is_free(engine: Engine) -> None:
+    engine.schedule([engine.job("a", digest="d")])
+    locks = engine.rows("locks")
+    with engine.damaged():
+        engine.client.delete(engine.keys.of("locks"))
+        assert tidy(engine).agree
+        engine.client.hset(engine.keys.of("locks"), mapping=locks)
+        engine.client.delete(engine.keys.of("unique"))
+        assert not tidy(engine).agree
+        engine.run(deliver.mend(engine.scope, ["a"]))
+        assert tidy(engine).agree
 
 
 @pytest.mark.parametrize("trouble", ["XDEL", "XTRIM", "XADD"])
@@ -100,7 +113,11 @@ def test_without_its_group_nobody_reads_an_old_entry_again(each_engine: Engine, 
     assert engine.last_delivered() == last
     assert (engine.rows("meta")["anew"], engine.rows("meta")["delivered"]) == (last, last)
     assert engine.read() == []
-    assert [(row.id, row.verdict) for row in unsettled(engine).entries] == [("a", "again"), ("b", "again"), ("c", "again")]
+    assert [(row.id, row.verdict) for row in unsettled(engine).entries] == [
+        ("a", "again"),
+        ("b", "again"),
+        ("c", "again"),
+    ]
     assert not tidy(engine).regrouped
 
 

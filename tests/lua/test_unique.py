@@ -9,6 +9,7 @@ import pytest
 from delayq.core.envelope import fingerprint
 from delayq.core.states import Answer, OnConflict, State
 from delayq.redis.calls import deliver, inspect, produce
+from delayq.redis.calls.call import Call
 from delayq.redis.calls.deliver import Acked, Failed, Held, Released
 from tests.support.engine import HOUR, Engine, envelope
 
@@ -94,7 +95,7 @@ def test_postpone_leaves_it_alone(engine: Engine) -> None:
     ],
     ids=["ack", "ack with retention", "fail"],
 )
-def test_the_end_frees_it(engine: Engine, settle: Callable[[Engine, Held], deliver.Call[list[bool]]]) -> None:
+def test_the_end_frees_it(engine: Engine, settle: Callable[[Engine, Held], Call[list[bool]]]) -> None:
     (held,) = engine.reserved("a", digest="d")
     assert engine.run(settle(engine, held)) == [True]
     assert locks(engine) == FREE
@@ -109,7 +110,7 @@ def test_the_end_frees_it(engine: Engine, settle: Callable[[Engine, Held], deliv
     ],
     ids=["release", "hand_back"],
 )
-def test_a_retry_keeps_it(engine: Engine, move: Callable[[Engine, Held], deliver.Call[list[bool]]]) -> None:
+def test_a_retry_keeps_it(engine: Engine, move: Callable[[Engine, Held], Call[list[bool]]]) -> None:
     (held,) = engine.reserved("a", digest="d")
     assert engine.run(move(engine, held)) == [True]
     assert locks(engine) == HELD_BY_A
@@ -164,6 +165,21 @@ def test_retry_takes_it_again_or_answers_conflict(engine: Engine) -> None:
 def test_an_owner_that_is_nowhere_owns_nothing(engine: Engine, on_conflict: OnConflict) -> None:
     engine.client.hset(engine.keys.of("unique"), "d", "ghost")
     assert engine.schedule([engine.job("a", digest="d")], on_conflict) == [Answer.CREATED]
+    assert locks(engine) == HELD_BY_A
+
+
+@pytest.mark.parametrize("on_conflict", [OnConflict.KEEP, OnConflict.REPLACE])
+@pytest.mark.parametrize("end", ["failed", "completed"])
+def test_nor_does_one_that_is_over(engine: Engine, on_conflict: OnConflict, end: str) -> None:
+    """Somebody deleted `locks`, so nothing freed the digest when its owner ended."""
+    (held,) = engine.reserved("old", digest="d")
+    with engine.damaged():
+        engine.client.delete(engine.keys.of("locks"))
+        if end == "failed":
+            engine.run(deliver.fail(engine.scope, [Failed(held, b"", b"{}")]))
+        else:
+            engine.run(deliver.ack(engine.scope, [Acked(held, HOUR)]))
+        assert engine.schedule([engine.job("a", digest="d")], on_conflict) == [Answer.CREATED]
     assert locks(engine) == HELD_BY_A
 
 

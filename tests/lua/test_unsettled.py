@@ -31,7 +31,9 @@ def test_work_in_progress_is_nobodys_business(each_engine: Engine) -> None:
     engine.reserved("b")
     engine.ready("c")
     for everything in (False, True):
-        assert engine.unchanged(deliver.unsettled(engine.scope, "-", "", everything=everything)) == UnsettledPage("", "|", ())
+        assert engine.unchanged(deliver.unsettled(engine.scope, "-", "", everything=everything)) == UnsettledPage(
+            "", "|", ()
+        )
 
 
 def test_a_plain_consumers_acknowledgement(each_engine: Engine) -> None:

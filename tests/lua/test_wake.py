@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -116,7 +117,7 @@ def test_what_moves_no_head_earlier_is_silent(engine: Engine, ear: Listener) -> 
     engine.schedule([engine.job("s", "+100")])
     ear.heard()
     scope = engine.scope
-    calls: list[Call[object]] = [
+    calls: list[Call[Any]] = [
         deliver.promote(scope),
         deliver.ack(scope, [deliver.Acked(held[0])]),
         deliver.fail(scope, [deliver.Failed(held[1], b"", b"{}")]),

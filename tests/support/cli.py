@@ -70,6 +70,7 @@ class Cli:
         """A command that must succeed."""
         done = self(*words, given=given)
         assert done.code == 0, f"delayq {words} ended with {done.code}\n{done.out}\n{done.err}"
+        assert "ResourceWarning" not in done.err, done.err
         return done
 
     def start(self, *words: str) -> subprocess.Popen[str]:

@@ -10,7 +10,7 @@ own; `rest` sets them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -144,8 +144,8 @@ class Engine:
 
     def state(self, job_id: str) -> State:
         """Where a job is, by the keys alone."""
-        for name, state in ((word.value, word) for word in (State.SCHEDULED, State.FAILED, State.COMPLETED)):
-            if job_id in self.scores(name):
+        for state in (State.SCHEDULED, State.FAILED, State.COMPLETED):
+            if job_id in self.scores(state.value):
                 return state
         entry = self.rows("entries").get(job_id)
         if entry is None:
@@ -196,12 +196,27 @@ class Engine:
     def failed(self, *ids: str) -> None:
         """Jobs that were given up."""
         for held in self.reserved(*ids):
-            assert self.run(deliver.fail(self.scope, [deliver.Failed(held, b"", b'{"type":"E","message":"m"}')])) == [True]
+            assert self.run(deliver.fail(self.scope, [deliver.Failed(held, b"", b'{"type":"E","message":"m"}')])) == [
+                True
+            ]
 
     def completed(self, *ids: str, retention_ms: int = HOUR) -> None:
         """Jobs that are done and kept."""
         for held in self.reserved(*ids):
             assert self.run(deliver.ack(self.scope, [deliver.Acked(held, retention_ms, b'"ok"')])) == [True]
+
+    def put(self, job_id: str, state: State) -> None:
+        """A job in that state."""
+        fill: dict[State, Callable[[], object]] = {
+            State.ABSENT: lambda: None,
+            State.SCHEDULED: lambda: self.schedule([self.job(job_id)]),
+            State.READY: lambda: self.ready(job_id),
+            State.RESERVED: lambda: self.reserved(job_id),
+            State.FAILED: lambda: self.failed(job_id),
+            State.COMPLETED: lambda: self.completed(job_id),
+        }
+        fill[state]()
+        assert self.state(job_id) == state
 
     def rest(self, entries: Iterable[str], idle_ms: int) -> None:
         """Make these deliveries look as if nothing was heard of them for that long."""
@@ -219,7 +234,7 @@ class Engine:
 
 def envelope(job_id: str, queue: str = QUEUE, **members: Any) -> bytes:
     """An envelope's bytes."""
-    known = {"v": 1, "name": "order.close", "attempts": 0, "created_ms": START}
+    known: dict[str, Any] = {"v": 1, "name": "order.close", "attempts": 0, "created_ms": START}
     data = msgspec.Raw(members.pop("data", b"{}"))
     return envelopes.encode(Envelope(**(known | members), id=job_id, queue=queue, data=data))
 

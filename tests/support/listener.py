@@ -20,7 +20,7 @@ class Listener:
         self._pubsub = pubsub
 
     def heard(self, call: Call[Any] | None = None) -> list[str]:
-        """What was published since the last time, `call` included: a mark of our own is sent behind it and read up to."""
+        """What was published since the last time, `call` included. A mark of our own follows it and is read up to."""
         if call is not None:
             self._engine.run(call)
         self._engine.client.publish(self._engine.scope.wake, END)

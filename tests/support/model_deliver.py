@@ -92,7 +92,7 @@ class DeliveryModel(ModelState):
             return True
         self.leave_stream(job)
         self.unlock(job)
-        job.place, job.at, job.result = Place.COMPLETED, self.now + retention, result
+        job.place, job.at, job.result = Place.COMPLETED, self.now + retention, result or b"null"
         job.recoveries, job.failure = 0, b""
         return True
 
@@ -169,10 +169,13 @@ class DeliveryModel(ModelState):
         return found
 
     def bury(self, entry: str, raw: bytes, failure: bytes, *, known: bool, placed: bool) -> str:
-        """Garbage becomes a failed job of its own; a copy of a `known` job is its place, if it has no other."""
+        """Garbage becomes a failed job of its own; a copy of a `known` job becomes its place, if it has no other.
+
+        Not when it was delivered and nobody holds it any more: given back, it would look like work that is done.
+        """
         if self.stream.get(entry, "owned"):
             return "left"
-        if known and not placed:
+        if known and not placed and (entry in self.pending or not self.is_delivered(entry)):
             return "adopted"
         self.stream.pop(entry)
         self.pending.pop(entry, None)

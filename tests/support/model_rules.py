@@ -6,7 +6,6 @@ from delayq.redis.calls import deliver, inspect
 from tests.support.model_rig import LEASE_MS
 from tests.support.model_rules_care import KEEP_FAILED_MS, TICK_MS, CareRules
 from tests.support.model_rules_damage import DamageRules
-from tests.support.model_rules_produce import ProducerRules
 from tests.support.model_rules_work import PLAIN
 from tests.support.model_view import HASHES
 from tests.support.waiting import wait_until
@@ -15,12 +14,12 @@ DRAIN = "dq:host:9:drain"
 MOST_ROUNDS = 30
 
 
-class DelayqMachine(ProducerRules, CareRules, DamageRules):
+class DelayqMachine(CareRules, DamageRules):
     """Drives one queue on a real server, step by step, beside the model."""
 
     def drain(self) -> None:
         """Healed, taken back, promoted, read and done: nothing is left but the queue's own frame (I9)."""
-        self.begin("drain")
+        self.begin()
         assert self.rig.send(inspect.resume(self.scope)) == self.model.resume()
         self.pass_time(max([0, *(due - self.model.now for due in self.view.scheduled.values())]))
         self.knows[DRAIN] = []
@@ -32,11 +31,13 @@ class DelayqMachine(ProducerRules, CareRules, DamageRules):
                 self._work_off()
             self._work_off()
             if not dirty and not self.view.scheduled and not self.view.entries and not self.view.stream:
-                break
+                # Damage may hide behind the sums while they agree by chance; it shows when the rest is gone.
+                self._forget_finished()
+                if not self.view.jobs:
+                    break
         else:
             raise AssertionError(f"after {MOST_ROUNDS} rounds there is still something left: {self.view}")
         self._end_rows_without_entry()
-        self._forget_finished()
         self._retire_all()
         self._check_empty()
 
@@ -90,7 +91,8 @@ class DelayqMachine(ProducerRules, CareRules, DamageRules):
         allowed |= {self.rig.key(name) for name in HASHES if self.scarred}
         left = {name for name in names if name not in allowed and not name.startswith(self.rig.key("once:"))}
         assert not left, f"keys left: {left}"
-        assert not self.ledger.owed, f"accepted and never delivered: {set(self.ledger.owed)}"
+        owed = self.ledger.owed.keys() - self.scarred
+        assert not owed, f"accepted and never delivered: {owed}"
 
 
 __all__ = ["DRAIN", "PLAIN", "DelayqMachine"]

@@ -29,46 +29,29 @@ class DamageRules(QueueMachine):
         self.settle()
 
     @precondition(lambda self: self.view.stream and not self.calm)
-    @rule(which=WHICH)
-    def xdel(self, which: int) -> None:
+    @rule(which=WHICH, how=st.sampled_from(["XDEL", "XDEL", "XTRIM", "XTRIM", "DEL", "XGROUP DESTROY"]))
+    def harm(self, which: int, how: str) -> None:
+        """Somebody cuts the stream, or takes it or its group away."""
         self.begin()
-        entry = sorted(self.view.stream)[which % len(self.view.stream)]
-        self._cut([entry])
-        assert self.rig.raw("XDEL", self.rig.key("stream"), entry) == 1
-        self.settle(gone=[self.view.id_in(entry)])
+        stream, entries = self.rig.key("stream"), list(self.view.stream)
+        match how:
+            case "XDEL":
+                self._cut([entries[which % len(entries)]], "XDEL", stream, entries[which % len(entries)])
+            case "XTRIM":
+                self._cut(entries[: max(0, len(entries) - which)], "XTRIM", stream, "MAXLEN", which)
+            case _:
+                self.frame = True
+                gone = self.in_stream(self.view) if how == "DEL" else set()
+                self.rig.raw(*(("DEL", stream) if how == "DEL" else ("XGROUP", "DESTROY", stream, GROUP)))
+                self.settle(gone=gone)
 
-    @precondition(lambda self: self.view.stream and not self.calm)
-    @rule(keep=st.integers(0, 2))
-    def xtrim(self, keep: int) -> None:
-        self.begin()
-        entries = list(self.view.stream)
-        cut = entries[: max(0, len(entries) - keep)]
-        self._cut(cut)
-        assert self.rig.raw("XTRIM", self.rig.key("stream"), "MAXLEN", keep) == len(cut)
-        self.settle(gone=[self.view.id_in(entry) for entry in cut])
-
-    def _cut(self, entries: list[str]) -> None:
+    def _cut(self, entries: list[str], *command: str | int) -> None:
         """Entries go; what they were the place of is damaged."""
         for entry in entries:
             job_id = self.model.stream.pop(entry, "")
             self.damaged |= {job_id} - {""}
-
-    @precondition(lambda self: self.view.stream and not self.calm)
-    @rule()
-    def delete_stream(self) -> None:
-        self.begin()
-        self.frame = True
-        gone = self.in_stream(self.view)
-        self.rig.raw("DEL", self.rig.key("stream"))
-        self.settle(gone=gone)
-
-    @precondition(lambda self: self.view.last and self.view.stream and not self.calm)
-    @rule()
-    def destroy_group(self) -> None:
-        self.begin()
-        self.frame = True
-        self.rig.raw("XGROUP", "DESTROY", self.rig.key("stream"), GROUP)
-        self.settle()
+        assert self.rig.raw(*command) == len(entries)
+        self.settle(gone=[self.view.id_in(entry) for entry in entries])
 
     @precondition(lambda self: self.view.consumers)
     @rule(which=WHICH)

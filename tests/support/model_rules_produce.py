@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
@@ -14,40 +17,53 @@ from tests.support.model_produce import Ask, Said, Told, sha1
 from tests.support.model_rig import QUEUE
 
 WHENS = st.sampled_from(["+0", "+0", "+0", "+4000", "+20000", str(START_MS - 5000), str(START_MS + 30_000)])
-ASKS = st.lists(st.tuples(st.sampled_from(IDS), WHENS, st.sampled_from(DIGESTS), st.sampled_from([0, 0, 15_000])), min_size=1, max_size=2)
+
+
+class Wish(NamedTuple):
+    """A job to schedule: id, when, unique digest, retention in ms."""
+
+    id: str
+    when: str = "+0"
+    digest: str = ""
+    keep: int = 0
+
+
+WISHES = st.builds(
+    Wish, st.sampled_from(IDS), when=WHENS, digest=st.sampled_from(DIGESTS), keep=st.sampled_from([0, 0, 15_000])
+)
 
 
 class ProducerRules(QueueMachine):
     """schedule, cancel, reschedule, run_now, retry, forget, clear, pause, resume, and the views."""
 
-    @rule(asks=ASKS, conflict=st.sampled_from(OnConflict), resend=st.booleans())
-    def schedule(self, asks: list[tuple[str, str, str, int]], conflict: OnConflict, resend: bool) -> None:
+    @rule(asks=st.lists(WISHES, min_size=1, max_size=2), conflict=st.sampled_from(OnConflict), resend=st.booleans())
+    def schedule(self, asks: list[Wish], conflict: OnConflict, resend: bool) -> None:
         self.begin()
-        jobs = [
-            Ask(job_id, self.envelope(job_id, digest=digest, retention=keep), when, digest)
-            for job_id, when, digest, keep in asks
-        ]
+        self.ask(asks, conflict, resend=resend)
+
+    def ask(self, wishes: Sequence[Wish], conflict: OnConflict, *, resend: bool = False) -> None:
+        """Schedule some jobs in one call; perhaps the reply is lost and the same call sent again."""
+        jobs = [Ask(wish.id, self._envelope_for(wish), wish.when, wish.digest) for wish in wishes]
         prepared = [Prepared(job.id, "job", QUEUE, job.raw, job.when, job.digest, own_id=True) for job in jobs]
         concerned = {job.id for job in jobs} | {self.model.owners.get(job.digest, job.id) for job in jobs}
-        known = "lease_ms" in self.view.meta
-        call = produce.schedule(self.scope, prepared, conflict, f"t{self.number()}")
+        known, token = "lease_ms" in self.view.meta, f"t{self.number()}"
+        call = produce.schedule(self.scope, prepared, conflict, token)
         got = self.rig.send(call)
         told = [_told(ref) for ref in got.refs]
         self.expect(concerned, self._foretell(jobs, conflict), told)
         assert not (got.new_queue and known), "an old queue is said to be new"
-        changed = set()
         for job, answer in zip(jobs, told, strict=True):
-            if len({ask.id for ask in jobs}) == len(jobs):
-                self.check_free(job.id, answer.answer)
             if answer.answer in ("created", "replaced"):
                 self.ledger.owed[job.id] = job.raw
-                changed.add(job.id)
-            elif answer.answer == "postponed":
-                changed.add(job.id)
-        self.settle(concerned, gone=changed)
-        if resend and call.keys[-1].endswith(tuple(f":t{n}" for n in range(self.serial + 1))):
+            if len({other.id for other in jobs}) == len(jobs):
+                self.check_free(job.id, answer.answer)
+        self.settle(concerned, gone=[answer.id for answer in told if answer.answer in ("created", "replaced", "postponed")])
+        if resend and any(key.endswith(f"once:{token}") for key in call.keys):
             assert self.rig.send(call) == got, "the same command, sent again, was answered differently"
             self.settle(unchanged=True)
+
+    def _envelope_for(self, wish: Wish) -> bytes:
+        return self.envelope(wish.id, digest=wish.digest, retention=wish.keep)
 
     def _foretell(self, jobs: list[Ask], conflict: OnConflict) -> list[Told]:
         match conflict:
@@ -178,7 +194,8 @@ class ProducerRules(QueueMachine):
         stats, model = self.rig.send(inspect.stats(self.scope)), self.model
         wanted = [sum(model.state(job_id) == state for job_id in model.jobs) for state in ("scheduled", "failed", "completed")]
         assert [stats.scheduled, stats.failed, stats.completed] == wanted
-        assert (stats.ready, stats.reserved) == (len(model.stream) - len(model.pending), len(model.pending))
+        if model.pending.keys() <= model.stream.keys():
+            assert (stats.ready, stats.reserved) == (len(model.stream) - len(model.pending), len(model.pending))
         assert stats.paused == model.paused
 
 

@@ -6,10 +6,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 from redis.exceptions import ResponseError
 
+from delayq.core.states import OnConflict
 from delayq.redis.calls import deliver
 from tests.support.model_deliver import Delivery
-from tests.support.model_machine import WHICH, QueueMachine
+from tests.support.model_machine import IDS, WHICH
 from tests.support.model_rig import GROUP, LEASE_MS
+from tests.support.model_rules_produce import ProducerRules, Wish
 from tests.support.model_state import ANYTHING
 
 SLOT = st.integers(0, 2)
@@ -18,7 +20,7 @@ FAILURE = b'{"type":"Oops","message":"no"}'
 PLAIN = "plain"
 
 
-class WorkRules(QueueMachine):
+class WorkRules(ProducerRules):
     """promote, read, replay, renew, settle, crash, zombie, retire."""
 
     @precondition(lambda self: self.view.scheduled)
@@ -47,6 +49,16 @@ class WorkRules(QueueMachine):
         self.begin()
         self.take(self.names[slot], count)
 
+    @rule(slot=SLOT, jobs=st.integers(1, 3))
+    def arrive(self, slot: int, jobs: int) -> None:
+        """The way most work goes: scheduled, moved when due, and read."""
+        self.begin()
+        free = [job_id for job_id in IDS if job_id not in self.view.ids]
+        if free:
+            self.ask([Wish(job_id) for job_id in free[:jobs]], OnConflict.KEEP)
+        self.move(500)
+        self.take(self.names[slot], 3)
+
     def take(self, consumer: str, count: int) -> list[Delivery]:
         """XREADGROUP; answers what came."""
         words = ("XREADGROUP", "GROUP", GROUP, consumer, "COUNT", count, "STREAMS", self.rig.key("stream"), ">")
@@ -67,33 +79,32 @@ class WorkRules(QueueMachine):
         return self.learn(consumer, got)
 
     @precondition(lambda self: self.view.consumers)
-    @rule(slot=SLOT)
-    def replay(self, slot: int) -> None:
-        """As after a read error: a consumer reads its own pending entries again."""
+    @rule(slot=SLOT, replay=st.booleans())
+    def live_on(self, slot: int, replay: bool) -> None:
+        """A consumer renews what it holds; or reads its own pending entries again, as after a read error."""
         self.begin()
         consumer = self.names[slot]
+        if replay:
+            self.learn(consumer, self._replayed(consumer))
+            return
+        lost = self.beat(consumer, [item for item in self.knows[consumer] if item.id])
+        for item in [item for item in self.knows[consumer] if item.id in lost]:
+            self.let_go(consumer, item)
+
+    def _replayed(self, consumer: str) -> list[str]:
         words = ("XREADGROUP", "GROUP", GROUP, consumer, "COUNT", 100, "STREAMS", self.rig.key("stream"), "0")
         try:
             reply = self.rig.raw(*words)
         except ResponseError as error:
             assert "NOGROUP" in str(error)
             self.settle(unchanged=True)
-            return
+            return []
         got = [entry.decode() for entry, fields in reply[0][1] if fields] if reply else []
         if not self.frame:
             wanted = self.model.replayed(consumer)
             assert got == wanted, f"{consumer} should find {wanted}, it found {got}"
         self.settle()
-        self.learn(consumer, got)
-
-    @precondition(lambda self: any(self.knows.values()))
-    @rule(slot=SLOT)
-    def renew(self, slot: int) -> None:
-        self.begin()
-        consumer = self.names[slot]
-        lost = self.beat(consumer, self.knows[consumer])
-        for item in [item for item in self.knows[consumer] if item.id in lost]:
-            self.let_go(consumer, item)
+        return got
 
     def beat(self, consumer: str, held: list[Delivery]) -> set[str]:
         """Renew some deliveries, as delayq's workers do or as a plain consumer does; answers what is lost."""
@@ -130,7 +141,7 @@ class WorkRules(QueueMachine):
     def finish(self, which: int, how: str) -> None:
         """A holder settles one of its deliveries."""
         self.begin()
-        held = [(name, item) for name in self.names for item in self.knows[name]]
+        held = [(name, item) for name, items in self.knows.items() for item in items]
         consumer, item = held[which % len(held)]
         self.end(item, how)
         self.let_go(consumer, item)
@@ -170,7 +181,8 @@ class WorkRules(QueueMachine):
             return False
         gone = [item.id] if how != "hand back" else []
         if how in ("ack", "keep", "twice"):
-            assert item.id not in self.ledger.owed, f"{item.id} is done, but nobody was given its last envelope"
+            owed = self.ledger.owed.keys() - self.scarred
+            assert item.id not in owed, f"{item.id} is done, but nobody was given its last envelope"
         self.settle([item.id], gone=gone)
         return True
 
@@ -227,14 +239,6 @@ class WorkRules(QueueMachine):
         assert got == [wanted], f"bury {entry}: should be {wanted}, is {got}"
         self.settle(unchanged=wanted == "left")
         return wanted != "left"
-
-    @precondition(lambda self: any(self.knows.values()))
-    @rule(slot=SLOT)
-    def crash(self, slot: int) -> None:
-        """A consumer stops for ever. What it held stays pending; its tokens stay around for its ghost."""
-        self.begin()
-        self.die(slot)
-        self.settle()
 
     def die(self, slot: int) -> None:
         consumer = self.names[slot]

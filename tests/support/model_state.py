@@ -159,4 +159,3 @@ class ModelState:
 def own_name(consumer: str) -> bool:
     """Whether a consumer's name has the form that only delayq's own have."""
     return _OWN_NAME.fullmatch(consumer) is not None
-

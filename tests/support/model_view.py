@@ -31,7 +31,9 @@ for _, row in ipairs(group and redis.call('XINFO', 'CONSUMERS', stream, 'delayq'
 end
 reply[#reply + 1] = names
 return reply
-""".replace("HASHES", ", ".join(f"'{name}'" for name in HASHES)).replace("SETS", ", ".join(f"'{name}'" for name in SETS))
+""".replace("HASHES", ", ".join(f"'{name}'" for name in HASHES)).replace(
+    "SETS", ", ".join(f"'{name}'" for name in SETS)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,8 @@ class View:
         entry = self.entries.get(job_id)
         if entry is not None and (self.id_in(entry) != job_id or self.stream[entry].get("job") != self.jobs[job_id]):
             return False
-        return self.places(job_id) == 1 and self.unique.get(self.locks.get(job_id, ""), job_id) == job_id
+        locked = job_id not in self.locks or self.unique.get(self.locks[job_id]) == job_id
+        return self.places(job_id) == 1 and locked
 
     def side_rows(self, job_id: str) -> list[str]:
         """Hashes that hold a row for an id beside its envelope."""

@@ -42,7 +42,10 @@ class Proxy:
         self._sockets: list[socket.socket] = []
         self._threads: list[threading.Thread] = []
         self._fate, self._after, self._times = _Fate.FORWARD, 0, 0
+        self._again: tuple[int, int] | None = None
         self._delay_s = 0.0
+        self.lost = 0
+        """Replies that did not get through so far."""
         self.replies = 0
         """Replies that came from the server so far, whatever became of them."""
         self.connections = 0
@@ -63,13 +66,17 @@ class Proxy:
         for thread in self._threads:
             thread.join(timeout=10)
 
-    def cut(self, *, after: int = 0, times: int = 1) -> None:
-        """Forward `after` more replies, then close the connection in place of the next one."""
-        self._plan(_Fate.CUT, after, times)
+    def cut(self, *, after: int = 0, times: int = 1, ever: bool = False) -> None:
+        """Forward `after` more replies, then close the connection in place of the next one; with `ever` so on."""
+        self._plan(_Fate.CUT, after, times, ever)
 
-    def swallow(self, *, after: int = 0, times: int = 1) -> None:
-        """Forward `after` more replies, then lose the next one and keep the connection."""
-        self._plan(_Fate.SWALLOW, after, times)
+    def swallow(self, *, after: int = 0, times: int = 1, ever: bool = False) -> None:
+        """Forward `after` more replies, then lose the next one and keep the connection; with `ever` so on."""
+        self._plan(_Fate.SWALLOW, after, times, ever)
+
+    def heal(self) -> None:
+        """Forward everything from now on."""
+        self._plan(_Fate.FORWARD, 0, 0, ever=False)
 
     def delay(self, seconds: float) -> None:
         """Every reply comes `seconds` late; 0 ends it."""
@@ -89,9 +96,10 @@ class Proxy:
         for one in sockets:
             _close(one)
 
-    def _plan(self, fate: _Fate, after: int, times: int) -> None:
+    def _plan(self, fate: _Fate, after: int, times: int, ever: bool) -> None:
         with self._lock:
             self._fate, self._after, self._times = fate, after, times
+            self._again = (after, times) if ever else None
 
     def _next_fate(self) -> _Fate:
         with self._lock:
@@ -102,6 +110,9 @@ class Proxy:
                 self._after -= 1
                 return _Fate.FORWARD
             self._times -= 1
+            self.lost += 1
+            if self._times == 0 and self._again:
+                self._after, self._times = self._again
             return self._fate
 
     def _run(self, work: object, *args: socket.socket) -> None:

@@ -1,8 +1,8 @@
 """One call of each script in a queue where it has something to do, for what must hold of all scripts alike.
 
-    SCENES["ack"].prepare(engine)       builds the queue, and gives the call
-    .first, .again                      what the call answers, and what the same call answers once more
-    .grows                              whether a server at its memory limit may refuse it
+SCENES["ack"].prepare(engine)       builds the queue, and gives the call
+.first, .again                      what the call answers, and what the same call answers once more
+.grows                              whether a server at its memory limit may refuse it
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 
 from delayq.core.envelope import fingerprint
 from delayq.core.states import Answer, OnConflict, State
+from delayq.core.views import Page
 from delayq.redis.calls import deliver, inspect, produce
 from delayq.redis.calls.call import Call, Scope
 from delayq.redis.calls.deliver import Acked, Failed, Held, Released
@@ -133,7 +134,10 @@ SCENES = {
     "schedule": scene(schedule, ["created", "conflict"], ["created", "conflict"], grows=True),
     "replace": scene(replace, ["replaced", "replaced"], ["replaced", "replaced"], grows=True),
     "reschedule": scene(
-        lambda e: produce.reschedule(e.scope, "later", "+7"), ("rescheduled", NOW + 7), ("rescheduled", NOW + 7), grows=True
+        lambda e: produce.reschedule(e.scope, "later", "+7"),
+        ("rescheduled", NOW + 7),
+        ("rescheduled", NOW + 7),
+        grows=True,
     ),
     "run_now": scene(lambda e: produce.run_now(e.scope, "later"), ("ready", NOW), ("ready", None), grows=True),
     "retry": scene(retry, ("scheduled", NOW), ("refused", None), grows=True),
@@ -171,8 +175,8 @@ SCENES = {
     "get": scene(lambda e: inspect.get(e.scope, "nobody"), None, None, writes=False),
     "list": scene(
         lambda e: inspect.list_jobs(e.scope, State.COMPLETED, f"{START + 2 * HOUR} x", 9),
-        inspect.Page((), ""),
-        inspect.Page((), ""),
+        Page((), ""),
+        Page((), ""),
         writes=False,
     ),
     "stats": scene(lambda e: inspect.stats(e.scope), ..., ..., writes=False),

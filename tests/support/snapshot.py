@@ -9,8 +9,16 @@ Value = Any
 
 def snapshot(client: Any) -> dict[str, Value]:
     """Every key with everything it holds; idle times and times to live excepted."""
-    names = sorted(name.decode() for name in client.scan_iter(count=1000))
-    return {name: _value(client, name) for name in names}
+    names = sorted(client.scan_iter(count=1000))
+    with client.pipeline(transaction=False) as pipe:
+        for name in names:
+            pipe.type(name)
+        kinds = [kind.decode() for kind in pipe.execute()]
+        for name, kind in zip(names, kinds, strict=True):
+            _ask(pipe, name, kind)
+        values = pipe.execute()
+    rows = zip(names, kinds, values, strict=True)
+    return {name.decode(): _value(client, name, kind, value) for name, kind, value in rows}
 
 
 def changed(before: dict[str, Value], after: dict[str, Value]) -> set[str]:
@@ -18,18 +26,29 @@ def changed(before: dict[str, Value], after: dict[str, Value]) -> set[str]:
     return {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
 
 
-def _value(client: Any, name: str) -> Value:
-    kind = client.type(name).decode()
+def _ask(pipe: Any, name: bytes, kind: str) -> None:
     if kind == "hash":
-        return dict(sorted(_words(client.hgetall(name)).items()))
+        pipe.hgetall(name)
+    elif kind == "zset":
+        pipe.zrange(name, 0, -1, withscores=True)
+    elif kind == "stream":
+        pipe.xrange(name)
+    else:
+        pipe.dump(name)
+
+
+def _value(client: Any, name: bytes, kind: str, value: Any) -> Value:
+    if kind == "hash":
+        return _words(value)
     if kind == "zset":
-        return [(word(member), float(score)) for member, score in client.zrange(name, 0, -1, withscores=True)]
+        return [(word(member), float(score)) for member, score in value]
     if kind == "stream":
-        return _stream(client, name)
-    return client.get(name) if kind == "string" else client.dump(name)
+        return _frame(client, name) | {"entries": [(word(entry), _words(fields)) for entry, fields in value]}
+    return value
 
 
-def _stream(client: Any, name: str) -> Value:
+def _frame(client: Any, name: bytes) -> dict[str, Value]:
+    """A stream without its entries."""
     about = client.xinfo_stream(name)
     groups = {}
     for group in client.xinfo_groups(name):
@@ -39,8 +58,7 @@ def _stream(client: Any, name: str) -> Value:
             "pending": [(word(row["message_id"]), word(row["consumer"]), row["times_delivered"]) for row in rows],
             "consumers": sorted(word(row["name"]) for row in client.xinfo_consumers(name, group["name"])),
         }
-    entries = [(word(entry), _words(fields)) for entry, fields in client.xrange(name)]
-    return {"last": word(about["last-generated-id"]), "groups": groups, "entries": entries}
+    return {"last": word(about["last-generated-id"]), "groups": groups}
 
 
 def word(value: Any) -> str:

@@ -13,10 +13,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Self
 
 from delayq.core.backoff import Fixed
-from delayq.core.events import Event, JobEnded, JobFenced
+from delayq.core.events import Event, JobEnded, JobFenced, Listener
 from delayq.core.options import Options
 from delayq.core.outcome import Policy
 from delayq.core.states import State
@@ -79,10 +79,17 @@ class Station:
         self.driver = RedisStreams(self.connector, self.options, self.clock)
         self.registry = Registry()
         self.events: list[Event] = []
+        self.listeners: list[Listener] = [self.events.append]
 
     def clock(self) -> int | None:
         """The time the scripts are told; None = the server's own."""
         return self.now_ms
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
     def close(self) -> None:
         """Close the connections."""
@@ -95,18 +102,18 @@ class Station:
         with using(self.registry):
             job(name, **options)(function)
 
-    def worker(self, driver: RedisStreams | None = None, **options: Any) -> Worker:
+    def worker(self, driver: RedisStreams | None = None, /, **options: Any) -> Worker:
         """A worker that serves `orders` unless told otherwise, without mover and janitor."""
         fallback = Policy(tries=self.options.tries, backoff=self.options.backoff)
         given = {"queues": (QUEUE,), "fallback": fallback, "mover": False, "sleep_ms": 100, **options}
-        return Worker(driver or self.driver, self.registry, WorkerOptions(**given), [self.events.append])
+        return Worker(driver or self.driver, self.registry, WorkerOptions(**given), self.listeners)
 
     def drain(self, **options: Any) -> StopReason:
         """Work in this thread until nothing is ready."""
         return self.worker(**{"stop_when_empty": True, **options}).run()
 
     @contextmanager
-    def working(self, driver: RedisStreams | None = None, **options: Any) -> Iterator[Running]:
+    def working(self, driver: RedisStreams | None = None, /, **options: Any) -> Iterator[Running]:
         """A worker in a thread; it is asked to stop at the end of the block unless it has."""
         running = Running(self.worker(driver, **options))
         try:

@@ -87,18 +87,19 @@ def run(session: Session) -> int:
         with embedded_server(settings).start_child() as server:
             running = server.running
             session.out.note(f"{running.product} {running.version} runs in {Path(folder)} for as long as this lasts.")
-            return _open_shop(session, settings, open_driver(settings, url=running.url))
+            with open_driver(settings, url=running.url) as driver:
+                return _open_shop(session, settings, driver)
 
 
 def _open_shop(session: Session, settings: Settings, driver: RedisStreams) -> int:
     shop = Shop(session)
     worker = _worker(shop, settings, driver)
-    with Client(driver.connector, settings.options()) as client:
-        _schedule(shop, client)
-        customers = threading.Thread(target=_customers, args=(shop, client, worker), name="delayq-demo", daemon=True)
-        customers.start()
-        worker.run()
-        customers.join()
+    client = Client(driver.connector, settings.options())
+    _schedule(shop, client)
+    customers = threading.Thread(target=_customers, args=(shop, client, worker), name="delayq-demo", daemon=True)
+    customers.start()
+    worker.run()
+    customers.join()
     if shop.late_ms:
         middle, worst = statistics.median(shop.late_ms), max(shop.late_ms)
         session.out.line(

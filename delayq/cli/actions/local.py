@@ -29,12 +29,13 @@ def up(session: Session, apps: Sequence[str], queue: str | None, *, quiet: bool)
         session.out.line(running.url)
         how = "Started" if server.is_own else "Joined"
         session.out.note(f"{how} {running.product} {running.version}, data in {embedded.data_dir}.")
-        driver, gone = open_driver(settings, url=running.url), _gone(embedded, server)
-        if registry.names():
-            return serve.run_worker(session, settings, driver, serve.Staff(registry, options, quiet), gone)
-        session.out.note("No --app, so jobs become ready and wait. Stop with Ctrl-C.")
-        logs.start(settings, quiet=quiet)
-        return serve.run_loops(driver, settings, gone)
+        gone = _gone(embedded, server)
+        with open_driver(settings, url=running.url) as driver:
+            if registry.names():
+                return serve.run_worker(session, settings, driver, serve.Staff(registry, options, quiet), gone)
+            session.out.note("No --app, so jobs become ready and wait. Stop with Ctrl-C.")
+            logs.start(settings, quiet=quiet)
+            return serve.run_loops(driver, settings, gone)
 
 
 def down(session: Session, *, as_json: bool) -> None:

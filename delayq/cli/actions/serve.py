@@ -78,7 +78,8 @@ def work(session: Session, apps: Sequence[str], wishes: Wishes, limits: Limits, 
             hint="Name the module that has your @job functions: --app shop.jobs, or DELAYQ_APP.",
         )
     options = worker_options(settings, registry, wishes, limits)
-    return run_worker(session, settings, open_driver(settings), Staff(registry, options, quiet or session.out.quiet))
+    with open_driver(settings) as driver:
+        return run_worker(session, settings, driver, Staff(registry, options, quiet or session.out.quiet))
 
 
 def handlers(settings: Settings, apps: Sequence[str]) -> Registry:
@@ -169,14 +170,14 @@ def move(session: Session, *, once: bool) -> int:
     """Mover and janitor, until a signal or once; the exit code."""
     settings = session.settings()
     logs.start(settings, quiet=session.out.quiet)
-    driver = open_driver(settings)
-    if once:
-        moved = move_once(driver, settings)
-        session.out.line(str(moved))
-        session.out.note(f"{count(moved, 'job')} moved.")
-        return 0
-    session.out.note("Moving what is due, in all queues. Stop with Ctrl-C.")
-    return run_loops(driver, settings)
+    with open_driver(settings) as driver:
+        if once:
+            moved = move_once(driver, settings)
+            session.out.line(str(moved))
+            session.out.note(f"{count(moved, 'job')} moved.")
+            return 0
+        session.out.note("Moving what is due, in all queues. Stop with Ctrl-C.")
+        return run_loops(driver, settings)
 
 
 def run_loops(driver: RedisStreams, settings: Settings, gone: Gone = never) -> int:

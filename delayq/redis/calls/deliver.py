@@ -176,7 +176,7 @@ def _recovered(reply: list[int]) -> Recovered:
 
 
 class Sums(NamedTuple):
-    """The counts of rule 1, taken at one instant."""
+    """The counts of rule 1, and of both halves of the locks, taken at one instant."""
 
     lease_ms: int
     stream: int
@@ -185,13 +185,15 @@ class Sums(NamedTuple):
     failed: int
     completed: int
     jobs: int
+    unique: int
+    locks: int
     regrouped: bool
 
     @property
     def agree(self) -> bool:
-        """Whether both sums hold. When they do not, somebody damaged the data."""
+        """Whether both sums hold and no lock lost its other half. When not, somebody damaged the data."""
         placed = self.scheduled + self.entries + self.failed + self.completed
-        return self.stream == self.entries and placed == self.jobs
+        return self.stream == self.entries and placed == self.jobs and self.locks <= self.unique
 
 
 def tidy(scope: Scope) -> Call[Sums]:
@@ -200,8 +202,9 @@ def tidy(scope: Scope) -> Call[Sums]:
 
 
 def _sums(reply: list[Any]) -> Sums:
-    lease, stream, entries, scheduled, failed, completed, jobs, regrouped = (int(value) for value in reply)
-    return Sums(lease, stream, entries, scheduled, failed, completed, jobs, regrouped == 1)
+    *counts, regrouped = (int(value) for value in reply)
+    lease, stream, entries, scheduled, failed, completed, jobs, unique, locks = counts
+    return Sums(lease, stream, entries, scheduled, failed, completed, jobs, unique, locks, regrouped == 1)
 
 
 class Unsettled(NamedTuple):

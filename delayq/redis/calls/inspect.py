@@ -36,13 +36,21 @@ def _info(queue: str, job_id: str, reply: list[Any]) -> JobInfo | None:
         failed_ms=number(at) if state is State.FAILED else None,
         forget_ms=number(at) if state is State.COMPLETED else None,
         failure=failures.decode(failure),
-        result=msgspec.json.decode(result) if result else None,
+        result=_result(result),
         recoveries=number(recoveries) or 0,
         entry=text(entry),
         consumer=text(consumer),
         idle_ms=number(idle),
         cancel_asked_ms=number(cancel_asked),
     )
+
+
+def _result(raw: bytes) -> Any:
+    """A result, decoded; what is no JSON (somebody else wrote it) as the text it is."""
+    try:
+        return msgspec.json.decode(raw) if raw else None
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return raw.decode("utf-8", "backslashreplace")
 
 
 def read(raw: bytes) -> Envelope | None:

@@ -1,0 +1,87 @@
+"""What lies in Redis may come from anybody: commands show it and go on."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import redis
+
+from delayq import DelayQ
+from tests.cli.conftest import Inline
+
+KEY = "delayq:{default}:"
+
+
+def envelope(job_id: str, data: bytes, *, name: bytes = b"x", version: int = 1) -> bytes:
+    """An envelope as it travels, with bytes in it that no encoder of ours would write."""
+    head = b'{"v":%d,"id":"%s","name":"%s","queue":"default"' % (version, job_id.encode(), name)
+    return head + b',"attempts":0,"created_ms":0,"data":' + data + b"}"
+
+
+ROWS = {
+    "bytes": b"\xff\xfe\x1b[2J",
+    "list": b"[1,2]",
+    "empty": b"",
+    "deep": envelope("deep", b"[" * 5_000 + b"]" * 5_000),
+    "version": envelope("version", b"1", version=9),
+    "control": envelope("control", b'"\\u009b"', name=b"a\\u001b[31m"),
+    "raw": envelope("raw", '"\x9b\u2028"'.encode()),
+}
+
+
+@pytest.fixture
+def garbage(redis_client: redis.Redis, q: DelayQ) -> redis.Redis:
+    """Envelopes of strangers, failed; errors and results nobody can read."""
+    q.schedule("x", delay="1h")
+    for job_id, row in ROWS.items():
+        redis_client.hset(f"{KEY}jobs", job_id, row)
+        redis_client.zadd(f"{KEY}failed", {job_id: 1_800_000_000_000})
+        redis_client.hset(f"{KEY}errors", job_id, b"\xffnot json\x1b[2J")
+    return redis_client
+
+
+@pytest.mark.parametrize("words", [("list",), ("failed", "list"), ("stats",), ("upcoming",)], ids=" ".join)
+def test_lists_go_on(inline: Inline, garbage: redis.Redis, words: tuple[str, ...]) -> None:
+    for some in (words, (*words, "--json")):
+        done = inline.ok(*some)
+        assert not any(letter in done.out for letter in "\x1b\x9b\u2028"), some
+    if "list" in words:
+        shown = {document["id"] for document in inline.ok(*words, "--json").documents}
+        assert set(ROWS) <= shown
+
+
+@pytest.mark.parametrize("job_id", ROWS)
+def test_each_can_be_shown_and_forgotten(inline: Inline, garbage: redis.Redis, job_id: str) -> None:
+    for words in (("show", job_id), ("failed", "show", job_id), ("show", job_id, "--json")):
+        done = inline.ok(*words)
+        assert not any(letter in done.out for letter in "\x1b\x9b\u2028"), words
+    assert inline.ok("show", job_id, "--json").json["error"]["type"] == "unreadable"
+    assert inline("failed", "retry", job_id).code == 0
+    assert inline("cancel", job_id).out == "cancelled\n"
+
+
+def test_a_result_nobody_can_read(inline: Inline, redis_client: redis.Redis, q: DelayQ) -> None:
+    q.schedule("x", delay="1h", id="o1")
+    redis_client.zrem(f"{KEY}scheduled", "o1")
+    redis_client.zadd(f"{KEY}completed", {"o1": 1_900_000_000_000})
+    redis_client.hset(f"{KEY}results", "o1", b"\xff{not json")
+    assert inline.ok("show", "o1").out
+    assert "not json" in str(inline.ok("show", "o1", "--json").json["result"])
+
+
+def test_workers_that_are_none(inline: Inline, redis_client: redis.Redis) -> None:
+    for name, said in {"list": b"[]", "bytes": b"\xff", "words": b'{"queues":7,"started_ms":"soon","jobs":1}'}.items():
+        redis_client.zadd("delayq:workers", {name: 9_999_999_999_999})
+        redis_client.set(f"delayq:worker:{name}", said, px=60_000)
+    redis_client.zadd("delayq:workers", {"gone": 1})
+    assert inline.ok("workers").lines[1].split() == ["words"]
+    assert json.loads(inline.ok("workers", "--json").out)["queues"] == []
+
+
+@pytest.mark.foreign_keys("delayq:queues")
+def test_a_foreign_key_in_our_place_is_named(inline: Inline, redis_client: redis.Redis) -> None:
+    redis_client.set("delayq:queues", "mine")
+    done = inline("stats")
+    assert (done.code, done.out) == (1, "")
+    assert "holds something else" in done.err

@@ -1,0 +1,94 @@
+"""Replies that get lost between Redis and a worker: every job still runs once."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from delayq.core.states import State
+from delayq.drivers.redis_streams import RedisStreams
+from delayq.redis.connect import Connector, Waits
+from tests.support.proxy import Proxy
+from tests.support.station import QUEUE, Station
+from tests.support.waiting import wait_until
+
+QUICK = Waits(connect_ms=500, answer_ms=500, budget_ms=2_000, reader_margin_ms=500)
+
+
+@pytest.fixture
+def proxy(redis_url: str) -> Iterator[Proxy]:
+    with Proxy(Path(urlsplit(redis_url).path)) as made:
+        yield made
+
+
+@pytest.fixture
+def far_driver(proxy: Proxy, station: Station) -> Iterator[RedisStreams]:
+    """A driver whose every reply comes through the proxy, and which loses patience soon."""
+    connector = Connector(proxy.url, waits=QUICK)
+    yield RedisStreams(connector, station.options)
+    connector.close()
+
+
+@pytest.mark.parametrize(("fate", "every", "jobs"), [("cut", 7, 400), ("cut", 23, 1_000), ("swallow", 20, 200)])
+def test_every_nth_reply_is_lost_and_all_jobs_run_once(
+    station: Station, proxy: Proxy, far_driver: RedisStreams, fate: str, every: int, jobs: int
+) -> None:
+    """Handlers of a millisecond, so that the work takes many round trips; each loss hits whatever is under way."""
+    runs: Counter[int] = Counter()
+
+    def note(n: int) -> None:
+        runs.update([n])
+        time.sleep(0.001)
+
+    station.handles("note", note)
+    station.client.schedule_many([{"name": "note", "data": {"n": n}, "id": f"j{n}"} for n in range(jobs)])
+    with station.working(far_driver):
+        getattr(proxy, fate)(after=every - 1, ever=True)
+        wait_until(lambda: len(runs) == jobs, timeout=40, what="all have run")
+        proxy.heal()
+        station.until_gone([f"j{n}" for n in range(jobs)])
+    assert proxy.lost >= 3
+    assert set(runs.values()) == {1}
+    assert all(fence.resent for fence in station.fences()), "what was fenced had been settled by an earlier try"
+    counters = station.client.stats(QUEUE)[0].counters
+    assert (counters["acked_total"], counters.get("reclaimed_total", 0)) == (jobs, 0)
+
+
+def test_deliveries_whose_reply_was_lost_are_replayed_at_once(
+    station: Station, proxy: Proxy, far_driver: RedisStreams
+) -> None:
+    """The lease is five seconds, so being run within two means: replayed, and not reclaimed."""
+    runs: Counter[int] = Counter()
+    station.handles("note", lambda n: runs.update([n]))
+    with station.working(far_driver):
+        wait_until(lambda: proxy.replies > 8, what="the worker waits for work")
+        proxy.swallow(times=3)
+        station.client.schedule_many([{"name": "note", "data": {"n": n}, "id": f"j{n}"} for n in range(50)])
+        wait_until(lambda: len(runs) == 50, timeout=4, what="all have run")
+        station.until_gone([f"j{n}" for n in range(50)])
+    assert set(runs.values()) == {1}
+    assert station.client.stats(QUEUE)[0].counters.get("reclaimed_total", 0) == 0
+
+
+def test_an_outcome_is_kept_until_it_can_be_settled(station: Station, proxy: Proxy, far_driver: RedisStreams) -> None:
+    runs: Counter[int] = Counter()
+
+    def note(n: int) -> None:
+        runs.update([n])
+        if n == 1:
+            proxy.cut(ever=True)  # from now on no reply arrives
+
+    station.handles("note", note)
+    station.client.schedule("note", {"n": 1}, id="o1")
+    with station.working(far_driver):
+        wait_until(lambda: runs, what="it runs")
+        before = proxy.connections
+        wait_until(lambda: proxy.connections > before + 3, what="the worker tries again and again")
+        proxy.heal()
+        station.until("o1", State.ABSENT)
+    assert runs == {1: 1}

@@ -1,0 +1,214 @@
+"""Which queue, when: strict order, pauses, movers side by side, new queues, the high-water mark, the clock."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from contextlib import ExitStack
+from functools import partial
+
+import pytest
+
+from delayq.core.states import State
+from delayq.drivers.base import Fetched
+from delayq.drivers.redis_streams import RedisStreams
+from delayq.loops.loop import Loop
+from delayq.loops.mover import Mover
+from delayq.redis.connect import Connector
+from tests.support.station import QUEUE, Station
+from tests.support.waiting import wait_until
+
+NOW = 1_800_000_000_000
+
+
+# -- order -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_higher_queue_goes_before_a_lower_one(station: Station) -> None:
+    """All of high is run before any of low, and what comes into high while low is worked on is next."""
+    ran: list[str] = []
+
+    def note(tag: str) -> None:
+        ran.append(tag)
+        time.sleep(0.005)
+        if ran.count("low") == 3 and "late" not in ran:
+            station.client.schedule("note", {"tag": "late"}, queue="high")
+
+    station.handles("note", note)
+    for tag in ("low", "high"):
+        station.client.schedule_many([{"name": "note", "data": {"tag": tag}, "queue": tag} for _ in range(40)])
+    station.drain(queues=("high", "low"))
+    assert ran[:40] == ["high"] * 40
+    late = ran.index("late")
+    assert 43 <= late <= 48, "at the latest after the batch that was read already"
+
+
+def test_due_order_is_start_order(station: Station) -> None:
+    station.now_ms = NOW
+    ran: list[int] = []
+    station.handles("note", lambda n: ran.append(n))  # noqa: PLW0108  (a handler takes its arguments by name)
+    delays = [(n * 7_919) % 1_000 for n in range(1_000)]
+    station.client.schedule_many([{"name": "note", "data": {"n": ms}, "delay": f"{ms}ms"} for ms in delays])
+    station.now_ms += 1_000
+    station.drain(mover=True)
+    assert ran == sorted(delays)
+
+
+def test_an_idle_worker_hears_of_every_queue_it_serves(station: Station) -> None:
+    ran: list[str] = []
+    station.handles("note", lambda tag: ran.append(tag))  # noqa: PLW0108  (as above)
+
+    def heard(tag: str) -> bool:
+        return ran[-1:] == [tag]
+
+    with station.working(queues=("high", "middle", "low"), sleep_ms=1_000):
+        for tag in ("low", "middle", "high"):
+            station.client.schedule("note", {"tag": tag}, queue=tag)
+            wait_until(partial(heard, tag), timeout=2, what=f"{tag} is run")
+
+
+# -- pauses ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_paused_queue_is_left_alone_until_it_is_resumed(station: Station) -> None:
+    ran: list[str] = []
+    station.handles("note", lambda tag: ran.append(tag))  # noqa: PLW0108  (as above)
+    station.client.pause("calm")
+    with station.working(queues=("calm", QUEUE), mover=True):
+        station.client.schedule("note", {"tag": "calm"}, queue="calm", id="c1")
+        station.client.schedule("note", {"tag": "other"}, id="o1")
+        station.until("o1", State.ABSENT)
+        assert station.state("c1", "calm") is State.SCHEDULED
+        station.client.resume("calm")
+        station.until("c1", State.ABSENT, queue="calm", timeout=3)
+    assert ran == ["other", "calm"]
+
+
+def test_what_a_blocked_reader_still_gets_is_handed_back_uncounted(station: Station) -> None:
+    """A pause does not reach a reader that is blocked; what another worker hands back arrives there."""
+    station.client.schedule("note", id="o1")
+    other = station.driver.consumer("dq:other:1:a", [QUEUE])
+    held = other.fetch([], 1).deliveries
+    reader = station.driver.consumer("dq:reader:1:a", [QUEUE])
+    got: list[Fetched] = []
+    thread = threading.Thread(target=lambda: got.append(reader.wait(1.0)))
+    thread.start()
+    clients = station.connector.commands().client_list
+    wait_until(lambda: any("b" in row["flags"] and row["cmd"] == "xreadgroup" for row in clients()), what="it blocks")
+    station.client.pause(QUEUE)
+    other.hand_back(held)
+    thread.join()
+    assert [list(fetched.deliveries) for fetched in got] == [[]]
+    after = station.job("o1")
+    assert after.envelope is not None
+    assert (after.state, after.envelope.attempts, after.recoveries) == (State.READY, 0, 0)
+    assert station.client.stats(QUEUE)[0].counters["handed_back_total"] == 2
+    for consumer in (other, reader):
+        consumer.close()
+
+
+def test_a_pause_that_ends_by_itself(station: Station) -> None:
+    ran: list[str] = []
+    station.handles("note", lambda: ran.append("ran"))
+    station.client.pause(QUEUE, length="400ms")
+    started = time.monotonic()
+    with station.working(mover=True):
+        station.client.schedule("note", id="o1")
+        station.until("o1", State.ABSENT, timeout=4)
+    assert time.monotonic() - started >= 0.4
+
+
+# -- movers ----------------------------------------------------------------------------------------------------------
+
+
+def test_many_movers_side_by_side_move_each_job_once(station: Station, redis_url: str) -> None:
+    runs: Counter[int] = Counter()
+    station.handles("note", lambda n: runs.update([n]))
+    count = 3_000
+    with ExitStack() as stack:
+        for _ in range(6):
+            connector = Connector(redis_url)
+            stack.callback(connector.close)
+            loop = Loop(Mover(RedisStreams(connector, station.options)))
+            loop.start()
+            stack.callback(loop.stop)
+        stack.enter_context(station.working())
+        specs = [{"name": "note", "data": {"n": n}, "delay": f"{300 + n % 700}ms", "id": f"j{n}"} for n in range(count)]
+        station.client.schedule_many(specs)
+        wait_until(lambda: len(runs) == count, timeout=20, what="all have run")
+        station.until_gone([f"j{n}" for n in range(count)])
+    assert set(runs.values()) == {1}
+    assert station.client.stats(QUEUE)[0].counters["promoted_total"] == count
+
+
+@pytest.mark.parametrize("hint", [True, False], ids=["by its wake-up", "by polling"])
+def test_a_new_queue_is_found(station: Station, hint: bool) -> None:
+    mover = Mover(station.driver)
+    if not hint:
+        mover._wake_ups.wait = time.sleep  # type: ignore[method-assign, assignment]  # deaf, but not sleepless
+    loop = Loop(mover)
+    loop.start()
+    try:
+        wait_until(lambda: loop.last_success > 0, what="the mover runs")
+        time.sleep(0.05)  # no synchronisation: only so that it sleeps already
+        started = time.monotonic()
+        ref = station.client.schedule("note", delay="100ms", queue="brand-new")
+        wait_until(lambda: station.state(ref.id, "brand-new") is State.READY, timeout=3, what="it is promoted")
+        late = time.monotonic() - started - 0.1
+        assert late < (0.15 if hint else 1.3)
+    finally:
+        loop.stop()
+
+
+def test_a_nearer_job_does_not_wait_for_a_farther_one(station: Station) -> None:
+    started: dict[str, float] = {}
+    station.handles("note", lambda tag: started.update({tag: time.monotonic()}))
+    with station.working(mover=True):
+        wait_until(lambda: station.connector.commands().zcard("delayq:workers"), what="the worker is here")
+        begun = time.monotonic()
+        station.client.schedule("note", {"tag": "far"}, delay="600ms")
+        station.client.schedule("note", {"tag": "near"}, delay="200ms")
+        station.client.schedule("note", {"tag": "now"})
+        wait_until(lambda: len(started) == 3, what="all have run")
+    lateness = {tag: started[tag] - begun - after for tag, after in (("now", 0), ("near", 0.2), ("far", 0.6))}
+    assert all(-0.001 <= late < 0.15 for late in lateness.values()), lateness
+
+
+@pytest.mark.station(high_water=50)
+def test_a_backlog_waits_in_the_sorted_set_and_loses_nothing(station: Station) -> None:
+    runs: Counter[int] = Counter()
+    most: list[int] = []
+    go_on = threading.Event()
+
+    def note(n: int) -> None:
+        assert go_on.wait(10)
+        runs.update([n])
+
+    station.handles("note", note)
+    station.client.schedule_many([{"name": "note", "data": {"n": n}, "id": f"j{n}"} for n in range(400)])
+    with station.working(mover=True):
+        wait_until(lambda: station.client.stats(QUEUE)[0].reserved, what="it is under way")
+        for _ in range(5):
+            stats = station.client.stats(QUEUE)[0]
+            most.append(stats.ready + stats.reserved)
+        go_on.set()
+        wait_until(lambda: len(runs) == 400, what="all have run")
+        station.until_gone([f"j{n}" for n in range(400)])
+    assert max(most) <= 50
+    assert set(runs.values()) == {1}
+
+
+def test_only_the_servers_clock_counts(station: Station, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A producer and a worker whose clocks are an hour off, in either direction."""
+    ran: list[int] = []
+    station.handles("note", lambda: ran.append(1))
+    real = time.time
+    for skew in (-3_600.0, 3_600.0):
+        monkeypatch.setattr(time, "time", lambda skew=skew: real() + skew)
+        ref = station.client.schedule("note", delay="300ms")
+        begun = time.monotonic()
+        with station.working(mover=True):
+            station.until(ref.id, State.ABSENT)
+        assert 0.3 <= time.monotonic() - begun + 0.01 < 1.0
+    assert ran == [1, 1]

@@ -1,0 +1,169 @@
+"""Workers and movers as processes of their own, to be stopped, killed and frozen.
+
+They are forked from a server that has everything imported already, so a new one costs milliseconds and not half a
+second of processor time. Their handlers write the ledger:
+
+    note     {"ms": 5}               start, work that long, end
+    shaky    {"ms": 5, "fails": 2}   the first attempts fail
+    spin     {"ms": 5}               as `note`, with the interpreter's lock held
+    deadly   {}                      start, then SIGKILL to its own process
+"""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+import signal
+import time
+from dataclasses import dataclass, field
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from delayq.core.backoff import Fixed
+from delayq.core.options import Options
+from delayq.core.outcome import Policy
+from delayq.drivers.redis_streams import RedisStreams
+from delayq.jobs.context import JobContext
+from delayq.jobs.function import job
+from delayq.jobs.registry import Registry, using
+from delayq.loops.janitor import Janitor
+from delayq.loops.loop import Loop
+from delayq.loops.mover import Mover
+from delayq.redis.connect import Connector
+from delayq.worker.options import WorkerOptions
+from delayq.worker.stop import StopSignals
+from delayq.worker.worker import Worker
+from tests.support.ledger import Ledger
+
+END_S = 15.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Duty:
+    """What one process does. `worker` False: mover and janitor alone. `more` goes to the worker's options."""
+
+    url: str
+    folder: Path
+    worker: bool = True
+    queues: tuple[str, ...] = ("orders",)
+    lease_ms: int = 1_000
+    tidy_every_ms: int = 1_000
+    tries: int = 5
+    more: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def ledger(self) -> Path:
+        return self.folder / "ledger.txt"
+
+    def log(self, pid: int) -> Path:
+        return self.folder / f"log-{pid}.txt"
+
+
+class Crew:
+    """The processes of one test; none outlives it."""
+
+    def __init__(self, duty: Duty) -> None:
+        self.duty = duty
+        self.ledger = Ledger(duty.ledger)
+        self.members: list[ForkServerProcess] = []
+        self._context = multiprocessing.get_context("forkserver")
+        self._context.set_forkserver_preload(["tests.support.crew"])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for member in self.members:
+            member.kill()  # also one that is frozen
+        for member in self.members:
+            member.join(END_S)
+            member.close()
+        self.ledger.close()
+
+    def hire(self, duty: Duty | None = None) -> ForkServerProcess:
+        """Start one more process."""
+        member = self._context.Process(target=serve, args=(duty or self.duty,), daemon=True)
+        member.start()
+        self.members.append(member)
+        return member
+
+    def log_of(self, member: ForkServerProcess) -> str:
+        """What a member logged."""
+        assert member.pid is not None
+        path = self.duty.log(member.pid)
+        return path.read_text() if path.exists() else ""
+
+    def logs(self) -> str:
+        """What all members logged."""
+        return "".join(path.read_text() for path in sorted(self.duty.folder.glob("log-*.txt")))
+
+
+def serve(duty: Duty) -> None:
+    """The life of one process; it ends with the exit code of its worker."""
+    logging.basicConfig(
+        filename=duty.log(os.getpid()), level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s"
+    )
+    options = Options(lease_ms=duty.lease_ms, tidy_every_ms=duty.tidy_every_ms, backoff=Fixed(50), tries=duty.tries)
+    driver = RedisStreams(Connector(duty.url), options)
+    if duty.worker:
+        raise SystemExit(_work(duty, driver, options))
+    loops = [Loop(Mover(driver)), Loop(Janitor(driver, tidy_every_s=duty.tidy_every_ms / 1000))]
+    with StopSignals() as signals:
+        for loop in loops:
+            loop.start()
+        signals.asked.wait()
+        for loop in loops:
+            loop.stop()
+
+
+def _work(duty: Duty, driver: RedisStreams, options: Options) -> int:
+    ledger = Ledger(duty.ledger)
+    given: dict[str, Any] = {
+        "queues": duty.queues,
+        "fallback": Policy(tries=options.tries, backoff=options.backoff),
+        "tidy_every_ms": duty.tidy_every_ms,
+        "sleep_ms": 200,
+        **duty.more,
+    }
+    reason = Worker(driver, _handlers(ledger), WorkerOptions(**given)).run()
+    logging.getLogger("delayq.crew").info("stopped: %s", reason)
+    return reason.exit_code
+
+
+def _handlers(ledger: Ledger) -> Registry:
+    with using(Registry()) as registry:
+
+        @job("note")
+        def note(context: JobContext, ms: int = 0) -> None:
+            ledger.write("start", context)
+            time.sleep(ms / 1000)
+            ledger.write("end", context)
+
+        @job("shaky")
+        def shaky(context: JobContext, ms: int = 0, fails: int = 1) -> None:
+            ledger.write("start", context)
+            time.sleep(ms / 1000)
+            if context.attempt <= fails:
+                ledger.write("fail", context)
+                raise ValueError(f"attempt {context.attempt} fails as it was told to")
+            ledger.write("end", context)
+
+        @job("spin")
+        def spin(context: JobContext, ms: int = 0) -> None:
+            ledger.write("start", context)
+            end = time.monotonic() + ms / 1000
+            while time.monotonic() < end:
+                sum(range(20_000_000))  # one call into C: no other thread runs meanwhile
+            ledger.write("end", context)
+
+        @job("deadly")
+        def deadly(context: JobContext) -> None:
+            ledger.write("start", context)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return registry
