@@ -56,7 +56,12 @@ class Member:
     @property
     def begun(self) -> bool:
         """Whether it has run a job, or tried to."""
-        return self.done > 0 or bytes(self.slots.phases).find(RUNNING) >= 0
+        return self.done > 0 or self.running
+
+    @property
+    def running(self) -> bool:
+        """Whether it runs a job."""
+        return bytes(self.slots.phases).find(RUNNING) >= 0
 
     @property
     def ended_itself(self) -> bool:

@@ -8,8 +8,8 @@ is true inside the handler and nowhere else, at most once for the soft end and o
 from __future__ import annotations
 
 import inspect
-import os
 import signal
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +19,11 @@ from delayq.worker.holding import Held, Holding
 
 # Ignored by default and used by nobody: a handler may have its own plans with ALRM, USR1 and USR2.
 NUDGE = signal.SIGURG
+
+
+def nudge() -> None:
+    """Send the signal to the main thread, wherever it is: one sent to the process might wake another thread."""
+    signal.pthread_kill(threading.main_thread().ident or 0, NUDGE)
 
 
 class Inline:
@@ -52,7 +57,7 @@ class Inline:
         """Raise in the main thread, when it comes back to the interpreter."""
         held.interrupt = error
         self._pending = (held, error)
-        os.kill(os.getpid(), NUDGE)
+        nudge()
 
     def nudged(self) -> None:
         """From the signal's handler, in the main thread; a nudge that comes too late finds nothing to do."""

@@ -23,7 +23,7 @@ from delayq.drivers.base import Driver
 from delayq.jobs.registry import Registry
 from delayq.loops.troubles import Troubles
 from delayq.worker.aftermath import Aftermath
-from delayq.worker.brood import Brood, Killed
+from delayq.worker.brood import Brood, Killed, Member
 from delayq.worker.care import Care
 from delayq.worker.emptiness import Emptiness
 from delayq.worker.fork import Process
@@ -66,6 +66,7 @@ class Supervisor:
         self._reason: StopReason | None = None
         self._grace_ends = float("inf")
         self._memory_at = 0.0
+        self._to_dump: list[Member] = []
 
     def run(self) -> StopReason:
         """Work until there is a reason to stop; returns it. Only in the main thread.
@@ -133,8 +134,7 @@ class Supervisor:
         self._overtime.step(members)
         if time.monotonic() < self._grace_ends - LAST_WORDS_S:
             self._renewing.step(members)
-        if self._signals.dump_wanted:
-            self._dump()
+        self._dump()
         return None
 
     def _bury_the_dead(self) -> None:
@@ -169,13 +169,13 @@ class Supervisor:
 
     def _stopped(self) -> bool:
         """Whether nobody is left, or nobody may be left any longer."""
-        if self._signals.stops > 1:
-            self._reason = StopReason.ABORTED
-        if not self._brood.members and not self._aftermath.unsettled:
+        members = self._brood.members.values()
+        if not members and not self._aftermath.unsettled:
             return True
-        over = time.monotonic() >= self._grace_ends
-        if over or self._reason is StopReason.ABORTED:
-            for member in self._brood.members.values():
+        if self._signals.stops > 1 and any(member.running for member in members):
+            self._reason = StopReason.ABORTED
+        if self._signals.stops > 1 or time.monotonic() >= self._grace_ends:
+            for member in members:
                 member.kill(Killed.STOP)
             return True
         return False
@@ -219,11 +219,17 @@ class Supervisor:
         return [*self._care.processes(), *(member.process for member in self._brood.members.values())]
 
     def _dump(self) -> None:
-        self._signals.dump_wanted = False
-        sys.stderr.write(report(self._brood.members.values(), self._brood.done))
-        sys.stderr.flush()
-        for process in self._processes():
-            process.send(signal.SIGTTIN)  # their stacks, also of one that holds its interpreter's lock
+        """What runs where; then the stacks of the children, one each turn, so that they do not mix."""
+        if self._signals.dump_wanted:
+            self._signals.dump_wanted = False
+            members = list(self._brood.members.values())
+            sys.stderr.write(report(members, self._brood.done))
+            sys.stderr.flush()
+            self._to_dump = members
+        elif self._to_dump:
+            member = self._to_dump.pop(0)
+            if member.process.pid in self._brood.members:
+                member.process.send(signal.SIGTTIN)
 
 
 def _reap_orphans(known: Sequence[Process]) -> None:

@@ -21,7 +21,7 @@ import time
 from delayq.core.errors import DelayqError
 from delayq.core.interrupts import JobCancelled
 from delayq.worker.clock import boot_clock
-from delayq.worker.crew_inline import NUDGE
+from delayq.worker.crew_inline import nudge
 from delayq.worker.holding import Holding
 from delayq.worker.killed import timed_out
 from delayq.worker.limits import resident_mb
@@ -62,7 +62,7 @@ class Watchdog:
                 end_group()
             self._slots.floats[Word.LOOKED_AT] = boot_clock()
             if self._slots.ints[Word.STOP] and self._supply.waiting:
-                os.kill(os.getpid(), NUDGE)
+                nudge()
             try:
                 self._look()
             except DelayqError as error:
