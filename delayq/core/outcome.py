@@ -57,6 +57,14 @@ class Policy:
 
 def policy_of(envelope: Envelope, fallback: Policy) -> Policy:
     """The policy of one delivery; `fallback` is its handler's, already laid over the worker's defaults."""
+    if (
+        envelope.tries is None
+        and envelope.backoff is None
+        and envelope.retention_ms is None
+        and envelope.timeout_ms is None
+        and not (envelope.retry_until_ms or envelope.deadline_ms or envelope.max_exceptions)
+    ):
+        return fallback  # most envelopes say nothing
     return Policy(
         tries=fallback.tries if envelope.tries is None else envelope.tries,
         backoff=fallback.backoff if envelope.backoff is None else from_wire(envelope.backoff),

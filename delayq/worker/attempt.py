@@ -10,7 +10,8 @@ import logging
 import random
 import time
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -24,34 +25,42 @@ from delayq.drivers.base import Delivery
 from delayq.jobs.context import JobContext
 from delayq.jobs.function import JobFunction
 from delayq.jobs.registry import Registry
+from delayq.worker.holding import Held
 from delayq.worker.listeners import Listeners
 from delayq.worker.policies import Policies
 
 log = logging.getLogger("delayq.worker")
 
+DONE = Ack()
+Asks: TypeAlias = Callable[[Held], bool]
+"""Whether somebody asked a job that runs to stop."""
+
 
 class Attempt:
     """A delivery that may start: its envelope read, its handler found."""
 
-    __slots__ = ("delivery", "envelope", "handler", "policy", "started", "stop_asked")
+    __slots__ = ("asks", "delivery", "envelope", "handler", "held", "policy", "started")
 
-    def __init__(self, delivery: Delivery, envelope: Envelope, handler: JobFunction[..., Any], policy: Policy) -> None:
-        self.delivery = delivery
+    def __init__(
+        self, held: Held, envelope: Envelope, handler: JobFunction[..., Any], policy: Policy, asks: Asks
+    ) -> None:
+        self.held = held
+        self.delivery = held.delivery
+        self.asks = asks
         self.envelope = envelope
         self.handler = handler
         self.policy = policy
         self.started = 0.0
-        self.stop_asked: Callable[[], bool] = _nobody_asked
 
     def call(self) -> Any:
         """Call the handler; for an async one, the coroutine to await."""
         return self.handler.run(self.envelope.data, self._context)
 
-    def limit_s(self, now_ms: int) -> float:
+    def limit_s(self, now_ms: Callable[[], int]) -> float:
         """Seconds it may take, by its timeout or its deadline, whichever ends first; 0 = for ever."""
         limit_ms = self.policy.timeout_ms
         if self.policy.deadline_ms is not None:
-            left_ms = max(1, self.policy.deadline_ms - now_ms)
+            left_ms = max(1, self.policy.deadline_ms - now_ms())
             limit_ms = min(limit_ms, left_ms) if limit_ms else left_ms
         return limit_ms / 1000
 
@@ -68,12 +77,8 @@ class Attempt:
             token=delivery.entry,
             headers=envelope.headers or {},
             tags=tuple(envelope.tags or ()),
-            stop_asked=self.stop_asked,
+            stop_asked=partial(self.asks, self.held),
         )
-
-
-def _nobody_asked() -> bool:
-    return False
 
 
 class Attempts:
@@ -82,39 +87,45 @@ class Attempts:
     `out_of_memory` is set when a handler ran out of it: what is left of the process is not to be trusted for long.
     """
 
-    def __init__(self, registry: Registry, policies: Policies, now_ms: Callable[[], int], listeners: Listeners) -> None:
+    def __init__(
+        self, registry: Registry, policies: Policies, now_ms: Callable[[], int], asks: Asks, listeners: Listeners
+    ) -> None:
         self.now_ms = now_ms
         self.out_of_memory = False
         self._registry = registry
         self._policies = policies
         self._listeners = listeners
+        self._asks = asks
+        self._heard = bool(listeners)
 
-    def prepare(self, delivery: Delivery) -> Attempt | Outcome:
+    def prepare(self, held: Held) -> Attempt | Outcome:
         """The attempt to run; or the outcome, when there is nothing to run."""
+        delivery = held.delivery
         try:
             envelope = envelopes.decode(delivery.raw)
         except BadEnvelope as error:
             return self._unrun(delivery, None, GiveUp(0, 0, error))
-        now_ms = self.now_ms()
         try:
             handler = self._registry.get(envelope.name)
         except UnknownJob as error:
-            outcome = decide(envelope, self._policies.of(envelope, None), error, now_ms, random.random)
+            outcome = decide(envelope, self._policies.of(envelope, None), error, self.now_ms(), random.random)
             return self._unrun(delivery, envelope, outcome)
         policy = self._policies.of(envelope, handler)
-        refused = before_start(envelope, policy, now_ms)
-        if refused is not None:
-            return self._unrun(delivery, envelope, refused)
-        attempt = Attempt(delivery, envelope, handler, policy)
-        if self._listeners:
+        if envelope.attempts or policy.deadline_ms is not None or policy.retry_until_ms is not None:
+            refused = before_start(envelope, policy, self.now_ms())  # else nothing can speak against it
+            if refused is not None:
+                return self._unrun(delivery, envelope, refused)
+        attempt = Attempt(held, envelope, handler, policy, self._asks)
+        if self._heard:
             attempt.started = time.perf_counter()
-            self._listeners.tell(_started(attempt, now_ms))
+            self._listeners.tell(_started(attempt, self.now_ms()))
         return attempt
 
-    def conclude(
-        self, attempt: Attempt, result: Any, error: BaseException | None, interrupt: BaseException | None
-    ) -> Outcome:
-        """What becomes of an attempt that ended with `result` or `error`, after an `interrupt` if there was one."""
+    def conclude(self, attempt: Attempt, result: Any, error: BaseException | None) -> Outcome:
+        """What becomes of an attempt that ended with `result` or `error`, perhaps after an interruption."""
+        if error is None and not self._heard and not attempt.policy.retention_ms:
+            return DONE
+        interrupt = attempt.held.interrupt
         if interrupt is not None and isinstance(error, JobInterrupted | asyncio.CancelledError):
             error = interrupt.with_traceback(error.__traceback__)
         self.out_of_memory = self.out_of_memory or isinstance(error, MemoryError)
@@ -122,14 +133,14 @@ class Attempts:
         outcome = decide(envelope, attempt.policy, error, self.now_ms(), random.random)
         if result is not None and isinstance(outcome, Ack) and outcome.retention_ms:
             outcome = Ack(outcome.retention_ms, _encoded(envelope, result))
-        if self._listeners:
+        if self._heard:
             took_ms = (time.perf_counter() - attempt.started) * 1000
             self._listeners.tell(_ended(attempt.delivery, envelope, outcome, error, took_ms))
         return outcome
 
     def _unrun(self, delivery: Delivery, envelope: Envelope | None, outcome: Outcome) -> Outcome:
         """An attempt that ends without having started."""
-        if self._listeners:
+        if self._heard:
             self._listeners.tell(_ended(delivery, envelope, outcome, None, 0.0))
         return outcome
 

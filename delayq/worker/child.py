@@ -31,6 +31,7 @@ from delayq.worker.watchdog import Watchdog
 log = logging.getLogger("delayq.worker")
 
 LOOK_AGAIN_S = 0.1
+_CLOCK_MS = int(Word.CLOCK_MS)
 
 
 class Child:
@@ -72,14 +73,13 @@ class Child:
         """The parts, threads included: they are made after the fork, in the process that needs them."""
         plan, slots, holding, options = self._plan, self._slots, self._holding, self._plan.options
         listeners = Listeners(plan.listeners)
-        attempts = Attempts(plan.registry, Policies(plan.fallback), self._now_ms, listeners)
+        attempts = Attempts(plan.registry, Policies(plan.fallback), self._now_ms, holding.stop_asked, listeners)
         supply = self._supply = Supply(slots, holding, consumer, listeners)
         turns = Turns(slots, holding, supply, attempts, options)
         if options.threads > 1:
             turns.sync = Threads(holding, attempts, options.threads, turns.bell.set)
         else:
-            turns.sync = self._inline = Inline(holding, attempts, supply.settle)
-            turns.inline = True
+            turns.sync = turns.inline = self._inline = Inline(holding, attempts, supply.settle)
         if plan.has_async:
             turns.loop = EventLoop(holding, attempts, options.concurrency, turns.bell.set)
         signal.signal(NUDGE, self._nudged)
@@ -102,4 +102,4 @@ class Child:
 
     def _now_ms(self) -> int:
         """The server's time, as the supervisor last saw it."""
-        return int(time.monotonic() * 1000 + self._slots.floats[Word.CLOCK_MS])
+        return int(time.monotonic() * 1000 + self._slots.floats[_CLOCK_MS])

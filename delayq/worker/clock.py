@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from functools import partial
 
-_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-
-
-def boot_clock() -> float:
-    """Seconds since the machine started, where the system has such a clock."""
-    return time.clock_gettime(_CLOCK)
+boot_clock: Callable[[], float] = partial(time.clock_gettime, getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+"""Seconds since the machine started, where the system has such a clock."""

@@ -46,7 +46,7 @@ class Inline:
     def start(self, held: Held, attempt: Attempt) -> None:
         """Run it."""
         result, error = self._guarded(held, attempt)
-        outcome = self._attempts.conclude(attempt, result, error, held.interrupt)
+        outcome = self._attempts.conclude(attempt, result, error)
         if not self._holding.finish(held, outcome):
             self._settle()
 

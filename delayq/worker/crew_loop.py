@@ -87,7 +87,7 @@ class EventLoop:
         except BaseException as raised:  # noqa: BLE001  (a handler may raise anything; it costs an attempt, not the worker)
             error = raised
         del self._tasks[held]
-        self._holding.finish(held, self._attempts.conclude(attempt, result, error, held.interrupt))
+        self._holding.finish(held, self._attempts.conclude(attempt, result, error))
         self._ended += 1
         if not self._ringing:
             self._ringing = True

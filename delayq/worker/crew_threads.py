@@ -85,7 +85,7 @@ class Threads:
             held, attempt = work
             end = _End()
             self._guarded(desk, held, attempt, end)
-            self._holding.finish(held, self._attempts.conclude(attempt, end.result, end.error, held.interrupt))
+            self._holding.finish(held, self._attempts.conclude(attempt, end.result, end.error))
             self._ended[number] += 1
             self._ring()
 

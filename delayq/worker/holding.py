@@ -24,7 +24,8 @@ from delayq.worker.slots import CANCEL, EMPTY, FINISHED, LOST, MAX_ID, RUNNING, 
 log = logging.getLogger("delayq.worker")
 
 START_WITHIN = 2 / 3  # of a lease
-_ORDERS, _DONE = int(Word.ORDERS), int(Word.DONE)  # an enum's member costs three times as much to name
+# Plain numbers: a member of an enum costs three times as much to name.
+_ORDERS, _DONE, _LEASE = int(Word.ORDERS), int(Word.DONE), int(Word.LEASE)
 
 
 class Held:
@@ -117,7 +118,7 @@ class Holding:
                 self.suspect = held
                 return None
             now = self._clock()
-            if not self._fresh(held, now):
+            if now - held.read_at > self._slots.floats[_LEASE] * START_WITHIN and not self._renewed(held, now):
                 self._drop(list(self._waiting))
                 self._waiting.clear()
                 self.stale = True
@@ -217,14 +218,12 @@ class Holding:
             ends = [self._slots.soft_at[slot] for slot in self._running]
             return all(0.0 < at <= self._clock() - by_s for at in ends)
 
-    def _fresh(self, held: Held, now: float) -> bool:
-        within = self._slots.floats[Word.LEASE] * START_WITHIN
-        if now - held.read_at <= within:
-            return True
+    def _renewed(self, held: Held, now: float) -> bool:
+        """Whether a renewal that covered it was sent recently enough."""
         epoch, renewed_at = self._slots.confirmed()
         if held.generation <= epoch:
             held.read_at = max(held.read_at, renewed_at)
-        return now - held.read_at <= within
+        return now - held.read_at <= self._slots.floats[_LEASE] * START_WITHIN
 
     def _obey(self) -> None:
         """Forget what is lost and does not run; end what waits and is cancelled. What runs, the watchdog sees to."""

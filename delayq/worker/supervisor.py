@@ -162,6 +162,7 @@ class Supervisor:
         return None
 
     def _begin_to_stop(self) -> None:
+        log.info("stopping (%s); what runs has %g s", self._reason, self._options.grace_ms / 1000)
         self._grace_ends = time.monotonic() + self._options.grace_ms / 1000
         self._brood.stop_respawning()
         for member in self._brood.members.values():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from functools import partial
 
 from delayq.core.errors import DelayqError
 from delayq.core.outcome import Outcome
@@ -35,7 +34,7 @@ class Turns:
         self.bell = threading.Event()
         self.sync: Crew
         self.loop: Crew | None = None
-        self.inline = False
+        self.inline: Crew | None = None
         self._slots = slots
         self._holding = holding
         self._supply = supply
@@ -104,23 +103,27 @@ class Turns:
 
     def _begin(self, held: Held) -> None:
         self._jobs_left -= 1
-        attempt = self._attempts.prepare(held.delivery)
+        attempt = self._attempts.prepare(held)
         if not isinstance(attempt, Attempt):
             self._end_unrun(held, attempt)
             return
-        crew = self.loop if attempt.handler.is_async and self.loop is not None else self.sync
-        if crew.room() <= 0:
-            crew.flush()
-            while crew.room() <= 0:
-                self._wait(WORTH_S)
+        crew = self.sync
+        if self.loop is not None and attempt.handler.is_async:
+            crew = self.loop
+        if crew is not self.inline and crew.room() <= 0:
+            self._wait_for_room(crew)
         held.interrupter = crew.interrupt
-        attempt.stop_asked = partial(self._holding.stop_asked, held)
-        self._holding.limit(held, attempt.limit_s(self._attempts.now_ms()))
+        self._holding.limit(held, attempt.limit_s(self._attempts.now_ms))
         crew.start(held, attempt)
         if self._options.rest_ms:
             crew.flush()
             self._supply.settle()
             self._supply.nap(self._options.rest_ms / 1000)
+
+    def _wait_for_room(self, crew: Crew) -> None:
+        crew.flush()
+        while crew.room() <= 0:
+            self._wait(WORTH_S)
 
     def _end_unrun(self, held: Held, outcome: Outcome) -> None:
         if not self._holding.finish(held, outcome):
@@ -157,13 +160,11 @@ class Turns:
             self._wait(min(left, LOOK_AGAIN_S))
 
     def _room(self) -> int:
-        rooms = [] if self.inline else [self.sync.room()]
+        rooms = [self.sync.room()] if self.inline is None else [self._prefetch.count()]
         if self.loop is not None:
             rooms.append(self.loop.room())
         if self._options.rest_ms:
             rooms.append(1)
-        if self.inline:
-            rooms.append(self._prefetch.count())
         return min(rooms)
 
     def _patience(self) -> float:
