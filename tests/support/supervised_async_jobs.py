@@ -34,3 +34,9 @@ async def async_spin(context: JobContext, seconds: float) -> None:
     note("start", context.id)
     time.sleep(seconds)  # noqa: ASYNC251  (a handler that never lets the loop go is the very thing under test)
     note("end", context.id)
+
+
+@job("async_exit")
+async def async_exit(context: JobContext) -> None:
+    note("start", context.id)
+    raise SystemExit(3)
