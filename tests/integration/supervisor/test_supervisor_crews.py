@@ -82,9 +82,7 @@ def test_a_suspect_starts_when_nothing_else_runs(house: House, config: dict[str,
         assert shop.alive()
     began = float(house.rows("start", "suspect")[-1][3])
     (ended,) = [float(row[3]) for row in house.rows("end", "suspect")]
-    spans = [
-        (float(house.rows("start", job_id)[-1][3]), float(house.rows("end", job_id)[-1][3])) for job_id in others
-    ]
+    spans = [(float(house.rows("start", job_id)[-1][3]), float(house.rows("end", job_id)[-1][3])) for job_id in others]
     assert [span for span in spans if span[0] < ended and span[1] > began] == []
     assert len(house.starts("suspect")) == 2
 
