@@ -36,10 +36,10 @@ types: $(VENV)/.installed-test
 
 check: lint types ## lint, and the types
 
-test: $(VENV)/.installed-test ## the suite; ARGS='-k lua -x' picks from it
-	$(BIN)/python -m pytest $(ARGS)
+test: $(VENV)/.installed-test ## the suite, on every core; ARGS='-k lua -x -n 0' picks from it
+	$(BIN)/python -m pytest -n auto $(ARGS)
 
-chaos: $(VENV)/.installed-test ## kills and freezes at full size; DELAYQ_SEED=… repeats a run
+chaos: $(VENV)/.installed-test ## kill -9 and SIGSTOP for a minute each; ARGS='--seed 7' plays a run again
 	DELAYQ_CHAOS=full $(BIN)/python -m pytest tests/chaos $(ARGS)
 
 build: $(VENV)/.installed-test ## source archive and wheel, into dist/

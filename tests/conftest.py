@@ -36,6 +36,10 @@ from tests.support.waiting import wait_until
 GRACE_S = 2.0
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--seed", type=int, help="play a chaos run again, by the seed it printed")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "redis_prefix(*prefixes): the key prefixes this test uses instead of delayq")
     config.addinivalue_line("markers", "foreign_keys(*globs): keys this test leaves that are not delayq's")
@@ -43,6 +47,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say what the suite ran against, and what it did without: nothing is skipped in silence."""
+    reports = [report for kind in ("passed", "failed") for report in terminalreporter.stats.get(kind, [])]
+    figures = [value for report in reports for name, value in report.user_properties if name == "chaos"]
+    if figures:
+        terminalreporter.section("chaos")
+        terminalreporter.write_line("\n".join(figures))
     terminalreporter.section("servers")
     if containers_wanted():
         terminalreporter.write_line(f"containers: {engine_problem() or 'the Docker engine answers'}")

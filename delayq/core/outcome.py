@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from delayq.core.backoff import DEFAULT, Backoff, from_wire
 from delayq.core.envelope import Envelope
@@ -53,6 +54,11 @@ class Policy:
     retention_ms: int = 0
     timeout_ms: int = 0
     on_timeout: OnTimeout = OnTimeout.RETRY
+
+    @property
+    def timed(self) -> bool:
+        """Whether the clock has a say in whether an attempt may start."""
+        return self.deadline_ms is not None or self.retry_until_ms is not None
 
 
 def policy_of(envelope: Envelope, fallback: Policy) -> Policy:
@@ -105,6 +111,8 @@ class GiveUp:
 
 
 Outcome = Ack | Release | GiveUp
+DONE: Final = Ack()
+"""Done and forgotten: what becomes of nearly every job."""
 
 
 def before_start(envelope: Envelope, policy: Policy, now_ms: int) -> GiveUp | None:
@@ -127,9 +135,9 @@ def decide(
     `now_ms` is the server's time as last seen; `rand` gives numbers in [0, 1) for jitter.
     """
     if error is None:
-        return Ack(policy.retention_ms)
+        return Ack(policy.retention_ms) if policy.retention_ms else DONE
     if isinstance(error, Discard | JobCancelled):
-        return Ack()
+        return DONE
     attempts = envelope.attempts + 1
     if isinstance(error, Snooze):
         return Release(error.delay_ms, envelope.attempts, envelope.exceptions, None)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any, NamedTuple
+
+import msgspec
 
 from delayq.core import envelope as envelopes
 from delayq.core.backoff import BackoffSpec, parse_backoff, to_wire
@@ -21,8 +22,7 @@ Delay = str | timedelta
 Instant = str | datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobSpec:
+class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     """One job to schedule; the items of `schedule_many`.
 
     `data` is anything JSON can carry, or `bytes` that are JSON already. Exactly one of `delay` ('15m') and `at`
@@ -47,14 +47,17 @@ class JobSpec:
 
 
 class Prepared(NamedTuple):
-    """A job ready to be sent. `when` is '+delay_ms', counted by the server, or an epoch in milliseconds."""
+    """A job ready to be sent: the four words that `schedule` takes for it come first, in their order.
+
+    `when` is '+delay_ms', counted by the server, or an epoch in milliseconds.
+    """
 
     id: str
-    name: str
-    queue: str
     envelope: bytes
     when: str
     digest: str
+    name: str
+    queue: str
     own_id: bool
 
 
@@ -63,8 +66,9 @@ def prepare(spec: JobSpec, options: Options, now_ms: int) -> Prepared:
 
     `now_ms` only bounds `at` (10 years ahead at most); the due time of a delay is the server's business.
     """
-    name = check_job_name(spec.name)
-    queue = check_queue(options.queue_for(name) if spec.queue is None else spec.queue)
+    name = _job_name(spec.name) if type(spec.name) is str else check_job_name(spec.name)
+    queue = options.queue_for(name) if spec.queue is None else spec.queue
+    queue = _queue_name(queue) if type(queue) is str else check_queue(queue)
     job_id = new_id() if spec.id is None else check_id(spec.id)
     data = spec.data
     limit = options.max_payload
@@ -78,14 +82,14 @@ def prepare(spec: JobSpec, options: Options, now_ms: int) -> Prepared:
         data=raw,
         attempts=0,
         created_ms=now_ms,
-        tries=_check_tries(spec.tries),
+        tries=None if spec.tries is None else _check_tries(spec.tries),
         backoff=None if spec.backoff is None else to_wire(parse_backoff(spec.backoff)),
-        retention_ms=_retention(spec, options),
+        retention_ms=(options.retention_ms or None) if spec.retention is None else duration_ms(spec.retention),
         unique=digest or None,
         headers=dict(spec.headers) if spec.headers else None,
         tags=list(spec.tags) if spec.tags else None,
     )
-    return Prepared(job_id, name, queue, envelopes.encode(envelope), when(spec, now_ms), digest, spec.id is not None)
+    return Prepared(job_id, envelopes.encode(envelope), when(spec, now_ms), digest, name, queue, spec.id is not None)
 
 
 def when(spec: JobSpec, now_ms: int) -> str:
@@ -98,7 +102,7 @@ def when(spec: JobSpec, now_ms: int) -> str:
         raise InvalidInput("tz and fold belong to a time (at); a delay has no zone.", hint="Drop them or give at=.")
     if spec.delay is None:
         return "+0"
-    return f"+{_delay_ms(spec.delay)}"
+    return _relative(spec.delay) if isinstance(spec.delay, str) else f"+{duration_ms(spec.delay)}"
 
 
 def unique_digest(key: str) -> str:
@@ -108,24 +112,17 @@ def unique_digest(key: str) -> str:
     return hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
-@lru_cache(maxsize=256)
-def _cached_delay(value: str) -> int:
-    return duration_ms(value)
+# A program schedules few different names and delays, over and over. Only what is valid is remembered.
+_job_name = lru_cache(maxsize=512)(check_job_name)
+_queue_name = lru_cache(maxsize=512)(check_queue)
 
 
-def _delay_ms(value: Delay) -> int:
-    return _cached_delay(value) if isinstance(value, str) else duration_ms(value)
+@lru_cache(maxsize=512)
+def _relative(delay: str) -> str:
+    return f"+{duration_ms(delay)}"
 
 
-def _retention(spec: JobSpec, options: Options) -> int | None:
-    if spec.retention is not None:
-        return _delay_ms(spec.retention)
-    return options.retention_ms or None
-
-
-def _check_tries(tries: object) -> int | None:
-    if tries is None:
-        return None
+def _check_tries(tries: object) -> int:
     if isinstance(tries, bool) or not isinstance(tries, int) or not 1 <= tries <= 1_000_000:
         raise InvalidInput(f"tries is {tries!r}; it must be a whole number from 1 to 1,000,000.")
     return tries

@@ -13,8 +13,7 @@ from delayq.core.failure import Failure
 from delayq.core.states import Answer, State
 
 
-@dataclass(frozen=True, slots=True)
-class JobRef:
+class JobRef(msgspec.Struct, frozen=True, gc=False):
     """The answer to a schedule, a reschedule, a retry.
 
     `outcome` says what happened (`created`, `kept`, `replaced`, `postponed`, `rescheduled`, …). When another job

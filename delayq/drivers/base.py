@@ -10,11 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
+import msgspec
+
 from delayq.core.errors import DelayqError
 from delayq.core.outcome import Outcome
 
 
-class Delivery(NamedTuple):
+class Delivery(msgspec.Struct, frozen=True, gc=False):
     """One reservation of one envelope. `entry` is its lease and its fencing token; `raw` the envelope's bytes."""
 
     queue: str
@@ -33,7 +35,7 @@ class Claim(NamedTuple):
     entry: str
 
 
-class Settlement(NamedTuple):
+class Settlement(msgspec.Struct, frozen=True):
     """A delivery and what shall become of it. `resent`: an earlier try to settle it may have worked unseen."""
 
     delivery: Delivery
@@ -105,8 +107,11 @@ class Tidied:
 class WakeUps(Protocol):
     """Hints that a queue's head moved earlier. Hints may be lost; nobody depends on one."""
 
-    def wait(self, seconds: float) -> frozenset[str]:
-        """Wait until a hint comes or the time is over; the queues named (empty = the time is over)."""
+    def wait(self, seconds: float) -> frozenset[str] | None:
+        """Wait until a hint comes or the time is over; the queues named (empty = the time is over).
+
+        None: the listener hears only since now, so hints may have been missed and every queue is worth a look.
+        """
 
     def close(self) -> None:
         """Stop listening."""

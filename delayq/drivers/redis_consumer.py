@@ -26,6 +26,7 @@ from delayq.redis.connect import Connector
 from delayq.redis.presence import Record
 from delayq.redis.send import through
 from delayq.redis.settling import Ending, SettleCall
+from delayq.redis.translate import translate
 from delayq.redis.verbs import Clock, server_clock
 
 GARBAGE = failures.encode(Failure(type="Garbage", message="This stream entry has no id or no job: it is none of ours."))
@@ -125,9 +126,10 @@ class RedisConsumer:
 
     def _settle_calls(self, settlements: Sequence[Settlement]) -> list[SettleCall]:
         endings = [
-            Ending(given.queue, Held(given.id, given.entry), given.raw, outcome) for given, outcome, _ in settlements
+            Ending(given.delivery.queue, given.delivery.id, given.delivery.entry, given.delivery.raw, given.outcome)
+            for given in settlements
         ]
-        asked = {n: (end.queue, end.held.id) for n, end in enumerate(endings) if settling.wants_record(end)}
+        asked = {n: (end.queue, end.id) for n, end in enumerate(endings) if settling.wants_record(end)}
         return settling.calls(self._scope, endings, self._records(asked), self.now_ms())
 
     def _records(self, jobs: Mapping[int, tuple[str, str]]) -> Mapping[int, Record]:
@@ -203,7 +205,10 @@ class RedisConsumer:
         """Say "I am here" for `ttl_s` seconds."""
         document = msgspec.json.encode({"name": self.name, "queues": list(self.queues), **about})
         here = presence.Here(self.name, self.queues, document, self._server_ms(), int(ttl_s * 1000))
-        self._see_time(self._connector.call(partial(presence.announce, self._options.prefix, here), safe=True))
+        seen, refused = self._connector.call(partial(presence.announce, self._options.prefix, here), safe=True)
+        self._see_time(seen)
+        if refused is not None:
+            raise translate(refused, where=self._connector.endpoint.where) from refused
 
     def now_ms(self) -> int:
         """The server's time as last seen, carried on by the monotonic clock."""

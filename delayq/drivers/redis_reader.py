@@ -7,7 +7,7 @@ missing or something else): one damaged queue keeps nobody from the others.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +17,7 @@ from delayq.redis import presence
 from delayq.redis.calls.call import Call, text
 from delayq.redis.connect import Connector
 from delayq.redis.keys import GROUP, Keys
+from delayq.redis.replies import raw_streams
 from delayq.redis.send import send_all
 from delayq.redis.translate import translate, translated
 
@@ -26,6 +27,8 @@ SHUN_S = 1.0
 REPLAY_PAGE = 100
 # More digits than a time in ms has; what is longer was not written by delayq, and Python refuses very long ones.
 MOST_DIGITS = 18
+FIELDS = [b"id", b"job", b"due", b"recoveries"]
+"""Of an entry that delayq appended, in its order."""
 
 
 @dataclass(slots=True)
@@ -158,16 +161,22 @@ class RedisReader:
         else:
             self._sort(batch, reply)
 
-    def _sort(self, batch: Batch, reply: Iterable[Any]) -> None:
-        for key, rows in reply:
+    def _sort(self, batch: Batch, reply: Any) -> None:
+        for key, rows in raw_streams(reply):
             queue = self._streams[key.decode()]
             for entry, fields in rows:
-                job_id, raw = fields.get(b"id"), fields.get(b"job")
-                if job_id is not None and raw is not None:
-                    due_ms, recoveries = _count(fields.get(b"due")), _count(fields.get(b"recoveries"))
-                    batch.deliveries.append(Delivery(queue, text(job_id), entry.decode(), raw, due_ms, recoveries))
-                elif fields:  # no fields at all: the entry is gone, and tidy will see to its job
+                if not fields:  # the entry is gone, and tidy will see to its job
+                    continue
+                if fields[::2] == FIELDS:
+                    _, job_id, _, raw, _, due, _, recoveries = fields
+                else:  # foreign, or of another version
+                    named = dict(zip(fields[::2], fields[1::2], strict=False))
+                    job_id, raw, due, recoveries = map(named.get, FIELDS)
+                if job_id is None or raw is None:
                     batch.garbage.append((queue, text(entry)))
+                    continue
+                delivery = Delivery(queue, text(job_id), entry.decode(), raw, _count(due), _count(recoveries))
+                batch.deliveries.append(delivery)
 
 
 def _count(value: bytes | None) -> int:

@@ -23,6 +23,7 @@ from delayq.redis.calls.deliver import Held
 from delayq.redis.connect import Connector
 from delayq.redis.keys import GROUP, Keys
 from delayq.redis.send import through
+from delayq.redis.translate import translate
 
 PENDING_PAGE = 100
 
@@ -64,7 +65,8 @@ class RedisSteward:
         endings = [
             settling.Ending(
                 claim.queue,
-                Held(claim.id, claim.entry),
+                claim.id,
+                claim.entry,
                 b"" if isinstance(outcome, Ack) else self.envelope(claim),
                 outcome,
             )
@@ -119,7 +121,10 @@ class RedisSteward:
         """Say "it is here" for `ttl_s` seconds, and see the server's time."""
         document = msgspec.json.encode({"name": consumer, "queues": list(self.queues), **about})
         here = presence.Here(consumer, self.queues, document, self.now_ms(), int(ttl_s * 1000))
-        self._see_time(self._connector.call(partial(presence.announce, self._options.prefix, here), safe=True))
+        seen, refused = self._connector.call(partial(presence.announce, self._options.prefix, here), safe=True)
+        self._see_time(seen)
+        if refused is not None:
+            raise translate(refused, where=self._connector.endpoint.where)
 
     def lease_s(self) -> float:
         """The shortest lease of the queues served."""
@@ -137,7 +142,7 @@ class RedisSteward:
         self._offset_ms = seconds * 1000 + micros / 1000 - time.monotonic() * 1000
 
     def _on_record(self, ending: settling.Ending) -> presence.Record:
-        read = partial(presence.records, self._options.prefix, [(ending.queue, ending.held.id)])
+        read = partial(presence.records, self._options.prefix, [(ending.queue, ending.id)])
         (record,) = self._connector.call(read, safe=True, reads=True)
         return record
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 
-from delayq.core.errors import BackendDamaged
+from delayq.core.errors import BackendDamaged, BackendFull
 from delayq.core.options import Options
 from delayq.drivers.base import Promotion, Tidied
 from delayq.drivers.redis_consumer import RedisConsumer
@@ -78,12 +79,11 @@ class RedisStreams:
         The consumer is recorded before it reads: one deleted later by an operator is then known to have vanished.
         """
         for queue in queues:
-            try:
+            with suppress(BackendDamaged):  # keeps no worker from the other queues; its first read says what is wrong
                 through(self.connector, deliver.tidy(self._scope(queue)))
                 through(self.connector, deliver.renew(self._scope(queue), name, []))
-            except BackendDamaged:
-                continue  # one damaged queue keeps no worker from the others; its first read says what is wrong
-        self.register(queues)
+        with suppress(BackendDamaged, BackendFull):  # said by the first announcement, and done again with each
+            self.register(queues)
         return RedisConsumer(self.connector, self.options, name, queues, self._clock)
 
     def steward(self, queues: Sequence[str]) -> RedisSteward:

@@ -96,16 +96,14 @@ def _reader(name: str, fields: list[tuple[Any, ...]], open_ended: bool) -> Read:
             f"The job {name!r} has a parameter that no JSON can fill: {error}.",
             hint="Annotate with plain types, dataclasses, TypedDicts or msgspec Structs; or leave it out and convert.",
         ) from error
-    members = tuple(field[0] for field in fields)
     decode_any = msgspec.json.Decoder(dict[str, Any]).decode
 
     def read(data: msgspec.Raw) -> dict[str, Any]:
         raw = b"{}" if len(memoryview(data)) == 4 and bytes(data) == b"null" else data
         try:
-            payload = decode(raw)
-            extra = decode_any(raw) if open_ended else {}
+            arguments = msgspec.structs.asdict(decode(raw))
+            return {**decode_any(raw), **arguments} if open_ended else arguments
         except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
             raise InvalidPayload(f"The payload does not fit the parameters of {name!r}: {error}.") from None
-        return {**extra, **{member: getattr(payload, member) for member in members}}
 
     return read

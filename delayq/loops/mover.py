@@ -65,7 +65,8 @@ class Mover:
 
     def sleep(self, seconds: float) -> None:
         """Wait for the time or a wake-up; a queue that was hinted at is looked at next."""
-        for queue in self._wake_ups.wait(seconds):
+        hinted = self._wake_ups.wait(seconds)
+        for queue in self._look_at if hinted is None else hinted:
             if queue in self._look_at or (not self._only and _is_queue(queue)):
                 self._look_at[queue] = float("-inf")
 

@@ -11,6 +11,7 @@ from delayq.core.options import Options
 from delayq.core.spec import JobSpec
 from delayq.core.states import Answer, OnConflict, State
 from delayq.core.views import JobInfo, JobRef, Page, QueueStats, Upcoming, WorkerInfo
+from delayq.redis.calls.call import Call, Command
 from delayq.redis.client import ScheduleOptions, When
 from delayq.redis.connect import Connector
 from delayq.redis.send import asend
@@ -40,12 +41,17 @@ class AsyncClient:
         answer: Any = None
         try:
             while True:
-                call = flow.send(answer)
-                safe = getattr(call, "resend", True)
-                answer = await self.connector.acall(partial(_send, call), safe=safe, reads=call.reads)
+                step = flow.send(answer)
+                if isinstance(step, tuple):
+                    answer = [await self._ask(call) for call in step]
+                else:
+                    answer = await self._ask(step)
         except StopIteration as done:
             value: T = done.value
             return value
+
+    async def _ask(self, call: Call[T] | Command[T]) -> T:
+        return await self.connector.acall(partial(asend, call=call), safe=call.resend, reads=call.reads)
 
     async def schedule(
         self, name: str, data: Any = None, *, on_conflict: str = "keep", **options: Unpack[ScheduleOptions]
@@ -147,7 +153,3 @@ class AsyncClient:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
-
-
-async def _send(call: Any, client: Any) -> Any:
-    return await asend(client, call)

@@ -13,7 +13,7 @@ from delayq.core.spec import Delay, Instant, JobSpec
 from delayq.core.states import Answer, OnConflict, State
 from delayq.core.views import JobInfo, JobRef, Page, QueueStats, Upcoming, WorkerInfo
 from delayq.redis.connect import Connector
-from delayq.redis.send import send
+from delayq.redis.send import send, send_every
 from delayq.redis.verbs import Clock, Flow, Verbs, server_clock
 
 T = TypeVar("T")
@@ -62,9 +62,11 @@ class Client:
         answer: Any = None
         try:
             while True:
-                call = flow.send(answer)
-                safe = getattr(call, "resend", True)
-                answer = self.connector.call(partial(_send, call), safe=safe, reads=call.reads)
+                step = flow.send(answer)
+                if isinstance(step, tuple):
+                    answer = self.connector.call(partial(send_every, calls=step), safe=True)
+                else:
+                    answer = self.connector.call(partial(send, call=step), safe=step.resend, reads=step.reads)
         except StopIteration as done:
             value: T = done.value
             return value
@@ -175,7 +177,3 @@ class Client:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _send(call: Any, client: Any) -> Any:
-    return send(client, call)

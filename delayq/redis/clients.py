@@ -19,6 +19,7 @@ from redis.sentinel import Sentinel
 
 from delayq.core.endpoint import Endpoint, Topology
 from delayq.redis import replies
+from delayq.redis.direct import OneServer
 from delayq.redis.wire import Wire, common_options, pool_options, sentinel_options, tls_options
 
 Client: TypeAlias = redis.Redis
@@ -62,7 +63,10 @@ def _standalone(endpoint: Endpoint, wire: Wire) -> Client:
         retry=_no_retries(),
         **pool_options(endpoint, wire, connection=AbstractConnection),
     )
-    return redis.Redis.from_pool(pool)
+    client = cast(OneServer, OneServer.from_pool(pool))  # redis-py says Redis for any class
+    if wire.connections > 1:
+        client.keep_one()
+    return client
 
 
 def _sentinel(endpoint: Endpoint, wire: Wire) -> Client:
@@ -70,6 +74,7 @@ def _sentinel(endpoint: Endpoint, wire: Wire) -> Client:
     manager: Any = Sentinel(list(endpoint.hosts), sentinel_kwargs=sentinel_kwargs)  # type: ignore[no-untyped-call]
     client: Client = manager.master_for(
         endpoint.service,
+        redis_class=OneServer,
         max_connections=wire.connections * _WIDER,
         db=endpoint.db,
         retry=_no_retries(),

@@ -23,8 +23,11 @@ class Here(NamedTuple):
     ttl_ms: int
 
 
-def announce(prefix: str, here: Here, client: Any) -> Time:
-    """Write the announcement and make the queues known; answers the server's time."""
+def announce(prefix: str, here: Here, client: Any) -> tuple[Time, Exception | None]:
+    """Write the announcement and make the queues known; answers the server's time, and what was refused, if anything.
+
+    A full server refuses all of it and still tells the time.
+    """
     names = Globals(prefix)
     pipe = client.pipeline(transaction=False)
     pipe.time()
@@ -32,8 +35,11 @@ def announce(prefix: str, here: Here, client: Any) -> Time:
     pipe.zremrangebyscore(names.workers, "-inf", here.now_ms)
     pipe.zadd(names.workers, {here.name: here.now_ms + here.ttl_ms})
     pipe.sadd(names.queues, *here.queues)
-    seconds, micros = pipe.execute()[0]
-    return seconds, micros
+    time, *replies = pipe.execute(raise_on_error=False)
+    if isinstance(time, Exception):
+        raise time
+    seconds, micros = time
+    return (seconds, micros), next((reply for reply in replies if isinstance(reply, Exception)), None)
 
 
 def leave(prefix: str, name: str, client: Any) -> None:

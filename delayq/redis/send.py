@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from redis.exceptions import NoScriptError
 
 from delayq.redis.calls.call import Call, Command
+from delayq.redis.direct import OneServer, Words
 
 if TYPE_CHECKING:
     from delayq.redis.aclients import AsyncClient
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def words_of(call: Call[Any] | Command[Any], *, whole: bool = False) -> tuple[Any, ...]:
+def words_of(call: Call[Any] | Command[Any], *, whole: bool = False) -> Words:
     """The command line of a call; `whole` sends the script's text."""
     if isinstance(call, Command):
         return call.words
@@ -25,17 +26,17 @@ def words_of(call: Call[Any] | Command[Any], *, whole: bool = False) -> tuple[An
     return (*head, len(call.keys), *call.keys, *call.args)
 
 
-def _execute(client: Any, words: tuple[Any, ...]) -> Any:
-    """redis-py types this method of its clients and pipelines not at all."""
-    return client.execute_command(*words)
+def _ask(client: Any, words: Words) -> Any:
+    """One command and its reply, by the shortest way the client has; raises the server's error."""
+    return client.ask(words) if isinstance(client, OneServer) else client.execute_command(*words)
 
 
 def send(client: Client, call: Call[T] | Command[T]) -> T:
     """Send one call and read its answer."""
     try:
-        reply = _execute(client, words_of(call))
+        reply = _ask(client, words_of(call))
     except NoScriptError:
-        reply = _execute(client, words_of(call, whole=True))
+        reply = _ask(client, words_of(call, whole=True))
     return call.parse(reply)
 
 
@@ -46,11 +47,21 @@ def through(connector: Connector, call: Call[T]) -> T:
 
 async def asend(client: AsyncClient, call: Call[T] | Command[T]) -> T:
     """As `send`, for asyncio."""
+    execute: Any = client.execute_command  # not typed by redis-py
     try:
-        reply = await _execute(client, words_of(call))
+        reply = await execute(*words_of(call))
     except NoScriptError:
-        reply = await _execute(client, words_of(call, whole=True))
+        reply = await execute(*words_of(call, whole=True))
     return call.parse(reply)
+
+
+def send_every(client: Client, calls: Sequence[Call[T]]) -> list[T]:
+    """Several calls under way together; raises the first error when all have been answered."""
+    answers = send_all(client, calls)
+    for answer in answers:
+        if isinstance(answer, Exception):
+            raise answer
+    return answers
 
 
 def send_all(client: Client, calls: Sequence[Call[Any]], *commands: tuple[Any, ...]) -> list[Any]:
@@ -58,15 +69,20 @@ def send_all(client: Client, calls: Sequence[Call[Any]], *commands: tuple[Any, .
 
     A call whose script the server forgot is sent again by itself: it did nothing the first time.
     """
-    pipe = client.pipeline(transaction=False)
-    for call in calls:
-        _execute(pipe, words_of(call))
-    for words in commands:
-        _execute(pipe, words)
-    replies = pipe.execute(raise_on_error=False)
+    replies = _exchange(client, [*map(words_of, calls), *commands])
     for n, call in enumerate(calls):
         if isinstance(replies[n], NoScriptError):
             replies[n] = send(client, call)
         elif not isinstance(replies[n], Exception):
             replies[n] = call.parse(replies[n])
-    return list(replies)
+    return replies
+
+
+def _exchange(client: Any, commands: Sequence[Words]) -> list[Any]:
+    """Several commands in one round trip, the server's errors in their places."""
+    if isinstance(client, OneServer):
+        return client.exchange(commands)
+    pipe = client.pipeline(transaction=False)
+    for words in commands:
+        pipe.execute_command(*words)
+    return list(pipe.execute(raise_on_error=False))

@@ -6,25 +6,35 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+import msgspec
+
 from delayq.core import envelope as envelopes
 from delayq.core import failure as failures
 from delayq.core.errors import BadEnvelope
 from delayq.core.failure import Failure
-from delayq.core.outcome import Ack, GiveUp, Release, stopped
+from delayq.core.outcome import DONE, Ack, GiveUp, Release, stopped
 from delayq.redis.calls import deliver
 from delayq.redis.calls.call import Call, Scope
 from delayq.redis.calls.deliver import Acked, Failed, Held, Released
 from delayq.redis.calls.produce import MAX_BYTES, MAX_JOBS
 from delayq.redis.presence import Record
 
+# Settling frees payloads, and Redis takes its time to free large ones: so many bytes freed count as one byte sent.
+FREED_PER_SENT = 16
 
-class Ending(NamedTuple):
+
+class Ending(msgspec.Struct, frozen=True):
     """One delivery as settling sees it: where it came from, and what becomes of it."""
 
     queue: str
-    held: Held
+    id: str
+    entry: str
     raw: bytes
     outcome: Ack | Release | GiveUp
+
+    @property
+    def held(self) -> Held:
+        return Held(self.id, self.entry)
 
 
 class SettleCall(NamedTuple):
@@ -57,20 +67,39 @@ def calls(
     scope: Callable[[str], Scope], endings: Sequence[Ending], records: Mapping[int, Record], now_ms: int
 ) -> list[SettleCall]:
     """The calls that settle these endings. `records` has what is on record for those that `wants_record`."""
+    done: dict[str, list[int]] = {}
     groups: dict[tuple[str, type], list[_Row]] = {}
     item: Acked | Released | Failed
     for n, ending in enumerate(endings):
         outcome = ending.outcome
+        if outcome is DONE:
+            done.setdefault(ending.queue, []).append(n)
+            continue
         if isinstance(outcome, Ack):
             item, size = Acked(ending.held, outcome.retention_ms, outcome.result), len(outcome.result)
         else:
             item, size = _unfinished(ending, outcome, records[n], now_ms)
+        size += len(ending.raw) // FREED_PER_SENT
         groups.setdefault((ending.queue, type(item)), []).append(_Row(n, item, size))
     return [
-        SettleCall(_BUILDERS[kind](scope(queue), [row.item for row in chunk]), queue, [row.number for row in chunk])
-        for (queue, kind), rows in groups.items()
-        for chunk in _chunks(rows)
+        *_done_calls(scope, endings, done),
+        *(
+            SettleCall(_BUILDERS[kind](scope(queue), [row.item for row in chunk]), queue, [row.number for row in chunk])
+            for (queue, kind), rows in groups.items()
+            for chunk in _chunks(rows)
+        ),
     ]
+
+
+def _done_calls(
+    scope: Callable[[str], Scope], endings: Sequence[Ending], done: Mapping[str, list[int]]
+) -> Iterable[SettleCall]:
+    """The way nearly every job goes: done and forgotten, nothing to keep and nothing to weigh."""
+    for queue, numbers in done.items():
+        for start in range(0, len(numbers), MAX_JOBS):
+            some = numbers[start : start + MAX_JOBS]
+            pairs = [(endings[n].id, endings[n].entry) for n in some]
+            yield SettleCall(deliver.forget_done(scope(queue), pairs), queue, some)
 
 
 def _unfinished(

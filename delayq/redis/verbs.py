@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from functools import partial
-from itertools import groupby
+from itertools import islice
 from typing import Any, TypeVar
 
 from delayq.core import envelope as envelopes
@@ -24,11 +24,14 @@ from delayq.redis.calls.refusals import refusal
 from delayq.redis.keys import Globals
 
 T = TypeVar("T")
-Flow = Generator[Call[Any] | Command[Any], Any, T]
+Flow = Generator[Call[Any] | Command[Any] | tuple[Call[Any], ...], Any, T]
+"""Yields a call, or several that may be under way together and of which each may be sent again; gets the answers."""
 Items = Iterable[JobSpec | Mapping[str, Any]]
 Clock = Callable[[], int | None]
 
 RETRY_READS = 5
+UNDER_WAY = 8
+"""Chunks of a `schedule_many` sent before the first answer is read: the server works while we pack and unpack."""
 
 
 def server_clock() -> None:
@@ -45,15 +48,26 @@ class Verbs:
 
     def scope(self, queue: str | None) -> Scope:
         """Where and when; a missing queue name is the default queue, never searched."""
-        return Scope(self.options, check_queue(self.options.queue if queue is None else queue), self.clock())
+        return self._scope(check_queue(self.options.queue if queue is None else queue))
+
+    def _scope(self, queue: str) -> Scope:
+        return Scope(self.options, queue, self.clock())
 
     # -- producing ---------------------------------------------------------------------------------------------------
 
     def schedule(self, spec: JobSpec, on_conflict: OnConflict) -> Flow[JobRef]:
         """One job; raises when the answer is a refusal."""
-        [ref] = yield from self.schedule_many([spec], on_conflict)
-        if error := refusal(ref.outcome, spec.id or ref.id, ref.queue, owner="" if ref.id == spec.id else ref.id):
-            raise error
+        job = prepare(spec, self.options, self._local_ms())
+        if job.queue not in self._registered:
+            yield from self.register(job.queue)
+        scheduled: produce.Scheduled = yield produce.schedule(self._scope(job.queue), [job], on_conflict, new_id())
+        if scheduled.new_queue:
+            yield from self._register_anew(job.queue)
+        [ref] = scheduled.refs
+        if ref.outcome is not Answer.CREATED:
+            owner = "" if ref.id == spec.id else ref.id
+            if error := refusal(ref.outcome, spec.id or ref.id, ref.queue, owner=owner):
+                raise error
         return ref
 
     def schedule_many(self, items: Items, on_conflict: OnConflict) -> Flow[list[JobRef]]:
@@ -61,30 +75,37 @@ class Verbs:
         now_ms = self._local_ms()
         specs = (item if isinstance(item, JobSpec) else JobSpec(**item) for item in items)
         jobs = [prepare(spec, self.options, now_ms) for spec in specs]
-        refs: list[JobRef | None] = [None] * len(jobs)
-        order = sorted(range(len(jobs)), key=lambda n: jobs[n].queue)
-        for queue, numbers in groupby(order, key=lambda n: jobs[n].queue):
-            places = list(numbers)
-            yield from self.register(queue)
-            done = 0
-            for chunk in produce.chunks(jobs[n] for n in places):
-                for ref in (yield from self._send_chunk(queue, chunk, on_conflict)):
-                    refs[places[done]] = ref
-                    done += 1
-        return [ref for ref in refs if ref is not None]
+        places: dict[str, list[int]] = {}
+        for n, job in enumerate(jobs):
+            places.setdefault(job.queue, []).append(n)
+        found: dict[int, JobRef] = {}
+        for queue, numbers in sorted(places.items()):
+            refs = yield from self._schedule_in(queue, [jobs[n] for n in numbers], on_conflict)
+            found.update(zip(numbers, refs, strict=True))
+        return [found[n] for n in range(len(jobs))]
 
-    def _send_chunk(self, queue: str, chunk: Sequence[Prepared], on_conflict: OnConflict) -> Flow[list[JobRef]]:
-        scheduled: produce.Scheduled = yield produce.schedule(self.scope(queue), chunk, on_conflict, new_id())
-        if scheduled.new_queue:
-            self.forget_registered(queue)
-            yield from self.register(queue)
-        return scheduled.refs
+    def _schedule_in(self, queue: str, jobs: Sequence[Prepared], on_conflict: OnConflict) -> Flow[list[JobRef]]:
+        """Jobs of one queue, several chunks under way at a time."""
+        yield from self.register(queue)
+        scope, refs = self._scope(queue), list[JobRef]()
+        calls = (produce.schedule(scope, chunk, on_conflict, new_id()) for chunk in produce.chunks(jobs))
+        while some := tuple(islice(calls, UNDER_WAY)):
+            for scheduled in (yield some):
+                if scheduled.new_queue:
+                    yield from self._register_anew(queue)
+                refs += scheduled.refs
+        return refs
 
     def register(self, queue: str) -> Flow[None]:
         """Make a queue known to movers, once per client and again when the server forgot it."""
         if queue not in self._registered:
             yield Command(("SADD", Globals(self.options.prefix).queues, queue), int)
             self._registered.add(queue)
+
+    def _register_anew(self, queue: str) -> Flow[None]:
+        """The server did not know this queue: what it knew of it before is gone."""
+        self.forget_registered(queue)
+        yield from self.register(queue)
 
     def forget_registered(self, queue: str) -> None:
         """Let the next `register` send the name again."""

@@ -7,7 +7,7 @@ import time
 
 from redis.client import PubSub
 
-from delayq.core.errors import BackendError
+from delayq.core.errors import DelayqError
 from delayq.redis.connect import Connector
 from delayq.redis.keys import Globals
 from delayq.redis.translate import translated
@@ -18,6 +18,10 @@ FINE_S = 0.0015
 log = logging.getLogger("delayq.wake")
 
 
+# How long to be content with plain sleeps after the connection was lost or refused.
+AGAIN_S = 1.0
+
+
 class PubSubWakeUps:
     """Listens to `delayq:wake` on a connection of its own. A lost connection only makes waits plain sleeps."""
 
@@ -25,37 +29,45 @@ class PubSubWakeUps:
         self._connector = connector
         self._channel = Globals(prefix).wake
         self._listener: PubSub | None = None
+        self._subscribe_at = float("-inf")
 
-    def wait(self, seconds: float) -> frozenset[str]:
-        """Wait for a hint, at most `seconds`; the queues hinted at."""
+    def wait(self, seconds: float) -> frozenset[str] | None:
+        """Wait for a hint, at most `seconds`; the queues hinted at. None: it listens only since now."""
         end = time.monotonic() + seconds
         try:
-            while (left := end - time.monotonic()) > FINE_S:
-                queues = self._listen(left - FINE_S)
+            if self._listener is None and time.monotonic() >= self._subscribe_at:
+                self._subscribe(seconds)
+                return None
+            while self._listener is not None and (left := end - time.monotonic()) > FINE_S:
+                queues = self._listen(self._listener, left - FINE_S)
                 if queues:
                     return queues
-        except BackendError as error:
+        except DelayqError as error:
             log.debug("no wake-ups for now: %s", error)
             self.close()
+            self._subscribe_at = time.monotonic() + AGAIN_S
         if (left := end - time.monotonic()) > 0:
             time.sleep(left)
         return frozenset()
 
     def close(self) -> None:
-        """Stop listening; the next wait subscribes anew."""
+        """Stop listening; a later wait subscribes anew."""
         listener, self._listener = self._listener, None
         if listener is not None:
             listener.close()
 
-    def _listen(self, seconds: float) -> frozenset[str]:
+    def _subscribe(self, seconds: float) -> None:
+        """Subscribe, and wait until the server has done it: hints before that went to nobody."""
         with translated(self._connector.endpoint.where, reads=True):
-            if self._listener is None:
-                listener = self._connector.subscriber()
-                self._listener = listener
-                listener.subscribe(self._channel)
+            self._listener = self._connector.subscriber()
+            self._listener.subscribe(self._channel)
+            self._listener.get_message(timeout=seconds)
+
+    def _listen(self, listener: PubSub, seconds: float) -> frozenset[str]:
+        with translated(self._connector.endpoint.where, reads=True):
             queues = set()
-            message = self._listener.get_message(timeout=seconds)
+            message = listener.get_message(timeout=seconds)
             while message is not None:
                 queues.add(message["data"].decode("utf-8", "replace").rpartition(" ")[0])
-                message = self._listener.get_message(timeout=0)
+                message = listener.get_message(timeout=0)
             return frozenset(queues)

@@ -20,7 +20,7 @@ from delayq.core.envelope import Envelope
 from delayq.core.errors import BadEnvelope, UnknownJob
 from delayq.core.events import JobEnded, JobStarted
 from delayq.core.interrupts import JobCancelled, JobInterrupted
-from delayq.core.outcome import Ack, GiveUp, Outcome, Policy, Release, before_start, decide
+from delayq.core.outcome import DONE, Ack, GiveUp, Outcome, Policy, Release, before_start, decide
 from delayq.drivers.base import Delivery
 from delayq.jobs.context import JobContext
 from delayq.jobs.function import JobFunction
@@ -31,7 +31,6 @@ from delayq.worker.policies import Policies
 
 log = logging.getLogger("delayq.worker")
 
-DONE = Ack()
 Asks: TypeAlias = Callable[[Held], bool]
 """Whether somebody asked a job that runs to stop."""
 
@@ -111,7 +110,7 @@ class Attempts:
             outcome = decide(envelope, self._policies.of(envelope, None), error, self.now_ms(), random.random)
             return self._unrun(delivery, envelope, outcome)
         policy = self._policies.of(envelope, handler)
-        if envelope.attempts or policy.deadline_ms is not None or policy.retry_until_ms is not None:
+        if envelope.attempts or policy.timed:
             refused = before_start(envelope, policy, self.now_ms())  # else nothing can speak against it
             if refused is not None:
                 return self._unrun(delivery, envelope, refused)

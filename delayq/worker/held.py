@@ -21,6 +21,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from delayq.core.outcome import Ack, Outcome
 from delayq.drivers.base import Delivery, Settlement
@@ -32,9 +33,8 @@ START_WITHIN = 2 / 3  # of a lease
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
-def boot_clock() -> float:
-    """Seconds that also pass while the machine sleeps, where the system has such a clock."""
-    return time.clock_gettime(_CLOCK)
+boot_clock: Callable[[], float] = partial(time.clock_gettime, _CLOCK)
+"""Seconds that also pass while the machine sleeps, where the system has such a clock."""
 
 
 class Held:
@@ -121,7 +121,7 @@ class Held:
             self._settling += taken
             return taken
 
-    def settled(self, taken: Iterable[Settlement]) -> None:
+    def settled(self, taken: Sequence[Settlement]) -> None:
         """These are the backend's business now."""
         with self._lock:
             self._forget_settling(taken)
@@ -130,7 +130,7 @@ class Held:
         """Settling these failed, perhaps only their replies: they are finished, and tried again."""
         with self._lock:
             self._forget_settling(taken)
-            self._finished = [*(item._replace(resent=True) for item in taken), *self._finished]
+            self._finished = [*(Settlement(item.delivery, item.outcome, True) for item in taken), *self._finished]
 
     def take_waiting(self) -> list[Delivery]:
         """Everything to be handed back: what has not started, and what was taken before but is not back yet."""
@@ -207,7 +207,10 @@ class Held:
         ended = [item.delivery for item in (*self._finished, *self._settling)]
         return [*self._waiting, *running, *ended, *self._returning]
 
-    def _forget_settling(self, taken: Iterable[Settlement]) -> None:
+    def _forget_settling(self, taken: Sequence[Settlement]) -> None:
+        if len(taken) == len(self._settling):  # what is settled was taken from here, so these are all of them
+            self._settling = []
+            return
         done = {_key(item.delivery) for item in taken}
         self._settling = [item for item in self._settling if _key(item.delivery) not in done]
 

@@ -28,6 +28,7 @@ LOOK_S = 0.010  # while a job keeps others waiting
 ALONE_S = 0.100  # while it keeps nobody
 RETRY_S = 0.2
 ANNOUNCE_S = 5.0
+ANNOUNCE_RETRY_S = 1.0
 ANNOUNCE_TTL_S = 20.0
 
 CallOff = Callable[[frozenset[tuple[str, str]]], None]
@@ -73,7 +74,7 @@ class Keeper:
                 self._make_room_at = now + RETRY_S
                 self._try(self._make_room)
             if now >= self._announce_at:
-                self._announce_at = now + RETRY_S
+                self._announce_at = now + ANNOUNCE_RETRY_S
                 self._try(self._announce)
             self._pause()
 

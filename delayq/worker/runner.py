@@ -52,6 +52,7 @@ class JobRunner:
         self._now_ms = now_ms
         self._signals = signals
         self._listeners = listeners
+        self._heard = bool(listeners)
         self._coroutines = Coroutines()
         self._lock = threading.Lock()
         self._current: Delivery | None = None
@@ -72,13 +73,15 @@ class JobRunner:
             outcome = decide(envelope, policy, error, self._now_ms(), random.random)
             return self._ended(delivery, envelope, outcome, started)
         policy = self._policies.of(envelope, handler)
-        refused = before_start(envelope, policy, self._now_ms())
-        if refused is not None:
-            return self._ended(delivery, envelope, refused, started)
-        if self._listeners:
+        if envelope.attempts or policy.timed:  # else nothing can speak against it
+            refused = before_start(envelope, policy, self._now_ms())
+            if refused is not None:
+                return self._ended(delivery, envelope, refused, started)
+        if self._heard:
             self._tell_start(delivery, envelope)
         raised, result = self._attempt(delivery, envelope, handler, policy)
-        outcome = decide(envelope, policy, raised, self._now_ms(), random.random)
+        now_ms = 0 if raised is None else self._now_ms()  # a success is one at any time
+        outcome = decide(envelope, policy, raised, now_ms, random.random)
         if isinstance(outcome, Ack) and outcome.retention_ms and result is not None:
             outcome = Ack(outcome.retention_ms, _encoded(envelope, result))
         return self._ended(delivery, envelope, outcome, started)
@@ -139,7 +142,7 @@ class JobRunner:
     def _ended(self, delivery: Delivery, envelope: Envelope | None, outcome: Outcome, started: float) -> Outcome:
         called_off = self._called_off and isinstance(outcome, Release)
         self._called_off = False
-        if self._listeners:
+        if self._heard:
             word, error = _word(outcome)
             name, attempts = (envelope.name, envelope.attempts) if envelope else ("", 0)
             took_ms = (time.perf_counter() - started) * 1000

@@ -70,6 +70,9 @@ class Settler:
                 raise error
 
     def _note(self, finished: Sequence[Settlement], answers: Sequence[bool | None]) -> None:
+        if all(answers):  # True for each: nothing is left over, nothing was fenced
+            self._held.settled(finished)
+            return
         kept: list[Settlement] = []
         done: list[Settlement] = []
         for settlement, ours in zip(finished, answers, strict=True):

@@ -118,8 +118,8 @@ class Shift:
 
     def _run_waiting(self) -> None:
         """Start what waits, one after another, while nothing speaks against it."""
-        started, jobs, size = time.perf_counter(), 0, 0
-        while not self._signals.asked.is_set() and self.limits.jobs_left() and not self._runner.out_of_memory:
+        started, jobs, size, most = time.perf_counter(), 0, 0, self.limits.jobs_left()
+        while jobs < most and not self._signals.asked.is_set() and not self._runner.out_of_memory:
             delivery = self._held.start()
             if delivery is None:
                 break

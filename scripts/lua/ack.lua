@@ -43,17 +43,18 @@ for _, key in ipairs({ jobs, results, unique, meta }) do redis.call('HLEN', key)
 redis.call('ZCARD', completed)
 redis.call('XLEN', stream)
 
-local reply, done, gone, forgotten, kept = {}, {}, {}, {}, {}
+local reply, done, gone, forgotten, scores, kept = {}, {}, {}, {}, {}, {}
 for n, id in ipairs(ids) do
-  local entry, retention = ARGV[4 * n - 1], tonumber(ARGV[4 * n])
-  if not (ARGV[4 * n + 1] and retention and now + retention <= 9007199254740991) then
+  local entry, retention, result = ARGV[4 * n - 1], tonumber(ARGV[4 * n]), ARGV[4 * n + 1]
+  if not (result and retention and now + retention <= 9007199254740991) then
     return redis.error_reply('ERR a delivery is: id, entry id, retention_ms, result')
   end
   reply[n] = owned[n] == entry and 1 or 0
   if owned[n] == entry then
     done[#done + 1], gone[#gone + 1] = id, entry
     if retention > 0 then
-      kept[#kept + 1] = { id, string.format('%.0f', now + retention), ARGV[4 * n + 1] }
+      scores[#scores + 1], scores[#scores + 2] = string.format('%.0f', now + retention), id
+      kept[#kept + 1], kept[#kept + 2] = id, result ~= '' and result or 'null'
     else
       forgotten[#forgotten + 1] = id
     end
@@ -64,15 +65,16 @@ redis.call('XACK', stream, 'delayq', unpack(gone))
 redis.call('XDEL', stream, unpack(gone))
 redis.call('HDEL', entries, unpack(done))
 if #forgotten > 0 then redis.call('HDEL', jobs, unpack(forgotten)) end
-for _, job in ipairs(kept) do
-  redis.call('ZADD', completed, job[2], job[1])
-  redis.call('HSET', results, job[1], job[3] ~= '' and job[3] or 'null')
+if #kept > 0 then
+  redis.call('ZADD', completed, unpack(scores))
+  redis.call('HSET', results, unpack(kept))
 end
 for _, key in ipairs(side) do redis.call('HDEL', key, unpack(done)) end
-for _, id in ipairs(locked and done or {}) do
-  local digest = redis.call('HGET', locks, id)
-  if digest and redis.call('HGET', unique, digest) == id then redis.call('HDEL', unique, digest) end
-  if digest then redis.call('HDEL', locks, id) end
+if locked then
+  for n, digest in ipairs(redis.call('HMGET', locks, unpack(done))) do
+    if digest and redis.call('HGET', unique, digest) == done[n] then redis.call('HDEL', unique, digest) end
+  end
+  redis.call('HDEL', locks, unpack(done))
 end
 redis.pcall('HINCRBY', meta, 'acked_total', #done)
 return reply

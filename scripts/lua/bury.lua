@@ -29,6 +29,7 @@ if not now then
   local time = redis.call('TIME')
   now = time[1] * 1000 + math.floor(time[2] / 1000)
 end
+local at = string.format('%.0f', now)
 for _, key in ipairs({ entries, jobs, errors, meta }) do redis.call('HLEN', key) end
 for _, key in ipairs({ scheduled, failed, completed }) do redis.call('ZCARD', key) end
 redis.call('XLEN', stream)
@@ -52,17 +53,10 @@ local function somebodys(entry)
   end
   return #rows > 0 or (last and pad(entry) > pad(last))
 end
-local function bury(entry, raw, failure)
-  local id = 'x-' .. entry
-  redis.call('ZADD', failed, string.format('%.0f', now), id)
-  redis.call('HSET', jobs, id, raw)
-  redis.call('HSET', errors, id, failure)
-  redis.pcall('HINCRBY', meta, 'failed_total', 1)
-end
 
-local reply, bytes = {}, 0
+local reply, bytes, gone, scores, payloads, failures = {}, 0, {}, {}, {}, {}
 for i = 2, #ARGV, 2 do
-  local entry, failure, is, all, word = ARGV[i], ARGV[i + 1], {}, {}, 'left'
+  local entry, is, all, word = ARGV[i], {}, {}, 'left'
   local found = redis.call('XRANGE', stream, entry, entry)[1]
   for n = 1, found and #found[2] or 0, 2 do
     is[found[2][n]], bytes = found[2][n + 1], bytes + #found[2][n + 1]
@@ -74,11 +68,24 @@ for i = 2, #ARGV, 2 do
     redis.call('HSET', entries, is.id, entry)
     word = 'adopted'
   elseif found and not (is.id and redis.call('HGET', entries, is.id) == entry) then
-    redis.call('XACK', stream, 'delayq', entry)
-    redis.call('XDEL', stream, entry)
-    if not known then bury(entry, is.job or table.concat(all, '\n'), failure) end
-    word = known and 'dropped' or 'buried'
+    gone[#gone + 1], word = entry, known and 'dropped' or 'buried'
+    if not known then
+      local id = 'x-' .. entry
+      scores[#scores + 1], scores[#scores + 2] = at, id
+      payloads[#payloads + 1], payloads[#payloads + 2] = id, is.job or table.concat(all, '\n')
+      failures[#failures + 1], failures[#failures + 2] = id, ARGV[i + 1]
+    end
   end
   reply[#reply + 1] = word
+end
+if #gone > 0 then
+  redis.call('XACK', stream, 'delayq', unpack(gone))
+  redis.call('XDEL', stream, unpack(gone))
+end
+if #scores > 0 then
+  redis.call('ZADD', failed, unpack(scores))
+  redis.call('HSET', jobs, unpack(payloads))
+  redis.call('HSET', errors, unpack(failures))
+  redis.pcall('HINCRBY', meta, 'failed_total', #scores / 2)
 end
 return reply

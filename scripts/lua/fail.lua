@@ -36,23 +36,28 @@ redis.call('XLEN', stream)
 
 if #ARGV ~= 4 * #ids + 1 then return redis.error_reply('ERR a delivery is: id, entry id, envelope, failure') end
 
-local reply, count = {}, 0
+local reply, done, gone, scores, payloads, failures = {}, {}, {}, {}, {}, {}
 for n, id in ipairs(ids) do
   local entry, envelope, failure = ARGV[4 * n - 1], ARGV[4 * n], ARGV[4 * n + 1]
   reply[n] = owned[n] == entry and 1 or 0
   if owned[n] == entry then
-    redis.call('XACK', stream, 'delayq', entry)
-    redis.call('XDEL', stream, entry)
-    redis.call('HDEL', entries, id)
-    redis.call('ZADD', failed, string.format('%.0f', now), id)
-    if envelope ~= '' then redis.call('HSET', jobs, id, envelope) end
-    if failure ~= '' then redis.call('HSET', errors, id, failure) end
-    redis.call('HDEL', cancel, id)
-    local digest = redis.call('HGET', locks, id)
-    if digest and redis.call('HGET', unique, digest) == id then redis.call('HDEL', unique, digest) end
-    redis.call('HDEL', locks, id)
-    count = count + 1
+    done[#done + 1], gone[#gone + 1] = id, entry
+    scores[#scores + 1], scores[#scores + 2] = string.format('%.0f', now), id
+    if envelope ~= '' then payloads[#payloads + 1], payloads[#payloads + 2] = id, envelope end
+    if failure ~= '' then failures[#failures + 1], failures[#failures + 2] = id, failure end
   end
 end
-if count > 0 then redis.pcall('HINCRBY', meta, 'failed_total', count) end
+if #done == 0 then return reply end
+redis.call('XACK', stream, 'delayq', unpack(gone))
+redis.call('XDEL', stream, unpack(gone))
+redis.call('HDEL', entries, unpack(done))
+redis.call('ZADD', failed, unpack(scores))
+if #payloads > 0 then redis.call('HSET', jobs, unpack(payloads)) end
+if #failures > 0 then redis.call('HSET', errors, unpack(failures)) end
+redis.call('HDEL', cancel, unpack(done))
+for n, digest in ipairs(redis.call('HMGET', locks, unpack(done))) do
+  if digest and redis.call('HGET', unique, digest) == done[n] then redis.call('HDEL', unique, digest) end
+end
+redis.call('HDEL', locks, unpack(done))
+redis.pcall('HINCRBY', meta, 'failed_total', #done)
 return reply

@@ -9,9 +9,9 @@
 -- KEYS[6]  meta        hash
 -- ARGV[1]  now_ms      int     '' = the server's clock; the due time of an entry that lost its own
 -- ARGV[2+] delivery    2 each  id, entry id
--- returns  1 or 0 for each one looked at: handed back, or fenced. A shorter list than asked means 1 MB was reached:
---          call again with the rest
--- cost     O(deliveries) and their bytes; at most 500 a call, 1 MB, but one at least
+-- returns  1 or 0 for each one looked at: handed back, or fenced. A shorter list than asked means: call again with the
+--          rest
+-- cost     O(deliveries) and their bytes; of at most 500 it looks at 250 and 1 MB, but one at least
 --
 -- Also the way back for an entry that was trimmed away: the payload comes from `jobs`. When it is lost there, the entry
 -- still carries it.
@@ -26,30 +26,39 @@ if not now then
   now = time[1] * 1000 + math.floor(time[2] / 1000)
 end
 local at = string.format('%.0f', now)
-for _, key in ipairs({ jobs, recoveries, cancel, meta }) do redis.call('HLEN', key) end
+for _, key in ipairs({ jobs, entries, recoveries, cancel, meta }) do redis.call('HLEN', key) end
 local present = redis.call('XLEN', stream) > 0 or redis.call('EXISTS', stream) == 1
 
-local reply, bytes, count = {}, 0, 0
-for i = 2, #ARGV, 2 do
-  local id, entry = ARGV[i], ARGV[i + 1]
-  local owned = present and redis.call('HGET', entries, id) == entry
-  local stored = owned and redis.call('HGET', jobs, id)
-  local found, is = owned and redis.call('XRANGE', stream, entry, entry)[1], {}
-  for n = 1, found and #found[2] or 0, 2 do is[found[2][n]] = found[2][n + 1] end
+local ids = {}
+for i = 2, #ARGV, 2 do ids[#ids + 1] = ARGV[i] end
+if #ids == 0 then return {} end
+local owned, times = redis.call('HMGET', entries, unpack(ids)), redis.call('HMGET', recoveries, unpack(ids))
+local reply, bytes, batch, done, gone = {}, 0, {}, {}, {}
+for n, id in ipairs(ids) do
+  local entry, is = ARGV[2 * n + 1], {}
+  local mine = present and owned[n] == entry and not done[id]
+  local stored = mine and redis.call('HGET', jobs, id)
+  local found = mine and redis.call('XRANGE', stream, entry, entry)[1]
+  for i = 1, found and #found[2] or 0, 2 do is[found[2][i]] = found[2][i + 1] end
   local envelope = stored or is.job
   bytes = bytes + (envelope and #envelope or 0)
-  if bytes > 1000000 and #reply > 0 then break end
-  reply[#reply + 1] = envelope and 1 or 0
+  if #reply == 250 or (bytes > 1000000 and #reply > 0) then break end
+  reply[n] = envelope and 1 or 0
   if envelope then
-    redis.call('XACK', stream, 'delayq', entry)
-    redis.call('XDEL', stream, entry)
-    local times = redis.call('HGET', recoveries, id) or '0'
-    local fresh = redis.call('XADD', stream, '*', 'id', id, 'job', envelope, 'due', is.due or at, 'recoveries', times)
-    redis.call('HSET', entries, id, fresh)
-    if not stored then redis.call('HSET', jobs, id, envelope) end
-    redis.call('HDEL', cancel, id)
-    count = count + 1
+    done[id], done[#done + 1], gone[#gone + 1] = true, id, entry
+    batch[#batch + 1] = { envelope, is.due or at, times[n] or '0', not stored }
   end
 end
-if count > 0 then redis.pcall('HINCRBY', meta, 'handed_back_total', count) end
+if #done == 0 then return reply end
+redis.call('XACK', stream, 'delayq', unpack(gone))
+redis.call('XDEL', stream, unpack(gone))
+local placed = {}
+for n, job in ipairs(batch) do
+  if job[4] then redis.call('HSET', jobs, done[n], job[1]) end
+  placed[2 * n - 1] = done[n]
+  placed[2 * n] = redis.call('XADD', stream, '*', 'id', done[n], 'job', job[1], 'due', job[2], 'recoveries', job[3])
+end
+redis.call('HSET', entries, unpack(placed))
+redis.call('HDEL', cancel, unpack(done))
+redis.pcall('HINCRBY', meta, 'handed_back_total', #done)
 return reply

@@ -20,8 +20,8 @@
 -- ARGV[3]  lost        json    the failure written for a lost payload, without its closing brace
 -- ARGV[4+] id          1 each
 -- returns  a word for each id looked at: fine, restored, appended, scheduled, completed, single (extra places dropped),
---          lost or dropped (nothing but side rows was left). A shorter list than asked means 1 MB was reached: call again
--- cost     O(ids * log n) and their bytes; at most 500 a call
+--          lost or dropped (nothing but side rows was left). A shorter list than asked means: call again with the rest
+-- cost     O(ids * log n) and their bytes; of at most 500 it looks at 250 and 1 MB, but one at least
 --
 -- Only called when the two sums disagree, which no script of ours can cause: somebody damaged the data. With several
 -- places the one nearest to a worker wins, because somebody may be at work on it. To be called after `unsettled` went
@@ -94,7 +94,7 @@ end
 
 local reply, bytes = {}, 0
 for i = 4, #ARGV do
-  if bytes > 1000000 then break end
+  if bytes > 1000000 or #reply == 250 then break end
   local id = ARGV[i]
   local place, word, known, size = in_stream(id, redis.call('HEXISTS', jobs, id) == 1)
   for _, set in ipairs({ scheduled, failed, completed }) do

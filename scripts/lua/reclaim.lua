@@ -35,7 +35,8 @@ end
 local at = string.format('%.0f', now)
 local known = redis.call('HMGET', meta, 'lease_ms', 'reclaim_tick', 'reclaim_hold')
 local lease, tick, hold = tonumber(known[1] or 30000), tonumber(known[2] or 0), tonumber(known[3] or 0)
-for _, key in ipairs({ entries, jobs, recoveries, errors, cancel, unique, locks }) do redis.call('HLEN', key) end
+for _, key in ipairs({ entries, jobs, errors, cancel, unique, locks }) do redis.call('HLEN', key) end
+local marked = redis.call('HLEN', recoveries) > 0
 redis.call('ZCARD', failed)
 if redis.call('XLEN', stream) == 0 and redis.call('EXISTS', stream) == 0 then return { 0, 0, 0, lease, 0 } end
 
@@ -45,7 +46,7 @@ redis.call('HSET', meta, 'reclaim_tick', at, 'reclaim_hold', string.format('%.0f
 if now < hold then return { 0, 0, hold - now, lease, 0 } end
 
 local idle = redis.pcall('XPENDING', stream, 'delayq', 'IDLE', lease, '-', '+', limit)
-local back, given_up, bytes, looked, ended = 0, 0, 0, 0, 0
+local looked, bytes, let_go, gone, ids, batch = 0, 0, {}, {}, {}, {}
 for _, row in ipairs(idle) do
   local entry = row[1]
   local found, is = redis.call('XRANGE', stream, entry, entry)[1], {}
@@ -54,35 +55,44 @@ for _, row in ipairs(idle) do
   end
   if bytes > 1000000 and looked > 0 then break end
   looked = looked + 1
-  local id, owned = is.id, is.id and redis.call('HGET', entries, is.id) == entry
-  local stored = owned and redis.call('HGET', jobs, id)
+  local owned = is.id and redis.call('HGET', entries, is.id) == entry
+  local stored = owned and redis.call('HGET', jobs, is.id)
   local envelope = owned and (stored or is.job)
-  if envelope or not owned then
-    redis.call('XACK', stream, 'delayq', entry)
-    ended = ended + 1
-  end
+  if envelope or not owned then let_go[#let_go + 1] = entry end
   if envelope then
-    local times = (tonumber(redis.call('HGET', recoveries, id)) or 0) + 1
-    redis.call('XDEL', stream, entry)
-    redis.call('HDEL', cancel, id)
-    redis.call('HSET', recoveries, id, times)
-    if not stored then redis.call('HSET', jobs, id, envelope) end
-    if times <= most then
-      local fresh = redis.call('XADD', stream, '*', 'id', id, 'job', envelope, 'due', is.due or at, 'recoveries', times)
-      redis.call('HSET', entries, id, fresh)
-      back = back + 1
-    else
-      local digest = redis.call('HGET', locks, id)
-      if digest and redis.call('HGET', unique, digest) == id then redis.call('HDEL', unique, digest) end
-      redis.call('HDEL', locks, id)
-      redis.call('HDEL', entries, id)
-      redis.call('ZADD', failed, at, id)
-      local before = redis.call('HGET', errors, id) or ''
-      redis.call('HSET', errors, id, vanished .. ',"at_ms":' .. at .. ',"history":[' .. before .. ']}')
-      given_up, bytes = given_up + 1, bytes + #before
-    end
+    local times = (marked and tonumber(redis.call('HGET', recoveries, is.id) or 0) or 0) + 1
+    local before = times > most and (redis.call('HGET', errors, is.id) or '')
+    bytes = bytes + (before and #before or 0)
+    ids[#ids + 1], gone[#gone + 1] = is.id, entry
+    batch[#batch + 1] = { envelope, not stored, is.due or at, times, before }
   end
 end
-if back > 0 then redis.pcall('HINCRBY', meta, 'reclaimed_total', back) end
+local more = #let_go > 0 and (looked < #idle or #idle == limit) and 1 or 0
+if #let_go > 0 then redis.call('XACK', stream, 'delayq', unpack(let_go)) end
+if #ids == 0 then return { 0, 0, 0, lease, more } end
+
+redis.call('XDEL', stream, unpack(gone))
+redis.call('HDEL', cancel, unpack(ids))
+local placed, counts, given_up = {}, {}, 0
+for n, id in ipairs(ids) do
+  local envelope, lost, due, times, before = unpack(batch[n])
+  counts[2 * n - 1], counts[2 * n] = id, times
+  if lost then redis.call('HSET', jobs, id, envelope) end
+  if not before then
+    placed[#placed + 1] = id
+    placed[#placed + 1] = redis.call('XADD', stream, '*', 'id', id, 'job', envelope, 'due', due, 'recoveries', times)
+  else
+    local digest = redis.call('HGET', locks, id)
+    if digest and redis.call('HGET', unique, digest) == id then redis.call('HDEL', unique, digest) end
+    redis.call('HDEL', locks, id)
+    redis.call('HDEL', entries, id)
+    redis.call('ZADD', failed, at, id)
+    redis.call('HSET', errors, id, vanished .. ',"at_ms":' .. at .. ',"history":[' .. before .. ']}')
+    given_up = given_up + 1
+  end
+end
+redis.call('HSET', recoveries, unpack(counts))
+if #placed > 0 then redis.call('HSET', entries, unpack(placed)) end
+if #placed > 0 then redis.pcall('HINCRBY', meta, 'reclaimed_total', #placed / 2) end
 if given_up > 0 then redis.pcall('HINCRBY', meta, 'failed_total', given_up) end
-return { back, given_up, 0, lease, ended > 0 and (looked < #idle or #idle == limit) and 1 or 0 }
+return { #placed / 2, given_up, 0, lease, more }

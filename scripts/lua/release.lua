@@ -32,7 +32,7 @@ if #ids == 0 then return {} end
 local owned = redis.call('HMGET', entries, unpack(ids))
 for _, key in ipairs({ jobs, errors, cancel, meta }) do redis.call('HLEN', key) end
 redis.call('XLEN', stream)
-local head = redis.call('ZRANGE', scheduled, 0, 0, 'WITHSCORES')
+local head_due = tonumber(redis.call('ZRANGE', scheduled, 0, 0, 'WITHSCORES')[2] or math.huge)
 
 local dues = {}
 for n = 1, #ids do
@@ -42,23 +42,26 @@ for n = 1, #ids do
   end
 end
 
-local reply, released, earliest = {}, 0, math.huge
+local reply, done, gone, scores, payloads, failures, earliest = {}, {}, {}, {}, {}, {}, math.huge
 for n, id in ipairs(ids) do
-  local entry, due, envelope, failure = ARGV[5 * n], dues[n], ARGV[5 * n + 2], ARGV[5 * n + 3]
+  local entry, envelope, failure = ARGV[5 * n], ARGV[5 * n + 2], ARGV[5 * n + 3]
   reply[n] = owned[n] == entry and 1 or 0
   if owned[n] == entry then
-    redis.call('XACK', stream, 'delayq', entry)
-    redis.call('XDEL', stream, entry)
-    redis.call('HDEL', entries, id)
-    redis.call('ZADD', scheduled, string.format('%.0f', due), id)
-    if envelope ~= '' then redis.call('HSET', jobs, id, envelope) end
-    if failure ~= '' then redis.call('HSET', errors, id, failure) end
-    redis.call('HDEL', cancel, id)
-    released, earliest = released + 1, math.min(earliest, due)
+    done[#done + 1], gone[#gone + 1] = id, entry
+    scores[#scores + 1], scores[#scores + 2] = string.format('%.0f', dues[n]), id
+    if envelope ~= '' then payloads[#payloads + 1], payloads[#payloads + 2] = id, envelope end
+    if failure ~= '' then failures[#failures + 1], failures[#failures + 2] = id, failure end
+    earliest = math.min(earliest, dues[n])
   end
 end
-if released > 0 then redis.pcall('HINCRBY', meta, 'released_total', released) end
-if earliest < (head[2] and tonumber(head[2]) or math.huge) then
-  redis.call('PUBLISH', wake, queue .. ' ' .. string.format('%.0f', earliest))
-end
+if #done == 0 then return reply end
+redis.call('XACK', stream, 'delayq', unpack(gone))
+redis.call('XDEL', stream, unpack(gone))
+redis.call('HDEL', entries, unpack(done))
+redis.call('ZADD', scheduled, unpack(scores))
+if #payloads > 0 then redis.call('HSET', jobs, unpack(payloads)) end
+if #failures > 0 then redis.call('HSET', errors, unpack(failures)) end
+redis.call('HDEL', cancel, unpack(done))
+redis.pcall('HINCRBY', meta, 'released_total', #done)
+if earliest < head_due then redis.call('PUBLISH', wake, queue .. ' ' .. string.format('%.0f', earliest)) end
 return reply

@@ -51,7 +51,11 @@ for i = 7, #ARGV, 4 do
     return redis.error_reply('ERR a job is: id, envelope, +delay_ms or due_ms up to 2^53 - 1, digest')
   end
 end
-for _, key in ipairs({ jobs, entries, unique, locks, errors, results, recoveries, cancel }) do redis.call('HLEN', key) end
+for _, key in ipairs({ jobs, entries, unique, locks }) do redis.call('HLEN', key) end
+local sides = {}
+for _, key in ipairs({ errors, results, recoveries, cancel }) do
+  if redis.call('HLEN', key) > 0 then sides[#sides + 1] = key end
+end
 for _, key in ipairs({ failed, completed }) do redis.call('ZCARD', key) end
 local known = redis.call('HMGET', meta, 'schema', 'delivered')
 local head_due = tonumber(redis.call('ZRANGE', scheduled, 0, 0, 'WITHSCORES')[2] or math.huge)
@@ -69,21 +73,15 @@ local function delivered(entry)
   end
   return true
 end
-local function where(id, entry)
-  if entry then return delivered(entry) and 'reserved' or 'ready', '' end
-  return 'scheduled', redis.call('ZSCORE', scheduled, id) or ''
-end
-local function rewrite(id, envelope, digest)
+local function rewrite(id, envelope, digest, over)
   redis.call('HSET', jobs, id, envelope)
   local old = redis.call('HGET', locks, id)
   if old and old ~= digest and redis.call('HGET', unique, old) == id then redis.call('HDEL', unique, old) end
-  redis.call('HDEL', locks, id)
-  if digest ~= '' then
-    redis.call('HSET', unique, digest, id)
-    redis.call('HSET', locks, id, digest)
-  end
-  for _, key in ipairs({ failed, completed }) do redis.call('ZREM', key, id) end
-  for _, key in ipairs({ errors, results, recoveries, cancel }) do redis.call('HDEL', key, id) end
+  if digest ~= '' then redis.call('HSET', unique, digest, id) end
+  if digest ~= '' and old ~= digest then redis.call('HSET', locks, id, digest) end
+  if digest == '' and old then redis.call('HDEL', locks, id) end
+  for _, key in ipairs(over and { failed, completed } or {}) do redis.call('ZREM', key, id) end
+  for _, key in ipairs(sides) do redis.call('HDEL', key, id) end
 end
 
 local reply, earliest = { known[1] and '0' or '1' }, math.huge
@@ -95,7 +93,8 @@ for i = 7, #ARGV, 4 do
   local owner = digest ~= '' and redis.call('HGET', unique, digest) or id
   if owner ~= id and redis.call('HEXISTS', entries, owner) == 0 and not redis.call('ZSCORE', scheduled, owner) then owner = id end
   if owner ~= id then
-    answer, state, at = 'kept', where(owner, redis.call('HGET', entries, owner))
+    local theirs, due = redis.call('HGET', entries, owner), redis.call('ZSCORE', scheduled, owner)
+    answer, state, at = 'kept', theirs and (delivered(theirs) and 'reserved' or 'ready') or 'scheduled', not theirs and due or ''
   elseif entry and delivered(entry) then
     answer, state, at = 'running', 'reserved', ''
   elseif over and word == 'postponed' then
@@ -103,7 +102,7 @@ for i = 7, #ARGV, 4 do
   else
     if not exists then answer = 'created' end
     redis.call('ZADD', scheduled, at, id)
-    if anew then rewrite(id, ARGV[i + 1], digest) end
+    if anew then rewrite(id, ARGV[i + 1], digest, over) end
     if entry then
       redis.call('XDEL', stream, entry)
       redis.call('HDEL', entries, id)

@@ -22,6 +22,7 @@
 -- returns  {'1' when meta was new, then 4 each: answer, state, due_ms or '', id of the job that holds the place}
 -- cost     O(jobs * log n); at most 500 jobs and 1 MB a call, which the client sees to
 --
+-- Why a single job without a unique key looks at fewer keys beforehand: it writes nothing before it has asked the others.
 -- Why HSETNX comes first: at its memory limit Redis refuses a script at its first growing write, so a full server
 -- takes a batch whole or not at all. It also asks "taken?" and stores in one step.
 -- Why meta is written after it: for the same reason; a queue without jobs needs no lease.
@@ -30,33 +31,37 @@
 -- find that id delivered, and never see it given out again. The start is noted as delivered, and the next one lies above
 -- it: streams deleted twice in one second must not start alike.
 -- Why an id with an entry is taken even if its payload is lost: a worker may hold the entry, and would settle the new job
--- with it. mend takes the payload back from there. Looked at only when the sums show damage, because it costs.
+-- with it. mend takes the payload back from there. A batch looks only when the sums show damage, because it costs.
 -- Why an owner that neither waits nor runs owns nothing: only damage leaves such a lock, and nothing would free it.
 
 local jobs, scheduled, stream, entries, meta = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local unique, locks, failed, completed, once = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
-local now, taken, queue, wake = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4]
-local high_water, lease, once_ms, dues, pending = tonumber(ARGV[5]), ARGV[6], tonumber(ARGV[7]), {}, {}
+local now, taken, once_ms, one = tonumber(ARGV[1]), ARGV[2], ARGV[7], #ARGV == 11 and ARGV[#ARGV] == ''
 
-local first = once_ms > 0 and redis.call('GET', once)
+local first = once_ms ~= '0' and redis.call('GET', once)
 if first then return cjson.decode(first) end
-if not now then
-  local time = redis.call('TIME')
-  now = time[1] * 1000 + math.floor(time[2] / 1000)
-end
-for i = 8, #ARGV, 4 do
-  dues[i] = (tonumber(ARGV[i + 2]) or 0 / 0) + (string.sub(ARGV[i + 2], 1, 1) == '+' and now or 0)
-  if not (ARGV[i + 3] and math.abs(dues[i]) <= 9007199254740991) then
-    return redis.error_reply('ERR a job is: id, envelope, +delay_ms or due_ms up to 2^53 - 1, digest')
+local time = not now and redis.call('TIME')
+now = now or time[1] * 1000 + math.floor(time[2] / 1000)
+local dues, texts, waiting, w = {}, {}, {}, 0
+for i = 10, #ARGV + 2, 4 do
+  local when = ARGV[i + 1] and ARGV[i] or ''
+  if not dues[when] then
+    local due = (tonumber(when) or 0 / 0) + (string.sub(when, 1, 1) == '+' and now or 0)
+    if not (math.abs(due) <= 9007199254740991) then
+      return redis.error_reply('ERR a job is: id, envelope, +delay_ms or due_ms up to 2^53 - 1, digest')
+    end
+    dues[when], texts[when] = due, string.format('%.0f', due)
   end
 end
-for _, key in ipairs({ unique, locks }) do redis.call('HLEN', key) end
-local known = redis.call('HMGET', meta, 'schema', 'paused_until_ms', 'delivered')
-local head_due = tonumber(redis.call('ZRANGE', scheduled, 0, 0, 'WITHSCORES')[2] or math.huge)
-local held, outstanding, top = redis.call('XLEN', stream), redis.call('HLEN', entries), known[3]
-local over = redis.call('ZCARD', failed) + redis.call('ZCARD', completed)
-local damaged = redis.call('ZCARD', scheduled) + outstanding + over ~= redis.call('HLEN', jobs)
-local room = (known[2] and (known[2] == '0' or tonumber(known[2]) > now) or head_due <= now) and 0 or high_water - held
+local known, there = redis.call('HMGET', meta, 'schema', 'paused_until_ms', 'delivered'), redis.call('EXISTS', stream) == 1
+local head_due = tonumber(redis.call('ZRANGE', scheduled, '0', '0', 'WITHSCORES')[2] or math.huge)
+local outstanding, held, top = redis.call('HLEN', entries), redis.call('XLEN', stream), known[3]
+local paused = known[2] and (known[2] == '0' or tonumber(known[2]) > now)
+one = one and there
+for _, key in ipairs(one and {} or { unique, locks }) do redis.call('HLEN', key) end
+local damaged = one or redis.call('ZCARD', scheduled) + outstanding + redis.call('ZCARD', failed)
+  + redis.call('ZCARD', completed) ~= redis.call('HLEN', jobs)
+local room = (paused or head_due <= now) and 0 or ARGV[5] - held
 
 local function pad(id)
   return (string.gsub(id, '%d+', function(digits) return string.rep('0', 20 - #digits) .. digits end))
@@ -71,13 +76,14 @@ local function delivered(entry)
   return true
 end
 local function where(id)
-  local entry, due = redis.call('HGET', entries, id), pending[id] or redis.call('ZSCORE', scheduled, id)
+  if w > 0 then w = redis.call('ZADD', scheduled, unpack(waiting, 1, w)) and 0 end
+  local entry, due = redis.call('HGET', entries, id), redis.call('ZSCORE', scheduled, id)
   if entry then return delivered(entry) and 'reserved' or 'ready', '' end
   if due then return 'scheduled', due end
   return redis.call('ZSCORE', failed, id) and 'failed' or redis.call('ZSCORE', completed, id) and 'completed' or 'absent', ''
 end
 
-if held == 0 and redis.call('EXISTS', stream) == 0 then
+if not there then
   redis.call('XGROUP', 'CREATE', stream, 'delayq', '0', 'MKSTREAM')
   if top or outstanding > 0 then
     top = string.format('%.0f-0', math.max((redis.call('TIME')[1] + 1) * 1000, tonumber(string.match(top or '0', '%d+')) + 1))
@@ -86,33 +92,28 @@ if held == 0 and redis.call('EXISTS', stream) == 0 then
     redis.call('HSET', meta, 'delivered', top)
   end
 end
-local reply, waiting, created, earliest = { known[1] and '0' or '1' }, {}, 0, math.huge
+local reply, r, created, earliest = { known[1] and '0' or '1' }, 1, 0, math.huge
 for i = 8, #ARGV, 4 do
-  local id, envelope, due, digest = ARGV[i], ARGV[i + 1], dues[i], ARGV[i + 3]
-  local word, state, at = 'created', 'scheduled', string.format('%.0f', due)
+  local id, due, digest, word, state, at = ARGV[i], dues[ARGV[i + 2]], ARGV[i + 3], 'created', 'scheduled', texts[ARGV[i + 2]]
   local holder = digest ~= '' and redis.call('HGET', unique, digest) or id
   if holder ~= id and string.find('failed completed absent', (where(holder)), 1, true) then holder = id end
-  if holder ~= id or damaged and redis.call('HEXISTS', entries, id) == 1 or redis.call('HSETNX', jobs, id, envelope) == 0 then
+  if holder ~= id or damaged and redis.call('HEXISTS', entries, id) == 1 or redis.call('HSETNX', jobs, id, ARGV[i + 1]) == 0 then
     word, state, at = taken, where(holder)
   else
     created = created + 1
-    if digest ~= '' then
-      redis.call('HSET', unique, digest, id)
-      redis.call('HSET', locks, id, digest)
-    end
+    if digest ~= '' then redis.call('HSET', unique, digest, id); redis.call('HSET', locks, id, digest) end
     if due <= now and room > 0 then
       state, room = 'ready', room - 1
-      local entry = redis.call('XADD', stream, '*', 'id', id, 'job', envelope, 'due', at, 'recoveries', '0')
-      redis.call('HSET', entries, id, entry)
+      redis.call('HSET', entries, id, redis.call('XADD', stream, '*', 'id', id, 'job', ARGV[i + 1], 'due', at, 'recoveries', '0'))
     else
-      waiting[#waiting + 1], waiting[#waiting + 2], pending[id], earliest = at, id, at, math.min(earliest, due)
+      waiting[w + 1], waiting[w + 2], w, earliest = at, id, w + 2, math.min(earliest, due)
     end
   end
-  reply[#reply + 1], reply[#reply + 2], reply[#reply + 3], reply[#reply + 4] = word, state, at, holder
+  reply[r + 1], reply[r + 2], reply[r + 3], reply[r + 4], r = word, state, at, holder, r + 4
 end
-if #waiting > 0 then redis.call('ZADD', scheduled, unpack(waiting)) end
-if earliest < head_due then redis.call('PUBLISH', wake, queue .. ' ' .. string.format('%.0f', earliest)) end
+if w > 0 then redis.call('ZADD', scheduled, unpack(waiting, 1, w)) end
+if earliest < head_due then redis.call('PUBLISH', ARGV[4], ARGV[3] .. ' ' .. string.format('%.0f', earliest)) end
 if created > 0 then redis.pcall('HINCRBY', meta, 'scheduled_total', created) end
-if not known[1] then redis.call('HSET', meta, 'schema', '1', 'lease_ms', lease, 'shards', '1') end
-if once_ms > 0 then redis.call('SET', once, cjson.encode(reply), 'PX', once_ms) end
+if not known[1] then redis.call('HSET', meta, 'schema', '1', 'lease_ms', ARGV[6], 'shards', '1') end
+if once_ms ~= '0' then redis.call('SET', once, cjson.encode(reply), 'PX', once_ms) end
 return reply

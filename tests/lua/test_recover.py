@@ -80,3 +80,20 @@ def test_no_more_than_a_megabyte_but_one_at_least(engine: Engine) -> None:
 def test_nothing_asked_is_nothing_done(engine: Engine) -> None:
     engine.reserved("a")
     assert engine.unchanged(deliver.recover(engine.scope, [])) == Recovered(0, 0, 0)
+
+
+def test_a_lost_payload_comes_back_from_the_entry(engine: Engine) -> None:
+    (held,) = engine.reserved("a")
+    payload = engine.rows("jobs")["a"]
+    with engine.damaged():
+        engine.client.hdel(engine.keys.of("jobs"), "a")
+        assert recover(engine, held) == Recovered(1, 1, 0)
+    assert engine.rows("jobs")["a"] == payload
+
+
+def test_nothing_is_made_without_a_stream(engine: Engine) -> None:
+    (held,) = engine.reserved("a")
+    with engine.damaged():
+        engine.client.delete(engine.keys.stream)
+        assert engine.unchanged(deliver.recover(engine.scope, [held])) == Recovered(1, 0, 0)
+        engine.client.flushall()

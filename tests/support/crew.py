@@ -3,7 +3,7 @@
 They are forked from a server that has everything imported already, so a new one costs milliseconds and not half a
 second of processor time. Their handlers write the ledger:
 
-    note     {"ms": 5}               start, work that long, end
+    note     {"ms": 5}               start, work that long, end; the token is the result
     shaky    {"ms": 5, "fails": 2}   the first attempts fail
     spin     {"ms": 5}               as `note`, with the interpreter's lock held
     deadly   {}                      start, then SIGKILL to its own process
@@ -16,6 +16,7 @@ import multiprocessing
 import os
 import signal
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
@@ -52,7 +53,18 @@ class Duty:
     lease_ms: int = 1_000
     tidy_every_ms: int = 1_000
     tries: int = 5
+    max_recoveries: int = 3
     more: dict[str, Any] = field(default_factory=dict)
+
+    def options(self) -> Options:
+        """What the engine is told."""
+        return Options(
+            lease_ms=self.lease_ms,
+            tidy_every_ms=self.tidy_every_ms,
+            backoff=Fixed(50),
+            tries=self.tries,
+            max_recoveries=self.max_recoveries,
+        )
 
     @property
     def ledger(self) -> Path:
@@ -85,9 +97,9 @@ class Crew:
             member.close()
         self.ledger.close()
 
-    def hire(self, duty: Duty | None = None) -> ForkServerProcess:
-        """Start one more process."""
-        member = self._context.Process(target=serve, args=(duty or self.duty,), daemon=True)
+    def hire(self, duty: Duty | None = None, life: Callable[[Duty], None] | None = None) -> ForkServerProcess:
+        """Start one more process; `life` is what it does, `serve` unless told otherwise."""
+        member = self._context.Process(target=life or serve, args=(duty or self.duty,), daemon=True)
         member.start()
         self.members.append(member)
         return member
@@ -108,7 +120,7 @@ def serve(duty: Duty) -> None:
     logging.basicConfig(
         filename=duty.log(os.getpid()), level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s"
     )
-    options = Options(lease_ms=duty.lease_ms, tidy_every_ms=duty.tidy_every_ms, backoff=Fixed(50), tries=duty.tries)
+    options = duty.options()
     driver = RedisStreams(Connector(duty.url), options)
     if duty.worker:
         raise SystemExit(_work(duty, driver, options))
@@ -139,19 +151,21 @@ def _handlers(ledger: Ledger) -> Registry:
     with using(Registry()) as registry:
 
         @job("note")
-        def note(context: JobContext, ms: int = 0) -> None:
+        def note(context: JobContext, ms: int = 0) -> str:
             ledger.write("start", context)
             time.sleep(ms / 1000)
             ledger.write("end", context)
+            return context.token
 
         @job("shaky")
-        def shaky(context: JobContext, ms: int = 0, fails: int = 1) -> None:
+        def shaky(context: JobContext, ms: int = 0, fails: int = 1) -> str:
             ledger.write("start", context)
             time.sleep(ms / 1000)
             if context.attempt <= fails:
                 ledger.write("fail", context)
                 raise ValueError(f"attempt {context.attempt} fails as it was told to")
             ledger.write("end", context)
+            return context.token
 
         @job("spin")
         def spin(context: JobContext, ms: int = 0) -> None:

@@ -157,7 +157,7 @@ class Engine:
     def job(self, job_id: str, when: str = f"+{HOUR}", *, digest: str = "", data: bytes = b"{}") -> Prepared:
         """A job as a producer sends it."""
         raw = envelope(job_id, self.queue, data=data, unique=digest or None)
-        return Prepared(job_id, "order.close", self.queue, raw, when, digest, True)
+        return Prepared(job_id, raw, when, digest, "order.close", self.queue, True)
 
     def schedule(
         self, jobs: Sequence[Prepared], on_conflict: OnConflict = OnConflict.KEEP, *, token: str = ""

@@ -27,11 +27,11 @@ class Hints:
 
     def __init__(self, clock: Clock) -> None:
         self.waits: list[float] = []
-        self.given: list[frozenset[str]] = []
+        self.given: list[frozenset[str] | None] = []
         self.closed = False
         self._clock = clock
 
-    def wait(self, seconds: float) -> frozenset[str]:
+    def wait(self, seconds: float) -> frozenset[str] | None:
         self.waits.append(seconds)
         if self.given:
             return self.given.pop(0)

@@ -36,14 +36,14 @@ T = TypeVar("T")
 
 START_MS = 1_800_000_000_000
 IDS = ("a", "b", "c", "d", "e")
-DIGESTS = ("", "", "u1", "u2")
+DIGESTS = ("", "u1", "u2")
 WHICH = st.integers(0, 9)
 
 
 class QueueMachine(RuleBasedStateMachine):
     """What all rules share."""
 
-    def __init__(self, rig: Rig) -> None:
+    def __init__(self, rig: Rig, *, always_calm: bool = False) -> None:
         super().__init__()
         self.rig = rig
         rig.clear()
@@ -60,12 +60,12 @@ class QueueMachine(RuleBasedStateMachine):
         self.knows: dict[str, list[Delivery]] = {name: [] for name in self.names}
         self.stale: list[tuple[str, Delivery]] = []
         self.intact = True
-        self.calm = False
+        self.calm = self.always_calm = always_calm
 
     @initialize(calm=st.booleans())
     def weather(self, calm: bool) -> None:
         """In half of the runs nobody damages anything: then every answer and every key is foretold exactly."""
-        self.calm = calm
+        self.calm = calm or self.always_calm
 
     @property
     def scope(self) -> Scope:

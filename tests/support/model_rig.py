@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, TypeVar
 
 import redis
@@ -24,10 +25,15 @@ QUEUE = "machine"
 GROUP = "delayq"
 LEASE_MS = 30_000
 MAX_RECOVERIES = 2
-HIGH_WATER = 5
+HIGH_WATER = 3
 OPTIONS = Options(prefix=PREFIX, lease_ms=LEASE_MS, max_recoveries=MAX_RECOVERIES, high_water=HIGH_WATER)
 # Answers in the plain RESP2 shapes, whatever protocol and callbacks the client has.
 _RAW = "return redis.call(unpack(ARGV))"
+
+
+@cache
+def _sha(text: str) -> str:
+    return hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
 
 
 @dataclass(slots=True)
@@ -44,23 +50,24 @@ class Rig:
         return Scope(OPTIONS, QUEUE, now_ms)
 
     def send(self, call: Call[T]) -> T:
-        """Run a call as a shell does: by its SHA, and with its text when the server does not know that."""
+        """Run a call as a shell does."""
         text = self.variants.get(call.script.name, call.script.text)
-        sha = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
-        words = (len(call.keys), *call.keys, *call.args)
-        try:
-            reply: Any = self.client.execute_command("EVALSHA", sha, *words)
-        except NoScriptError:
-            reply = self.client.execute_command("EVAL", text, *words)
-        return call.parse(reply)
+        return call.parse(self._run(text, len(call.keys), *call.keys, *call.args))
 
     def raw(self, *words: str | bytes | int) -> Any:
         """A command of the server's own, as an operator or a plain consumer sends it."""
-        return self.client.execute_command("EVAL", _RAW, 0, *words)
+        return self._run(_RAW, 0, *words)
 
     def view(self) -> View:
         """Everything in the queue, at one instant."""
-        return read_view(self.client.execute_command("EVAL", SNAPSHOT, 0, self.key("")))
+        return read_view(self._run(SNAPSHOT, 0, self.key("")))
+
+    def _run(self, text: str, *words: str | bytes | int) -> Any:
+        """By its SHA, and with its text when the server does not know that."""
+        try:
+            return self.client.execute_command("EVALSHA", _sha(text), *words)
+        except NoScriptError:
+            return self.client.execute_command("EVAL", text, *words)
 
     def clear(self) -> None:
         self.client.flushdb()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
@@ -10,8 +11,9 @@ from hypothesis.stateful import precondition, rule
 from delayq.redis.calls import deliver
 from delayq.redis.calls.deliver import Sums
 from tests.support.model_deliver import Delivery
+from tests.support.model_machine import WHICH
 from tests.support.model_rig import GROUP, LEASE_MS
-from tests.support.model_rules_work import SLOT, WorkRules
+from tests.support.model_rules_work import WorkRules
 from tests.support.model_view import View
 
 TICK_MS = 12_000
@@ -63,23 +65,23 @@ class CareRules(WorkRules):
         self.settle(gone, gone=gone)
 
     @precondition(lambda self: self.view.ids or self.view.stream or self.frame)
-    @rule(thorough=st.booleans())
-    def janitor(self, thorough: bool) -> None:
+    @rule(thorough=st.booleans(), limit=st.sampled_from([1, 2, 500]))
+    def janitor(self, thorough: bool, limit: int) -> None:
         """The janitor comes; when `thorough` until it finds nothing. It must get there."""
         self.begin()
         self.forget_old()
         passes = 1
-        while self.clean() and thorough:
+        while self.clean(limit) and thorough:
             passes += 1
             assert passes <= MOST_PASSES, f"the janitor still finds something in pass {passes}"
 
-    def clean(self) -> bool:
-        """One full pass; answers whether there was anything to do."""
+    def clean(self, limit: int = 500) -> bool:
+        """One full pass in pages of `limit` entries; answers whether there was anything to do."""
         sums = self.rig.send(deliver.tidy(self.scope))
         self._check_counts(sums, self.view)
         self.settle()
         assert self.view.last, "after a tidy there is no group"
-        found = self._close(everything=not sums.agree)
+        found = self._close(everything=not sums.agree, limit=limit)
         if not sums.agree:
             self._mend()
         dirty = found or sums.regrouped or not sums.agree
@@ -95,20 +97,22 @@ class CareRules(WorkRules):
         assert sums == wanted, f"the sums should be {wanted}, they are {sums}"
         assert self.frame or not sums.regrouped, "tidy made the group anew, and nobody had touched it"
 
-    def _close(self, *, everything: bool) -> bool:
-        """One pass over what is delivered and no longer pending."""
+    def _close(self, *, everything: bool, limit: int = 500) -> bool:
+        """One pass over what is delivered and no longer pending; each page is settled before the next is asked for."""
         self.model.record_consumers()
-        wanted = self.model.verdicts(everything=everything)
-        page = self.rig.send(deliver.unsettled(self.scope, "-", "", everything=everything))
-        assert page.after == "", "a pass over a few entries should fit in one page"
-        real = {row.entry: row.verdict for row in page.entries}
-        if not self.frame and not self.damaged:
-            assert real == wanted, f"unsettled should find {wanted}, it found {real}"
-            if not real:
+        wanted = {} if self.frame or self.damaged else self.model.verdicts(everything=everything)
+        exact, real, after, marks = not self.frame and not self.damaged, {}, "-", ""
+        while after:
+            call = deliver.unsettled(self.scope, after, marks, everything=everything)
+            page = self.rig.send(replace(call, args=(call.args[0], limit, *call.args[2:])))
+            after, marks = page.after, page.marks
+            if not after and not page.entries:
                 self.model.vanished.clear()
-        self.settle()
-        for row in page.entries:
-            self._act(Delivery(row.id, row.entry), row.verdict)
+            self.settle()
+            real |= {row.entry: row.verdict for row in page.entries}
+            for row in page.entries:
+                self._act(Delivery(row.id, row.entry), row.verdict)
+        assert not exact or real == wanted, f"unsettled should find {wanted}, it found {real}"
         return bool(real)
 
     def _act(self, item: Delivery, verdict: str) -> None:
@@ -147,7 +151,7 @@ class CareRules(WorkRules):
             self.pass_time(ms)
         else:
             self.model.now += ms
-            self.settle()
+        self.settle()
 
     def pass_time(self, ms: int) -> None:
         """Let time go by, also for the leases: each pending entry grows as much older as the clock."""
@@ -156,7 +160,6 @@ class CareRules(WorkRules):
             if entry in self.view.stream:
                 words = (0, entry, "IDLE", row.idle, "JUSTID")
                 self.rig.raw("XCLAIM", self.rig.key("stream"), GROUP, row.consumer, *words)
-        self.settle()
 
     @precondition(lambda self: self.view.pending)
     @rule(ticks=st.integers(0, 5), beating=st.booleans(), limit=st.sampled_from([1, 500, 500]))
@@ -166,18 +169,21 @@ class CareRules(WorkRules):
         self.take_back(limit)
         self.go_on(ticks, beating=beating)
 
-    @precondition(lambda self: self.view.pending)
-    @rule(slot=SLOT, ticks=st.sampled_from([0, 4, 4]))
-    def vanish(self, slot: int, ticks: int) -> None:
-        """A consumer dies; in four ticks the janitor finds out."""
+    @precondition(lambda self: any(self.knows[name] for name in self.names))
+    @rule(which=WHICH, ticks=st.sampled_from([0, 4, 4, 4]))
+    def vanish(self, which: int, ticks: int) -> None:
+        """A consumer that holds something dies; in four ticks the janitor finds out."""
         self.begin()
-        self.die(slot)
-        self.settle()
+        holding = [slot for slot, name in enumerate(self.names) if self.knows[name]]
+        self.die(holding[which % len(holding)])
         self.go_on(ticks, beating=True)
+        self.settle()
 
     def go_on(self, ticks: int, *, beating: bool) -> None:
         for _ in range(ticks):
             self.pass_time(TICK_MS)
             for name in self.names if beating else ():
-                self.beat(name, [item for item in self.knows[name] if item.id])
+                held = [item for item in self.knows[name] if item.id]
+                if held:
+                    self.beat(name, held)
             self.take_back()

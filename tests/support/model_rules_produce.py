@@ -15,6 +15,7 @@ from delayq.redis.calls import inspect, produce
 from tests.support.model_machine import DIGESTS, IDS, START_MS, WHICH, QueueMachine
 from tests.support.model_produce import Ask, Said, Told, sha1
 from tests.support.model_rig import QUEUE
+from tests.support.model_view import order
 
 WHENS = st.sampled_from(["+0", "+0", "+0", "+4000", "+20000", str(START_MS - 5000), str(START_MS + 30_000)])
 
@@ -44,7 +45,7 @@ class ProducerRules(QueueMachine):
     def ask(self, wishes: Sequence[Wish], conflict: OnConflict, *, resend: bool = False) -> None:
         """Schedule some jobs in one call; perhaps the reply is lost and the same call sent again."""
         jobs = [Ask(wish.id, self._envelope_for(wish), wish.when, wish.digest) for wish in wishes]
-        prepared = [Prepared(job.id, "job", QUEUE, job.raw, job.when, job.digest, own_id=True) for job in jobs]
+        prepared = [Prepared(job.id, job.raw, job.when, job.digest, "job", QUEUE, own_id=True) for job in jobs]
         concerned = {job.id for job in jobs} | {self.model.owners.get(job.digest, job.id) for job in jobs}
         known, token = "lease_ms" in self.view.meta, f"t{self.number()}"
         call = produce.schedule(self.scope, prepared, conflict, token)
@@ -174,8 +175,10 @@ class ProducerRules(QueueMachine):
         job_id = self.known_id(which)
         if not self.unsure([job_id]):
             self._look_at(job_id)
-        if not self.unsure(self.damaged):
+        if not self.unsure(self.damaged) and not self.view.strays:
             self._count()
+            for state in (State.SCHEDULED, State.READY, State.RESERVED, State.FAILED, State.COMPLETED):
+                self._list(state)
         self.settle(unchanged=True)
 
     def _look_at(self, job_id: str) -> None:
@@ -197,6 +200,25 @@ class ProducerRules(QueueMachine):
         if model.pending.keys() <= model.stream.keys():
             assert (stats.ready, stats.reserved) == (len(model.stream) - len(model.pending), len(model.pending))
         assert stats.paused == model.paused
+
+
+    def _list(self, state: State) -> None:
+        """Page by page; the sets in their order, ready and reserved in the order of the stream."""
+        cursor, pages = "", []
+        while True:
+            page = self.rig.send(inspect.list_jobs(self.scope, state, cursor, 2))
+            pages += [job.id for job in page.jobs]
+            if not (cursor := page.cursor):
+                break
+        found = [job for job in self.model.jobs.values() if self.model.state(job.id) == state]
+        match state:
+            case State.READY | State.RESERVED:
+                wanted = sorted(found, key=lambda job: order(job.entry))
+            case State.SCHEDULED:
+                wanted = sorted(found, key=lambda job: (job.due, job.id))
+            case _:
+                wanted = sorted(found, key=lambda job: (job.at, job.id))
+        assert pages == [job.id for job in wanted], f"list {state}: should be {wanted}, is {pages}"
 
 
 def _told(ref: JobRef) -> Told:

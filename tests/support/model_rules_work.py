@@ -9,13 +9,13 @@ from redis.exceptions import ResponseError
 from delayq.core.states import OnConflict
 from delayq.redis.calls import deliver
 from tests.support.model_deliver import Delivery
-from tests.support.model_machine import IDS, WHICH
+from tests.support.model_machine import DIGESTS, IDS, WHICH
 from tests.support.model_rig import GROUP, LEASE_MS
 from tests.support.model_rules_produce import ProducerRules, Wish
 from tests.support.model_state import ANYTHING
 
 SLOT = st.integers(0, 2)
-HOW = st.sampled_from(["ack", "ack", "keep", "twice", "release", "rewrite", "fail", "hand back", "bury"])
+HOW = st.sampled_from(["ack", "keep", "twice", "release", "release", "rewrite", "fail", "fail", "hand back", "bury"])
 FAILURE = b'{"type":"Oops","message":"no"}'
 PLAIN = "plain"
 
@@ -49,13 +49,13 @@ class WorkRules(ProducerRules):
         self.begin()
         self.take(self.names[slot], count)
 
-    @rule(slot=SLOT, jobs=st.integers(1, 3))
-    def arrive(self, slot: int, jobs: int) -> None:
+    @rule(slot=SLOT, jobs=st.integers(1, 3), digest=st.sampled_from(DIGESTS))
+    def arrive(self, slot: int, jobs: int, digest: str) -> None:
         """The way most work goes: scheduled, moved when due, and read."""
         self.begin()
         free = [job_id for job_id in IDS if job_id not in self.view.ids]
         if free:
-            self.ask([Wish(job_id) for job_id in free[:jobs]], OnConflict.KEEP)
+            self.ask([Wish(job_id, digest=digest) for job_id in free[:jobs]], OnConflict.KEEP)
         self.move(500)
         self.take(self.names[slot], 3)
 

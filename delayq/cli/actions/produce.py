@@ -5,8 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from delayq.cli import shapes
 from delayq.cli.payload import read_data
@@ -55,7 +57,7 @@ def schedule(session: Session, request: Request, *, as_json: bool) -> None:
                 request.name, data, on_conflict=request.on_conflict, **{**request.options, "id": job_id}
             )
     if given is None and ref.outcome is Answer.KEPT and ref.id == job_id:
-        ref = replace(ref, outcome=Answer.CREATED)
+        ref = msgspec.structs.replace(ref, outcome=Answer.CREATED)
     _answer(session, ref, as_json=as_json)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
 from delayq.core.options import Options
@@ -73,6 +74,10 @@ class Command(Generic[T]):
     parse: Callable[[Any], T]
     reads: bool = False
 
+    @property
+    def resend(self) -> bool:
+        return True
+
 
 def call(
     script: str,
@@ -85,11 +90,19 @@ def call(
     nature: Nature = Nature.SAFE,
 ) -> Call[T]:
     """A call of `script` on a queue's keys. `once` fills its key of that name, `state` the key `set`."""
-    loaded = load(script)
-    keys = scope.keys
-    special = {"once": keys.once(once), "set": keys.of(state)}
-    named = tuple(special.get(name) or keys.of(name) for name in loaded.keys)
-    return Call(loaded, named, tuple(args), parse, nature)
+    loaded, keys = _placed(script, scope.options.prefix, scope.queue, state)
+    if once:
+        at = loaded.keys.index("once")
+        keys = (*keys[:at], scope.keys.once(once), *keys[at + 1 :])
+    return Call(loaded, keys, tuple(args), parse, nature)
+
+
+@lru_cache(maxsize=4096)
+def _placed(script: str, prefix: str, queue: str, state: str) -> tuple[Script, tuple[str, ...]]:
+    """A script and its keys in its order; the same few for every call on a queue."""
+    loaded, keys = load(script), Keys(prefix, queue)
+    special = {"once": keys.once(""), "set": keys.of(state)}
+    return loaded, tuple(special.get(name) or keys.of(name) for name in loaded.keys)
 
 
 def text(value: bytes) -> str:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from delayq.core import failure as failures
 from delayq.core.failure import Failure
 from delayq.redis.calls.call import Argument, Call, Scope, call, number, text
 
 PAGE = 500
+# reclaim does more for each entry than other scripts do; so many keep Redis for well below 10 ms.
+TAKE_BACK = 250
 # Without the closing brace: the scripts add when it happened and what was on record before.
 LOST = failures.encode(
     Failure(type="PayloadLost", message="The job's payload was missing in Redis; only its id was left.")
 )[:-1]
+
+
+_NOTHING: Final = (0, b"")  # retention_ms, result
 
 
 class Held(NamedTuple):
@@ -68,6 +73,15 @@ def ack(scope: Scope, done: Sequence[Acked]) -> Call[list[bool]]:
     args: list[Argument] = [scope.now]
     for job, retention_ms, result in done:
         args += (job.id, job.entry, retention_ms, result)
+    return call("ack", scope, args, _truths)
+
+
+def forget_done(scope: Scope, done: Iterable[tuple[str, str]]) -> Call[list[bool]]:
+    """As `ack`, for deliveries, (id, entry id) each, of which nothing is kept."""
+    args: list[Argument] = [scope.now]
+    for pair in done:
+        args += pair
+        args += _NOTHING
     return call("ack", scope, args, _truths)
 
 
@@ -140,7 +154,7 @@ class Reclaimed(NamedTuple):
     more: bool
 
 
-def reclaim(scope: Scope, limit: int = PAGE) -> Call[Reclaimed]:
+def reclaim(scope: Scope, limit: int = TAKE_BACK) -> Call[Reclaimed]:
     """Take back what vanished workers hold."""
     most = scope.options.max_recoveries
     return call("reclaim", scope, [scope.now, limit, most, _vanished(most)], _reclaimed)

@@ -66,6 +66,18 @@ def test_a_wake_up_makes_its_queue_be_looked_at_next() -> None:
     assert backend.take_asked() == ["promote b"]
 
 
+def test_a_listener_that_may_have_missed_hints_makes_every_queue_be_looked_at() -> None:
+    """Between the last look and its subscription, or while its connection was lost."""
+    backend = Backend("a", "b")
+    loop = mover(backend)
+    loop.run_once()
+    backend.take_asked()
+    backend.hints.given = [None]
+    loop.sleep(1.0)
+    loop.run_once()
+    assert backend.take_asked() == ["promote a", "promote b"]
+
+
 def test_a_new_queue_is_found_by_its_wake_up_and_by_polling() -> None:
     backend = Backend("a")
     loop = mover(backend)

@@ -1,0 +1,34 @@
+"""One module for each measure; `run(plan)` returns its report."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from benchmarks.figures import Report
+from benchmarks.measures import (
+    burst,
+    consume,
+    growth,
+    idle,
+    lateness,
+    memory,
+    promote,
+    schedule_many,
+    schedule_one,
+)
+from benchmarks.plan import Plan
+
+
+class Measure(Protocol):
+    """What a measure's module offers."""
+
+    NAME: str
+
+    def run(self, plan: Plan, /) -> Report:
+        """Measure and report."""
+
+
+_ALL: tuple[Measure, ...] = (
+    schedule_many, schedule_one, promote, consume, lateness, burst, idle, memory, growth,
+)  # fmt: skip
+MEASURES: dict[str, Measure] = {measure.NAME: measure for measure in _ALL}

@@ -1,0 +1,249 @@
+"""Redis dies, hangs, forgets, fills up. Nothing is lost, no attempt is spent, and work goes on by itself."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+
+import pytest
+
+from delayq.core.errors import BackendError, BackendFull, BackendUnavailable, OutcomeUnknown
+from delayq.core.states import State
+from delayq.jobs.context import JobContext
+from tests.integration.worker.conftest import MakeStation
+from tests.support.rule_one import broken
+from tests.support.servers import LocalServer, OwnServer
+from tests.support.station import QUEUE, Station
+from tests.support.waiting import wait_until
+
+JOBS = 600
+
+
+class Load:
+    """Handlers that count, and a producer that schedules with its own ids until it was told yes for each."""
+
+    def __init__(self, station: Station, jobs: int = JOBS) -> None:
+        self.station = station
+        self.ids = [f"j{n}" for n in range(jobs)]
+        self.runs: Counter[str] = Counter()
+        self.attempts: Counter[int] = Counter()
+        self.errors: list[BackendError] = []
+        self._thread = threading.Thread(target=self._produce, name="test-producer", daemon=True)
+        station.handles("note", self._note)
+
+    def _note(self, context: JobContext) -> None:
+        self.runs[context.id] += 1
+        self.attempts[context.attempt] += 1
+        time.sleep(0.001)
+
+    def _produce(self) -> None:
+        for job_id in self.ids:
+            while True:
+                try:
+                    self.station.client.schedule("note", id=job_id, delay="20ms")
+                    break
+                except BackendError as error:
+                    self.errors.append(error)
+            time.sleep(0.001)
+
+    @contextmanager
+    def produced(self) -> Iterator[None]:
+        """Inside, the producer is at work; afterwards it has been told yes for every job."""
+        self._thread.start()
+        yield
+        self._thread.join(60)
+        assert not self._thread.is_alive()
+
+    def all_ran(self, timeout: float = 30) -> None:
+        wait_until(lambda: all(self.runs[job_id] for job_id in self.ids), timeout=timeout, what="all jobs have run")
+        self.station.until_gone(self.ids)
+
+
+@pytest.fixture
+def server(own_server: OwnServer) -> LocalServer:
+    """One that writes down what it acknowledges before it says so."""
+    return own_server(persistent=True, options={"appendfsync": "always"})
+
+
+def has(counter: Counter[str], enough: int) -> bool:
+    return len(counter) >= enough
+
+
+def sound(station: Station) -> None:
+    assert broken(station.connector.commands(), station.keys()) == []
+
+
+def test_redis_is_killed_and_restarted_under_load(server: LocalServer, stations: MakeStation) -> None:
+    station = stations(server.url)
+    load = Load(station)
+    with station.working(mover=True, tidy_every_ms=500), load.produced():
+        for _ in range(3):
+            enough = len(load.runs) + 50
+            wait_until(partial(has, load.runs, enough), timeout=30, what="work goes on")
+            server.restart()
+    with station.working(mover=True, tidy_every_ms=500):
+        load.all_ran()
+    assert set(load.attempts) == {1}, "an outage costs no attempt"
+    repeated = [job for job, times in load.runs.items() if times > 1]
+    assert repeated == [], "its own deliveries were replayed, what it had finished was settled"
+    sound(station)
+
+
+def test_a_hanging_redis_fails_producers_in_time_and_takes_no_work_away(
+    server: LocalServer, stations: MakeStation
+) -> None:
+    """Frozen for three leases: no live work is reclaimed, producers hear within five seconds, all resumes."""
+    station = stations(server.url, lease_ms=1_000)
+    entered, go_on = threading.Event(), threading.Event()
+    starts: list[str] = []
+
+    def slow(context: JobContext) -> None:
+        starts.append(context.token)
+        entered.set()
+        assert go_on.wait(30)
+
+    station.handles("slow", slow)
+    load = Load(station, jobs=20)
+    station.client.schedule("slow", id="slow")
+    with station.working(mover=True, tidy_every_ms=200):
+        assert entered.wait(10)
+        server.stop()
+        try:
+            begun = time.monotonic()
+            with pytest.raises((BackendUnavailable, OutcomeUnknown)):
+                station.client.schedule("note", id="unheard")
+            assert time.monotonic() - begun <= 5.0
+        finally:
+            server.cont()
+        with load.produced():
+            pass
+        begun = time.monotonic()
+        wait_until(lambda: time.monotonic() - begun > 2.0, what="two leases of ticks pass")
+        go_on.set()
+        load.all_ran()
+        station.until_gone(["slow", "unheard"])
+    assert len(starts) == 1, "the job under way was not taken back"
+    assert station.fences() == [] or all(fence.resent for fence in station.fences())
+    assert station.client.stats(QUEUE)[0].counters.get("reclaimed_total", 0) == 0
+    sound(station)
+
+
+def test_all_is_flushed_under_load(
+    server: LocalServer, stations: MakeStation, caplog: pytest.LogCaptureFixture
+) -> None:
+    station = stations(server.url)
+    ran: Counter[str] = Counter()
+    station.handles("note", lambda context_id: ran.update([context_id]))
+    with station.working(mover=True, tidy_every_ms=500):
+        for round_number in range(4):
+            job_id = f"o{round_number}"
+            station.client.schedule("note", {"context_id": job_id}, id=job_id, delay="10ms")
+            wait_until(partial(ran.__getitem__, job_id), timeout=3, what="it consumes")
+            station.connector.commands().flushall()
+        station.client.schedule_many([{"name": "note", "data": {"context_id": f"j{n}"}} for n in range(200)])
+        wait_until(lambda: len(ran) == 204, what="all later ones run")
+    assert set(ran.values()) == {1}
+    lines = [record for record in caplog.records if record.name.startswith("delayq")]
+    assert len(lines) < 60, "said, and not shouted"
+    sound(station)
+
+
+def test_scripts_are_forgotten_all_the_time(station: Station) -> None:
+    stop = threading.Event()
+
+    def rain() -> None:
+        while not stop.wait(0.005):
+            station.connector.commands().script_flush()
+
+    load = Load(station, jobs=1_000)
+    thread = threading.Thread(target=rain, daemon=True)
+    thread.start()
+    try:
+        with station.working(mover=True), load.produced():
+            pass
+        with station.working(mover=True):
+            load.all_ran()
+    finally:
+        stop.set()
+        thread.join()
+    assert load.errors == []
+    assert set(load.runs.values()) == {1}
+
+
+KEYS = [
+    "scheduled",
+    "jobs",
+    "stream",
+    "entries",
+    "recoveries",
+    "failed",
+    "errors",
+    "completed",
+    "cancel",
+    "meta",
+    "locks",
+]
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_a_key_of_the_wrong_type_is_reported_loses_nothing_and_heals(
+    station: Station, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Somebody else's string stands where one of our keys was; the real one is put back later."""
+    client, key = station.connector.commands(), station.keys().of(name)
+    load = Load(station, jobs=30)
+    ran_elsewhere: list[int] = []
+    station.handles("elsewhere", lambda: ran_elsewhere.append(1))
+    station.client.schedule_many([{"name": "note", "id": job_id} for job_id in load.ids])
+    if client.exists(key):
+        client.rename(key, "aside")
+    client.set(key, "not yours")
+    with station.working(queues=(QUEUE, "other"), mover=True, tidy_every_ms=200):
+        station.client.schedule("elsewhere", queue="other")
+        wait_until(lambda: ran_elsewhere, timeout=10, what="the other queue is served all the same")
+        wait_until(lambda: "WRONGTYPE" in caplog.text, timeout=10, what="it is reported")
+        client.delete(key)
+        if client.exists("aside"):
+            client.rename("aside", key)
+        load.all_ran()
+    assert set(load.attempts) == {1}
+    assert station.client.stats(QUEUE)[0].failed == 0
+
+
+@pytest.mark.parametrize("name", ["queues", "workers"])
+def test_a_key_of_no_queue_of_the_wrong_type_stops_nobody(
+    station: Station, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    load = Load(station, jobs=30)
+    station.client.schedule_many([{"name": "note", "id": job_id} for job_id in load.ids])
+    client = station.connector.commands()
+    with station.working(mover=True, tidy_every_ms=200):
+        client.delete(f"delayq:{name}")
+        client.set(f"delayq:{name}", "not yours")
+        load.all_ran()
+        client.delete(f"delayq:{name}")
+    assert set(load.attempts) == {1}
+
+
+def test_a_full_redis_takes_nothing_new_and_drains(server: LocalServer, stations: MakeStation) -> None:
+    station = stations(server.url)
+    load = Load(station, jobs=300)
+    client = station.connector.commands()
+    station.client.schedule_many([{"name": "note", "id": job_id, "delay": "300ms"} for job_id in load.ids])
+    before = client.dbsize(), client.hlen(station.keys().of("jobs"))
+    client.config_set("maxmemory", "1mb")
+    with pytest.raises(BackendFull):
+        station.client.schedule("note", id="refused")
+    with pytest.raises(BackendFull):
+        station.client.schedule_many([{"name": "note", "id": f"r{n}", "queue": "fresh"} for n in range(5)])
+    assert station.state("refused") is State.ABSENT
+    assert (client.dbsize(), client.hlen(station.keys().of("jobs"))) == before, "not a trace of what was refused"
+    with station.working(mover=True, tidy_every_ms=200):
+        load.all_ran()
+    assert set(load.runs.values()) == {1}
+    client.config_set("maxmemory", "0")
+    sound(station)

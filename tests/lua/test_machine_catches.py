@@ -1,0 +1,79 @@
+"""The state machine can fail: it finds scripts that were broken on purpose.
+
+Each variant is a script with a few words changed, and the machine must come upon it within a bounded number of
+sequences. A variant whose words are no longer in the script fails too, instead of testing nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+import redis
+from hypothesis.stateful import run_state_machine_as_test
+
+from delayq.redis.scripts import load
+from tests.support.model_profile import hunt
+from tests.support.model_rig import Rig
+from tests.support.model_rules import DelayqMachine
+
+EXAMPLES = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """A script with `old` replaced by `new` everywhere. `calm`: it shows while nobody damages anything."""
+
+    script: str
+    old: str
+    new: str
+    calm: bool = True
+
+    def text(self) -> str:
+        text = load(self.script).text
+        assert self.old in text, f"{self.script}.lua no longer holds {self.old!r}; break it in another way"
+        return text.replace(self.old, self.new)
+
+
+def in_place(name: str, tail: str) -> str:
+    """Lua for a key of the same queue that the script was not given."""
+    return f"(string.gsub(KEYS[1], '{tail}$', '{name}'))"
+
+
+VARIANTS = {
+    "ack settles whatever it is asked to": Variant("ack", "owned[n] == entry", "true"),
+    "release settles whatever it is asked to": Variant("release", "owned[n] == entry", "true"),
+    "promote leaves the job in the set": Variant("promote", "redis.call('ZREM', scheduled, unpack(gone))", ""),
+    "promote moves what is due in four seconds": Variant("promote", "'-inf', at,", "'-inf', at + 4000,"),
+    "reclaim passes the old entry on": Variant(
+        "reclaim",
+        "local times = ",
+        "redis.call('XCLAIM', stream, 'delayq', 'dq:host:2:r1', 0, entry, 'FORCE', 'JUSTID')\n"
+        "    redis.call('HINCRBY', recoveries, id, 1)\n"
+        "    back, envelope = back + 1, nil\n  end\n  if envelope then\n    local times = ",
+    ),
+    "reclaim does not hold after a gap": Variant("reclaim", "if now < hold then", "if false then"),
+    "reclaim forgets that it counts": Variant("reclaim", "redis.call('HSET', recoveries, id, times)", ""),
+    "cancel takes away what is running": Variant("cancel", "if entry and delivered(entry) then", "if false then"),
+    "release drops the recoveries": Variant(
+        "release",
+        "redis.call('HDEL', cancel, id)",
+        f"redis.call('HDEL', cancel, id)\n    redis.call('HDEL', {in_place('recoveries', 'entries')}, id)",
+    ),
+    "fail keeps the lock": Variant("fail", "redis.call('HDEL', unique, digest)", "redis.call('HLEN', unique)"),
+    "renew claims what is no longer its own": Variant("renew", "if owned[n + 1] == ARGV[2 * n + 1] then", "if true then"),
+    "unsettled trusts every gap": Variant("unsettled", "(old or not foreign or vanished ~= '')", "false"),
+    "mend loses what has no place": Variant("mend", "redis.call('ZADD', place, at, id)", "redis.call('HDEL', jobs, id)", False),
+    "tidy lets old entries be read again": Variant("tidy", "'delayq', '$')", "'delayq', '0')", False),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("name", VARIANTS)
+def test_a_broken_script_is_found(redis_client: redis.Redis, name: str) -> None:
+    variant = VARIANTS[name]
+    broken = {variant.script: variant.text()}
+    rig = Rig(redis_client, broken)
+    with pytest.raises((AssertionError, redis.ResponseError)):
+        run_state_machine_as_test(lambda: DelayqMachine(rig, always_calm=variant.calm), settings=hunt(EXAMPLES))

@@ -1,0 +1,148 @@
+"""A chaos run: workers, movers and a producer at work, and somebody who kills or freezes one of them now and then."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from multiprocessing.context import ForkServerProcess
+from typing import Any
+
+from delayq.redis.keys import GROUP, Keys
+from tests.support.chaos_producer import ProducerLog, plan, produce
+from tests.support.crew import Crew, Duty
+from tests.support.snapshot import word
+from tests.support.waiting import wait_until
+
+QUEUE = "orders"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """How large a run is."""
+
+    jobs: int
+    seconds: float
+    longest_ms: int
+    workers: int = 3
+    movers: int = 2
+    producers: int = 1
+
+
+@dataclass(slots=True)
+class Post:
+    """One place in the crew, and who fills it now."""
+
+    life: Callable[[Duty], None] | None
+    duty: Duty
+    holder: ForkServerProcess
+    thaw_at: float = 0.0
+
+    @property
+    def pid(self) -> int:
+        assert self.holder.pid is not None
+        return self.holder.pid
+
+
+@dataclass(slots=True)
+class Rig:
+    """One run. `client` is a plain one, to look at Redis from outside."""
+
+    crew: Crew
+    client: Any
+    seed: int
+    size: Size
+    posts: list[Post] = field(default_factory=list)
+    struck: int = 0
+    held: int = 0
+    """Jobs that were in the hands of those killed, counted in Redis at the moment of each death."""
+    rand: random.Random = field(default_factory=random.Random)
+
+    def __post_init__(self) -> None:
+        self.rand.seed(self.seed)
+        duty = self.crew.duty
+        worker = replace(duty, more={"mover": False})
+        mover = replace(duty, worker=False)
+        size = self.size
+        orders = {"seed": self.seed, "jobs": size.jobs, "longest_ms": size.longest_ms, "seconds": size.seconds * 0.8}
+        producer = replace(duty, more=orders)
+        for life, one, count in ((None, worker, size.workers), (None, mover, size.movers), (produce, producer, 1)):
+            self.posts += [Post(life, one, self.crew.hire(one, life)) for _ in range(count)]
+
+    @property
+    def keys(self) -> Keys:
+        return Keys("delayq", QUEUE)
+
+    @property
+    def log(self) -> ProducerLog:
+        return ProducerLog(self.crew.duty.folder)
+
+    def jobs(self) -> list[Any]:
+        """What the producer was to schedule."""
+        return plan(self.seed, self.size.jobs, self.size.longest_ms)
+
+    # -- what is done to them ----------------------------------------------------------------------------------------
+
+    def kill_now_and_then(self, every_s: float) -> None:
+        """Until the time is over: kill -9 somebody, and put another in the place at once."""
+        end = time.monotonic() + self.size.seconds
+        while time.monotonic() < end:
+            time.sleep(every_s)
+            self.kill(self.rand.choice(self.posts))
+
+    def kill(self, post: Post) -> None:
+        """SIGKILL; a producer that had finished stays finished."""
+        if not post.holder.is_alive():
+            return
+        os.kill(post.pid, signal.SIGKILL)
+        post.holder.join(10)
+        self.struck += 1
+        self.held += self._held_by(post.pid)
+        post.holder = self.crew.hire(post.duty, post.life)
+
+    def freeze_now_and_then(self, every_s: float, for_s: float) -> None:
+        """Until the time is over: freeze somebody for so long; one worker always stays awake."""
+        end = time.monotonic() + self.size.seconds
+        while time.monotonic() < end:
+            time.sleep(every_s)
+            self._thaw_all(time.monotonic())
+            awake = [post for post in self.posts if not post.thaw_at and post.holder.is_alive()]
+            workers = [post for post in awake if post.life is None and post.duty.worker]
+            post = self.rand.choice(awake)
+            if post not in workers or len(workers) > 1:
+                os.kill(post.pid, signal.SIGSTOP)
+                post.thaw_at = time.monotonic() + for_s
+                self.struck += 1
+        wait_until(lambda: not self._thaw_all(time.monotonic()), timeout=for_s + 5, what="all are thawed")
+
+    def _thaw_all(self, now: float) -> bool:
+        """Thaw those whose time is over; whether some are frozen still."""
+        for post in self.posts:
+            if post.thaw_at and now >= post.thaw_at:
+                os.kill(post.pid, signal.SIGCONT)
+                post.thaw_at = 0.0
+        return any(post.thaw_at for post in self.posts)
+
+    def _held_by(self, pid: int) -> int:
+        if not self.client.exists(self.keys.stream):
+            return 0
+        rows = self.client.xinfo_consumers(self.keys.stream, GROUP)
+        return sum(row["pending"] for row in rows if word(row["name"]).split(":")[2:3] == [str(pid)])
+
+    # -- the end -----------------------------------------------------------------------------------------------------
+
+    def finish(self, timeout: float = 60.0) -> None:
+        """Wait until the producer has asked for everything and all of it is done."""
+        wait_until(lambda: len(self.log.asked()) == self.size.jobs, timeout=timeout, what="all is scheduled")
+        producer = self.posts[-1].holder
+        producer.join(20)
+        assert not producer.is_alive(), "the producer did not end"
+        client, keys = self.client, self.keys
+
+        def idle() -> bool:
+            return not client.zcard(keys.of("scheduled")) and not client.hlen(keys.of("entries"))
+
+        wait_until(idle, timeout=timeout, what="all is done")
