@@ -18,7 +18,7 @@ from delayq.worker.child import Child
 from delayq.worker.fork import Process, fork
 from delayq.worker.names import consumer_name, label_of, new_token
 from delayq.worker.plan import Plan
-from delayq.worker.slots import RUNNING, Slots, Stop, Word
+from delayq.worker.slots import FINISHED, RUNNING, SPILLED, Slots, Stop, Word
 
 log = logging.getLogger("delayq.supervisor")
 
@@ -50,8 +50,9 @@ class Member:
 
     @property
     def done(self) -> int:
-        """Attempts ended here."""
-        return self.slots.ints[Word.DONE]
+        """Attempts ended here, settled or not."""
+        phases = bytes(self.slots.phases)
+        return self.slots.ints[Word.DONE] + phases.count(FINISHED) + phases.count(SPILLED)
 
     @property
     def begun(self) -> bool:

@@ -19,13 +19,13 @@ from delayq.core.outcome import Ack, Outcome
 from delayq.drivers.base import Delivery
 from delayq.worker import spill
 from delayq.worker.clock import boot_clock
-from delayq.worker.slots import CANCEL, EMPTY, FINISHED, LOST, MAX_ID, RUNNING, SPILLED, Slots, Word
+from delayq.worker.slots import CANCEL, EMPTY, FINISHED, LOST, MAX_ID, RUNNING, SPILLED, WAITING, Slots, Word
 
 log = logging.getLogger("delayq.worker")
 
 START_WITHIN = 2 / 3  # of a lease
 # Plain numbers: a member of an enum costs three times as much to name.
-_ORDERS, _DONE, _LEASE = int(Word.ORDERS), int(Word.DONE), int(Word.LEASE)
+_ORDERS, _DONE = int(Word.ORDERS), int(Word.DONE)
 
 
 class Held:
@@ -46,24 +46,30 @@ class Held:
 
 
 class Holding:
-    """The deliveries of one child. All methods may be called from any of its threads."""
+    """The deliveries of one child.
+
+    `add` and `start` belong to the main thread, `finish` to whoever ran the job, all else may be called from any. What
+    waits and what is finished lies in deques, whose ends are taken from and added to in one step: so a delivery goes to
+    the one who starts it or to the one who hands it back, and starting takes no lock.
+    """
 
     def __init__(self, slots: Slots, now_ms: Callable[[], int], clock: Callable[[], float] = boot_clock) -> None:
         self.stale = False
         self.suspect: Held | None = None
         self._slots = slots
+        self._ints, self._phases, self._started, self._soft_at = slots.ints, slots.phases, slots.started, slots.soft_at
         self._spill = spill.SpillWriter(slots)
         self._now_ms = now_ms
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._free = list(range(slots.count - 1, -1, -1))
         self._waiting: deque[Held] = deque()
         self._running: dict[int, Held] = {}
-        self._finished: list[Held] = []
+        self._finished: deque[Held] = deque()
         self._finished_since = 0.0
         self._moved_at = 0.0
+        self._within_s = 0.0
         self._orders_seen = 0
-        self._done = 0
 
     @property
     def room(self) -> int:
@@ -82,130 +88,123 @@ class Holding:
 
     def add(self, deliveries: Iterable[Delivery], sent_at: float) -> int:
         """Take deliveries that were asked for at `sent_at`; how many. More than there is room for are left alone."""
-        with self._lock:
-            taken = []
-            for delivery in deliveries:
-                if len(delivery.id.encode()) > MAX_ID:
-                    log.warning("an entry of queue %s has no id of ours; the janitor will bury it", delivery.queue)
-                elif self._free:
-                    taken.append(Held(delivery, self._free.pop(), sent_at))
-            if taken:
-                generation = self._slots.write([(held.slot, held.delivery) for held in taken])
-                for held in taken:
-                    held.generation = generation
-                if not self._waiting:
-                    self._moved_at = sent_at
-                self._waiting.extend(taken)
-            return len(taken)
+        taken: list[Held] = []
+        for delivery in deliveries:
+            if len(delivery.id) * 4 > MAX_ID and len(delivery.id.encode()) > MAX_ID:
+                log.warning("an entry of queue %s has no id of ours; the janitor will bury it", delivery.queue)
+            elif self._free:
+                taken.append(Held(delivery, self._free.pop(), sent_at))
+        if taken:
+            self._within_s = self._slots.floats[Word.LEASE] * START_WITHIN
+            generation = self._slots.write([(held.slot, held.delivery) for held in taken])
+            for held in taken:
+                held.generation = generation
+            if not self._waiting:
+                self._moved_at = sent_at
+            self._waiting.extend(taken)
+        return len(taken)
 
     def knows(self) -> set[tuple[str, str]]:
         """Queue and entry of everything held."""
-        with self._lock:
-            seen = self._slots.read()[1]
-            return {(item.claim.queue, item.claim.entry) for item in seen}
+        return {(item.claim.queue, item.claim.entry) for item in self._slots.read()[1]}
 
     def start(self, alone: Held | None = None) -> Held | None:
         """The next delivery, running from now on. None when none waits, when its lease may be over (`stale` is set),
         or when it is a suspect, one whose worker vanished before (`suspect` is set): that starts only as `alone`.
         """
-        if self._slots.ints[_ORDERS] != self._orders_seen:
+        if self._ints[_ORDERS] != self._orders_seen:
             self._obey()
-        with self._lock:
-            if not self._waiting:
-                return None
-            held = self._waiting[0]
-            if held.delivery.recoveries and held is not alone:
-                self.suspect = held
-                return None
-            now = self._clock()
-            if now - held.read_at > self._slots.floats[_LEASE] * START_WITHIN and not self._renewed(held, now):
-                self._drop(list(self._waiting))
-                self._waiting.clear()
-                self.stale = True
-                return None
-            self._waiting.popleft()
-            slots, slot = self._slots, held.slot
-            slots.soft_at[slot] = 0.0
-            slots.started[slot] = self._moved_at = now
-            slots.phases[slot] = RUNNING
-            self._running[slot] = held
-            return held
+        try:
+            held = self._waiting.popleft()
+        except IndexError:
+            return None
+        if held.delivery.recoveries and held is not alone:
+            self._waiting.appendleft(held)
+            self.suspect = held
+            return None
+        now = self._clock()
+        if now - held.read_at > self._within_s and not self._renewed(held, now):
+            self._drop([held, *self.take_waiting()])
+            self.stale = True
+            return None
+        slot = held.slot
+        self._soft_at[slot] = 0.0
+        self._started[slot] = self._moved_at = now
+        self._phases[slot] = RUNNING
+        self._running[slot] = held
+        return held
 
     def limit(self, held: Held, seconds: float) -> None:
         """The running job may take that long; 0 = for ever."""
-        self._slots.soft_at[held.slot] = self._slots.started[held.slot] + seconds if seconds else 0.0
+        if seconds:
+            self._soft_at[held.slot] = self._started[held.slot] + seconds
 
     def finish(self, held: Held, outcome: Outcome) -> bool:
         """It has ended. False when its outcome found no room in the shared memory: settle before anything else."""
-        slots, slot = self._slots, held.slot
-        written = True
-        plain = type(outcome) is Ack and not outcome.retention_ms
-        record = b"" if plain else spill.encode(outcome, self._now_ms())
-        with self._lock:
-            held.outcome = outcome
-            if plain:
-                slots.phases[slot] = FINISHED
-            elif self._spill.write(slot, record):
-                slots.phases[slot] = SPILLED
-            else:
-                slots.soft_at[slot], written = 0.0, False  # until it is settled it looks as if it ran, without a limit
-            if not self._finished:
-                self._finished_since = self._clock()
-            self._finished.append(held)
-            self._running.pop(slot, None)
-            self._done += 1
-            slots.ints[_DONE] = self._done
+        slot, written = held.slot, True
+        held.outcome = outcome
+        if type(outcome) is Ack and not outcome.retention_ms:
+            self._phases[slot] = FINISHED
+        else:
+            written = self._write(slot, outcome)
+        del self._running[slot]  # first: once it is among the finished, its slot may be another's at any moment
+        if not self._finished:
+            self._finished_since = self._clock()
+        self._finished.append(held)
         return written
+
+    def _write(self, slot: int, outcome: Outcome) -> bool:
+        record = spill.encode(outcome, self._now_ms())
+        with self._lock:
+            if self._spill.write(slot, record):
+                self._phases[slot] = SPILLED
+                return True
+        self._soft_at[slot] = 0.0  # until it is settled it looks as if it ran, without a limit
+        return False
 
     def take_finished(self) -> list[Held]:
         """What has to be settled; it stays held until `settled` or `unsettled` is called."""
-        with self._lock:
-            taken, self._finished = self._finished, []
-            return taken
+        return _emptied(self._finished)
 
     def settled(self, taken: Sequence[Held]) -> None:
         """These are held no more."""
-        with self._lock:
-            self._drop(taken)
+        self._drop(taken)
 
     def unsettled(self, taken: Sequence[Held]) -> None:
         """Settling these failed; they are finished, and tried again."""
-        with self._lock:
-            for held in taken:
-                held.resent = True
-            self._finished_since = self._clock()
-            self._finished = [*taken, *self._finished]
+        for held in taken:
+            held.resent = True
+        self._finished_since = self._clock()
+        self._finished.extendleft(reversed(taken))
 
     def take_waiting(self, keep: Held | None = None) -> list[Held]:
         """Everything not started but `keep`, to be handed back: `settled` when that is done."""
         with self._lock:
-            taken = [held for held in self._waiting if held is not keep]
-            self._waiting = deque(held for held in self._waiting if held is keep)
+            taken = _emptied(self._waiting)
+            if keep is not None and keep in taken:
+                taken.remove(keep)
+                self._waiting.append(keep)
             return taken
 
     def kept_waiting_for(self) -> float:
         """How long deliveries have waited while nothing was started; 0.0 when none waits behind running ones."""
-        with self._lock:
-            blocked = bool(self._waiting and self._running)
-            return self._clock() - self._moved_at if blocked else 0.0
+        return self._clock() - self._moved_at if self._waiting and self._running else 0.0
 
     def unsettled_for(self) -> float:
         """How long the first of the outcomes has waited to be settled."""
-        with self._lock:
-            return self._clock() - self._finished_since if self._finished else 0.0
+        return self._clock() - self._finished_since if self._finished else 0.0
 
     def to_interrupt(self) -> list[tuple[Held, int]]:
         """What runs and shall end: with CANCEL, or 0 when its time is over. Each is named once."""
-        slots, found = self._slots, []
-        with self._lock:
-            now = self._clock()
-            for slot, held in self._running.items():
-                if held.told or held.interrupter is None:
-                    continue
-                cancel = slots.orders_for(slot, held.generation) & CANCEL
-                if cancel or 0.0 < slots.soft_at[slot] <= now:
-                    held.told = True
-                    found.append((held, cancel))
+        found = []
+        now = self._clock()
+        for slot, held in list(self._running.items()):
+            if held.told or held.interrupter is None:
+                continue
+            cancel = self._slots.orders_for(slot, held.generation) & CANCEL
+            if cancel or 0.0 < self._soft_at[slot] <= now:
+                held.told = True
+                found.append((held, cancel))
         return found
 
     def stop_asked(self, held: Held) -> bool:
@@ -214,37 +213,51 @@ class Holding:
 
     def only_overdue(self, by_s: float) -> bool:
         """Whether all that runs was due to end `by_s` ago."""
-        with self._lock:
-            ends = [self._slots.soft_at[slot] for slot in self._running]
-            return all(0.0 < at <= self._clock() - by_s for at in ends)
+        ends = [self._soft_at[slot] for slot in list(self._running)]
+        return all(0.0 < at <= self._clock() - by_s for at in ends)
 
     def _renewed(self, held: Held, now: float) -> bool:
         """Whether a renewal that covered it was sent recently enough."""
         epoch, renewed_at = self._slots.confirmed()
         if held.generation <= epoch:
             held.read_at = max(held.read_at, renewed_at)
-        return now - held.read_at <= self._slots.floats[_LEASE] * START_WITHIN
+        return now - held.read_at <= self._within_s
 
     def _obey(self) -> None:
         """Forget what is lost and does not run; end what waits and is cancelled. What runs, the watchdog sees to."""
         with self._lock:
-            self._orders_seen = self._slots.ints[_ORDERS]
-            settled = [held for held in self._finished if self._slots.orders_for(held.slot, held.generation) & LOST]
-            self._finished = [held for held in self._finished if held not in settled]
-            self._drop(settled)
-            orders = [(held, self._slots.orders_for(held.slot, held.generation)) for held in self._waiting]
-            self._drop([held for held, order in orders if order & LOST])
-            cancelled = [held for held, order in orders if order & CANCEL and not order & LOST]
-            self._waiting = deque(held for held, order in orders if not order)
-            for held in cancelled:
-                held.outcome = Ack()
-                self._slots.phases[held.slot] = FINISHED
-            self._finished += cancelled
+            self._orders_seen = self._ints[_ORDERS]
+            waiting, finished = _emptied(self._waiting), _emptied(self._finished)
+            orders = {held: self._slots.orders_for(held.slot, held.generation) for held in (*waiting, *finished)}
+            self._drop([held for held, order in orders.items() if order & LOST])
+            self._finished.extendleft(held for held in reversed(finished) if not orders[held] & LOST)
+            self._waiting.extend(held for held in waiting if not orders[held])
+            for held in waiting:
+                if orders[held] == CANCEL:
+                    held.outcome = Ack()
+                    self._phases[held.slot] = FINISHED
+                    self._finished.append(held)
 
-    def _drop(self, taken: Iterable[Held]) -> None:
-        phases, free = self._slots.phases, self._free
-        for held in taken:
-            if phases[held.slot] == SPILLED:
-                self._spill.settled()
-            phases[held.slot] = EMPTY
-            free.append(held.slot)
+    def _drop(self, taken: Sequence[Held]) -> None:
+        """Held no more. An attempt has ended with each that did not merely wait."""
+        phases, free, ended = self._phases, self._free, 0
+        with self._lock:
+            for held in taken:
+                phase = phases[held.slot]
+                ended += phase != WAITING
+                if phase == SPILLED:
+                    self._spill.settled()
+                phases[held.slot] = EMPTY
+                free.append(held.slot)
+            self._ints[_DONE] += ended
+
+
+def _emptied(pile: deque[Held]) -> list[Held]:
+    """Everything in the deque, each taken in one step."""
+    taken = []
+    while pile:
+        try:
+            taken.append(pile.popleft())
+        except IndexError:  # somebody else took the last one
+            break
+    return taken

@@ -49,7 +49,7 @@ class Word(IntEnum):
     """The numbers. The supervisor writes those from STOP on, the child the others. Times are boot-clock seconds."""
 
     EPOCH = 0
-    DONE = 1  # attempts ended
+    DONE = 1  # attempts ended and settled
     EMPTY_AT = 2  # when the last read that found nothing was sent, while nothing was held; else 0
     LOOKED_AT = 3  # the watchdog's last look: a handler that holds the interpreter's lock stops it
     OVER_MEMORY = 4

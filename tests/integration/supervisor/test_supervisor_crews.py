@@ -52,6 +52,7 @@ def test_a_job_is_settled_when_it_ends_and_not_when_the_next_one_comes(house: Ho
     house.schedule("async_good", "long", seconds=3.0)
     house.schedule("async_good", "short", seconds=0.1)
     with house.open(asynchronous=True):
+        house.until_started("short")
         house.until_gone("short", timeout=2.0)
         assert house.state("long") is State.RESERVED
 

@@ -34,6 +34,7 @@ def test_jobs_behind_a_child_that_stands_still_are_handed_back_too(hasty: House,
     hasty.schedule(handler, "still", seconds=6.0)
     hasty.schedule("good", *ids[20:])
     with hasty.open(processes=2, timeout_ms=0):
+        hasty.until_started("still")
         hasty.until_gone(*ids, timeout=5.5)
         assert hasty.state("still") is State.RESERVED
         hasty.until_gone("still")
@@ -48,6 +49,7 @@ def test_jobs_behind_a_slow_one_are_handed_back_and_run_elsewhere(hasty: House) 
     hasty.schedule("good", "slow", seconds=3.0)
     hasty.schedule("good", *ids[25:])
     with hasty.open(processes=2):
+        hasty.until_started("slow")
         hasty.until_gone(*ids, timeout=2.9)
         hasty.until_gone("slow")
     assert len(hasty.starts("slow")) == 1
