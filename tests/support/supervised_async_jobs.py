@@ -40,3 +40,8 @@ async def async_spin(context: JobContext, seconds: float) -> None:
 async def async_exit(context: JobContext) -> None:
     note("start", context.id)
     raise SystemExit(3)
+
+
+@job("async_noop")
+async def async_noop() -> None:
+    return None
