@@ -1,12 +1,12 @@
 """The bare protocol: the least that redis-py can do for the same result. The yardstick, not a product.
 
 Nothing here checks an id, a conflict, a lease or an owner. Scripts touch two or three keys and are sent by redis-py
-with hiredis on the same socket; ids and envelopes come ready made.
+with hiredis on the same socket; ids and envelopes come ready made. What goes through Redis is the same on both sides:
+the same envelopes, and stream entries with the same four fields.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -23,12 +23,26 @@ return 1
 """
 
 PROMOTE: Final = """
-local due = redis.call('ZRANGE', KEYS[1], '-inf', ARGV[1], 'BYSCORE', 'LIMIT', 0, ARGV[2])
+local due = redis.call('ZRANGE', KEYS[1], '-inf', ARGV[1], 'BYSCORE', 'LIMIT', 0, ARGV[2], 'WITHSCORES')
 if #due == 0 then return 0 end
-local envelopes = redis.call('HMGET', KEYS[2], unpack(due))
-for i, id in ipairs(due) do redis.call('XADD', KEYS[3], '*', 'id', id, 'job', envelopes[i]) end
-redis.call('ZREM', KEYS[1], unpack(due))
-return #due
+local ids = {}
+for i = 1, #due, 2 do ids[#ids + 1] = due[i] end
+local envelopes = redis.call('HMGET', KEYS[2], unpack(ids))
+for i, id in ipairs(ids) do
+  redis.call('XADD', KEYS[3], '*', 'id', id, 'job', envelopes[i], 'due', due[2 * i], 'recoveries', '0')
+end
+redis.call('ZREM', KEYS[1], unpack(ids))
+return #ids
+"""
+
+# As above, for an entry that says less than the wire contract asks for: no due time, no count.
+PROMOTE_LESS: Final = """
+local ids = redis.call('ZRANGE', KEYS[1], '-inf', ARGV[1], 'BYSCORE', 'LIMIT', 0, ARGV[2])
+if #ids == 0 then return 0 end
+local envelopes = redis.call('HMGET', KEYS[2], unpack(ids))
+for i, id in ipairs(ids) do redis.call('XADD', KEYS[3], '*', 'id', id, 'job', envelopes[i]) end
+redis.call('ZREM', KEYS[1], unpack(ids))
+return #ids
 """
 
 
@@ -37,14 +51,7 @@ class RawQueue:
 
     def __init__(self, client: Any) -> None:
         self.client = client
-        self._schedule = _sha(SCHEDULE)
-        self._promote = _sha(PROMOTE)
-        self.load()
-
-    def load(self) -> None:
-        """Let the server know both scripts."""
-        self.client.script_load(SCHEDULE)
-        self.client.script_load(PROMOTE)
+        self._schedule, self._promote, self._promote_less = map(client.script_load, (SCHEDULE, PROMOTE, PROMOTE_LESS))
 
     def reset(self) -> None:
         """Forget every job; the group stays."""
@@ -68,10 +75,10 @@ class RawQueue:
                 pipe.evalsha(self._schedule, 2, SCHEDULED, JOBS, job_id, due_ms, envelope)
             pipe.execute()
 
-    def promote_all(self, now_ms: int, batch: int = 500) -> int:
-        """Batches until nothing is due; how many moved."""
-        moved = 0
-        while some := self.client.evalsha(self._promote, 3, SCHEDULED, JOBS, STREAM, now_ms, batch):
+    def promote_all(self, now_ms: int, *, less: bool = False) -> int:
+        """Batches of 500 until nothing is due; how many moved. With `less`, entries hold id and job alone."""
+        script, moved = self._promote_less if less else self._promote, 0
+        while some := self.client.evalsha(script, 3, SCHEDULED, JOBS, STREAM, now_ms, 500):
             moved += some
         return moved
 
@@ -86,7 +93,3 @@ class RawQueue:
             client.xdel(STREAM, *entries)
             done += len(entries)
         return done
-
-
-def _sha(script: str) -> str:
-    return hashlib.sha1(script.encode(), usedforsecurity=False).hexdigest()

@@ -71,8 +71,11 @@ class PrivateServer:
         return f"unix://{self.socket}?db=0"
 
     def client(self) -> Any:
-        """A plain redis-py client; untyped, because redis-py types its replies for asyncio and threads at once."""
-        return redis.Redis(unix_socket_path=str(self.socket), socket_timeout=60.0)
+        """A plain redis-py client on the protocol that delayq speaks, RESP2.
+
+        Untyped, because redis-py types its replies for asyncio and threads at once.
+        """
+        return redis.Redis(unix_socket_path=str(self.socket), socket_timeout=60.0, protocol=2)
 
     def _await_answer(self) -> None:
         deadline = time.monotonic() + START_S

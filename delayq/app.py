@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 
-from delayq.core.errors import ConfigError, DelayqError
+from delayq.core.errors import AWAY, ConfigError, DelayqError, UnsafeSetup
 from delayq.core.events import Listener
 from delayq.core.outcome import Policy
 from delayq.drivers.redis_streams import RedisStreams
@@ -21,6 +21,7 @@ from delayq.jobs.registry import Registry, current, load_app
 from delayq.loops.janitor import Janitor
 from delayq.loops.loop import Loop
 from delayq.loops.mover import Mover
+from delayq.redis.checkup import eviction_policy
 from delayq.redis.client import Client
 from delayq.redis.connect import Connector
 from delayq.redis.embedded import EmbeddedServer, default_data_dir
@@ -53,6 +54,26 @@ def open_driver(settings: Settings, *, url: str | None = None) -> Iterator[Redis
     """The driver that loops and workers use inside the block; `url` goes before the settings'."""
     with closing(Connector(url) if url else open_connector(settings)) as connector:
         yield RedisStreams(connector, settings.options())
+
+
+def refuse_eviction(driver: RedisStreams) -> None:
+    """Raises `UnsafeSetup` when this Redis would throw jobs away to make room, also while it has no memory limit.
+
+    The limit can be set at any time, long after this look. Every policy but noeviction counts: those for keys with a
+    TTL drop `once` tokens, so that a resent command does its work twice. A Redis that is away, or that does not tell
+    this user, is not held up here: whoever serves waits for it as always.
+    """
+    try:
+        policy = eviction_policy(driver.connector)
+    except AWAY:
+        return
+    if policy not in (None, "noeviction"):
+        raise UnsafeSetup(
+            f"Redis at {driver.connector.endpoint.where} has maxmemory-policy {policy}: a full server would throw "
+            "jobs away.",
+            hint="CONFIG SET maxmemory-policy noeviction, and the same in its configuration file; or take the risk "
+            "with --allow-eviction.",
+        )
 
 
 def load_handlers(modules: Sequence[str]) -> Registry:

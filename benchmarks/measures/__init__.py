@@ -11,6 +11,7 @@ from benchmarks.measures import (
     growth,
     idle,
     lateness,
+    layers,
     memory,
     promote,
     schedule_many,
@@ -29,6 +30,6 @@ class Measure(Protocol):
 
 
 _ALL: tuple[Measure, ...] = (
-    schedule_many, schedule_one, promote, consume, lateness, burst, idle, memory, growth,
+    schedule_many, schedule_one, promote, consume, lateness, burst, idle, memory, growth, layers,
 )  # fmt: skip
 MEASURES: dict[str, Measure] = {measure.NAME: measure for measure in _ALL}

@@ -1,7 +1,7 @@
 """How a command ends: every exception becomes one message and one exit code, here and nowhere else.
 
     0 done · 1 failed · 2 bad usage or input · 3 unknown id · 4 conflict, running, failed or finished
-    5 Redis unreachable · 6 refused for safety · 7 outcome unknown · 12 worker over its memory limit · 130 interrupted
+    5 Redis unreachable · 6 refused for safety · 7 outcome unknown · 12 worker out of memory · 130 interrupted
 
 delayq's own errors carry their code (`DelayqError.exit_code`); typer ends with 2 for what it cannot parse.
 """

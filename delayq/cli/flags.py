@@ -6,6 +6,7 @@ the embedded server first.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Final
 
 import typer
@@ -41,6 +42,29 @@ def duration(value: str | None) -> str | None:
     if value is not None:
         duration_ms(value)
     return value
+
+
+def lease(value: str | None) -> str | None:
+    """As `duration`, and raises `InvalidInput` for what is too short or too long to be a lease."""
+    from delayq.core.leases import check_lease
+
+    if value is not None:
+        check_lease(value)
+    return value
+
+
+def one_of(option: str, *choices: str) -> Callable[[str | None], str | None]:
+    """A reader that raises `InvalidInput` for anything but `choices`."""
+
+    def read(value: str | None) -> str | None:
+        from delayq.core.errors import InvalidInput
+        from delayq.core.shown import shown
+
+        if value is not None and value not in choices:
+            raise InvalidInput(f"{option} {shown(value)} is not known.", hint=f"Use one of: {', '.join(choices)}.")
+        return value
+
+    return read
 
 
 JobId = Annotated[str, typer.Argument(metavar="ID", help="The job's id.", callback=job_id)]

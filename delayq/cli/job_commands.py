@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Literal
+from typing import Annotated, Final
 
 import typer
 
@@ -20,12 +20,13 @@ from delayq.cli.flags import (
     Zone,
     duration,
     example,
+    one_of,
     queue_name,
     session_of,
 )
 
-Choice = Literal["keep", "replace", "postpone", "error"]
-Place = Literal["scheduled", "ready", "reserved", "failed", "completed"]
+_ANSWERS: Final = ("keep", "replace", "postpone", "error")
+_PLACES: Final = ("scheduled", "ready", "reserved", "failed", "completed")
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The job's name, such as order.close.")]
 Data = Annotated[str | None, typer.Option("--data", metavar="JSON|@FILE|-", help="The payload; - reads stdin.")]
@@ -36,13 +37,31 @@ Queue = Annotated[
     str | None,
     typer.Option("--queue", metavar="Q", help="The queue; without it, by routes or the default.", callback=queue_name),
 ]
-OnConflict = Annotated[Choice, typer.Option("--on-conflict", help="When the id is taken.")]
-Tries = Annotated[int | None, typer.Option("--tries", metavar="N", help="Attempts before it counts as failed.")]
+OnConflict = Annotated[
+    str,
+    typer.Option(
+        "--on-conflict",
+        metavar="|".join(_ANSWERS),
+        help="When the id is taken.",
+        callback=one_of("--on-conflict", *_ANSWERS),
+        autocompletion=lambda: list(_ANSWERS),
+    ),
+]
+Tries = Annotated[int | None, typer.Option("--tries", metavar="N", help="Attempts before it has failed; 0 = no limit.")]
 Retention = Annotated[
     str | None, typer.Option("--retention", metavar="D", help="How long it is kept when done.", callback=duration)
 ]
 Running = Annotated[bool, typer.Option("--running", help="Ask a running job to stop; the answer stays 'running'.")]
-StateName = Annotated[Place | None, typer.Option("--state", help="Jobs in this state only.")]
+StateName = Annotated[
+    str | None,
+    typer.Option(
+        "--state",
+        metavar="|".join(_PLACES),
+        help="Jobs in this state only.",
+        callback=one_of("--state", *_PLACES),
+        autocompletion=lambda: list(_PLACES),
+    ),
+]
 Limit = Annotated[int, typer.Option("--limit", metavar="N", min=1, help="At most so many.")]
 Span = Annotated[str, typer.Option("--span", metavar="D", help="Length of one span.", callback=duration)]
 Spans = Annotated[int, typer.Option("--spans", metavar="N", min=1, max=500, help="How many spans.")]

@@ -6,14 +6,14 @@ from typing import Annotated
 
 import typer
 
-from delayq.cli.flags import AnyQueue, Json, NdJson, OneQueue, QueueName, Yes, duration, example, session_of
+from delayq.cli.flags import AnyQueue, Json, NdJson, OneQueue, QueueName, Yes, duration, example, lease, session_of
 
 Length = Annotated[
     str | None, typer.Option("--for", metavar="D", help="How long; without it, until resumed.", callback=duration)
 ]
 Lease = Annotated[
     str | None,
-    typer.Option("--lease", metavar="D", help="Silence after which a worker counts as gone.", callback=duration),
+    typer.Option("--lease", metavar="D", help="Silence, 100ms to 1d, after which a worker is gone.", callback=lease),
 ]
 
 

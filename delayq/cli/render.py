@@ -6,6 +6,7 @@ single escape byte. What came from Redis passes through `printable` first: a pay
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import sys
@@ -37,8 +38,7 @@ class Output:
 
     def line(self, text: str) -> None:
         """One line of data. Flushed: somebody may follow it through a pipe."""
-        sys.stdout.write(f"{printable(text)}\n")
-        sys.stdout.flush()
+        _put(f"{printable(text)}\n")
 
     def json(self, value: Any) -> None:
         """One JSON document on one line, all text as it is, control characters escaped. Flushed: somebody may wait."""
@@ -46,8 +46,7 @@ class Output:
 
         text = msgspec.json.encode(value).decode("utf-8", "replace")
         text = _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", _BLANKS.sub(" ", text))
-        sys.stdout.write(f"{text}\n")
-        sys.stdout.flush()
+        _put(f"{text}\n")
 
     def table(self, columns: Sequence[str], rows: Iterable[Row], *, numbers: Sequence[str] = ()) -> None:
         """Rows under headings; the columns named in `numbers` stand to the right."""
@@ -98,6 +97,31 @@ class Output:
             raise Declined
 
 
+def _put(text: str) -> None:
+    """Write and flush, so that what goes wrong is met here and not when the interpreter ends.
+
+    A reader that left is no error, and no reason to stop half-way: the command goes on to its own exit code.
+    """
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except OSError as error:
+        _mute()
+        if error.errno != errno.EPIPE:
+            why = error.strerror or str(error)
+            raise DelayqError(
+                f"The output cannot be written: {why[:1].lower()}{why[1:]}.",
+                hint="The command itself may have done its work; `delayq show` and `delayq list` tell.",
+            ) from error
+
+
+def _mute() -> None:
+    """Send what stdout still holds, and all that follows, nowhere."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
+
+
 def _is_terminal() -> bool:
     return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
 
@@ -105,12 +129,14 @@ def _is_terminal() -> bool:
 def _plain_table(columns: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[str]) -> None:
     lines = [list(columns), *rows]
     widths = [max(len(line[n]) for line in lines) for n in range(len(columns))]
+    shown: list[str] = []
     for line in lines:
         cells = (
             cell.rjust(width) if name in numbers else cell.ljust(width)
             for name, cell, width in zip(columns, line, widths, strict=True)
         )
-        sys.stdout.write(f"{'  '.join(cells).rstrip()}\n")
+        shown.append(f"{'  '.join(cells).rstrip()}\n")
+    _put("".join(shown))
 
 
 def _rich_table(columns: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[str]) -> None:

@@ -29,6 +29,9 @@ Quiet = Annotated[bool, typer.Option("--quiet", help="Log warnings and errors on
 WorkerName = Annotated[str | None, typer.Option("--name", metavar="N", help="Its name, instead of the host's.")]
 NoMover = Annotated[bool, typer.Option("--no-mover", help="Without mover and janitor; `delayq move` runs elsewhere.")]
 MoveOnce = Annotated[bool, typer.Option("--once", help="Move what is due, look after every queue once, and leave.")]
+AllowEviction = Annotated[
+    bool, typer.Option("--allow-eviction", help="Serve a Redis whose maxmemory-policy may throw jobs away.")
+]
 WithOrigin = Annotated[bool, typer.Option("--origin", help="Show who set each.")]
 
 
@@ -66,6 +69,7 @@ def work(
     quiet: Quiet = False,
     name: WorkerName = None,
     no_mover: NoMover = False,
+    allow_eviction: AllowEviction = False,
 ) -> None:
     """Run jobs.
 
@@ -75,28 +79,36 @@ def work(
     from delayq.cli.actions import serve
 
     limits = serve.Limits(once, stop_when_empty, max_jobs, max_time, memory)
-    wishes = serve.Wishes(queue, tries, backoff, rest, sleep, name, mover=not no_mover)
+    wishes = serve.Wishes(queue, tries, backoff, rest, sleep, name, mover=not no_mover, allow_eviction=allow_eviction)
     raise typer.Exit(serve.work(session_of(ctx), app or [], wishes, limits, quiet=quiet))
 
 
-def move(ctx: typer.Context, once: MoveOnce = False) -> None:
+def move(ctx: typer.Context, once: MoveOnce = False, allow_eviction: AllowEviction = False) -> None:
     """Run mover and janitor without a worker.
 
     What is due becomes ready, what was lost is found. Any number of them may run.
     """
     from delayq.cli.actions import serve
 
-    raise typer.Exit(serve.move(session_of(ctx), once=once))
+    raise typer.Exit(serve.move(session_of(ctx), once=once, allow_eviction=allow_eviction))
 
 
-def up(ctx: typer.Context, app: Apps = None, queue: Queues = None, quiet: Quiet = False) -> None:
+def up(
+    ctx: typer.Context,
+    app: Apps = None,
+    queue: Queues = None,
+    quiet: Quiet = False,
+    allow_eviction: AllowEviction = False,
+) -> None:
     """Run everything on the embedded server.
 
-    Server, mover and janitor and, with --app, a worker, in this one process. Ctrl-C or `delayq down` ends it.
+    Server, mover and janitor and, with --app, a worker, in this one process. Ctrl-C or `delayq down` ends it,
+    also when the server ran before.
     """
-    from delayq.cli.actions import local
+    from delayq.cli.actions import local, serve
 
-    raise typer.Exit(local.up(session_of(ctx), app or [], queue, quiet=quiet))
+    wishes = serve.Wishes(queue=queue, allow_eviction=allow_eviction)
+    raise typer.Exit(local.up(session_of(ctx), app or [], wishes, quiet=quiet))
 
 
 def down(ctx: typer.Context, as_json: Json = False) -> None:

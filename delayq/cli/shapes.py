@@ -18,10 +18,10 @@ Shape = dict[str, Any]
 
 
 def scheduled(ref: JobRef) -> Shape:
-    """The answer to schedule, reschedule, run-now and retry; `name` is null where the caller need not know it."""
+    """The answer to schedule, reschedule, run-now and retry; without `name` where no answer of Redis tells it."""
     return {
         "id": ref.id,
-        "name": ref.name or None,
+        **({"name": ref.name} if ref.name else {}),
         "queue": ref.queue,
         "state": ref.state,
         **_time("due", ref.due_ms),
@@ -38,7 +38,7 @@ def job(info: JobInfo) -> Shape:
         "queue": info.queue,
         "state": info.state,
         **_time("due", info.due_ms),
-        "attempts": envelope.attempts if envelope else None,
+        "attempts": info.attempts,
         "tries": envelope.tries if envelope else None,
         "data": payload(info),
         **_time("created", envelope.created_ms if envelope else None),

@@ -10,6 +10,7 @@ Times are epoch milliseconds, durations milliseconds; both end in `_ms`.
 from __future__ import annotations
 
 import hashlib
+import json
 from typing import Any, Final
 
 import msgspec
@@ -23,7 +24,7 @@ ABSENT: Final = msgspec.Raw(b"")
 
 
 class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One job as it travels. `attempts` counts the attempts already made."""
+    """One job as it travels. `attempts` counts the attempts made before the one that succeeds."""
 
     v: int
     id: str
@@ -114,6 +115,22 @@ def encode_data(data: object, limit: int) -> msgspec.Raw:
     return _within(raw, limit)
 
 
+_EXAMPLE: Final = 'An example: {"order_id": 42}'
+
+
+def _why(raw: bytes, error: Exception) -> str:
+    """What is wrong with it, where the decoder's own words would send people the wrong way."""
+    if not raw.strip():
+        return "it is empty"
+    try:
+        json.dumps(json.loads(raw), ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return "it holds half of a surrogate pair (\\ud800 to \\udfff), which is no text"
+    except (ValueError, RecursionError):
+        return str(error)
+    return str(error)
+
+
 def check_data(raw: bytes, limit: int) -> msgspec.Raw:
     """A payload that is JSON text already: checked, and otherwise left byte for byte."""
     _within(raw, limit)
@@ -122,7 +139,7 @@ def check_data(raw: bytes, limit: int) -> msgspec.Raw:
     except RecursionError:
         raise InvalidPayload("The payload is nested too deeply.", hint="Send a flatter document.") from None
     except (msgspec.MsgspecError, UnicodeError) as error:
-        raise InvalidPayload(f"The payload is not JSON: {error}.", hint='An example: {"order_id": 42}') from None
+        raise InvalidPayload(f"The payload is not JSON: {_why(raw, error)}.", hint=_EXAMPLE) from None
     return msgspec.Raw(raw)
 
 

@@ -27,7 +27,8 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     `data` is anything JSON can carry, or `bytes` that are JSON already. Exactly one of `delay` ('15m') and `at`
     (RFC 3339 text or datetime) may be given; neither means now. `queue` None means: by the routes, else the default
-    queue. `unique` names a key that at most one unfinished job may own.
+    queue. `tries` 0 means no limit, None what the worker says. `unique` names a key that at most one unfinished job may
+    own.
     """
 
     name: str
@@ -123,6 +124,6 @@ def _relative(delay: str) -> str:
 
 
 def _check_tries(tries: object) -> int:
-    if isinstance(tries, bool) or not isinstance(tries, int) or not 1 <= tries <= 1_000_000:
-        raise InvalidInput(f"tries is {tries!r}; it must be a whole number from 1 to 1,000,000.")
+    if isinstance(tries, bool) or not isinstance(tries, int) or not 0 <= tries <= 1_000_000:
+        raise InvalidInput(f"tries is {tries!r}; it must be a whole number from 0 (no limit) to 1,000,000.")
     return tries

@@ -17,8 +17,8 @@ class JobRef(msgspec.Struct, frozen=True, gc=False):
     """The answer to a schedule, a reschedule, a retry.
 
     `outcome` says what happened (`created`, `kept`, `replaced`, `postponed`, `rescheduled`, …). When another job
-    owns the unique key, `id` is that job's. `due_ms` is None when the job no longer waits for a time. `name` is only
-    known to whoever scheduled it.
+    owns the unique key, `id` is that job's. `due_ms` is None when the job no longer waits for a time. `name` is ''
+    after reschedule and run_now, which do not read the job.
     """
 
     id: str
@@ -58,6 +58,16 @@ class JobInfo:
     def data(self) -> Any:
         """The payload, decoded; None when the envelope cannot be read."""
         return msgspec.json.decode(self.envelope.data) if self.envelope else None
+
+    @property
+    def attempts(self) -> int | None:
+        """Attempts made, with the one that succeeded; None when the envelope cannot be read.
+
+        An envelope is rewritten by attempts that failed. One that succeeds leaves it as it is, and is counted here.
+        """
+        if self.envelope is None:
+            return None
+        return self.envelope.attempts + (self.state is State.COMPLETED)
 
 
 @dataclass(frozen=True, slots=True)

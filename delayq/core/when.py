@@ -143,6 +143,6 @@ def _offset(wall: datetime, zone: tzinfo, fold: int | None) -> timedelta:
     if before > after and fold is None:
         raise InvalidTime(
             f"{wall} happens twice in {zone}: the clocks are put back over it.",
-            hint="Say which is meant: fold 0 is the first, fold 1 the second.",
+            hint="Say which is meant with fold (--fold 0|1): 0 is the first, 1 the second.",
         )
     return after if fold else before

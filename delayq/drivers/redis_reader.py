@@ -7,7 +7,7 @@ missing or something else): one damaged queue keeps nobody from the others.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,7 @@ from delayq.drivers.base import Delivery
 from delayq.redis import presence
 from delayq.redis.calls.call import Call, text
 from delayq.redis.connect import Connector
+from delayq.redis.faults import tell_place
 from delayq.redis.keys import GROUP, Keys
 from delayq.redis.replies import raw_streams
 from delayq.redis.send import send_all
@@ -38,6 +39,22 @@ class Batch:
     deliveries: list[Delivery] = field(default_factory=list)
     garbage: list[tuple[str, str]] = field(default_factory=list)
     errors: list[DelayqError] = field(default_factory=list)
+
+    def take(self, queue: str, rows: Iterable[Sequence[Any]]) -> None:
+        """Sort rows of a queue's stream, (entry id, [field, value, ...] or None) each, as Redis sent them."""
+        for entry, fields in rows:
+            if not fields:  # the entry is gone, and tidy will see to its job
+                continue
+            if fields[::2] == FIELDS:
+                _, job_id, _, raw, _, due, _, recoveries = fields
+            else:  # foreign, or of another version
+                named = dict(zip(fields[::2], fields[1::2], strict=False))
+                job_id, raw, due, recoveries = map(named.get, FIELDS)
+            if job_id is None or raw is None:
+                self.garbage.append((queue, text(entry)))
+                continue
+            times = 0 if recoveries == b"0" else _count(recoveries)
+            self.deliveries.append(Delivery(queue, text(job_id), entry.decode(), raw, _count(due), times))
 
 
 class RedisReader:
@@ -64,9 +81,9 @@ class RedisReader:
         queues = self._open_queues(batch, now_ms) if count else []
         with translated(self._where):
             replies = send_all(self._client, calls, *(self._words(queue, count) for queue in queues[:1]))
-        answers = [self._known(reply) for reply in replies]
         if queues:
-            self._take(batch, queues[0], answers.pop())
+            self._take(batch, queues[0], self._known(replies.pop(), queues[0]))
+        answers = [self._known(reply) for reply in replies]
         for queue in queues[1:]:
             if len(batch.deliveries) < count:
                 self._read_on(batch, queue, count - len(batch.deliveries))
@@ -80,7 +97,7 @@ class RedisReader:
             time.sleep(block_ms / 1000)
             return batch
         streams = {Keys(self._prefix, queue).stream: ">" for queue in queues}
-        with translated(self._where):
+        with translated(self._where, place=_named(queues)):
             reply = self._client.xreadgroup(GROUP, self._consumer, streams, count=1, block=block_ms)
         self._sort(batch, reply)
         return batch
@@ -98,7 +115,7 @@ class RedisReader:
             after = "0"
             try:
                 while after:
-                    with translated(self._where, reads=True):
+                    with translated(self._where, reads=True, place=_named([queue])):
                         reply = self._client.xreadgroup(GROUP, self._consumer, {stream: after}, count=REPLAY_PAGE)
                     self._sort(batch, reply)
                     rows = reply[0][1] if reply else []
@@ -124,7 +141,8 @@ class RedisReader:
             with translated(self._where, reads=True):
                 marks = presence.pauses(self._prefix, self._queues, self._client)
             self._pause_checked, paused = now, set()
-            for queue, mark in zip(self._queues, map(self._known, marks), strict=True):
+            for queue, reply in zip(self._queues, marks, strict=True):
+                mark = self._known(reply, queue)
                 if isinstance(mark, DelayqError):
                     self._shun(batch, queue, mark)
                 elif mark is not None and (mark == 0 or mark > now_ms):
@@ -149,11 +167,15 @@ class RedisReader:
         except DelayqError as error:
             batch.errors.append(error)
         else:
-            self._take(batch, queue, self._known(replies[0]))
+            self._take(batch, queue, self._known(replies[0], queue))
 
-    def _known(self, reply: Any) -> Any:
-        """A reply as it is, or the error it stands for in delayq's words."""
-        return translate(reply, where=self._where) if isinstance(reply, Exception) else reply
+    def _known(self, reply: Any, queue: str = "") -> Any:
+        """A reply about `queue` as it is, or the error it stands for in delayq's words."""
+        if not isinstance(reply, Exception):
+            return reply
+        if queue:
+            tell_place(reply, _named([queue]))
+        return translate(reply, where=self._where)
 
     def _take(self, batch: Batch, queue: str, reply: Any) -> None:
         if isinstance(reply, DelayqError):
@@ -163,21 +185,13 @@ class RedisReader:
 
     def _sort(self, batch: Batch, reply: Any) -> None:
         for key, rows in raw_streams(reply):
-            queue = self._streams[key.decode()]
-            for entry, fields in rows:
-                if not fields:  # the entry is gone, and tidy will see to its job
-                    continue
-                if fields[::2] == FIELDS:
-                    _, job_id, _, raw, _, due, _, recoveries = fields
-                else:  # foreign, or of another version
-                    named = dict(zip(fields[::2], fields[1::2], strict=False))
-                    job_id, raw, due, recoveries = map(named.get, FIELDS)
-                if job_id is None or raw is None:
-                    batch.garbage.append((queue, text(entry)))
-                    continue
-                delivery = Delivery(queue, text(job_id), entry.decode(), raw, _count(due), _count(recoveries))
-                batch.deliveries.append(delivery)
+            batch.take(self._streams[key.decode()], rows)
 
 
 def _count(value: bytes | None) -> int:
     return int(value) if value and len(value) <= MOST_DIGITS and value.isdigit() else 0
+
+
+def _named(queues: Sequence[str]) -> str:
+    """Queues as an error's sentence names them."""
+    return f"the queue {queues[0]}" if len(queues) == 1 else f"one of the queues {', '.join(queues)}"

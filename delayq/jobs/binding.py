@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple, Union, get_args, get_origin, get_type
 
 import msgspec
 
+from delayq.core.envelope import NO_DATA
 from delayq.core.errors import ConfigError, InvalidPayload
 from delayq.jobs.context import JobContext
 
@@ -99,7 +100,7 @@ def _reader(name: str, fields: list[tuple[Any, ...]], open_ended: bool) -> Read:
     decode_any = msgspec.json.Decoder(dict[str, Any]).decode
 
     def read(data: msgspec.Raw) -> dict[str, Any]:
-        raw = b"{}" if len(memoryview(data)) == 4 and bytes(data) == b"null" else data
+        raw = b"{}" if data == NO_DATA else data
         try:
             arguments = msgspec.structs.asdict(decode(raw))
             return {**decode_any(raw), **arguments} if open_ended else arguments

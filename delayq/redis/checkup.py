@@ -1,4 +1,4 @@
-"""What `delayq doctor` asks a server: a few cheap looks, gathered as facts. It changes nothing and judges nothing."""
+"""What `delayq doctor`, and a worker at its start, ask a server: a few cheap looks. They change and judge nothing."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from delayq.core.errors import BackendError, BackendUnavailable, ConfigError
 from delayq.core.states import State
 from delayq.core.views import JobInfo
 from delayq.redis.client import Client
+from delayq.redis.connect import Connector
 from delayq.redis.keys import GROUP, Keys
 
 SAMPLE: Final = 200
@@ -52,13 +53,20 @@ def gather(client: Client, *, handlers: Iterable[str] | None = None, app: str = 
     )
 
 
+def eviction_policy(connector: Connector) -> str | None:
+    """The server's maxmemory-policy; None when it, or what this user may ask, does not tell. Raises as `gather`."""
+    info = _ask(connector, "INFO", [], "memory") or {}
+    policy = info.get("maxmemory_policy")
+    return None if policy is None else str(policy)
+
+
 # -- the server ------------------------------------------------------------------------------------------------------
 
 
 def _server(client: Client) -> ServerFacts:
     forbidden: list[str] = []
-    info = _ask(client, "INFO", forbidden) or {}
-    saves = _ask(client, "CONFIG GET", forbidden, "save")
+    info = _ask(client.connector, "INFO", forbidden) or {}
+    saves = _ask(client.connector, "CONFIG GET", forbidden, "save")
     named = "valkey_version" in info
     return ServerFacts(
         product="Valkey" if named else "Redis",
@@ -70,10 +78,10 @@ def _server(client: Client) -> ServerFacts:
     )
 
 
-def _ask(client: Client, command: str, forbidden: list[str], *args: str) -> dict[str, Any] | None:
+def _ask(connector: Connector, command: str, forbidden: list[str], *args: str) -> dict[str, Any] | None:
     """The answer as a dict; None when the user may not ask, which is noted."""
     try:
-        answer: Any = client.connector.call(partial(_execute, (command, *args)), safe=True, reads=True)
+        answer: Any = connector.call(partial(_execute, (command, *args)), safe=True, reads=True)
     except ConfigError as error:
         if not isinstance(error.__cause__, NoPermissionError):
             raise

@@ -159,7 +159,10 @@ class Client:
         self.run(self.verbs.resume(queue))
 
     def queue_set(self, queue: str | None = None, *, lease: str | None = None) -> int:
-        """Set what a queue keeps for itself; returns the lease in force, in ms."""
+        """Set what a queue keeps for itself; returns the lease in force, in ms.
+
+        Raises `InvalidInput` unless `lease` is 100ms to 1d; nothing was sent then.
+        """
         return self.run(self.verbs.configure(queue, lease))
 
     def clear(self, queue: str | None = None) -> int:

@@ -106,6 +106,7 @@ _TEXTS = (
 # A pipeline puts 'Command # 1 (...) of pipeline caused error: ' before the server's text, and Redis 6.2 writes
 # 'Error running script (call to f_1f2e): @user_script:1: @user_script: 1: -OOM ...' for an error inside a script.
 _PIPELINE = re.compile(r"^Command # \d+ \(.*?\) of pipeline caused error: ", re.DOTALL)
+_PLACE = "delayq: about "
 _SCRIPT = re.compile(r"^Error running script \(call to \S+\): (?:@user_script: ?\d+: ?)+-?")
 _CODE = re.compile(r"^([A-Z]{2,})\b")
 
@@ -133,6 +134,17 @@ def text_of(error: BaseException) -> str:
     """What the server said, without redis-py's and the script engine's words before it; one line."""
     text = _SCRIPT.sub("", _PIPELINE.sub("", str(error)))
     return text.splitlines()[0][:300] if text else type(error).__name__
+
+
+def tell_place(error: BaseException, place: str) -> None:
+    """Note with an error which queue or key it is about; the server's own words do not say."""
+    error.add_note(_PLACE + place)
+
+
+def place_of(error: BaseException) -> str:
+    """What `tell_place` noted; '' for nothing."""
+    notes = (note for note in getattr(error, "__notes__", ()) if note.startswith(_PLACE))
+    return next((note.removeprefix(_PLACE) for note in notes), "")
 
 
 def _code(error: BaseException) -> str:

@@ -6,7 +6,7 @@ script may touch them together.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 GROUP = "delayq"
 PER_QUEUE = (
@@ -15,8 +15,7 @@ PER_QUEUE = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Keys:
+class Keys(msgspec.Struct, frozen=True):
     """The keys of one queue under one prefix."""
 
     prefix: str
@@ -39,8 +38,7 @@ class Keys:
         return self.of(f"once:{token}")
 
 
-@dataclass(frozen=True, slots=True)
-class Globals:
+class Globals(msgspec.Struct, frozen=True):
     """The keys that belong to no queue."""
 
     prefix: str

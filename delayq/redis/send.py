@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from redis.exceptions import NoScriptError
+from redis.exceptions import NoScriptError, ResponseError
 
 from delayq.redis.calls.call import Call, Command
 from delayq.redis.direct import OneServer, Words
+from delayq.redis.faults import tell_place
 
 if TYPE_CHECKING:
     from delayq.redis.aclients import AsyncClient
@@ -34,9 +35,13 @@ def _ask(client: Any, words: Words) -> Any:
 def send(client: Client, call: Call[T] | Command[T]) -> T:
     """Send one call and read its answer."""
     try:
-        reply = _ask(client, words_of(call))
-    except NoScriptError:
-        reply = _ask(client, words_of(call, whole=True))
+        try:
+            reply = _ask(client, words_of(call))
+        except NoScriptError:
+            reply = _ask(client, words_of(call, whole=True))
+    except ResponseError as error:
+        tell_place(error, call.place)
+        raise
     return call.parse(reply)
 
 
@@ -49,9 +54,13 @@ async def asend(client: AsyncClient, call: Call[T] | Command[T]) -> T:
     """As `send`, for asyncio."""
     execute: Any = client.execute_command  # not typed by redis-py
     try:
-        reply = await execute(*words_of(call))
-    except NoScriptError:
-        reply = await execute(*words_of(call, whole=True))
+        try:
+            reply = await execute(*words_of(call))
+        except NoScriptError:
+            reply = await execute(*words_of(call, whole=True))
+    except ResponseError as error:
+        tell_place(error, call.place)
+        raise
     return call.parse(reply)
 
 
@@ -73,7 +82,9 @@ def send_all(client: Client, calls: Sequence[Call[Any]], *commands: tuple[Any, .
     for n, call in enumerate(calls):
         if isinstance(replies[n], NoScriptError):
             replies[n] = send(client, call)
-        elif not isinstance(replies[n], Exception):
+        elif isinstance(replies[n], Exception):
+            tell_place(replies[n], call.place)
+        else:
             replies[n] = call.parse(replies[n])
     return replies
 

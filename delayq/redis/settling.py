@@ -45,7 +45,7 @@ class SettleCall(NamedTuple):
     numbers: list[int]
 
 
-class _Row(NamedTuple):
+class _Row(msgspec.Struct, frozen=True):
     """One ending on its way into a call: its number, what the call takes, and how many bytes that is."""
 
     number: int
@@ -54,52 +54,36 @@ class _Row(NamedTuple):
 
 
 _BUILDERS: Mapping[type, Callable[..., Call[list[bool]]]] = MappingProxyType(
-    {Acked: deliver.ack, Released: deliver.release, Failed: deliver.fail}
+    {tuple: deliver.forget_done, Acked: deliver.ack, Released: deliver.release, Failed: deliver.fail}
 )
 
 
 def wants_record(ending: Ending) -> bool:
     """Whether what is on record counts: an earlier failure to be kept beside the new one, or a wish that it stop."""
-    return not isinstance(ending.outcome, Ack)
+    return ending.outcome is not DONE and not isinstance(ending.outcome, Ack)
 
 
 def calls(
     scope: Callable[[str], Scope], endings: Sequence[Ending], records: Mapping[int, Record], now_ms: int
 ) -> list[SettleCall]:
     """The calls that settle these endings. `records` has what is on record for those that `wants_record`."""
-    done: dict[str, list[int]] = {}
     groups: dict[tuple[str, type], list[_Row]] = {}
-    item: Acked | Released | Failed
+    item: tuple[str, str] | Acked | Released | Failed
     for n, ending in enumerate(endings):
-        outcome = ending.outcome
-        if outcome is DONE:
-            done.setdefault(ending.queue, []).append(n)
-            continue
-        if isinstance(outcome, Ack):
+        outcome, size = ending.outcome, 0
+        if outcome is DONE:  # nearly always
+            item = (ending.id, ending.entry)
+        elif isinstance(outcome, Ack):
             item, size = Acked(ending.held, outcome.retention_ms, outcome.result), len(outcome.result)
         else:
             item, size = _unfinished(ending, outcome, records[n], now_ms)
         size += len(ending.raw) // FREED_PER_SENT
         groups.setdefault((ending.queue, type(item)), []).append(_Row(n, item, size))
     return [
-        *_done_calls(scope, endings, done),
-        *(
-            SettleCall(_BUILDERS[kind](scope(queue), [row.item for row in chunk]), queue, [row.number for row in chunk])
-            for (queue, kind), rows in groups.items()
-            for chunk in _chunks(rows)
-        ),
+        SettleCall(_BUILDERS[kind](scope(queue), [row.item for row in chunk]), queue, [row.number for row in chunk])
+        for (queue, kind), rows in groups.items()
+        for chunk in _chunks(rows)
     ]
-
-
-def _done_calls(
-    scope: Callable[[str], Scope], endings: Sequence[Ending], done: Mapping[str, list[int]]
-) -> Iterable[SettleCall]:
-    """The way nearly every job goes: done and forgotten, nothing to keep and nothing to weigh."""
-    for queue, numbers in done.items():
-        for start in range(0, len(numbers), MAX_JOBS):
-            some = numbers[start : start + MAX_JOBS]
-            pairs = [(endings[n].id, endings[n].entry) for n in some]
-            yield SettleCall(deliver.forget_done(scope(queue), pairs), queue, some)
 
 
 def _unfinished(

@@ -20,7 +20,7 @@ from delayq.core.errors import (
     OutcomeUnknown,
     ProtocolError,
 )
-from delayq.redis.faults import REDIS_ERRORS, Fault, Kind, fault_of, text_of
+from delayq.redis.faults import REDIS_ERRORS, Fault, Kind, fault_of, place_of, tell_place, text_of
 
 _NOT_READY = {
     "LOADING": "is still loading its data",
@@ -73,7 +73,8 @@ def translate(error: BaseException, *, where: str, fault: Fault | None = None, r
             return ConfigError(f"Redis at {where} {state}: {said}.", hint=hint)
         case Kind.DAMAGE:
             return BackendDamaged(
-                f"A key of delayq on Redis at {where} is missing or holds something else: {text_of(error)}",
+                f"A key of {place_of(error) or 'delayq'} on Redis at {where} is missing or holds something else: "
+                f"{text_of(error)}",
                 hint="Another program wrote there; rename or remove that key and delayq goes on.",
             )
         case Kind.BUG:
@@ -83,11 +84,16 @@ def translate(error: BaseException, *, where: str, fault: Fault | None = None, r
 
 
 @contextmanager
-def translated(where: str, *, reads: bool = False) -> Iterator[None]:
-    """Raise the errors of redis-py inside the block as delayq's own; nothing is sent again."""
+def translated(where: str, *, reads: bool = False, place: str = "") -> Iterator[None]:
+    """Raise the errors of redis-py inside the block as delayq's own; nothing is sent again.
+
+    `place`: the queues or the key the block is about, for the sentence.
+    """
     try:
         yield
     except REDIS_ERRORS as error:
+        if place:
+            tell_place(error, place)
         raise translate(error, where=where, reads=reads) from error
 
 

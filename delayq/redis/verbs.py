@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from delayq.core import envelope as envelopes
+from delayq.core.leases import check_lease
 from delayq.core.names import check_id, check_queue, new_id
 from delayq.core.options import Options
 from delayq.core.spec import JobSpec, Prepared, prepare, when
@@ -131,16 +132,17 @@ class Verbs:
     def retry(self, job_id: str, queue: str | None) -> Flow[JobRef]:
         """A failed job from the start; read, rewrite, and again when somebody was faster."""
         scope = self.scope(queue)
-        outcome = produce.Outcome(Answer.CHANGED)
+        outcome, name = produce.Outcome(Answer.CHANGED), ""
         for _ in range(RETRY_READS):
             info: JobInfo | None = yield inspect.get(scope, check_id(job_id))
             raw, envelope = (info.raw, info.envelope) if info else (b"", None)
+            name = envelope.name if envelope else ""
             fresh = envelopes.rewrite(raw, attempts=0, exceptions=None) if envelope else raw
             digest = (envelope.unique or "") if envelope else ""
             outcome = yield produce.retry(scope, job_id, envelopes.fingerprint(raw), fresh, digest)
             if outcome.answer is not Answer.CHANGED:
                 break
-        return self._ref(outcome, job_id, scope.queue)
+        return self._ref(outcome, job_id, scope.queue, name)
 
     def forget(self, job_ids: Sequence[str], queue: str | None) -> Flow[list[Answer]]:
         """Drop failed or completed jobs; an answer for each."""
@@ -150,11 +152,11 @@ class Verbs:
             answers += yield produce.forget(self.scope(queue), some)
         return answers
 
-    def _ref(self, outcome: produce.Outcome, job_id: str, queue: str) -> JobRef:
+    def _ref(self, outcome: produce.Outcome, job_id: str, queue: str, name: str = "") -> JobRef:
         if error := refusal(outcome.answer, job_id, queue, owner=outcome.owner):
             raise error
         state = State.READY if outcome.answer is Answer.READY else State.SCHEDULED
-        return JobRef(job_id, queue, state, outcome.due_ms, outcome.answer)
+        return JobRef(job_id, queue, state, outcome.due_ms, outcome.answer, name)
 
     # -- looking and switching ---------------------------------------------------------------------------------------
 
@@ -201,10 +203,11 @@ class Verbs:
 
     def configure(self, queue: str | None, lease: str | None) -> Flow[int]:
         """Set a queue's lease; answers the one in force, in ms."""
+        lease_ms = None if lease is None else check_lease(lease)
         scope = self.scope(queue)
         yield from self.register(scope.queue)
-        lease_ms: int = yield inspect.configure(scope, None if lease is None else duration_ms(lease))
-        return lease_ms
+        in_force: int = yield inspect.configure(scope, lease_ms)
+        return in_force
 
     def workers(self) -> Flow[list[WorkerInfo]]:
         """All workers that are alive, sorted by name."""

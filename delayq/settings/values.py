@@ -18,6 +18,7 @@ from delayq.core.backoff import Backoff, parse_backoff, to_wire
 from delayq.core.durations import duration_ms, format_duration
 from delayq.core.endpoint import Endpoint, parse_endpoint
 from delayq.core.errors import DelayqError
+from delayq.core.leases import LONGEST_MS, SHORTEST_MS
 from delayq.core.names import check_queue
 from delayq.core.shown import shown
 
@@ -131,7 +132,7 @@ Url: TypeAlias = Annotated[Endpoint, PlainValidator(_ours(_url)), PlainSerialize
 Prefix: TypeAlias = Annotated[str, _text(_PREFIX, "prefix: use 1 to 64 of A-Z a-z 0-9 . _ : -")]
 Queue: TypeAlias = Annotated[str, PlainValidator(_ours(check_queue))]
 Module: TypeAlias = Annotated[str, _text(_MODULE, "module, such as shop.jobs or shop.jobs:app")]
-Lease: TypeAlias = Annotated[int, _milliseconds(100, _DAY)]
+Lease: TypeAlias = Annotated[int, _milliseconds(SHORTEST_MS, LONGEST_MS)]
 Tick: TypeAlias = Annotated[int, _milliseconds(100, _DAY)]
 Keep: TypeAlias = Annotated[int, _milliseconds(0, 3653 * _DAY)]
 Recoveries: TypeAlias = Annotated[int, _whole(0, 1_000)]

@@ -61,7 +61,7 @@ class JobRunner:
 
     def run(self, delivery: Delivery) -> Outcome:
         """What becomes of the delivery. Only `StopNow` comes out as an exception."""
-        started = time.perf_counter()
+        started = time.perf_counter() if self._heard else 0.0
         try:
             envelope = envelopes.decode(delivery.raw)
         except BadEnvelope as error:

@@ -15,7 +15,7 @@
 -- returns  the number dropped; call again until it is 0
 -- cost     O(limit * log n); 1 MB of what the stream holds, but one entry at least
 --
--- What is reserved runs on: it is somebody's work already.
+-- What is reserved runs on: it is somebody's work already, also where damage put the same id among what waits.
 
 local scheduled, jobs, stream, entries, recoveries = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local errors, unique, locks, meta, cancel = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
@@ -36,6 +36,7 @@ local top = redis.call('HGET', meta, 'delivered')
 if last and top and pad(last) < pad(top) then last = nil end
 
 local ids, gone, bytes, largest = redis.call('ZRANGE', scheduled, 0, limit - 1), {}, 0, 0
+local waiting = #ids
 while last and #ids < limit and bytes < 1000000 do
   local chunk = largest > 0 and math.max(1, math.min(16, limit - #ids, math.floor((1000000 - bytes) / largest))) or 1
   local page = redis.call('XRANGE', stream, '(' .. last, '+', 'COUNT', chunk)
@@ -51,8 +52,11 @@ while last and #ids < limit and bytes < 1000000 do
 end
 if #ids == 0 then return 0 end
 redis.call('ZREM', scheduled, unpack(ids))
-if #gone > 0 then redis.call('XDEL', stream, unpack(gone)) end
-for _, key in ipairs({ entries, jobs, recoveries, errors, cancel }) do redis.call('HDEL', key, unpack(ids)) end
+if #gone > 0 then
+  redis.call('XDEL', stream, unpack(gone))
+  redis.call('HDEL', entries, unpack(ids, waiting + 1))
+end
+for _, key in ipairs({ jobs, recoveries, errors, cancel }) do redis.call('HDEL', key, unpack(ids)) end
 for _, id in ipairs(redis.call('HLEN', locks) > 0 and ids or {}) do
   local digest = redis.call('HGET', locks, id)
   if digest and redis.call('HGET', unique, digest) == id then redis.call('HDEL', unique, digest) end

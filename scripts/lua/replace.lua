@@ -23,7 +23,7 @@
 -- ARGV[4]  wake        text    channel
 -- ARGV[5]  lease_ms    int     the lease of a queue seen for the first time
 -- ARGV[6]  once_ms     int     0 = a resend may be answered anew
--- ARGV[7+] job         4 each  id, envelope, when ('+delay_ms' or due_ms), digest of the unique key or ''
+-- ARGV[7+] job         4 each  id, envelope, when ('+delay_ms' or due_ms; past = now), digest of the unique key or ''
 -- returns  {'1' when meta was new, then 4 each: answer, state, due_ms or '', id of the job that holds the place}
 --          answer: created, replaced, postponed, kept (failed and completed are not postponed; another job owns the
 --          digest) or running
@@ -50,6 +50,7 @@ for i = 7, #ARGV, 4 do
   if not (ARGV[i + 3] and math.abs(dues[i]) <= 9007199254740991) then
     return redis.error_reply('ERR a job is: id, envelope, +delay_ms or due_ms up to 2^53 - 1, digest')
   end
+  dues[i] = math.max(dues[i], now)
 end
 for _, key in ipairs({ jobs, entries, unique, locks }) do redis.call('HLEN', key) end
 local sides = {}

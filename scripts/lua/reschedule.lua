@@ -11,7 +11,7 @@
 -- ARGV[2]  queue       text    its name, for the wake-up
 -- ARGV[3]  wake        text    channel
 -- ARGV[4]  id          text
--- ARGV[5]  when        text    '+delay_ms' or due_ms
+-- ARGV[5]  when        text    '+delay_ms' or due_ms; past = now
 -- returns  {answer, due_ms or ''}: rescheduled, running, failed, finished or unknown
 -- cost     O(log n)
 --
@@ -50,6 +50,7 @@ if not entry and not redis.call('ZSCORE', scheduled, id) then
   if redis.call('ZSCORE', failed, id) then return { 'failed', '' } end
   return { redis.call('ZSCORE', completed, id) and 'finished' or 'unknown', '' }
 end
+due = math.max(due, now)
 local at = string.format('%.0f', due)
 local head_due = tonumber(redis.call('ZRANGE', scheduled, 0, 0, 'WITHSCORES')[2] or math.huge)
 redis.call('ZADD', scheduled, at, id)

@@ -18,6 +18,7 @@
 -- cost     O(log n)
 --
 -- Why XADD comes first: it is the write that grows, so a full server refuses the whole call.
+-- Why only a job that waits on is due now: what goes into the stream keeps the time since which it has been late.
 -- Why it does not make a stream: only schedule, promote and tidy do, together with the group.
 
 local scheduled, jobs, stream, entries = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
@@ -52,15 +53,16 @@ if not due then
   if redis.call('ZSCORE', failed, id) then return { 'failed', '' } end
   return { redis.call('ZSCORE', completed, id) and 'finished' or 'unknown', '' }
 end
-local at = string.format('%.0f', math.min(now, tonumber(due)))
+local at = string.format('%.0f', now)
 local paused = redis.call('HGET', meta, 'paused_until_ms')
 local envelope = redis.call('HGET', jobs, id)
 if (paused and (paused == '0' or tonumber(paused) > now)) or not present or held >= high_water or not envelope then
   local head_due = tonumber(redis.call('ZRANGE', scheduled, 0, 0, 'WITHSCORES')[2])
   redis.call('ZADD', scheduled, at, id)
-  if tonumber(at) < head_due then redis.call('PUBLISH', wake, queue .. ' ' .. at) end
+  if now < head_due then redis.call('PUBLISH', wake, queue .. ' ' .. at) end
   return { 'scheduled', at }
 end
+at = string.format('%.0f', math.min(now, tonumber(due)))
 local times = redis.call('HGET', recoveries, id) or '0'
 local fresh = redis.call('XADD', stream, '*', 'id', id, 'job', envelope, 'due', at, 'recoveries', times)
 redis.call('HSET', entries, id, fresh)

@@ -18,7 +18,7 @@
 -- ARGV[5]  high_water  int     entries the stream may hold before jobs wait in the set
 -- ARGV[6]  lease_ms    int     the lease of a queue seen for the first time
 -- ARGV[7]  once_ms     int     0 = a resend may be answered anew
--- ARGV[8+] job         4 each  id, envelope, when ('+delay_ms' or due_ms), digest of the unique key or ''
+-- ARGV[8+] job         4 each  id, envelope, when ('+delay_ms' or due_ms; past = now), digest of the unique key or ''
 -- returns  {'1' when meta was new, then 4 each: answer, state, due_ms or '', id of the job that holds the place}
 -- cost     O(jobs * log n); at most 500 jobs and 1 MB a call, which the client sees to
 --
@@ -50,7 +50,7 @@ for i = 10, #ARGV + 2, 4 do
     if not (math.abs(due) <= 9007199254740991) then
       return redis.error_reply('ERR a job is: id, envelope, +delay_ms or due_ms up to 2^53 - 1, digest')
     end
-    dues[when], texts[when] = due, string.format('%.0f', due)
+    dues[when], texts[when] = math.max(due, now), string.format('%.0f', math.max(due, now))
   end
 end
 local known, there = redis.call('HMGET', meta, 'schema', 'paused_until_ms', 'delivered'), redis.call('EXISTS', stream) == 1

@@ -33,7 +33,7 @@ CASES: dict[str, tuple[tuple[str | bytes, ...], str]] = {
     "time without an offset": ((*X, "--at", "2031-01-01T10:00"), "no offset"),
     "time in a gap": ((*X, "--at", "2027-03-28T02:30", *BERLIN), "does not exist"),
     "time in a gap of the past": ((*X, "--at", "2020-03-29T02:30", *BERLIN), "does not exist"),
-    "time that happens twice": ((*X, "--at", "2027-10-31T02:30", *BERLIN), "twice"),
+    "time that happens twice": ((*X, "--at", "2027-10-31T02:30", *BERLIN), "--fold 0|1"),
     "fold of two": ((*X, "--at", "2027-10-31T02:30", *BERLIN, "--fold", "2"), "fold"),
     "zone unknown": ((*X, "--at", "2031-01-01T10:00", "--tz", "Europe/Atlantis"), "Europe/Atlantis"),
     "zone and offset": ((*X, "--at", "2031-01-01T10:00Z", *BERLIN), "Europe/Berlin"),
@@ -70,10 +70,10 @@ CASES: dict[str, tuple[tuple[str | bytes, ...], str]] = {
     "worker name": (("work", "--app", "shop", "--name", "a:b"), "'a:b'"),
     # payloads
     "payload no JSON": ((*X, "--data", "{order_id: 1}"), "not JSON"),
-    "payload empty": ((*X, "--data", ""), "not JSON"),
+    "payload empty": ((*X, "--data", ""), "not JSON: it is empty"),
     "payload NaN": ((*X, "--data", '{"a": NaN}'), "not JSON"),
     "payload twice": ((*X, "--data", "{} {}"), "not JSON"),
-    "payload lone surrogate": ((*X, "--data", r'{"a": "\ud800"}'), "not JSON"),
+    "payload lone surrogate": ((*X, "--data", r'{"a": "\ud800"}'), "surrogate"),
     "payload no UTF-8": ((*X, "--data", b'{"a": "\xff"}'), "not JSON"),
     "payload nested too deeply": ((*X, "--data", FLAT), "deep"),
     "payload is a directory": ((*X, "--data", "@."), "directory"),
@@ -81,14 +81,17 @@ CASES: dict[str, tuple[tuple[str | bytes, ...], str]] = {
     "payload file without a name": ((*X, "--data", "@"), "cannot be read"),
     "payload file too large": ((*X, "--data", "@big.json"), "262,144"),
     # numbers and choices
-    "tries of zero": ((*X, "--tries", "0"), "tries"),
+    "tries below zero": ((*X, "--tries=-1"), "tries"),
     "tries in words": ((*X, "--tries", "three"), "--tries"),
-    "conflict unknown": ((*X, "--on-conflict", "merge"), "--on-conflict"),
-    "state unknown": (("list", "--state", "waiting"), "--state"),
+    "conflict unknown": ((*X, "--on-conflict", "merge"), "--on-conflict 'merge'"),
+    "state unknown": (("list", "--state", "waiting"), "--state 'waiting'"),
     "limit of zero": (("list", "--limit", "0"), "--limit"),
     "spans beyond 500": (("upcoming", "--spans", "501"), "--spans"),
     "span in words": (("upcoming", "--span", "an hour"), "'an hour'"),
-    "lease too short": (("queue", "set", "orders", "--lease", "soon"), "'soon'"),
+    "lease in words": (("queue", "set", "orders", "--lease", "soon"), "'soon'"),
+    "lease too short": (("queue", "set", "orders", "--lease", "99ms"), "'99ms'"),
+    "lease of nothing": (("queue", "set", "orders", "--lease", "0s"), "100ms to 1d"),
+    "lease too long": (("queue", "set", "orders", "--lease", "25h"), "100ms to 1d"),
     "prune without an age": (("failed", "prune"), "--older"),
     "prune an age in words": (("failed", "prune", "--older", "old"), "'old'"),
     "sleep too long": (("work", "--app", "shop", "--sleep", "3s"), "--sleep 3s"),
@@ -125,6 +128,7 @@ def test_bad_input_is_refused(cli: Cli, inline: Inline, redis_client: redis.Redi
     assert piece in done.err
     assert "Error: " in done.err
     assert "Traceback" not in done.err
+    assert "Value error" not in done.err
     assert not any(letter in done.err for letter in "\x1b\x00\u200b")
     assert len(done.err) < 1_000
     assert redis_client.dbsize() == 0

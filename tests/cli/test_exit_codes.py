@@ -7,6 +7,8 @@ import inspect
 import os
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -15,10 +17,11 @@ from pathlib import Path
 
 import pytest
 
+from delayq import DelayQ
 from delayq.cli.ending import run
 from delayq.cli.session import Session
 from delayq.core import errors
-from tests.support.cli import Cli, end
+from tests.support.cli import Cli, Done, end
 from tests.support.waiting import wait_until
 
 CODES = {
@@ -162,3 +165,33 @@ def test_a_reader_that_leaves_early_is_no_error_worth_a_word(cli: Cli) -> None:
     process.wait(30)
     assert process.stderr is not None
     assert "Traceback" not in process.stderr.read()
+
+
+@pytest.mark.parametrize("form", [(), ("--json",)], ids=["table", "json"])
+def test_a_full_disk_is_said_in_one_sentence(cli: Cli, q: DelayQ, form: tuple[str, ...]) -> None:
+    q.schedule_many([{"name": "x", "delay": "1h"}] * 3)
+    done = shell(cli, f"{{}} list {' '.join(form)} > /dev/full")
+    assert (done.code, done.out) == (1, "")
+    assert done.err.splitlines()[0] == "Error: The output cannot be written: no space left on device."
+    assert len(done.err.splitlines()) == 2
+
+
+@pytest.mark.parametrize("form", [(), ("--json",)], ids=["table", "json"])
+def test_a_reader_that_left_changes_no_exit_code(cli: Cli, q: DelayQ, form: tuple[str, ...]) -> None:
+    q.schedule_many([{"name": "x", "delay": "1h"}] * 3)
+    for words, code in ((("list",), 0), (("cancel", "none"), 3)):
+        # The reader is gone before the command starts, so that its first line meets a closed pipe.
+        command = f"{{}} {' '.join((*words, *form))}; echo $? >&2"
+        done = shell(cli, f"(until [ -e gone ]; do :; done; {command}) | (exec <&-; : > gone)")
+        assert done.err.splitlines()[-1] == str(code)
+        assert "rror" not in done.err
+        (cli.folder / "gone").unlink()
+
+
+def shell(cli: Cli, line: str) -> Done:
+    """A line of shell in which {} is delayq."""
+    done = subprocess.run(
+        ["/bin/sh", "-c", line.format(f"{sys.executable} -m delayq")],
+        capture_output=True, env=cli.env, cwd=cli.folder, timeout=30, check=False, text=True,
+    )  # fmt: skip
+    return Done(done.returncode, done.stdout, done.stderr)

@@ -62,6 +62,7 @@ def test_show_is_for_failed_jobs(inline: Inline, q: DelayQ) -> None:
 
 def test_retry(inline: Inline, q: DelayQ, three: tuple[str, ...]) -> None:
     done = inline("failed", "retry", "b1", "--json")
+    assert done.json["name"] == "bad"
     assert (done.code, [one["id"] for one in done.documents]) == (0, ["b1"])
     assert [state(q, job_id) for job_id in three] == ["failed", "scheduled", "failed"]
     info = q.get("b1")

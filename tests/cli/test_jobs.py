@@ -196,3 +196,14 @@ def test_stats(inline: Inline, q: DelayQ) -> None:
         ]
     }  # fmt: skip
     assert [one["queue"] for one in inline.ok("stats", "--queue", "orders", "--json").json["queues"]] == ["orders"]
+
+
+def test_the_name_is_told_where_it_is_known(inline: Inline, q: DelayQ) -> None:
+    q.schedule("order.close", delay="1h", id="o1")
+    for words in (("reschedule", "o1", "--in", "2h"), ("run-now", "o1")):
+        assert set(inline.ok(*words, "--json").json) == SCHEDULED - {"name"}
+
+
+def test_no_limit_of_tries(inline: Inline, q: DelayQ) -> None:
+    inline.ok("schedule", "x", "--in", "1h", "--id", "o1", "--tries", "0")
+    assert inline.ok("show", "o1", "--json").json["tries"] == 0

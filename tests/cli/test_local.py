@@ -31,6 +31,20 @@ def test_up_runs_everything_until_down(local: Cli) -> None:
     assert end(up).code == 0
 
 
+@pytest.mark.parametrize("words", [(), ("--app", "shop")], ids=["loops", "worker"])
+def test_down_ends_an_up_that_joined(local: Cli, words: tuple[str, ...]) -> None:
+    local.ok("stats")
+    up = local.start("up", *words)
+    assert up.stdout is not None
+    up.stdout.readline()
+    local.ok("down")
+    local.ok("stats")  # starts another server on the same socket, which that `up` must not take for its own
+    done = end(up)
+    assert done.code == 0
+    assert done.err.splitlines()[-1] == "The embedded server was stopped, so this ends with it."
+    assert "Joined" in done.err
+
+
 def test_up_without_an_application_makes_jobs_ready(local: Cli) -> None:
     up = local.start("up")
     assert up.stdout is not None

@@ -68,6 +68,7 @@ def test_a_signal_lets_the_running_job_finish(cli: Cli, q: DelayQ, number: signa
     info = q.get("s1")
     assert info is not None
     assert info.state == "completed"
+    assert cli.ok("show", "s1", "--json").json["attempts"] == 1, "the attempt that succeeded is one"
     assert q.workers() == []
 
 

@@ -66,11 +66,11 @@ USERS = (
 
 
 def used_by(*scripts: str) -> set[str]:
-    """The commands that these scripts contain, as an ACL names them."""
+    """The commands that these scripts contain, as an ACL names them; several may stand on one line."""
     found = set()
     for name in scripts:
         text = (SCRIPTS / f"{name}.lua").read_text(encoding="utf-8")
-        for command, rest in re.findall(r"redis\.p?call\('(\w+)'([^\n]*)", text):
+        for command, rest in re.findall(r"redis\.p?call\('(\w+)'(?=([^\n]*))", text):
             if command in ("XGROUP", "XINFO"):
                 words = re.findall(r"'([A-Z]+)'", rest.partition("stream")[0])
                 found |= {f"{command.lower()}|{word.lower()}" for word in words}

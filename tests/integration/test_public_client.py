@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+import redis
 
-from delayq import AsyncDelayQ, ConfigError, DelayQ, JobSpec, Settings
+from delayq import AsyncDelayQ, ConfigError, DelayQ, InvalidInput, JobSpec, Settings
+from delayq.core.errors import BackendDamaged
+from delayq.core.options import Options
+from delayq.drivers.redis_streams import RedisStreams
+from delayq.redis.connect import Connector
 
 
 @pytest.fixture(autouse=True)
@@ -38,6 +45,22 @@ async def test_the_same_awaited(redis_url: str) -> None:
         assert await q.cancel("order-42") == "cancelled"
         assert await q.prune_failed(older="0s") == 0
         assert await q.workers() == []
+
+
+@pytest.mark.parametrize("lease", ["99ms", "0s", "25h"])
+async def test_a_lease_out_of_range_is_refused_before_anything_is_sent(lease: str) -> None:
+    nowhere = "redis://127.0.0.1:1/0"
+    with DelayQ(nowhere) as q, pytest.raises(InvalidInput, match=lease):
+        q.queue_set("orders", lease=lease)
+    async with AsyncDelayQ(nowhere) as aq:
+        with pytest.raises(InvalidInput, match=lease):
+            await aq.queue_set("orders", lease=lease)
+
+
+def test_a_lease_at_either_end_is_taken(redis_url: str) -> None:
+    with DelayQ(redis_url) as q:
+        assert q.queue_set("orders", lease="100ms") == 100
+        assert q.queue_set("orders", lease="1d") == 86_400_000
 
 
 def test_the_url_may_come_from_the_settings(redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,3 +100,53 @@ def test_verbs_come_in_the_same_names() -> None:
         return {name for name in dir(kind) if not name.startswith("_")}
 
     assert verbs(DelayQ) == verbs(AsyncDelayQ)
+
+
+REFUSED: dict[str, tuple[str, str, Callable[[DelayQ], object]]] = {
+    "schedule": ("jobs", "schedule", lambda q: q.schedule("x", delay="1h", queue="orders")),
+    "schedule_many": ("jobs", "schedule", lambda q: q.schedule_many([{"name": "x", "delay": "1h", "queue": "orders"}])),
+    "cancel": ("cancel", "cancel", lambda q: q.cancel("o1", queue="orders")),
+    "get": ("scheduled", "get", lambda q: q.get("o1", queue="orders")),
+    "stats": ("meta", "stats", lambda q: q.stats("orders")),
+}
+
+
+@pytest.mark.parametrize("verb", REFUSED)
+def test_a_key_of_the_wrong_type_is_told_with_its_queue(redis_url: str, redis_client: redis.Redis, verb: str) -> None:
+    key, script, ask = REFUSED[verb]
+    redis_client.set(f"delayq:{{orders}}:{key}", "somebody else's")
+    with DelayQ(redis_url) as q, pytest.raises(BackendDamaged) as refused:
+        ask(q)
+    redis_client.flushall()
+    assert f"A key of the queue orders (asked by {script}.lua)" in refused.value.message
+
+
+async def test_the_same_is_told_to_who_awaits(redis_url: str, redis_client: redis.Redis) -> None:
+    redis_client.set("delayq:{orders}:jobs", "somebody else's")
+    async with AsyncDelayQ(redis_url) as q:
+        with pytest.raises(BackendDamaged, match=r"the queue orders \(asked by schedule\.lua\)"):
+            await q.schedule("x", delay="1h", queue="orders")
+    redis_client.flushall()
+
+
+def test_a_key_of_no_queue_is_told_by_its_name(redis_url: str, redis_client: redis.Redis) -> None:
+    redis_client.set("delayq:queues", "somebody else's")
+    with DelayQ(redis_url) as q, pytest.raises(BackendDamaged, match="SADD delayq:queues"):
+        q.schedule("x")
+    redis_client.flushall()
+
+
+def test_a_worker_is_told_the_queue(redis_url: str, redis_client: redis.Redis) -> None:
+    with closing(Connector(redis_url)) as connector:
+        driver = RedisStreams(connector, Options())
+        redis_client.set("delayq:{orders}:scheduled", "somebody else's")
+        with pytest.raises(BackendDamaged, match=r"the queue orders \(asked by promote\.lua\)"):
+            driver.promote("orders")
+        redis_client.flushall()
+        with closing(driver.consumer("dq:host:1:a1", ["mails", "orders"])) as consumer:
+            redis_client.delete("delayq:{orders}:stream")
+            redis_client.set("delayq:{orders}:stream", "somebody else's")
+            [error] = consumer.fetch((), 1).errors
+            redis_client.flushall()
+    redis_client.flushall()
+    assert "A key of the queue orders on Redis" in str(error)

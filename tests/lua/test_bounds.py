@@ -1,8 +1,8 @@
 """No script keeps the server for longer than 10 ms: 500 payloads of 256 KiB due at once, and 500 small ones.
 
-Each way through all scripts is tried up to three times, and every call of one of them has to be short: a server
-sometimes gives memory back in the middle of a call, which is no script's doing. One that is too long by itself is so
-each time.
+A server gives memory back to the system in the middle of some call, whoever's it is: glibc a whole heap when its last
+block goes, 10 ms for 260 MB. So one call in twenty may be long, and the way through all scripts is tried up to three
+times. A script that is too long by itself is so every time.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import pytest
 
-from delayq.core.outcome import Ack
+from delayq.core.outcome import DONE
 from delayq.core.spec import Prepared
 from delayq.core.states import OnConflict, State
 from delayq.redis import settling
@@ -111,7 +111,7 @@ class Way:
 
     def settle(self, held: list[Held]) -> None:
         """As workers do: in batches that `settling` makes."""
-        endings = [settling.Ending(self.engine.queue, one.id, one.entry, self._data, Ack()) for one in held]
+        endings = [settling.Ending(self.engine.queue, one.id, one.entry, self._data, DONE) for one in held]
         for call in settling.calls(lambda _: self.engine.scope, endings, {}, self.engine.now):
             self.watch.run(call.call)
 
@@ -158,19 +158,19 @@ class Way:
     "data", [pytest.param(SMALL, id="small"), pytest.param(LARGE, id="large", marks=pytest.mark.slow)]
 )
 def test_no_script_keeps_the_server_for_long(each_engine: Engine, data: bytes) -> None:
-    tries: list[list[str]] = []
-    while len(tries) < TRIES:
+    guilty: list[dict[str, list[str]]] = []
+    while len(guilty) < TRIES:
         with timing(each_engine) as watch:
             # Rule 1 is looked at by `tidy` on the way, and at the end: to read it all after every call takes minutes.
             each_engine.sound = False
             Way(each_engine, watch, data).walk()
         assert broken(each_engine.client, each_engine.keys) == []
         assert len(watch.calls) >= 17
-        if not watch.too_long:
+        guilty.append(watch.guilty())
+        if not set.intersection(*map(set, guilty)):
             return
-        tries.append(watch.too_long)
         each_engine.client.flushall()
-    pytest.fail(f"in each of {TRIES} tries a script took longer than 10 ms:\n" + "\n".join(map(str, tries)))
+    pytest.fail(f"in each of {TRIES} tries a script took longer than 10 ms:\n" + "\n".join(map(str, guilty)))
 
 
 def test_one_payload_above_the_bound_moves_alone(engine: Engine) -> None:

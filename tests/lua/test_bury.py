@@ -73,6 +73,13 @@ def test_an_entry_whose_row_was_lost_is_given_back_with_its_lease(lair: Engine) 
     assert engine.run(deliver.ack(engine.scope, [deliver.Acked(held)])) == [True], "its worker never noticed"
 
 
+def test_also_on_a_full_server(engine: Engine) -> None:
+    (held,) = engine.reserved("a")
+    with engine.damaged(), engine.full():
+        engine.client.delete(engine.keys.of("entries"))
+        assert bury(engine, held.entry) == ["adopted"]
+
+
 def test_of_two_such_entries_only_one_is(engine: Engine) -> None:
     (held,) = engine.reserved("a")
     copy = throw(engine, {"id": "a", "job": "copy"})

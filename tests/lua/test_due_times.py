@@ -6,13 +6,15 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from redis import ResponseError
 
 from delayq.core.envelope import fingerprint
 from delayq.core.states import OnConflict, State
 from delayq.redis.calls import deliver, inspect, produce
 from delayq.redis.calls.call import Scope
 from delayq.redis.calls.deliver import Acked, Failed, Released
-from tests.support.engine import HOUR, Engine, envelope
+from delayq.redis.keys import GROUP
+from tests.support.engine import HOUR, START, Engine, envelope
 
 LAST = 9_007_199_254_740_991
 
@@ -51,6 +53,17 @@ def rescheduling(engine: Engine) -> object:
     return engine.run(produce.reschedule(real(engine), "a", f"+{HOUR}"))
 
 
+def burying(engine: Engine) -> object:
+    entry = engine.client.xadd(engine.keys.stream, {"junk": "x"}).decode()
+    engine.client.xgroup_create(engine.keys.stream, GROUP, "0")
+    return engine.run(deliver.bury(real(engine), [(entry, b"{}")]))
+
+
+def mending(engine: Engine) -> object:
+    engine.client.hset(engine.keys.of("jobs"), "a", "{}")
+    return engine.run(deliver.mend(real(engine), ["a"]))
+
+
 # What is done, where the time can be read, and how far from the server's now it should lie.
 BY_THE_SERVER: dict[str, tuple[Callable[[Engine], object], Callable[[Engine], int], int]] = {
     "schedule": (lambda e: scheduling(e, OnConflict.KEEP), lambda e: score(e, "scheduled"), HOUR),
@@ -69,6 +82,8 @@ BY_THE_SERVER: dict[str, tuple[Callable[[Engine], object], Callable[[Engine], in
         lambda e: int(e.rows("cancel")["a"]),
         0,
     ),
+    "bury": (burying, lambda e: score(e, "failed"), 0),
+    "mend": (mending, lambda e: score(e, "scheduled"), 0),
     "stats": (lambda e: None, lambda e: e.run(inspect.stats(real(e))).now_ms, 0),
     "upcoming": (lambda e: None, lambda e: e.run(inspect.upcoming(real(e), 1, 1)).now_ms, 0),
 }  # fmt: skip
@@ -89,8 +104,45 @@ def test_a_point_in_time_is_taken_as_it_is(engine: Engine) -> None:
 
 
 def test_a_point_in_the_past_is_due_now(engine: Engine) -> None:
+    before = server_ms(engine)
     (ref,) = engine.run(produce.schedule(real(engine), [engine.job("a", "1")], OnConflict.KEEP, "t")).refs
-    assert (ref.state, ref.due_ms) == (State.READY, 1)
+    assert ref.state == State.READY
+    assert ref.due_ms is not None
+    assert before <= ref.due_ms <= server_ms(engine)
+    assert engine.entries()[0][1]["due"] == str(ref.due_ms)
+
+
+@pytest.mark.parametrize("past", ["0", "-5", str(START - 1), str(START)])
+@pytest.mark.parametrize("on_conflict", OnConflict)
+def test_every_way_to_schedule_takes_the_past_for_now(each_engine: Engine, on_conflict: OnConflict, past: str) -> None:
+    engine = each_engine
+    engine.run(inspect.pause(engine.scope, 0))
+    (ref,) = engine.run(engine.scheduling([engine.job("a", past)], on_conflict)).refs
+    assert ref.due_ms == START
+    assert engine.scores("scheduled") == {"a": START}
+    engine.now += HOUR
+    assert engine.run(inspect.stats(engine.scope)).overdue_oldest_ms == HOUR
+
+
+@pytest.mark.parametrize("past", ["0", "-5", str(START - 1)])
+def test_what_is_moved_into_the_past_is_due_now(each_engine: Engine, past: str) -> None:
+    engine = each_engine
+    engine.schedule([engine.job("a")])
+    assert engine.run(produce.reschedule(engine.scope, "a", past)).due_ms == START
+    assert engine.scores("scheduled") == {"a": START}
+    for on_conflict in (OnConflict.REPLACE, OnConflict.POSTPONE):
+        (ref,) = engine.run(engine.scheduling([engine.job("a", past)], on_conflict)).refs
+        assert ref.due_ms == START
+
+
+@pytest.mark.parametrize("wrong", ["-9007199254740992", "-inf", "nan"])
+def test_what_is_no_time_is_refused_and_not_taken_for_the_past(engine: Engine, wrong: str) -> None:
+    for on_conflict in OnConflict:
+        with pytest.raises(ResponseError, match="due_ms"):
+            engine.run(engine.scheduling([engine.job("a", wrong)], on_conflict))
+    with pytest.raises(ResponseError, match="due_ms"):
+        engine.run(produce.reschedule(engine.scope, "a", wrong))
+    assert engine.state("a") == State.ABSENT
 
 
 @pytest.mark.parametrize("when", [str(LAST), "+1"])

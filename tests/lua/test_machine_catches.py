@@ -15,7 +15,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from delayq.redis.scripts import load
 from tests.support.model_profile import hunt
 from tests.support.model_rig import Rig
-from tests.support.model_rules import DelayqMachine
+from tests.support.model_rules import machine
 
 EXAMPLES = 300
 
@@ -47,23 +47,31 @@ VARIANTS = {
     "promote moves what is due in four seconds": Variant("promote", "'-inf', at,", "'-inf', at + 4000,"),
     "reclaim passes the old entry on": Variant(
         "reclaim",
-        "local times = ",
-        "redis.call('XCLAIM', stream, 'delayq', 'dq:host:2:r1', 0, entry, 'FORCE', 'JUSTID')\n"
-        "    redis.call('HINCRBY', recoveries, id, 1)\n"
-        "    back, envelope = back + 1, nil\n  end\n  if envelope then\n    local times = ",
+        "local more = ",
+        "for n, id in ipairs(ids) do\n"
+        "  redis.call('XCLAIM', stream, 'delayq', 'dq:host:2:r1', 0, gone[n], 'FORCE', 'JUSTID')\n"
+        "  redis.call('HINCRBY', recoveries, id, 1)\n"
+        "end\n"
+        "if #ids > 0 then return { #ids, 0, 0, lease, 0 } end\n"
+        "local more = ",
     ),
     "reclaim does not hold after a gap": Variant("reclaim", "if now < hold then", "if false then"),
-    "reclaim forgets that it counts": Variant("reclaim", "redis.call('HSET', recoveries, id, times)", ""),
+    "reclaim forgets that it counts": Variant("reclaim", "redis.call('HSET', recoveries, unpack(counts))", ""),
     "cancel takes away what is running": Variant("cancel", "if entry and delivered(entry) then", "if false then"),
     "release drops the recoveries": Variant(
         "release",
-        "redis.call('HDEL', cancel, id)",
-        f"redis.call('HDEL', cancel, id)\n    redis.call('HDEL', {in_place('recoveries', 'entries')}, id)",
+        "redis.call('HDEL', cancel, unpack(done))",
+        "redis.call('HDEL', cancel, unpack(done))\n"
+        f"redis.call('HDEL', {in_place('recoveries', 'entries')}, unpack(done))",
     ),
     "fail keeps the lock": Variant("fail", "redis.call('HDEL', unique, digest)", "redis.call('HLEN', unique)"),
-    "renew claims what is no longer its own": Variant("renew", "if owned[n + 1] == ARGV[2 * n + 1] then", "if true then"),
+    "renew claims what is no longer its own": Variant(
+        "renew", "if owned[n + 1] == ARGV[2 * n + 1] then", "if true then"
+    ),
     "unsettled trusts every gap": Variant("unsettled", "(old or not foreign or vanished ~= '')", "false"),
-    "mend loses what has no place": Variant("mend", "redis.call('ZADD', place, at, id)", "redis.call('HDEL', jobs, id)", False),
+    "mend loses what has no place": Variant(
+        "mend", "redis.call('ZADD', place, at, id)", "redis.call('HDEL', jobs, id)", False
+    ),
     "tidy lets old entries be read again": Variant("tidy", "'delayq', '$')", "'delayq', '0')", False),
 }
 
@@ -76,4 +84,4 @@ def test_a_broken_script_is_found(redis_client: redis.Redis, name: str) -> None:
     broken = {variant.script: variant.text()}
     rig = Rig(redis_client, broken)
     with pytest.raises((AssertionError, redis.ResponseError)):
-        run_state_machine_as_test(lambda: DelayqMachine(rig, always_calm=variant.calm), settings=hunt(EXAMPLES))
+        run_state_machine_as_test(machine(rig, always_calm=variant.calm), settings=hunt(EXAMPLES))

@@ -247,3 +247,14 @@ def test_without_its_group_it_has_nothing_to_do(engine: Engine) -> None:
 
 def test_without_a_stream_it_changes_nothing(engine: Engine) -> None:
     assert engine.unchanged(deliver.reclaim(engine.scope)) == Reclaimed(0, 0, 0, LEASE, False)
+
+
+def test_what_is_on_record_of_a_job_counts_towards_the_megabyte_too(engine: Engine) -> None:
+    strict = engine.with_options(max_recoveries=0)
+    strict.reserved("a", "b", "c")
+    for name in ("a", "b", "c"):
+        strict.client.hset(strict.keys.of("errors"), name, '{"type":"E","message":"' + "x" * 700_000 + '"}')
+    strict.calm()
+    vanish(strict, "a", "b", "c")
+    answers = [reclaim(strict), reclaim(strict)]
+    assert [(answer.failed, answer.more) for answer in answers] == [(2, True), (1, False)]

@@ -26,7 +26,7 @@ def test_it_goes_straight_into_the_stream(each_engine: Engine) -> None:
     assert (engine.rows("entries"), list(engine.scores("scheduled"))) == ({"a": entry}, ["b"])
 
 
-def test_what_was_overdue_keeps_its_time(engine: Engine) -> None:
+def test_what_was_overdue_goes_into_the_stream_with_its_time(engine: Engine) -> None:
     engine.schedule([engine.job("a", "+5")])
     engine.now += HOUR
     assert run_now(engine).due_ms == START + 5
@@ -46,11 +46,13 @@ def test_on_a_paused_queue_it_is_due_now_and_waits(engine: Engine) -> None:
     assert engine.scores("scheduled") == {"a": START}
 
 
-def test_on_a_paused_queue_what_is_overdue_does_not_fall_back(engine: Engine) -> None:
+def test_on_a_paused_queue_what_is_overdue_is_due_now_too(engine: Engine) -> None:
     engine.run(inspect.pause(engine.scope, 0))
     engine.schedule([engine.job("a", "+5"), engine.job("b", "+6")])
     engine.now += HOUR
-    assert engine.unchanged(produce.run_now(engine.scope, "a")) == (Answer.SCHEDULED, START + 5, "")
+    answer, names = engine.changes(produce.run_now(engine.scope, "a"))
+    assert (answer, names) == ((Answer.SCHEDULED, START + HOUR, ""), {"scheduled"})
+    assert engine.scores("scheduled") == {"a": START + HOUR, "b": START + 6}
 
 
 def test_above_the_high_water_mark_it_is_due_now_and_waits(engine: Engine) -> None:

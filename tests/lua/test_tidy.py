@@ -168,6 +168,23 @@ def test_a_deleted_stream_starts_above_every_old_entry(each_engine: Engine, tidi
     assert parts(fresh.entry) > parts(held.entry)
 
 
+@pytest.mark.parametrize("group", [False, True], ids=["without a group", "with one"])
+def test_a_stream_that_somebody_else_made_anew_is_lifted_above_the_old_one(engine: Engine, group: bool) -> None:
+    (held,) = engine.reserved("a")
+    tidy(engine)
+    with engine.damaged():
+        engine.client.delete(engine.keys.stream)
+        engine.client.xadd(engine.keys.stream, {"junk": "x"}, id="1-1")
+        if group:
+            engine.client.xgroup_create(engine.keys.stream, GROUP, "0")
+        assert tidy(engine).regrouped
+        engine.run(deliver.mend(engine.scope, ["a"]))
+        (fresh,) = engine.read()
+        assert parts(fresh.entry) > parts(held.entry)
+        assert engine.run(produce.cancel(engine.scope, "a", running=False, token="t")) == Answer.RUNNING
+        engine.client.flushall()
+
+
 def test_a_deleted_stream_with_nothing_in_it_keeps_ids_growing(engine: Engine) -> None:
     (held,) = engine.reserved("a")
     tidy(engine)

@@ -115,9 +115,10 @@ class ProducerModel(ModelState):
         if state != "scheduled":
             return Said(_REFUSALS[state])
         job = self.jobs[job_id]
-        job.due = min(job.due, self.now)
         if self.paused or self.held >= self.high_water or not self.last:
+            job.due = self.now
             return Said("scheduled", job.due)
+        job.due = min(job.due, self.now)
         self.to_stream(job)
         return Said("ready", job.due)
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from hypothesis.stateful import RuleBasedStateMachine
+
 from delayq.redis.calls import deliver, inspect
-from tests.support.model_rig import LEASE_MS
+from tests.support.model_rig import LEASE_MS, Rig
 from tests.support.model_rules_care import KEEP_FAILED_MS, TICK_MS, CareRules
 from tests.support.model_rules_damage import DamageRules
-from tests.support.model_rules_work import PLAIN
 from tests.support.model_view import HASHES
 from tests.support.waiting import wait_until
 
@@ -95,4 +96,11 @@ class DelayqMachine(CareRules, DamageRules):
         assert not owed, f"accepted and never delivered: {owed}"
 
 
-__all__ = ["DRAIN", "PLAIN", "DelayqMachine"]
+def machine(rig: Rig, *, always_calm: bool = False) -> type[RuleBasedStateMachine]:
+    """The machine as Hypothesis wants it, a class to make afresh for each run, bound to one queue."""
+
+    class Machine(DelayqMachine):
+        def __init__(self) -> None:
+            super().__init__(rig, always_calm=always_calm)
+
+    return Machine

@@ -58,7 +58,9 @@ class ProducerRules(QueueMachine):
                 self.ledger.owed[job.id] = job.raw
             if len({other.id for other in jobs}) == len(jobs):
                 self.check_free(job.id, answer.answer)
-        self.settle(concerned, gone=[answer.id for answer in told if answer.answer in ("created", "replaced", "postponed")])
+        self.settle(
+            concerned, gone=[answer.id for answer in told if answer.answer in ("created", "replaced", "postponed")]
+        )
         if resend and any(key.endswith(f"once:{token}") for key in call.keys):
             assert self.rig.send(call) == got, "the same command, sent again, was answered differently"
             self.settle(unchanged=True)
@@ -147,10 +149,10 @@ class ProducerRules(QueueMachine):
             assert more <= limit
             dropped += more
         left = self.rig.view()
-        gone = [job_id for job_id in self.view.ids if not left.places(job_id)]
+        gone = [job_id for job_id in self.view.ids if left.places(job_id) < self.view.places(job_id)]
         wanted = self.model.clear()
         self.expect(self.damaged, (len(wanted), set(wanted)), (dropped, set(gone)))
-        for job_id in gone:
+        for job_id in self.view.entries.keys() - left.entries.keys():
             self.check_free(job_id, "cancelled")
         self.forgive(gone)
         self.settle(gone, gone=gone)
@@ -184,7 +186,7 @@ class ProducerRules(QueueMachine):
     def _look_at(self, job_id: str) -> None:
         info, job = self.rig.send(inspect.get(self.scope, job_id)), self.model.jobs.get(job_id)
         if job is None or info is None:
-            assert info is job, f"{job_id}: should be {job}, is {info}"
+            assert (info is None) == (job is None), f"{job_id}: should be {job}, is {info}"
             return
         row = self.model.pending.get(job.entry)
         wanted = (self.model.state(job_id), job.raw, job.recoveries, job.entry, row.consumer if row else "")
@@ -195,12 +197,13 @@ class ProducerRules(QueueMachine):
 
     def _count(self) -> None:
         stats, model = self.rig.send(inspect.stats(self.scope)), self.model
-        wanted = [sum(model.state(job_id) == state for job_id in model.jobs) for state in ("scheduled", "failed", "completed")]
+        wanted = [
+            sum(model.state(job_id) == state for job_id in model.jobs) for state in ("scheduled", "failed", "completed")
+        ]
         assert [stats.scheduled, stats.failed, stats.completed] == wanted
         if model.pending.keys() <= model.stream.keys():
             assert (stats.ready, stats.reserved) == (len(model.stream) - len(model.pending), len(model.pending))
         assert stats.paused == model.paused
-
 
     def _list(self, state: State) -> None:
         """Page by page; the sets in their order, ready and reserved in the order of the stream."""

@@ -25,7 +25,10 @@ class Place(StrEnum):
 
 @dataclass(slots=True)
 class Job:
-    """One job. `due` stays known while it is in the stream. `raw` or `failure` ANYTHING: the model does not foretell those bytes; `failure` b'' means none."""
+    """One job. `due` stays known while it is in the stream.
+
+    `raw` or `failure` ANYTHING: the model does not foretell those bytes; `failure` b'' means none.
+    """
 
     id: str
     raw: bytes
@@ -115,7 +118,8 @@ class ModelState:
         return any(not own_name(name) for name in self.consumers)
 
     def due_of(self, when: str) -> int:
-        return self.now + int(when) if when.startswith("+") else int(when)
+        """A time in the past means now."""
+        return max(self.now, self.now + int(when) if when.startswith("+") else int(when))
 
     def to_stream(self, job: Job) -> None:
         job.place, job.entry = Place.STREAM, ""
@@ -151,9 +155,10 @@ class ModelState:
         self.unlock(job)
 
     def locked_by_other(self, digest: str, job_id: str) -> str:
-        """The id that owns a digest, if that is another one; else ''."""
-        owner = self.owners.get(digest, job_id) if digest else job_id
-        return "" if owner == job_id else owner
+        """The id that owns a digest, if that is another one; else ''. Only a job that waits or runs owns anything."""
+        owner = self.owners.get(digest, "") if digest else ""
+        alive = self.state(owner) in ("scheduled", "ready", "reserved")
+        return owner if alive and owner != job_id else ""
 
 
 def own_name(consumer: str) -> bool:

@@ -38,7 +38,7 @@ return reply
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """All of a queue. `last` is the group's last-delivered id, '' without the group; `pending` maps entry to consumer."""
+    """All of a queue. `last` is the group's last-delivered id, '' without a group; `pending` is entry to consumer."""
 
     jobs: Mapping[str, bytes]
     entries: Mapping[str, str]

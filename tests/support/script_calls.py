@@ -141,7 +141,7 @@ SCENES = {
     ),
     "run_now": scene(lambda e: produce.run_now(e.scope, "later"), ("ready", NOW), ("ready", None), grows=True),
     "retry": scene(retry, ("scheduled", NOW), ("refused", None), grows=True),
-    "pause": scene(lambda e: inspect.pause(e.scope, 5_000), NOW + 5_000, NOW + 5_000, grows=True),
+    "pause": scene(lambda e: inspect.pause(e.scope, 5_000), NOW + 5_000, NOW + 5_000),
     "configure": scene(lambda e: inspect.configure(e.scope, 5_000), 5_000, 5_000, grows=True),
     "promote": scene(
         lambda e: deliver.promote(e.scope),

@@ -25,7 +25,7 @@ class Stopwatch:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self.calls: dict[str, int] = defaultdict(int)
-        self.too_long: list[str] = []
+        self.too_long: dict[str, list[str]] = defaultdict(list)
 
     def run(self, call: Call[T]) -> T:
         """Send a call and look how long it took."""
@@ -37,9 +37,13 @@ class Stopwatch:
         if slow:
             client.slowlog_reset()
             if used > LIMIT_US:
-                self.too_long.append(f"{call.script.name}: {slow[0]['duration']} us, {used} us of them at work")
+                self.too_long[call.script.name].append(f"{slow[0]['duration']} us, {used} us of them at work")
         self.calls[call.script.name] += 1
         return answer
+
+    def guilty(self) -> dict[str, list[str]]:
+        """Scripts of which more than one call in twenty was too long, with those calls."""
+        return {name: calls for name, calls in self.too_long.items() if 20 * len(calls) > self.calls[name]}
 
 
 @contextmanager

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
-from delayq.app import embedded_server, open_driver
+from delayq.app import embedded_server, open_driver, refuse_eviction
 from delayq.cli import logs
 from delayq.cli.actions import serve
 from delayq.cli.session import Session
@@ -14,28 +14,33 @@ from delayq.core.errors import BackendError, ConfigError
 from delayq.redis.embedded import ChildServer, EmbeddedServer
 from delayq.settings import Settings
 
-JOINED_LOOK_S: Final = 2.0
+JOINED_LOOK_S: Final = 1.0
 
 
-def up(session: Session, apps: Sequence[str], queue: str | None, *, quiet: bool) -> int:
+def up(session: Session, apps: Sequence[str], wishes: serve.Wishes, *, quiet: bool) -> int:
     """Server, mover, janitor and (when jobs are registered) a worker, until a signal or `down`; the exit code."""
     settings = _embedded(session.settings(), "up")
     registry = serve.handlers(settings, apps)
-    options = serve.worker_options(settings, registry, serve.Wishes(queue=queue), serve.Limits())
+    options = serve.worker_options(settings, registry, wishes, serve.Limits())
     quiet = quiet or session.out.quiet
     embedded = embedded_server(settings)
-    with embedded.start_child() as server:
+    with embedded.start_child() as server, open_driver(settings, url=server.running.url) as driver:
+        if not wishes.allow_eviction:  # the server is delayq's, but CONFIG SET may have changed one that runs already
+            refuse_eviction(driver)
         running = server.running
         session.out.line(running.url)
         how = "Started" if server.is_own else "Joined"
         session.out.note(f"{how} {running.product} {running.version}, data in {embedded.data_dir}.")
-        gone = _gone(embedded, server)
-        with open_driver(settings, url=running.url) as driver:
-            if registry.names():
-                return serve.run_worker(session, settings, driver, serve.Staff(registry, options, quiet), gone)
+        gone = _Gone(embedded, server)
+        if registry.names():
+            code = serve.run_worker(session, settings, driver, serve.Staff(registry, options, quiet), gone)
+        else:
             session.out.note("No --app, so jobs become ready and wait. Stop with Ctrl-C.")
             logs.start(settings, quiet=quiet)
-            return serve.run_loops(driver, settings, gone)
+            code = serve.run_loops(driver, settings, gone)
+        if gone.seen:
+            session.out.note("The embedded server was stopped, so this ends with it.")
+        return code
 
 
 def down(session: Session, *, as_json: bool) -> None:
@@ -59,20 +64,31 @@ def _embedded(settings: Settings, command: str) -> Settings:
     return settings
 
 
-def _gone(embedded: EmbeddedServer, server: ChildServer) -> Callable[[], bool]:
-    """Whether the server has ended. Our own child tells at once; one we joined is asked now and then."""
-    looked_at = time.monotonic()
+class _Gone:
+    """Whether the server `up` began with has ended: asked again and again, and true from then on.
 
-    def gone() -> bool:
-        nonlocal looked_at
-        if server.is_own:
-            return server.has_ended()
-        if time.monotonic() - looked_at < JOINED_LOOK_S:
+    Our own child tells at once. One that we joined is asked now and then, and known by its process: after `down` the
+    next command starts another on the same socket, which is not ours to serve.
+    """
+
+    def __init__(self, embedded: EmbeddedServer, server: ChildServer) -> None:
+        self._embedded = embedded
+        self._server = server
+        self._looked_at = time.monotonic()
+        self.seen = False
+
+    def __call__(self) -> bool:
+        self.seen = self.seen or self._look()
+        return self.seen
+
+    def _look(self) -> bool:
+        if self._server.is_own:
+            return self._server.has_ended()
+        if time.monotonic() - self._looked_at < JOINED_LOOK_S:
             return False
-        looked_at = time.monotonic()
+        self._looked_at = time.monotonic()
         try:
-            return embedded.running() is None
+            running = self._embedded.running()
         except BackendError:
             return False  # it is there and does not answer: that is no end
-
-    return gone
+        return running is None or running.pid != self._server.running.pid

@@ -74,7 +74,7 @@ def _fields(info: JobInfo, now_ms: int) -> Iterator[tuple[str, object]]:
     yield "failed", moment(info.failed_ms, now_ms)
     yield "kept until", moment(info.forget_ms, now_ms)
     yield "created", moment(envelope.created_ms, now_ms) if envelope else ""
-    yield "attempts", envelope.attempts if envelope else ""
+    yield "attempts", "" if info.attempts is None else info.attempts
     yield "tries", envelope.tries if envelope else ""
     yield "recoveries", info.recoveries or ""
     yield "worker", info.consumer
@@ -121,7 +121,7 @@ def matching(client: Client, states: tuple[State, ...], wanted: Wanted) -> Itera
 
 def _row(info: JobInfo, now_ms: int) -> tuple[object, ...]:
     at = next((ms for ms in (info.due_ms, info.failed_ms, info.forget_ms) if ms is not None), None)
-    attempts = info.envelope.attempts if info.envelope else ""
+    attempts = "" if info.attempts is None else info.attempts
     when = "" if at is None else distance(at, now_ms)
     return info.id, info.name or "?", info.queue, info.state, when, attempts
 

@@ -17,6 +17,7 @@ from delayq.app import (
     move_once,
     open_driver,
     queues_of,
+    refuse_eviction,
 )
 from delayq.cli import logs
 from delayq.cli.session import Session
@@ -50,6 +51,7 @@ class Wishes:
     sleep: str = "1s"
     name: str | None = None
     mover: bool = True
+    allow_eviction: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,8 @@ def work(session: Session, apps: Sequence[str], wishes: Wishes, limits: Limits, 
         )
     options = worker_options(settings, registry, wishes, limits)
     with open_driver(settings) as driver:
+        if not wishes.allow_eviction:
+            refuse_eviction(driver)
         return run_worker(session, settings, driver, Staff(registry, options, quiet or session.out.quiet))
 
 
@@ -166,11 +170,13 @@ def watching(gone: Gone, signals: StopSignals) -> Iterator[None]:
             thread.join()
 
 
-def move(session: Session, *, once: bool) -> int:
+def move(session: Session, *, once: bool, allow_eviction: bool) -> int:
     """Mover and janitor, until a signal or once; the exit code."""
     settings = session.settings()
     logs.start(settings, quiet=session.out.quiet)
     with open_driver(settings) as driver:
+        if not allow_eviction:
+            refuse_eviction(driver)
         if once:
             moved = move_once(driver, settings)
             session.out.line(str(moved))

@@ -8,6 +8,8 @@ from enum import Enum
 from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
+import msgspec
+
 from delayq.core.options import Options
 from delayq.redis.keys import Globals, Keys
 from delayq.redis.scripts import Script, load
@@ -18,8 +20,7 @@ Argument = str | bytes | int
 ONCE_MS = 60_000
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
+class Scope(msgspec.Struct, frozen=True):
     """Where and when a call applies. `now_ms` None means the server's clock; only tests set it."""
 
     options: Options
@@ -47,8 +48,7 @@ class Nature(Enum):
     ONCE = "it must not be sent again"
 
 
-@dataclass(frozen=True, slots=True)
-class Call(Generic[T]):
+class Call(msgspec.Struct, Generic[T], frozen=True):
     """One script call."""
 
     script: Script
@@ -56,6 +56,12 @@ class Call(Generic[T]):
     args: tuple[Argument, ...]
     parse: Callable[[Any], T]
     nature: Nature = Nature.SAFE
+
+    @property
+    def place(self) -> str:
+        """Its queue and script, for an error's sentence; the queue is the hash tag of its keys."""
+        queue = self.keys[0].partition("{")[2].rpartition("}")[0]
+        return f"the queue {queue} (asked by {self.script.name}.lua)"
 
     @property
     def resend(self) -> bool:
@@ -73,6 +79,12 @@ class Command(Generic[T]):
     words: tuple[Argument, ...]
     parse: Callable[[Any], T]
     reads: bool = False
+
+    @property
+    def place(self) -> str:
+        """Its command and key, for an error's sentence."""
+        named = (text(word) if isinstance(word, bytes) else str(word) for word in self.words[:2])
+        return f"delayq ({' '.join(named)})"
 
     @property
     def resend(self) -> bool:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -212,6 +213,26 @@ def test_a_key_of_the_wrong_type_is_reported_loses_nothing_and_heals(
         load.all_ran()
     assert set(load.attempts) == {1}
     assert station.client.stats(QUEUE)[0].failed == 0
+
+
+def test_a_damaged_queue_is_asked_about_once_a_second(station: Station, caplog: pytest.LogCaptureFixture) -> None:
+    """And not as fast as a loop can turn: by reader, mover and janitor together, a few times a second."""
+    station.client.schedule("note", id="o1", delay="1h")
+    client: Any = station.connector.commands()
+    client.delete(station.keys().stream)
+    client.set(station.keys().stream, "not yours")
+
+    def refused() -> int:
+        stats = client.info("errorstats")
+        return sum(row["count"] for name, row in stats.items() if "WRONGTYPE" in name)
+
+    with station.working(queues=(QUEUE, "other"), mover=True):
+        wait_until(lambda: "WRONGTYPE" in caplog.text, timeout=10, what="it is reported")
+        first, begun = refused(), time.monotonic()
+        wait_until(lambda: time.monotonic() - begun > 2.0, what="two seconds pass")
+        assert refused() - first < 20
+    client.delete(station.keys().stream)
+    station.driver.tidy(QUEUE)
 
 
 @pytest.mark.parametrize("name", ["queues", "workers"])

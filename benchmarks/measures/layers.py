@@ -1,0 +1,176 @@
+"""Where the time goes: microseconds of CPU per job, layer by layer, each by itself in batches as they travel."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from hiredis import pack_command
+
+from benchmarks.figures import Report, Row, Samples
+from benchmarks.plan import Plan
+from benchmarks.rig import Rig, quiet_logs, rig_on
+from benchmarks.work import QUEUE, registry_of, specs
+from delayq.core import envelope as envelopes
+from delayq.core.backoff import DEFAULT
+from delayq.core.events import Listener
+from delayq.core.outcome import DONE, Outcome, Policy
+from delayq.core.spec import Prepared, prepare
+from delayq.core.states import OnConflict
+from delayq.drivers.base import Delivery, Settlement
+from delayq.drivers.redis_reader import Batch
+from delayq.redis.calls import produce
+from delayq.redis.keys import GROUP
+from delayq.redis.send import words_of
+from delayq.redis.settling import Ending, calls
+from delayq.worker.held import Held, boot_clock
+from delayq.worker.listeners import Listeners
+from delayq.worker.prefetch import MOST
+from delayq.worker.runner import JobRunner
+from delayq.worker.stop import StopSignals
+
+NAME = "layers"
+ROUNDS = 20
+FUTURE_MS = 1_900_000_000_000
+
+Work = Callable[[], object]
+
+
+def run(plan: Plan) -> Report:
+    """The client's layers by this thread's CPU clock, the server's by its own count of each script's time."""
+    with plan.server() as server, server.client() as client, rig_on(server) as rig, quiet_logs():
+        rows = [*_producing(plan, rig, client), *_consuming(plan, rig, client)]
+    return Report(rows)
+
+
+def _producing(plan: Plan, rig: Rig, client: Any) -> list[Row]:
+    wanted, size = specs(produce.CHUNK), produce.CHUNK
+    jobs = [prepare(spec, rig.options, 0) for spec in wanted]
+    call = produce.schedule(rig.scope, jobs, OnConflict.KEEP, "")
+    reply = client.execute_command(*words_of(call, whole=True))
+    return [
+        _row(plan, "prepare: check, id, payload, envelope", size, lambda: _prepared(rig, wanted)),
+        _row(
+            plan,
+            "call: arguments of schedule.lua",
+            size,
+            lambda: produce.schedule(rig.scope, jobs, OnConflict.KEEP, ""),
+        ),
+        _row(plan, "pack: the command's bytes", size, lambda: pack_command(words_of(call))),
+        _server_row(plan, "schedule.lua in the server", size, client, partial(_schedule_once, rig, client)),
+        _row(plan, "answer: references from the reply", size, lambda: call.parse(reply)),
+        _server_row(plan, "promote.lua in the server", 500, client, partial(_promote_once, rig, client)),
+    ]
+
+
+def _prepared(rig: Rig, wanted: Sequence[Any]) -> list[Prepared]:
+    return [prepare(spec, rig.options, 0) for spec in wanted]
+
+
+def _schedule_once(rig: Rig, client: Any) -> None:
+    rig.clear(client)
+    rig.client.schedule_many(specs(20))
+    client.config_resetstat()
+    rig.client.schedule_many(specs(produce.CHUNK))
+
+
+def _promote_once(rig: Rig, client: Any) -> None:
+    rig.clear(client)
+    rig.client.schedule_many(specs(500))
+    client.config_resetstat()
+    rig.promote_at(FUTURE_MS)
+
+
+def _consuming(plan: Plan, rig: Rig, client: Any) -> list[Row]:
+    rows = _read_once(rig, client)
+    batch = Batch()
+    batch.take(QUEUE, rows)
+    deliveries = batch.deliveries
+    endings = [Ending(item.queue, item.id, item.entry, item.raw, DONE) for item in deliveries]
+    [(call, _, _)] = calls(lambda queue: rig.scope, endings, {}, 0)
+    runner = _runner()
+    return [
+        _server_row(plan, "XREADGROUP in the server", MOST, client, partial(_read_once, rig, client), "xreadgroup"),
+        _row(plan, "deliveries from the reply", MOST, lambda: Batch().take(QUEUE, rows)),
+        _row(plan, "decode the envelope", MOST, lambda: [envelopes.decode(item.raw) for item in deliveries]),
+        _row(
+            plan,
+            "decode, find the handler, arguments, call, decide",
+            MOST,
+            lambda: [runner.run(item) for item in deliveries],
+        ),
+        _row(plan, "keep the books of what is held", MOST, lambda: _hold(deliveries, DONE)),
+        _row(plan, "settle: arguments of ack.lua", MOST, lambda: calls(lambda queue: rig.scope, endings, {}, 0)),
+        _row(plan, "pack: the command's bytes ", MOST, lambda: pack_command(words_of(call))),
+        _server_row(plan, "ack.lua in the server", MOST, client, partial(_ack_once, rig, client)),
+    ]
+
+
+def _read_once(rig: Rig, client: Any) -> list[Any]:
+    """Fill the stream with one batch and read it; the rows as Redis sends them."""
+    rig.clear(client)
+    rig.client.schedule_many(specs(MOST))
+    rig.promote_at(FUTURE_MS)
+    client.config_resetstat()
+    connection = client.connection_pool.get_connection()
+    connection.send_command(
+        "XREADGROUP", "GROUP", GROUP, "dq:bench", "COUNT", MOST, "STREAMS", rig.scope.keys.stream, ">"
+    )
+    [(_, rows)] = connection.read_response()
+    client.connection_pool.release(connection)
+    return list(rows)
+
+
+def _ack_once(rig: Rig, client: Any) -> None:
+    batch = Batch()
+    batch.take(QUEUE, _read_once(rig, client))
+    consumer = rig.driver.consumer("dq:bench", [QUEUE])
+    client.config_resetstat()
+    consumer.settle([Settlement(item, DONE) for item in batch.deliveries])
+    consumer.close()
+
+
+def _runner() -> JobRunner:
+    def handler(order_id: int, customer: str, total: str, note: str) -> None:
+        """Nothing."""
+
+    listeners: Sequence[Listener] = ()
+    fallback = Policy(tries=5, backoff=DEFAULT)
+    return JobRunner(registry_of(handler), fallback, lambda: 0, StopSignals(), Listeners(listeners))
+
+
+def _hold(deliveries: Sequence[Delivery], outcome: Outcome) -> None:
+    held = Held(30.0)
+    held.add(deliveries, boot_clock())
+    while held.start() is not None:
+        held.finish(outcome)
+    held.settled(held.take_finished())
+
+
+def _row(plan: Plan, what: str, jobs: int, work: Work) -> Row:
+    """CPU of this thread; the least of some rounds is the layer, what is above it is the machine."""
+    work()
+    found = []
+    for _ in range(plan.runs):
+        best = float("inf")
+        for _ in range(ROUNDS):
+            started = time.thread_time_ns()
+            work()
+            best = min(best, (time.thread_time_ns() - started) / 1_000 / jobs)
+        found.append(best)
+    return Row(what, Samples(tuple(found), "µs"))
+
+
+def _server_row(plan: Plan, what: str, jobs: int, client: Any, work: Work, command: str = "evalsha") -> Row:
+    """What the server counted for the command since `work` reset its counts."""
+    work()
+    found = []
+    for _ in range(plan.runs):
+        best = float("inf")
+        for _ in range(ROUNDS // 4):
+            work()
+            best = min(best, client.info("commandstats")[f"cmdstat_{command}"]["usec"] / jobs)
+        found.append(best)
+    return Row(what, Samples(tuple(found), "µs"))
