@@ -23,10 +23,11 @@ from delayq.loops.loop import Loop
 from delayq.loops.mover import Mover
 from delayq.redis.checkup import eviction_policy
 from delayq.redis.client import Client
-from delayq.redis.connect import Connector
+from delayq.redis.connect import Connector, Waits
 from delayq.redis.embedded import EmbeddedServer, default_data_dir
 from delayq.settings import Settings
 from delayq.worker.options import WorkerOptions
+from delayq.worker.supervisor import Supervisor
 from delayq.worker.worker import Worker
 
 
@@ -109,6 +110,22 @@ def make_worker(
 ) -> Worker:
     """A worker; its `run` blocks until it stops."""
     return Worker(driver, registry, options, listeners)
+
+
+def make_supervisor(
+    settings: Settings, registry: Registry, options: WorkerOptions, listeners: Sequence[Listener] = ()
+) -> Supervisor:
+    """A worker with processes of its own; its `run` blocks the main thread until it stops.
+
+    An embedded server is started here, once, so that no child has to.
+    """
+    url = settings.url or embedded_server(settings).ensure().url
+
+    def driver(*, answer_ms: int | None = None) -> RedisStreams:
+        waits = Waits() if answer_ms is None else Waits(answer_ms, answer_ms, answer_ms)
+        return RedisStreams(Connector(url, waits=waits), settings.options())
+
+    return Supervisor(driver, registry, options, listeners)
 
 
 def make_loops(driver: RedisStreams, settings: Settings) -> list[Loop]:
