@@ -20,7 +20,7 @@ from delayq.core.envelope import Envelope
 from delayq.core.errors import BadEnvelope, UnknownJob
 from delayq.core.events import JobEnded, JobStarted
 from delayq.core.interrupts import JobCancelled, JobInterrupted
-from delayq.core.outcome import DONE, Ack, GiveUp, Outcome, Policy, Release, before_start, decide
+from delayq.core.outcome import DONE, Ack, GiveUp, Outcome, Policy, Release, before_start, decide, stopped
 from delayq.drivers.base import Delivery
 from delayq.jobs.context import JobContext
 from delayq.jobs.function import JobFunction
@@ -130,17 +130,20 @@ class Attempts:
         self.out_of_memory = self.out_of_memory or isinstance(error, MemoryError)
         envelope = attempt.envelope
         outcome = decide(envelope, attempt.policy, error, self.now_ms(), random.random)
+        called_off = isinstance(error, JobCancelled)
+        if isinstance(outcome, Release) and attempt.asks(attempt.held):
+            outcome, called_off = stopped(outcome), True
         if result is not None and isinstance(outcome, Ack) and outcome.retention_ms:
             outcome = Ack(outcome.retention_ms, _encoded(envelope, result))
         if self._heard:
             took_ms = (time.perf_counter() - attempt.started) * 1000
-            self._listeners.tell(_ended(attempt.delivery, envelope, outcome, error, took_ms))
+            self._listeners.tell(_ended(attempt.delivery, envelope, outcome, took_ms, called_off=called_off))
         return outcome
 
     def _unrun(self, delivery: Delivery, envelope: Envelope | None, outcome: Outcome) -> Outcome:
         """An attempt that ends without having started."""
         if self._heard:
-            self._listeners.tell(_ended(delivery, envelope, outcome, None, 0.0))
+            self._listeners.tell(_ended(delivery, envelope, outcome, 0.0))
         return outcome
 
 
@@ -151,16 +154,14 @@ def _started(attempt: Attempt, now_ms: int) -> JobStarted:
 
 
 def _ended(
-    delivery: Delivery, envelope: Envelope | None, outcome: Outcome, error: BaseException | None, took_ms: float
+    delivery: Delivery, envelope: Envelope | None, outcome: Outcome, took_ms: float, *, called_off: bool = False
 ) -> JobEnded:
     name, attempts = (envelope.name, envelope.attempts) if envelope else ("", 0)
-    word, cause = _word(outcome, error)
+    word, cause = ("stopped", None) if called_off else _word(outcome)
     return JobEnded(delivery.id, name, delivery.queue, attempts + 1, word, took_ms, cause)
 
 
-def _word(outcome: Outcome, error: BaseException | None) -> tuple[str, BaseException | None]:
-    if isinstance(error, JobCancelled):
-        return "stopped", None
+def _word(outcome: Outcome) -> tuple[str, BaseException | None]:
     if isinstance(outcome, Ack):
         return "done", None
     if isinstance(outcome, Release):

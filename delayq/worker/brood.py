@@ -109,17 +109,19 @@ class Brood:
         for number, at in list(self._due.items()):
             if time.monotonic() >= at:
                 del self._due[number]
-                self._spawn(number, others, word)
+                try:
+                    self._spawn(number, others, word)
+                except OSError as error:
+                    log.error("child %d cannot be made: %s; tried again in %g s", number, error, LONGEST_PAUSE_S)
+                    self._due[number] = time.monotonic() + LONGEST_PAUSE_S
 
     def reap(self) -> list[Member]:
         """Children that have died; each is named once, and planned anew unless it has done its share."""
         dead = []
         for member in list(self.members.values()):
-            pid, status = os.waitpid(member.process.pid, os.WNOHANG)
-            if pid:
-                del self.members[pid]
-                member.process.kill()  # what its handlers may have started, in the same group
-                os.close(member.process.pipe)
+            if member.process.has_ended():
+                del self.members[member.process.pid]
+                status = member.process.wait()
                 self.done_before += member.done
                 self._plan_anew(member, status)
                 dead.append(member)

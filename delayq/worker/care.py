@@ -37,21 +37,24 @@ class Care:
 
     def step(self, others: list[Process]) -> None:
         """Make it, or make it again."""
-        if self.process is not None and os.waitpid(self.process.pid, os.WNOHANG)[0]:
+        if self.process is not None and self.process.has_ended():
             log.error("mover and janitor (process %d) died; they start again in %g s", self.process.pid, AGAIN_S)
-            os.close(self.process.pipe)
+            self.process.wait()
             self.process, self._due = None, time.monotonic() + AGAIN_S
         if self._wanted and self.process is None and time.monotonic() >= self._due:
             plan = self._plan
-            self.process = fork(lambda pipe: _look_after(plan, pipe), others)
+            try:
+                self.process = fork(lambda pipe: _look_after(plan, pipe), others)
+            except OSError as error:
+                log.error("mover and janitor cannot be started: %s; tried again in %g s", error, AGAIN_S)
+                self._due = time.monotonic() + AGAIN_S
 
     def end(self) -> None:
         """End it."""
         self._wanted = False
         if self.process is not None:
             self.process.kill()
-            os.waitpid(self.process.pid, 0)
-            os.close(self.process.pipe)
+            self.process.wait()
             self.process = None
 
 

@@ -56,6 +56,7 @@ class Child:
             except Leave:
                 log.debug("left while it was waiting")
             turns.drain(self._plan.options.kill_after_ms / 1000)
+            turns.close()
         self._slots.ints[Word.ENDED] = 1
 
     def _connect(self) -> Consumer | None:

@@ -35,12 +35,23 @@ class Process:
     born: float
 
     def kill(self) -> None:
-        """End it and everything in its group, at once. It may have ended already."""
+        """End it and everything in its group, at once. It may have ended already, but must not have been waited for."""
         for end in (os.killpg, os.kill):
             try:
                 end(self.pid, signal.SIGKILL)
             except ProcessLookupError:
                 continue
+
+    def has_ended(self) -> bool:
+        """Whether it has; its number stays its own until `wait`."""
+        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+    def wait(self) -> int:
+        """Wait for it, and end what it left in its group; its exit status. Closes our end of the pipe."""
+        os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+        self.kill()
+        os.close(self.pipe)
+        return os.waitpid(self.pid, 0)[1]
 
     def send(self, number: signal.Signals) -> None:
         """Send it a signal. It may have ended already; until it was waited for, its number is nobody else's."""
@@ -54,6 +65,7 @@ def fork(run: Callable[[int], None], siblings: Iterable[Process]) -> Process:
     """Run `run` in a new process, which ends when it returns; it is given the reading end of the pipe.
 
     `siblings` are the others made by this parent: the new process must not hold their pipes open.
+    Raises `OSError` when the system has no room for one more.
     """
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
@@ -61,15 +73,20 @@ def fork(run: Callable[[int], None], siblings: Iterable[Process]) -> Process:
     reader, writer = os.pipe()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     parent = os.getpid()
-    pid = os.fork()
-    if pid == 0:
-        _be_a_child(run, parent, reader, [*ours, writer])
-    os.close(reader)
+    try:
+        pid = os.fork()
+        if pid == 0:
+            _be_a_child(run, parent, reader, [*ours, writer])
+    except OSError:
+        os.close(writer)
+        raise
+    finally:
+        os.close(reader)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
     try:
         os.setpgid(pid, pid)
     except OSError:
         log.debug("process %d has made its group itself, or has ended", pid)
-    signal.pthread_sigmask(signal.SIG_SETMASK, before)
     return Process(pid, writer, time.monotonic())
 
 

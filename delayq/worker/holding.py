@@ -82,6 +82,11 @@ class Holding:
         return len(self._running)
 
     @property
+    def waiting(self) -> int:
+        """How many wait to be started."""
+        return len(self._waiting)
+
+    @property
     def held(self) -> int:
         """How many are held, in any phase."""
         return self._slots.count - len(self._free)

@@ -74,7 +74,9 @@ class Renewing:
 
     def _renew_if_due(self, member: Member) -> None:
         now = self._clock()
-        if now < self._renew_at.setdefault(member, now + self.lease_s / 3):
+        # Never later than a third of the lease as it is now: it may have been made shorter meanwhile.
+        self._renew_at[member] = min(self._renew_at.get(member, float("inf")), now + self.lease_s / 3)
+        if now < self._renew_at[member]:
             return
         epoch, seen = member.slots.read()
         sent_at = boot_clock()

@@ -112,9 +112,9 @@ class Supply:
             self._holding.settled(taken)
 
     def nap(self, seconds: float) -> None:
-        """Wait, but not after a stop was asked for."""
-        end = time.monotonic() + seconds
-        while not self._slots.ints[Word.STOP] and (left := end - time.monotonic()) > 0:
+        """Wait, but no longer than until the child is told something."""
+        end, told = time.monotonic() + seconds, self._slots.ints[Word.STOP]
+        while self._slots.ints[Word.STOP] == told and (left := end - time.monotonic()) > 0:
             time.sleep(min(left, NAP_S))
 
     def failed(self, error: DelayqError) -> None:

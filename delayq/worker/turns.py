@@ -59,6 +59,12 @@ class Turns:
             if self._options.once:
                 return
 
+    def close(self) -> None:
+        """End the crews."""
+        self.sync.close()
+        if self.loop is not None:
+            self.loop.close()
+
     def drain(self, overdue_s: float) -> None:
         """Wait for what runs, but not for what should have ended `overdue_s` ago; settle."""
         while self._holding.running and not self._holding.only_overdue(overdue_s):
@@ -77,8 +83,9 @@ class Turns:
         if room <= 0:
             self._wait(WORTH_S)
             return
-        taken = self._supply.read(min(room, self._jobs_left), self._patience())
-        if taken:
+        if self._holding.waiting:  # what an error kept from being handed out
+            self._hand_out()
+        elif taken := self._supply.read(min(room, self._jobs_left), self._patience()):
             started = time.perf_counter()
             self._hand_out()
             self._prefetch.observe(taken, time.perf_counter() - started, self._supply.bytes_read)
