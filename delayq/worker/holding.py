@@ -66,6 +66,7 @@ class Holding:
         self._waiting: deque[Held] = deque()
         self._running: dict[int, Held] = {}
         self._finished: deque[Held] = deque()
+        self._returning: list[Held] = []
         self._finished_since = 0.0
         self._moved_at = 0.0
         self._within_s = 0.0
@@ -129,7 +130,7 @@ class Holding:
             return None
         now = self._clock()
         if now - held.read_at > self._within_s and not self._renewed(held, now):
-            self._drop([held, *self.take_waiting()])
+            self._drop([held, *_emptied(self._waiting)])
             self.stale = True
             return None
         slot = held.slot
@@ -183,13 +184,30 @@ class Holding:
         self._finished.extendleft(reversed(taken))
 
     def take_waiting(self, keep: Held | None = None) -> list[Held]:
-        """Everything not started but `keep`, to be handed back: `settled` when that is done."""
+        """Everything to be handed back: what has not started but `keep`, and what was taken before and is not back yet.
+
+        It stays held, and renewed, until `returned` is called, because a hand-back whose reply was lost can be repeated;
+        but it cannot be started any more.
+        """
         with self._lock:
             taken = _emptied(self._waiting)
             if keep is not None and keep in taken:
                 taken.remove(keep)
                 self._waiting.append(keep)
-            return taken
+            self._returning += taken
+            return list(self._returning)
+
+    def returned(self, taken: Sequence[Held]) -> None:
+        """These were handed back."""
+        with self._lock:
+            back = [held for held in self._returning if held in taken]
+            self._returning = [held for held in self._returning if held not in back]
+        self._drop(back)
+
+    @property
+    def returning(self) -> int:
+        """How many are to be handed back, or on their way."""
+        return len(self._returning)
 
     def kept_waiting_for(self) -> float:
         """How long deliveries have waited while nothing was started; 0.0 when none waits behind running ones."""
@@ -234,7 +252,9 @@ class Holding:
             self._orders_seen = self._ints[_ORDERS]
             waiting, finished = _emptied(self._waiting), _emptied(self._finished)
             orders = {held: self._slots.orders_for(held.slot, held.generation) for held in (*waiting, *finished)}
-            self._drop([held for held, order in orders.items() if order & LOST])
+            back = [held for held in self._returning if self._slots.orders_for(held.slot, held.generation) & LOST]
+            self._returning = [held for held in self._returning if held not in back]
+            self._drop([*back, *(held for held, order in orders.items() if order & LOST)])
             self._finished.extendleft(held for held in reversed(finished) if not orders[held] & LOST)
             self._waiting.extend(held for held in waiting if not orders[held])
             for held in waiting:

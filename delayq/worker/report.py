@@ -26,7 +26,7 @@ def _lines(members: Iterable[Member]) -> Iterator[str]:
         state = Stop(slots.ints[Word.STOP]).name.lower().replace("no", "working")
         yield (
             f"  child {member.number}, process {member.process.pid}: {state}, holds {len(held)}, runs {len(running)}, "
-            f"{member.done:,} ended"
+            f"{member.done:,} ended, {slots.ints[Word.FENCED]:,} of them too late"
         )
         silent_s = now - slots.floats[Word.LOOKED_AT] if slots.floats[Word.LOOKED_AT] else 0.0
         if silent_s > STALLED_S:

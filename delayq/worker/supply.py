@@ -48,12 +48,15 @@ class Supply:
         self._pauses = Pauses()
         self._replays_seen = 0
         self._settling = threading.Lock()
+        self._returning = threading.Lock()
 
     def read(self, count: int, wait_s: float) -> int:
         """Settle, and take up to `count` deliveries; wait up to `wait_s` for the first. How many came."""
         if taken := self.catch_up():
             return taken
         count = min(count, self._holding.room)
+        if not count:
+            self.nap(NAP_S)  # nothing can be taken until something was settled
         sent_at = boot_clock()
         deliveries = self._exchange(count)
         if not deliveries and not self._holding.held:
@@ -98,18 +101,12 @@ class Supply:
             self._tell(fetched.errors)
 
     def hand_back(self, keep: Held | None = None) -> None:
-        """Give back what waits, but for `keep`. From any thread; what is on the way back cannot be started."""
-        taken = self._holding.take_waiting(keep)
-        if not taken:
-            return
-        try:
-            self._consumer.hand_back([held.delivery for held in taken])
-        except DelayqError:
-            # Whether they are still ours, nobody knows now: ask later, and start none of them unasked.
-            self.replay_wanted = True
-            raise
-        finally:
-            self._holding.settled(taken)
+        """Give back what waits, but for `keep`, and what could not be given back before. From any thread."""
+        with self._returning:
+            taken = self._holding.take_waiting(keep)
+            if taken:
+                self._consumer.hand_back([held.delivery for held in taken])
+                self._holding.returned(taken)
 
     def nap(self, seconds: float) -> None:
         """Wait, but no longer than until the child is told something."""

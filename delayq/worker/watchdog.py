@@ -82,10 +82,12 @@ class Watchdog:
             self._slots.ints[Word.OVER_MEMORY] = int(resident_mb() >= self._memory_mb)
         if now < self._rest_until:
             return
-        if self._holding.kept_waiting_for() > WORTH_S:
-            self._supply.hand_back()
-        if self._holding.unsettled_for() > WORTH_S:
-            self._supply.settle()
+        try:
+            if self._holding.kept_waiting_for() > WORTH_S or self._holding.returning:
+                self._supply.hand_back()
+        finally:
+            if self._holding.unsettled_for() > WORTH_S:
+                self._supply.settle()
 
 
 def end_group() -> None:

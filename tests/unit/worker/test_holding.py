@@ -151,12 +151,16 @@ def test_whoever_is_to_be_interrupted_is_named_once(bench: Bench) -> None:
 
 def test_what_is_on_its_way_back_cannot_be_started(bench: Bench) -> None:
     bench.add("a", "b")
-    taken = bench.holding.take_waiting()
+    bench.holding.take_waiting()
     assert bench.holding.start() is None
     assert bench.phases() == {"a": WAITING, "b": WAITING}, "still to be renewed"
     assert bench.holding.knows() == {("q", "0-a"), ("q", "1-b")}
-    bench.holding.settled(taken)
-    assert bench.holding.knows() == set()
+    bench.add("c")
+    again = bench.holding.take_waiting()
+    assert [held.delivery.id for held in again] == ["a", "b", "c"], "what did not get back is tried again"
+    bench.holding.returned(again)
+    bench.holding.returned(again)
+    assert (bench.holding.knows(), bench.holding.held, bench.slots.ints[Word.DONE]) == (set(), 0, 0)
 
 
 def test_an_outcome_without_room_looks_as_if_it_ran(bench: Bench) -> None:
