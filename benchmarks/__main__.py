@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from pathlib import Path
+from types import FrameType
 
 from benchmarks.figures import Report
 from benchmarks.machine import describe, sentences
@@ -23,6 +25,7 @@ def main(argv: list[str] | None = None) -> int:
     except DelayqError as error:
         print(error, file=sys.stderr)
         return 2
+    signal.signal(signal.SIGTERM, _leave)  # a server must not outlive its measure
     about = describe(plan.binary)
     reports: dict[str, Report] = {}
     for name in options.only or MEASURES:
@@ -35,6 +38,10 @@ def main(argv: list[str] | None = None) -> int:
         options.json.write_text(document(reports, {**about, "quick": options.quick}), encoding="utf-8")
     missed = [row.what for report in reports.values() for row in report.rows if row.verdict == "missed"]
     return 1 if options.strict and missed and not options.quick else 0
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    sys.exit(128 + number)
 
 
 def _parse(argv: list[str] | None) -> argparse.Namespace:

@@ -112,7 +112,7 @@ def encode_data(data: object, limit: int) -> msgspec.Raw:
         raise InvalidPayload(f"The payload cannot be written as JSON: {error}.") from None
     if b"null" in raw:
         _refuse_non_finite(data)
-    return _within(raw, limit)
+    return msgspec.Raw(raw) if len(raw) <= limit else _within(raw, limit)
 
 
 _EXAMPLE: Final = 'An example: {"order_id": 42}'

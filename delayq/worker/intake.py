@@ -19,6 +19,7 @@ class Intake:
         self._held = held
         self._settler = settler
         self._signals = signals
+        self._waited_in_vain = False
 
     def fill(self, count: int, wait_s: float) -> bool:
         """Settle what is finished and, if nothing waits to be started, read up to `count` deliveries.
@@ -31,13 +32,18 @@ class Intake:
             self.replay()
         if self._held.waiting():
             return False
-        found = self._read(lambda: self._settler.fetch(count))
+        # After a wait that brought nothing, the next one looks as well as a fetch does. But only a fetch settles what
+        # is finished, and only a fetch finds out which queue is to blame for an error.
+        idle = self._waited_in_vain and wait_s > 0 and self._held.empty()
+        self._waited_in_vain = False
+        found = not idle and self._read(lambda: self._settler.fetch(count))
         if wait_s and not found and not self._signals.asked.is_set():
             self._signals.breakable = True
             try:
                 found = self._read(lambda: self._consumer.wait(wait_s))
             finally:
                 self._signals.breakable = False
+        self._waited_in_vain = wait_s > 0 and not found
         return not found
 
     def replay(self) -> None:

@@ -73,20 +73,17 @@ class Settler:
         if all(answers):  # True for each: nothing is left over, nothing was fenced
             self._held.settled(finished)
             return
-        kept: list[Settlement] = []
-        done: list[Settlement] = []
-        for settlement, ours in zip(finished, answers, strict=True):
-            (kept if ours is None else done).append(settlement)
-            if ours is False:
-                self._fenced(settlement)
-        self._held.settled(done)
-        if kept:
+        answered = list(zip(finished, answers, strict=True))
+        self._held.settled([settlement for settlement, ours in answered if ours is not None])
+        if kept := [settlement for settlement, ours in answered if ours is None]:
             self._held.unsettled(kept)
+        self._tell_fenced([settlement for settlement, ours in answered if ours is False])
 
-    def _fenced(self, settlement: Settlement) -> None:
-        job = settlement.delivery
-        if settlement.resent:
-            log.info("job %s: settled by an earlier try whose answer was lost, or taken back", job.id)
-        else:
-            log.warning("job %s: it was taken back meanwhile; its outcome here does not count", job.id)
-        self._listeners.tell(JobFenced(job.id, job.queue, settlement.resent))
+    def _tell_fenced(self, fenced: Sequence[Settlement]) -> None:
+        if resent := sum(settlement.resent for settlement in fenced):
+            log.info("%d jobs were settled by an earlier try whose answer was lost, or taken back", resent)
+        for settlement in fenced:
+            job = settlement.delivery
+            if not settlement.resent:
+                log.warning("job %s: it was taken back meanwhile; its outcome here does not count", job.id)
+            self._listeners.tell(JobFenced(job.id, job.queue, settlement.resent))

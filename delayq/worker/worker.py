@@ -18,6 +18,7 @@ deliveries may have been lost on the way.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 from delayq.core.events import Listener, WorkerStopping
@@ -84,9 +85,10 @@ class Worker:
         finally:
             for loop in loops:
                 loop.ask_to_stop()
+            patient_until = time.monotonic() + JOIN_S
             shift.leave()
             for loop in loops:
-                loop.stop(JOIN_S)
+                loop.stop(max(0.0, patient_until - time.monotonic()))
 
     def _start_loops(self) -> list[Loop]:
         if not self._options.mover:

@@ -10,7 +10,8 @@
 -- KEYS[7]  errors      hash    id -> failure
 -- KEYS[8]  unique      hash    digest -> owning id
 -- KEYS[9]  locks       hash    id -> digest
--- KEYS[10] meta        hash
+-- KEYS[10] completed   zset    id -> forget at
+-- KEYS[11] meta        hash
 -- ARGV[1]  now_ms      int     '' = the server's clock
 -- ARGV[2]  limit       int     jobs at most, 1..500
 -- ARGV[3]  high_water  int     entries the stream may hold
@@ -27,7 +28,7 @@
 -- Why a new stream may start with the next second: see schedule.
 
 local scheduled, jobs, stream, entries, recoveries = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local failed, errors, unique, locks, meta = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
+local failed, errors, unique, locks, completed, meta = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
 local now, limit, high_water, queue, lost_failure = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4], ARGV[5]
 local past_us = 0
 if not now then
@@ -37,25 +38,26 @@ end
 local at = string.format('%.0f', now)
 local known = redis.call('HMGET', meta, 'paused_until_ms', 'delivered')
 local paused, top = known[1] and (known[1] == '0' or tonumber(known[1]) > now), known[2]
-for _, key in ipairs({ jobs, errors, unique, locks }) do redis.call('HLEN', key) end
-redis.call('ZCARD', failed)
+for _, key in ipairs({ errors, unique, locks }) do redis.call('HLEN', key) end
 local held, outstanding, marked = redis.call('XLEN', stream), redis.call('HLEN', entries), redis.call('HLEN', recoveries) > 0
+local damaged = redis.call('ZCARD', scheduled) + outstanding + redis.call('ZCARD', failed) + redis.call('ZCARD', completed)
+  ~= redis.call('HLEN', jobs)
 local room = paused and 0 or math.max(0, math.min(limit, high_water - held))
 local due = redis.call('ZRANGE', scheduled, '-inf', at, 'BYSCORE', 'LIMIT', 0, room, 'WITHSCORES')
 redis.call('HDEL', meta, '')
 redis.call('HSET', meta, 'mover_tick', at)
 if paused then return { 0, 0, -3 } end
 
-local batch, gone, bytes, largest, from = {}, {}, 0, 0, 1
+local gone, envelopes, dues, bytes, largest, from = {}, {}, {}, 0, 0, 1
 while from < #due and bytes < 1000000 do
   local ids, chunk = {}, largest > 0 and math.max(1, math.min(16, math.floor((1000000 - bytes) / largest))) or 1
   for i = from, math.min(from + 2 * chunk - 2, #due), 2 do ids[#ids + 1] = due[i] end
-  local envelopes = redis.call('HMGET', jobs, unpack(ids))
-  for n, id in ipairs(ids) do
-    local size = envelopes[n] and #envelopes[n] or 0
+  local found = redis.call('HMGET', jobs, unpack(ids))
+  for n = 1, #ids do
+    local size, k = found[n] and #found[n] or 0, #gone + 1
     bytes, largest = bytes + size, math.max(largest, size)
-    if bytes > 1000000 and #batch > 0 then break end
-    batch[#batch + 1], gone[#gone + 1] = { envelopes[n], due[from + 2 * n - 1] }, id
+    if bytes > 1000000 and k > 1 then break end
+    gone[k], envelopes[k], dues[k] = ids[n], found[n], due[from + 2 * n - 1]
   end
   from = from + 2 * #ids
 end
@@ -70,14 +72,15 @@ if #gone > 0 and held == 0 and redis.call('EXISTS', stream) == 0 then
     redis.call('HSET', meta, 'delivered', top)
   end
 end
-local there = #gone > 0 and outstanding > 0 and redis.call('HMGET', entries, unpack(gone)) or {}
-local placed, lost = {}, 0
-for n, id in ipairs(gone) do
-  local envelope = batch[n][1]
+local there = damaged and #gone > 0 and redis.call('HMGET', entries, unpack(gone)) or {}
+local placed, p, lost = {}, 0, 0
+for n = 1, #gone do
+  local id, envelope = gone[n], envelopes[n]
   if not there[n] and envelope then
     local times = marked and redis.call('HGET', recoveries, id) or '0'
-    placed[#placed + 1] = id
-    placed[#placed + 1] = redis.call('XADD', stream, '*', 'id', id, 'job', envelope, 'due', batch[n][2], 'recoveries', times)
+    placed[p + 1] = id
+    placed[p + 2] = redis.call('XADD', stream, '*', 'id', id, 'job', envelope, 'due', dues[n], 'recoveries', times)
+    p = p + 2
   elseif not there[n] then
     lost = lost + 1
     redis.call('HSET', jobs, id, '{"v":1,"id":' .. cjson.encode(id) .. ',"name":"delayq.lost","queue":"' .. queue
@@ -90,10 +93,10 @@ for n, id in ipairs(gone) do
     redis.call('HDEL', locks, id)
   end
 end
-if #placed > 0 then redis.call('HSET', entries, unpack(placed)) end
-if #placed > 0 then redis.pcall('HINCRBY', meta, 'promoted_total', #placed / 2) end
+if p > 0 then redis.call('HSET', entries, unpack(placed)) end
+if p > 0 then redis.pcall('HINCRBY', meta, 'promoted_total', p / 2) end
 if lost > 0 then redis.pcall('HINCRBY', meta, 'failed_total', lost) end
 local head = redis.call('ZRANGE', scheduled, 0, 0, 'WITHSCORES')
 local wait_us = head[2] and math.max(0, (tonumber(head[2]) - now) * 1000 - past_us) or -1
 if wait_us == 0 and #gone == 0 then wait_us = -2 end
-return { #placed / 2, lost, wait_us }
+return { p / 2, lost, wait_us }

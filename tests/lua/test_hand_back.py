@@ -110,3 +110,16 @@ def test_without_a_stream_it_makes_none(engine: Engine) -> None:
         engine.run(deliver.tidy(engine.scope))
         engine.run(deliver.mend(engine.scope, ["a"]))
     assert engine.state("a") == State.READY
+
+
+def test_no_more_than_a_megabyte_but_one_at_least(engine: Engine) -> None:
+    held = engine.reserved("a", "b", data=b'"' + b"x" * 600_000 + b'"')
+    assert engine.run(deliver.hand_back(engine.scope, held)) == [True]
+    assert engine.run(deliver.hand_back(engine.scope, held[1:])) == [True]
+    assert engine.in_stream() == ["a", "b"]
+
+
+def test_no_more_than_250(engine: Engine) -> None:
+    held = engine.reserved(*[f"j{n:03}" for n in range(251)])
+    assert engine.run(deliver.hand_back(engine.scope, held)) == [True] * 250
+    assert engine.run(deliver.hand_back(engine.scope, held[250:])) == [True]

@@ -145,6 +145,23 @@ def test_a_lock_that_is_somebody_elses_by_now_is_left_alone(engine: Engine) -> N
         engine.client.hdel(engine.keys.of("unique"), "d")
 
 
+@pytest.mark.parametrize("verb", ["forget", "prune"])
+@pytest.mark.parametrize("owner", ["a", "b"])
+def test_what_damage_left_locked_goes_with_the_job_if_it_is_still_its_own(
+    engine: Engine, verb: str, owner: str
+) -> None:
+    engine.failed("a")
+    with engine.damaged():
+        engine.client.hset(engine.keys.of("locks"), "a", "d")
+        engine.client.hset(engine.keys.of("unique"), "d", owner)
+        if verb == "forget":
+            engine.run(produce.forget(engine.scope, ["a"]))
+        else:
+            assert engine.run(deliver.prune(engine.scope, 0)).failed == 1
+        assert locks(engine) == ({} if owner == "a" else {"d": "b"}, {})
+        engine.client.flushall()
+
+
 def retry(engine: Engine, job_id: str, digest: str) -> produce.Outcome:
     raw = engine.client.hget(engine.keys.of("jobs"), job_id)
     return engine.run(produce.retry(engine.scope, job_id, fingerprint(raw), envelope(job_id), digest))

@@ -15,10 +15,12 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Ledger:
-    """What nobody may forget: who was given which entry, and every entry that a job was ever in."""
+    """What nobody may forget."""
 
     given: dict[str, str] = field(default_factory=dict)
-    tokens: dict[str, set[str]] = field(default_factory=dict)
+    """Who was given which entry."""
+    tokens: dict[str, str] = field(default_factory=dict)
+    """Every entry that a job was ever in."""
     owed: dict[str, bytes] = field(default_factory=dict)
     """Accepted jobs that nobody was given yet, with the envelope they must arrive in."""
     settled_outside: set[str] = field(default_factory=set)
@@ -42,9 +44,8 @@ def learn_entries(model: QueueModel, old: View, view: View, ledger: Ledger, unsu
         check_fresh(model, view, entry, job_id)
         if job_id not in unsure:
             _same(f"recoveries of {job_id}", view.recoveries.get(job_id, 0), int(view.stream[entry]["recoveries"]))
-        known = ledger.tokens.setdefault(job_id, set())
-        assert entry not in known, f"{job_id} is in the entry {entry} for a second time"
-        known.add(entry)
+        assert entry not in ledger.tokens, f"{job_id} joins the entry {entry}, where {ledger.tokens[entry]} was before"
+        ledger.tokens[entry] = job_id
     for entry, job_id in sure:
         _same(f"due of {job_id}", model.jobs[job_id].due, int(view.stream[entry]["due"]))
         model.jobs[job_id].entry = entry

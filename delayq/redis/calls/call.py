@@ -33,11 +33,16 @@ class Scope(msgspec.Struct, frozen=True):
 
     @property
     def wake(self) -> str:
-        return Globals(self.options.prefix).wake
+        return _wake(self.options.prefix)
 
     @property
     def now(self) -> str:
         return "" if self.now_ms is None else str(self.now_ms)
+
+
+@lru_cache(maxsize=64)
+def _wake(prefix: str) -> str:
+    return Globals(prefix).wake
 
 
 class Nature(Enum):

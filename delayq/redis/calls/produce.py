@@ -18,6 +18,12 @@ MAX_BYTES = 1_000_000
 # anew. So its command carries a token; one due later is safe without, because its id is still taken.
 SOON_MS = 15_000
 
+_SCRIPTS = {
+    OnConflict.KEEP: ("schedule", Answer.KEPT),
+    OnConflict.ERROR: ("schedule", Answer.CONFLICT),
+    OnConflict.REPLACE: ("replace", Answer.REPLACED),
+    OnConflict.POSTPONE: ("replace", Answer.POSTPONED),
+}
 _ANSWERS = {answer.value.encode(): answer for answer in Answer}
 _STATES = {state.value.encode(): state for state in State}
 
@@ -55,17 +61,14 @@ def chunks(jobs: Iterable[Prepared]) -> Iterator[list[Prepared]]:
 def schedule(scope: Scope, jobs: Sequence[Prepared], on_conflict: OnConflict, token: str) -> Call[Scheduled]:
     """Put jobs of one queue (one chunk) in their place. `token` makes a resend answer as the first time."""
     options = scope.options
-    once = token if on_conflict is OnConflict.ERROR or any(map(_soon, {job.when for job in jobs})) else ""
+    soon = any(map(_soon, {job.when for job in jobs}))
+    once = token if soon or on_conflict is OnConflict.ERROR else ""
     once_ms = ONCE_MS if once else 0
-    args: list[Argument]
-    if on_conflict in (OnConflict.KEEP, OnConflict.ERROR):
-        script = "schedule"
-        taken = Answer.KEPT if on_conflict is OnConflict.KEEP else Answer.CONFLICT
-        args = [scope.now, taken, scope.queue, scope.wake, options.high_water, options.lease_ms, once_ms]
-    else:
-        script = "replace"
-        word = Answer.REPLACED if on_conflict is OnConflict.REPLACE else Answer.POSTPONED
-        args = [scope.now, word, scope.queue, scope.wake, options.lease_ms, once_ms]
+    script, word = _SCRIPTS[on_conflict]
+    args: list[Argument] = [scope.now, word, scope.queue, scope.wake]
+    if script == "schedule":
+        args.append(options.high_water)
+    args += (options.lease_ms, once_ms)
     for job in jobs:
         args += job[:4]  # id, envelope, when, digest
     return call(script, scope, args, lambda reply: _scheduled(reply, jobs), once=once)
@@ -78,16 +81,18 @@ def _soon(when: str) -> bool:
 def _scheduled(reply: list[bytes], jobs: Sequence[Prepared]) -> Scheduled:
     refs = []
     seen, due_ms = b"", None  # most jobs of a batch fall due at the same time
-    for job, word, state, due, holder in zip(jobs, reply[1::4], reply[2::4], reply[3::4], reply[4::4], strict=True):
+    words = iter(reply)
+    new = next(words) == b"1"
+    for job, word, state, due, holder in zip(jobs, words, words, words, words, strict=True):
         outcome, owner = _ANSWERS[word], job.id
         if outcome is not Answer.CREATED:
             owner = text(holder)
             if outcome is Answer.KEPT and owner == job.id and not job.own_id:
                 outcome = Answer.CREATED  # an id made for this call can only be taken by an earlier send of it
         if due != seen:
-            seen, due_ms = due, number(due)
+            seen, due_ms = due, int(due) if due.isdigit() else number(due)
         refs.append(JobRef(owner, job.queue, _STATES.get(state, State.SCHEDULED), due_ms, outcome, job.name))
-    return Scheduled(refs, reply[0] == b"1")
+    return Scheduled(refs, new)
 
 
 def cancel(scope: Scope, job_id: str, *, running: bool, token: str) -> Call[Answer]:

@@ -74,6 +74,19 @@ def has(counter: Counter[str], enough: int) -> bool:
     return len(counter) >= enough
 
 
+def refusals(client: Any) -> int:
+    """How many commands the server has refused for a key of the wrong type."""
+    return sum(row["count"] for name, row in client.info("errorstats").items() if "WRONGTYPE" in name)
+
+
+def more_refusals(client: Any, seen: int) -> bool:
+    return refusals(client) > seen
+
+
+def has_all(ran: list[int], enough: int) -> bool:
+    return len(ran) >= enough
+
+
 def sound(station: Station) -> None:
     assert broken(station.connector.commands(), station.keys()) == []
 
@@ -215,6 +228,43 @@ def test_a_key_of_the_wrong_type_is_reported_loses_nothing_and_heals(
     assert station.client.stats(QUEUE)[0].failed == 0
 
 
+def test_damage_that_comes_while_a_worker_is_idle_keeps_nobody_from_the_other_queue(station: Station) -> None:
+    """A blocked read cannot say which of its streams is to blame; asking one by one does."""
+    ran: list[int] = []
+    station.handles("elsewhere", lambda: ran.append(1))
+    client: Any = station.connector.commands()
+    with station.working(queues=(QUEUE, "other"), sleep_ms=1_000):
+        wait_until(lambda: any("b" in row["flags"] for row in client.client_list()), what="it waits")
+        client.delete(station.keys().stream)
+        client.set(station.keys().stream, "not yours")
+        for round_number in range(1, 4):
+            seen = refusals(client)
+            wait_until(partial(more_refusals, client, seen), timeout=10, what="the damaged queue is asked again")
+            station.client.schedule("elsewhere", queue="other")
+            wait_until(partial(has_all, ran, round_number), timeout=1.5, what="the other queue is served")
+    client.delete(station.keys().stream)
+    station.driver.tidy(QUEUE)
+
+
+def test_an_outcome_kept_by_an_idle_worker_is_settled_when_it_can_be(station: Station) -> None:
+    """Nothing comes any more that would make it fetch; the kept outcome must do."""
+    client: Any = station.connector.commands()
+    ran: list[int] = []
+
+    def last() -> None:
+        client.set(station.keys().of("results"), "not yours")
+        ran.append(1)
+
+    station.handles("last", last)
+    station.client.schedule("last", id="o1")
+    with station.working():
+        wait_until(lambda: ran, what="it runs")
+        wait_until(lambda: refusals(client) > 1, what="settling fails")
+        client.delete(station.keys().of("results"))
+        station.until("o1", State.ABSENT, timeout=5)
+    assert station.ends("o1") == ["done"]
+
+
 def test_a_damaged_queue_is_asked_about_once_a_second(station: Station, caplog: pytest.LogCaptureFixture) -> None:
     """And not as fast as a loop can turn: by reader, mover and janitor together, a few times a second."""
     station.client.schedule("note", id="o1", delay="1h")
@@ -222,15 +272,11 @@ def test_a_damaged_queue_is_asked_about_once_a_second(station: Station, caplog: 
     client.delete(station.keys().stream)
     client.set(station.keys().stream, "not yours")
 
-    def refused() -> int:
-        stats = client.info("errorstats")
-        return sum(row["count"] for name, row in stats.items() if "WRONGTYPE" in name)
-
     with station.working(queues=(QUEUE, "other"), mover=True):
         wait_until(lambda: "WRONGTYPE" in caplog.text, timeout=10, what="it is reported")
-        first, begun = refused(), time.monotonic()
+        first, begun = refusals(client), time.monotonic()
         wait_until(lambda: time.monotonic() - begun > 2.0, what="two seconds pass")
-        assert refused() - first < 20
+        assert refusals(client) - first < 20
     client.delete(station.keys().stream)
     station.driver.tidy(QUEUE)
 
