@@ -16,19 +16,19 @@ from contextlib import closing, contextmanager
 from delayq.core.errors import AWAY, ConfigError, DelayqError, UnsafeSetup
 from delayq.core.events import Listener
 from delayq.core.outcome import Policy
-from delayq.drivers.redis_streams import RedisStreams
+from delayq.drivers.redis_streams import RedisStreams, RedisStreamsFactory
 from delayq.jobs.registry import Registry, current, load_app
 from delayq.loops.janitor import Janitor
 from delayq.loops.loop import Loop
 from delayq.loops.mover import Mover
 from delayq.redis.checkup import eviction_policy
 from delayq.redis.client import Client
-from delayq.redis.connect import Connector, Waits
+from delayq.redis.connect import Connector
 from delayq.redis.embedded import EmbeddedServer, default_data_dir
 from delayq.settings import Settings
 from delayq.worker.options import WorkerOptions
+from delayq.worker.plan import Plan, never
 from delayq.worker.supervisor import Supervisor
-from delayq.worker.worker import Worker
 
 
 def embedded_server(settings: Settings) -> EmbeddedServer:
@@ -36,13 +36,17 @@ def embedded_server(settings: Settings) -> EmbeddedServer:
     return EmbeddedServer(settings.data_dir or default_data_dir(), server=settings.redis_server)
 
 
-def open_connector(settings: Settings) -> Connector:
-    """Connections to the Redis of the settings; without a URL, to the embedded server, started if need be.
+def url_of(settings: Settings) -> str:
+    """The Redis of the settings; without a URL, the embedded server, started if need be.
 
-    Nothing connects to a Redis of your own before the first command. Raises `ConfigError`, and
-    `BackendUnavailable` when the embedded server does not start.
+    Raises `ConfigError`, and `BackendUnavailable` when the embedded server does not start.
     """
-    return Connector(settings.url or embedded_server(settings).ensure().url)
+    return settings.url or embedded_server(settings).ensure().url
+
+
+def open_connector(settings: Settings) -> Connector:
+    """Connections to the Redis of the settings; nothing connects before the first command. Raises as `url_of`."""
+    return Connector(url_of(settings))
 
 
 def open_client(settings: Settings) -> Client:
@@ -106,26 +110,16 @@ def fallback_policy(settings: Settings) -> Policy:
 
 
 def make_worker(
-    driver: RedisStreams, registry: Registry, options: WorkerOptions, listeners: Sequence[Listener] = ()
-) -> Worker:
-    """A worker; its `run` blocks until it stops."""
-    return Worker(driver, registry, options, listeners)
-
-
-def make_supervisor(
-    settings: Settings, registry: Registry, options: WorkerOptions, listeners: Sequence[Listener] = ()
+    settings: Settings,
+    url: str,
+    registry: Registry,
+    options: WorkerOptions,
+    *,
+    listeners: Sequence[Listener] = (),
+    gone: Callable[[], bool] = never,
 ) -> Supervisor:
-    """A worker with processes of its own; its `run` blocks the main thread until it stops.
-
-    An embedded server is started here, once, so that no child has to.
-    """
-    url = settings.url or embedded_server(settings).ensure().url
-
-    def driver(*, answer_ms: int | None = None) -> RedisStreams:
-        waits = Waits() if answer_ms is None else Waits(answer_ms, answer_ms, answer_ms)
-        return RedisStreams(Connector(url, waits=waits), settings.options())
-
-    return Supervisor(driver, registry, options, listeners)
+    """A worker of the Redis at `url`; its `run` blocks the main thread until it stops. `gone` as in `Plan`."""
+    return Supervisor(Plan(RedisStreamsFactory(url, settings.options()), registry, options, listeners, gone))
 
 
 def make_loops(driver: RedisStreams, settings: Settings) -> list[Loop]:

@@ -100,6 +100,11 @@ class Brood:
         return self.done_before + sum(member.done for member in self.members.values())
 
     @property
+    def over_memory(self) -> bool:
+        """Whether a child has more memory in use than it may."""
+        return any(member.slots.ints[Word.OVER_MEMORY] for member in self.members.values())
+
+    @property
     def used_up(self) -> bool:
         """Whether no child runs and none is to be made again."""
         return not self.members and not self._due

@@ -7,28 +7,25 @@ back what ran. So leaving is simple too: end what runs, settle, go.
 
 from __future__ import annotations
 
-import logging
 import signal
 import time
+from contextlib import suppress
 from types import FrameType
 
-from delayq.core.errors import AWAY
 from delayq.drivers.base import Consumer
-from delayq.loops.troubles import Troubles
 from delayq.worker.attempt import Attempts
 from delayq.worker.crew_inline import NUDGE, Inline
 from delayq.worker.crew_loop import EventLoop
 from delayq.worker.crew_threads import Threads
 from delayq.worker.holding import Holding
 from delayq.worker.listeners import Listeners
+from delayq.worker.patience import wait_for_backend
 from delayq.worker.plan import Plan
 from delayq.worker.policies import Policies
 from delayq.worker.slots import Slots, Stop, Word
 from delayq.worker.supply import Leave, Supply
 from delayq.worker.turns import Turns
 from delayq.worker.watchdog import Watchdog
-
-log = logging.getLogger("delayq.worker")
 
 LOOK_AGAIN_S = 0.1
 _CLOCK_MS = int(Word.CLOCK_MS)
@@ -51,24 +48,24 @@ class Child:
         consumer = self._connect()
         if consumer is not None:
             turns = self._make(consumer)
-            try:
+            with suppress(Leave):
                 turns.work(jobs)
-            except Leave:
-                log.debug("left while it was waiting")
-            turns.drain(self._plan.options.kill_after_ms / 1000)
+            with suppress(Leave):
+                turns.drain(self._plan.options.kill_after_ms / 1000)
             turns.close()
         self._slots.ints[Word.ENDED] = 1
 
     def _connect(self) -> Consumer | None:
-        driver = self._plan.driver_factory()
-        troubles = Troubles(log)
-        while self._slots.ints[Word.STOP] != Stop.DRAIN:
-            try:
-                return driver.consumer(self._name, self._plan.options.queues)
-            except AWAY as error:
-                troubles.tell(error, "waiting to start")
-                time.sleep(LOOK_AGAIN_S)
-        return None
+        driver, queues = self._plan.driver_factory(), self._plan.options.queues
+        return wait_for_backend(lambda: driver.consumer(self._name, queues), self._shall_leave, self._sleep)
+
+    def _shall_leave(self) -> bool:
+        return bool(self._slots.ints[Word.STOP] == Stop.DRAIN)
+
+    def _sleep(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while not self._shall_leave() and (left := end - time.monotonic()) > 0:
+            time.sleep(min(left, LOOK_AGAIN_S))
 
     def _make(self, consumer: Consumer) -> Turns:
         """The parts, threads included: they are made after the fork, in the process that needs them."""
@@ -89,12 +86,12 @@ class Child:
         return turns
 
     def _nudged(self, number: int, frame: FrameType | None) -> None:
-        """The watchdog's signal: end a wait for work, or the running handler. Late ones find nothing to do."""
-        if self._supply is not None and self._supply.waiting:
-            if self._slots.ints[Word.STOP]:
-                self._supply.waiting = False
-                raise Leave
-        elif self._inline is not None:
+        """The watchdog's signal: end a wait for the backend, or the running handler. Late ones find nothing to do."""
+        supply, stop = self._supply, self._slots.ints[Word.STOP]
+        if supply is not None and ((supply.waiting and stop) or (supply.calling and stop == Stop.DRAIN)):
+            supply.waiting = supply.calling = False
+            raise Leave
+        if self._inline is not None:
             self._inline.nudged()
 
     def _terminated(self, number: int, frame: FrameType | None) -> None:

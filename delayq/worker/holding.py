@@ -24,14 +24,20 @@ from delayq.worker.slots import CANCEL, EMPTY, FINISHED, LOST, MAX_ID, RUNNING, 
 log = logging.getLogger("delayq.worker")
 
 START_WITHIN = 2 / 3  # of a lease
+LOOKS_S = 1.0  # a handler that asked whether it shall stop, not longer ago, hears of it by asking
 # Plain numbers: a member of an enum costs three times as much to name.
 _ORDERS, _DONE = int(Word.ORDERS), int(Word.DONE)
 
 
 class Held:
-    """One delivery held. `interrupter` raises into it while it runs; `interrupt` is what was raised, once `told`."""
+    """One delivery held. `interrupter` raises into it while it runs; `interrupt` is what was raised, once `told`.
 
-    __slots__ = ("delivery", "generation", "interrupt", "interrupter", "outcome", "read_at", "resent", "slot", "told")
+    `asked_at`: when its handler last asked whether it shall stop.
+    """
+
+    __slots__ = (
+        "asked_at", "delivery", "generation", "interrupt", "interrupter", "outcome", "read_at", "resent", "slot", "told",
+    )
 
     def __init__(self, delivery: Delivery, slot: int, read_at: float) -> None:
         self.delivery = delivery
@@ -42,6 +48,7 @@ class Held:
         self.interrupt: BaseException | None = None
         self.interrupter: Callable[[Held, BaseException], None] | None = None
         self.told = False
+        self.asked_at = 0.0
         self.resent = False
 
 
@@ -225,13 +232,14 @@ class Holding:
             if held.told or held.interrupter is None:
                 continue
             cancel = self._slots.orders_for(slot, held.generation) & CANCEL
-            if cancel or 0.0 < self._soft_at[slot] <= now:
+            if (cancel and now - held.asked_at > LOOKS_S) or 0.0 < self._soft_at[slot] <= now:
                 held.told = True
                 found.append((held, cancel))
         return found
 
     def stop_asked(self, held: Held) -> bool:
-        """Whether somebody asked this job to stop."""
+        """Whether somebody asked this job to stop. Who asks now and then is not torn out, but leaves by itself."""
+        held.asked_at = self._clock()
         return bool(self._slots.orders_for(held.slot, held.generation) & CANCEL)
 
     def only_overdue(self, by_s: float) -> bool:

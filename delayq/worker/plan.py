@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -21,14 +21,23 @@ class DriverFactory(Protocol):
         """`answer_ms`: wait no longer than that for a connection or an answer, and never ask again."""
 
 
+def never() -> bool:
+    """What a worker of its own serves is there for as long as it runs."""
+    return False
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Who works on what. `listeners` are called in the children, but for the end of the worker and of killed jobs."""
+    """Who works on what. `listeners` are called in the children, but for the end of the worker and of killed jobs.
+
+    `gone` is asked now and then, by the supervisor; true ends the worker as TERM does.
+    """
 
     driver_factory: DriverFactory
     registry: Registry
     options: WorkerOptions
     listeners: Sequence[Listener] = ()
+    gone: Callable[[], bool] = never
 
     @property
     def has_async(self) -> bool:

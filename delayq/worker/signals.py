@@ -1,4 +1,4 @@
-"""What the supervisor hears: signals, and the end of its children.
+"""What a process that runs until it is told hears: signals, and the end of its children.
 
 TERM INT QUIT HUP   stop; a second one: at once
 USR2, CONT          pause, go on
@@ -22,7 +22,7 @@ _OTHERS = (signal.SIGUSR2, signal.SIGCONT, signal.SIGTTIN, signal.SIGCHLD)
 class Signals:
     """While entered, signals are collected. `at_once` is called inside the handler, for what must not wait."""
 
-    def __init__(self, at_once: Callable[[], None]) -> None:
+    def __init__(self, at_once: Callable[[], None] = lambda: None) -> None:
         self.stops = 0
         self.paused = False
         self.dump_wanted = False
@@ -33,7 +33,7 @@ class Signals:
 
     def __enter__(self) -> Signals:
         if threading.current_thread() is not threading.main_thread():
-            raise RuntimeError("A supervisor hears signals, so it runs in the main thread of its process.")
+            raise RuntimeError("Signals are heard in the main thread only, so what waits for them runs there.")
         self._reader, self._writer = os.pipe()
         for end in (self._reader, self._writer):
             os.set_blocking(end, False)

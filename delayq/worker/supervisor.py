@@ -16,56 +16,50 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import closing
 
-from delayq.core.errors import AWAY
-from delayq.core.events import Listener, WorkerStopping
-from delayq.drivers.base import Driver
-from delayq.jobs.registry import Registry
-from delayq.loops.troubles import Troubles
+from delayq.core.events import WorkerStopping
+from delayq.drivers.base import Driver, Steward
 from delayq.worker.aftermath import Aftermath
 from delayq.worker.brood import Brood, Killed, Member
 from delayq.worker.care import Care
 from delayq.worker.emptiness import Emptiness
 from delayq.worker.fork import Process
-from delayq.worker.limits import MEMORY_CHECK_S, resident_mb
 from delayq.worker.listeners import Listeners
+from delayq.worker.memory import MemoryLimit
 from delayq.worker.names import consumer_name
-from delayq.worker.options import StopReason, WorkerOptions
+from delayq.worker.options import StopReason
 from delayq.worker.overtime import Overtime
-from delayq.worker.plan import DriverFactory, Plan
+from delayq.worker.patience import wait_for_backend
+from delayq.worker.plan import Plan
 from delayq.worker.renewing import Renewing
 from delayq.worker.report import report
 from delayq.worker.signals import Signals
-from delayq.worker.slots import Stop, Word
+from delayq.worker.slots import Stop
 
 log = logging.getLogger("delayq.supervisor")
 
 TICK_S = 0.1
+GONE_LOOK_S = 0.25
 # Its calls are few and can all be repeated; a short wait keeps the loop going when the backend hangs.
 ANSWER_MS = 500
 LAST_WORDS_S = 0.6
 
 
 class Supervisor:
-    """One worker. `driver_factory` makes a driver for each process; `run` blocks and may be called once.
+    """One worker; `run` blocks and may be called once."""
 
-    `listeners` hear of jobs in the children, of the worker's end and of killed jobs here.
-    """
-
-    def __init__(
-        self,
-        driver_factory: DriverFactory,
-        registry: Registry,
-        options: WorkerOptions,
-        listeners: Sequence[Listener] = (),
-    ) -> None:
-        self._plan = Plan(driver_factory, registry, options, listeners)
+    def __init__(self, plan: Plan) -> None:
+        options = plan.options
+        self._plan = plan
         self._options = options
         self._signals = Signals(self._speak)
         self._name = options.name or consumer_name()
         self._reason: StopReason | None = None
         self._grace_ends = float("inf")
-        self._memory_at = 0.0
+        self._memory = MemoryLimit(options.memory_mb)
+        self._look_at = 0.0
+        self._gone = False
         self._to_dump: list[Member] = []
 
     def run(self) -> StopReason:
@@ -76,46 +70,37 @@ class Supervisor:
         if threading.active_count() > 1:
             names = ", ".join(thread.name for thread in threading.enumerate() if thread is not threading.main_thread())
             log.warning("threads started while the application was imported do not exist in the children: %s", names)
-        started = time.monotonic()
-        with self._signals:
-            driver = self._driver_when_there()
-            if driver is None:
-                return StopReason.INTERRUPTED
-            self._make(driver)
-            try:
-                while (reason := self._turn(started)) is None:
-                    self._signals.wait(TICK_S)
-            finally:
-                self._leave()
-            driver.close()
-        Listeners(self._plan.listeners).tell(WorkerStopping(self._name, reason, self._brood.done))
+        reason, done = StopReason.INTERRUPTED, 0
+        with self._signals, closing(self._plan.driver_factory(answer_ms=ANSWER_MS)) as driver:
+            steward = driver.steward(self._options.queues)
+            renewing = wait_for_backend(lambda: Renewing(self._plan, steward), self._is_told_to, self._signals.wait)
+            if renewing is not None:
+                self._make(driver, steward, renewing)
+                reason, done = self._work(), self._brood.done
+        Listeners(self._plan.listeners).tell(WorkerStopping(self._name, reason, done))
         return reason
 
-    def _driver_when_there(self) -> Driver | None:
-        """A driver whose backend has answered; None when a stop was asked for first."""
-        driver = self._plan.driver_factory(answer_ms=ANSWER_MS)
-        troubles = Troubles(log)
-        while not self._signals.stops:
-            try:
-                self._steward = driver.steward(self._options.queues)
-                self._renewing = Renewing(self._plan, self._steward)
-                return driver
-            except AWAY as error:
-                troubles.tell(error, "waiting to start")
-                self._signals.wait(0.2)
-        return None
+    def _work(self) -> StopReason:
+        started = time.monotonic()
+        try:
+            while (reason := self._turn(started)) is None:
+                self._signals.wait(TICK_S)
+            return reason
+        finally:
+            self._leave()
 
-    def _make(self, driver: Driver) -> None:
+    def _make(self, driver: Driver, steward: Steward, renewing: Renewing) -> None:
         plan = self._plan
         if not plan.alone:
             log.warning(
                 "with threads or async handlers a job that does not end in time is ended together with its process; "
                 "what else runs there is handed back and starts again elsewhere"
             )
-        self._brood = Brood(plan, self._renewing.prepare)
+        self._renewing = renewing
+        self._brood = Brood(plan, renewing.prepare)
         self._care = Care(plan)
         self._overtime = Overtime(plan)
-        self._aftermath = Aftermath(plan, self._steward)
+        self._aftermath = Aftermath(plan, steward)
         self._emptiness = Emptiness(plan, driver, self._brood)
 
     def _turn(self, started: float) -> StopReason | None:
@@ -149,9 +134,9 @@ class Supervisor:
     def _reason_to_stop(self, started: float) -> StopReason | None:
         """In Laravel's order."""
         options = self._options
-        if self._signals.stops:
+        if self._is_told_to():
             return StopReason.INTERRUPTED
-        if options.memory_mb and self._memory_over():
+        if self._memory.exceeded() or self._brood.over_memory:
             return StopReason.MEMORY
         if (reason := self._emptiness.reason(busy=bool(self._aftermath.graves))) is not None:
             return reason
@@ -191,6 +176,8 @@ class Supervisor:
         self._aftermath.step(at_once=True)
         if self._aftermath.unsettled:
             log.warning("left without settling everything; leases that run out do the rest")
+        elif self._aftermath.graves:
+            log.warning("left without a word: the backend does not answer")
 
     def _bury_quickly(self) -> None:
         for member in self._brood.reap():
@@ -198,13 +185,13 @@ class Supervisor:
         if self._brood.members:
             self._signals.wait(0.01)
 
-    def _memory_over(self) -> bool:
+    def _is_told_to(self) -> bool:
+        """Whether somebody wants an end: by a signal, or because what is served is gone."""
         now = time.monotonic()
-        if now < self._memory_at:
-            return False
-        self._memory_at = now + MEMORY_CHECK_S
-        mine = resident_mb() >= self._options.memory_mb
-        return mine or any(member.slots.ints[Word.OVER_MEMORY] for member in self._brood.members.values())
+        if not self._signals.stops and now >= self._look_at:
+            self._look_at = now + GONE_LOOK_S
+            self._gone = self._plan.gone()
+        return self._gone or self._signals.stops > 0
 
     def _word(self) -> Stop:
         return Stop.PAUSE if self._signals.paused else Stop.NO

@@ -29,14 +29,23 @@ NAP_S = 0.05
 
 
 class Leave(BaseException):
-    """Raised by the watchdog's nudge into a wait that nobody needs any more."""
+    """Raised by the watchdog's nudge into a wait that nobody needs any more.
+
+    What was under way may have worked unseen. That does no harm: outcomes lie in shared memory until they are known to
+    be settled, and what the backend gave to a process that has left is handed back.
+    """
 
 
 class Supply:
-    """Reads and settles for one child. `read` and `catch_up` belong to the main thread."""
+    """Reads and settles for one child. `read`, `catch_up` and `settle_and_leave` belong to the main thread.
+
+    `waiting`: that thread waits for work, and may be told to stop. `calling`: it waits for an answer, and may be torn
+    out of that only to leave.
+    """
 
     def __init__(self, slots: Slots, holding: Holding, consumer: Consumer, listeners: Listeners) -> None:
         self.waiting = False
+        self.calling = False
         self.replay_wanted = False
         self.outage = False
         self.bytes_read = 0
@@ -100,6 +109,18 @@ class Supply:
             self._note(finished, fetched.settled)
             self._tell(fetched.errors)
 
+    def settle_and_leave(self) -> None:
+        """Settle if the backend seems to be there. What is left the supervisor finds, as long as there is time."""
+        if self.outage:
+            return
+        self.calling = True
+        try:
+            self.settle()
+        except DelayqError as error:
+            self._troubles.tell(error)
+        finally:
+            self.calling = False
+
     def hand_back(self, keep: Held | None = None) -> None:
         """Give back what waits, but for `keep`, and what could not be given back before. From any thread."""
         with self._returning:
@@ -144,11 +165,14 @@ class Supply:
 
     def _answer(self, ask: Callable[[], Fetched]) -> Fetched:
         """The answer; a lost one, or one that was cut off, may have carried deliveries. Logs the trouble in it."""
+        self.calling = True
         try:
             answer = ask()
         except BaseException:
             self.replay_wanted = True
             raise
+        finally:
+            self.calling = False
         if answer.errors:
             self.replay_wanted = self.replay_wanted or any(isinstance(error, AWAY) for error in answer.errors)
             for error in answer.errors:

@@ -11,7 +11,6 @@ from delayq.core.outcome import Outcome
 from delayq.worker.attempt import Attempt, Attempts
 from delayq.worker.crew import Crew
 from delayq.worker.holding import Held, Holding
-from delayq.worker.limits import MANY
 from delayq.worker.options import WorkerOptions
 from delayq.worker.prefetch import WORTH_S, Prefetch
 from delayq.worker.slots import Slots, Stop, Word
@@ -22,6 +21,7 @@ log = logging.getLogger("delayq.worker")
 ALONE_WITHIN_S = 1.0
 SHY_S = 0.1
 LOOK_AGAIN_S = 0.05
+MANY = 1_000_000_000
 _STOP = int(Word.STOP)
 
 
@@ -69,11 +69,7 @@ class Turns:
         """Wait for what runs, but not for what should have ended `overdue_s` ago; settle."""
         while self._holding.running and not self._holding.only_overdue(overdue_s):
             self._wait(LOOK_AGAIN_S)
-        if not self._supply.outage:
-            try:
-                self._supply.settle()
-            except DelayqError as error:
-                self._supply.complain(error)  # the supervisor finds the outcomes, and tries as long as there is time
+        self._supply.settle_and_leave()
 
     def _turn(self) -> None:
         if self._slots.ints[_STOP] == Stop.PAUSE:

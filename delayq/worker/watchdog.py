@@ -3,7 +3,7 @@
     the parent is gone          end at once; nobody keeps the leases any more
     a job is over its time      interrupt it; so also when it is to be cancelled
     a job runs long             settle what is finished, hand back what has not started
-    the child shall leave       end a wait for new work
+    the child shall leave       end a wait for new work, and soon also one for an answer
 
 A handler that holds the interpreter's lock stops this thread too. Then the supervisor acts from outside;
 LOOKED_AT tells it for how long.
@@ -24,17 +24,17 @@ from delayq.worker.clock import boot_clock
 from delayq.worker.crew_inline import nudge
 from delayq.worker.holding import Holding
 from delayq.worker.killed import timed_out
-from delayq.worker.limits import resident_mb
+from delayq.worker.memory import MemoryLimit
 from delayq.worker.prefetch import WORTH_S
-from delayq.worker.slots import Slots, Word
+from delayq.worker.slots import Slots, Stop, Word
 from delayq.worker.supply import Supply
 
 log = logging.getLogger("delayq.worker")
 
 LOOK_S = 0.010
 IDLE_LOOK_S = 0.100
-MEMORY_LOOK_S = 1.0
 RETRY_S = 0.2
+ANSWER_S = 1.0  # how long a child that shall leave waits for an answer
 
 
 class Watchdog:
@@ -44,11 +44,11 @@ class Watchdog:
         self._slots = slots
         self._holding = holding
         self._supply = supply
-        self._memory_mb = memory_mb
+        self._memory = MemoryLimit(memory_mb)
         self._poll = select.poll()
         self._poll.register(pipe, select.POLLIN | select.POLLHUP)
-        self._memory_at = 0.0
         self._rest_until = 0.0
+        self._calling_since: float | None = None
 
     def start(self) -> None:
         """Begin; it ends with the process."""
@@ -61,8 +61,7 @@ class Watchdog:
             if self._poll.poll(look_s * 1000):
                 end_group()
             self._slots.floats[Word.LOOKED_AT] = boot_clock()
-            if self._slots.ints[Word.STOP] and self._supply.waiting:
-                nudge()
+            self._end_waits(self._slots.ints[Word.STOP])
             try:
                 self._look()
             except DelayqError as error:
@@ -71,16 +70,23 @@ class Watchdog:
             except Exception:
                 log.exception("the watchdog failed; it goes on")
 
+    def _end_waits(self, stop: int) -> None:
+        if stop and self._supply.waiting:
+            nudge()
+        elif stop != Stop.DRAIN or not self._supply.calling:
+            self._calling_since = None
+        elif self._calling_since is None:
+            self._calling_since = time.monotonic()
+        elif time.monotonic() - self._calling_since >= ANSWER_S:
+            nudge()
+
     def _look(self) -> None:
         for held, cancel in self._holding.to_interrupt():
             ran_s = boot_clock() - self._slots.started[held.slot]
             if held.interrupter is not None:
                 held.interrupter(held, JobCancelled() if cancel else timed_out(ran_s))
-        now = time.monotonic()
-        if self._memory_mb and now >= self._memory_at:
-            self._memory_at = now + MEMORY_LOOK_S
-            self._slots.ints[Word.OVER_MEMORY] = int(resident_mb() >= self._memory_mb)
-        if now < self._rest_until:
+        self._slots.ints[Word.OVER_MEMORY] = int(self._memory.exceeded())
+        if time.monotonic() < self._rest_until:
             return
         try:
             if self._holding.kept_waiting_for() > WORTH_S or self._holding.returning:

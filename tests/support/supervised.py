@@ -14,10 +14,10 @@ from typing import Any
 from delayq.core.backoff import Fixed
 from delayq.core.options import Options
 from delayq.core.outcome import Policy
-from delayq.drivers.redis_streams import RedisStreams
+from delayq.drivers.redis_streams import RedisStreamsFactory
 from delayq.jobs.registry import Registry, load_app, using
-from delayq.redis.connect import Connector, Waits
 from delayq.worker.options import WorkerOptions
+from delayq.worker.plan import Plan
 from delayq.worker.supervisor import Supervisor
 
 
@@ -31,15 +31,9 @@ def supervisor(config: dict[str, Any]) -> Supervisor:
     with using(Registry()) as registry:
         for one in modules:
             load_app(one)
-    options = Options(lease_ms=lease_ms)
-
-    def driver(*, answer_ms: int | None = None) -> RedisStreams:
-        waits = Waits() if answer_ms is None else Waits(answer_ms, answer_ms, answer_ms)
-        return RedisStreams(Connector(url, waits=waits), options)
-
     fallback = Policy(tries=tries, backoff=Fixed(backoff_ms))
     worker = WorkerOptions(queues=tuple(config.pop("queues", ["default"])), fallback=fallback, **config)
-    return Supervisor(driver, registry, worker)
+    return Supervisor(Plan(RedisStreamsFactory(url, Options(lease_ms=lease_ms)), registry, worker))
 
 
 if __name__ == "__main__":
