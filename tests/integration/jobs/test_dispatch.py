@@ -194,6 +194,7 @@ def test_string_jobs_name_a_method_of_a_registered_class(station: Station) -> No
         def _secret(self, context: JobContext, data: Any) -> None:
             seen.append("secret")
 
+    assert current().names() == ("Mailer@fire", "Mailer@send")
     for name in ("Mailer@send", "Mailer", "Mailer@_secret", "Mailer@nothing", "os@remove"):
         dispatch(name, {"to": "ann"}, id=name, tries=1)
     station.drain()
