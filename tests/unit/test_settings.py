@@ -56,6 +56,11 @@ def test_a_flag_beats_the_environment_beats_the_file(monkeypatch: pytest.MonkeyP
     assert _origin(settings, "high_water") == ("100000", "default")
 
 
+def test_no_limit_of_tries_can_be_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DELAYQ_TRIES", "0")
+    assert Settings().options().tries == 0
+
+
 def test_every_setting_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     given = {
         "URL": "redis://h/2",
