@@ -11,7 +11,7 @@ import logging
 import threading
 from collections.abc import Callable
 
-from delayq.core.outcome import DONE
+from delayq.core.outcome import GiveUp
 from delayq.jobs.failing import atell_failed
 from delayq.worker.attempt import Attempt, Attempts
 from delayq.worker.held import Held
@@ -91,7 +91,7 @@ class EventLoop:
             error = raised
         del self._tasks[held]
         outcome = self._attempts.conclude(attempt, result, error)
-        if outcome is not DONE:
+        if isinstance(outcome, GiveUp):
             await atell_failed(attempt.handler, attempt.envelope, outcome)
         self._holding.finish(held, outcome)
         self._ended += 1

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from delayq.core.interrupts import JobInterrupted
-from delayq.core.outcome import DONE
+from delayq.core.outcome import GiveUp
 from delayq.jobs.failing import tell_failed
 from delayq.worker.attempt import Attempt, Attempts
 from delayq.worker.coroutines import Coroutines
@@ -89,7 +89,7 @@ class Threads:
             end = _End()
             self._guarded(desk, held, attempt, end)
             outcome = self._attempts.conclude(attempt, end.result, end.error)
-            if outcome is not DONE:
+            if isinstance(outcome, GiveUp):
                 tell_failed(attempt.handler, attempt.envelope, outcome, desk.coroutines.run)
             self._holding.finish(held, outcome)
             self._ended[number] += 1
