@@ -136,7 +136,7 @@ def test_a_failed_hook_that_raises_harms_nobody(station: Station) -> None:
             raise ValueError("first")
 
         async def failed(self, error: BaseException) -> None:
-            raise KeyError("second")
+            raise SystemExit("second")
 
     ref = Sad().dispatch()
     station.drain()
