@@ -158,7 +158,7 @@ async def test_awaited(failing: Failing) -> None:
         assert [info.id async for info in client.iter_failed()] == ["b-1"]
 
 
-def test_the_first_error_stays_beside_the_last_and_the_id_is_kept(delayq_travel: Travel) -> None:
+def test_the_first_error_and_the_id_are_kept(delayq_travel: Travel) -> None:
     """Over a life of many attempts, a retry, and a second life."""
 
     class Shaky(Job, name="shaky", tries=14, backoff="1m", queue="orders"):

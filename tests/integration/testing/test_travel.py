@@ -148,11 +148,21 @@ def test_a_result_is_kept_and_forgotten_in_time(delayq_travel: Travel, acting: A
     assert delayq_travel.client.get(ref.id) is None
 
 
+def test_a_failed_job_is_kept_ninety_days(delayq_travel: Travel, acting: Any) -> None:
+    acting.act = raising(Fail("why"))
+    ref = acting().dispatch()
+    delayq_travel("89d")
+    assert delayq_travel.client.get(ref.id) is not None
+    delayq_travel("1d")
+    assert delayq_travel.client.get(ref.id) is None
+
+
 def test_the_client_has_the_time_of_the_test(delayq_travel: Travel, acting: Any) -> None:
     ref = acting().dispatch(delay="15m", id="order-42")
     delayq_travel("5m")
     moved = delayq_travel.client.reschedule("order-42", delay="15m")
-    assert moved.due_ms == ref.due_ms + 5 * MINUTE_MS if ref.due_ms else None
+    assert ref.due_ms is not None
+    assert moved.due_ms == ref.due_ms + 5 * MINUTE_MS
     delayq_travel("14m")
     assert delayq_travel.client.cancel("order-42") is Answer.CANCELLED
     assert delayq_travel("1d") == []
