@@ -84,7 +84,7 @@ class Aftermath:
         self.graves: list[Grave] = []
         self._plan = plan
         self._steward = steward
-        self._policies = Policies(plan.fallback)
+        self._policies = Policies(plan.options.fallback)
         self._kill_after_s = plan.options.kill_after_ms / 1000
         self._listeners = Listeners(plan.listeners)
         self._rest_until = 0.0
