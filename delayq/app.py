@@ -107,7 +107,12 @@ def queues_of(settings: Settings, registry: Registry) -> tuple[str, ...]:
 
 def fallback_policy(settings: Settings) -> Policy:
     """How jobs are tried that say nothing, and whose handlers say nothing."""
-    return Policy(tries=settings.tries, backoff=settings.backoff, retention_ms=settings.retention_ms)
+    return Policy(
+        tries=settings.tries,
+        backoff=settings.backoff,
+        retention_ms=settings.retention_ms,
+        timeout_ms=settings.timeout_ms,
+    )
 
 
 def make_worker(

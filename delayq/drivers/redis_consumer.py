@@ -24,7 +24,7 @@ from delayq.redis.calls.call import Scope
 from delayq.redis.calls.deliver import Acked, Held
 from delayq.redis.connect import Connector
 from delayq.redis.presence import Record
-from delayq.redis.send import through
+from delayq.redis.send import send, through
 from delayq.redis.settling import Ending, SettleCall
 from delayq.redis.translate import translate
 from delayq.redis.verbs import Clock, server_clock
@@ -140,8 +140,9 @@ class RedisConsumer:
         return dict(zip(jobs, self._connector.call(read, safe=True, reads=True), strict=True))
 
     def _tried(self, call: Any) -> Any:
+        """The answer or the error. Not sent again after a lost reply: whoever does so must know, to tell a fence."""
         try:
-            return through(self._connector, call)
+            return self._connector.call(lambda client: send(client, call), safe=False)
         except DelayqError as error:
             return error
 

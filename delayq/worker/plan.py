@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 from delayq.core.events import Listener
-from delayq.core.outcome import Policy
 from delayq.drivers.base import Driver
 from delayq.jobs.registry import Registry
 from delayq.worker.options import WorkerOptions
@@ -48,11 +47,6 @@ class Plan:
     def alone(self) -> bool:
         """Whether a child runs one job at a time; then killing it for one job interrupts no other."""
         return self.options.threads <= 1 and not self.has_async
-
-    @property
-    def fallback(self) -> Policy:
-        """What holds for jobs whose envelope and handler say nothing."""
-        return replace(self.options.fallback, timeout_ms=self.options.timeout_ms)
 
     @property
     def slots(self) -> int:

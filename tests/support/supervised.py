@@ -31,7 +31,7 @@ def supervisor(config: dict[str, Any]) -> Supervisor:
     with using(Registry()) as registry:
         for one in modules:
             load_app(one)
-    fallback = Policy(tries=tries, backoff=Fixed(backoff_ms))
+    fallback = Policy(tries=tries, backoff=Fixed(backoff_ms), timeout_ms=config.pop("timeout_ms", 60_000))
     worker = WorkerOptions(queues=tuple(config.pop("queues", ["default"])), fallback=fallback, **config)
     return Supervisor(Plan(RedisStreamsFactory(url, Options(lease_ms=lease_ms)), registry, worker))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from delayq.app import (
@@ -42,16 +42,26 @@ Gone = Callable[[], bool]
 
 
 @dataclass(frozen=True, slots=True)
+class Size:
+    """Processes, threads in each, and whether mover and janitor run beside them."""
+
+    processes: int = 1
+    threads: int = 1
+    mover: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Wishes:
     """What a worker serves and how; None = as the settings say."""
 
     queue: str | None = None
     tries: str | None = None
     backoff: str | None = None
+    timeout: str | None = None
     rest: str = "0s"
     sleep: str = "1s"
     name: str | None = None
-    mover: bool = True
+    size: Size = field(default_factory=Size)
     allow_eviction: bool = False
 
 
@@ -61,6 +71,7 @@ class Limits:
 
     once: bool = False
     stop_when_empty: bool = False
+    stop_when_empty_for: str = "0s"
     max_jobs: int = 0
     max_time: str = "0s"
     memory: int = 0
@@ -68,7 +79,7 @@ class Limits:
 
 def work(session: Session, apps: Sequence[str], wishes: Wishes, limits: Limits, *, quiet: bool) -> int:
     """Run jobs until there is a reason to stop; its exit code."""
-    settings = session.settings(tries=wishes.tries, backoff=wishes.backoff)
+    settings = session.settings(tries=wishes.tries, backoff=wishes.backoff, timeout=wishes.timeout)
     registry = handlers(settings, apps)
     if not registry.names():
         raise ConfigError(
@@ -106,12 +117,15 @@ def worker_options(settings: Settings, registry: Registry, wishes: Wishes, limit
         name=consumer_name(_label(wishes.name)) if wishes.name is not None else "",
         once=limits.once,
         stop_when_empty=limits.stop_when_empty,
+        stop_when_empty_for_ms=duration_ms(limits.stop_when_empty_for),
+        processes=wishes.size.processes,
+        threads=wishes.size.threads,
         max_jobs=limits.max_jobs,
         max_time_ms=duration_ms(limits.max_time),
         memory_mb=limits.memory,
         rest_ms=duration_ms(wishes.rest),
         sleep_ms=sleep_ms,
-        mover=wishes.mover,
+        mover=wishes.size.mover,
         tidy_every_ms=settings.tidy_every_ms,
     )
 
