@@ -16,6 +16,7 @@ import typing
 if typing.TYPE_CHECKING:
     from delayq.client import AsyncDelayQ, DelayQ
     from delayq.core.backoff import Exponential, Fixed, Steps
+    from delayq.core.control import Control
     from delayq.core.errors import (
         BackendError,
         BackendFull,
@@ -31,6 +32,7 @@ if typing.TYPE_CHECKING:
         JobRunning,
         OutcomeUnknown,
     )
+    from delayq.core.progress import Progress
     from delayq.core.signals import Discard, Fail, JobSignal, Retry, Snooze
     from delayq.core.spec import JobSpec
     from delayq.core.states import Answer, OnConflict, State
@@ -49,6 +51,7 @@ __all__ = [
     "BackendUnavailable",
     "ConfigError",
     "Conflict",
+    "Control",
     "DelayQ",
     "DelayqError",
     "Discard",
@@ -69,6 +72,7 @@ __all__ = [
     "OnConflict",
     "OutcomeUnknown",
     "Page",
+    "Progress",
     "QueueStats",
     "Retry",
     "Settings",
@@ -85,6 +89,7 @@ __all__ = [
 _HOMES = {
     "delayq.client": ("AsyncDelayQ", "DelayQ"),
     "delayq.core.backoff": ("Exponential", "Fixed", "Steps"),
+    "delayq.core.control": ("Control",),
     "delayq.core.errors": (
         "BackendError",
         "BackendFull",
@@ -100,6 +105,7 @@ _HOMES = {
         "JobRunning",
         "OutcomeUnknown",
     ),
+    "delayq.core.progress": ("Progress",),
     "delayq.core.signals": ("Discard", "Fail", "JobSignal", "Retry", "Snooze"),
     "delayq.core.spec": ("JobSpec",),
     "delayq.core.states": ("Answer", "OnConflict", "State"),

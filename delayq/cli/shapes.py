@@ -10,7 +10,9 @@ from typing import Any
 import msgspec
 
 from delayq.core import failure as failures
+from delayq.core.control import Control
 from delayq.core.diagnosis import Finding
+from delayq.core.progress import Progress
 from delayq.core.views import JobInfo, JobRef, QueueStats, Upcoming, WorkerInfo
 from delayq.core.when import format_instant
 
@@ -62,6 +64,18 @@ def job_in_full(info: JobInfo) -> Shape:
         "consumer": info.consumer or None,
         "idle_ms": info.idle_ms,
         **_time("cancel_asked", info.cancel_asked_ms),
+        "progress": told(info.progress) if info.progress else None,
+    }
+
+
+def told(progress: Progress) -> Shape:
+    """What a running job told last of itself."""
+    return {
+        "done": progress.done,
+        "total": progress.total,
+        "note": progress.note,
+        "partial": progress.partial,
+        **_time("at", progress.at_ms),
     }
 
 
@@ -120,6 +134,19 @@ def finding(found: Finding) -> Shape:
 def paused(name: str, until_ms: int | None) -> Shape:
     """The answer to pause and resume: `paused_until_ms` 0 means until resumed, null not paused."""
     return {"queue": name, "paused": until_ms is not None, "paused_until_ms": until_ms}
+
+
+def control(switches: Control) -> Shape:
+    """What holds for all workers; of each until: 0 = until it is ended, null = it is not so."""
+    return {
+        "paused": switches.paused,
+        "paused_until_ms": switches.paused_until_ms,
+        "maintenance": switches.maintenance,
+        "maintenance_until_ms": switches.maintenance_until_ms,
+        **_time("maintenance_since", switches.maintenance_since_ms),
+        "reason": switches.reason,
+        **_time("restart", switches.restart_ms),
+    }
 
 
 def _time(name: str, ms: int | None) -> Shape:

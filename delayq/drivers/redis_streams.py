@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 
+from delayq.core.control import Heed, obey
 from delayq.core.errors import BackendDamaged, BackendFull
 from delayq.core.options import Options
 from delayq.drivers.base import Promotion, Tidied
@@ -72,7 +73,7 @@ class RedisStreams:
         """A listener of its own."""
         return PubSubWakeUps(self.connector, self.options.prefix)
 
-    def consumer(self, name: str, queues: Sequence[str]) -> RedisConsumer:
+    def consumer(self, name: str, queues: Sequence[str], heed: Heed = obey) -> RedisConsumer:
         """A worker's way to the deliveries of these queues. Tidies them once, so that each can be blocked on.
 
         The consumer is recorded before it reads: one deleted later by an operator is then known to have vanished.
@@ -83,7 +84,7 @@ class RedisStreams:
                 through(self.connector, deliver.renew(self._scope(queue), name, []))
         with suppress(BackendDamaged, BackendFull):  # said by the first announcement, and done again with each
             self.register(queues)
-        return RedisConsumer(self.connector, self.options, name, queues, self._clock)
+        return RedisConsumer(self.connector, self.options, name, queues, heed=heed, clock=self._clock)
 
     def _scope(self, queue: str) -> Scope:
         return Scope(self.options, queue, self._clock())

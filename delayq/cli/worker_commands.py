@@ -1,0 +1,75 @@
+"""Commands on all workers at once: workers, maintenance, restart."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from delayq.cli.flags import Json, NdJson, duration, example, session_of
+
+Length = Annotated[
+    str | None, typer.Option("--for", metavar="D", help="How long; without it, until ended.", callback=duration)
+]
+Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for whoever looks.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Give `app` the commands of this module."""
+    app.command("workers", epilog=example("delayq workers", "delayq workers --json"))(workers)
+    app.command("restart", epilog=example("delayq restart"))(restart)
+    maintenance = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+    maintenance.callback(epilog=example("delayq maintenance on --for 10m --reason 'new schema'"))(_maintenance)
+    maintenance.command("on", epilog=example("delayq maintenance on --for 10m --reason 'new schema'"))(maintenance_on)
+    maintenance.command("off", epilog=example("delayq maintenance off"))(maintenance_off)
+    maintenance.command("show", epilog=example("delayq maintenance show --json"))(maintenance_show)
+    app.add_typer(maintenance, name="maintenance")
+
+
+def _maintenance() -> None:
+    """Keep workers from fetching for a while."""
+
+
+def workers(ctx: typer.Context, as_json: NdJson = False) -> None:
+    """List the workers that are alive, and what each runs."""
+    from delayq.cli.actions import fleet
+
+    fleet.workers(session_of(ctx), as_json=as_json)
+
+
+def restart(ctx: typer.Context, as_json: Json = False) -> None:
+    """Let every worker leave after its job.
+
+    That is for new code: whatever keeps the workers running (systemd, a container) starts them again. Workers started
+    after this call stay.
+    """
+    from delayq.cli.actions import fleet
+
+    fleet.restart(session_of(ctx), as_json=as_json)
+
+
+def maintenance_on(ctx: typer.Context, length: Length = None, reason: Reason = "", as_json: Json = False) -> None:
+    """Start maintenance: workers end what they run and fetch nothing more.
+
+    Scheduling goes on. A worker started with --force works all the same.
+    """
+    from delayq.cli.actions import fleet
+
+    fleet.maintenance_on(session_of(ctx), length, reason, as_json=as_json)
+
+
+def maintenance_off(ctx: typer.Context, as_json: Json = False) -> None:
+    """End maintenance: workers fetch again within a second or two."""
+    from delayq.cli.actions import fleet
+
+    fleet.maintenance_off(session_of(ctx), as_json=as_json)
+
+
+def maintenance_show(ctx: typer.Context, as_json: Json = False) -> None:
+    """Show what holds for all workers.
+
+    Maintenance, a pause of everything, the last call to restart.
+    """
+    from delayq.cli.actions import fleet
+
+    fleet.show(session_of(ctx), as_json=as_json)
