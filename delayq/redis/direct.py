@@ -61,6 +61,9 @@ class OneServer(redis.Redis):
             return [_reply(connection) for _ in commands]
         except BaseException:
             connection.disconnect()  # replies may be on their way that nobody will read
+            if kept:  # `can_read` of a closed connection connects: a hanging server would cost the next try double
+                kept.connection = None
+                self.connection_pool.release(connection)
             raise
         finally:
             if kept:
