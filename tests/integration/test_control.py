@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 
 import pytest
 import redis
@@ -96,7 +97,7 @@ def test_the_look_costs_no_request_of_its_own(q: DelayQ, consumer: RedisConsumer
     """One look is one round trip: `HGET` of the queue's pause and `HMGET` of the switches together."""
     server = redis.Redis.from_url(q.connector.endpoint.url)
     consumer.replay()  # connects, and looks at no switch
-    with server.monitor() as monitor, server:
+    with server.monitor() as monitor, server:  # type: ignore[no-untyped-call]
         gets(consumer)
         server.echo("end")
         commands = []
@@ -145,9 +146,9 @@ def test_the_newest_failures_come_first(q: DelayQ, driver: RedisStreams, consume
         for n, (reader, queue) in enumerate([(consumer, "orders"), (mails, "mails"), (consumer, "orders")]):
             q.schedule("x", id=f"j{n}", queue=queue)
             (held,) = reader.fetch([], 1).deliveries
-            before = q.control().now_ms
             reader.settle([Settlement(held, GiveUp(1, 1, ValueError(f"no {n}")))])
-            wait_until(lambda before=before: q.control().now_ms > before, what="the clock goes on")
+            failed_ms = q.recent_failures(limit=1)[0].failed_ms or 0
+            wait_until(partial(_is_past, q, failed_ms), what="the clock goes on")
     newest = q.recent_failures()
     assert [(job.id, job.queue, job.state) for job in newest] == [
         ("j2", "orders", State.FAILED),
@@ -157,6 +158,10 @@ def test_the_newest_failures_come_first(q: DelayQ, driver: RedisStreams, consume
     assert newest[0].failure is not None
     assert newest[0].failure.message == "no 2"
     assert [job.id for job in q.recent_failures("orders", limit=1)] == ["j2"]
+
+
+def _is_past(q: DelayQ, then_ms: int) -> bool:
+    return q.control().now_ms > then_ms
 
 
 async def test_the_same_awaited(redis_url: str) -> None:
