@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from delayq.cli.pulse import Pulse, Rates
 from delayq.core import failure as failures
 from delayq.core.control import Control
 from delayq.core.diagnosis import Finding
@@ -118,6 +119,38 @@ def upcoming(histogram: Upcoming) -> Shape:
 def worker(info: WorkerInfo) -> Shape:
     """A worker and what it says of itself."""
     return {"name": info.name, "queues": info.queues, **info.about}
+
+
+def pulse(seen: Pulse, rates: Rates) -> Shape:
+    """What `top` shows: `per_s` of a queue are jobs a second, measured over the last interval."""
+    return {
+        **_time("at", seen.at_ms),
+        "queues": [{**queue(one), "per_s": rates.get(one.queue, {})} for one in seen.queues],
+        "workers": [worker(one) for one in seen.workers],
+        "running": [
+            {
+                "id": one.id,
+                "name": one.name or None,
+                "queue": one.queue,
+                "worker": one.worker,
+                "for_ms": one.for_ms,
+                "progress": told(one.progress) if one.progress else None,
+            }
+            for one in seen.running
+        ],
+        "failures": [
+            {
+                "id": one.id,
+                "name": one.name or None,
+                "queue": one.queue,
+                **_time("failed", one.failed_ms),
+                "type": one.failure.type if one.failure else None,
+                "message": one.failure.message if one.failure else None,
+            }
+            for one in seen.failures
+        ],
+        "control": control(seen.control),
+    }
 
 
 def finding(found: Finding) -> Shape:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from delayq.cli.flags import Json, NdJson, duration, example, session_of
+from delayq.cli.flags import AnyQueue, Json, NdJson, duration, example, session_of
 
 Length = Annotated[
     str | None, typer.Option("--for", metavar="D", help="How long; without it, until ended.", callback=duration)
@@ -14,9 +14,14 @@ Length = Annotated[
 Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for whoever looks.")]
 
 
+Every = Annotated[str, typer.Option("--every", metavar="D", help="How often it looks, 100ms to 1h.", callback=duration)]
+ShowOnce = Annotated[bool, typer.Option("--once", help="Show it one time and leave.")]
+
+
 def add_to(app: typer.Typer) -> None:
     """Give `app` the commands of this module."""
     app.command("workers", epilog=example("delayq workers", "delayq workers --json"))(workers)
+    app.command("top", epilog=example("delayq top", "delayq top --json"))(top)
     app.command("restart", epilog=example("delayq restart"))(restart)
     maintenance = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
     maintenance.callback(epilog=example("delayq maintenance on --for 10m --reason 'new schema'"))(_maintenance)
@@ -35,6 +40,22 @@ def workers(ctx: typer.Context, as_json: NdJson = False) -> None:
     from delayq.cli.actions import fleet
 
     fleet.workers(session_of(ctx), as_json=as_json)
+
+
+def top(
+    ctx: typer.Context,
+    queue: AnyQueue = None,
+    every: Every = "1s",
+    once: ShowOnce = False,
+    as_json: Json = False,
+) -> None:
+    """Watch queues, rates, workers, what runs and what failed.
+
+    Ends with Ctrl-C. With --once or --json, or without a terminal, it shows everything one time.
+    """
+    from delayq.cli.actions import top as view
+
+    view.top(session_of(ctx), queue, every, once=once, as_json=as_json)
 
 
 def restart(ctx: typer.Context, as_json: Json = False) -> None:
