@@ -16,7 +16,7 @@ from contextlib import closing, contextmanager
 from delayq.core.errors import AWAY, ConfigError, DelayqError, UnsafeSetup
 from delayq.core.events import Listener
 from delayq.core.outcome import Policy
-from delayq.drivers.redis_streams import RedisStreams
+from delayq.drivers.redis_streams import RedisStreams, RedisStreamsFactory
 from delayq.jobs.registry import Registry, current, load_app
 from delayq.loops.janitor import Janitor
 from delayq.loops.loop import Loop
@@ -27,7 +27,8 @@ from delayq.redis.connect import Connector
 from delayq.redis.embedded import EmbeddedServer, default_data_dir
 from delayq.settings import Settings
 from delayq.worker.options import WorkerOptions
-from delayq.worker.worker import Worker
+from delayq.worker.plan import Plan, never
+from delayq.worker.supervisor import Supervisor
 
 
 def embedded_server(settings: Settings) -> EmbeddedServer:
@@ -35,13 +36,17 @@ def embedded_server(settings: Settings) -> EmbeddedServer:
     return EmbeddedServer(settings.data_dir or default_data_dir(), server=settings.redis_server)
 
 
-def open_connector(settings: Settings) -> Connector:
-    """Connections to the Redis of the settings; without a URL, to the embedded server, started if need be.
+def url_of(settings: Settings) -> str:
+    """The Redis of the settings; without a URL, the embedded server, started if need be.
 
-    Nothing connects to a Redis of your own before the first command. Raises `ConfigError`, and
-    `BackendUnavailable` when the embedded server does not start.
+    Raises `ConfigError`, and `BackendUnavailable` when the embedded server does not start.
     """
-    return Connector(settings.url or embedded_server(settings).ensure().url)
+    return settings.url or embedded_server(settings).ensure().url
+
+
+def open_connector(settings: Settings) -> Connector:
+    """Connections to the Redis of the settings; nothing connects before the first command. Raises as `url_of`."""
+    return Connector(url_of(settings))
 
 
 def open_client(settings: Settings) -> Client:
@@ -105,10 +110,16 @@ def fallback_policy(settings: Settings) -> Policy:
 
 
 def make_worker(
-    driver: RedisStreams, registry: Registry, options: WorkerOptions, listeners: Sequence[Listener] = ()
-) -> Worker:
-    """A worker; its `run` blocks until it stops."""
-    return Worker(driver, registry, options, listeners)
+    settings: Settings,
+    url: str,
+    registry: Registry,
+    options: WorkerOptions,
+    *,
+    listeners: Sequence[Listener] = (),
+    gone: Callable[[], bool] = never,
+) -> Supervisor:
+    """A worker of the Redis at `url`; its `run` blocks the main thread until it stops. `gone` as in `Plan`."""
+    return Supervisor(Plan(RedisStreamsFactory(url, settings.options()), registry, options, listeners, gone))
 
 
 def make_loops(driver: RedisStreams, settings: Settings) -> list[Loop]:

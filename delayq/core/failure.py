@@ -28,12 +28,22 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
     history: list[Failure] = []
 
 
+class Recorded(Exception):
+    """An error of which only the record is left: it was raised in a process that is gone."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+
 _decode = msgspec.json.Decoder(Failure).decode
 encode = msgspec.json.Encoder().encode
 
 
 def describe(error: BaseException, *, at_ms: int | None = None, attempt: int | None = None) -> Failure:
     """What a raised exception leaves behind, cut to a size that does no harm."""
+    if isinstance(error, Recorded):
+        return error.failure
     try:
         message = str(error)
     except Exception as broken:  # noqa: BLE001  (the __str__ of a stranger may raise anything; it is named below)

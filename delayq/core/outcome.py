@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final
 
 from delayq.core.backoff import DEFAULT, Backoff, from_wire
 from delayq.core.envelope import Envelope
 from delayq.core.errors import DelayqError
+from delayq.core.interrupts import JobCancelled, JobTimedOut
 from delayq.core.signals import Discard, Fail, Retry, Snooze
 
 
@@ -30,11 +32,18 @@ class DeadlinePassed(DelayqError):
     """The job's deadline passed before it could start."""
 
 
+class OnTimeout(StrEnum):
+    """What a timeout does to a job: one attempt lost, or failed for good."""
+
+    RETRY = "retry"
+    FAIL = "fail"
+
+
 @dataclass(frozen=True, slots=True)
 class Policy:
     """How a job is tried: its envelope's wishes over its handler's over the worker's.
 
-    `tries` 0 means without limit. Times are epoch ms, durations ms.
+    `tries` 0 means without limit, `timeout_ms` 0 without a timeout. Times are epoch ms, durations ms.
     """
 
     tries: int
@@ -43,6 +52,8 @@ class Policy:
     deadline_ms: int | None = None
     max_exceptions: int | None = None
     retention_ms: int = 0
+    timeout_ms: int = 0
+    on_timeout: OnTimeout = OnTimeout.RETRY
 
     @property
     def timed(self) -> bool:
@@ -52,13 +63,12 @@ class Policy:
 
 def policy_of(envelope: Envelope, fallback: Policy) -> Policy:
     """The policy of one delivery; `fallback` is its handler's, already laid over the worker's defaults."""
-    if not (
-        envelope.tries is not None
-        or envelope.backoff is not None
-        or envelope.retention_ms is not None
-        or envelope.retry_until_ms
-        or envelope.deadline_ms
-        or envelope.max_exceptions
+    if (
+        envelope.tries is None
+        and envelope.backoff is None
+        and envelope.retention_ms is None
+        and envelope.timeout_ms is None
+        and not (envelope.retry_until_ms or envelope.deadline_ms or envelope.max_exceptions)
     ):
         return fallback  # most envelopes say nothing
     return Policy(
@@ -68,6 +78,8 @@ def policy_of(envelope: Envelope, fallback: Policy) -> Policy:
         deadline_ms=envelope.deadline_ms or fallback.deadline_ms,
         max_exceptions=envelope.max_exceptions or fallback.max_exceptions,
         retention_ms=fallback.retention_ms if envelope.retention_ms is None else envelope.retention_ms,
+        timeout_ms=fallback.timeout_ms if envelope.timeout_ms is None else envelope.timeout_ms,
+        on_timeout=fallback.on_timeout,
     )
 
 
@@ -124,18 +136,26 @@ def decide(
     """
     if error is None:
         return Ack(policy.retention_ms) if policy.retention_ms else DONE
-    if isinstance(error, Discard):
+    if isinstance(error, Discard | JobCancelled):
         return DONE
     attempts = envelope.attempts + 1
     if isinstance(error, Snooze):
         return Release(error.delay_ms, envelope.attempts, envelope.exceptions, None)
     asked = isinstance(error, Retry)
     exceptions = envelope.exceptions + (0 if asked else 1)
+    if isinstance(error, JobTimedOut) and _ends_with_a_timeout(policy, now_ms):
+        return GiveUp(attempts, exceptions, error)
     if isinstance(error, Fail) or _exhausted(policy, attempts, exceptions, now_ms):
         return GiveUp(attempts, exceptions, error)
     if isinstance(error, Retry) and error.delay_ms is not None:
         return Release(error.delay_ms, attempts, exceptions, error)
     return Release(_backoff_ms(policy.backoff, attempts, error, rand), attempts, exceptions, error)
+
+
+def _ends_with_a_timeout(policy: Policy, now_ms: int) -> bool:
+    """Whether a timeout is the last word: when it should be, or when a retry would start past the deadline."""
+    late = policy.deadline_ms is not None and now_ms >= policy.deadline_ms
+    return late or policy.on_timeout is OnTimeout.FAIL
 
 
 def stopped(outcome: Outcome) -> Outcome:

@@ -15,7 +15,7 @@ A job is in exactly one place, and the place *is* its state. Nothing else record
     absent ──────────────▶ scheduled ─────────▶ ready ──────────────────▶ reserved
        ▲  ╲_________________________________▲     │ ▲                      │ │ │ │
        │        schedule, due at once             │ ╰──── hand back ───────╯ │ │ │
-       │                      ▲                   │       reclaim            │ │ │
+       │                      ▲                   │  reclaim, recover        │ │ │
        ├─────── cancel ───────┼───────────────────╯                          │ │ │
        │                      ╰─────────────── release ──────────────────────╯ │ │
        │                      ╭─────── retry ──────── failed ◀──── fail ───────╯ │
@@ -119,6 +119,8 @@ TRANSITIONS: Final[frozenset[tuple[State, str, State]]] = frozenset(
         (State.RESERVED, "hand_back", State.READY),
         (State.RESERVED, "reclaim", State.READY),
         (State.RESERVED, "reclaim", State.FAILED),
+        (State.RESERVED, "recover", State.READY),
+        (State.RESERVED, "recover", State.FAILED),
         (State.SCHEDULED, "cancel", State.ABSENT),
         (State.READY, "cancel", State.ABSENT),
         (State.SCHEDULED, "reschedule", State.SCHEDULED),

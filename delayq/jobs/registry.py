@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from delayq.core.errors import ConfigError, UnknownJob
 from delayq.jobs.function import JobFunction, place_of
+
+Gate: TypeAlias = Callable[[], object]
+"""Says whether workers may fetch: `False` is "not now", anything else is yes."""
 
 
 class Registry:
@@ -19,6 +22,7 @@ class Registry:
 
     def __init__(self) -> None:
         self._handlers: dict[str, JobFunction[..., Any]] = {}
+        self._gates: dict[str, Gate] = {}
 
     def add(self, handler: JobFunction[..., Any]) -> None:
         """Register a handler; a second, different one for the same name is refused."""
@@ -34,6 +38,16 @@ class Registry:
             known = ", ".join(sorted(self._handlers)) or "none"
             raise UnknownJob(f"No handler is registered for {name!r}; known here: {known}.")
         return handler
+
+    def add_gate(self, gate: Gate) -> None:
+        """Register a gate; the same function seen twice (a module imported again) counts once."""
+        place = f"{getattr(gate, '__module__', '')}.{getattr(gate, '__qualname__', id(gate))}"
+        self._gates[place] = gate
+
+    @property
+    def gates(self) -> tuple[Gate, ...]:
+        """All gates, in the order they were registered."""
+        return tuple(self._gates.values())
 
     def names(self) -> tuple[str, ...]:
         """All names, sorted."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -34,9 +35,12 @@ class Policies:
     def _laid_over(self, handler: JobFunction[..., Any]) -> Policy:
         """Worked out once for each name."""
         wishes, base = handler.options, self._fallback
-        policy = self._of_handlers[handler.name] = Policy(
+        policy = self._of_handlers[handler.name] = replace(
+            base,
             tries=base.tries if wishes.tries is None else wishes.tries,
             backoff=base.backoff if wishes.backoff is None else wishes.backoff,
             retention_ms=base.retention_ms if wishes.retention_ms is None else wishes.retention_ms,
+            timeout_ms=base.timeout_ms if wishes.timeout_ms is None else wishes.timeout_ms,
+            on_timeout=base.on_timeout if wishes.on_timeout is None else wishes.on_timeout,
         )
         return policy

@@ -8,7 +8,7 @@
 -- returns  1 or 0 for each: written, or fenced because the entry is not this job's any more
 -- cost     O(told); at most 500 and 1 MB a call, which the client sees to
 --
--- Whatever ends a delivery drops its row: ack, release, fail, hand_back, reclaim, mend. So what is there was told by
+-- Whatever ends a delivery drops its row: ack, release, fail, hand_back, reclaim, recover, mend. So what is there was told by
 -- the worker that has the job now.
 -- Why it is refused by a full server: it grows, and a job runs as well without it.
 

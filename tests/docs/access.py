@@ -44,8 +44,8 @@ USERS = (
         "shop-worker",
         "A worker with mover and janitor in it, or `delayq move`:",
         "~delayq:* resetchannels &delayq:wake",
-        ("promote", "ack", "release", "fail", "reclaim", "renew", "hand_back", "tidy", "unsettled", "mend", "bury",
-         "prune", "retire", "get", "progress"),
+        ("promote", "ack", "release", "fail", "reclaim", "recover", "renew", "hand_back", "tidy", "unsettled", "mend",
+         "bury", "prune", "retire", "get", "progress"),
         SENT_BY_WORKERS,
     ),
     User(

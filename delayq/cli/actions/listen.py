@@ -17,7 +17,8 @@ from typing import Final
 from delayq.cli.session import Session
 from delayq.cli.watch import Watch
 from delayq.core.errors import InvalidInput
-from delayq.worker.stop import StopSignals
+from delayq.redis.die_with_parent import ending_with_us
+from delayq.worker.signals import Signals
 
 LOOK_S: Final = 0.25
 AGAIN_S: Final = 1.0
@@ -32,18 +33,19 @@ def listen(session: Session, folders: Sequence[Path], words: Sequence[str]) -> i
     command = [sys.executable, "-m", "delayq", *_before(session), "work", *words]
     watch = Watch(folders)
     session.out.note(f"Watching {', '.join(map(str, folders))}. Stop with Ctrl-C.")
-    with StopSignals() as signals:
+    with Signals() as signals:
         worker = _Worker(command)
         try:
-            while not signals.asked.wait(LOOK_S):
+            while not signals.stops:
+                signals.wait(LOOK_S)
                 if changed := watch.changed():
                     session.out.note(f"Changed: {_named(changed)}; the worker starts anew.")
-                    worker.end()
+                    worker.end(signals)
                     worker = _Worker(command)
                 elif worker.may_start_again():
                     worker = _Worker(command)
         finally:
-            code = worker.end()
+            code = worker.end(signals)
     return code
 
 
@@ -62,7 +64,7 @@ class _Worker:
     """One run of `delayq work`, in a group of its own: Ctrl-C reaches us, and we tell it once."""
 
     def __init__(self, command: Sequence[str]) -> None:
-        self._process = subprocess.Popen(command, start_new_session=True)
+        self._process = subprocess.Popen(ending_with_us(command), start_new_session=True)
         self._ended_at: float | None = None
 
     def may_start_again(self) -> bool:
@@ -72,8 +74,14 @@ class _Worker:
         self._ended_at = self._ended_at or time.monotonic()
         return time.monotonic() - self._ended_at >= AGAIN_S
 
-    def end(self) -> int:
-        """Let it finish its job; its exit code. A worker keeps its own time for that, so there is none here."""
+    def end(self, signals: Signals) -> int:
+        """Let it finish its job; its exit code. A worker keeps its own time for that. A second signal is passed on."""
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
+        told = max(1, signals.stops)
+        while self._process.poll() is None:
+            signals.wait(LOOK_S)
+            if signals.stops > told and self._process.poll() is None:
+                told = signals.stops
+                self._process.send_signal(signal.SIGTERM)
         return self._process.wait()
