@@ -39,6 +39,7 @@ if typing.TYPE_CHECKING:
     from delayq.core.views import JobInfo, JobRef, Page, QueueStats, Upcoming, WorkerInfo
     from delayq.jobs.context import JobContext
     from delayq.jobs.function import job
+    from delayq.jobs.gates import gate
     from delayq.settings import Settings
 
 __version__ = "0.1.0"
@@ -82,6 +83,7 @@ __all__ = [
     "Upcoming",
     "WorkerInfo",
     "__version__",
+    "gate",
     "job",
 ]
 
@@ -112,6 +114,7 @@ _HOMES = {
     "delayq.core.views": ("JobInfo", "JobRef", "Page", "QueueStats", "Upcoming", "WorkerInfo"),
     "delayq.jobs.context": ("JobContext",),
     "delayq.jobs.function": ("job",),
+    "delayq.jobs.gates": ("gate",),
     "delayq.settings": ("Settings",),
 }
 

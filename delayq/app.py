@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import replace
 
 from delayq.core.errors import AWAY, ConfigError, DelayqError, UnsafeSetup
 from delayq.core.events import Listener
@@ -117,9 +118,11 @@ def make_worker(
     *,
     listeners: Sequence[Listener] = (),
     gone: Callable[[], bool] = never,
+    began: float | None = None,
 ) -> Supervisor:
-    """A worker of the Redis at `url`; its `run` blocks the main thread until it stops. `gone` as in `Plan`."""
-    return Supervisor(Plan(RedisStreamsFactory(url, settings.options()), registry, options, listeners, gone))
+    """A worker of the Redis at `url`; its `run` blocks the main thread until it stops. `gone`, `began` as in `Plan`."""
+    plan = Plan(RedisStreamsFactory(url, settings.options()), registry, options, listeners, gone)
+    return Supervisor(plan if began is None else replace(plan, began=began))
 
 
 def make_loops(driver: RedisStreams, settings: Settings) -> list[Loop]:

@@ -32,6 +32,7 @@ MoveOnce = Annotated[bool, typer.Option("--once", help="Move what is due, look a
 AllowEviction = Annotated[
     bool, typer.Option("--allow-eviction", help="Serve a Redis whose maxmemory-policy may throw jobs away.")
 ]
+Force = Annotated[bool, typer.Option("--force", help="Work during maintenance too.")]
 WithOrigin = Annotated[bool, typer.Option("--origin", help="Show who set each.")]
 
 
@@ -70,6 +71,7 @@ def work(
     name: WorkerName = None,
     no_mover: NoMover = False,
     allow_eviction: AllowEviction = False,
+    force: Force = False,
 ) -> None:
     """Run jobs.
 
@@ -79,7 +81,9 @@ def work(
     from delayq.cli.actions import serve
 
     limits = serve.Limits(once, stop_when_empty, max_jobs, max_time, memory)
-    wishes = serve.Wishes(queue, tries, backoff, rest, sleep, name, mover=not no_mover, allow_eviction=allow_eviction)
+    wishes = serve.Wishes(
+        queue, tries, backoff, rest, sleep, name, mover=not no_mover, allow_eviction=allow_eviction, force=force
+    )
     raise typer.Exit(serve.work(session_of(ctx), app or [], wishes, limits, quiet=quiet))
 
 

@@ -1,7 +1,8 @@
-"""Commands on all workers at once: workers, maintenance, restart."""
+"""Commands on workers: workers, top, restart, maintenance; and listen, one for development."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -14,6 +15,9 @@ Length = Annotated[
 Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for whoever looks.")]
 
 
+Watched = Annotated[
+    list[Path] | None, typer.Option("--watch", metavar="DIR", help="Where the code is; may be repeated.")
+]
 Every = Annotated[str, typer.Option("--every", metavar="D", help="How often it looks, 100ms to 1h.", callback=duration)]
 ShowOnce = Annotated[bool, typer.Option("--once", help="Show it one time and leave.")]
 
@@ -22,6 +26,8 @@ def add_to(app: typer.Typer) -> None:
     """Give `app` the commands of this module."""
     app.command("workers", epilog=example("delayq workers", "delayq workers --json"))(workers)
     app.command("top", epilog=example("delayq top", "delayq top --json"))(top)
+    passing = {"allow_extra_args": True, "ignore_unknown_options": True}
+    app.command("listen", epilog=example("delayq listen --app shop.jobs"), context_settings=passing)(listen)
     app.command("restart", epilog=example("delayq restart"))(restart)
     maintenance = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
     maintenance.callback(epilog=example("delayq maintenance on --for 10m --reason 'new schema'"))(_maintenance)
@@ -56,6 +62,17 @@ def top(
     from delayq.cli.actions import top as view
 
     view.top(session_of(ctx), queue, every, once=once, as_json=as_json)
+
+
+def listen(ctx: typer.Context, watch: Watched = None) -> None:
+    """Run a worker that is started anew whenever the code changes.
+
+    For development. Takes every option of `delayq work`. It watches Python files and settings below the folder it is
+    started in, or those of --watch; a worker that runs a job ends it first.
+    """
+    from delayq.cli.actions import listen as ear
+
+    raise typer.Exit(ear.listen(session_of(ctx), watch or [Path()], ctx.args))
 
 
 def restart(ctx: typer.Context, as_json: Json = False) -> None:

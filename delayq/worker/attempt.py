@@ -11,7 +11,7 @@ import random
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 import msgspec
 
@@ -26,26 +26,24 @@ from delayq.jobs.context import JobContext
 from delayq.jobs.function import JobFunction
 from delayq.jobs.registry import Registry
 from delayq.worker.holding import Held
+from delayq.worker.lines import Lines
 from delayq.worker.listeners import Listeners
 from delayq.worker.policies import Policies
 
 log = logging.getLogger("delayq.worker")
 
-Asks: TypeAlias = Callable[[Held], bool]
-"""Whether somebody asked a job that runs to stop."""
-
 
 class Attempt:
     """A delivery that may start: its envelope read, its handler found."""
 
-    __slots__ = ("asks", "delivery", "envelope", "handler", "held", "policy", "started")
+    __slots__ = ("delivery", "envelope", "handler", "held", "lines", "policy", "started")
 
     def __init__(
-        self, held: Held, envelope: Envelope, handler: JobFunction[..., Any], policy: Policy, asks: Asks
+        self, held: Held, envelope: Envelope, handler: JobFunction[..., Any], policy: Policy, lines: Lines
     ) -> None:
         self.held = held
         self.delivery = held.delivery
-        self.asks = asks
+        self.lines = lines
         self.envelope = envelope
         self.handler = handler
         self.policy = policy
@@ -76,7 +74,9 @@ class Attempt:
             token=delivery.entry,
             headers=envelope.headers or {},
             tags=tuple(envelope.tags or ()),
-            stop_asked=partial(self.asks, self.held),
+            stop_asked=partial(self.lines.stop_asked, self.held),
+            stopping=self.lines.farewell.listener(),
+            teller=self.lines.teller(self.held),
         )
 
 
@@ -87,14 +87,14 @@ class Attempts:
     """
 
     def __init__(
-        self, registry: Registry, policies: Policies, now_ms: Callable[[], int], asks: Asks, listeners: Listeners
+        self, registry: Registry, policies: Policies, now_ms: Callable[[], int], lines: Lines, listeners: Listeners
     ) -> None:
         self.now_ms = now_ms
         self.out_of_memory = False
         self._registry = registry
         self._policies = policies
         self._listeners = listeners
-        self._asks = asks
+        self._lines = lines
         self._heard = bool(listeners)
 
     def prepare(self, held: Held) -> Attempt | Outcome:
@@ -114,7 +114,7 @@ class Attempts:
             refused = before_start(envelope, policy, self.now_ms())  # else nothing can speak against it
             if refused is not None:
                 return self._unrun(delivery, envelope, refused)
-        attempt = Attempt(held, envelope, handler, policy, self._asks)
+        attempt = Attempt(held, envelope, handler, policy, self._lines)
         if self._heard:
             attempt.started = time.perf_counter()
             self._listeners.tell(_started(attempt, self.now_ms()))
@@ -131,7 +131,7 @@ class Attempts:
         envelope = attempt.envelope
         outcome = decide(envelope, attempt.policy, error, self.now_ms(), random.random)
         called_off = isinstance(error, JobCancelled)
-        if isinstance(outcome, Release) and attempt.asks(attempt.held):
+        if isinstance(outcome, Release) and attempt.lines.stop_asked(attempt.held):
             outcome, called_off = stopped(outcome), True
         if result is not None and isinstance(outcome, Ack) and outcome.retention_ms:
             outcome = Ack(outcome.retention_ms, _encoded(envelope, result))

@@ -18,6 +18,7 @@ from delayq.worker.crew_inline import NUDGE, Inline
 from delayq.worker.crew_loop import EventLoop
 from delayq.worker.crew_threads import Threads
 from delayq.worker.holding import Holding
+from delayq.worker.lines import Farewell, Lines, Progress
 from delayq.worker.listeners import Listeners
 from delayq.worker.patience import wait_for_backend
 from delayq.worker.plan import Plan
@@ -74,7 +75,8 @@ class Child:
         """The parts, threads included: they are made after the fork, in the process that needs them."""
         plan, slots, holding, options = self._plan, self._slots, self._holding, self._plan.options
         listeners = Listeners(plan.listeners)
-        attempts = Attempts(plan.registry, Policies(plan.fallback), self._now_ms, holding.stop_asked, listeners)
+        lines = Lines(holding.stop_asked, Progress(consumer.tell), Farewell())
+        attempts = Attempts(plan.registry, Policies(plan.fallback), self._now_ms, lines, listeners)
         supply = self._supply = Supply(slots, holding, consumer, listeners)
         turns = Turns(slots, holding, supply, attempts, options)
         turns.may_fetch = self._switches.gates_are_open
@@ -86,7 +88,9 @@ class Child:
             turns.loop = EventLoop(holding, attempts, options.concurrency, turns.bell.set)
         signal.signal(NUDGE, self._nudged)
         signal.signal(signal.SIGTERM, self._terminated)
-        Watchdog(slots, holding, supply, pipe=self._pipe, memory_mb=options.memory_mb).start()
+        watchdog = Watchdog(slots, holding, supply, pipe=self._pipe, memory_mb=options.memory_mb)
+        watchdog.farewell = lines.farewell.say
+        watchdog.start()
         return turns
 
     def _nudged(self, number: int, frame: FrameType | None) -> None:

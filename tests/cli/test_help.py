@@ -38,7 +38,8 @@ def test_the_commands_of_the_design_are_there() -> None:
         "schedule", "cancel", "run-now", "show", "reschedule", "list", "stats", "upcoming", "work", "move", "up",
         "down", "demo", "doctor", "failed", "failed list", "failed show", "failed retry", "failed forget",
         "failed flush", "failed prune", "pause", "resume", "clear", "workers", "queue", "queue set", "config",
-        "config show", "restart", "maintenance", "maintenance on", "maintenance off", "maintenance show",
+        "config show", "restart", "top", "listen", "maintenance", "maintenance on", "maintenance off",
+        "maintenance show",
     }  # fmt: skip
 
 
