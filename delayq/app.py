@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 
+from delayq.core.endpoint import Endpoint
 from delayq.core.errors import AWAY, ConfigError, DelayqError, UnsafeSetup
 from delayq.core.events import Listener
 from delayq.core.outcome import Policy
@@ -37,7 +38,7 @@ def embedded_server(settings: Settings) -> EmbeddedServer:
     return EmbeddedServer(settings.data_dir or default_data_dir(), server=settings.redis_server)
 
 
-def url_of(settings: Settings) -> str:
+def url_of(settings: Settings) -> str | Endpoint:
     """The Redis of the settings; without a URL, the embedded server, started if need be.
 
     Raises `ConfigError`, and `BackendUnavailable` when the embedded server does not start.
@@ -56,7 +57,7 @@ def open_client(settings: Settings) -> Client:
 
 
 @contextmanager
-def open_driver(settings: Settings, *, url: str | None = None) -> Iterator[RedisStreams]:
+def open_driver(settings: Settings, *, url: str | Endpoint | None = None) -> Iterator[RedisStreams]:
     """The driver that loops and workers use inside the block; `url` goes before the settings'."""
     with closing(Connector(url) if url else open_connector(settings)) as connector:
         yield RedisStreams(connector, settings.options())
@@ -112,7 +113,7 @@ def fallback_policy(settings: Settings) -> Policy:
 
 def make_worker(
     settings: Settings,
-    url: str,
+    url: str | Endpoint,
     registry: Registry,
     options: WorkerOptions,
     *,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from delayq.core.control import Heed, obey
+from delayq.core.endpoint import Endpoint
 from delayq.core.errors import BackendDamaged, BackendFull
 from delayq.core.options import Options
 from delayq.drivers.base import Promotion, Tidied
@@ -104,12 +105,12 @@ class RedisStreams:
 class RedisStreamsFactory:
     """Makes drivers, each with connections of its own: one for every process of a worker."""
 
-    url: str
+    url: str | Endpoint
     options: Options
     clock: Clock = server_clock
-    waits: Waits = Waits()
+    waits: Waits | None = None
 
     def __call__(self, *, answer_ms: int | None = None) -> RedisStreams:
         """`answer_ms`: wait no longer than that for a connection or an answer, and never ask again."""
-        waits = self.waits if answer_ms is None else Waits(answer_ms, answer_ms, answer_ms)
+        waits = (self.waits or Waits()) if answer_ms is None else Waits(answer_ms, answer_ms, answer_ms)
         return RedisStreams(Connector(self.url, waits=waits), self.options, self.clock)

@@ -25,7 +25,7 @@ from delayq.drivers.base import Delivery
 from delayq.jobs.context import JobContext
 from delayq.jobs.function import JobFunction
 from delayq.jobs.registry import Registry
-from delayq.worker.holding import Held
+from delayq.worker.held import Held
 from delayq.worker.lines import Lines
 from delayq.worker.listeners import Listeners
 from delayq.worker.policies import Policies

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from delayq.worker.attempt import Attempt
-from delayq.worker.holding import Held
+from delayq.worker.held import Held
 
 
 class Crew(Protocol):

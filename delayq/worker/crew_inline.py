@@ -15,7 +15,8 @@ from typing import Any
 
 from delayq.worker.attempt import Attempt, Attempts
 from delayq.worker.coroutines import Coroutines
-from delayq.worker.holding import Held, Holding
+from delayq.worker.held import Held
+from delayq.worker.holding import Holding
 
 # Ignored by default and used by nobody: a handler may have its own plans with ALRM, USR1 and USR2.
 NUDGE = signal.SIGURG

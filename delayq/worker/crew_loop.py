@@ -12,7 +12,8 @@ import threading
 from collections.abc import Callable
 
 from delayq.worker.attempt import Attempt, Attempts
-from delayq.worker.holding import Held, Holding
+from delayq.worker.held import Held
+from delayq.worker.holding import Holding
 
 log = logging.getLogger("delayq.worker")
 

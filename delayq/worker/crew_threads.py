@@ -17,7 +17,8 @@ from typing import Any
 from delayq.core.interrupts import JobInterrupted
 from delayq.worker.attempt import Attempt, Attempts
 from delayq.worker.coroutines import Coroutines
-from delayq.worker.holding import Held, Holding
+from delayq.worker.held import Held
+from delayq.worker.holding import Holding
 
 _Work = tuple[Held, Attempt] | None
 _raise_in = ctypes.pythonapi.PyThreadState_SetAsyncExc

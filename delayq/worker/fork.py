@@ -11,6 +11,7 @@ import ctypes
 import faulthandler
 import logging
 import os
+import select
 import signal
 import sys
 import time
@@ -53,6 +54,10 @@ class Process:
         os.close(self.pipe)
         return os.waitpid(self.pid, 0)[1]
 
+    def tell(self) -> None:
+        """Let `is_told` be true there. Unlike a signal it cannot come too early."""
+        os.write(self.pipe, b".")
+
     def send(self, number: signal.Signals) -> None:
         """Send it a signal. It may have ended already; until it was waited for, its number is nobody else's."""
         try:
@@ -88,6 +93,11 @@ def fork(run: Callable[[int], None], siblings: Iterable[Process]) -> Process:
     except OSError:
         log.debug("process %d has made its group itself, or has ended", pid)
     return Process(pid, writer, time.monotonic())
+
+
+def is_told(pipe: int) -> bool:
+    """In the new process: whether its parent has told it something, or is gone."""
+    return bool(select.select([pipe], [], [], 0.0)[0])
 
 
 def _be_a_child(run: Callable[[int], None], parent: int, reader: int, close: Iterable[int]) -> None:

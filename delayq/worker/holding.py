@@ -19,6 +19,7 @@ from delayq.core.outcome import Ack, Outcome
 from delayq.drivers.base import Delivery
 from delayq.worker import spill
 from delayq.worker.clock import boot_clock
+from delayq.worker.held import Held
 from delayq.worker.slots import CANCEL, EMPTY, FINISHED, LOST, MAX_ID, RUNNING, SPILLED, WAITING, Slots, Word
 
 log = logging.getLogger("delayq.worker")
@@ -27,29 +28,6 @@ START_WITHIN = 2 / 3  # of a lease
 LOOKS_S = 1.0  # a handler that asked whether it shall stop, not longer ago, hears of it by asking
 # Plain numbers: a member of an enum costs three times as much to name.
 _ORDERS, _DONE = int(Word.ORDERS), int(Word.DONE)
-
-
-class Held:
-    """One delivery held. `interrupter` raises into it while it runs; `interrupt` is what was raised, once `told`.
-
-    `asked_at`: when its handler last asked whether it shall stop.
-    """
-
-    __slots__ = (
-        "asked_at", "delivery", "generation", "interrupt", "interrupter", "outcome", "read_at", "resent", "slot", "told",
-    )
-
-    def __init__(self, delivery: Delivery, slot: int, read_at: float) -> None:
-        self.delivery = delivery
-        self.slot = slot
-        self.read_at = read_at
-        self.generation = 0
-        self.outcome: Outcome | None = None
-        self.interrupt: BaseException | None = None
-        self.interrupter: Callable[[Held, BaseException], None] | None = None
-        self.told = False
-        self.asked_at = 0.0
-        self.resent = False
 
 
 class Holding:
@@ -191,10 +169,10 @@ class Holding:
         self._finished.extendleft(reversed(taken))
 
     def take_waiting(self, keep: Held | None = None) -> list[Held]:
-        """Everything to be handed back: what has not started but `keep`, and what was taken before and is not back yet.
+        """Everything to be handed back: what has not started but `keep`, and what was taken before and is not back.
 
-        It stays held, and renewed, until `returned` is called, because a hand-back whose reply was lost can be repeated;
-        but it cannot be started any more.
+        It stays held, and renewed, until `returned` is called, because a hand-back whose reply was lost can be
+        repeated; but it cannot be started any more.
         """
         with self._lock:
             taken = _emptied(self._waiting)

@@ -17,7 +17,7 @@ from delayq.drivers.base import Delivery
 from delayq.jobs.stopping import Stopping
 from delayq.jobs.teller import Teller
 from delayq.loops.troubles import Troubles
-from delayq.worker.holding import Held
+from delayq.worker.held import Held
 
 log = logging.getLogger("delayq.worker")
 

@@ -17,9 +17,7 @@ T = TypeVar("T")
 log = logging.getLogger("delayq.worker")
 
 
-def wait_for_backend(
-    connect: Callable[[], T], stopped: Callable[[], bool], sleep: Callable[[float], None]
-) -> T | None:
+def wait_for_backend(connect: Callable[[], T], stopped: Callable[[], bool], sleep: Callable[[float], None]) -> T | None:
     """Call `connect` until it works, saying why not; None once `stopped` says so. `sleep` may end early.
 
     Only a backend that is away is waited for; a wrong password or a wrong address will not mend itself and is raised.

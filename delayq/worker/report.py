@@ -1,4 +1,4 @@
-"""What runs where, for a person: written to stderr on TTIN."""
+"""What runs where, for a person: logged on TTIN."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from delayq.worker.slots import RUNNING, Stop, Word
 STALLED_S = 0.5
 
 
-def report(members: Iterable[Member], done: int) -> str:
-    """Each child, what it holds and runs, and for how long."""
-    return "\n".join([f"delayq worker, process {os.getpid()}: {done:,} jobs ended", *_lines(members)]) + "\n"
+def report(members: Iterable[Member], done: int) -> list[str]:
+    """Each child, what it holds and runs, and for how long, line by line."""
+    return [f"delayq worker, process {os.getpid()}: {done:,} jobs ended", *_lines(members)]
 
 
 def _lines(members: Iterable[Member]) -> Iterator[str]:

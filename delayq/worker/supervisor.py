@@ -12,7 +12,6 @@ from __future__ import annotations
 import logging
 import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -213,8 +212,8 @@ class Supervisor:
         if self._signals.dump_wanted:
             self._signals.dump_wanted = False
             members = list(self._brood.members.values())
-            sys.stderr.write(report(members, self._brood.done))
-            sys.stderr.flush()
+            for line in report(members, self._brood.done):
+                log.warning("%s", line)
             self._to_dump = members
         elif self._to_dump:
             member = self._to_dump.pop(0)

@@ -19,7 +19,8 @@ from delayq.drivers.base import Consumer, Delivery, Fetched, Settlement
 from delayq.loops.pauses import Pauses
 from delayq.loops.troubles import Troubles
 from delayq.worker.clock import boot_clock
-from delayq.worker.holding import Held, Holding
+from delayq.worker.held import Held
+from delayq.worker.holding import Holding
 from delayq.worker.listeners import Listeners
 from delayq.worker.slots import Slots, Word
 

@@ -12,7 +12,8 @@ from delayq.core.outcome import Outcome
 from delayq.worker.attempt import Attempt, Attempts
 from delayq.worker.clock import boot_clock
 from delayq.worker.crew import Crew
-from delayq.worker.holding import Held, Holding
+from delayq.worker.held import Held
+from delayq.worker.holding import Holding
 from delayq.worker.options import WorkerOptions
 from delayq.worker.prefetch import WORTH_S, Prefetch
 from delayq.worker.slots import Slots, Stop, Word

@@ -43,7 +43,7 @@ def _nobody_listens() -> None:
 
 
 class Watchdog:
-    """Watches one child. `pipe` ends when the parent does, `memory_mb` 0 = no limit, `farewell` tells jobs of the end."""
+    """Watches one child. `pipe` ends with the parent; `memory_mb` 0 = no limit; `farewell` tells jobs of the end."""
 
     def __init__(self, slots: Slots, holding: Holding, supply: Supply, *, pipe: int, memory_mb: int) -> None:
         self.farewell: Callable[[], None] = _nobody_listens

@@ -15,11 +15,7 @@ process: only tapes, tallies and flags come back.
 
 from __future__ import annotations
 
-import logging
-import os
-import signal
 import tempfile
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -38,70 +34,14 @@ from delayq.jobs.registry import Registry, using
 from delayq.redis.client import Client
 from delayq.redis.connect import Connector, Waits
 from delayq.redis.keys import Keys
-from delayq.worker.fork import fork
 from delayq.worker.options import StopReason, WorkerOptions
 from delayq.worker.plan import Plan
-from delayq.worker.supervisor import Supervisor
+from tests.support.running import Running, Said
 from tests.support.tape import Flag, Tally, Tape, Tapes
 from tests.support.waiting import wait_until
 
 QUEUE = "orders"
 PATIENCE_S = 15.0
-
-
-class Running:
-    """A worker in a process of its own."""
-
-    def __init__(self, plan: Plan, said: Tape[tuple[str, str, str]], reasons: Tape[tuple[int, StopReason]]) -> None:
-        self._said = said
-        self._reasons = reasons
-        with warnings.catch_warnings():
-            # Newer Pythons warn of a fork beside threads. Those of the test hold no lock a worker would need.
-            warnings.simplefilter("ignore", DeprecationWarning)
-            self._process = fork(lambda pipe: self._run(plan), [])
-        self.pid = self._process.pid
-        self._reason: StopReason | None = None
-
-    def ask(self) -> None:
-        """Ask for a stop."""
-        if self._reason is None:
-            self._process.send(signal.SIGTERM)
-
-    def stop(self, timeout: float = PATIENCE_S) -> StopReason:
-        """Ask for a stop and wait for it."""
-        self.ask()
-        return self.join(timeout)
-
-    def join(self, timeout: float = PATIENCE_S) -> StopReason:
-        """Wait until the worker stops by itself; its reason."""
-        if self._reason is None:
-            try:
-                wait_until(self._process.has_ended, timeout=timeout, what="the worker has stopped")
-            finally:
-                self._process.kill()
-                self._process.wait()
-            found = dict(self._reasons[:])
-            assert self.pid in found, f"the worker ended with an error:\n{self._said[:]}"
-            self._reason = found[self.pid]
-        return self._reason
-
-    def _run(self, plan: Plan) -> None:
-        log = logging.getLogger()
-        log.handlers[:] = [_ToTape(self._said)]
-        log.setLevel(logging.INFO)
-        reason = Supervisor(plan).run()
-        self._reasons.append((os.getpid(), reason))
-
-
-class _ToTape(logging.Handler):
-    """Log records: logger, level, text with its traceback."""
-
-    def __init__(self, tape: Tape[tuple[str, str, str]]) -> None:
-        super().__init__()
-        self._tape = tape
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self._tape.append((record.name, record.levelname, self.format(record)))
 
 
 class Station:
@@ -120,8 +60,7 @@ class Station:
         self._tapes = Tapes(Path(self._folder.name))
         self.events: Tape[Event] = self.tape()
         self.listeners: list[Listener] = [self._hear]
-        self._said: Tape[tuple[str, str, str]] = self.tape()
-        self._reasons: Tape[tuple[int, StopReason]] = self.tape()
+        self._said = Said(self.tape(), self.tape())
 
     def clock(self) -> int | None:
         """The time the scripts are told; None = the server's own."""
@@ -158,7 +97,7 @@ class Station:
         with using(self.registry):
             job(name, **options)(function)
 
-    def plan(self, url: str = "", waits: Waits = Waits(), /, **options: Any) -> Plan:
+    def plan(self, url: str = "", waits: Waits | None = None, /, **options: Any) -> Plan:
         """A worker's: it serves `orders` unless told otherwise, without mover and janitor."""
         fallback = Policy(tries=self.options.tries, backoff=self.options.backoff)
         given = {"queues": (QUEUE,), "fallback": fallback, "mover": False, "sleep_ms": 100, **options}
@@ -167,16 +106,16 @@ class Station:
 
     def run(self, **options: Any) -> StopReason:
         """A worker until it stops by itself; why it did."""
-        return Running(self.plan(**options), self._said, self._reasons).join()
+        return Running(self.plan(**options), self._said).join()
 
     def drain(self, **options: Any) -> StopReason:
         """Work until nothing is ready."""
         return self.run(**{"stop_when_empty": True, **options})
 
     @contextmanager
-    def working(self, url: str = "", waits: Waits = Waits(), /, **options: Any) -> Iterator[Running]:
+    def working(self, url: str = "", waits: Waits | None = None, /, **options: Any) -> Iterator[Running]:
         """A worker; it is asked to stop at the end of the block unless it has. `url`: its own way to the server."""
-        running = Running(self.plan(url, waits, **options), self._said, self._reasons)
+        running = Running(self.plan(url, waits, **options), self._said)
         try:
             yield running
         finally:
@@ -216,7 +155,7 @@ class Station:
 
     def said(self) -> str:
         """What the workers logged."""
-        return "\n".join(f"{level} {name}: {text}" for name, level, text in self._said)
+        return self._said.text()
 
     def ends(self, job_id: str) -> list[str]:
         """How the attempts of one job ended, in order."""

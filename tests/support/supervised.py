@@ -1,7 +1,7 @@
 """A worker under a supervisor as a program: `python -m tests.support.supervised '{"url": …}'`.
 
-The JSON gives the url, the lease, whether async handlers are there too, `more` modules of them, and any `WorkerOptions`. Prints the reason it
-stopped, and exits with the reason's code.
+The JSON gives the url, the lease, whether async handlers are there too, `more` modules of handlers, and any
+`WorkerOptions`. Prints the reason it stopped, and exits with the reason's code.
 """
 
 from __future__ import annotations

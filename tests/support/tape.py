@@ -1,8 +1,8 @@
 """What handlers say to their test from other processes, and what the test says to them. All of it lies in files.
 
-    tapes.tape()     a list that any process appends to; reading it shows what all have said so far
-    tapes.tally()    counts what any process adds
-    tapes.flag()     set by one process, seen by all
+tapes.tape()     a list that any process appends to; reading it shows what all have said so far
+tapes.tally()    counts what any process adds
+tapes.flag()     set by one process, seen by all
 """
 
 from __future__ import annotations
@@ -54,8 +54,10 @@ class Tapes:
         while chunk := os.pread(self._fd, 1 << 20, self._at):
             self._at += len(chunk)
             self._rest += chunk
-        while len(self._rest) >= _HEAD.size and len(self._rest) >= (end := _HEAD.size + _HEAD.unpack_from(self._rest)[0]):
-            tape, value = pickle.loads(self._rest[_HEAD.size : end])  # noqa: S301  (written by this very test)
+        while len(self._rest) >= _HEAD.size and len(self._rest) >= (
+            end := _HEAD.size + _HEAD.unpack_from(self._rest)[0]
+        ):
+            tape, value = pickle.loads(self._rest[_HEAD.size : end])
             self._heard.setdefault(tape, []).append(value)
             self._rest = self._rest[end:]
         return self._heard.setdefault(number, [])

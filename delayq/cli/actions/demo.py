@@ -1,20 +1,20 @@
 """demo: orders that close by themselves unless they are paid, live, on a server that leaves nothing behind.
 
-    this process     schedules, pays, and prints what the other one tells through a pipe
-    the worker       a supervisor with its children, as `delayq work` makes them
+this process     schedules, pays, and prints what the other one tells through a pipe
+the worker       a supervisor with its children, as `delayq work` makes them
 """
 
 from __future__ import annotations
 
 import os
 import select
-import signal
 import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -31,7 +31,7 @@ from delayq.jobs.function import job
 from delayq.jobs.registry import Registry, using
 from delayq.redis.client import Client
 from delayq.settings import Settings
-from delayq.worker.fork import fork
+from delayq.worker.fork import fork, is_told
 from delayq.worker.options import WorkerOptions
 
 QUEUE: Final = "orders"
@@ -150,7 +150,7 @@ def _play(shop: Shop, news: int) -> None:
     """What customers do, each at its time, and what the worker tells in between."""
     late_order, late_after, more = POSTPONED
     plan: list[tuple[float, Callable[[], None]]] = [
-        *((after, lambda order=order: shop.pay(order)) for order, after in PAID.items()),  # type: ignore[misc]
+        *((after, lambda order=order: shop.pay(order)) for order, after in PAID.items()),
         (late_after, lambda: shop.postpone(late_order, more)),
     ]
     plan.sort(key=lambda step: step[0])
@@ -172,14 +172,15 @@ def _working(settings: Settings, url: str) -> Iterator[int]:
     reader, writer = os.pipe()
 
     def work(pipe: int) -> None:
-        make_worker(settings, url, registry, options, listeners=[lambda event: _report(writer, event)]).run()
+        tell = partial(_report, writer)
+        make_worker(settings, url, registry, options, listeners=[tell], gone=partial(is_told, pipe)).run()
 
     worker = fork(work, [])
     os.close(writer)
     try:
         yield reader
     finally:
-        worker.send(signal.SIGTERM)
+        worker.tell()
         worker.wait()
         os.close(reader)
 

@@ -22,6 +22,7 @@ from delayq.app import (
 from delayq.cli import logs
 from delayq.cli.session import Session
 from delayq.cli.words import count
+from delayq.core.endpoint import Endpoint
 from delayq.core.errors import ConfigError, InvalidInput, InvalidName
 from delayq.core.names import check_queue
 from delayq.core.when import duration_ms
@@ -83,7 +84,7 @@ def work(session: Session, apps: Sequence[str], wishes: Wishes, limits: Limits, 
     return run_worker(session, settings, url, Staff(registry, options, quiet or session.out.quiet, began))
 
 
-def look_before(settings: Settings, url: str, wishes: Wishes) -> None:
+def look_before(settings: Settings, url: str | Endpoint, wishes: Wishes) -> None:
     """Raises `UnsafeSetup` for a Redis that may throw jobs away. Leaves no connection: a worker is about to fork."""
     if not wishes.allow_eviction:
         with open_driver(settings, url=url) as driver:
@@ -144,7 +145,7 @@ class Staff:
     began: float | None = None
 
 
-def run_worker(session: Session, settings: Settings, url: str, staff: Staff, gone: Gone = never) -> int:
+def run_worker(session: Session, settings: Settings, url: str | Endpoint, staff: Staff, gone: Gone = never) -> int:
     """Work until a signal, a limit, or `gone`; the exit code."""
     logs.start(settings, quiet=staff.quiet)
     jobs = count(len(staff.registry.names()), "job name")

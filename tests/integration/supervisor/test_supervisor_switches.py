@@ -21,11 +21,8 @@ def said(house: House) -> list[dict[str, Any]]:
 
 
 def until_all_say(house: House, state: str, count: int = 1) -> None:
-    wait_until(
-        lambda: [one["state"] for one in said(house)] == [state] * count,
-        timeout=10,
-        what=f"{count} workers are {state}",
-    )
+    wanted = [state] * count
+    wait_until(lambda: [one["state"] for one in said(house)] == wanted, timeout=10, what=f"{count} say {state}")
 
 
 def test_maintenance_keeps_a_worker_from_the_next_job_and_not_from_this_one(house: House) -> None:

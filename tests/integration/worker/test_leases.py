@@ -138,7 +138,9 @@ def test_a_thawed_worker_starts_nothing_that_it_only_held(station: Station, redi
         thaw(frozen.pid)
         station.client.schedule("note", id="after")
         wait_until(lambda: "after" in crew.ledger.jobs("end"), what="work goes on")
-        wait_until(lambda: "this process was stopped for too long" in crew.log_of(frozen), what="it says why it dropped them")
+        wait_until(
+            lambda: "this process was stopped for too long" in crew.log_of(frozen), what="it says why it dropped them"
+        )
         twice = [job for job, times in crew.ledger.counted("start").items() if times > 1]
         assert twice in ([], [running]), "only what ran, or was about to, when it froze"
 
@@ -147,7 +149,10 @@ def test_a_thawed_worker_starts_nothing_that_it_only_held(station: Station, redi
 def test_a_job_that_kills_its_worker_kills_nobody_elses_and_is_failed(
     station: Station, redis_url: str, tmp_path: Path
 ) -> None:
-    """Supervisor and all, so that leases run out. Four starts at most. Its neighbours, read in one batch with it every time, run once and vanish never."""
+    """Supervisor and all, so that leases run out. Four starts at most.
+
+    Its neighbours, read in one batch with it every time, run once and vanish never.
+    """
     duty = Duty(url=redis_url, folder=tmp_path, more={"mover": False})
     rows = station.connector.commands()
     with Crew(duty) as crew:

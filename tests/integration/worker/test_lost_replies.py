@@ -55,7 +55,7 @@ def test_every_nth_reply_is_lost_and_all_jobs_run_once(
 def test_deliveries_whose_reply_was_lost_are_replayed_at_once(station: Station, proxy: Proxy) -> None:
     """The lease is five seconds, so being run within two means: replayed, and not reclaimed."""
     runs = station.tally()
-    station.handles("note", lambda n: runs.add(n))
+    station.handles("note", lambda n: runs.add(n))  # noqa: PLW0108  (a handler takes its arguments by name)
     with station.working(proxy.url, QUICK):
         wait_until(lambda: proxy.replies > 8, what="the worker waits for work")
         proxy.swallow(times=3)

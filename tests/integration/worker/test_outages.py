@@ -149,7 +149,7 @@ def test_a_hanging_redis_fails_producers_in_time_and_takes_no_work_away(
 def test_all_is_flushed_under_load(server: LocalServer, stations: MakeStation) -> None:
     station = stations(server.url)
     ran = station.tally()
-    station.handles("note", lambda context_id: ran.add(context_id))
+    station.handles("note", lambda context_id: ran.add(context_id))  # noqa: PLW0108  (arguments come by name)
     with station.working(mover=True, tidy_every_ms=500):
         for round_number in range(4):
             job_id = f"o{round_number}"
@@ -201,9 +201,7 @@ KEYS = [
 
 
 @pytest.mark.parametrize("name", KEYS)
-def test_a_key_of_the_wrong_type_is_reported_loses_nothing_and_heals(
-    station: Station, name: str
-) -> None:
+def test_a_key_of_the_wrong_type_is_reported_loses_nothing_and_heals(station: Station, name: str) -> None:
     """Somebody else's string stands where one of our keys was; the real one is put back later."""
     client, key = station.connector.commands(), station.keys().of(name)
     load = Load(station, jobs=30)

@@ -128,6 +128,7 @@ def test_a_busy_worker_finishes_its_job_and_hands_the_rest_back_uncounted(statio
     with station.working() as running:
         assert entered.wait(10)
         running.ask()
+        wait_until(lambda: "stopping (interrupted)" in station.said(), what="it was told")
         go_on.set()
         assert running.join() is StopReason.INTERRUPTED
     assert ran == list(range(301)), "what ran, ran once and in order"

@@ -15,7 +15,8 @@ from delayq.core.interrupts import JobTimedOut
 from delayq.core.outcome import Outcome
 from delayq.worker.attempt import Attempt, Attempts
 from delayq.worker.crew_threads import Threads
-from delayq.worker.holding import Held, Holding
+from delayq.worker.held import Held
+from delayq.worker.holding import Holding
 from tests.support.waiting import wait_until
 
 ROUNDS = 300

@@ -6,7 +6,8 @@ import pytest
 
 from delayq.core.outcome import Ack, Release
 from delayq.drivers.base import Delivery
-from delayq.worker.holding import Held, Holding
+from delayq.worker.held import Held
+from delayq.worker.holding import LOOKS_S, Holding
 from delayq.worker.slots import (
     CANCEL,
     EMPTY,
@@ -147,6 +148,44 @@ def test_whoever_is_to_be_interrupted_is_named_once(bench: Bench) -> None:
     bench.now += 5.0
     assert bench.holding.to_interrupt() == [(late, 0)]
     assert bench.holding.to_interrupt() == []
+
+
+def test_a_handler_that_looks_for_itself_is_not_torn_out(bench: Bench) -> None:
+    bench.add("a")
+    looks = bench.start()
+    looks.interrupter = lambda held, error: None
+    assert not bench.holding.stop_asked(looks)
+    bench.order("a", CANCEL)
+    assert bench.holding.to_interrupt() == []
+    assert bench.holding.stop_asked(looks)
+    bench.now += LOOKS_S + 0.1
+    assert bench.holding.to_interrupt() == [(looks, CANCEL)], "it has not looked for a while"
+
+
+def test_what_could_not_be_settled_is_finished_again_and_marked(bench: Bench) -> None:
+    bench.add("a", "b")
+    for held in (bench.start(), bench.start()):
+        bench.holding.finish(held, Ack())
+    first = bench.holding.take_finished()
+    bench.holding.unsettled(first)
+    again = bench.holding.take_finished()
+    assert [(held.delivery.id, held.resent) for held in again] == [("a", True), ("b", True)]
+    bench.holding.settled(again)
+    assert (bench.holding.held, bench.phases()) == (0, {})
+
+
+def test_one_entry_id_in_two_queues_is_two_deliveries() -> None:
+    slots = Slots(("q", "r"), 4)
+    slots.floats[Word.LEASE] = LEASE_S
+    holding = Holding(slots, lambda: 0, lambda: 0.0)
+    holding.add([Delivery(queue, "a", "1-1", b"", 0, 0) for queue in ("q", "r")], 0.0)
+    assert holding.knows() == {("q", "1-1"), ("r", "1-1")}
+    first, second = holding.start(), holding.start()
+    assert first is not None
+    assert second is not None
+    holding.finish(second, Ack())
+    holding.settled(holding.take_finished())
+    assert holding.knows() == {("q", "1-1")}
 
 
 def test_what_is_on_its_way_back_cannot_be_started(bench: Bench) -> None:
