@@ -49,7 +49,10 @@ class Stopping:
         await heard.wait()
 
     def then(self, callback: Callback) -> None:
-        """Call this, in a thread of its own, when the worker wants to end; at once if it does. Not after the job."""
+        """Call this, in a thread of its own, when the worker wants to end; at once if it does.
+
+        Nobody waits for it: when the job has ended by then, so may the process have.
+        """
         with self._lock:
             if not self._event.is_set():
                 self._callbacks.append(callback)

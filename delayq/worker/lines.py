@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -40,6 +39,7 @@ class Progress:
         self._latest: dict[Held, Told] = {}
         self._written: dict[Held, Told] = {}
         self._news = threading.Event()
+        self._closed = threading.Event()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._troubles = Troubles(log)
@@ -51,6 +51,13 @@ class Progress:
             self._start()
         self._news.set()
 
+    def close(self) -> None:
+        """End the thread; it writes nothing more than what it is about to."""
+        self._closed.set()
+        self._news.set()
+        if self._thread is not None:
+            self._thread.join()
+
     def _start(self) -> None:
         with self._lock:
             if self._thread is None:
@@ -58,12 +65,12 @@ class Progress:
                 self._thread.start()
 
     def _run(self) -> None:
-        while True:
+        while not self._closed.is_set():
             self._news.wait()
             self._news.clear()
             try:
                 self._flush()
-                time.sleep(EVERY_S)
+                self._closed.wait(EVERY_S)
             except DelayqError as error:
                 self._again(error)
             except Exception:
@@ -71,7 +78,7 @@ class Progress:
 
     def _again(self, error: DelayqError) -> None:
         self._troubles.tell(error)
-        time.sleep(RETRY_S)
+        self._closed.wait(RETRY_S)
         self._news.set()
 
     def _flush(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 import time
 from pathlib import Path
 
@@ -59,9 +60,10 @@ def tells_nonsense(context: JobContext) -> None:
 @job("interruptible")
 def interruptible(context: JobContext) -> None:
     """Goes on elsewhere when the worker wants to end."""
-    context.stopping.then(lambda: note("called", context.id))
+    called = threading.Event()
+    context.stopping.then(called.set)
     note("start", context.id)
-    if context.stopping.wait(60):
+    if context.stopping.wait(60) and called.wait(10):
         note("heard", context.id)
         raise Snooze("0s")
 
