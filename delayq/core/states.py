@@ -34,10 +34,20 @@ cell of it against a real server, and `docs/protocol.md` shows it.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Final
+from typing import Final, Never
+
+from delayq.core.errors import InvalidInput
 
 
-class State(StrEnum):
+class _Word(StrEnum):
+    """Words that callers may give as plain text."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> Never:
+        raise InvalidInput(f"{value!r} is none of: {', '.join(cls)}.")
+
+
+class State(_Word):
     """The place of a job."""
 
     ABSENT = "absent"
@@ -48,7 +58,7 @@ class State(StrEnum):
     COMPLETED = "completed"
 
 
-class OnConflict(StrEnum):
+class OnConflict(_Word):
     """What `schedule` does when the id is taken."""
 
     KEEP = "keep"

@@ -18,6 +18,7 @@ from delayq.core.states import State
 from delayq.drivers.redis_streams import RedisStreams, RedisStreamsFactory
 from delayq.jobs.function import job
 from delayq.jobs.registry import Registry, using
+from delayq.redis.checkup import eviction_policy
 from delayq.redis.client import Client
 from delayq.redis.connect import Connector
 from delayq.worker.options import StopReason, WorkerOptions
@@ -106,6 +107,7 @@ def test_a_worker(client: Client, user_url: UserUrl, connector: Connector, user:
     client.schedule_many([{"name": f"order.{word}", "id": word} for word in ("close", "again", "lost", "odd")])
     connector.commands().xadd("delayq:{orders}:stream", {"garbage": "yes"})
     with closing(Connector(user_url(user))) as own:
+        assert eviction_policy(own) == "noeviction", "a worker looks before it starts"
         engine = Options(queue="orders")
         driver = RedisStreams(own, engine)
         fallback = Policy(tries=2, backoff=Fixed(0))
