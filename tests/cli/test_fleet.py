@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import signal
+from contextlib import closing
+
 import pytest
 
 from delayq import DelayQ
+from delayq.core.progress import Told
+from delayq.drivers.redis_streams import RedisStreams
 from tests.cli.conftest import Inline
+from tests.support.cli import Cli, end
+from tests.support.waiting import wait_until
 
 USAGE = 2
+CONFLICT = 4
 
 
 def test_maintenance_on_and_off(inline: Inline, q: DelayQ) -> None:
@@ -77,3 +85,40 @@ def test_restart_tells_how_many_it_concerns(inline: Inline, q: DelayQ) -> None:
 def test_show_tells_of_progress(inline: Inline, q: DelayQ) -> None:
     q.schedule("x", id="a")
     assert inline.ok("show", "a", "--json").json["progress"] is None
+
+
+def test_a_forced_worker_works_during_maintenance_and_leaves_at_a_restart(cli: Cli, q: DelayQ) -> None:
+    q.start_maintenance()
+    worker = cli.start("work", "--app", "shop", "--queue", "orders", "--force")
+    q.schedule("order.close", {"order_id": 1}, queue="orders", id="o1")
+    wait_until(lambda: q.get("o1", queue="orders") is None, timeout=20, what="it runs")
+    said = cli.ok("restart", "--json").json
+    assert said["workers"] == 1
+    assert end(worker).code == 0
+
+
+def test_a_running_job_is_cancelled_and_not_failed(cli: Cli, q: DelayQ) -> None:
+    q.queue_set("default", lease="1s")
+    worker = cli.start("work", "--app", "shop", "--queue", "default")
+    q.schedule("slow", id="s1")
+    wait_until((cli.folder / "started").exists, timeout=20, what="it runs")
+    done = cli("cancel", "s1", "--running")
+    assert (done.code, done.out) == (CONFLICT, "running\n")
+    wait_until(lambda: q.get("s1") is None, timeout=10, what="it is gone")
+    [stats] = q.stats("default")
+    assert (stats.failed, stats.counters["failed_total"], stats.counters["released_total"]) == (0, 0, 0)
+    worker.send_signal(signal.SIGTERM)
+    assert end(worker).code == 0
+
+
+def test_show_tells_how_far_a_job_is(inline: Inline, q: DelayQ) -> None:
+    with closing(RedisStreams(q.connector, q.options).consumer("dq:host:1:a1", ["default"])) as consumer:
+        q.schedule("x", id="a")
+        (held,) = consumer.fetch([], 1).deliveries
+        consumer.tell([(held, Told(done=3, total=10, note="rows \x1b", partial=b'{"sum":7}'))])
+        lines = {line.split("  ")[0]: line.split("  ")[-1].strip() for line in inline.ok("show", "a").lines}
+        assert (lines["progress"], lines["note"]) == ("3 of 10 (30%)", "rows \\x1b")
+        assert lines["partial result"] == '{"sum":7}'
+        told = inline.ok("show", "a", "--json").json["progress"]
+        assert (told["done"], told["total"], told["partial"]) == (3, 10, {"sum": 7})
+        consumer.hand_back([held])

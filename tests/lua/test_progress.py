@@ -75,7 +75,7 @@ END: dict[str, Callable[[Engine, Held], Call[Any]]] = {
 
 
 @pytest.mark.parametrize("end", END)
-def test_whatever_ends_the_delivery_drops_it_and_a_late_word_is_fenced(each_engine: Engine, end: str) -> None:
+def test_whatever_ends_the_delivery_drops_it(each_engine: Engine, end: str) -> None:
     engine = each_engine
     held, other = engine.reserved("a", "other")
     tell(engine, held)

@@ -25,7 +25,7 @@ def until_all_say(house: House, state: str, count: int = 1) -> None:
     wait_until(lambda: [one["state"] for one in said(house)] == wanted, timeout=10, what=f"{count} say {state}")
 
 
-def test_maintenance_keeps_a_worker_from_the_next_job_and_not_from_this_one(house: House) -> None:
+def test_maintenance_lets_the_running_job_end(house: House) -> None:
     with house.open(processes=2):
         house.schedule("good", "first", seconds=1)
         house.until_started("first")
@@ -68,7 +68,7 @@ def test_a_pause_of_everything_holds_for_queues_that_come(house: House) -> None:
 
 
 @pytest.mark.parametrize("config", [{}, {"processes": 2}, {"threads": 2}])
-def test_a_worker_leaves_after_its_job_and_the_next_one_stays(house: House, config: dict[str, Any]) -> None:
+def test_it_leaves_after_its_job_and_the_next_one_stays(house: House, config: dict[str, Any]) -> None:
     with house.open(**config) as shop:
         house.schedule("good", "long", seconds=1.5)
         house.until_started("long")
@@ -95,7 +95,7 @@ def test_an_idle_worker_leaves_at_once(house: House) -> None:
     wait_until(lambda: not house.client.workers(), what="nobody is announced any more")
 
 
-def test_a_call_while_the_code_is_loaded_concerns_the_worker(house: House) -> None:
+def test_a_call_while_the_code_is_loaded_counts(house: House) -> None:
     """It came after the process began to load its code, and before it saw Redis for the first time."""
     with house.open(more=["tests.support.supervised_called_early"]) as shop:
         assert shop.ended() == 0
@@ -135,7 +135,7 @@ def test_a_gate_that_fails_counts_as_closed(house: House) -> None:
 
 
 @pytest.mark.parametrize("config", [{"stop_when_empty": True}, {"once": True}])
-def test_behind_a_closed_gate_a_worker_that_should_not_stay_leaves(house: House, config: dict[str, Any]) -> None:
+def test_who_should_not_stay_leaves_a_closed_gate(house: House, config: dict[str, Any]) -> None:
     house.ledger.with_name("closed").touch()
     house.schedule("good", "g1")
     with house.open(**TALKERS, **config) as shop:
