@@ -20,7 +20,7 @@ from delayq.drivers.base import Delivery
 from delayq.worker import spill
 from delayq.worker.clock import boot_clock
 from delayq.worker.held import Held
-from delayq.worker.slots import CANCEL, EMPTY, FINISHED, LOST, MAX_ID, RUNNING, SPILLED, WAITING, Slots, Word
+from delayq.worker.slots import CANCEL, EMPTY, FINISHED, LOST, MAX_ID, RUNNING, SETTLED, SPILLED, WAITING, Slots, Word
 
 log = logging.getLogger("delayq.worker")
 
@@ -233,15 +233,21 @@ class Holding:
         return now - held.read_at <= self._within_s
 
     def _obey(self) -> None:
-        """Forget what is lost and does not run; end what waits and is cancelled. What runs, the watchdog sees to."""
+        """Forget what is lost and has not started; end what waits and is cancelled. What runs, the watchdog sees to.
+
+        What is lost and finished stays: settling it finds that out, and says so.
+        """
         with self._lock:
             self._orders_seen = self._ints[_ORDERS]
             waiting, finished = _emptied(self._waiting), _emptied(self._finished)
             orders = {held: self._slots.orders_for(held.slot, held.generation) for held in (*waiting, *finished)}
-            back = [held for held in self._returning if self._slots.orders_for(held.slot, held.generation) & LOST]
-            self._returning = [held for held in self._returning if held not in back]
-            self._drop([*back, *(held for held, order in orders.items() if order & LOST)])
-            self._finished.extendleft(held for held in reversed(finished) if not orders[held] & LOST)
+            gone = {held for held in waiting if orders[held] & LOST} | {
+                held for held in finished if orders[held] & SETTLED
+            }
+            gone |= {held for held in self._returning if self._slots.orders_for(held.slot, held.generation) & LOST}
+            self._drop(list(gone))
+            self._returning = [held for held in self._returning if held not in gone]
+            self._finished.extendleft(held for held in reversed(finished) if held not in gone)
             self._waiting.extend(held for held in waiting if not orders[held])
             for held in waiting:
                 if orders[held] == CANCEL:

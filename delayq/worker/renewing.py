@@ -22,7 +22,7 @@ from delayq.worker.about import about, running, state
 from delayq.worker.brood import Member
 from delayq.worker.clock import boot_clock
 from delayq.worker.plan import Plan
-from delayq.worker.slots import CANCEL, LOST, RUNNING, WAITING, Seen, Slots, Word
+from delayq.worker.slots import CANCEL, LOST, RUNNING, SETTLED, WAITING, Seen, Slots, Word
 from delayq.worker.spill import ended
 
 log = logging.getLogger("delayq.supervisor")
@@ -102,7 +102,7 @@ class Renewing:
         if not freed or now - last_s < self.lease_s:
             return
         for item in freed:
-            member.slots.give_order(item, LOST)
+            member.slots.give_order(item, LOST if item.phase == WAITING else SETTLED)
         self._steward.settle(ended(member.slots, freed))
         self._steward.hand_back([item.claim for item in freed if item.phase == WAITING])
         log.warning(

@@ -8,7 +8,7 @@ renews the leases, and, when the child is dead, knows what was finished, running
     soft_at      when the running job is over its time; 0 = never     (boot clock, seconds)
     started      when it started
     spilled      where its outcome lies in the spill: offset << 32 | length
-    orders       what the supervisor wants of it: generation << 2 | CANCEL | LOST
+    orders       what the supervisor wants of it: generation << 3 | SETTLED | CANCEL | LOST
     records      generation, queue, entry id, job id
     spill        outcomes of what is finished and not settled yet
 
@@ -36,6 +36,9 @@ SPILLED: Final = 4  # its outcome is in the spill
 
 LOST: Final = 1
 CANCEL: Final = 2
+SETTLED: Final = 4
+_ORDER_BITS: Final = 3
+_ORDERS: Final = (1 << _ORDER_BITS) - 1
 
 SPILL_BYTES: Final = 1 << 20
 MAX_ID: Final = 255
@@ -145,14 +148,14 @@ class Slots:
     def give_order(self, seen: Seen, order: int) -> None:
         """Supervisor: tell the child something about what lies, or lay, in a slot."""
         before = self.orders[seen.slot]
-        known = before & 3 if before >> 2 == seen.generation else 0
-        self.orders[seen.slot] = seen.generation << 2 | known | order
+        known = before & _ORDERS if before >> _ORDER_BITS == seen.generation else 0
+        self.orders[seen.slot] = seen.generation << _ORDER_BITS | known | order
         self.ints[Word.ORDERS] += 1
 
     def orders_for(self, slot: int, generation: int) -> int:
-        """What was ordered for this delivery: 0, LOST, CANCEL, or both."""
+        """What was ordered for this delivery: 0, or any of LOST (somebody else's), CANCEL, SETTLED (done for it)."""
         order = self.orders[slot]
-        return order & 3 if order >> 2 == generation else 0
+        return order & _ORDERS if order >> _ORDER_BITS == generation else 0
 
     def confirm(self, epoch: int, sent_at: float) -> None:
         """Supervisor: everything up to `epoch` was renewed by a call sent at `sent_at`."""

@@ -14,6 +14,7 @@ from delayq.worker.slots import (
     FINISHED,
     LOST,
     RUNNING,
+    SETTLED,
     SPILL_BYTES,
     SPILLED,
     WAITING,
@@ -128,6 +129,16 @@ def test_what_is_lost_is_forgotten_unless_it_runs(bench: Bench) -> None:
     assert bench.start().delivery.id == "c"
     assert bench.phases() == {"a": RUNNING, "c": RUNNING}
     assert running.delivery.id == "a"
+
+
+def test_what_is_finished_and_lost_is_settled_all_the_same_and_so_found_out(bench: Bench) -> None:
+    bench.add("lost", "settled", "next")
+    for held in (bench.start(), bench.start()):
+        bench.holding.finish(held, Ack())
+    bench.order("lost", LOST)
+    bench.order("settled", SETTLED)
+    bench.start()
+    assert [held.delivery.id for held in bench.holding.take_finished()] == ["lost"]
 
 
 def test_what_waits_and_is_cancelled_is_done_without_being_started(bench: Bench) -> None:
