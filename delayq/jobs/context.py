@@ -8,7 +8,7 @@ from typing import Any
 
 from delayq.core.progress import Number
 from delayq.jobs.stopping import Stopping
-from delayq.jobs.teller import Teller
+from delayq.jobs.talk import Talk
 
 
 def _nobody_asked() -> bool:
@@ -36,8 +36,12 @@ class JobContext:
     headers: Mapping[str, str] = field(default_factory=dict)
     tags: tuple[str, ...] = ()
     stop_asked: Callable[[], bool] = field(default=_nobody_asked, repr=False)
-    stopping: Stopping = field(default_factory=Stopping, repr=False)
-    teller: Teller = field(default_factory=Teller, repr=False)
+    talk: Talk = field(default_factory=Talk, repr=False)
+
+    @property
+    def stopping(self) -> Stopping:
+        """Tells when the worker wants to end: `is_set()`, `wait(seconds)`, `await arrived()`, `then(callback)`."""
+        return self.talk.stopping
 
     def progress(self, done: Number, total: Number | None = None, note: str = "") -> None:
         """Tell how far this job is, for whoever looks: `client.progress(id)`, `delayq show`, `delayq top`.
@@ -45,8 +49,8 @@ class JobContext:
         As often as you like: it is written three times a second at most, and dropped when the attempt ends. Raises
         `InvalidInput` for anything but numbers from 0 on. A `note` is cut to 500 characters.
         """
-        self.teller.progress(done, total, note)
+        self.talk.teller.progress(done, total, note)
 
     def partial(self, value: Any) -> None:
         """Tell a result that is not final yet: any JSON of at most 256 KiB. Raises `InvalidPayload`. As `progress`."""
-        self.teller.partial(value)
+        self.talk.teller.partial(value)

@@ -25,6 +25,7 @@ from delayq.drivers.base import Delivery
 from delayq.jobs.context import JobContext
 from delayq.jobs.function import JobFunction
 from delayq.jobs.registry import Registry
+from delayq.jobs.talk import Talk
 from delayq.worker.held import Held
 from delayq.worker.lines import Lines
 from delayq.worker.listeners import Listeners
@@ -75,8 +76,7 @@ class Attempt:
             headers=envelope.headers or {},
             tags=tuple(envelope.tags or ()),
             stop_asked=partial(self.lines.stop_asked, self.held),
-            stopping=self.lines.farewell.listener(),
-            teller=self.lines.teller(self.held),
+            talk=Talk(self.lines, self.held),
         )
 
 

@@ -127,6 +127,10 @@ class Lines:
     progress: Progress
     farewell: Farewell
 
+    def listener(self) -> Stopping:
+        """For one attempt."""
+        return self.farewell.listener()
+
     def teller(self, held: Held) -> Teller:
         """For one attempt."""
         return Teller(partial(self.progress.tell, held))

@@ -14,6 +14,7 @@ from delayq.core.progress import Told
 from delayq.drivers.base import Delivery
 from delayq.jobs.context import JobContext
 from delayq.jobs.stopping import Stopping
+from delayq.jobs.talk import Talk
 from delayq.jobs.teller import MAX_PARTIAL, Teller
 from delayq.worker.held import Held
 from delayq.worker.lines import Farewell, Progress
@@ -96,7 +97,15 @@ def test_nobody_tells_no_thread() -> None:
 
 def test_the_context_keeps_both_kinds_of_words() -> None:
     told: list[Told] = []
-    context = JobContext("j", "n", "q", 1, 5, 0, 0, "1-1", teller=Teller(told.append))
+
+    class Line:
+        def listener(self) -> Stopping:
+            raise AssertionError("the job did not ask for it")
+
+        def teller(self, held: object) -> Teller:
+            return Teller(told.append)
+
+    context = JobContext("j", "n", "q", 1, 5, 0, 0, "1-1", talk=Talk(Line()))
     context.progress(1, 4, "x" * 600)
     rows = [1]
     context.partial(rows)
