@@ -16,6 +16,7 @@ import typing
 if typing.TYPE_CHECKING:
     from delayq.client import AsyncDelayQ, DelayQ
     from delayq.core.backoff import Exponential, Fixed, Steps
+    from delayq.core.control import Control
     from delayq.core.errors import (
         BackendError,
         BackendFull,
@@ -31,6 +32,7 @@ if typing.TYPE_CHECKING:
         JobRunning,
         OutcomeUnknown,
     )
+    from delayq.core.progress import Progress
     from delayq.core.signals import Discard, Fail, JobSignal, Retry, Snooze
     from delayq.core.spec import JobSpec
     from delayq.core.states import Answer, OnConflict, State
@@ -40,6 +42,7 @@ if typing.TYPE_CHECKING:
     from delayq.jobs.current import current_manager, make_manager, set_manager, using_manager
     from delayq.jobs.dispatch import Dispatch, adispatch, adispatch_many, dispatch, dispatch_many
     from delayq.jobs.function import job
+    from delayq.jobs.gates import gate
     from delayq.jobs.job import Job
     from delayq.jobs.methods import handles
     from delayq.manager import Manager
@@ -55,6 +58,7 @@ __all__ = [
     "BackendUnavailable",
     "ConfigError",
     "Conflict",
+    "Control",
     "DelayQ",
     "DelayqError",
     "Discard",
@@ -79,6 +83,7 @@ __all__ = [
     "OnConflict",
     "OutcomeUnknown",
     "Page",
+    "Progress",
     "QueueStats",
     "Ran",
     "Retry",
@@ -95,6 +100,7 @@ __all__ = [
     "dispatch",
     "dispatch_many",
     "handles",
+    "gate",
     "job",
     "make_manager",
     "set_manager",
@@ -105,6 +111,7 @@ __all__ = [
 _HOMES = {
     "delayq.client": ("AsyncDelayQ", "DelayQ"),
     "delayq.core.backoff": ("Exponential", "Fixed", "Steps"),
+    "delayq.core.control": ("Control",),
     "delayq.core.errors": (
         "BackendError",
         "BackendFull",
@@ -120,6 +127,7 @@ _HOMES = {
         "JobRunning",
         "OutcomeUnknown",
     ),
+    "delayq.core.progress": ("Progress",),
     "delayq.core.signals": ("Discard", "Fail", "JobSignal", "Retry", "Snooze"),
     "delayq.core.spec": ("JobSpec",),
     "delayq.core.states": ("Answer", "OnConflict", "State"),
@@ -143,6 +151,7 @@ _HOMES = {
         "set_manager",
         "using_manager",
     ),
+    "delayq.jobs.gates": ("gate",),
     "delayq.settings": ("Settings",),
 }
 
