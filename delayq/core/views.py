@@ -12,6 +12,7 @@ import msgspec
 from delayq.core.envelope import Envelope
 from delayq.core.errors import DelayqError
 from delayq.core.failure import Failure
+from delayq.core.progress import Progress
 from delayq.core.states import Answer, State
 
 
@@ -69,6 +70,7 @@ class JobInfo:
     consumer: str = ""
     idle_ms: int | None = None
     cancel_asked_ms: int | None = None
+    progress: Progress | None = None
 
     @property
     def name(self) -> str:

@@ -10,7 +10,7 @@ import random
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 from delayq.core import envelope as envelopes
 from delayq.core.envelope import Envelope
@@ -23,12 +23,11 @@ from delayq.jobs.context import JobContext
 from delayq.jobs.handler import Handler
 from delayq.jobs.registry import Registry
 from delayq.jobs.results import encoded
+from delayq.jobs.talk import Talk
 from delayq.worker.held import Held
+from delayq.worker.lines import Lines
 from delayq.worker.listeners import Listeners
 from delayq.worker.policies import Policies
-
-Asks: TypeAlias = Callable[[Held], bool]
-"""Whether somebody asked a job that runs to stop."""
 
 
 class Attempt:
@@ -38,12 +37,12 @@ class Attempt:
     crew runs the `failed` hook as after any other failure.
     """
 
-    __slots__ = ("asks", "delivery", "envelope", "handler", "held", "policy", "refused", "started")
+    __slots__ = ("delivery", "envelope", "handler", "held", "lines", "policy", "refused", "started")
 
-    def __init__(self, held: Held, envelope: Envelope, handler: Handler, policy: Policy, asks: Asks) -> None:
+    def __init__(self, held: Held, envelope: Envelope, handler: Handler, policy: Policy, lines: Lines) -> None:
         self.held = held
         self.delivery = held.delivery
-        self.asks = asks
+        self.lines = lines
         self.envelope = envelope
         self.handler = handler
         self.policy = policy
@@ -77,7 +76,8 @@ class Attempt:
             token=delivery.entry,
             headers=envelope.headers or {},
             tags=tuple(envelope.tags or ()),
-            stop_asked=partial(self.asks, self.held),
+            stop_asked=partial(self.lines.stop_asked, self.held),
+            talk=Talk(self.lines, self.held),
         )
 
 
@@ -88,14 +88,14 @@ class Attempts:
     """
 
     def __init__(
-        self, registry: Registry, policies: Policies, now_ms: Callable[[], int], asks: Asks, listeners: Listeners
+        self, registry: Registry, policies: Policies, now_ms: Callable[[], int], lines: Lines, listeners: Listeners
     ) -> None:
         self.now_ms = now_ms
         self.out_of_memory = False
         self._registry = registry
         self._policies = policies
         self._listeners = listeners
-        self._asks = asks
+        self._lines = lines
         self._heard = bool(listeners)
 
     def prepare(self, held: Held) -> Attempt | Outcome:
@@ -117,7 +117,7 @@ class Attempts:
                 return self._unrun(delivery, envelope, refused)
         else:
             refused = None
-        attempt = Attempt(held, envelope, handler, policy, self._asks)
+        attempt = Attempt(held, envelope, handler, policy, self._lines)
         attempt.refused = refused
         if refused is not None:
             return attempt
@@ -139,7 +139,7 @@ class Attempts:
         envelope = attempt.envelope
         outcome = decide(envelope, attempt.policy, error, self.now_ms(), random.random)
         called_off = isinstance(error, JobCancelled)
-        if isinstance(outcome, Release) and attempt.asks(attempt.held):
+        if isinstance(outcome, Release) and attempt.lines.stop_asked(attempt.held):
             outcome, called_off = stopped(outcome), True
         if result is not None and isinstance(outcome, Ack) and outcome.retention_ms:
             outcome = Ack(outcome.retention_ms, encoded(envelope, result))

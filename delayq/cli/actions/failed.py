@@ -12,7 +12,7 @@ from delayq.cli.actions.chosen import Chosen
 from delayq.cli.actions.look import cut, find, local_ms, print_job
 from delayq.cli.actions.produce import checkable
 from delayq.cli.actions.switch import print_dropped
-from delayq.cli.progress import Progress
+from delayq.cli.headway import Headway
 from delayq.cli.session import Session
 from delayq.cli.words import count, distance
 from delayq.core.errors import JobNotFailed, JobNotFound
@@ -71,9 +71,9 @@ def retry(session: Session, chosen: Chosen, rate: str | None, *, as_json: bool) 
     chosen.check()
     code = done = 0
     with session.client() as client:
-        progress = Progress(session.out.note, _how_many(client, chosen))
+        headway = Headway(session.out.note, _how_many(client, chosen))
         for job_id, ref, error in _retried(client, chosen, rate):
-            progress.step()
+            headway.step()
             if error is not None:
                 session.out.error(error.message, error.hint)
                 code = max(code, error.exit_code)

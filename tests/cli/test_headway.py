@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from delayq.cli.progress import Progress
+from delayq.cli.headway import Headway
 
 
 def told(total: int, times: list[float]) -> list[str]:
     """What is said while steps end at these times."""
     clock, said = iter([0.0, *times]), list[str]()
-    progress = Progress(said.append, total, lambda: next(clock))
+    headway = Headway(said.append, total, lambda: next(clock))
     for _ in times:
-        progress.step()
+        headway.step()
     return said
 
 

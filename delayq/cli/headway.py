@@ -11,7 +11,7 @@ from delayq.cli.words import span
 EVERY_S: Final = 5.0
 
 
-class Progress:
+class Headway:
     """Counts steps and says so every few seconds. `total` 0 = nobody knows how many there will be."""
 
     def __init__(self, say: Callable[[str], None], total: int, clock: Callable[[], float] = time.monotonic) -> None:
