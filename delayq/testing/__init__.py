@@ -12,15 +12,30 @@ from __future__ import annotations
 import typing
 
 if typing.TYPE_CHECKING:
+    from delayq.core.outcome import Ack, GiveUp, Outcome, Release
     from delayq.testing.attempted import Attempted
     from delayq.testing.attempts import arun_job, run_job
     from delayq.testing.fake import Fake, faking
     from delayq.testing.pushed import Pushed
     from delayq.testing.travel import Travel, travelling
 
-__all__ = ["Attempted", "Fake", "Pushed", "Travel", "arun_job", "faking", "run_job", "travelling"]
+__all__ = [
+    "Ack",
+    "Attempted",
+    "Fake",
+    "GiveUp",
+    "Outcome",
+    "Pushed",
+    "Release",
+    "Travel",
+    "arun_job",
+    "faking",
+    "run_job",
+    "travelling",
+]
 
 _HOMES = {
+    "delayq.core.outcome": ("Ack", "GiveUp", "Outcome", "Release"),
     "delayq.testing.attempts": ("arun_job", "run_job"),
     "delayq.testing.fake": ("Fake", "faking"),
     "delayq.testing.pushed": ("Pushed",),

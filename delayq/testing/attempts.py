@@ -9,6 +9,9 @@ a worker decides, and told if it has failed for good. What comes out is the outc
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from delayq.app import fallback_policy
 from delayq.core import envelope as envelopes
 from delayq.core.errors import InvalidInput
@@ -35,13 +38,23 @@ def run_job(job: Sendable, *, attempt: int = 1) -> Outcome:
     dispatch, and for an async handler inside an event loop: `arun_job` is for that.
     """
     envelope, runner = _ready(job, attempt)
-    return _outcome(runner.run(envelope))
+    with blocking("Use await arun_job(…)."):
+        return _outcome(runner.run(envelope))
 
 
 async def arun_job(job: Sendable, *, attempt: int = 1) -> Outcome:
     """As `run_job`: an async handler in this event loop, a plain one in a thread beside it."""
     envelope, runner = _ready(job, attempt)
     return _outcome(await runner.arun(envelope))
+
+
+@contextmanager
+def blocking(instead: str) -> Iterator[None]:
+    """A blocking run: an async handler that is refused because of it hears what to use instead."""
+    try:
+        yield
+    except InvalidInput as error:
+        raise InvalidInput(error.message, hint=instead) from error
 
 
 def _ready(job: Sendable, attempt: int) -> tuple[bytes, LocalRunner]:

@@ -82,7 +82,11 @@ class Journeys:
                             f"{MOST_AT_ONCE:,} attempts at one instant, the last of {delivery.id!r} in queue "
                             f"{delivery.queue!r}: some job comes back without a delay."
                         )
-                    ran = yield delivery
+                    try:
+                        ran = yield delivery
+                    except GeneratorExit:  # nobody ran it
+                        line.hand_back(delivery)
+                        raise
                     assert ran.outcome is not None, "a delivery cannot veto itself"
                     line.settle(delivery, ran.outcome)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from delayq.core.control import in_force
 from delayq.core.errors import DelayqError
 from delayq.core.outcome import Outcome
 from delayq.core.states import State
@@ -21,17 +24,15 @@ class Line:
         self._consumer: Consumer | None = None
 
     def next_due_ms(self) -> int | None:
-        """When something could happen here next: the first due time, or the end of a pause; None = never."""
-        [stats] = self._client.stats(self.queue)
-        if stats.paused_until_ms is not None:
-            return stats.paused_until_ms or None
+        """When something could happen here next: the first due time, or the end of what holds it; None = never."""
+        if (until_ms := self._held_until_ms()) is not None:
+            return until_ms or None
         page = self._client.list_jobs(State.SCHEDULED, queue=self.queue, limit=1)
         return page.jobs[0].due_ms if page.jobs else None
 
     def take(self) -> Delivery | None:
-        """The next delivery, if one is due; nothing while the queue is paused."""
-        [stats] = self._client.stats(self.queue)
-        if stats.paused:
+        """The next delivery, if one is due; nothing while the queue, or everything, is paused."""
+        if self._held_until_ms() is not None:
             self.close()
             return None
         self._driver.promote(self.queue)
@@ -41,10 +42,23 @@ class Line:
         _raise(fetched.errors)
         return fetched.deliveries[0] if fetched.deliveries else None
 
+    def _held_until_ms(self) -> int | None:
+        """Until when nothing is delivered here: 0 = until somebody ends that, None = it is not so."""
+        [stats] = self._client.stats(self.queue)
+        control = self._client.control()
+        marks = (stats.paused_until_ms, control.paused_until_ms, control.maintenance_until_ms)
+        untils = [until for until in marks if until is not None and in_force(until, control.now_ms)]
+        return None if not untils else 0 if 0 in untils else max(untils)
+
     def settle(self, delivery: Delivery, outcome: Outcome) -> None:
         """Settle one."""
         if self._consumer is not None:
             _raise(self._consumer.settle([Settlement(delivery, outcome)]).errors)
+
+    def hand_back(self, delivery: Delivery) -> None:
+        """Give back one that could not be run after all."""
+        if self._consumer is not None:
+            self._consumer.hand_back([delivery])
 
     def tidy(self) -> None:
         """Forget what was kept long enough, as the janitor does."""
@@ -57,7 +71,6 @@ class Line:
             self._consumer = None
 
 
-def _raise(errors: object) -> None:
-    for error in errors if isinstance(errors, list | tuple) else ():
-        if isinstance(error, DelayqError):
-            raise error
+def _raise(errors: Sequence[DelayqError]) -> None:
+    if errors:
+        raise errors[0]

@@ -14,7 +14,7 @@ settles. What the test does not travel does not pass; `datetime.now()` and `time
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from datetime import UTC, datetime, timedelta
 
 from delayq.app import fallback_policy
@@ -36,7 +36,7 @@ from delayq.manager import Manager
 from delayq.redis.connect import Connector
 from delayq.settings.tables import ConnectionSettings
 from delayq.testing.attempted import Attempted, word_of
-from delayq.testing.attempts import middle
+from delayq.testing.attempts import blocking, middle
 from delayq.testing.journey import Backend, Journeys, Running, VirtualClock
 from delayq.testing.private_server import empty, private_server
 from delayq.testing.travel_connection import TravelConnection
@@ -115,19 +115,22 @@ class Travel:
     # -- on the way --------------------------------------------------------------------------------------------------
 
     def _until(self, target_ms: int) -> list[Attempted]:
-        first, running = len(self.attempts), self._journeys.until(target_ms)
-        delivery = next(running, None)
-        while delivery is not None:
-            ran = self._unrunnable(delivery) or self._runner.run(delivery.raw, delivery)
-            delivery = self._noted(delivery, ran, running)
+        first = len(self.attempts)
+        with closing(self._journeys.until(target_ms)) as running:
+            delivery = next(running, None)
+            while delivery is not None:
+                with blocking("Use await delayq_travel.atravel(…)."):
+                    ran = self._unrunnable(delivery) or self._runner.run(delivery.raw, delivery)
+                delivery = self._noted(delivery, ran, running)
         return self.attempts[first:]
 
     async def _auntil(self, target_ms: int) -> list[Attempted]:
-        first, running = len(self.attempts), self._journeys.until(target_ms)
-        delivery = next(running, None)
-        while delivery is not None:
-            ran = self._unrunnable(delivery) or await self._runner.arun(delivery.raw, delivery)
-            delivery = self._noted(delivery, ran, running)
+        first = len(self.attempts)
+        with closing(self._journeys.until(target_ms)) as running:
+            delivery = next(running, None)
+            while delivery is not None:
+                ran = self._unrunnable(delivery) or await self._runner.arun(delivery.raw, delivery)
+                delivery = self._noted(delivery, ran, running)
         return self.attempts[first:]
 
     def _noted(self, delivery: Delivery, ran: Ran, running: Running) -> Delivery | None:

@@ -185,6 +185,20 @@ def test_a_paused_queue_waits_until_it_is_resumed_or_its_pause_is_over(delayq_tr
     assert delayq_travel("1m") == []
 
 
+def test_what_holds_for_all_workers_holds_here(delayq_travel: Travel, acting: Any) -> None:
+    client = delayq_travel.client
+    acting(text="a").dispatch()
+    client.pause_all(length="10m")
+    assert delayq_travel("9m") == []
+    delayq_travel("2m")
+    acting(text="b").dispatch()
+    client.start_maintenance()
+    assert delayq_travel("1h") == []
+    client.end_maintenance()
+    delayq_travel("0s")
+    assert acting.ran == [("a", 10 * MINUTE_MS), ("b", 71 * MINUTE_MS)]
+
+
 def test_limits_are_judged_by_the_clock_of_the_test(delayq_travel: Travel, acting: Any) -> None:
     acting.act = raising(ValueError("broken"))
     acting().dispatch(retry_until="5m", tries=9, backoff="4m")
@@ -206,6 +220,18 @@ def test_an_envelope_that_cannot_be_read_fails(delayq_travel: Travel, manager: M
     [attempt] = delayq_travel("1m")
     assert (attempt.id, attempt.name, attempt.ended) == ("bad", "", "failed")
     assert isinstance(attempt.error, BadEnvelope)
+
+
+def test_what_ends_a_test_inside_a_handler_ends_it(delayq_travel: Travel, acting: Any) -> None:
+    def fail(job: Any, context: JobContext) -> None:
+        pytest.fail("seen")
+
+    acting.act = fail
+    acting().dispatch(id="a")
+    with pytest.raises(pytest.fail.Exception, match="seen"):
+        delayq_travel("0s")
+    acting.act = lambda job, context: None
+    assert [(attempt.id, attempt.attempt) for attempt in delayq_travel("0s")] == [("a", 1)]
 
 
 def test_to_a_point_in_time(delayq_travel: Travel, acting: Any) -> None:
@@ -268,8 +294,10 @@ async def test_async_handlers_and_awaited_verbs(delayq_travel: Travel, manager: 
     assert words(await delayq_travel.ato(delayq_travel.now + timedelta(minutes=1))) == ["done"]
     assert ran == [True, True]
     await Away().adispatch()
-    with pytest.raises(InvalidInput, match="event loop"):
+    with pytest.raises(InvalidInput, match="event loop") as refused:
         delayq_travel("0s")
+    assert refused.value.hint == "Use await delayq_travel.atravel(…)."
+    assert words(await delayq_travel.atravel("0s")) == ["done"]
 
 
 def test_async_handlers_where_no_loop_runs(delayq_travel: Travel, manager: Manager) -> None:

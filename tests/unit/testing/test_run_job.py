@@ -10,8 +10,8 @@ import pytest
 
 from delayq import ConfigError, Discard, Exponential, Fail, InvalidInput, Job, JobContext, Manager, Retry, Snooze, job
 from delayq.core.errors import InvalidPayload
-from delayq.core.outcome import Ack, GiveUp, Release, TriesExhausted
-from delayq.testing import arun_job, run_job
+from delayq.core.outcome import TriesExhausted
+from delayq.testing import Ack, GiveUp, Release, arun_job, run_job
 
 SIGNALS = {"snooze": Snooze("5m"), "retry": Retry("5m"), "fail": Fail("why"), "discard": Discard()}
 
@@ -159,3 +159,24 @@ def test_async_jobs_where_no_loop_runs() -> None:
             raise Snooze("1m")
 
     assert run_job(Away()) == Release(60_000, 0, 0, None)
+
+
+def test_an_async_job_that_is_refused_says_what_to_use(manager: Manager) -> None:
+    class Away(Job):
+        async def handle(self) -> None: ...
+
+    async def inside() -> None:
+        run_job(Away())
+
+    with pytest.raises(InvalidInput) as refused:
+        asyncio.run(inside())
+    assert refused.value.hint == "Use await arun_job(…)."
+
+
+def test_the_names_of_the_kit_are_there(acting: Any) -> None:
+    import delayq.testing as kit
+
+    assert all(getattr(kit, name).__name__ for name in kit.__all__ if name != "Outcome")
+    assert kit.run_job(acting()) == kit.Ack()
+    with pytest.raises(AttributeError, match=r"'delayq\.testing' has no attribute 'Mock'"):
+        kit.Mock  # type: ignore[attr-defined]  # noqa: B018
