@@ -29,7 +29,7 @@ from delayq.worker.spill import ended
 log = logging.getLogger("delayq.supervisor")
 
 RETRY_S = 0.2
-ANNOUNCE_S = 5.0
+ANNOUNCE_S = 8.0
 ANNOUNCE_TTL_S = 20.0
 SHOWN = 10
 

@@ -57,6 +57,7 @@ class Supply:
         self._troubles = Troubles(log)
         self._pauses = Pauses()
         self._replays_seen = 0
+        self._waited_in_vain = False
         self._settling = threading.Lock()
         self._returning = threading.Lock()
 
@@ -67,13 +68,18 @@ class Supply:
         count = min(count, self._holding.room)
         if not count:
             self.nap(NAP_S)  # nothing can be taken until something was settled
+        # After a wait that brought nothing, the next one looks as well as a fetch does. But only a fetch settles what
+        # is finished, and only a fetch finds out which queue is to blame for an error.
+        idle, self._waited_in_vain = self._waited_in_vain and wait_s > 0 and not self._holding.held, False
         sent_at = boot_clock()
-        deliveries = self._exchange(count)
+        deliveries = () if idle else self._exchange(count)
         if not deliveries and not self._holding.held:
             self._slots.floats[Word.EMPTY_AT] = sent_at
         if not deliveries and wait_s and count:
             sent_at = boot_clock()
-            deliveries = self._answer(lambda: self._interruptible(wait_s)).deliveries
+            answer = self._answer(lambda: self._interruptible(wait_s))
+            deliveries = answer.deliveries
+            self._waited_in_vain = not (deliveries or answer.errors or answer.garbage)
         if deliveries:
             self._slots.floats[Word.EMPTY_AT] = 0.0
             self._slots.floats[Word.READ_AT] = sent_at
