@@ -34,9 +34,15 @@ if typing.TYPE_CHECKING:
     from delayq.core.signals import Discard, Fail, JobSignal, Retry, Snooze
     from delayq.core.spec import JobSpec
     from delayq.core.states import Answer, OnConflict, State
-    from delayq.core.views import JobInfo, JobRef, Page, QueueStats, Upcoming, WorkerInfo
+    from delayq.core.views import Fate, JobInfo, JobRef, Page, QueueStats, Upcoming, WorkerInfo
+    from delayq.drivers.sync import Ran
     from delayq.jobs.context import JobContext
+    from delayq.jobs.current import current_manager, make_manager, set_manager, using_manager
+    from delayq.jobs.dispatch import Dispatch, adispatch, adispatch_many, dispatch, dispatch_many
     from delayq.jobs.function import job
+    from delayq.jobs.job import Job
+    from delayq.jobs.methods import handles
+    from delayq.manager import Manager
     from delayq.settings import Settings
 
 __version__ = "0.1.0"
@@ -52,10 +58,13 @@ __all__ = [
     "DelayQ",
     "DelayqError",
     "Discard",
+    "Dispatch",
     "Exponential",
     "Fail",
+    "Fate",
     "Fixed",
     "InvalidInput",
+    "Job",
     "JobContext",
     "JobFinished",
     "JobHasFailed",
@@ -66,10 +75,12 @@ __all__ = [
     "JobRunning",
     "JobSignal",
     "JobSpec",
+    "Manager",
     "OnConflict",
     "OutcomeUnknown",
     "Page",
     "QueueStats",
+    "Ran",
     "Retry",
     "Settings",
     "Snooze",
@@ -78,7 +89,16 @@ __all__ = [
     "Upcoming",
     "WorkerInfo",
     "__version__",
+    "adispatch",
+    "adispatch_many",
+    "current_manager",
+    "dispatch",
+    "dispatch_many",
+    "handles",
     "job",
+    "make_manager",
+    "set_manager",
+    "using_manager",
 ]
 
 # Where each name of __all__ is made; tests/unit/test_lazy_names.py compares it with the imports above.
@@ -103,9 +123,26 @@ _HOMES = {
     "delayq.core.signals": ("Discard", "Fail", "JobSignal", "Retry", "Snooze"),
     "delayq.core.spec": ("JobSpec",),
     "delayq.core.states": ("Answer", "OnConflict", "State"),
-    "delayq.core.views": ("JobInfo", "JobRef", "Page", "QueueStats", "Upcoming", "WorkerInfo"),
+    "delayq.core.views": ("Fate", "JobInfo", "JobRef", "Page", "QueueStats", "Upcoming", "WorkerInfo"),
     "delayq.jobs.context": ("JobContext",),
     "delayq.jobs.function": ("job",),
+    "delayq.drivers.sync": ("Ran",),
+    "delayq.jobs.job": ("Job",),
+    "delayq.jobs.dispatch": (
+        "Dispatch",
+        "adispatch",
+        "adispatch_many",
+        "dispatch",
+        "dispatch_many",
+    ),
+    "delayq.jobs.methods": ("handles",),
+    "delayq.manager": ("Manager",),
+    "delayq.jobs.current": (
+        "current_manager",
+        "make_manager",
+        "set_manager",
+        "using_manager",
+    ),
     "delayq.settings": ("Settings",),
 }
 

@@ -18,6 +18,7 @@ from delayq.core.errors import AWAY, ConfigError, DelayqError, UnsafeSetup
 from delayq.core.events import Listener
 from delayq.core.outcome import Policy
 from delayq.drivers.redis_streams import RedisStreams, RedisStreamsFactory
+from delayq.jobs.current import make_manager, set_manager
 from delayq.jobs.registry import Registry, current, load_app
 from delayq.loops.janitor import Janitor
 from delayq.loops.loop import Loop
@@ -25,29 +26,11 @@ from delayq.loops.mover import Mover
 from delayq.redis.checkup import eviction_policy
 from delayq.redis.client import Client
 from delayq.redis.connect import Connector
-from delayq.redis.embedded import EmbeddedServer, default_data_dir
+from delayq.redis.opening import open_connector
 from delayq.settings import Settings
 from delayq.worker.options import WorkerOptions
 from delayq.worker.plan import Plan, never
 from delayq.worker.supervisor import Supervisor
-
-
-def embedded_server(settings: Settings) -> EmbeddedServer:
-    """The embedded server of these settings, running or not. Raises `ConfigError` without a place for its data."""
-    return EmbeddedServer(settings.data_dir or default_data_dir(), server=settings.redis_server)
-
-
-def url_of(settings: Settings) -> str | Endpoint:
-    """The Redis of the settings; without a URL, the embedded server, started if need be.
-
-    Raises `ConfigError`, and `BackendUnavailable` when the embedded server does not start.
-    """
-    return settings.url or embedded_server(settings).ensure().url
-
-
-def open_connector(settings: Settings) -> Connector:
-    """Connections to the Redis of the settings; nothing connects before the first command. Raises as `url_of`."""
-    return Connector(url_of(settings))
 
 
 def open_client(settings: Settings) -> Client:
@@ -124,7 +107,11 @@ def make_worker(
     listeners: Sequence[Listener] = (),
     gone: Callable[[], bool] = never,
 ) -> Supervisor:
-    """A worker of the Redis at `url`; its `run` blocks the main thread until it stops. `gone` as in `Plan`."""
+    """A worker of the Redis at `url`; its `run` blocks the main thread until it stops. `gone` as in `Plan`.
+
+    Its handlers dispatch to the same Redis, unless they say otherwise.
+    """
+    set_manager(make_manager(settings, url))
     return Supervisor(Plan(RedisStreamsFactory(url, settings.options()), registry, options, listeners, gone))
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from delayq.app import open_connector
 from delayq.redis.aio import AsyncClient
 from delayq.redis.client import Client
+from delayq.redis.opening import open_connector
 from delayq.settings import Settings
 
 __all__ = ["AsyncDelayQ", "DelayQ"]

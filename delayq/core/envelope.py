@@ -91,6 +91,16 @@ def rewrite(raw: bytes, **changes: Any) -> bytes:
     return _encoder.encode(members)
 
 
+def afresh(raw: bytes, envelope: Envelope, now_ms: int) -> bytes:
+    """The envelope of a failed job that somebody wants tried again: from the start, without limits that have passed."""
+    changes: dict[str, Any] = {"attempts": 0, "exceptions": None}
+    if envelope.retry_until_ms is not None and envelope.retry_until_ms <= now_ms:
+        changes["retry_until_ms"] = None
+    if envelope.deadline_ms is not None and envelope.deadline_ms <= now_ms:
+        changes["deadline_ms"] = None
+    return rewrite(raw, **changes)
+
+
 def fingerprint(raw: bytes) -> str:
     """SHA-1 of an envelope: sent along when it is rewritten, so that a changed one is not overwritten."""
     return hashlib.sha1(raw, usedforsecurity=False).hexdigest()
@@ -100,6 +110,8 @@ def encode_data(data: object, limit: int) -> msgspec.Raw:
     """A payload as JSON; refuses with `InvalidPayload` what JSON cannot carry exactly or what is over `limit` bytes."""
     if data is None:
         return NO_DATA
+    if isinstance(data, msgspec.Raw):  # JSON that was made here, by the codec of a job's fields
+        return data if len(data) <= limit else _within(bytes(data), limit)
     try:
         raw = _encoder.encode(data)
     except RecursionError:

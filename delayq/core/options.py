@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 
 from delayq.core.backoff import DEFAULT, Backoff
+from delayq.core.errors import InvalidInput
+from delayq.core.routes import Routes, find
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +15,8 @@ class Options:
     """Defaults of the engine. Durations are milliseconds, sizes bytes.
 
     `lease_ms` counts for a queue seen for the first time; later the queue's own value does. `routes` maps name
-    patterns ('order.*') to queues for jobs scheduled without one; the first match in order wins.
+    patterns ('order.*') to queues for jobs scheduled without one; the first match in order wins. `forwards` renames
+    queues: what is sent to the one goes to the other. `connection` is the name of the connection these belong to.
     """
 
     prefix: str = "delayq"
@@ -28,11 +30,20 @@ class Options:
     max_payload: int = 256 * 1024
     high_water: int = 100_000
     keep_failed_ms: int = 90 * 86_400_000
-    routes: Mapping[str, str] = field(default_factory=dict)
+    routes: Routes = field(default_factory=dict)
+    forwards: Mapping[str, str] = field(default_factory=dict)
+    connection: str = "default"
 
     def queue_for(self, name: str) -> str:
         """The queue a job goes to when its producer names none."""
-        for pattern, queue in self.routes.items():
-            if fnmatchcase(name, pattern):
-                return queue
-        return self.queue
+        route = find(self.routes, name)
+        if route.connection not in (None, self.connection):
+            raise InvalidInput(
+                f"The job {name!r} is routed to the connection {route.connection!r}, and this is {self.connection!r}.",
+                hint="Dispatch it through the manager, or name its queue.",
+            )
+        return route.queue or self.queue
+
+    def sent_to(self, queue: str) -> str:
+        """Where a job for that queue really goes."""
+        return self.forwards.get(queue, queue)

@@ -145,7 +145,9 @@ def decide(
     exceptions = envelope.exceptions + (0 if asked else 1)
     if isinstance(error, JobTimedOut) and _ends_with_a_timeout(policy, now_ms):
         return GiveUp(attempts, exceptions, error)
-    if isinstance(error, Fail) or _exhausted(policy, attempts, exceptions, now_ms):
+    if isinstance(error, Fail):
+        return GiveUp(attempts, exceptions, error.cause)
+    if _exhausted(policy, attempts, exceptions, now_ms):
         return GiveUp(attempts, exceptions, error)
     if isinstance(error, Retry) and error.delay_ms is not None:
         return Release(error.delay_ms, attempts, exceptions, error)

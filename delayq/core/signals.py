@@ -31,10 +31,11 @@ class Snooze(JobSignal):
 
 
 class Fail(JobSignal):
-    """Fail now, whatever tries are left."""
+    """Fail now, whatever tries are left. An exception as the `reason` is what is kept as the failure."""
 
-    def __init__(self, reason: str = "failed by its handler") -> None:
-        super().__init__(reason)
+    def __init__(self, reason: str | BaseException = "failed by its handler") -> None:
+        super().__init__(str(reason))
+        self.cause: BaseException = reason if isinstance(reason, BaseException) else self
 
 
 class Discard(JobSignal):

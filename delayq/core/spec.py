@@ -20,6 +20,8 @@ from delayq.core.when import duration_ms, instant_ms
 
 Delay = str | timedelta
 Instant = str | datetime
+Limit = str | timedelta | datetime
+"""'30m' or a timedelta: that long after the job is due. RFC 3339 text or a datetime: then."""
 
 
 class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,7 +30,9 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     `data` is anything JSON can carry, or `bytes` that are JSON already. Exactly one of `delay` ('15m') and `at`
     (RFC 3339 text or datetime) may be given; neither means now. `queue` None means: by the routes, else the default
     queue. `tries` 0 means no limit, None what the worker says. `unique` names a key that at most one unfinished job may
-    own.
+    own. `deadline` is when the job is no longer worth starting, `retry_until` when it is no longer tried again, which
+    then goes before `tries`; both are points in time, or durations counted from when the job is due. `timeout` limits
+    one attempt ("0s" = no limit), `max_exceptions` how many attempts may end with an error.
     """
 
     name: str
@@ -45,6 +49,15 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     unique: str | None = None
     headers: Mapping[str, str] | None = None
     tags: Sequence[str] | None = None
+    timeout: Delay | None = None
+    deadline: Limit | None = None
+    retry_until: Limit | None = None
+    max_exceptions: int | None = None
+
+    @property
+    def timed(self) -> bool:
+        """Whether it holds limits that are counted by the server's clock."""
+        return self.deadline is not None or self.retry_until is not None
 
 
 class Prepared(NamedTuple):
@@ -65,15 +78,17 @@ class Prepared(NamedTuple):
 def prepare(spec: JobSpec, options: Options, now_ms: int) -> Prepared:
     """Check a spec and build what is sent; everything wrong with it is found here, before anything is sent.
 
-    `now_ms` only bounds `at` (10 years ahead at most); the due time of a delay is the server's business.
+    `now_ms` bounds `at` (10 years ahead at most), and limits counted from the due time are counted from it: for a
+    spec that is `timed` it must be the server's. The due time of a delay is the server's business.
     """
     name = _job_name(spec.name) if type(spec.name) is str else check_job_name(spec.name)
     queue = options.queue_for(name) if spec.queue is None else spec.queue
-    queue = _queue_name(queue) if type(queue) is str else check_queue(queue)
+    queue = options.sent_to(_queue_name(queue) if type(queue) is str else check_queue(queue))
     job_id = new_id() if spec.id is None else check_id(spec.id)
     data = spec.data
     limit = options.max_payload
     raw = envelopes.check_data(data, limit) if isinstance(data, bytes) else envelopes.encode_data(data, limit)
+    due = when(spec, now_ms)
     digest = "" if spec.unique is None else unique_digest(spec.unique)
     envelope = Envelope(
         v=VERSION,
@@ -89,8 +104,27 @@ def prepare(spec: JobSpec, options: Options, now_ms: int) -> Prepared:
         unique=digest or None,
         headers=dict(spec.headers) if spec.headers else None,
         tags=list(spec.tags) if spec.tags else None,
+        timeout_ms=None if spec.timeout is None else duration_ms(spec.timeout),
+        max_exceptions=None if spec.max_exceptions is None else _check_max_exceptions(spec.max_exceptions),
+        deadline_ms=_limit_ms("deadline", spec.deadline, due, now_ms),
+        retry_until_ms=_limit_ms("retry_until", spec.retry_until, due, now_ms),
     )
-    return Prepared(job_id, envelopes.encode(envelope), when(spec, now_ms), digest, name, queue, spec.id is not None)
+    return Prepared(job_id, envelopes.encode(envelope), due, digest, name, queue, spec.id is not None)
+
+
+def prepare_raw(raw: bytes, options: Options, queue: str | None = None, delay: Delay | None = None) -> Prepared:
+    """An envelope that is made already, as it is; only another `queue` is written into it.
+
+    Raises `BadEnvelope`, `InvalidInput`.
+    """
+    envelope = envelopes.decode(raw)
+    check_id(envelope.id)
+    envelopes.check_data(bytes(envelope.data), options.max_payload)
+    target = options.sent_to(check_queue(envelope.queue if queue is None else queue))
+    if target != envelope.queue:
+        raw = envelopes.rewrite(raw, queue=target)
+    due = "+0" if delay is None else f"+{duration_ms(delay)}"
+    return Prepared(envelope.id, raw, due, envelope.unique or "", check_job_name(envelope.name), target, True)
 
 
 def when(spec: JobSpec, now_ms: int) -> str:
@@ -121,6 +155,27 @@ _queue_name = lru_cache(maxsize=512)(check_queue)
 @lru_cache(maxsize=512)
 def _relative(delay: str) -> str:
     return f"+{duration_ms(delay)}"
+
+
+def _limit_ms(what: str, limit: Limit | None, due: str, now_ms: int) -> int | None:
+    """A limit as epoch ms; one that lies before the job is due would fail it without a start."""
+    if limit is None:
+        return None
+    due_ms = now_ms + int(due) if due[0] == "+" else max(now_ms, int(due))
+    if isinstance(limit, timedelta) or (isinstance(limit, str) and "-" not in limit):
+        return due_ms + duration_ms(limit)
+    limit_ms = instant_ms(limit, now_ms=now_ms)
+    if limit_ms < due_ms:
+        raise InvalidInput(
+            f"The {what} {limit} lies before the job is due.", hint="Give a later one, or a duration after it is due."
+        )
+    return limit_ms
+
+
+def _check_max_exceptions(most: object) -> int:
+    if isinstance(most, bool) or not isinstance(most, int) or not 1 <= most <= 1_000_000:
+        raise InvalidInput(f"max_exceptions is {most!r}; it must be a whole number from 1 to 1,000,000.")
+    return most
 
 
 def _check_tries(tries: object) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
 import msgspec
@@ -13,10 +14,29 @@ from delayq.core.failure import Failure
 from delayq.core.states import Answer, State
 
 
+class Fate(StrEnum):
+    """What became of a job that was not stored anywhere.
+
+    done, released, snoozed, discarded: how it ended on a connection that runs it at once, where nobody tries it again.
+    dropped: sent to the null connection. vetoed: its `prepare_for_dispatch` said no. after response, after commit: it
+    is sent then, if that comes.
+    """
+
+    DONE = "done"
+    RELEASED = "released"
+    SNOOZED = "snoozed"
+    DISCARDED = "discarded"
+    DROPPED = "dropped"
+    VETOED = "vetoed"
+    AFTER_RESPONSE = "after response"
+    AFTER_COMMIT = "after commit"
+
+
 class JobRef(msgspec.Struct, frozen=True, gc=False):
     """The answer to a schedule, a reschedule, a retry.
 
-    `outcome` says what happened (`created`, `kept`, `replaced`, `postponed`, `rescheduled`, …). When another job
+    `outcome` says what happened (`created`, `kept`, `replaced`, `postponed`, `rescheduled`, …; a `Fate` if it is
+    stored nowhere). When another job
     owns the unique key, `id` is that job's. `due_ms` is None when the job no longer waits for a time. `name` is ''
     after reschedule and run_now, which do not read the job.
     """
@@ -25,7 +45,7 @@ class JobRef(msgspec.Struct, frozen=True, gc=False):
     queue: str
     state: State
     due_ms: int | None
-    outcome: Answer
+    outcome: Answer | Fate
     name: str = ""
 
 

@@ -8,45 +8,39 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import timedelta
-from typing import Any, Generic, ParamSpec, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
 
 import msgspec
 
-from delayq.core.backoff import Backoff, BackoffSpec, parse_backoff
-from delayq.core.errors import ConfigError
-from delayq.core.names import check_job_name, check_queue
-from delayq.core.outcome import OnTimeout
-from delayq.core.when import duration_ms
+from delayq.core.names import check_job_name
 from delayq.jobs.binding import bind
+from delayq.jobs.codecs import Codecs
 from delayq.jobs.context import JobContext
+from delayq.jobs.options import Declared, HandlerOptions, declare
+from delayq.jobs.sending import Message
+
+if TYPE_CHECKING:
+    from delayq.jobs.dispatch import Dispatch
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-@dataclass(frozen=True, slots=True)
-class HandlerOptions:
-    """What a handler asks for; None leaves it to the job or the worker. Durations in ms."""
-
-    queue: str | None = None
-    tries: int | None = None
-    backoff: Backoff | None = None
-    retention_ms: int | None = None
-    timeout_ms: int | None = None
-    on_timeout: OnTimeout | None = None
-
-
 class JobFunction(Generic[P, R]):
     """A function that handles jobs of one name; still callable as the function it wraps."""
 
-    def __init__(self, name: str, function: Callable[P, R], options: HandlerOptions) -> None:
+    hears_failures = False
+
+    def __init__(
+        self, name: str, function: Callable[P, R], options: HandlerOptions, codecs: Codecs | None = None
+    ) -> None:
         self.name = check_job_name(name)
         self.function = function
         self.options = options
         self.is_async = _is_async(function)
-        self._context, self._read = bind(name, function)
+        self.place = place_of(function)
+        self._context, self._payload = bind(name, function, codecs)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.function(*args, **kwargs)
@@ -54,15 +48,43 @@ class JobFunction(Generic[P, R]):
     def __repr__(self) -> str:
         return f"<job {self.name!r}: {place_of(self.function)}>"
 
+    def job(self, *args: P.args, **kwargs: P.kwargs) -> Dispatch:
+        """A job with these arguments, to be dispatched: `close_order.job(order_id=42).delay("15m").dispatch()`."""
+        return self._job(*args, **kwargs)
+
+    def _job(self, *args: Any, **kwargs: Any) -> Dispatch:
+        from delayq.jobs.dispatch import Dispatch  # it stands above this module
+
+        signature = inspect.signature(self.function)
+        if self._context:
+            rest = [one for one in signature.parameters.values() if one.name != self._context]
+            signature = signature.replace(parameters=rest)
+        bound = signature.bind(*args, **kwargs)
+        extra = next((one.name for one in signature.parameters.values() if one.kind is one.VAR_KEYWORD), "")
+        values = {**bound.arguments, **bound.arguments.get(extra, {})}
+        values.pop(extra, None)
+        return Dispatch(Message(self.name, partial(self._payload.write, values), self.options))
+
+    def failed(self, data: msgspec.Raw, error: BaseException) -> None:
+        """A function has no hook for failures."""
+
     def run(self, data: msgspec.Raw, context: Callable[[], JobContext]) -> Any:
         """Call the function on a payload; for an async function, the answer is a coroutine to await.
 
         Raises `InvalidPayload` when the payload does not fit the parameters. `context` is only asked when wanted.
         """
-        arguments = self._read(data)
+        arguments = self._payload.read(data)
         if self._context:
             arguments[self._context] = context()
-        return self.function(**arguments)  # type: ignore[call-arg]  # checked against the signature by `_read`
+        return self.function(**arguments)  # type: ignore[call-arg]  # checked against the signature by the payload
+
+
+class ContextFunction(JobFunction[Concatenate[JobContext, P], R], Generic[P, R]):
+    """What type checkers see of a function whose first parameter is the context: jobs are made without it."""
+
+    def job(self, *args: P.args, **kwargs: P.kwargs) -> Dispatch:  # type: ignore[override]  # the context is not the caller's
+        """As `JobFunction.job`."""
+        return self._job(*args, **kwargs)
 
 
 def _is_async(function: Callable[..., Any]) -> bool:
@@ -76,49 +98,29 @@ def place_of(function: Callable[..., Any]) -> str:
     return f"{function.__module__}.{name}:{code.co_firstlineno}" if name and code else repr(function)
 
 
-def job(
-    name: str,
-    *,
-    queue: str | None = None,
-    tries: int | None = None,
-    backoff: BackoffSpec | None = None,
-    retention: str | timedelta | None = None,
-    timeout: str | timedelta | None = None,
-    on_timeout: OnTimeout | str | None = None,
-) -> Callable[[Callable[P, R]], JobFunction[P, R]]:
+class _Registers(Protocol):
+    """What `job(...)` gives: with the context as first parameter, `.job` does not ask for it."""
+
+    @overload
+    def __call__(self, function: Callable[Concatenate[JobContext, P], R], /) -> ContextFunction[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> JobFunction[P, R]: ...
+
+
+def job(name: str, **declared: Unpack[Declared]) -> _Registers:
     """Make a function the handler of the jobs called `name`, and register it.
 
-    `queue` is served by `delayq work` without `--queue`. `tries`, `backoff`, `retention` and `timeout` (None: the
-    worker's, "0s": none) hold for jobs that bring none of their own; `on_timeout` is "retry" or "fail". Raises
-    `ConfigError` for a function whose parameters cannot be filled by name.
+    `queue` is served by `delayq work` without `--queue`. Other options (see `HandlerOptions`) hold for jobs that bring
+    none of their own; None leaves one to the worker. Raises `ConfigError` for a function whose parameters cannot be
+    filled by name, `InvalidInput` for an option that cannot be used.
     """
     from delayq.jobs.registry import current  # the registry holds these; it stands above this module
 
-    options = HandlerOptions(
-        queue=None if queue is None else check_queue(queue),
-        tries=_check_tries(name, tries),
-        backoff=None if backoff is None else parse_backoff(backoff),
-        retention_ms=None if retention is None else duration_ms(retention),
-        timeout_ms=None if timeout is None else duration_ms(timeout),
-        on_timeout=None if on_timeout is None else _on_timeout(name, on_timeout),
-    )
+    options = declare(name, HandlerOptions(), declared)
 
-    def register(function: Callable[P, R]) -> JobFunction[P, R]:
-        handler = JobFunction(name, function, options)
+    def register(function: Callable[..., Any]) -> JobFunction[..., Any]:
+        handler = JobFunction(name, function, options, current().codecs)
         current().add(handler)
         return handler
 
-    return register
-
-
-def _on_timeout(name: str, word: str) -> OnTimeout:
-    try:
-        return OnTimeout(word)
-    except ValueError:
-        raise ConfigError(f"The job {name!r} has on_timeout={word!r}.", hint='Use "retry" or "fail".') from None
-
-
-def _check_tries(name: str, tries: Any) -> int | None:
-    if tries is None or (isinstance(tries, int) and not isinstance(tries, bool) and tries >= 0):
-        return tries
-    raise ConfigError(f"The job {name!r} has tries={tries!r}.", hint="Use 0 for no limit, or a positive whole number.")
+    return cast(_Registers, register)

@@ -8,46 +8,67 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any
 
 from delayq.core.errors import ConfigError, UnknownJob
-from delayq.jobs.function import JobFunction, place_of
+from delayq.jobs.codecs import Codecs
+from delayq.jobs.handler import Handler
+from delayq.jobs.methods import DEFAULT_METHOD, MethodClass
 
 
 class Registry:
     """Handlers by job name. Names come from here and never from a payload's import path."""
 
     def __init__(self) -> None:
-        self._handlers: dict[str, JobFunction[..., Any]] = {}
+        self.codecs = Codecs()
+        self._handlers: dict[str, Handler] = {}
+        self._classes: dict[str, MethodClass] = {}
 
-    def add(self, handler: JobFunction[..., Any]) -> None:
+    def add(self, handler: Handler) -> None:
         """Register a handler; a second, different one for the same name is refused."""
         known = self._handlers.get(handler.name)
         if known is not None and not _same(known, handler):
             raise ConfigError(f"Two handlers are registered for {handler.name!r}: {known!r} and {handler!r}.")
         self._handlers[handler.name] = handler
 
-    def get(self, name: str) -> JobFunction[..., Any]:
+    def add_methods(self, kind: MethodClass) -> None:
+        """Register a class for string jobs; a second, different one of the same name is refused."""
+        known = self._classes.get(kind.name)
+        if known is not None and known.place != kind.place:
+            raise ConfigError(f"Two classes are registered as {kind.name!r}: {known.kind!r} and {kind.kind!r}.")
+        self._classes[kind.name] = kind
+
+    def get(self, name: str) -> Handler:
         """The handler of that name; raises `UnknownJob`."""
-        handler = self._handlers.get(name)
+        handler = self._handlers.get(name) or self._method(name)
         if handler is None:
-            known = ", ".join(sorted(self._handlers)) or "none"
+            known = ", ".join(self.names()) or "none"
             raise UnknownJob(f"No handler is registered for {name!r}; known here: {known}.")
         return handler
 
     def names(self) -> tuple[str, ...]:
         """All names, sorted."""
-        return tuple(sorted(self._handlers))
+        methods = [name for kind in self._classes.values() for name in kind.names()]
+        return tuple(sorted({*self._handlers, *methods}))
 
     def queues(self) -> tuple[str, ...]:
         """The queues the handlers name, in the order of their first mention."""
-        named = (handler.options.queue for handler in self._handlers.values())
+        named = [handler.options.queue for handler in self._handlers.values()]
+        named += [kind.options.queue for kind in self._classes.values()]
         return tuple(dict.fromkeys(queue for queue in named if queue))
 
+    def _method(self, name: str) -> Handler | None:
+        """The handler of a string job, kept once it is found."""
+        owner, _, method = name.partition("@")
+        kind = self._classes.get(owner)
+        handler = kind.handler(name, method or DEFAULT_METHOD) if kind else None
+        if handler is not None:
+            self._handlers[name] = handler
+        return handler
 
-def _same(one: JobFunction[..., Any], other: JobFunction[..., Any]) -> bool:
+
+def _same(one: Handler, other: Handler) -> bool:
     """The same function seen twice (a module imported again) is no conflict."""
-    return place_of(one.function) == place_of(other.function)
+    return one.place == other.place
 
 
 _default = Registry()

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
 from delayq.core.options import Options
-from delayq.core.spec import JobSpec
+from delayq.core.spec import Delay, JobSpec
 from delayq.core.states import Answer, OnConflict, State
 from delayq.core.views import JobInfo, JobRef, Page, QueueStats, Upcoming, WorkerInfo
 from delayq.redis.calls.call import Call, Command
@@ -64,6 +64,10 @@ class AsyncClient:
     ) -> list[JobRef]:
         """As `Client.schedule_many`."""
         return await self.run(self.verbs.schedule_many(items, OnConflict(on_conflict)))
+
+    async def push_raw(self, envelope: bytes, *, queue: str | None = None, delay: Delay | None = None) -> JobRef:
+        """As `Client.push_raw`."""
+        return await self.run(self.verbs.push_raw(envelope, queue, delay))
 
     async def cancel(self, job_id: str, *, queue: str | None = None, running: bool = False) -> Answer:
         """As `Client.cancel`."""

@@ -9,7 +9,7 @@ from typing import Any, Self, TypedDict, TypeVar, Unpack
 
 from delayq.core.backoff import BackoffSpec
 from delayq.core.options import Options
-from delayq.core.spec import Delay, Instant, JobSpec
+from delayq.core.spec import Delay, Instant, JobSpec, Limit
 from delayq.core.states import Answer, OnConflict, State
 from delayq.core.views import JobInfo, JobRef, Page, QueueStats, Upcoming, WorkerInfo
 from delayq.redis.connect import Connector
@@ -39,6 +39,10 @@ class ScheduleOptions(When, total=False):
     unique: str | None
     headers: Mapping[str, str] | None
     tags: Sequence[str] | None
+    timeout: Delay | None
+    deadline: Limit | None
+    retry_until: Limit | None
+    max_exceptions: int | None
 
 
 class Client:
@@ -88,6 +92,13 @@ class Client:
         The jobs are not one transaction: when the connection is lost on the way, those before it are stored.
         """
         return self.run(self.verbs.schedule_many(items, OnConflict(on_conflict)))
+
+    def push_raw(self, envelope: bytes, *, queue: str | None = None, delay: Delay | None = None) -> JobRef:
+        """Schedule an envelope that is made already, byte for byte; only another `queue` is written into it.
+
+        Raises `BadEnvelope`, and as `schedule`. An id that is taken is kept.
+        """
+        return self.run(self.verbs.push_raw(envelope, queue, delay))
 
     def cancel(self, job_id: str, *, queue: str | None = None, running: bool = False) -> Answer:
         """Make sure a job does not run: `cancelled`, or why not (`running`, `finished`, `failed`, `unknown`).

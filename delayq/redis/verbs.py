@@ -15,7 +15,7 @@ from delayq.core import envelope as envelopes
 from delayq.core.leases import check_lease
 from delayq.core.names import check_id, check_queue, new_id
 from delayq.core.options import Options
-from delayq.core.spec import JobSpec, Prepared, prepare, when
+from delayq.core.spec import Delay, JobSpec, Prepared, prepare, prepare_raw, when
 from delayq.core.states import Answer, OnConflict, State
 from delayq.core.views import JobInfo, JobRef, Page, QueueStats, Upcoming, WorkerInfo
 from delayq.core.when import duration_ms
@@ -29,8 +29,10 @@ Flow = Generator[Call[Any] | Command[Any] | tuple[Call[Any], ...], Any, T]
 """Yields a call, or several that may be under way together and of which each may be sent again; gets the answers."""
 Items = Iterable[JobSpec | Mapping[str, Any]]
 Clock = Callable[[], int | None]
+Ask = Callable[[Scope], Call[produce.Outcome]]
 
 RETRY_READS = 5
+TIME_COUNTS_MS = 60_000
 UNDER_WAY = 8
 """Chunks of a `schedule_many` sent before the first answer is read: the server works while we pack and unpack."""
 
@@ -46,6 +48,7 @@ class Verbs:
         self.options = options
         self.clock = clock
         self._registered: set[str] = set()
+        self._seen = (0, 0)
 
     def scope(self, queue: str | None) -> Scope:
         """Where and when; a missing queue name is the default queue, never searched."""
@@ -54,11 +57,26 @@ class Verbs:
     def _scope(self, queue: str) -> Scope:
         return Scope(self.options, queue, self.clock())
 
+    def _places(self, queue: str | None) -> list[Scope]:
+        """Where a job of that queue may be: where the queue is forwarded to, then what was in it before."""
+        scope = self.scope(queue)
+        target = self.options.sent_to(scope.queue)
+        return [scope] if target == scope.queue else [self._scope(target), scope]
+
     # -- producing ---------------------------------------------------------------------------------------------------
 
     def schedule(self, spec: JobSpec, on_conflict: OnConflict) -> Flow[JobRef]:
         """One job; raises when the answer is a refusal."""
-        job = prepare(spec, self.options, self._local_ms())
+        now_ms = (yield from self.server_ms()) if spec.timed else self._local_ms()
+        ref = yield from self._schedule_one(prepare(spec, self.options, now_ms), on_conflict)
+        return ref
+
+    def push_raw(self, raw: bytes, queue: str | None, delay: Delay | None) -> Flow[JobRef]:
+        """An envelope that is made already, byte for byte; its id is kept when taken."""
+        ref = yield from self._schedule_one(prepare_raw(raw, self.options, queue, delay), OnConflict.KEEP)
+        return ref
+
+    def _schedule_one(self, job: Prepared, on_conflict: OnConflict) -> Flow[JobRef]:
         if job.queue not in self._registered:
             yield from self.register(job.queue)
         token = new_id() if job.own_id else job.id  # an id made for this call is a token as good as another
@@ -66,16 +84,16 @@ class Verbs:
         if scheduled.new_queue:
             yield from self._register_anew(job.queue)
         [ref] = scheduled.refs
-        if ref.outcome is not Answer.CREATED:
-            owner = "" if ref.id == spec.id else ref.id
-            if error := refusal(ref.outcome, spec.id or ref.id, ref.queue, owner=owner):
+        if isinstance(ref.outcome, Answer) and ref.outcome is not Answer.CREATED:
+            mine = job.id if job.own_id else ref.id
+            if error := refusal(ref.outcome, mine, ref.queue, owner="" if ref.id == mine else ref.id):
                 raise error
         return ref
 
     def schedule_many(self, items: Items, on_conflict: OnConflict) -> Flow[list[JobRef]]:
         """Any number of jobs, each with its outcome, in the order given. All are checked before the first is sent."""
-        now_ms = self._local_ms()
-        specs = (item if isinstance(item, JobSpec) else JobSpec(**item) for item in items)
+        specs = [item if isinstance(item, JobSpec) else JobSpec(**item) for item in items]
+        now_ms = (yield from self.server_ms()) if any(spec.timed for spec in specs) else self._local_ms()
         jobs = [prepare(spec, self.options, now_ms) for spec in specs]
         places: dict[str, list[int]] = {}
         for n, job in enumerate(jobs):
@@ -115,30 +133,33 @@ class Verbs:
 
     def cancel(self, job_id: str, queue: str | None, *, running: bool) -> Flow[Answer]:
         """The answer decides what the caller does next, so it is returned and never raised."""
-        answer: Answer = yield produce.cancel(self.scope(queue), check_id(job_id), running=running, token=new_id())
+        answer = Answer.UNKNOWN
+        for scope in self._places(queue):
+            answer = yield produce.cancel(scope, check_id(job_id), running=running, token=new_id())
+            if answer is not Answer.UNKNOWN:
+                break
         return answer
 
     def reschedule(self, job_id: str, queue: str | None, spec: JobSpec) -> Flow[JobRef]:
         """A new due time, taken from `spec`."""
-        scope = self.scope(queue)
-        outcome = yield produce.reschedule(scope, check_id(job_id), when(spec, self._local_ms()))
-        return self._ref(outcome, job_id, scope.queue)
+        due = when(spec, self._local_ms())
+        return (yield from self._first_known(job_id, queue, lambda scope: produce.reschedule(scope, job_id, due)))
 
     def run_now(self, job_id: str, queue: str | None) -> Flow[JobRef]:
         """Ready at once; only due at once on a paused queue."""
-        scope = self.scope(queue)
-        outcome = yield produce.run_now(scope, check_id(job_id))
-        return self._ref(outcome, job_id, scope.queue)
+        return (yield from self._first_known(job_id, queue, lambda scope: produce.run_now(scope, job_id)))
 
     def retry(self, job_id: str, queue: str | None) -> Flow[JobRef]:
         """A failed job from the start; read, rewrite, and again when somebody was faster."""
-        scope = self.scope(queue)
+        scope, *others = self._places(queue)
+        if others and (yield inspect.get(scope, check_id(job_id))) is None:
+            scope = others[0]
         outcome, name = produce.Outcome(Answer.CHANGED), ""
         for _ in range(RETRY_READS):
             info: JobInfo | None = yield inspect.get(scope, check_id(job_id))
             raw, envelope = (info.raw, info.envelope) if info else (b"", None)
             name = envelope.name if envelope else ""
-            fresh = envelopes.rewrite(raw, attempts=0, exceptions=None) if envelope else raw
+            fresh = envelopes.afresh(raw, envelope, (yield from self.server_ms())) if envelope else raw
             digest = (envelope.unique or "") if envelope else ""
             outcome = yield produce.retry(scope, job_id, envelopes.fingerprint(raw), fresh, digest)
             if outcome.answer is not Answer.CHANGED:
@@ -153,6 +174,19 @@ class Verbs:
             answers += yield produce.forget(self.scope(queue), some)
         return answers
 
+    def _first_known(
+        self, job_id: str, queue: str | None, ask: Callable[[Scope], Call[produce.Outcome]]
+    ) -> Flow[JobRef]:
+        """Ask for a job where it may be, until it is known."""
+        check_id(job_id)
+        places = self._places(queue)
+        outcome = produce.Outcome(Answer.UNKNOWN)
+        for scope in places:
+            outcome = yield ask(scope)
+            if outcome.answer is not Answer.UNKNOWN:
+                return self._ref(outcome, job_id, scope.queue)
+        return self._ref(outcome, job_id, places[-1].queue)
+
     def _ref(self, outcome: produce.Outcome, job_id: str, queue: str, name: str = "") -> JobRef:
         if error := refusal(outcome.answer, job_id, queue, owner=outcome.owner):
             raise error
@@ -163,8 +197,11 @@ class Verbs:
 
     def get(self, job_id: str, queue: str | None) -> Flow[JobInfo | None]:
         """Everything known about one job."""
-        info: JobInfo | None = yield inspect.get(self.scope(queue), check_id(job_id))
-        return info
+        for scope in self._places(queue):
+            info: JobInfo | None = yield inspect.get(scope, check_id(job_id))
+            if info is not None:
+                return info
+        return None
 
     def list_jobs(self, state: State, queue: str | None, cursor: str, limit: int) -> Flow[Page]:
         """One page of the jobs in one state."""
@@ -238,5 +275,25 @@ class Verbs:
             dropped += some
         return dropped
 
+    def server_ms(self) -> Flow[int]:
+        """The server's time: asked for once a minute at most, and carried on by a clock that nobody sets."""
+        told = self.clock()
+        if told is not None:
+            return told
+        seen_ms, server_ms = self._seen
+        if not seen_ms or _monotonic_ms() - seen_ms > TIME_COUNTS_MS:
+            server_ms = yield Command(("TIME",), _epoch_ms, True)
+            seen_ms = _monotonic_ms()
+            self._seen = seen_ms, server_ms
+        return server_ms + _monotonic_ms() - seen_ms
+
     def _local_ms(self) -> int:
         return self.clock() or time.time_ns() // 1_000_000
+
+
+def _epoch_ms(reply: Sequence[Any]) -> int:
+    return int(reply[0]) * 1000 + int(reply[1]) // 1000
+
+
+def _monotonic_ms() -> int:
+    return time.monotonic_ns() // 1_000_000

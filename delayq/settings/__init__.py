@@ -9,6 +9,16 @@ a file somebody left further up. The file may also route job names to queues:
 
     [routes]
     "order.*" = "orders"        the first pattern that matches decides
+    "report.*" = { connection = "reports", queue = "slow" }
+
+name further connections, and send what is meant for one queue to another:
+
+    [connections.reports]
+    url = "redis://elsewhere/0"     driver (redis, sync, null, or one of your own), url, prefix, queue,
+                                    after_commit
+
+    [forwards]
+    orders = "orders-2"
 
 An unknown key of a file is refused, an unknown `DELAYQ_` variable is a warning: a file is ours alone, the
 environment is shared. Importing this package loads pydantic, which costs time; the engine uses `Options` instead.

@@ -13,7 +13,7 @@ from delayq.core.backoff import DEFAULT
 from delayq.core.errors import ConfigError
 from delayq.core.options import Options
 from delayq.core.shown import shown
-from delayq.settings import values
+from delayq.settings import tables, values
 from delayq.settings.sources import EnvironmentSource, FileSource, Given, did_you_mean, setting_names, stray_variables
 
 _Self = TypeVar("_Self", bound="Settings")
@@ -91,8 +91,17 @@ class Settings(BaseSettings):
     redis_server: values.Location | None = Field(
         None, description="the program the embedded server runs", examples=["/usr/bin/redis-server"]
     )
-    routes: values.Routes = Field(
+    routes: tables.Routes = Field(
         default_factory=dict, description="job name patterns and their queues", examples=['{"order.*" = "orders"}']
+    )
+    forwards: tables.Forwards = Field(
+        default_factory=dict, description="queues and where their jobs go instead", examples=['{"orders" = "orders-2"}']
+    )
+    connection: tables.ConnectionName = Field(
+        "default", description="the connection of jobs that name none", examples=["default"]
+    )
+    connections: tables.Connections = Field(
+        default_factory=dict, description="further connections by name", examples=['{reports = {driver = "redis"}}']
     )
 
     _origins: dict[str, str] = PrivateAttr(default_factory=dict)
@@ -124,6 +133,7 @@ class Settings(BaseSettings):
             max_payload=self.max_payload,
             high_water=self.high_water,
             routes=self.routes,
+            forwards=self.forwards,
         )
 
     @classmethod

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from delayq.core.backoff import Computed, Exponential, Fixed, Steps
 from delayq.core.durations import format_duration
+from delayq.core.routes import Route
 
 if TYPE_CHECKING:
     from delayq.settings.model import Settings
@@ -49,7 +50,9 @@ def _written(field: str, value: Any) -> str:
         case Enum():
             return str(value.value)
         case dict():
-            return ", ".join(f"{pattern} = {queue}" for pattern, queue in value.items())
+            return ", ".join(f"{name} = {_written('', one)}" for name, one in value.items())
+        case Route(queue, connection):
+            return queue or "" if connection is None else f"{connection}:{queue or ''}"
         case int() if field.endswith("_ms"):
             return format_duration(value)
         case _:

@@ -13,6 +13,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 
 from delayq.core.errors import ConfigError
 from delayq.settings import file as files
+from delayq.settings.tables import NAMES as TABLES
 
 PREFIX: Final = "DELAYQ_"
 _NO_SETTINGS: Final = (files.VARIABLE,)
@@ -67,7 +68,7 @@ class EnvironmentSource(_Source):
         found = {}
         for name in setting_names(self.settings_cls):
             variable = PREFIX + name.upper()
-            if (value := self._environ.get(variable)) and name != "routes":
+            if (value := self._environ.get(variable)) and name not in TABLES:
                 found[name] = Given(value, f"env {variable}", variable, partial(_assigned, variable))
         return found
 
@@ -96,7 +97,7 @@ class FileSource(_Source):
 
 def stray_variables(environ: Mapping[str, str], known: tuple[str, ...]) -> tuple[str, ...]:
     """One sentence for every `DELAYQ_` variable that sets nothing."""
-    names = tuple(name.upper() for name in known if name != "routes")
+    names = tuple(name.upper() for name in known if name not in TABLES)
     strays = (name for name in sorted(environ) if name.startswith(PREFIX) and not name.startswith(_TESTS))
     return tuple(
         f"The environment variable {name} sets nothing. {did_you_mean(name.removeprefix(PREFIX), names, PREFIX)}"

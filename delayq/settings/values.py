@@ -7,7 +7,7 @@ one sentence that names the value.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias
 
@@ -34,7 +34,7 @@ def refused(sentence: str) -> PydanticCustomError:
     return PydanticCustomError("refused", "{sentence}", {"sentence": sentence})
 
 
-def _ours(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def ours(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """`read`, with delayq's own errors passed on. Not their hints: the place has its own way to write an example."""
 
     def reader(value: Any) -> Any:
@@ -54,7 +54,7 @@ def _milliseconds(least_ms: int, most_ms: int) -> PlainValidator:
             raise refused(f"{shown(value)} is out of range; use {limits}.")
         return ms
 
-    return PlainValidator(_ours(read))
+    return PlainValidator(ours(read))
 
 
 def _whole(least: int, most: int) -> PlainValidator:
@@ -80,13 +80,17 @@ def _size(least: int, most: int) -> PlainValidator:
     return PlainValidator(read)
 
 
-def _text(pattern: re.Pattern[str], what: str) -> PlainValidator:
+def _text(pattern: re.Pattern[str], what: str) -> Callable[[Any], str]:
     def read(value: Any) -> str:
         if not isinstance(value, str) or not pattern.fullmatch(value):
             raise refused(f"{shown(value)} is no {what}.")
         return value
 
-    return PlainValidator(read)
+    return read
+
+
+prefix_text: Final = _text(_PREFIX, "prefix: use 1 to 64 of A-Z a-z 0-9 . _ : -")
+"""Reads a key prefix."""
 
 
 def _choice(value: Any) -> Any:
@@ -116,22 +120,13 @@ def _path(value: Any) -> Path:
         raise refused(f"{shown(value)} names a home directory that is not known.") from None
 
 
-def _routes(value: Any) -> dict[str, str]:
-    if not isinstance(value, Mapping):
-        raise refused(f"{shown(value)} is no table of patterns and queues.")
-    for pattern in value:
-        if not pattern or pattern != pattern.strip():
-            raise refused(f"{shown(pattern)} is no pattern for job names.")
-    return {pattern: check_queue(queue) for pattern, queue in value.items()}
-
-
 _DAY: Final = 86_400_000
 
 # An endpoint's text has no password; its fields, which a dump would show, do.
-Url: TypeAlias = Annotated[Endpoint, PlainValidator(_ours(_url)), PlainSerializer(str)]
-Prefix: TypeAlias = Annotated[str, _text(_PREFIX, "prefix: use 1 to 64 of A-Z a-z 0-9 . _ : -")]
-Queue: TypeAlias = Annotated[str, PlainValidator(_ours(check_queue))]
-Module: TypeAlias = Annotated[str, _text(_MODULE, "module, such as shop.jobs or shop.jobs:app")]
+Url: TypeAlias = Annotated[Endpoint, PlainValidator(ours(_url)), PlainSerializer(str)]
+Prefix: TypeAlias = Annotated[str, PlainValidator(prefix_text)]
+Queue: TypeAlias = Annotated[str, PlainValidator(ours(check_queue))]
+Module: TypeAlias = Annotated[str, PlainValidator(_text(_MODULE, "module, such as shop.jobs or shop.jobs:app"))]
 Lease: TypeAlias = Annotated[int, _milliseconds(SHORTEST_MS, LONGEST_MS)]
 Tick: TypeAlias = Annotated[int, _milliseconds(100, _DAY)]
 Keep: TypeAlias = Annotated[int, _milliseconds(0, 3653 * _DAY)]
@@ -139,7 +134,6 @@ Recoveries: TypeAlias = Annotated[int, _whole(0, 1_000)]
 Tries: TypeAlias = Annotated[int, _whole(0, 1_000_000)]
 Entries: TypeAlias = Annotated[int, _whole(1, 1_000_000_000)]
 Payload: TypeAlias = Annotated[int, _size(1, 64 * 1024 * 1024)]
-BackoffSetting: TypeAlias = Annotated[Backoff, PlainValidator(_ours(_backoff)), PlainSerializer(to_wire)]
+BackoffSetting: TypeAlias = Annotated[Backoff, PlainValidator(ours(_backoff)), PlainSerializer(to_wire)]
 Location: TypeAlias = Annotated[Path, PlainValidator(_path)]
-Routes: TypeAlias = Annotated[dict[str, str], PlainValidator(_ours(_routes))]
 Choice: Final = BeforeValidator(_choice)

@@ -23,7 +23,7 @@ from delayq.core.interrupts import JobCancelled, JobInterrupted
 from delayq.core.outcome import DONE, Ack, GiveUp, Outcome, Policy, Release, before_start, decide, stopped
 from delayq.drivers.base import Delivery
 from delayq.jobs.context import JobContext
-from delayq.jobs.function import JobFunction
+from delayq.jobs.handler import Handler
 from delayq.jobs.registry import Registry
 from delayq.worker.held import Held
 from delayq.worker.listeners import Listeners
@@ -36,29 +36,34 @@ Asks: TypeAlias = Callable[[Held], bool]
 
 
 class Attempt:
-    """A delivery that may start: its envelope read, its handler found."""
+    """A delivery whose envelope is read and whose handler is found.
 
-    __slots__ = ("asks", "delivery", "envelope", "handler", "held", "policy", "started")
+    `refused` is set when it may not start, and its handler wants to hear of that: `call` raises the error then, and a
+    crew runs the `failed` hook as after any other failure.
+    """
 
-    def __init__(
-        self, held: Held, envelope: Envelope, handler: JobFunction[..., Any], policy: Policy, asks: Asks
-    ) -> None:
+    __slots__ = ("asks", "delivery", "envelope", "handler", "held", "policy", "refused", "started")
+
+    def __init__(self, held: Held, envelope: Envelope, handler: Handler, policy: Policy, asks: Asks) -> None:
         self.held = held
         self.delivery = held.delivery
         self.asks = asks
         self.envelope = envelope
         self.handler = handler
         self.policy = policy
+        self.refused: GiveUp | None = None
         self.started = 0.0
 
     def call(self) -> Any:
         """Call the handler; for an async one, the coroutine to await."""
+        if self.refused is not None:
+            raise self.refused.error
         return self.handler.run(self.envelope.data, self._context)
 
     def limit_s(self, now_ms: Callable[[], int]) -> float:
         """Seconds it may take, by its timeout or its deadline, whichever ends first; 0 = for ever."""
         limit_ms = self.policy.timeout_ms
-        if self.policy.deadline_ms is not None:
+        if self.policy.deadline_ms is not None and self.refused is None:
             left_ms = max(1, self.policy.deadline_ms - now_ms())
             limit_ms = min(limit_ms, left_ms) if limit_ms else left_ms
         return limit_ms / 1000
@@ -112,9 +117,14 @@ class Attempts:
         policy = self._policies.of(envelope, handler)
         if envelope.attempts or policy.timed:
             refused = before_start(envelope, policy, self.now_ms())  # else nothing can speak against it
-            if refused is not None:
+            if refused is not None and not handler.hears_failures:
                 return self._unrun(delivery, envelope, refused)
+        else:
+            refused = None
         attempt = Attempt(held, envelope, handler, policy, self._asks)
+        attempt.refused = refused
+        if refused is not None:
+            return attempt
         if self._heard:
             attempt.started = time.perf_counter()
             self._listeners.tell(_started(attempt, self.now_ms()))
@@ -124,6 +134,8 @@ class Attempts:
         """What becomes of an attempt that ended with `result` or `error`, perhaps after an interruption."""
         if error is None and not self._heard and not attempt.policy.retention_ms:
             return DONE
+        if attempt.refused is not None:
+            return self._unrun(attempt.delivery, attempt.envelope, attempt.refused)
         interrupt = attempt.held.interrupt
         if interrupt is not None and isinstance(error, JobInterrupted | asyncio.CancelledError):
             error = interrupt.with_traceback(error.__traceback__)

@@ -11,6 +11,8 @@ import logging
 import threading
 from collections.abc import Callable
 
+from delayq.core.outcome import GiveUp
+from delayq.jobs.failing import atell_failed
 from delayq.worker.attempt import Attempt, Attempts
 from delayq.worker.held import Held
 from delayq.worker.holding import Holding
@@ -88,7 +90,10 @@ class EventLoop:
         except BaseException as raised:  # noqa: BLE001  (a handler may raise anything; it costs an attempt, not the worker)
             error = raised
         del self._tasks[held]
-        self._holding.finish(held, self._attempts.conclude(attempt, result, error))
+        outcome = self._attempts.conclude(attempt, result, error)
+        if isinstance(outcome, GiveUp):
+            await atell_failed(attempt.handler, attempt.envelope, outcome)
+        self._holding.finish(held, outcome)
         self._ended += 1
         if not self._ringing:
             self._ringing = True

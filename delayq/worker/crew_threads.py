@@ -15,6 +15,8 @@ from collections.abc import Callable
 from typing import Any
 
 from delayq.core.interrupts import JobInterrupted
+from delayq.core.outcome import GiveUp
+from delayq.jobs.failing import tell_failed
 from delayq.worker.attempt import Attempt, Attempts
 from delayq.worker.coroutines import Coroutines
 from delayq.worker.held import Held
@@ -86,7 +88,10 @@ class Threads:
             held, attempt = work
             end = _End()
             self._guarded(desk, held, attempt, end)
-            self._holding.finish(held, self._attempts.conclude(attempt, end.result, end.error))
+            outcome = self._attempts.conclude(attempt, end.result, end.error)
+            if isinstance(outcome, GiveUp):
+                tell_failed(attempt.handler, attempt.envelope, outcome, desk.coroutines.run)
+            self._holding.finish(held, outcome)
             self._ended[number] += 1
             self._ring()
 

@@ -73,13 +73,14 @@ class Supply:
         idle, self._waited_in_vain = self._waited_in_vain and wait_s > 0 and not self._holding.held, False
         sent_at = boot_clock()
         deliveries = () if idle else self._exchange(count)
-        if not deliveries and not self._holding.held:
-            self._slots.floats[Word.EMPTY_AT] = sent_at
+        self._note_emptiness(deliveries, sent_at)
         if not deliveries and wait_s and count:
             sent_at = boot_clock()
             answer = self._answer(lambda: self._interruptible(wait_s))
-            deliveries = answer.deliveries
-            self._waited_in_vain = not (deliveries or answer.errors or answer.garbage)
+            deliveries, stop = answer.deliveries, self._slots.ints[Word.STOP]  # told to stop, it does not wait
+            self._waited_in_vain = not (deliveries or answer.errors or answer.garbage or stop)
+            if self._waited_in_vain:
+                self._note_emptiness(deliveries, sent_at)
         if deliveries:
             self._slots.floats[Word.EMPTY_AT] = 0.0
             self._slots.floats[Word.READ_AT] = sent_at
@@ -151,6 +152,10 @@ class Supply:
     def complain(self, error: DelayqError) -> None:
         """Log an error, the first of a kind at once and the others now and then."""
         self._troubles.tell(error)
+
+    def _note_emptiness(self, deliveries: Sequence[Delivery], sent_at: float) -> None:
+        if not deliveries and not self._holding.held:
+            self._slots.floats[Word.EMPTY_AT] = sent_at
 
     def _exchange(self, count: int) -> Sequence[Delivery]:
         finished = self._holding.take_finished()

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from delayq.settings.tables import NAMES as TABLES
 from tests.support.cli import Cli, environment
 
 
@@ -31,7 +32,7 @@ def test_who_wins(bare: Cli) -> None:
 def test_every_setting_that_is_no_option_of_a_command_is_one_of_delayq(bare: Cli) -> None:
     options = bare.ok("--help").out
     for name in shown(bare):
-        if name not in {"queue", "app", "tries", "backoff", "timeout", "retention", "routes"}:
+        if name not in {"queue", "app", "tries", "backoff", "timeout", "retention", "connection", *TABLES}:
             assert f"--{name.replace('_', '-')} " in options, name
 
 

@@ -111,6 +111,7 @@ def test_the_defaults() -> None:
         "backoff": f"exponential from {format_duration(DEFAULT.base_ms)}, doubling, "
         f"up to {format_duration(DEFAULT.cap_ms)}, with jitter",
         "routes": "none",
+        "forwards": "none",
         "max_payload": f"{defaults.max_payload:,} bytes",
         "high_water": f"{defaults.high_water:,} entries",
     }

@@ -56,7 +56,7 @@ def ask(engine: Engine, verb: str) -> tuple[Answer, set[str]]:
     if verb.startswith("schedule"):
         job = engine.job("j", f"+{2 * HOUR}", data=b'{"new":1}')
         scheduled, names = engine.changes(engine.scheduling([job], OnConflict(verb.split()[1])))
-        return scheduled.refs[0].outcome, names
+        return Answer(scheduled.refs[0].outcome), names
     if verb == "reschedule":
         outcome, names = engine.changes(produce.reschedule(scope, "j", f"+{2 * HOUR}"))
     elif verb == "run_now":

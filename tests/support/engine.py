@@ -163,7 +163,7 @@ class Engine:
         self, jobs: Sequence[Prepared], on_conflict: OnConflict = OnConflict.KEEP, *, token: str = ""
     ) -> list[Answer]:
         """Schedule; each call has a token of its own unless one is given."""
-        return [ref.outcome for ref in self.run(self.scheduling(jobs, on_conflict, token=token)).refs]
+        return [Answer(ref.outcome) for ref in self.run(self.scheduling(jobs, on_conflict, token=token)).refs]
 
     def scheduling(
         self, jobs: Sequence[Prepared], on_conflict: OnConflict = OnConflict.KEEP, *, token: str = ""

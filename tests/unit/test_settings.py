@@ -13,6 +13,7 @@ from delayq.core.backoff import DEFAULT, Steps
 from delayq.core.errors import ConfigError
 from delayq.core.options import Options
 from delayq.settings import LogFormat, LogLevel, Settings, origins
+from delayq.settings.tables import NAMES as TABLES
 
 ROOT = Path(__file__).parents[2]
 
@@ -100,7 +101,7 @@ def test_every_setting_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
     assert (settings.app, settings.log_format, settings.log_level) == ("shop.jobs:app", LogFormat.JSON, LogLevel.DEBUG)
     assert [str(settings.data_dir), str(settings.redis_server)] == [given["DATA_DIR"], given["REDIS_SERVER"]]
     assert settings.timeout_ms == 90_000
-    assert {row.name for row in origins(settings) if row.origin == "default"} == {"routes"}
+    assert {row.name for row in origins(settings) if row.origin == "default"} == {"connection", *TABLES}
 
 
 def test_an_empty_variable_counts_as_not_set(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from typing import Final
 
 import msgspec
 
-from delayq.app import embedded_server, fallback_policy, make_worker, open_driver
+from delayq.app import fallback_policy, make_worker, open_driver
 from delayq.cli.session import Session
 from delayq.cli.words import count
 from delayq.core.errors import BackendError
@@ -30,6 +30,7 @@ from delayq.core.when import format_instant
 from delayq.jobs.function import job
 from delayq.jobs.registry import Registry, using
 from delayq.redis.client import Client
+from delayq.redis.opening import embedded_server
 from delayq.settings import Settings
 from delayq.worker.fork import fork, is_told
 from delayq.worker.options import WorkerOptions

@@ -6,12 +6,13 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-from delayq.app import embedded_server, open_driver
+from delayq.app import open_driver
 from delayq.cli import logs
 from delayq.cli.actions import serve
 from delayq.cli.session import Session
 from delayq.core.errors import BackendError, ConfigError
 from delayq.redis.embedded import ChildServer, EmbeddedServer
+from delayq.redis.opening import embedded_server
 from delayq.settings import Settings
 
 JOINED_LOOK_S: Final = 1.0

@@ -16,7 +16,6 @@ from delayq.app import (
     open_driver,
     queues_of,
     refuse_eviction,
-    url_of,
 )
 from delayq.cli import logs
 from delayq.cli.session import Session
@@ -27,6 +26,7 @@ from delayq.core.names import check_queue
 from delayq.core.when import duration_ms
 from delayq.drivers.redis_streams import RedisStreams
 from delayq.jobs.registry import Registry
+from delayq.redis.opening import url_of
 from delayq.settings import Settings
 from delayq.worker.names import consumer_name
 from delayq.worker.options import WorkerOptions

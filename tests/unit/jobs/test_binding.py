@@ -30,7 +30,7 @@ class Line(TypedDict):
 
 
 def read(function: Any, data: bytes) -> dict[str, Any]:
-    return bind("close", function).read(msgspec.Raw(data))
+    return bind("close", function).payload.read(msgspec.Raw(data))
 
 
 def refused(function: Any, data: bytes) -> str:
@@ -102,7 +102,7 @@ def test_the_context_comes_from_the_worker_and_never_from_the_payload(kind: str)
     functions: dict[str, Any] = {"plain": plain, "optional": optional, "union": union, "keyword": keyword}
     binding = bind("close", functions[kind])
     assert binding.context == ("ctx" if kind == "keyword" else "context")
-    assert binding.read(msgspec.Raw(b'{"order_id":1}')) == {"order_id": 1}
+    assert binding.payload.read(msgspec.Raw(b'{"order_id":1}')) == {"order_id": 1}
 
 
 def test_a_partial_and_an_object_that_can_be_called() -> None:

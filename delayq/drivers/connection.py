@@ -1,0 +1,43 @@
+"""What producers need of a backend: one named connection that takes jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from delayq.core.spec import Delay, JobSpec
+from delayq.core.states import OnConflict
+from delayq.core.views import JobRef
+
+
+class Connection(Protocol):
+    """Takes jobs, blocking or awaited; the names with `a` are awaited. All raise `InvalidInput` and `BackendError`.
+
+    Every answer says what became of the job: a connection that does not store it says so in `JobRef.outcome`.
+    """
+
+    name: str
+
+    def schedule(self, spec: JobSpec, on_conflict: OnConflict) -> JobRef:
+        """Take one job; a refusal is raised."""
+
+    def schedule_many(self, specs: Sequence[JobSpec], on_conflict: OnConflict) -> list[JobRef]:
+        """Take many; an answer for each, in order. Nothing is sent if one of them is invalid."""
+
+    def push_raw(self, envelope: bytes, *, queue: str | None = None, delay: Delay | None = None) -> JobRef:
+        """Take an envelope as it is."""
+
+    async def aschedule(self, spec: JobSpec, on_conflict: OnConflict) -> JobRef:
+        """As `schedule`."""
+
+    async def aschedule_many(self, specs: Sequence[JobSpec], on_conflict: OnConflict) -> list[JobRef]:
+        """As `schedule_many`."""
+
+    async def apush_raw(self, envelope: bytes, *, queue: str | None = None, delay: Delay | None = None) -> JobRef:
+        """As `push_raw`."""
+
+    def close(self) -> None:
+        """Close what `schedule` opened; the connection may be used again."""
+
+    async def aclose(self) -> None:
+        """Close what `aschedule` opened in this event loop."""

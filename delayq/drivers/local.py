@@ -1,0 +1,66 @@
+"""What the connections without a backend share: each job is checked as always, then taken by `_take`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from delayq.core.options import Options
+from delayq.core.spec import Delay, JobSpec, Prepared, prepare, prepare_raw
+from delayq.core.states import OnConflict, State
+from delayq.core.views import Fate, JobRef
+
+
+class LocalConnection:
+    """A `Connection` that stores nothing. Ids are never taken here, so `on_conflict` has nothing to decide."""
+
+    def __init__(self, name: str, options: Options) -> None:
+        self.name = name
+        self.options = options
+
+    def _take(self, job: Prepared) -> Fate:
+        raise NotImplementedError
+
+    async def _atake(self, job: Prepared) -> Fate:
+        raise NotImplementedError
+
+    def schedule(self, spec: JobSpec, on_conflict: OnConflict) -> JobRef:
+        """Take one."""
+        job = self._prepare(spec)
+        return _ref(job, self._take(job))
+
+    def schedule_many(self, specs: Sequence[JobSpec], on_conflict: OnConflict) -> list[JobRef]:
+        """Take them in order, once all are checked."""
+        return [_ref(job, self._take(job)) for job in [self._prepare(spec) for spec in specs]]
+
+    def push_raw(self, envelope: bytes, *, queue: str | None = None, delay: Delay | None = None) -> JobRef:
+        """Take an envelope."""
+        job = prepare_raw(envelope, self.options, queue, delay)
+        return _ref(job, self._take(job))
+
+    async def aschedule(self, spec: JobSpec, on_conflict: OnConflict) -> JobRef:
+        """As `schedule`."""
+        job = self._prepare(spec)
+        return _ref(job, await self._atake(job))
+
+    async def aschedule_many(self, specs: Sequence[JobSpec], on_conflict: OnConflict) -> list[JobRef]:
+        """As `schedule_many`."""
+        return [_ref(job, await self._atake(job)) for job in [self._prepare(spec) for spec in specs]]
+
+    async def apush_raw(self, envelope: bytes, *, queue: str | None = None, delay: Delay | None = None) -> JobRef:
+        """As `push_raw`."""
+        job = prepare_raw(envelope, self.options, queue, delay)
+        return _ref(job, await self._atake(job))
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+    def _prepare(self, spec: JobSpec) -> Prepared:
+        return prepare(spec, self.options, time.time_ns() // 1_000_000)
+
+
+def _ref(job: Prepared, fate: Fate) -> JobRef:
+    return JobRef(job.id, job.queue, State.ABSENT, None, fate, job.name)

@@ -1,0 +1,17 @@
+"""The connection that drops every job, for places where no work should be done. The answer says `dropped`."""
+
+from __future__ import annotations
+
+from delayq.core.spec import Prepared
+from delayq.core.views import Fate
+from delayq.drivers.local import LocalConnection
+
+
+class NullConnection(LocalConnection):
+    """Checks a job and forgets it."""
+
+    def _take(self, job: Prepared) -> Fate:
+        return Fate.DROPPED
+
+    async def _atake(self, job: Prepared) -> Fate:
+        return Fate.DROPPED

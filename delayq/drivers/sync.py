@@ -1,0 +1,60 @@
+"""The connection that runs a job at once, where it is dispatched: written to JSON, read back, run, decided.
+
+As Laravel's: a delay is not waited for, there is one attempt whatever the tries, and the error of a job that fails is
+raised where it was dispatched, after its `failed` hook. What asks to be tried again is not: the answer says
+`released` or `snoozed`, and nobody else knows of it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+from delayq.core.options import Options
+from delayq.core.outcome import GiveUp, Outcome, Release
+from delayq.core.signals import Discard
+from delayq.core.spec import Prepared
+from delayq.core.views import Fate
+from delayq.drivers.local import LocalConnection
+
+
+class Ran(NamedTuple):
+    """One job run here: its outcome (None: it vetoed its own dispatch), what its handler returned, what it raised."""
+
+    outcome: Outcome | None
+    result: Any = None
+    error: BaseException | None = None
+
+    @property
+    def fate(self) -> Fate:
+        """The outcome in a word. Raises the error of a job that failed."""
+        if self.outcome is None:
+            return Fate.VETOED
+        if isinstance(self.outcome, GiveUp):
+            raise self.outcome.error
+        if isinstance(self.outcome, Release):
+            return Fate.SNOOZED if self.outcome.error is None else Fate.RELEASED
+        return Fate.DISCARDED if isinstance(self.error, Discard) else Fate.DONE
+
+
+class Runner(Protocol):
+    """Runs an envelope in this process: handler, decision, `failed` hook. What the handler raises is in the answer."""
+
+    def run(self, envelope: bytes) -> Ran:
+        """In this thread."""
+
+    async def arun(self, envelope: bytes) -> Ran:
+        """In this event loop; a plain handler in a thread beside it."""
+
+
+class SyncConnection(LocalConnection):
+    """Runs each job with `runner`."""
+
+    def __init__(self, name: str, options: Options, runner: Runner) -> None:
+        super().__init__(name, options)
+        self._runner = runner
+
+    def _take(self, job: Prepared) -> Fate:
+        return self._runner.run(job.envelope).fate
+
+    async def _atake(self, job: Prepared) -> Fate:
+        return (await self._runner.arun(job.envelope)).fate

@@ -1,0 +1,80 @@
+"""The manager that `dispatch` asks: one for the process, and another inside a `with`."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING
+
+from delayq.jobs.running import LocalRunner
+
+if TYPE_CHECKING:
+    from delayq.core.endpoint import Endpoint
+    from delayq.manager import Manager
+    from delayq.settings import Settings
+
+_inside: ContextVar[Manager] = ContextVar("delayq_manager")
+
+
+class _Process:
+    """The manager of this process, made from the settings when nobody brought one."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._manager: Manager | None = None
+
+    def get(self) -> Manager:
+        if self._manager is None:
+            with self._lock:
+                if self._manager is None:
+                    self._manager = make_manager()
+        return self._manager
+
+    def set(self, manager: Manager | None) -> None:
+        with self._lock:
+            self._manager = manager
+
+
+_process = _Process()
+
+
+def make_manager(settings: Settings | None = None, url: str | Endpoint | None = None) -> Manager:
+    """A manager whose sync connections run jobs of the current registry. Without settings: those of the process.
+
+    `url` is where its default connection leads, unless the settings define that connection themselves.
+    """
+    from delayq.core.endpoint import parse_endpoint
+    from delayq.manager import (  # with the settings comes pydantic, which a module of jobs should not cost
+        DEFAULT,
+        Manager,
+    )
+    from delayq.settings import Settings
+    from delayq.settings.tables import ConnectionSettings
+
+    manager = Manager(settings or Settings(), LocalRunner())
+    if url is not None and DEFAULT not in manager.settings.connections:
+        manager.define(DEFAULT, ConnectionSettings(url=parse_endpoint(url) if isinstance(url, str) else url))
+    return manager
+
+
+def current_manager() -> Manager:
+    """The manager of the innermost `using_manager`, else that of the process."""
+    inside = _inside.get(None)
+    return _process.get() if inside is None else inside
+
+
+def set_manager(manager: Manager | None) -> None:
+    """Make this the manager of the process; None: one from the settings, when next asked for."""
+    _process.set(manager)
+
+
+@contextmanager
+def using_manager(manager: Manager) -> Iterator[Manager]:
+    """Let `dispatch` ask another manager inside the block, in this thread or coroutine."""
+    token = _inside.set(manager)
+    try:
+        yield manager
+    finally:
+        _inside.reset(token)

@@ -1,0 +1,187 @@
+"""The sentences that send jobs. Each ends with a verb, and nothing happens before it.
+
+    CloseOrder(order_id=42).dispatch(delay="15m")
+    CloseOrder(order_id=42).on_queue("vip").delay("15m").dispatch()
+    close_order.job(order_id=42).dispatch()                 a function made a job with @job
+    dispatch("order.close", {"order_id": 42}, delay="15m")  by name, where the class is not known
+    dispatch_many([CloseOrder(order_id=n) for n in orders])
+
+The verbs: `dispatch` and `adispatch` hand a job in and answer with a `JobRef`; `dispatch_sync` and `adispatch_sync`
+run it here and answer with a `Ran`; `dispatch_after_response` keeps it until a web response is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, Unpack
+
+from delayq.core import envelope as envelopes
+from delayq.core.spec import Delay, Instant
+from delayq.core.states import State
+from delayq.core.views import Fate, JobRef
+from delayq.drivers.sync import Ran
+from delayq.jobs.after_response import defer
+from delayq.jobs.current import current_manager
+from delayq.jobs.options import Dispatched
+from delayq.jobs.running import LocalRunner, envelope_of
+from delayq.jobs.sending import Message, asend, compose, grouped, send
+
+
+class Sendable:
+    """What can be dispatched: a job, or a `Dispatch` that says more about how."""
+
+    def _dispatch(self) -> Dispatch:
+        raise NotImplementedError
+
+    # -- how ---------------------------------------------------------------------------------------------------------
+
+    def on_connection(self, connection: str) -> Dispatch:
+        """Over this connection."""
+        return self._dispatch().having(connection=connection)
+
+    def on_queue(self, queue: str) -> Dispatch:
+        """To this queue."""
+        return self._dispatch().having(queue=queue)
+
+    def delay(self, delay: Delay | Instant) -> Dispatch:
+        """After this long ('15m', a timedelta), or at this time (RFC 3339, an aware datetime)."""
+        if isinstance(delay, timedelta) or (isinstance(delay, str) and "-" not in delay):
+            return self._dispatch().having(delay=delay, at=None)
+        return self._dispatch().having(delay=None, at=delay)
+
+    def without_delay(self) -> Dispatch:
+        """Now, whatever delay the job declares."""
+        return self._dispatch().having(delay="0s", at=None)
+
+    def after_commit(self, wait: bool = True) -> Dispatch:
+        """When the database transaction under way commits, and never if it is rolled back; `wait=False`: at once."""
+        return self._dispatch().having(after_commit=wait)
+
+    def with_headers(self, headers: Mapping[str, str]) -> Dispatch:
+        """With these headers, besides those given before."""
+        dispatch = self._dispatch()
+        return dispatch.having(headers={**(dispatch.said.get("headers") or {}), **headers})
+
+    def tags(self, *tags: str) -> Dispatch:
+        """With these tags, besides those declared and those given before."""
+        dispatch = self._dispatch()
+        return dispatch.having(tags=(*(dispatch.said.get("tags") or ()), *tags))
+
+    # -- verbs -------------------------------------------------------------------------------------------------------
+
+    def dispatch(self, **said: Unpack[Dispatched]) -> JobRef:
+        """Hand the job in; the `JobRef` says where it is and what became of it (`outcome`).
+
+        Raises `InvalidInput` (nothing sent), `Conflict`, `BackendError`, `ConfigError`; on a sync connection also
+        what the job raises.
+        """
+        dispatch = self._dispatch().having(**said)
+        return send(dispatch.message, dispatch.said, current_manager())
+
+    async def adispatch(self, **said: Unpack[Dispatched]) -> JobRef:
+        """As `dispatch`, awaited."""
+        dispatch = self._dispatch().having(**said)
+        return await asend(dispatch.message, dispatch.said, current_manager())
+
+    def dispatch_sync(self, **said: Unpack[Dispatched]) -> Ran:
+        """Run the job here and now: to JSON, back, through its handler, `decide` and `failed`, in one attempt.
+
+        A delay is not waited for. Raises the error of a job that fails; `Ran` has the result and the outcome of
+        any other. Options of the queue (`unique`, `on_conflict`) have no meaning here.
+        """
+        envelope = self._envelope(said)
+        ran = Ran(None) if isinstance(envelope, JobRef) else LocalRunner().run(envelope)
+        _ = ran.fate  # raises what the job failed with
+        return ran
+
+    async def adispatch_sync(self, **said: Unpack[Dispatched]) -> Ran:
+        """As `dispatch_sync`: an async handler in this event loop, a plain one in a thread beside it."""
+        envelope = self._envelope(said)
+        ran = Ran(None) if isinstance(envelope, JobRef) else await LocalRunner().arun(envelope)
+        _ = ran.fate
+        return ran
+
+    def dispatch_after_response(self, **said: Unpack[Dispatched]) -> JobRef:
+        """Run the job in this process once the response under way is sent, as `dispatch_sync`.
+
+        Not durable: the job lives in this process until then. Raises `ConfigError` outside of a request that one of
+        the middlewares in `delayq.jobs.after_response` looks after.
+        """
+        envelope = self._envelope(said)
+        if isinstance(envelope, JobRef):
+            return envelope
+        defer(envelope)
+        known = envelopes.decode(envelope)
+        return JobRef(known.id, known.queue, State.ABSENT, None, Fate.AFTER_RESPONSE, known.name)
+
+    def _envelope(self, said: Dispatched) -> bytes | JobRef:
+        """The bytes that would travel; or the answer, when the job vetoed itself."""
+        dispatch, manager = self._dispatch().having(**said), current_manager()
+        parcel = compose(dispatch.message, dispatch.said, manager)
+        return parcel if isinstance(parcel, JobRef) else envelope_of(parcel, manager.settings.options())
+
+
+class Dispatch(Sendable):
+    """A job and how to send it. Immutable: every method that says more answers with another one."""
+
+    __slots__ = ("message", "said")
+
+    def __init__(self, message: Message, said: Dispatched | None = None) -> None:
+        self.message = message
+        self.said: Dispatched = {} if said is None else said
+
+    def __repr__(self) -> str:
+        return f"<dispatch of {self.message.name!r}, not sent: {dict(self.said)!r}>"
+
+    def having(self, **said: Unpack[Dispatched]) -> Dispatch:
+        """The same, with more said about it."""
+        return Dispatch(self.message, {**self.said, **said}) if said else self
+
+    def _dispatch(self) -> Dispatch:
+        return self
+
+
+def named(name: str, data: Any = None) -> Dispatch:
+    """A job by its name alone. Its class is not asked, even where it is known: routes say where such a job goes."""
+    return Dispatch(Message(name, lambda: data))
+
+
+def dispatch(name: str, data: Any = None, **said: Unpack[Dispatched]) -> JobRef:
+    """Hand in a job by its name, as `Sendable.dispatch` does."""
+    return named(name, data).dispatch(**said)
+
+
+async def adispatch(name: str, data: Any = None, **said: Unpack[Dispatched]) -> JobRef:
+    """As `dispatch`, awaited."""
+    return await named(name, data).adispatch(**said)
+
+
+def dispatch_many(jobs: Iterable[Sendable]) -> list[JobRef]:
+    """Hand in many jobs, one script call for each chunk of a queue; an answer for each, in order.
+
+    All are checked before the first is sent. They are not one transaction.
+    """
+    manager = current_manager()
+    answers, groups = grouped(_messages(jobs), manager)
+    for (name, on_conflict), some in groups.items():
+        refs = manager.connection(name).schedule_many([spec for _, spec in some], on_conflict)
+        for (number, _), ref in zip(some, refs, strict=True):
+            answers[number] = ref
+    return [ref for ref in answers if ref is not None]
+
+
+async def adispatch_many(jobs: Iterable[Sendable]) -> list[JobRef]:
+    """As `dispatch_many`, awaited."""
+    manager = current_manager()
+    answers, groups = grouped(_messages(jobs), manager)
+    for (name, on_conflict), some in groups.items():
+        refs = await manager.connection(name).aschedule_many([spec for _, spec in some], on_conflict)
+        for (number, _), ref in zip(some, refs, strict=True):
+            answers[number] = ref
+    return [ref for ref in answers if ref is not None]
+
+
+def _messages(jobs: Iterable[Sendable]) -> Sequence[tuple[Message, Dispatched]]:
+    dispatches = [job._dispatch() for job in jobs]
+    return [(one.message, one.said) for one in dispatches]

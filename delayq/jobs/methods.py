@@ -1,0 +1,92 @@
+"""String jobs: `"Mailer@send"` names a method of a class that was registered as `Mailer`.
+
+    @handles("Mailer")
+    class Mailer:
+        def send(self, context: JobContext, data: dict[str, Any]) -> None: ...
+        def failed(self, data: Any, error: BaseException) -> None: ...      # optional
+
+    dispatch("Mailer@send", {"to": "ann@example.org"})
+
+`"Mailer"` alone means `"Mailer@fire"`. Only classes registered here are looked at, and of these only public methods:
+a name in a payload is never an import path. Returning is success; the method says anything else with a signal.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeVar, Unpack
+
+import msgspec
+
+from delayq.core.errors import ConfigError
+from delayq.core.names import check_job_name
+from delayq.jobs.context import JobContext
+from delayq.jobs.handler import Handler
+from delayq.jobs.options import Declared, HandlerOptions, declare
+
+K = TypeVar("K", bound=type)
+
+DEFAULT_METHOD = "fire"
+_decode = msgspec.json.Decoder().decode
+
+
+class MethodHandler:
+    """The `Handler` of one method. A fresh instance for each attempt."""
+
+    def __init__(self, name: str, kind: type, method: str, options: HandlerOptions) -> None:
+        function = getattr(kind, method)
+        self.name = name
+        self.options = options
+        self.place = f"{kind.__module__}.{kind.__qualname__}.{method}"
+        self.is_async = inspect.iscoroutinefunction(function)
+        self.hears_failures = callable(getattr(kind, "failed", None))
+        self._kind = kind
+        self._method = method
+
+    def __repr__(self) -> str:
+        return f"<job {self.name!r}: {self.place}>"
+
+    def run(self, data: msgspec.Raw, context: Callable[[], JobContext]) -> Any:
+        """Call the method with the context and the decoded payload."""
+        return getattr(self._kind(), self._method)(context(), _decode(data))
+
+    def failed(self, data: msgspec.Raw, error: BaseException) -> Any:
+        """Call the class's `failed` with the decoded payload and the error."""
+        return self._kind().failed(_decode(data), error)
+
+
+class MethodClass:
+    """A class whose public methods are handlers."""
+
+    def __init__(self, name: str, kind: type, options: HandlerOptions) -> None:
+        self.name = check_job_name(name)
+        self.kind = kind
+        self.options = options
+        self.place = f"{kind.__module__}.{kind.__qualname__}"
+
+    def names(self) -> list[str]:
+        """The names of all its jobs, in full."""
+        return [f"{self.name}@{method}" for method in dir(self.kind) if self._is_handler(method)]
+
+    def handler(self, name: str, method: str) -> Handler | None:
+        """The handler of `name`; None when the class has no such method, or only a private one."""
+        return MethodHandler(name, self.kind, method, self.options) if self._is_handler(method) else None
+
+    def _is_handler(self, method: str) -> bool:
+        return not method.startswith("_") and method != "failed" and callable(getattr(self.kind, method, None))
+
+
+def handles(name: str, **declared: Unpack[Declared]) -> Callable[[K], K]:
+    """Register a class as the one that string jobs `name@method` mean. The options hold for all its methods."""
+    from delayq.jobs.registry import current  # the registry holds these; it stands above this module
+
+    if "@" in name:
+        raise ConfigError(f"{name!r} cannot name a class of handlers.", hint="Leave out the @ and what follows it.")
+    options = declare(name, HandlerOptions(), declared)
+
+    def register(kind: K) -> K:
+        current().add_methods(MethodClass(name, kind, options))
+        return kind
+
+    return register

@@ -1,0 +1,154 @@
+"""What a job says of itself where it is declared, and what is said of one where it is dispatched.
+
+A value is looked for in this order; the first that says something counts:
+
+    dispatched    CloseOrder(…).dispatch(queue="vip"), .on_queue("vip"): travels in the envelope
+    declared      class CloseOrder(Job, queue="orders"), its bases, @job("order.close", queue="orders")
+    routed        connection and queue only: manager.route, [routes]
+    the connection's, then the application's settings; then the default
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias, TypedDict
+
+from delayq.core.backoff import Backoff, BackoffSpec, parse_backoff
+from delayq.core.errors import ConfigError
+from delayq.core.names import check_queue
+from delayq.core.outcome import OnTimeout, Policy
+from delayq.core.spec import Delay, Instant, Limit
+from delayq.core.when import duration_ms
+
+Tags: TypeAlias = Sequence[str] | Callable[[Any], Sequence[str]]
+"""Tags, or a function that is given the job and answers with them."""
+
+
+class Declared(TypedDict, total=False):
+    """What a class or `@job` may declare; see `HandlerOptions`."""
+
+    connection: str | None
+    queue: str | None
+    delay: Delay | None
+    tries: int | None
+    backoff: BackoffSpec | None
+    timeout: Delay | None
+    on_timeout: OnTimeout | str | None
+    deadline: Limit | None
+    retry_until: Limit | None
+    max_exceptions: int | None
+    retention: Delay | None
+    tags: Tags | None
+    after_commit: bool | None
+
+
+class ClassOptions(Declared, total=False):
+    """What a class may declare: a name besides (its own name without one)."""
+
+    name: str
+
+
+class Dispatched(TypedDict, total=False):
+    """What a dispatch may say; see `JobSpec`. Each goes before what the job declares."""
+
+    connection: str | None
+    queue: str | None
+    delay: Delay | None
+    at: Instant | None
+    tz: str | None
+    fold: int | None
+    id: str | None
+    on_conflict: str
+    tries: int | None
+    backoff: BackoffSpec | None
+    timeout: Delay | None
+    deadline: Limit | None
+    retry_until: Limit | None
+    max_exceptions: int | None
+    retention: Delay | None
+    unique: str | None
+    headers: Mapping[str, str] | None
+    tags: Sequence[str] | None
+    after_commit: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerOptions:
+    """What a handler asks for; None leaves it to the job, the routes or the worker. Durations in ms.
+
+    `tries`, `backoff`, `timeout_ms`, `on_timeout`, `max_exceptions` and `retention_ms` are read by the worker, so a new
+    release changes them for jobs that wait. The others count where the job is dispatched: `delay`, and `deadline` and
+    `retry_until`, which travel as points in time.
+    """
+
+    queue: str | None = None
+    tries: int | None = None
+    backoff: Backoff | None = None
+    retention_ms: int | None = None
+    timeout_ms: int | None = None
+    on_timeout: OnTimeout | None = None
+    max_exceptions: int | None = None
+    connection: str | None = None
+    delay: Delay | None = None
+    deadline: Limit | None = None
+    retry_until: Limit | None = None
+    tags: Tags | None = None
+    after_commit: bool | None = None
+
+    def over(self, base: Policy) -> Policy:
+        """How jobs of this handler are tried, where `base` is the worker's own policy."""
+        return replace(
+            base,
+            tries=base.tries if self.tries is None else self.tries,
+            backoff=base.backoff if self.backoff is None else self.backoff,
+            retention_ms=base.retention_ms if self.retention_ms is None else self.retention_ms,
+            timeout_ms=base.timeout_ms if self.timeout_ms is None else self.timeout_ms,
+            on_timeout=base.on_timeout if self.on_timeout is None else self.on_timeout,
+            max_exceptions=base.max_exceptions if self.max_exceptions is None else self.max_exceptions,
+        )
+
+
+NAMES = tuple(ClassOptions.__annotations__)
+_READERS: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
+    "queue": ("queue", check_queue),
+    "backoff": ("backoff", parse_backoff),
+    "timeout": ("timeout_ms", duration_ms),
+    "retention": ("retention_ms", duration_ms),
+}
+
+
+def declare(name: str, base: HandlerOptions, given: Mapping[str, Any]) -> HandlerOptions:
+    """The options of the job `name`: what it was `given`, over its `base`. None says nothing.
+
+    Raises `ConfigError` for an option nobody knows, and `InvalidInput` for a value that cannot be used.
+    """
+    changes: dict[str, Any] = {}
+    for option, value in given.items():
+        if option not in NAMES:
+            raise ConfigError(f"The job {name!r} has an option {option!r}.", hint=f"Known are {', '.join(NAMES)}.")
+        if value is not None:
+            member, read = _READERS.get(option, (option, None))
+            changes[member] = _checked(name, option, value) if read is None else read(value)
+    return replace(base, **changes)
+
+
+def _checked(name: str, option: str, value: Any) -> Any:
+    if option == "on_timeout":
+        return _on_timeout(name, value)
+    least = {"tries": 0, "max_exceptions": 1}.get(option)
+    if least is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
+        hint = "Use 0 for no limit, or a positive whole number." if least == 0 else "Use a positive whole number."
+        raise ConfigError(f"The job {name!r} has {option}={value!r}.", hint=hint)
+    if option in ("delay", "deadline", "retry_until") and isinstance(value, str) and "-" not in value:
+        duration_ms(value)
+    if option == "tags" and isinstance(value, str):
+        raise ConfigError(f"The job {name!r} has tags={value!r}.", hint=f"Give a list: tags=[{value!r}].")
+    return value
+
+
+def _on_timeout(name: str, word: str) -> OnTimeout:
+    try:
+        return OnTimeout(word)
+    except ValueError:
+        raise ConfigError(f"The job {name!r} has on_timeout={word!r}.", hint='Use "retry" or "fail".') from None

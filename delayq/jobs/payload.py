@@ -1,0 +1,155 @@
+"""The fields of a job, to JSON and back by their annotations.
+
+What is written comes back equal, or is not sent: a dispatch reads what it wrote and compares, unless every value is a
+plain one of exactly the type its field names. So a datetime in a field of type `Any`, a NaN, or text in a number's
+field is refused where the mistake is, with the name of the field.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+
+from delayq.core.envelope import NO_DATA
+from delayq.core.errors import ConfigError, InvalidPayload
+from delayq.jobs.codecs import Codecs
+
+_PLAIN: Final = (int, str, bool, float)
+_UNREADABLE: Final = (msgspec.MsgspecError, RecursionError, UnicodeError, TypeError, ValueError)
+
+
+class Field(msgspec.Struct, frozen=True):
+    """One field. `default` makes its value where a payload leaves it out; None = it must be there."""
+
+    name: str
+    kind: Any
+    default: Callable[[], Any] | None = None
+
+
+class Payload:
+    """The fields of the job `name`. `open_ended`: further members are fine, as plain JSON.
+
+    Raises `ConfigError` for a field that no JSON can fill.
+    """
+
+    def __init__(self, name: str, fields: Sequence[Field], codecs: Codecs, *, open_ended: bool = False) -> None:
+        self.name = name
+        self.fields = tuple(fields)
+        self._codecs = codecs
+        self._open_ended = open_ended
+        self._plain = {field.name: field.kind for field in fields if field.kind in _PLAIN}
+        self._shape = self._make_shape()
+        self._decode = msgspec.json.Decoder(self._shape, dec_hook=codecs.read).decode
+        self._decode_any = msgspec.json.Decoder(dict[str, Any]).decode
+        self._encode = msgspec.json.Encoder(enc_hook=codecs.write).encode
+
+    def read(self, data: msgspec.Raw) -> dict[str, Any]:
+        """The values of the fields. Raises `InvalidPayload`."""
+        try:
+            return self._read(b"{}" if data == NO_DATA else data, self._decode)
+        except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
+            raise InvalidPayload(f"The payload does not fit the parameters of {self.name!r}: {error}.") from None
+
+    def write(self, values: Mapping[str, Any]) -> msgspec.Raw:
+        """The JSON of some values. Raises `InvalidPayload`, which names the field, for what would not come back."""
+        plain = all(_exact(value, self._plain.get(name)) for name, value in values.items())
+        try:
+            if plain:
+                return msgspec.Raw(self._encode(values))
+            raw, back = self._there_and_back(values, self._shape)
+        except _UNREADABLE as error:
+            raise self._blame(values, error) from error
+        for name, value in values.items():
+            if not _equal(back.get(name, _equal), value):
+                raise self._changed(name, value, back.get(name))
+        return raw
+
+    def _there_and_back(self, values: Mapping[str, Any], shape: Any) -> tuple[msgspec.Raw, dict[str, Any]]:
+        """Values of types that may be read only once are not read: they stand for themselves, in their order."""
+        kept: list[Any] = []
+
+        def write(value: Any) -> Any:
+            codec = self._codecs.of(type(value))
+            if codec is not None and not codec.repeatable:
+                kept.append(value)
+            return self._codecs.write(value)
+
+        def read(kind: type, value: Any) -> Any:
+            codec = self._codecs.of(kind)
+            return kept.pop(0) if codec is not None and not codec.repeatable else self._codecs.read(kind, value)
+
+        raw = msgspec.json.encode(values, enc_hook=write)
+        return msgspec.Raw(raw), self._read(raw, msgspec.json.Decoder(shape, dec_hook=read).decode)
+
+    def _read(self, raw: bytes | msgspec.Raw, decode: Callable[[Any], Any]) -> dict[str, Any]:
+        arguments = msgspec.structs.asdict(decode(raw))
+        return {**self._decode_any(raw), **arguments} if self._open_ended else arguments
+
+    def _make_shape(self) -> type[msgspec.Struct]:
+        members = [
+            (field.name, field.kind)
+            if field.default is None
+            else (field.name, field.kind, msgspec.field(default_factory=field.default))
+            for field in self.fields
+        ]
+        return self._shaped(members)
+
+    def _shaped(self, members: Sequence[tuple[Any, ...]]) -> type[msgspec.Struct]:
+        try:
+            shape = msgspec.defstruct("Payload", members, forbid_unknown_fields=not self._open_ended, kw_only=True)
+            msgspec.json.Decoder(shape, dec_hook=self._codecs.read)
+        except (TypeError, ValueError) as error:
+            raise ConfigError(
+                f"The job {self.name!r} has a parameter that no JSON can fill: {error}.",
+                hint="Annotate with plain types, dataclasses, TypedDicts, msgspec Structs or pydantic models.",
+            ) from error
+        return shape
+
+    def _blame(self, values: Mapping[str, Any], error: Exception) -> InvalidPayload:
+        """Which field it was: the first that cannot go alone."""
+        kinds = {field.name: field.kind for field in self.fields}
+        for name, value in values.items():
+            if name not in kinds and not self._open_ended:
+                return InvalidPayload(f"The job {self.name!r} has no field {name!r}.")
+            try:
+                self._there_and_back({name: value}, self._shaped([(name, kinds.get(name, Any))]))
+            except _UNREADABLE as why:
+                return InvalidPayload(f"The field {name!r} of {self.name!r} cannot be sent: {_sentence(why)}.")
+        return InvalidPayload(f"The fields of {self.name!r} cannot be sent: {_sentence(error)}.")
+
+    def _changed(self, name: str, value: Any, back: Any) -> InvalidPayload:
+        return InvalidPayload(
+            f"The field {name!r} of {self.name!r} would not come back as it is: a {type(value).__name__} is read "
+            f"as a {type(back).__name__}.",
+            hint="Annotate the field with the type of its value, or give that type an __eq__.",
+        )
+
+
+def same(value: Any) -> Callable[[], Any]:
+    """A default as it is; made by a factory, because Python shares defaults and so do we."""
+    return partial(_itself, value)
+
+
+def _itself(value: Any) -> Any:
+    return value
+
+
+def _exact(value: Any, kind: Any) -> bool:
+    """A value that needs no second look: a plain one, of exactly the type of its field."""
+    return type(value) is kind and (kind is not float or math.isfinite(value))
+
+
+def _equal(one: Any, other: Any) -> bool:
+    try:
+        return bool(one == other)
+    except Exception:  # noqa: BLE001  (the __eq__ of a stranger may raise anything; then nobody can say they are equal)
+        return False
+
+
+def _sentence(error: Exception) -> str:
+    words = str(error).replace(" - at `$", " - at `").rstrip(".")
+    return words or type(error).__name__

@@ -1,0 +1,206 @@
+"""Connections by name, and the table that says which job goes over which of them to which queue.
+
+    manager = Manager(Settings())
+    manager.connection()                    the default one, made when first asked for
+    manager.connection("reports")           [connections.reports] of the settings; "sync" and "null" need none
+    manager.extend("carrier-pigeon", make)  a driver of your own
+    manager.route(Report, connection="reports");  manager.route("order.*", queue="orders")
+    manager.forward("orders", "orders-2")
+
+Jobs ask the manager; it knows drivers, and no job.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import ChainMap
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol, TypeAlias
+
+from delayq.core.errors import ConfigError
+from delayq.core.names import check_queue
+from delayq.core.options import Options
+from delayq.core.routes import NOWHERE, Route, find
+from delayq.core.spec import JobSpec
+from delayq.core.views import JobRef
+from delayq.drivers.connection import Connection
+from delayq.drivers.null import NullConnection
+from delayq.drivers.redis_connection import RedisConnection
+from delayq.drivers.sync import Runner, SyncConnection
+from delayq.redis.opening import open_connector
+from delayq.settings import Settings
+from delayq.settings.tables import ConnectionSettings
+
+Factory: TypeAlias = Callable[[str, ConnectionSettings, Options], Connection]
+"""Makes a connection: its name, its settings (`options` holds what only this driver knows), the engine's options."""
+Stamp: TypeAlias = Callable[[JobSpec], Mapping[str, str]]
+
+DEFAULT = "default"
+
+
+class CommitHook(Protocol):
+    """Knows the database transaction under way, and runs something after it."""
+
+    def after_commit(self, send: Callable[[], JobRef]) -> bool:
+        """Take `send` to be called after the commit, and dropped on a rollback. False: there is no transaction."""
+
+
+class Manager:
+    """The connections of one application. Safe to share between threads.
+
+    `runner` runs the jobs of `sync` connections; the job API brings its own.
+    """
+
+    def __init__(self, settings: Settings, runner: Runner | None = None) -> None:
+        self.settings = settings
+        self.commit_hook: CommitHook | None = None
+        self.stamps: list[Stamp] = []
+        self._runner = runner
+        self._lock = threading.RLock()
+        self._made: dict[str, Connection] = {}
+        self._factories: dict[str, Factory] = {"redis": self._redis, "sync": self._sync, "null": _null}
+        self._known = {DEFAULT: ConnectionSettings(), **_without_settings(), **settings.connections}
+        self._routes = dict(settings.routes)
+        self._kinds: dict[type, Route] = {}
+        self._forwards = dict(settings.forwards)
+        self._forwards_of: dict[str, dict[str, str]] = {}
+
+    # -- connections -------------------------------------------------------------------------------------------------
+
+    def connection(self, name: str | None = None) -> Connection:
+        """The connection of that name, or the default one; made once. Raises `ConfigError` for a name nobody knows."""
+        name = self.settings.connection if name is None else name
+        made = self._made.get(name)
+        if made is not None:
+            return made
+        with self._lock:
+            if name not in self._made:
+                self._made[name] = self._make(name)
+            return self._made[name]
+
+    def waits_for_commit(self, name: str | None) -> bool:
+        """Whether jobs on that connection wait for a commit unless they say otherwise."""
+        given = self._known.get(self.settings.connection if name is None else name)
+        return given is not None and given.after_commit
+
+    def connected(self, name: str) -> bool:
+        """Whether that connection has been made."""
+        return name in self._made
+
+    def names(self) -> tuple[str, ...]:
+        """All names that may be asked for."""
+        return tuple(self._known)
+
+    def extend(self, driver: str, factory: Factory) -> None:
+        """Let `factory` make the connections of that driver, which no setting could name before."""
+        self._factories[driver] = factory
+
+    def define(self, name: str, settings: ConnectionSettings) -> None:
+        """A connection that stands in no file. Raises `ConfigError` when it has been made already."""
+        if name in self._made:
+            raise ConfigError(f"The connection {name!r} is in use.", hint="Define it before the first job is sent.")
+        self._known[name] = settings
+
+    def close(self) -> None:
+        """Close all connections; they may be used again."""
+        for connection in list(self._made.values()):
+            connection.close()
+
+    async def aclose(self) -> None:
+        """Close what was opened in this event loop."""
+        for connection in list(self._made.values()):
+            await connection.aclose()
+
+    # -- where to ----------------------------------------------------------------------------------------------------
+
+    def route(self, what: str | type, *, queue: str | None = None, connection: str | None = None) -> None:
+        """Send jobs that do not say where to: by a pattern of names, or by class (also those derived from it)."""
+        if queue is None and connection is None:
+            raise ConfigError(f"The route of {what!r} leads nowhere.", hint="Give queue=, connection=, or both.")
+        route = Route(None if queue is None else check_queue(queue), connection)
+        if isinstance(what, str):
+            self._routes[what] = route
+        else:
+            self._kinds[what] = route
+
+    def route_of(self, name: str, kinds: Sequence[type] = ()) -> Route:
+        """The route of a job: that of the nearest of its classes, else of the first pattern that matches its name."""
+        for kind in kinds:
+            if kind in self._kinds:
+                return self._kinds[kind]
+        return find(self._routes, name) if self._routes else NOWHERE
+
+    def forward(self, queue: str, to: str, *, connection: str | None = None) -> None:
+        """Send what is meant for `queue` to `to` from now on, on one connection or all.
+
+        Who asks for one job by its id finds it in either. Lists, pauses and workers mean the queue they name.
+        """
+        forwards = self._forwards if connection is None else self._forwards_of.setdefault(connection, {})
+        if check_queue(to) in forwards or queue in forwards.values():
+            raise ConfigError(f"{queue!r} cannot go to {to!r}: one is forwarded already.", hint="Name where it ends.")
+        forwards[check_queue(queue)] = to
+
+    # -- hooks -------------------------------------------------------------------------------------------------------
+
+    def stamp(self, stamp: Stamp) -> None:
+        """Let `stamp` add headers to every job that is dispatched; the dispatcher's own headers win."""
+        self.stamps.append(stamp)
+
+    def on_commit(self, hook: CommitHook) -> None:
+        """Make `after_commit` work: the hook knows the transactions of your database."""
+        self.commit_hook = hook
+
+    # -- making ------------------------------------------------------------------------------------------------------
+
+    def _make(self, name: str) -> Connection:
+        given = self._known.get(name)
+        if given is None:
+            known = ", ".join(self._known)
+            raise ConfigError(f"There is no connection {name!r}; known are {known}.", hint=f"Add [connections.{name}].")
+        factory = self._factories.get(given.driver)
+        if factory is None:
+            known = ", ".join(self._factories)
+            raise ConfigError(
+                f"The connection {name!r} has the driver {given.driver!r}; known are {known}.",
+                hint="A driver of your own is made known with manager.extend.",
+            )
+        return factory(name, given, self._options(name, given))
+
+    def _options(self, name: str, given: ConnectionSettings) -> Options:
+        base = self.settings.options()
+        return replace(
+            base,
+            prefix=given.prefix or base.prefix,
+            queue=given.queue or base.queue,
+            routes={},  # the manager has routed by then
+            forwards=ChainMap(self._forwards_of.setdefault(name, {}), self._forwards),
+            connection=name,
+        )
+
+    def _redis(self, name: str, given: ConnectionSettings, options: Options) -> Connection:
+        _refuse_options(name, given)
+        return RedisConnection(name, open_connector(self.settings, given.url), options)
+
+    def _sync(self, name: str, given: ConnectionSettings, options: Options) -> Connection:
+        _refuse_options(name, given)
+        if self._runner is None:
+            raise ConfigError(f"The connection {name!r} runs jobs, and this manager was given nobody to run them.")
+        return SyncConnection(name, options, self._runner)
+
+
+def _null(name: str, given: ConnectionSettings, options: Options) -> Connection:
+    _refuse_options(name, given)
+    return NullConnection(name, options)
+
+
+def _without_settings() -> dict[str, ConnectionSettings]:
+    return {driver: ConnectionSettings(driver=driver) for driver in ("sync", "null")}
+
+
+def _refuse_options(name: str, given: ConnectionSettings) -> None:
+    for option in given.options:
+        raise ConfigError(
+            f"The connection {name!r} has an option {option!r} that its driver {given.driver} does not know.",
+            hint="Known are driver, url, prefix, queue and after_commit.",
+        )

@@ -1,0 +1,107 @@
+"""The tables of a settings file: routes, forwards and connections, read and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Final, TypeAlias
+
+from pydantic import PlainValidator
+
+from delayq.core.endpoint import Endpoint, parse_endpoint
+from delayq.core.names import check_queue
+from delayq.core.routes import Route
+from delayq.core.shown import shown
+from delayq.settings.values import ours, prefix_text, refused
+
+NAMES: Final = ("routes", "forwards", "connections")
+"""The settings that are tables: a file holds them, no variable does."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionSettings:
+    """One `[connections.NAME]`: its driver, and what differs from the settings outside. `options` are the driver's."""
+
+    driver: str = "redis"
+    url: Endpoint | None = None
+    prefix: str | None = None
+    queue: str | None = None
+    after_commit: bool = False
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return f"{self.driver} {self.url}" if self.url else self.driver
+
+
+def check_connection_name(name: object) -> str:
+    """A connection's name; the characters are those of queues."""
+    if not isinstance(name, str):
+        raise refused(f"{shown(name)} is no name of a connection.")
+    return check_queue(name)
+
+
+def _routes(value: Any) -> dict[str, Route]:
+    found = {}
+    for pattern, target in _table(value, "patterns and queues").items():
+        if not pattern or pattern != pattern.strip():
+            raise refused(f"{shown(pattern)} is no pattern for job names.")
+        found[pattern] = _route(pattern, target)
+    return found
+
+
+def _route(pattern: str, target: Any) -> Route:
+    if isinstance(target, Route):
+        return target
+    if not isinstance(target, Mapping):
+        return Route(check_queue(target))
+    if not target or not target.keys() <= {"queue", "connection"}:
+        raise refused(f"The route {shown(pattern)} is {shown(dict(target))}; it takes queue, connection, or both.")
+    queue, connection = target.get("queue"), target.get("connection")
+    return Route(
+        None if queue is None else check_queue(queue),
+        None if connection is None else check_connection_name(connection),
+    )
+
+
+def _forwards(value: Any) -> dict[str, str]:
+    found = {check_queue(queue): check_queue(to) for queue, to in _table(value, "queues and queues").items()}
+    for queue, to in found.items():
+        if to in found:
+            raise refused(f"{shown(queue)} goes to {shown(to)}, which is forwarded itself; write where it ends.")
+    return found
+
+
+def _connections(value: Any) -> dict[str, ConnectionSettings]:
+    table = _table(value, "connections")
+    return {check_connection_name(name): _connection(name, one) for name, one in table.items()}
+
+
+def _connection(name: str, value: Any) -> ConnectionSettings:
+    if isinstance(value, ConnectionSettings):
+        return value
+    given = dict(_table(value, f"options for the connection {name}"))
+    driver, url = given.pop("driver", "redis"), given.pop("url", None)
+    prefix, queue = given.pop("prefix", None), given.pop("queue", None)
+    after_commit = given.pop("after_commit", False)
+    if not isinstance(after_commit, bool):
+        raise refused(f"after_commit of the connection {name} is {shown(after_commit)}; use true or false.")
+    return ConnectionSettings(
+        driver=check_connection_name(driver),
+        url=parse_endpoint(url) if isinstance(url, str) else url,
+        prefix=None if prefix is None else prefix_text(prefix),
+        queue=None if queue is None else check_queue(queue),
+        after_commit=after_commit,
+        options=given,
+    )
+
+
+def _table(value: Any, what: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise refused(f"{shown(value)} is no table of {what}.")
+    return value
+
+
+Routes: TypeAlias = Annotated[dict[str, Route], PlainValidator(ours(_routes))]
+Forwards: TypeAlias = Annotated[dict[str, str], PlainValidator(ours(_forwards))]
+Connections: TypeAlias = Annotated[dict[str, ConnectionSettings], PlainValidator(ours(_connections))]
+ConnectionName: TypeAlias = Annotated[str, PlainValidator(ours(check_connection_name))]

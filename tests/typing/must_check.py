@@ -1,0 +1,81 @@
+"""What users write, and what a strict type checker must find nothing wrong with. Nothing here is run."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import assert_type
+
+from delayq import (
+    Dispatch,
+    Job,
+    JobContext,
+    JobRef,
+    Ran,
+    adispatch_many,
+    dispatch,
+    dispatch_many,
+    handles,
+    job,
+)
+
+
+class Order(Job, queue="orders", tries=3, backoff=["10s", timedelta(minutes=1)], timeout="30s", on_timeout="fail"):
+    """A base: fields and options for others."""
+
+    order_id: int
+
+
+class CloseOrder(Order, name="order.close", retry_until="1h", max_exceptions=2, tags=lambda job: [str(job.order_id)]):
+    why: str = "late"
+    lines: list[Decimal] = dataclasses.field(default_factory=list)
+
+    def handle(self, context: JobContext) -> None:
+        assert_type(self.order_id, int)
+        self.release("5m")
+
+    def failed(self, error: BaseException) -> None: ...
+
+
+class Poll(Job, delay="5s", backoff=lambda attempt, error: timedelta(seconds=attempt)):
+    async def handle(self) -> int:
+        return 1
+
+    async def failed(self, error: BaseException) -> None: ...
+
+
+@job("order.note", queue="orders", tries=2)
+def note(context: JobContext, order_id: int, *, text: str = "-") -> bool:
+    return bool(text)
+
+
+@job("order.count")
+async def count(order_ids: list[int]) -> int:
+    return len(order_ids)
+
+
+@handles("Mailer", queue="mail")
+class Mailer:
+    def send(self, context: JobContext, data: dict[str, str]) -> None: ...
+
+
+def send(context: JobContext) -> None:
+    assert_type(CloseOrder(order_id=1).dispatch(delay="15m"), JobRef)
+    assert_type(CloseOrder(order_id=1, why="paid", lines=[]).on_queue("vip").delay("15m"), Dispatch)
+    CloseOrder(order_id=1).delay(datetime.now(UTC)).tags("a", "b").with_headers({"trace": "1"}).dispatch(id="o-1")
+    CloseOrder(order_id=1).dispatch(at="2026-11-21T15:00:00Z", on_conflict="replace", deadline=timedelta(hours=1))
+    assert_type(CloseOrder(order_id=1).without_delay().dispatch_sync(), Ran)
+    Poll().on_connection("sync").dispatch_after_response()
+    note.job(1, text="x").delay("1m").dispatch()
+    note.job(order_id=1).dispatch(queue="vip")
+    assert_type(note(context, 1), bool)
+    count.job([1]).dispatch()
+    assert_type(dispatch("order.close", {"order_id": 1}, queue="orders", tries=3), JobRef)
+    assert_type(dispatch_many([CloseOrder(order_id=1), Poll().delay("5s"), note.job(1)]), list[JobRef])
+
+
+async def asend() -> None:
+    assert_type(await Poll().adispatch(delay="5m"), JobRef)
+    assert_type(await Poll().delay("1m").adispatch(), JobRef)
+    assert_type(await adispatch_many([Poll()]), list[JobRef])

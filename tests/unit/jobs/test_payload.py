@@ -1,0 +1,224 @@
+"""Fields to JSON and back: exactly, or not at all."""
+
+from __future__ import annotations
+
+import enum
+import uuid
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from typing import Annotated, Any, Literal, NamedTuple, Optional, TypedDict
+
+import msgspec
+import pydantic
+import pytest
+
+from delayq.core.errors import ConfigError, InvalidPayload
+from delayq.jobs.codecs import Codecs, TypeCodec
+from delayq.jobs.payload import Field, Payload, same
+
+CET = timezone(timedelta(hours=1))
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+class Level(enum.IntEnum):
+    HIGH = 3
+
+
+@dataclass
+class Line:
+    sku: str
+    price: Decimal
+    tags: set[str] = field(default_factory=set)
+
+
+class Point(msgspec.Struct):
+    x: int
+    when: datetime
+
+
+class Address(pydantic.BaseModel):
+    street: str
+    since: date
+    key: uuid.UUID
+
+
+class Pair(NamedTuple):
+    left: int
+    right: str
+
+
+class Row(TypedDict):
+    sku: str
+    amount: Decimal
+
+
+def there_and_back(kind: Any, value: Any, codecs: Codecs | None = None) -> Any:
+    payload = Payload("x", [Field("it", kind)], codecs or Codecs())
+    return payload.read(payload.write({"it": value}))["it"]
+
+
+KEY = uuid.uuid4()
+EXACT = [
+    (int, 2**80),
+    (int, -1),
+    (str, 'ü "quoted" \0'),
+    (bool, True),
+    (float, 0.1),
+    (float, -0.0),
+    (bytes, b"\x00\xff"),
+    (datetime, datetime(2026, 11, 21, 15, 0, 0, 123456, tzinfo=CET)),
+    (datetime, datetime(2026, 11, 21, 15)),  # noqa: DTZ001  (a wall clock's time stays one)
+    (date, date(2026, 2, 28)),
+    (time, time(15, 0, 0, 1)),
+    (timedelta, timedelta(days=-3, microseconds=7)),
+    (uuid.UUID, KEY),
+    (Decimal, Decimal("1.10")),
+    (Decimal, Decimal("12345678901234567890.123456789")),
+    (Colour, Colour.RED),
+    (Level, Level.HIGH),
+    (Line, Line("a", Decimal("9.90"), {"x"})),
+    (list[Line], [Line("a", Decimal(1)), Line("b", Decimal(2))]),
+    (Point, Point(1, datetime(2026, 1, 1, tzinfo=UTC))),
+    (Address, Address(street="Elm", since=date(2026, 1, 1), key=KEY)),
+    (Address | None, None),
+    (dict[str, Address], {"home": Address(street="Elm", since=date(2026, 1, 1), key=KEY)}),
+    (dict[int, Decimal], {1: Decimal("0.1")}),
+    (tuple[int, str], (1, "a")),
+    (frozenset[int], frozenset({1, 2})),
+    (Pair, Pair(1, "a")),
+    (Row, {"sku": "a", "amount": Decimal("1.0")}),
+    (Literal["a", "b"], "b"),
+    (Optional[int], None),  # noqa: UP045  (people write both)
+    (Annotated[int, msgspec.Meta(ge=1)], 1),
+    (Any, {"a": [1, None, "x", 1.5, True]}),
+    (dict[str, Any], {"a": {"b": []}}),
+]
+
+
+@pytest.mark.parametrize(("kind", "value"), EXACT, ids=map(str, range(len(EXACT))))
+def test_what_is_sent_comes_back_exactly(kind: Any, value: Any) -> None:
+    back = there_and_back(kind, value)
+    assert back == value
+    assert type(back) is type(value)
+    assert repr(back) == repr(value)
+
+
+REFUSED = [
+    (int, "1"),
+    (int, True),
+    (int, 1.5),
+    (str, 1),
+    (str, "\ud800"),
+    (float, float("nan")),
+    (float | None, float("inf")),
+    (float, 2**53 + 1),
+    (list[int], (1, 2)),
+    (list[int], [1, "2"]),
+    (Any, datetime(2026, 1, 1, tzinfo=UTC)),
+    (Any, {"deep": [Decimal(1)]}),
+    (Any, KEY),
+    (Any, b"x"),
+    (Any, {1: "a"}),
+    (Any, float("nan")),
+    (Any, Line("a", Decimal(1))),
+    (Any, object()),
+    (Line, Line("a", "no decimal")),  # type: ignore[arg-type]
+    (Address, Address.model_construct(street=1, since="no date", key=None)),
+    (Annotated[int, msgspec.Meta(ge=1)], 0),
+    (Colour, "red"),
+    (int, object()),
+]
+
+
+@pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")
+@pytest.mark.parametrize(("kind", "value"), REFUSED, ids=map(str, range(len(REFUSED))))
+def test_what_would_not_come_back_is_refused_by_the_name_of_its_field(kind: Any, value: Any) -> None:
+    payload = Payload("order.close", [Field("fine", int), Field("it", kind)], Codecs())
+    with pytest.raises(InvalidPayload, match=r"The field 'it' of 'order\.close'"):
+        payload.write({"fine": 1, "it": value})
+
+
+def test_a_subclass_is_not_its_base() -> None:
+    @dataclass
+    class Special(Line):
+        more: int = 1
+
+    with pytest.raises(InvalidPayload, match="a Special is read as a Line"):
+        there_and_back(Line, Special("a", Decimal(1)))
+
+
+def test_no_such_field() -> None:
+    with pytest.raises(InvalidPayload, match=r"'x' has no field 'b'"):
+        Payload("x", [Field("a", int)], Codecs()).write({"a": 1, "b": 2})
+
+
+def test_a_field_left_out_has_its_default() -> None:
+    payload = Payload("x", [Field("a", int, same(7)), Field("b", list[int], list)], Codecs())
+    assert payload.read(msgspec.Raw(b"null")) == {"a": 7, "b": []}
+    one, other = payload.read(msgspec.Raw(b"{}")), payload.read(msgspec.Raw(b"{}"))
+    assert one["b"] is not other["b"]
+
+
+def test_a_field_that_no_json_can_fill_is_refused_at_once() -> None:
+    class Odd(enum.Enum):
+        PAIR = (1, 2)
+
+    with pytest.raises(ConfigError, match="'x' has a parameter that no JSON can fill"):
+        Payload("x", [Field("odd", Odd)], Codecs())
+
+
+class Customer:
+    """Somebody's model: known by its key, found again in a database."""
+
+    def __init__(self, key: int) -> None:
+        self.key = key
+
+
+class Database:
+    """Counts how often it is asked."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def find(self, kind: type, key: int) -> Customer:
+        self.asked += 1
+        if key < 0:
+            raise KeyError(key)
+        return Customer(key)
+
+
+@pytest.fixture
+def database() -> Database:
+    return Database()
+
+
+def with_customers(database: Database) -> Codecs:
+    codecs = Codecs()
+    codecs.add(
+        TypeCodec(
+            fits=lambda kind: issubclass(kind, Customer),
+            write=lambda customer: customer.key,
+            read=database.find,
+            repeatable=False,
+        )
+    )
+    return codecs
+
+
+def test_a_codec_of_your_own_is_not_asked_while_sending(database: Database) -> None:
+    payload = Payload("x", [Field("one", Customer), Field("many", list[Customer])], with_customers(database))
+    raw = payload.write({"one": Customer(1), "many": [Customer(2), Customer(3)]})
+    assert (bytes(raw), database.asked) == (b'{"one":1,"many":[2,3]}', 0)
+    found = payload.read(raw)
+    assert [found["one"].key, *(one.key for one in found["many"])] == [1, 2, 3]
+    assert database.asked == 3
+
+
+def test_what_a_codec_raises_while_reading_is_the_jobs_error(database: Database) -> None:
+    payload = Payload("x", [Field("one", Customer)], with_customers(database))
+    with pytest.raises(KeyError):
+        payload.read(msgspec.Raw(b'{"one":-1}'))
