@@ -16,6 +16,7 @@ import typing
 if typing.TYPE_CHECKING:
     from delayq.client import AsyncDelayQ, DelayQ
     from delayq.core.backoff import Exponential, Fixed, Steps
+    from delayq.core.control import Control
     from delayq.core.errors import (
         BackendError,
         BackendFull,
@@ -31,6 +32,7 @@ if typing.TYPE_CHECKING:
         JobRunning,
         OutcomeUnknown,
     )
+    from delayq.core.progress import Progress
     from delayq.core.signals import Discard, Fail, JobSignal, Retry, Snooze
     from delayq.core.spec import JobSpec
     from delayq.core.states import Answer, OnConflict, State
@@ -40,6 +42,7 @@ if typing.TYPE_CHECKING:
     from delayq.jobs.current import current_manager, make_manager, set_manager, using_manager
     from delayq.jobs.dispatch import Dispatch, adispatch, adispatch_many, dispatch, dispatch_many
     from delayq.jobs.function import job
+    from delayq.jobs.gates import gate
     from delayq.jobs.job import Job
     from delayq.jobs.methods import handles
     from delayq.manager import Manager
@@ -55,6 +58,7 @@ __all__ = [
     "BackendUnavailable",
     "ConfigError",
     "Conflict",
+    "Control",
     "DelayQ",
     "DelayqError",
     "Discard",
@@ -79,6 +83,7 @@ __all__ = [
     "OnConflict",
     "OutcomeUnknown",
     "Page",
+    "Progress",
     "QueueStats",
     "Ran",
     "Retry",
@@ -94,6 +99,7 @@ __all__ = [
     "current_manager",
     "dispatch",
     "dispatch_many",
+    "gate",
     "handles",
     "job",
     "make_manager",
@@ -105,6 +111,7 @@ __all__ = [
 _HOMES = {
     "delayq.client": ("AsyncDelayQ", "DelayQ"),
     "delayq.core.backoff": ("Exponential", "Fixed", "Steps"),
+    "delayq.core.control": ("Control",),
     "delayq.core.errors": (
         "BackendError",
         "BackendFull",
@@ -120,29 +127,20 @@ _HOMES = {
         "JobRunning",
         "OutcomeUnknown",
     ),
+    "delayq.core.progress": ("Progress",),
     "delayq.core.signals": ("Discard", "Fail", "JobSignal", "Retry", "Snooze"),
     "delayq.core.spec": ("JobSpec",),
     "delayq.core.states": ("Answer", "OnConflict", "State"),
     "delayq.core.views": ("Fate", "JobInfo", "JobRef", "Page", "QueueStats", "Upcoming", "WorkerInfo"),
-    "delayq.jobs.context": ("JobContext",),
-    "delayq.jobs.function": ("job",),
     "delayq.drivers.sync": ("Ran",),
+    "delayq.jobs.context": ("JobContext",),
+    "delayq.jobs.current": ("current_manager", "make_manager", "set_manager", "using_manager"),
+    "delayq.jobs.dispatch": ("Dispatch", "adispatch", "adispatch_many", "dispatch", "dispatch_many"),
+    "delayq.jobs.function": ("job",),
+    "delayq.jobs.gates": ("gate",),
     "delayq.jobs.job": ("Job",),
-    "delayq.jobs.dispatch": (
-        "Dispatch",
-        "adispatch",
-        "adispatch_many",
-        "dispatch",
-        "dispatch_many",
-    ),
     "delayq.jobs.methods": ("handles",),
     "delayq.manager": ("Manager",),
-    "delayq.jobs.current": (
-        "current_manager",
-        "make_manager",
-        "set_manager",
-        "using_manager",
-    ),
     "delayq.settings": ("Settings",),
 }
 

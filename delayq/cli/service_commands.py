@@ -50,6 +50,7 @@ MoveOnce = Annotated[bool, typer.Option("--once", help="Move what is due, look a
 AllowEviction = Annotated[
     bool, typer.Option("--allow-eviction", help="Serve a Redis whose maxmemory-policy may throw jobs away.")
 ]
+Force = Annotated[bool, typer.Option("--force", help="Work during maintenance too.")]
 WithOrigin = Annotated[bool, typer.Option("--origin", help="Show who set each.")]
 
 
@@ -92,6 +93,7 @@ def work(
     name: WorkerName = None,
     no_mover: NoMover = False,
     allow_eviction: AllowEviction = False,
+    force: Force = False,
 ) -> None:
     """Run jobs.
 
@@ -102,7 +104,7 @@ def work(
 
     limits = serve.Limits(once, stop_when_empty, stop_when_empty_for, max_jobs, max_time, memory)
     size = serve.Size(processes, threads, mover=not no_mover)
-    wishes = serve.Wishes(queue, tries, backoff, timeout, rest, sleep, name, size, allow_eviction)
+    wishes = serve.Wishes(queue, tries, backoff, timeout, rest, sleep, name, size, allow_eviction, force)
     raise typer.Exit(serve.work(session_of(ctx), app or [], wishes, limits, quiet=quiet))
 
 

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
+from typing import TypeAlias
 
 from delayq.core.errors import ConfigError, UnknownJob
 from delayq.jobs.codecs import Codecs
 from delayq.jobs.handler import Handler
 from delayq.jobs.methods import DEFAULT_METHOD, MethodClass
+
+Gate: TypeAlias = Callable[[], object]
+"""Says whether workers may fetch: `False` is "not now", anything else is yes."""
 
 
 class Registry:
@@ -22,6 +26,7 @@ class Registry:
         self.codecs = Codecs()
         self._handlers: dict[str, Handler] = {}
         self._classes: dict[str, MethodClass] = {}
+        self._gates: dict[str, Gate] = {}
 
     def add(self, handler: Handler) -> None:
         """Register a handler; a second, different one for the same name is refused."""
@@ -44,6 +49,16 @@ class Registry:
             known = ", ".join(self.names()) or "none"
             raise UnknownJob(f"No handler is registered for {name!r}; known here: {known}.")
         return handler
+
+    def add_gate(self, gate: Gate) -> None:
+        """Register a gate; the same function seen twice (a module imported again) counts once."""
+        place = f"{getattr(gate, '__module__', '')}.{getattr(gate, '__qualname__', id(gate))}"
+        self._gates[place] = gate
+
+    @property
+    def gates(self) -> tuple[Gate, ...]:
+        """All gates, in the order they were registered."""
+        return tuple(self._gates.values())
 
     def names(self) -> tuple[str, ...]:
         """All names, sorted."""

@@ -17,6 +17,7 @@ class StopReason(StrEnum):
     INTERRUPTED = "interrupted"
     ABORTED = "aborted"
     MEMORY = "memory"
+    RESTART = "restart"
     EMPTY = "empty"
     EMPTY_FOR = "empty_for"
     MAX_TIME = "max_time"
@@ -40,6 +41,7 @@ class WorkerOptions:
     `processes` children run handlers: sync ones one at a time, or in `threads` threads, async ones up to `concurrency`
     at once. What does not end by itself at its timeout is ended by force `kill_after_ms` later. After a stop was asked
     for, what runs has `grace_ms`. Limits in jobs and time are for all children together, `memory_mb` for each process.
+    With `force` maintenance does not keep it from work.
     """
 
     queues: tuple[str, ...]
@@ -60,3 +62,4 @@ class WorkerOptions:
     kill_after_ms: int = 5_000
     grace_ms: int = 25_000
     stop_when_empty_for_ms: int = 0
+    force: bool = False

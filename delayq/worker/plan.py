@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from delayq.core.events import Listener
@@ -29,7 +30,8 @@ def never() -> bool:
 class Plan:
     """Who works on what. `listeners` are called in the children, but for the end of the worker and of killed jobs.
 
-    `gone` is asked now and then, by the supervisor; true ends the worker as TERM does.
+    `gone` is asked now and then, by the supervisor; true ends the worker as TERM does. `began` is when the code began
+    to be loaded that the children run (monotonic): who calls on workers to restart later, means this one.
     """
 
     driver_factory: DriverFactory
@@ -37,6 +39,7 @@ class Plan:
     options: WorkerOptions
     listeners: Sequence[Listener] = ()
     gone: Callable[[], bool] = never
+    began: float = field(default_factory=time.monotonic)
 
     @property
     def has_async(self) -> bool:

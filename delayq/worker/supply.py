@@ -84,6 +84,7 @@ class Supply:
         if deliveries:
             self._slots.floats[Word.EMPTY_AT] = 0.0
             self._slots.floats[Word.READ_AT] = sent_at
+            self._slots.ints[Word.LATE_MS] = max(0, self._consumer.now_ms() - deliveries[0].due_ms)
             self.bytes_read = sum([len(item.raw) for item in deliveries])
         self.outage = False
         self._pauses.reset()

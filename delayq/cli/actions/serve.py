@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -63,6 +64,7 @@ class Wishes:
     name: str | None = None
     size: Size = field(default_factory=Size)
     allow_eviction: bool = False
+    force: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,7 @@ class Limits:
 
 def work(session: Session, apps: Sequence[str], wishes: Wishes, limits: Limits, *, quiet: bool) -> int:
     """Run jobs until there is a reason to stop; its exit code."""
+    began = time.monotonic()  # before the application's code is loaded
     settings = session.settings(tries=wishes.tries, backoff=wishes.backoff, timeout=wishes.timeout)
     registry = handlers(settings, apps)
     if not registry.names():
@@ -89,7 +92,7 @@ def work(session: Session, apps: Sequence[str], wishes: Wishes, limits: Limits, 
     options = worker_options(settings, registry, wishes, limits)
     url = url_of(settings)
     look_before(settings, url, wishes)
-    return run_worker(session, settings, url, Staff(registry, options, quiet or session.out.quiet))
+    return run_worker(session, settings, url, Staff(registry, options, quiet or session.out.quiet, began))
 
 
 def look_before(settings: Settings, url: str | Endpoint, wishes: Wishes) -> None:
@@ -126,6 +129,7 @@ def worker_options(settings: Settings, registry: Registry, wishes: Wishes, limit
         rest_ms=duration_ms(wishes.rest),
         sleep_ms=sleep_ms,
         mover=wishes.size.mover,
+        force=wishes.force,
         tidy_every_ms=settings.tidy_every_ms,
     )
 
@@ -147,11 +151,12 @@ def _label(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Staff:
-    """Who works: the handlers, the worker's options, and whether it keeps quiet about each job."""
+    """Who works: the handlers, the worker's options, whether it keeps quiet, and when it began to load the handlers."""
 
     registry: Registry
     options: WorkerOptions
     quiet: bool
+    began: float | None = None
 
 
 def run_worker(session: Session, settings: Settings, url: str | Endpoint, staff: Staff, gone: Gone = never) -> int:
@@ -159,7 +164,9 @@ def run_worker(session: Session, settings: Settings, url: str | Endpoint, staff:
     logs.start(settings, quiet=staff.quiet)
     jobs = count(len(staff.registry.names()), "job name")
     session.out.note(f"Serving {', '.join(staff.options.queues)} with {jobs}. Stop with Ctrl-C.")
-    worker = make_worker(settings, url, staff.registry, staff.options, listeners=[logs.tell], gone=gone)
+    worker = make_worker(
+        settings, url, staff.registry, staff.options, listeners=[logs.tell], gone=gone, began=staff.began
+    )
     return worker.run().exit_code
 
 
