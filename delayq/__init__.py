@@ -42,6 +42,12 @@ if typing.TYPE_CHECKING:
     from delayq.jobs.function import job
     from delayq.jobs.job import Job
     from delayq.jobs.methods import handles
+    from delayq.jobs.middleware.fail_on import FailOnException
+    from delayq.jobs.middleware.forms import Middleware, Next
+    from delayq.jobs.middleware.release import Release
+    from delayq.jobs.middleware.running_job import RunningJob
+    from delayq.jobs.middleware.skip import Skip
+    from delayq.jobs.registry import use_middleware
     from delayq.manager import Manager
     from delayq.settings import Settings
 
@@ -61,6 +67,7 @@ __all__ = [
     "Dispatch",
     "Exponential",
     "Fail",
+    "FailOnException",
     "Fate",
     "Fixed",
     "InvalidInput",
@@ -76,13 +83,18 @@ __all__ = [
     "JobSignal",
     "JobSpec",
     "Manager",
+    "Middleware",
+    "Next",
     "OnConflict",
     "OutcomeUnknown",
     "Page",
     "QueueStats",
     "Ran",
+    "Release",
     "Retry",
+    "RunningJob",
     "Settings",
+    "Skip",
     "Snooze",
     "State",
     "Steps",
@@ -98,6 +110,7 @@ __all__ = [
     "job",
     "make_manager",
     "set_manager",
+    "use_middleware",
     "using_manager",
 ]
 
@@ -136,6 +149,12 @@ _HOMES = {
         "dispatch_many",
     ),
     "delayq.jobs.methods": ("handles",),
+    "delayq.jobs.middleware.fail_on": ("FailOnException",),
+    "delayq.jobs.middleware.forms": ("Middleware", "Next"),
+    "delayq.jobs.middleware.release": ("Release",),
+    "delayq.jobs.middleware.running_job": ("RunningJob",),
+    "delayq.jobs.middleware.skip": ("Skip",),
+    "delayq.jobs.registry": ("use_middleware",),
     "delayq.manager": ("Manager",),
     "delayq.jobs.current": (
         "current_manager",

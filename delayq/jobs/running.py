@@ -22,6 +22,7 @@ from delayq.drivers.sync import Ran
 from delayq.jobs.context import JobContext
 from delayq.jobs.failing import atell_failed, tell_failed
 from delayq.jobs.handler import Handler
+from delayq.jobs.middleware.surrounded import Surrounded
 from delayq.jobs.registry import current
 from delayq.jobs.sending import Parcel
 
@@ -63,7 +64,7 @@ class LocalRunner:
             return Ran(attempt.refused, None, attempt.refused.error)
         result, error = None, None
         try:
-            result = attempt.call() if attempt.handler.is_async else await asyncio.to_thread(attempt.call)
+            result = attempt.call() if attempt.handler.is_async else await asyncio.to_thread(attempt.call_apart)
             if inspect.isawaitable(result):
                 result = await result
         except Exception as raised:  # noqa: BLE001
@@ -85,6 +86,12 @@ class _Attempt:
 
     def call(self) -> Any:
         return self.handler.run(self.envelope.data, self._context)
+
+    def call_apart(self) -> Any:
+        """In a thread of its own: async middleware around a plain handler is awaited there, not beside others."""
+        result = self.call()
+        surrounded = isinstance(self.handler, Surrounded) and inspect.iscoroutine(result)
+        return asyncio.run(_as_coroutine(result)) if surrounded else result
 
     def decided(self, error: BaseException | None) -> Outcome:
         # A job that asks to be tried again has not failed; there is only nobody who does it.

@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import assert_type
 
 from delayq import (
     Dispatch,
+    FailOnException,
     Job,
     JobContext,
     JobRef,
+    Middleware,
+    Next,
     Ran,
+    RunningJob,
+    Skip,
     adispatch_many,
     dispatch,
     dispatch_many,
     handles,
     job,
+    use_middleware,
 )
 
 
@@ -36,6 +45,36 @@ class CloseOrder(Order, name="order.close", retry_until="1h", max_exceptions=2, 
         self.release("5m")
 
     def failed(self, error: BaseException) -> None: ...
+
+
+class Timed:
+    def handle(self, job: RunningJob, next: Next) -> object:
+        return next(job)
+
+    async def ahandle(self, job: RunningJob, next: Next) -> object:
+        return await next(job)
+
+
+@contextmanager
+def watched(job: RunningJob) -> Iterator[None]:
+    yield
+
+
+@asynccontextmanager
+async def waited(job: RunningJob) -> AsyncIterator[None]:
+    yield
+
+
+class Refund(Job, middleware=[Timed, Timed(), watched, waited, threading.Lock(), lambda job, next: next(job)]):
+    order_id: int
+
+    def middleware(self) -> Sequence[Middleware]:
+        return [Skip.when(lambda job: job.context.attempt > self.order_id), FailOnException(KeyError, ValueError)]
+
+    def handle(self) -> None: ...
+
+
+use_middleware(Timed(), watched)
 
 
 class Poll(Job, delay="5s", backoff=lambda attempt, error: timedelta(seconds=attempt)):

@@ -24,6 +24,10 @@ class WrongType(Job, tries="3"):  # type: ignore[arg-type]  # a number
     pass
 
 
+class WrongMiddleware(Job, middleware=[7]):  # type: ignore[list-item]
+    pass
+
+
 class WrongHook(Job):
     def failed(self, error: BaseException, again: int) -> None:  # type: ignore[override]  # takes the error alone
         ...
