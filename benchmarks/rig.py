@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import logging
-import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from benchmarks.server import PrivateServer
+from benchmarks.shared import Marks
 from benchmarks.work import QUEUE
 from delayq.core.options import Options
 from delayq.core.outcome import Policy
-from delayq.drivers.redis_streams import RedisStreams
+from delayq.drivers.redis_streams import RedisStreams, RedisStreamsFactory
 from delayq.jobs.registry import Registry
 from delayq.redis.calls import deliver
 from delayq.redis.calls.call import Scope
 from delayq.redis.client import Client
 from delayq.redis.connect import Connector
 from delayq.redis.send import send
+from delayq.worker.fork import Process, fork, is_told
 from delayq.worker.options import WorkerOptions
-from delayq.worker.worker import Worker
+from delayq.worker.plan import Plan
+from delayq.worker.supervisor import Supervisor
+
+PATIENCE_S = 60.0
 
 
 class Rig:
@@ -28,6 +34,7 @@ class Rig:
 
     def __init__(self, server: PrivateServer, options: Options | None = None) -> None:
         self.options = options or Options(high_water=10_000_000)
+        self._url = server.url
         self.connector = Connector(server.url)
         self.client = Client(self.connector, self.options)
         self.driver = RedisStreams(self.connector, self.options)
@@ -50,23 +57,37 @@ class Rig:
             moved += some
         return moved
 
-    def worker(self, registry: Registry, *, mover: bool, stop_when_empty: bool = False) -> Worker:
-        """A worker with default settings."""
-        fallback = Policy(tries=self.options.tries, backoff=self.options.backoff)
-        options = WorkerOptions(queues=(QUEUE,), fallback=fallback, mover=mover, stop_when_empty=stop_when_empty)
-        return Worker(self.driver, registry, options)
-
     @contextmanager
-    def running(self, registry: Registry) -> Iterator[Worker]:
-        """A worker with mover and janitor, as `delayq work` runs it, in threads of this process."""
-        worker = self.worker(registry, mover=True)
-        thread = threading.Thread(target=worker.run, name="bench-worker")
-        thread.start()
+    def running(self, registry: Registry, *, mover: bool = True, processes: int = 1) -> Iterator[Process]:
+        """A worker as `delayq work` runs it, in processes of its own."""
+        fallback = Policy(tries=self.options.tries, backoff=self.options.backoff)
+        options = WorkerOptions(queues=(QUEUE,), fallback=fallback, mover=mover, processes=processes)
+        factory = RedisStreamsFactory(self._url, self.options)
+
+        def work(pipe: int) -> None:
+            Supervisor(Plan(factory, registry, options, gone=partial(is_told, pipe))).run()
+
+        worker = fork(work, [])
         try:
             yield worker
         finally:
-            worker.signals.ask()
-            thread.join()
+            worker.tell()
+            worker.wait()
+
+    def drain(self, registry: Registry, first: Marks, *, processes: int = 1) -> float:
+        """Let a worker empty the queue; seconds from the first handler's start until the last job is settled.
+
+        The handler notes that in `first`, by `time.perf_counter()`, which is the same in all processes.
+        """
+        entries = self.scope.keys.of("entries")
+        with self.running(registry, mover=False, processes=processes):
+            deadline = time.monotonic() + PATIENCE_S
+            while self.connector.commands().hlen(entries):
+                if time.monotonic() > deadline:
+                    raise RuntimeError("the queue did not become empty")
+                time.sleep(0.002)
+            end = time.perf_counter()
+        return end - first.taken()[0]
 
     def close(self) -> None:
         """Close the connections."""

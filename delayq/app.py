@@ -13,10 +13,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 
+from delayq.core.endpoint import Endpoint
 from delayq.core.errors import AWAY, ConfigError, DelayqError, UnsafeSetup
 from delayq.core.events import Listener
 from delayq.core.outcome import Policy
-from delayq.drivers.redis_streams import RedisStreams
+from delayq.drivers.redis_streams import RedisStreams, RedisStreamsFactory
+from delayq.jobs.current import make_manager, set_manager
 from delayq.jobs.registry import Registry, current, load_app
 from delayq.loops.janitor import Janitor
 from delayq.loops.loop import Loop
@@ -27,7 +29,8 @@ from delayq.redis.connect import Connector
 from delayq.redis.opening import open_connector
 from delayq.settings import Settings
 from delayq.worker.options import WorkerOptions
-from delayq.worker.worker import Worker
+from delayq.worker.plan import Plan, never
+from delayq.worker.supervisor import Supervisor
 
 
 def open_client(settings: Settings) -> Client:
@@ -36,7 +39,7 @@ def open_client(settings: Settings) -> Client:
 
 
 @contextmanager
-def open_driver(settings: Settings, *, url: str | None = None) -> Iterator[RedisStreams]:
+def open_driver(settings: Settings, *, url: str | Endpoint | None = None) -> Iterator[RedisStreams]:
     """The driver that loops and workers use inside the block; `url` goes before the settings'."""
     with closing(Connector(url) if url else open_connector(settings)) as connector:
         yield RedisStreams(connector, settings.options())
@@ -91,10 +94,20 @@ def fallback_policy(settings: Settings) -> Policy:
 
 
 def make_worker(
-    driver: RedisStreams, registry: Registry, options: WorkerOptions, listeners: Sequence[Listener] = ()
-) -> Worker:
-    """A worker; its `run` blocks until it stops."""
-    return Worker(driver, registry, options, listeners)
+    settings: Settings,
+    url: str | Endpoint,
+    registry: Registry,
+    options: WorkerOptions,
+    *,
+    listeners: Sequence[Listener] = (),
+    gone: Callable[[], bool] = never,
+) -> Supervisor:
+    """A worker of the Redis at `url`; its `run` blocks the main thread until it stops. `gone` as in `Plan`.
+
+    Its handlers dispatch to the same Redis, unless they say otherwise.
+    """
+    set_manager(make_manager(settings, url))
+    return Supervisor(Plan(RedisStreamsFactory(url, settings.options()), registry, options, listeners, gone))
 
 
 def make_loops(driver: RedisStreams, settings: Settings) -> list[Loop]:

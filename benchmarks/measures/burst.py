@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from benchmarks.figures import Report, Row, Samples, Target
 from benchmarks.plan import Plan
 from benchmarks.rig import Rig, quiet_logs, rig_on
+from benchmarks.shared import Marks
 from benchmarks.work import NAME as JOB
 from benchmarks.work import QUEUE, payload, registry_of
 from delayq.core.spec import JobSpec
@@ -19,7 +20,7 @@ PATIENCE_S = 20.0
 
 
 def run(plan: Plan) -> Report:
-    """Seconds from the due time to the last handler's start, mover and worker in one process."""
+    """Seconds from the due time to the last handler's start, one worker with one child."""
     jobs = plan.size(JOBS)
     with plan.server() as server, server.client() as client, rig_on(server) as rig, quiet_logs():
         took: list[float] = []
@@ -31,17 +32,14 @@ def run(plan: Plan) -> Report:
 
 def one_run(rig: Rig, jobs: int) -> float:
     """Schedule, wait for the instant, and for the last start."""
-    starts: list[float] = []
+    starts = Marks(jobs)
+    cells = starts.cells
 
     def handler(order_id: int, customer: str, total: str, note: str) -> None:
-        starts.append(time.time())
+        cells[order_id] = time.time()
 
     with rig.running(registry_of(handler)):
         due = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=LEAD_S + 1)
         rig.client.schedule_many([JobSpec(name=JOB, data=payload(n), at=due, queue=QUEUE) for n in range(jobs)])
-        deadline = time.monotonic() + LEAD_S + PATIENCE_S
-        while len(starts) < jobs:
-            if time.monotonic() > deadline:
-                raise RuntimeError(f"only {len(starts)} of {jobs} jobs started")
-            time.sleep(0.05)
-    return max(starts) - due.timestamp()
+        starts.wait(LEAD_S + PATIENCE_S)
+    return max(starts.taken()) - due.timestamp()

@@ -7,11 +7,12 @@ from typing import Any
 
 from benchmarks.figures import Report, Row, Samples, Target
 from benchmarks.fill import fill, fill_raw
-from benchmarks.measures.consume import drain
+from benchmarks.measures.consume import plain
 from benchmarks.plan import Plan, side_by_side, timed
 from benchmarks.raw import RawQueue
 from benchmarks.rig import Rig, quiet_logs, rig_on
-from benchmarks.work import raw_jobs, specs
+from benchmarks.shared import Marks
+from benchmarks.work import raw_jobs, registry_of, specs
 from delayq.redis.scripts import load, names
 
 NAME = "growth"
@@ -64,19 +65,19 @@ def _rivals(rig: Rig, raw: RawQueue, jobs: int) -> dict[str, tuple[Callable[[], 
     def schedule() -> float:
         took = timed(lambda: rig.client.schedule_many(wanted))
         rig.promote_at(DUE_MS)
-        drain(rig)
+        _drain(rig)
         return took
 
     def promote() -> float:
         rig.client.schedule_many(wanted)
         took = timed(lambda: rig.promote_at(DUE_MS))
-        drain(rig)
+        _drain(rig)
         return took
 
     def consume() -> float:
         rig.client.schedule_many(wanted)
         rig.promote_at(DUE_MS)
-        return drain(rig)
+        return _drain(rig)
 
     def raw_turn(which: int) -> float:
         took = (
@@ -104,3 +105,8 @@ def _slow(client: Any) -> list[str]:
         if name is not None:
             found.append(f"SLOWLOG: {name}.lua took {entry['duration'] / 1_000:.1f} ms.")
     return found
+
+
+def _drain(rig: Rig) -> float:
+    first = Marks(1)
+    return rig.drain(registry_of(plain(first)), first)

@@ -1,10 +1,9 @@
-"""From the due time to the handler's start, with mover and worker as threads of one process."""
+"""From the due time to the handler's start, by the machine's clock, in the child's process."""
 
 from __future__ import annotations
 
 import statistics
 import time
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,6 +12,7 @@ from benchmarks.figures import Report, Row, Samples, Target
 from benchmarks.fill import fill
 from benchmarks.plan import Plan
 from benchmarks.rig import Rig, quiet_logs, rig_on
+from benchmarks.shared import Marks
 from benchmarks.work import NAME as JOB
 from benchmarks.work import QUEUE, payload, registry_of
 from delayq.core.spec import JobSpec
@@ -23,27 +23,6 @@ SPREAD_S = 10.0
 WAITING = 500_000
 LEAD_S = 1.0
 PATIENCE_S = 10.0
-
-
-@dataclass(slots=True)
-class Starts:
-    """When each handler began, by the machine's clock."""
-
-    wanted: int
-    due_ms: dict[int, int] = field(default_factory=dict)
-    late_us: list[float] = field(default_factory=list)
-
-    def handler(self, order_id: int, customer: str, total: str, note: str) -> None:
-        """Note how long after its due time this job starts."""
-        self.late_us.append(time.time_ns() / 1_000 - self.due_ms[order_id] * 1_000)
-
-    def wait(self, seconds: float) -> None:
-        """Until all have started; a job that never comes is an error and no figure."""
-        deadline = time.monotonic() + seconds
-        while len(self.late_us) < self.wanted:
-            if time.monotonic() > deadline:
-                raise RuntimeError(f"only {len(self.late_us)} of {self.wanted} jobs started")
-            time.sleep(0.05)
 
 
 def run(plan: Plan) -> Report:
@@ -62,27 +41,26 @@ def run(plan: Plan) -> Report:
 
 def one_run(rig: Rig, jobs: int, spread_s: float) -> list[float]:
     """Schedule all, then let them fall due under a running worker; how late each began, in ms."""
-    starts = Starts(jobs)
+    starts = Marks(jobs)
     with rig.running(registry_of(_handler(starts))):
-        rig.client.schedule_many(due_over(starts, jobs, spread_s))
+        due = due_over(jobs, spread_s)
+        rig.client.schedule_many([JobSpec(name=JOB, data=payload(n), at=at, queue=QUEUE) for n, at in enumerate(due)])
         starts.wait(LEAD_S + spread_s + PATIENCE_S)
-    return [late / 1_000 for late in starts.late_us]
+    due_ms = [int(at.timestamp() * 1_000 + 0.5) for at in due]
+    return [started_us / 1_000 - due for started_us, due in zip(starts.cells.tolist(), due_ms, strict=True)]
 
 
-def due_over(starts: Starts, jobs: int, spread_s: float) -> list[JobSpec]:
-    """Jobs whose due times lie evenly over `spread_s`, on whole milliseconds."""
+def due_over(jobs: int, spread_s: float) -> list[datetime]:
+    """Due times that lie evenly over `spread_s`, on whole milliseconds."""
     begin = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=LEAD_S + 1)
-    found = []
-    for number in range(jobs):
-        at = begin + timedelta(milliseconds=int(number * spread_s * 1_000 / jobs))
-        starts.due_ms[number] = int(at.timestamp() * 1_000 + 0.5)
-        found.append(JobSpec(name=JOB, data=payload(number), at=at, queue=QUEUE))
-    return found
+    return [begin + timedelta(milliseconds=int(number * spread_s * 1_000 / jobs)) for number in range(jobs)]
 
 
-def _handler(starts: Starts) -> Any:
+def _handler(starts: Marks) -> Any:
+    cells = starts.cells
+
     def handler(order_id: int, customer: str, total: str, note: str) -> None:
-        starts.handler(order_id, customer, total, note)
+        cells[order_id] = time.time_ns() / 1_000
 
     return handler
 

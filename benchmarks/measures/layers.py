@@ -15,8 +15,7 @@ from benchmarks.rig import Rig, quiet_logs, rig_on
 from benchmarks.work import QUEUE, registry_of, specs
 from delayq.core import envelope as envelopes
 from delayq.core.backoff import DEFAULT
-from delayq.core.events import Listener
-from delayq.core.outcome import DONE, Outcome, Policy
+from delayq.core.outcome import DONE, Policy
 from delayq.core.spec import Prepared, prepare
 from delayq.core.states import OnConflict
 from delayq.drivers.base import Delivery, Settlement
@@ -25,11 +24,15 @@ from delayq.redis.calls import produce
 from delayq.redis.keys import GROUP
 from delayq.redis.send import words_of
 from delayq.redis.settling import Ending, calls
-from delayq.worker.held import Held, boot_clock
+from delayq.worker.attempt import Attempt, Attempts
+from delayq.worker.clock import boot_clock
+from delayq.worker.crew_inline import Inline
+from delayq.worker.held import Held
+from delayq.worker.holding import Holding
 from delayq.worker.listeners import Listeners
+from delayq.worker.policies import Policies
 from delayq.worker.prefetch import MOST
-from delayq.worker.runner import JobRunner
-from delayq.worker.stop import StopSignals
+from delayq.worker.slots import Slots, Word
 
 NAME = "layers"
 ROUNDS = 20
@@ -90,18 +93,16 @@ def _consuming(plan: Plan, rig: Rig, client: Any) -> list[Row]:
     deliveries = batch.deliveries
     endings = [Ending(item.queue, item.id, item.entry, item.raw, DONE) for item in deliveries]
     [(call, _, _)] = calls(lambda queue: rig.scope, endings, {}, 0)
-    runner = _runner()
+    bench = _Bench()
     return [
         _server_row(plan, "XREADGROUP in the server", MOST, client, partial(_read_once, rig, client), "xreadgroup"),
         _row(plan, "deliveries from the reply", MOST, lambda: Batch().take(QUEUE, rows)),
         _row(plan, "decode the envelope", MOST, lambda: [envelopes.decode(item.raw) for item in deliveries]),
+        _row(plan, "decode, find the handler, may it start?", MOST, lambda: bench.prepare(deliveries)),
+        _row(plan, "keep the books in shared memory", MOST, lambda: bench.hold(deliveries)),
         _row(
-            plan,
-            "decode, find the handler, arguments, call, decide",
-            MOST,
-            lambda: [runner.run(item) for item in deliveries],
+            plan, "all of a child's work but Redis: the two above, arguments, call", MOST, lambda: bench.run(deliveries)
         ),
-        _row(plan, "keep the books of what is held", MOST, lambda: _hold(deliveries, DONE)),
         _row(plan, "settle: arguments of ack.lua", MOST, lambda: calls(lambda queue: rig.scope, endings, {}, 0)),
         _row(plan, "pack: the command's bytes ", MOST, lambda: pack_command(words_of(call))),
         _server_row(plan, "ack.lua in the server", MOST, client, partial(_ack_once, rig, client)),
@@ -132,21 +133,44 @@ def _ack_once(rig: Rig, client: Any) -> None:
     consumer.close()
 
 
-def _runner() -> JobRunner:
-    def handler(order_id: int, customer: str, total: str, note: str) -> None:
-        """Nothing."""
+class _Bench:
+    """A child without a backend: its books, and the crew that runs one handler at a time."""
 
-    listeners: Sequence[Listener] = ()
-    fallback = Policy(tries=5, backoff=DEFAULT)
-    return JobRunner(registry_of(handler), fallback, lambda: 0, StopSignals(), Listeners(listeners))
+    def __init__(self) -> None:
+        def handler(order_id: int, customer: str, total: str, note: str) -> None:
+            """Nothing."""
 
+        slots = Slots((QUEUE,), 2 * MOST)
+        slots.floats[Word.LEASE] = 30.0
+        self._holding = Holding(slots, lambda: 0)
+        policies = Policies(Policy(tries=5, backoff=DEFAULT, timeout_ms=60_000))
+        self._attempts = Attempts(registry_of(handler), policies, lambda: 0, self._holding.stop_asked, Listeners())
+        self._crew = Inline(self._holding, self._attempts, lambda: None)
 
-def _hold(deliveries: Sequence[Delivery], outcome: Outcome) -> None:
-    held = Held(30.0)
-    held.add(deliveries, boot_clock())
-    while held.start() is not None:
-        held.finish(outcome)
-    held.settled(held.take_finished())
+    def prepare(self, deliveries: Sequence[Delivery]) -> None:
+        """Up to the call of the handler."""
+        for slot, item in enumerate(deliveries):
+            self._attempts.prepare(Held(item, slot, 0.0))
+
+    def hold(self, deliveries: Sequence[Delivery]) -> None:
+        """Waiting, running, finished, settled; no handler."""
+        holding = self._holding
+        holding.add(deliveries, boot_clock())
+        while (held := holding.start()) is not None:
+            holding.limit(held, 60.0)
+            holding.finish(held, DONE)
+        holding.settled(holding.take_finished())
+
+    def run(self, deliveries: Sequence[Delivery]) -> None:
+        """What a child does between two round trips."""
+        holding, attempts = self._holding, self._attempts
+        holding.add(deliveries, boot_clock())
+        while (held := holding.start()) is not None:
+            attempt = attempts.prepare(held)
+            if isinstance(attempt, Attempt):
+                holding.limit(held, attempt.limit_s(attempts.now_ms))
+                self._crew.start(held, attempt)
+        holding.settled(holding.take_finished())
 
 
 def _row(plan: Plan, what: str, jobs: int, work: Work) -> Row:

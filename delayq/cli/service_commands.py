@@ -19,7 +19,9 @@ MaxTime = Annotated[
     str, typer.Option("--max-time", metavar="D", help="Stop after so long; 0s = never.", callback=duration)
 ]
 Memory = Annotated[int, typer.Option("--memory", metavar="MB", min=0, help="Stop (exit code 12) above it; 0 = never.")]
-Tries = Annotated[str | None, typer.Option("--tries", metavar="N", help="Attempts of jobs that say nothing.")]
+Tries = Annotated[
+    str | None, typer.Option("--tries", metavar="N", help="Attempts of jobs that say nothing; 0 = no limit.")
+]
 Backoff = Annotated[str | None, typer.Option("--backoff", metavar="D,…", help="Waits between attempts: 10s,1m,10m.")]
 Rest = Annotated[str, typer.Option("--rest", metavar="D", help="Pause after each job.", callback=duration)]
 Sleep = Annotated[

@@ -15,7 +15,7 @@ A job is in exactly one place, and the place *is* its state. Nothing else record
     absent ──────────────▶ scheduled ─────────▶ ready ──────────────────▶ reserved
        ▲  ╲_________________________________▲     │ ▲                      │ │ │ │
        │        schedule, due at once             │ ╰──── hand back ───────╯ │ │ │
-       │                      ▲                   │       reclaim            │ │ │
+       │                      ▲                   │  reclaim, recover        │ │ │
        ├─────── cancel ───────┼───────────────────╯                          │ │ │
        │                      ╰─────────────── release ──────────────────────╯ │ │
        │                      ╭─────── retry ──────── failed ◀──── fail ───────╯ │
@@ -34,10 +34,20 @@ cell of it against a real server, and `docs/protocol.md` shows it.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Final
+from typing import Final, Never
+
+from delayq.core.errors import InvalidInput
 
 
-class State(StrEnum):
+class _Word(StrEnum):
+    """Words that callers may give as plain text."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> Never:
+        raise InvalidInput(f"{value!r} is none of: {', '.join(cls)}.")
+
+
+class State(_Word):
     """The place of a job."""
 
     ABSENT = "absent"
@@ -48,7 +58,7 @@ class State(StrEnum):
     COMPLETED = "completed"
 
 
-class OnConflict(StrEnum):
+class OnConflict(_Word):
     """What `schedule` does when the id is taken."""
 
     KEEP = "keep"
@@ -119,6 +129,8 @@ TRANSITIONS: Final[frozenset[tuple[State, str, State]]] = frozenset(
         (State.RESERVED, "hand_back", State.READY),
         (State.RESERVED, "reclaim", State.READY),
         (State.RESERVED, "reclaim", State.FAILED),
+        (State.RESERVED, "recover", State.READY),
+        (State.RESERVED, "recover", State.FAILED),
         (State.SCHEDULED, "cancel", State.ABSENT),
         (State.READY, "cancel", State.ABSENT),
         (State.SCHEDULED, "reschedule", State.SCHEDULED),

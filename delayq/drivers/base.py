@@ -27,6 +27,14 @@ class Delivery(msgspec.Struct, frozen=True, gc=False):
     recoveries: int
 
 
+class Claim(NamedTuple):
+    """What is left of a delivery in the hands of somebody who only looks after it."""
+
+    queue: str
+    id: str
+    entry: str
+
+
 class Settlement(msgspec.Struct, frozen=True):
     """A delivery and what shall become of it. `resent`: an earlier try to settle it may have worked unseen."""
 
@@ -52,11 +60,15 @@ class Fetched:
 
 @dataclass(frozen=True, slots=True)
 class Renewal:
-    """`surplus`: the backend holds more for this consumer than it named, so a reply was lost."""
+    """`surplus`: the backend holds more for this consumer than it named, so a reply was lost.
+
+    `errors` are those of single queues, which kept the others from nothing.
+    """
 
     lost: frozenset[tuple[str, str]]
     asked_to_stop: frozenset[tuple[str, str]]
     surplus: bool
+    errors: Sequence[DelayqError] = ()
 
 
 class Promotion(NamedTuple):
@@ -132,6 +144,12 @@ class Driver(Protocol):
     def consumer(self, name: str, queues: Sequence[str]) -> Consumer:
         """A worker's way to the deliveries of these queues, in strict order."""
 
+    def steward(self, queues: Sequence[str]) -> Steward:
+        """Looks after the deliveries of consumers that live in other processes. Sends nothing yet."""
+
+    def close(self) -> None:
+        """Close the connections made here."""
+
 
 class Consumer(Protocol):
     """One worker's way to deliveries.
@@ -174,3 +192,40 @@ class Consumer(Protocol):
 
     def close(self) -> None:
         """Leave the group if nothing is held, and close the connections."""
+
+
+class Steward(Protocol):
+    """Keeps what other processes hold, and clears up after one that is dead. Belongs to one thread.
+
+    Everything may be called twice: what is settled, handed back or taken back already is left alone.
+    """
+
+    def renew(self, consumer: str, claims: Sequence[Claim]) -> Renewal:
+        """Start the leases anew, in the consumer's name. Raises only when the backend is away."""
+
+    def settle(self, ended: Sequence[tuple[Claim, Outcome]]) -> list[bool]:
+        """Settle what a dead process had finished; True for each that was still its own."""
+
+    def hand_back(self, claims: Sequence[Claim]) -> None:
+        """Give back what a dead process had not started, or what was taken from it; it costs nothing."""
+
+    def recover(self, claims: Sequence[Claim]) -> int:
+        """Take back what a dead process was running; one recovery each. How many failed by that."""
+
+    def envelope(self, claim: Claim) -> bytes:
+        """The envelope of a job; b'' when it is gone."""
+
+    def pending(self, consumer: str) -> list[Claim]:
+        """Everything the backend holds for a consumer that is dead."""
+
+    def retire(self, consumer: str) -> None:
+        """Take a consumer that holds nothing off all lists."""
+
+    def announce(self, consumer: str, about: Mapping[str, Any], ttl_s: float) -> None:
+        """Say "it is here" for `ttl_s` seconds."""
+
+    def lease_s(self) -> float:
+        """The shortest lease of the queues served, in seconds."""
+
+    def now_ms(self) -> int:
+        """The server's time, as last seen and carried on by a monotonic clock; 0 when it was never seen."""

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 
+from delayq.core.endpoint import Endpoint
 from delayq.core.errors import BackendDamaged, BackendFull
 from delayq.core.options import Options
 from delayq.drivers.base import Promotion, Tidied
 from delayq.drivers.redis_consumer import RedisConsumer
 from delayq.drivers.redis_repair import RedisRepair
+from delayq.drivers.redis_steward import RedisSteward
 from delayq.redis import presence
 from delayq.redis.calls import deliver
 from delayq.redis.calls.call import Scope
 from delayq.redis.client import Client
-from delayq.redis.connect import Connector
+from delayq.redis.connect import Connector, Waits
 from delayq.redis.send import through
 from delayq.redis.verbs import Clock, server_clock
 from delayq.redis.wakeups import PubSubWakeUps
@@ -85,5 +88,28 @@ class RedisStreams:
             self.register(queues)
         return RedisConsumer(self.connector, self.options, name, queues, self._clock)
 
+    def steward(self, queues: Sequence[str]) -> RedisSteward:
+        """Looks after the deliveries of consumers that live in other processes."""
+        return RedisSteward(self.connector, self.options, tuple(queues))
+
+    def close(self) -> None:
+        """Close the connections made here."""
+        self.connector.close()
+
     def _scope(self, queue: str) -> Scope:
         return Scope(self.options, queue, self._clock())
+
+
+@dataclass(frozen=True, slots=True)
+class RedisStreamsFactory:
+    """Makes drivers, each with connections of its own: one for every process of a worker."""
+
+    url: str | Endpoint
+    options: Options
+    clock: Clock = server_clock
+    waits: Waits | None = None
+
+    def __call__(self, *, answer_ms: int | None = None) -> RedisStreams:
+        """`answer_ms`: wait no longer than that for a connection or an answer, and never ask again."""
+        waits = (self.waits or Waits()) if answer_ms is None else Waits(answer_ms, answer_ms, answer_ms)
+        return RedisStreams(Connector(self.url, waits=waits), self.options, self.clock)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from delayq.jobs.running import LocalRunner
 
 if TYPE_CHECKING:
+    from delayq.core.endpoint import Endpoint
     from delayq.manager import Manager
     from delayq.settings import Settings
 
@@ -39,12 +40,23 @@ class _Process:
 _process = _Process()
 
 
-def make_manager(settings: Settings | None = None) -> Manager:
-    """A manager whose sync connections run jobs of the current registry. Without settings: those of the process."""
-    from delayq.manager import Manager  # with the settings comes pydantic, which a module of jobs should not cost
-    from delayq.settings import Settings
+def make_manager(settings: Settings | None = None, url: str | Endpoint | None = None) -> Manager:
+    """A manager whose sync connections run jobs of the current registry. Without settings: those of the process.
 
-    return Manager(settings or Settings(), LocalRunner())
+    `url` is where its default connection leads, unless the settings define that connection themselves.
+    """
+    from delayq.core.endpoint import parse_endpoint
+    from delayq.manager import (  # with the settings comes pydantic, which a module of jobs should not cost
+        DEFAULT,
+        Manager,
+    )
+    from delayq.settings import Settings
+    from delayq.settings.tables import ConnectionSettings
+
+    manager = Manager(settings or Settings(), LocalRunner())
+    if url is not None and DEFAULT not in manager.settings.connections:
+        manager.define(DEFAULT, ConnectionSettings(url=parse_endpoint(url) if isinstance(url, str) else url))
+    return manager
 
 
 def current_manager() -> Manager:

@@ -28,7 +28,9 @@ def tell_failed(
         answer = handler.failed(envelope.data, outcome.error)
         if inspect.isawaitable(answer):
             await_(answer)
-    except Exception:
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # a hook may raise anything; the job has failed, and the worker has others
         log.exception("job %s (%s): its failed hook raised", envelope.id, envelope.name)
 
 
@@ -40,5 +42,7 @@ async def atell_failed(handler: Handler, envelope: Envelope, outcome: Outcome) -
         answer = handler.failed(envelope.data, outcome.error)
         if inspect.isawaitable(answer):
             await answer
-    except Exception:
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # a hook may raise anything; the job has failed, and the worker has others
         log.exception("job %s (%s): its failed hook raised", envelope.id, envelope.name)

@@ -75,15 +75,21 @@ class MethodClass:
         self.options = options
         self.place = f"{kind.__module__}.{kind.__qualname__}"
 
+    def names(self) -> list[str]:
+        """The names of all its jobs, in full."""
+        return [f"{self.name}@{method}" for method in dir(self.kind) if self._is_handler(method)]
+
     def handlers(self) -> list[Handler]:
         """The handlers of all its methods."""
-        found = (self.handler(f"{self.name}@{method}", method) for method in dir(self.kind))
+        found = (self.handler(name, name.partition("@")[2]) for name in self.names())
         return [handler for handler in found if handler is not None]
 
     def handler(self, name: str, method: str) -> Handler | None:
         """The handler of `name`; None when the class has no such method, or only a private one."""
-        known = not method.startswith("_") and method != "failed" and callable(getattr(self.kind, method, None))
-        return MethodHandler(name, self.kind, method, self.options) if known else None
+        return MethodHandler(name, self.kind, method, self.options) if self._is_handler(method) else None
+
+    def _is_handler(self, method: str) -> bool:
+        return not method.startswith("_") and method != "failed" and callable(getattr(self.kind, method, None))
 
 
 def handles(name: str, **declared: Unpack[Declared]) -> Callable[[K], K]:

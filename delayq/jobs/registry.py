@@ -70,7 +70,8 @@ class Registry:
 
     def names(self) -> tuple[str, ...]:
         """All names, sorted."""
-        return tuple(sorted((*self._handlers, *(f"{name}@..." for name in self._classes))))
+        methods = [name for kind in self._classes.values() for name in kind.names()]
+        return tuple(sorted({*self._handlers, *methods}))
 
     def queues(self) -> tuple[str, ...]:
         """The queues the handlers name, in the order of their first mention."""

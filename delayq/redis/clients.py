@@ -7,19 +7,14 @@ from typing import Any, TypeAlias, assert_never, cast
 import redis
 from redis.backoff import NoBackoff
 from redis.cluster import ClusterNode
-from redis.connection import (
-    AbstractConnection,
-    BlockingConnectionPool,
-    Connection,
-    SSLConnection,
-    UnixDomainSocketConnection,
-)
+from redis.connection import AbstractConnection, BlockingConnectionPool, SSLConnection
 from redis.retry import Retry
 from redis.sentinel import Sentinel
 
 from delayq.core.endpoint import Endpoint, Topology
 from delayq.redis import replies
 from delayq.redis.direct import OneServer
+from delayq.redis.sockets import connection_class
 from delayq.redis.wire import Wire, common_options, pool_options, sentinel_options, tls_options
 
 Client: TypeAlias = redis.Redis
@@ -57,9 +52,9 @@ def _no_retries() -> Retry:
 
 
 def _standalone(endpoint: Endpoint, wire: Wire) -> Client:
-    kind: type[Any] = SSLConnection if endpoint.tls else Connection
+    kind = SSLConnection if endpoint.tls else connection_class(unix=bool(endpoint.path))
     pool = BlockingConnectionPool(  # type: ignore[no-untyped-call]  # redis-py
-        connection_class=UnixDomainSocketConnection if endpoint.path else kind,
+        connection_class=kind,
         retry=_no_retries(),
         **pool_options(endpoint, wire, connection=AbstractConnection),
     )

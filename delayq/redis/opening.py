@@ -13,10 +13,17 @@ def embedded_server(settings: Settings) -> EmbeddedServer:
     return EmbeddedServer(settings.data_dir or default_data_dir(), server=settings.redis_server)
 
 
-def open_connector(settings: Settings, url: Endpoint | None = None) -> Connector:
-    """Connections to `url`, else to the Redis of the settings; without either, to the embedded server, started then.
+def url_of(settings: Settings) -> str | Endpoint:
+    """The Redis of the settings; without a URL, the embedded server, started if need be.
 
-    Nothing connects to a Redis of your own before the first command. Raises `ConfigError`, and
-    `BackendUnavailable` when the embedded server does not start.
+    Raises `ConfigError`, and `BackendUnavailable` when the embedded server does not start.
     """
-    return Connector(url or settings.url or embedded_server(settings).ensure().url)
+    return settings.url or embedded_server(settings).ensure().url
+
+
+def open_connector(settings: Settings, url: Endpoint | None = None) -> Connector:
+    """Connections to `url`, else to the Redis of the settings; nothing connects before the first command.
+
+    Raises as `url_of`.
+    """
+    return Connector(url or url_of(settings))

@@ -106,6 +106,8 @@ def _reason(error: BaseException) -> str:
             why = getattr(part, "verify_message", "") or part.reason or "no TLS is spoken there"
             return f"TLS failed, {why.replace('_', ' ').lower()}"
         # The system's own words; redis-py and asyncio wrap them in theirs and repeat the host.
+        if isinstance(part, BlockingIOError):  # the kernel's timeout; see `sockets`
+            return "no answer in time"
         if isinstance(part, OSError) and part.errno:
             # Negative numbers are the resolver's.
             words = os.strerror(part.errno) if part.errno > 0 else str(part.strerror)

@@ -79,7 +79,8 @@ class Verbs:
     def _schedule_one(self, job: Prepared, on_conflict: OnConflict) -> Flow[JobRef]:
         if job.queue not in self._registered:
             yield from self.register(job.queue)
-        scheduled: produce.Scheduled = yield produce.schedule(self._scope(job.queue), [job], on_conflict, new_id())
+        token = new_id() if job.own_id else job.id  # an id made for this call is a token as good as another
+        scheduled: produce.Scheduled = yield produce.schedule(self._scope(job.queue), [job], on_conflict, token)
         if scheduled.new_queue:
             yield from self._register_anew(job.queue)
         [ref] = scheduled.refs

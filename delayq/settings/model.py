@@ -64,7 +64,7 @@ class Settings(BaseSettings):
     max_recoveries: values.Recoveries = Field(
         3, description="how often a job whose worker vanished is started anew", examples=["3"]
     )
-    tries: values.Tries = Field(5, description="attempts before a job counts as failed", examples=["5"])
+    tries: values.Tries = Field(5, description="attempts before a job counts as failed; 0 = no limit", examples=["5"])
     backoff: values.BackoffSetting = Field(DEFAULT, description="the wait between attempts", examples=["10s,1m,10m"])
     retention_ms: values.Keep = Field(
         0, validation_alias="retention", description="how long a completed job is kept", examples=["1h"]

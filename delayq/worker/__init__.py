@@ -1,1 +1,1 @@
-"""The worker: fetch, run, settle, and keep the leases of what it holds."""
+"""The worker: a supervisor in which no user code runs, and its children, which fetch, run and settle."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-import threading
 from collections.abc import Awaitable
 from typing import Any
 
@@ -21,37 +20,23 @@ LEFTOVERS_S = 1.0
 
 
 class Coroutines:
-    """Awaits for synchronous callers. `run` and `close` belong to one thread; `cancel` may be called from any."""
+    """Awaits for one synchronous caller."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._lock = threading.Lock()
-        self._task: asyncio.Task[Any] | None = None
 
     def run(self, awaitable: Awaitable[Any]) -> Any:
         """The awaitable's result; raises what it raises. Context variables it sets are gone afterwards."""
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
         loop = self._loop
-        with self._lock:
-            self._task = loop.create_task(_awaited(awaitable), context=contextvars.copy_context())
+        task = loop.create_task(_awaited(awaitable), context=contextvars.copy_context())
         try:
-            return loop.run_until_complete(self._task)
+            return loop.run_until_complete(task)
         finally:
-            with self._lock:
-                task, self._task = self._task, None
-            if task.done():  # it is not when the loop itself was interrupted; then `close` sees to it
-                if not task.cancelled():
-                    task.exception()  # seen: asyncio would log it a second time
-                self._end_leftovers(loop)
-
-    def cancel(self) -> bool:
-        """Cancel what runs: `CancelledError` is raised inside it. False when nothing runs."""
-        with self._lock:
-            if self._task is None or self._loop is None:
-                return False
-            self._loop.call_soon_threadsafe(self._task.cancel)
-            return True
+            if task.done() and not task.cancelled():
+                task.exception()  # seen: asyncio would log it a second time
+            self._end_leftovers(loop)  # the task itself too, when the loop was interrupted from outside
 
     def close(self) -> None:
         """Cancel what is left and close the loop, if there is one."""

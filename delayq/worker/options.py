@@ -18,6 +18,7 @@ class StopReason(StrEnum):
     ABORTED = "aborted"
     MEMORY = "memory"
     EMPTY = "empty"
+    EMPTY_FOR = "empty_for"
     MAX_TIME = "max_time"
     MAX_JOBS = "max_jobs"
     ONCE = "once"
@@ -35,6 +36,11 @@ class WorkerOptions:
     `queues` in strict order of priority. `name` among the consumers is one that `names.consumer_name` made; '' = a new
     one. `sleep_ms` is the longest wait between two polls. `fallback` holds for jobs whose envelope and handler say
     nothing.
+
+    The rest is for a worker with a supervisor. `processes` children run handlers: sync ones one at a time, or in
+    `threads` threads, async ones up to `concurrency` at once. `timeout_ms` is for jobs that bring none; what does not
+    end by itself then is ended by force `kill_after_ms` later. After a stop was asked for, what runs has `grace_ms`.
+    Limits in jobs and time are for all children together, `memory_mb` for each process.
     """
 
     queues: tuple[str, ...]
@@ -49,3 +55,10 @@ class WorkerOptions:
     sleep_ms: int = 1_000
     mover: bool = True
     tidy_every_ms: int = 10_000
+    processes: int = 1
+    threads: int = 1
+    concurrency: int = 100
+    timeout_ms: int = 60_000
+    kill_after_ms: int = 5_000
+    grace_ms: int = 25_000
+    stop_when_empty_for_ms: int = 0

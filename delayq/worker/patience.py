@@ -1,9 +1,8 @@
-"""Waiting for a backend that is not there yet, at a worker's start."""
+"""Waiting for a backend that is not there yet, at the start of a process."""
 
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -18,8 +17,8 @@ T = TypeVar("T")
 log = logging.getLogger("delayq.worker")
 
 
-def wait_for_backend(connect: Callable[[], T], stop: threading.Event) -> T | None:
-    """Call `connect` until it works, saying why not; None when `stop` was set meanwhile.
+def wait_for_backend(connect: Callable[[], T], stopped: Callable[[], bool], sleep: Callable[[float], None]) -> T | None:
+    """Call `connect` until it works, saying why not; None once `stopped` says so. `sleep` may end early.
 
     Only a backend that is away is waited for; a wrong password or a wrong address will not mend itself and is raised.
     """
@@ -32,9 +31,9 @@ def wait_for_backend(connect: Callable[[], T], stop: threading.Event) -> T | Non
 
     retrying = tenacity.Retrying(
         retry=tenacity.retry_if_exception_type(AWAY),
-        stop=tenacity.stop_when_event_set(stop),
+        stop=lambda state: stopped(),
         wait=tenacity.wait_exponential(multiplier=FIRST_S, max=LONGEST_S),
-        sleep=tenacity.sleep_using_event(stop),
+        sleep=sleep,
         before_sleep=say,
         reraise=True,
     )

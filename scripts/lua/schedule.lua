@@ -22,7 +22,8 @@
 -- returns  {'1' when meta was new, then 4 each: answer, state, due_ms or '', id of the job that holds the place}
 -- cost     O(jobs * log n); at most 500 jobs and 1 MB a call, which the client sees to
 --
--- Why a single job without a unique key looks at fewer keys beforehand: it writes nothing before it has asked the others.
+-- Why a single job without a unique key looks at fewer keys beforehand, and one due later not even at how full the
+-- stream is: it writes nothing before it has asked those that it writes to.
 -- Why HSETNX comes first: at its memory limit Redis refuses a script at its first growing write, so a full server
 -- takes a batch whole or not at all. It also asks "taken?" and stores in one step.
 -- Why meta is written after it: for the same reason; a queue without jobs needs no lease.
@@ -42,7 +43,7 @@ local first = once_ms ~= '0' and redis.call('GET', once)
 if first then return cjson.decode(first) end
 local time = not now and redis.call('TIME')
 now = now or time[1] * 1000 + math.floor(time[2] / 1000)
-local dues, texts, waiting, w = {}, {}, {}, 0
+local dues, texts, waiting, w, latest = {}, {}, {}, 0, now
 for i = 10, #ARGV + 2, 4 do
   local when = ARGV[i + 1] and ARGV[i] or ''
   if not dues[when] then
@@ -50,22 +51,21 @@ for i = 10, #ARGV + 2, 4 do
     if not (math.abs(due) <= 9007199254740991) then
       return redis.error_reply('ERR a job is: id, envelope, +delay_ms or due_ms up to 2^53 - 1, digest')
     end
-    dues[when], texts[when] = math.max(due, now), string.format('%.0f', math.max(due, now))
+    dues[when], texts[when], latest = math.max(due, now), string.format('%.0f', math.max(due, now)), due
   end
 end
 local known, there = redis.call('HMGET', meta, 'schema', 'paused_until_ms', 'delivered'), redis.call('EXISTS', stream) == 1
 local head_due = tonumber(redis.call('ZRANGE', scheduled, '0', '0', 'WITHSCORES')[2] or math.huge)
-local outstanding, held, top = redis.call('HLEN', entries), redis.call('XLEN', stream), known[3]
 local paused = known[2] and (known[2] == '0' or tonumber(known[2]) > now)
 one = one and there
-for _, key in ipairs(one and {} or { unique, locks }) do redis.call('HLEN', key) end
+local later, top = one and latest > now, known[3]
+local outstanding, held = later and 0 or redis.call('HLEN', entries), later and 0 or redis.call('XLEN', stream)
+if not one then redis.call('HLEN', unique); redis.call('HLEN', locks) end
 local damaged = one or redis.call('ZCARD', scheduled) + outstanding + redis.call('ZCARD', failed)
   + redis.call('ZCARD', completed) ~= redis.call('HLEN', jobs)
 local room = (paused or head_due <= now) and 0 or ARGV[5] - held
 
-local function pad(id)
-  return (string.gsub(id, '%d+', function(digits) return string.rep('0', 20 - #digits) .. digits end))
-end
+local function pad(id) return (string.gsub(id, '%d+', function(d) return string.rep('0', 20 - #d) .. d end)) end
 local function delivered(entry)
   for _, group in ipairs(redis.call('XINFO', 'GROUPS', stream)) do
     local is = {}
@@ -113,7 +113,7 @@ for i = 8, #ARGV, 4 do
 end
 if w > 0 then redis.call('ZADD', scheduled, unpack(waiting, 1, w)) end
 if earliest < head_due then redis.call('PUBLISH', ARGV[4], ARGV[3] .. ' ' .. string.format('%.0f', earliest)) end
-if created > 0 then redis.pcall('HINCRBY', meta, 'scheduled_total', created) end
+if created > 0 then redis.pcall('HINCRBY', meta, 'scheduled_total', string.format('%.0f', created)) end
 if not known[1] then redis.call('HSET', meta, 'schema', '1', 'lease_ms', ARGV[6], 'shards', '1') end
 if once_ms ~= '0' then redis.call('SET', once, cjson.encode(reply), 'PX', once_ms) end
 return reply

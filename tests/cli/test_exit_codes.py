@@ -140,12 +140,18 @@ def test_interrupted(cli: Cli) -> None:
     pipe = cli.folder / "pipe"
     os.mkfifo(pipe)
     process = cli.start("schedule", "x", "--data", f"@{pipe}")
-    writer = wait_until(lambda: _opened(pipe), timeout=15, what="it reads its payload")
+    writer = wait_until(lambda: _opened(pipe), timeout=15, what="it opens its payload")
+    # Python looks at signals between instructions: one that comes just before the read would be seen after it.
+    wait_until(lambda: _sleeps(process.pid), timeout=15, what="it waits in its read")
     process.send_signal(signal.SIGINT)
     done = end(process)
     os.close(writer)
     assert done.code == 130
     assert "KeyboardInterrupt" not in done.err
+
+
+def _sleeps(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"
 
 
 def _opened(pipe: Path) -> int:

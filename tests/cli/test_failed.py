@@ -10,11 +10,12 @@ from delayq import DelayQ, job
 from delayq.core.backoff import DEFAULT
 from delayq.core.outcome import Policy
 from delayq.core.states import State
-from delayq.drivers.redis_streams import RedisStreams
+from delayq.drivers.redis_streams import RedisStreamsFactory
 from delayq.jobs.registry import Registry, using
 from delayq.worker.options import WorkerOptions
-from delayq.worker.worker import Worker
+from delayq.worker.plan import Plan
 from tests.cli.conftest import Inline
+from tests.support.running import run
 
 
 def bad(text: str) -> None:
@@ -22,16 +23,16 @@ def bad(text: str) -> None:
 
 
 @pytest.fixture
-def three(q: DelayQ) -> tuple[str, ...]:
+def three(q: DelayQ, redis_url: str) -> tuple[str, ...]:
     """Three jobs of the default queue have failed, in this order."""
     ids = ("b0", "b1", "b2")
     q.schedule_many([{"name": "bad", "id": job_id, "data": {"text": f"no {job_id}"}} for job_id in ids])
-    driver = RedisStreams(q.connector, q.options)
+    factory = RedisStreamsFactory(redis_url, q.options)
     fallback = Policy(tries=1, backoff=DEFAULT)
     options = WorkerOptions(queues=("default",), fallback=fallback, stop_when_empty=True, mover=False)
     with using(Registry()) as registry:
         job("bad")(bad)
-    Worker(driver, registry, options).run()
+    run(Plan(factory, registry, options))
     assert [info.id for info in q.iter_jobs("failed")] == list(ids)
     return ids
 

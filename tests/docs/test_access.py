@@ -15,16 +15,18 @@ from delayq.core.options import Options
 from delayq.core.outcome import Policy
 from delayq.core.signals import Fail, Retry
 from delayq.core.states import State
-from delayq.drivers.redis_streams import RedisStreams
+from delayq.drivers.redis_streams import RedisStreams, RedisStreamsFactory
 from delayq.jobs.function import job
 from delayq.jobs.registry import Registry, using
+from delayq.redis.checkup import eviction_policy
 from delayq.redis.client import Client
 from delayq.redis.connect import Connector
 from delayq.worker.options import StopReason, WorkerOptions
-from delayq.worker.worker import Worker
+from delayq.worker.plan import Plan
 from tests.consumers.programs import running
 from tests.docs.pages import blocks, page, section
 from tests.support.flavours import Flavour
+from tests.support.running import run
 from tests.support.servers import LocalServer, OwnServer, connect
 from tests.support.waiting import wait_until
 
@@ -105,16 +107,17 @@ def test_a_worker(client: Client, user_url: UserUrl, connector: Connector, user:
     client.schedule_many([{"name": f"order.{word}", "id": word} for word in ("close", "again", "lost", "odd")])
     connector.commands().xadd("delayq:{orders}:stream", {"garbage": "yes"})
     with closing(Connector(user_url(user))) as own:
-        driver = RedisStreams(own, Options(queue="orders"))
+        assert eviction_policy(own) == "noeviction", "a worker looks before it starts"
+        engine = Options(queue="orders")
+        driver = RedisStreams(own, engine)
         fallback = Policy(tries=2, backoff=Fixed(0))
         with using(Registry()) as registry:
             register_handlers()
             options = WorkerOptions(queues=("orders",), fallback=fallback, stop_when_empty=True, tidy_every_ms=100)
+            plan = Plan(RedisStreamsFactory(user_url(user), engine), registry, options)
             # More than one run: a job may become ready between a worker's last look and its end.
             wait_until(
-                lambda: (
-                    Worker(driver, registry, options).run() is StopReason.EMPTY and given_up(client) == {"lost", "odd"}
-                ),
+                lambda: run(plan) is StopReason.EMPTY and given_up(client) == {"lost", "odd"},
                 timeout=20.0,
                 what="all jobs are done or given up",
             )

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
 from delayq import Job, JobContext, Middleware, Next, RunningJob, dispatch, handles, job
+from tests.support.tape import Tape
 
-Marks = list[str]
+Marks: TypeAlias = list[str] | Tape[str]
 KINDS = ("class", "function", "method", "async class")
 """What `declare` can declare."""
 

@@ -9,11 +9,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from multiprocessing.context import ForkServerProcess
+from pathlib import Path
 from typing import Any
 
 from delayq.redis.keys import GROUP, Keys
 from tests.support.chaos_producer import ProducerLog, plan, produce
-from tests.support.crew import Crew, Duty
+from tests.support.crew import Crew, Duty, whole
 from tests.support.snapshot import word
 from tests.support.waiting import wait_until
 
@@ -97,10 +98,12 @@ class Rig:
         """SIGKILL; a producer that had finished stays finished."""
         if not post.holder.is_alive():
             return
+        pids = whole(post.pid)
         os.kill(post.pid, signal.SIGKILL)
         post.holder.join(10)
         self.struck += 1
-        self.held += self._held_by(post.pid)
+        wait_until(lambda: not any(map(_runs, pids)), what="its children die with it")
+        self.held += sum(map(self._held_by, pids))
         post.holder = self.crew.hire(post.duty, post.life)
 
     def freeze_now_and_then(self, every_s: float, for_s: float) -> None:
@@ -113,7 +116,7 @@ class Rig:
             workers = [post for post in awake if post.life is None and post.duty.worker]
             post = self.rand.choice(awake)
             if post not in workers or len(workers) > 1:
-                os.kill(post.pid, signal.SIGSTOP)
+                self._signal(post, signal.SIGSTOP)
                 post.thaw_at = time.monotonic() + for_s
                 self.struck += 1
         wait_until(lambda: not self._thaw_all(time.monotonic()), timeout=for_s + 5, what="all are thawed")
@@ -122,9 +125,13 @@ class Rig:
         """Thaw those whose time is over; whether some are frozen still."""
         for post in self.posts:
             if post.thaw_at and now >= post.thaw_at:
-                os.kill(post.pid, signal.SIGCONT)
+                self._signal(post, signal.SIGCONT)
                 post.thaw_at = 0.0
         return any(post.thaw_at for post in self.posts)
+
+    def _signal(self, post: Post, number: signal.Signals) -> None:
+        for pid in whole(post.pid):
+            os.kill(pid, number)
 
     def _held_by(self, pid: int) -> int:
         if not self.client.exists(self.keys.stream):
@@ -146,3 +153,11 @@ class Rig:
             return not client.zcard(keys.of("scheduled")) and not client.hlen(keys.of("entries"))
 
         wait_until(idle, timeout=timeout, what="all is done")
+
+
+def _runs(pid: int) -> bool:
+    """Whether a process lives; one that ended and was not waited for does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False

@@ -6,7 +6,7 @@ second of processor time. Their handlers write the ledger:
     note     {"ms": 5}               start, work that long, end; the token is the result
     shaky    {"ms": 5, "fails": 2}   the first attempts fail
     spin     {"ms": 5}               as `note`, with the interpreter's lock held
-    deadly   {}                      start, then SIGKILL to its own process
+    deadly   {}                      start, then SIGKILL to the whole worker: its supervisor, and so its own process
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import Any, Self
 from delayq.core.backoff import Fixed
 from delayq.core.options import Options
 from delayq.core.outcome import Policy
-from delayq.drivers.redis_streams import RedisStreams
+from delayq.drivers.redis_streams import RedisStreams, RedisStreamsFactory
 from delayq.jobs.context import JobContext
 from delayq.jobs.function import job
 from delayq.jobs.registry import Registry, using
@@ -35,8 +35,9 @@ from delayq.loops.loop import Loop
 from delayq.loops.mover import Mover
 from delayq.redis.connect import Connector
 from delayq.worker.options import WorkerOptions
-from delayq.worker.stop import StopSignals
-from delayq.worker.worker import Worker
+from delayq.worker.plan import Plan
+from delayq.worker.signals import Signals
+from delayq.worker.supervisor import Supervisor
 from tests.support.ledger import Ledger
 
 END_S = 15.0
@@ -72,6 +73,12 @@ class Duty:
 
     def log(self, pid: int) -> Path:
         return self.folder / f"log-{pid}.txt"
+
+
+def whole(pid: int) -> list[int]:
+    """A process and all below it: a worker is a supervisor and its children."""
+    below = Path(f"/proc/{pid}/task/{pid}/children").read_text().split() if Path(f"/proc/{pid}").exists() else []
+    return [pid, *(found for child in below for found in whole(int(child)))]
 
 
 class Crew:
@@ -120,21 +127,21 @@ def serve(duty: Duty) -> None:
     logging.basicConfig(
         filename=duty.log(os.getpid()), level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s"
     )
-    options = duty.options()
-    driver = RedisStreams(Connector(duty.url), options)
     if duty.worker:
-        raise SystemExit(_work(duty, driver, options))
+        raise SystemExit(_work(duty))
+    driver = RedisStreams(Connector(duty.url), duty.options())
     loops = [Loop(Mover(driver)), Loop(Janitor(driver, tidy_every_s=duty.tidy_every_ms / 1000))]
-    with StopSignals() as signals:
+    with Signals() as signals:
         for loop in loops:
             loop.start()
-        signals.asked.wait()
+        while not signals.stops:
+            signals.wait(END_S)
         for loop in loops:
             loop.stop()
 
 
-def _work(duty: Duty, driver: RedisStreams, options: Options) -> int:
-    ledger = Ledger(duty.ledger)
+def _work(duty: Duty) -> int:
+    ledger, options = Ledger(duty.ledger), duty.options()
     given: dict[str, Any] = {
         "queues": duty.queues,
         "fallback": Policy(tries=options.tries, backoff=options.backoff),
@@ -142,7 +149,8 @@ def _work(duty: Duty, driver: RedisStreams, options: Options) -> int:
         "sleep_ms": 200,
         **duty.more,
     }
-    reason = Worker(driver, _handlers(ledger), WorkerOptions(**given)).run()
+    plan = Plan(RedisStreamsFactory(duty.url, options), _handlers(ledger), WorkerOptions(**given))
+    reason = Supervisor(plan).run()
     logging.getLogger("delayq.crew").info("stopped: %s", reason)
     return reason.exit_code
 
@@ -178,6 +186,7 @@ def _handlers(ledger: Ledger) -> Registry:
         @job("deadly")
         def deadly(context: JobContext) -> None:
             ledger.write("start", context)
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getppid(), signal.SIGKILL)
+            time.sleep(60)
 
     return registry

@@ -1,10 +1,10 @@
-"""Deliveries, a clock and a backend made by hand, for tests of timing and order alone."""
+"""A clock and a backend made by hand, for tests of timing and order alone."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from delayq.drivers.base import Consumer, Delivery, Promotion, Tidied
+from delayq.drivers.base import Consumer, Promotion, Steward, Tidied
 
 
 class Clock:
@@ -15,11 +15,6 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
-
-
-def delivery(job_id: str, queue: str = "orders", entry: str = "", recoveries: int = 0) -> Delivery:
-    """A delivery of a job; its entry is named after it."""
-    return Delivery(queue, job_id, entry or f"{job_id}-0", b"{}", 0, recoveries)
 
 
 class Hints:
@@ -82,6 +77,12 @@ class Backend:
 
     def consumer(self, name: str, queues: Sequence[str]) -> Consumer:
         raise AssertionError("no loop asks for a consumer")
+
+    def steward(self, queues: Sequence[str]) -> Steward:
+        raise AssertionError("no loop asks for a steward")
+
+    def close(self) -> None:
+        raise AssertionError("no loop closes what it was given")
 
     def take_asked(self) -> list[str]:
         """What was asked since the last look."""

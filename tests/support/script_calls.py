@@ -153,6 +153,9 @@ SCENES = {
     "fail": scene(lambda e: deliver.fail(e.scope, [Failed(held(e), b"", FAILURE)]), [True], [False]),
     "hand_back": scene(lambda e: deliver.hand_back(e.scope, [held(e)]), [True], [False]),
     "reclaim": scene(reclaim, deliver.Reclaimed(1, 0, 0, 30_000, False), deliver.Reclaimed(0, 0, 0, 30_000, False)),
+    "recover": scene(
+        lambda e: deliver.recover(e.scope, [held(e)]), deliver.Recovered(1, 1, 0), deliver.Recovered(1, 0, 0)
+    ),
     "renew": scene(lambda e: deliver.renew(e.scope, OTHER, [held(e)]), (1, (), ()), (1, (), ())),
     "cancel": scene(
         lambda e: produce.cancel(e.scope, "ready", running=False, token="same"), Answer.CANCELLED, Answer.CANCELLED
@@ -202,6 +205,7 @@ def all_calls(scope: Scope) -> list[Call[Any]]:
         deliver.hand_back(scope, [lease]),
         deliver.renew(scope, OURS, [lease]),
         deliver.reclaim(scope),
+        deliver.recover(scope, [lease]),
         deliver.tidy(scope),
         deliver.unsettled(scope, "-", "", everything=True),
         deliver.mend(scope, ["j"]),

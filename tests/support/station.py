@@ -1,18 +1,25 @@
-"""One delayq on one server, put together by hand: a client, a driver, handlers, and workers in threads.
+"""One delayq on one server, put together by hand: a client, a driver, handlers, and workers in processes of their own.
 
     station.handles("order.close", close)         a handler, in a registry of the station's own
-    station.drain()                               a worker in this thread until nothing is ready
-    with station.working() as running: ...        a worker in a thread, asked to stop at the end
+    station.drain()                               a worker until nothing is ready; its reason
+    with station.working() as running: ...        a worker, asked to stop at the end
     station.events                                what the workers told their listeners
+    station.said()                                what they logged
+    station.tape() tally() flag()                 what handlers, which run elsewhere, tell the test, and hear from it
 
-`clock` gives the scripts another time than the server's; a test that sets `station.now_ms` moves it by hand.
+Workers are forked from the test, so handlers may be closures. What such a handler changes, it changes in its own
+process: only tapes, tallies and flags come back.
+
+`clock` gives the scripts another time than the server's; a worker has the time of its start.
 """
 
 from __future__ import annotations
 
-import threading
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, Self
 
 from delayq.core.backoff import Fixed
@@ -21,49 +28,20 @@ from delayq.core.options import Options
 from delayq.core.outcome import Policy
 from delayq.core.states import State
 from delayq.core.views import JobInfo
-from delayq.drivers.redis_streams import RedisStreams
+from delayq.drivers.redis_streams import RedisStreams, RedisStreamsFactory
 from delayq.jobs.function import job
 from delayq.jobs.registry import Registry, using
 from delayq.redis.client import Client
-from delayq.redis.connect import Connector
+from delayq.redis.connect import Connector, Waits
 from delayq.redis.keys import Keys
 from delayq.worker.options import StopReason, WorkerOptions
-from delayq.worker.worker import Worker
+from delayq.worker.plan import Plan
+from tests.support.running import Running, Said
+from tests.support.tape import Flag, Tally, Tape, Tapes
 from tests.support.waiting import wait_until
 
 QUEUE = "orders"
 PATIENCE_S = 15.0
-
-
-class Running:
-    """A worker in a thread."""
-
-    def __init__(self, worker: Worker) -> None:
-        self.worker = worker
-        self.reason: StopReason | None = None
-        self.error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name="test-worker", daemon=True)
-        self._thread.start()
-
-    def stop(self, timeout: float = PATIENCE_S) -> StopReason:
-        """Ask for a stop and wait for it."""
-        self.worker.signals.ask()
-        return self.join(timeout)
-
-    def join(self, timeout: float = PATIENCE_S) -> StopReason:
-        """Wait until the worker stops by itself; its reason."""
-        self._thread.join(timeout)
-        assert not self._thread.is_alive(), f"the worker did not stop within {timeout:g} s"
-        if self.error is not None:
-            raise self.error
-        assert self.reason is not None
-        return self.reason
-
-    def _run(self) -> None:
-        try:
-            self.reason = self.worker.run()
-        except BaseException as error:  # noqa: BLE001  (raised again where the test waits for it)
-            self.error = error
 
 
 class Station:
@@ -78,8 +56,11 @@ class Station:
         self.client = Client(self.connector, self.options, self.clock)
         self.driver = RedisStreams(self.connector, self.options, self.clock)
         self.registry = Registry()
-        self.events: list[Event] = []
-        self.listeners: list[Listener] = [self.events.append]
+        self._folder = tempfile.TemporaryDirectory(prefix="dq-station-")
+        self._tapes = Tapes(Path(self._folder.name))
+        self.events: Tape[Event] = self.tape()
+        self.listeners: list[Listener] = [self._hear]
+        self._said = Said(self.tape(), self.tape())
 
     def clock(self) -> int | None:
         """The time the scripts are told; None = the server's own."""
@@ -92,8 +73,22 @@ class Station:
         self.close()
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close the connections, and forget what was said."""
         self.connector.close()
+        self._tapes.close()
+        self._folder.cleanup()
+
+    def tape(self) -> Tape[Any]:
+        """A list that handlers may append to."""
+        return self._tapes.tape()
+
+    def tally(self) -> Tally[Any]:
+        """A counter that handlers may add to."""
+        return self._tapes.tally()
+
+    def flag(self) -> Flag:
+        """An event that handlers may set, or wait for."""
+        return self._tapes.flag()
 
     # -- handlers and workers ----------------------------------------------------------------------------------------
 
@@ -102,25 +97,29 @@ class Station:
         with using(self.registry):
             job(name, **options)(function)
 
-    def worker(self, driver: RedisStreams | None = None, /, **options: Any) -> Worker:
-        """A worker that serves `orders` unless told otherwise, without mover and janitor."""
+    def plan(self, url: str = "", waits: Waits | None = None, /, **options: Any) -> Plan:
+        """A worker's: it serves `orders` unless told otherwise, without mover and janitor."""
         fallback = Policy(tries=self.options.tries, backoff=self.options.backoff)
         given = {"queues": (QUEUE,), "fallback": fallback, "mover": False, "sleep_ms": 100, **options}
-        return Worker(driver or self.driver, self.registry, WorkerOptions(**given), self.listeners)
+        factory = RedisStreamsFactory(url or self.url, self.options, self.clock, waits)
+        return Plan(factory, self.registry, WorkerOptions(**given), self.listeners)
+
+    def run(self, **options: Any) -> StopReason:
+        """A worker until it stops by itself; why it did."""
+        return Running(self.plan(**options), self._said).join()
 
     def drain(self, **options: Any) -> StopReason:
-        """Work in this thread until nothing is ready."""
-        return self.worker(**{"stop_when_empty": True, **options}).run()
+        """Work until nothing is ready."""
+        return self.run(**{"stop_when_empty": True, **options})
 
     @contextmanager
-    def working(self, driver: RedisStreams | None = None, /, **options: Any) -> Iterator[Running]:
-        """A worker in a thread; it is asked to stop at the end of the block unless it has."""
-        running = Running(self.worker(driver, **options))
+    def working(self, url: str = "", waits: Waits | None = None, /, **options: Any) -> Iterator[Running]:
+        """A worker; it is asked to stop at the end of the block unless it has. `url`: its own way to the server."""
+        running = Running(self.plan(url, waits, **options), self._said)
         try:
             yield running
         finally:
-            running.worker.signals.ask()
-            running.join()
+            running.stop()
 
     # -- looking -----------------------------------------------------------------------------------------------------
 
@@ -154,6 +153,10 @@ class Station:
 
         wait_until(gone, timeout=timeout, what=f"{len(job_ids)} jobs are gone")
 
+    def said(self) -> str:
+        """What the workers logged."""
+        return self._said.text()
+
     def ends(self, job_id: str) -> list[str]:
         """How the attempts of one job ended, in order."""
         return [event.outcome for event in self.events if isinstance(event, JobEnded) and event.id == job_id]
@@ -161,3 +164,7 @@ class Station:
     def fences(self) -> list[JobFenced]:
         """Settlements that came too late."""
         return [event for event in self.events if isinstance(event, JobFenced)]
+
+    def _hear(self, event: Event) -> None:
+        """The error stays where it was raised: not every exception can travel."""
+        self.events.append(replace(event, error=None) if isinstance(event, JobEnded) else event)

@@ -57,6 +57,11 @@ def test_a_flag_beats_the_environment_beats_the_file(monkeypatch: pytest.MonkeyP
     assert _origin(settings, "high_water") == ("100000", "default")
 
 
+def test_no_limit_of_tries_can_be_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DELAYQ_TRIES", "0")
+    assert Settings().options().tries == 0
+
+
 def test_every_setting_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     given = {
         "URL": "redis://h/2",
@@ -166,7 +171,7 @@ REFUSED_FLAGS = [
     ({"lease": 30}, "--lease cannot be used: 30 is no duration", "--lease 30s"),
     ({"lease": "0s"}, "'0s' is out of range; use 100ms to 1d", "--lease 30s"),
     ({"tidy_every": "2d"}, "--tidy-every cannot be used: '2d' is out of range", "--tidy-every 10s"),
-    ({"tries": "0"}, "'0' is no whole number from 1 to 1,000,000", "--tries 5"),
+    ({"tries": "-1"}, "'-1' is no whole number from 0 to 1,000,000", "--tries 5"),
     ({"tries": "５"}, "'５' is no whole number", "--tries 5"),
     ({"tries": True}, "True is no whole number", "--tries 5"),
     ({"tries": 2.0}, "2.0 is no whole number", "--tries 5"),

@@ -1,13 +1,24 @@
-"""demo: orders that close by themselves unless they are paid, live, on a server that leaves nothing behind."""
+"""demo: orders that close by themselves unless they are paid, live, on a server that leaves nothing behind.
+
+this process     schedules, pays, and prints what the other one tells through a pipe
+the worker       a supervisor with its children, as `delayq work` makes them
+"""
 
 from __future__ import annotations
 
+import os
+import select
 import statistics
 import tempfile
-import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from delayq.app import fallback_policy, make_worker, open_driver
 from delayq.cli.session import Session
@@ -16,14 +27,13 @@ from delayq.core.errors import BackendError
 from delayq.core.events import Event, JobEnded, JobStarted
 from delayq.core.states import Answer
 from delayq.core.when import format_instant
-from delayq.drivers.redis_streams import RedisStreams
 from delayq.jobs.function import job
 from delayq.jobs.registry import Registry, using
 from delayq.redis.client import Client
 from delayq.redis.opening import embedded_server
 from delayq.settings import Settings
+from delayq.worker.fork import fork, is_told
 from delayq.worker.options import WorkerOptions
-from delayq.worker.worker import Worker
 
 QUEUE: Final = "orders"
 CLOSE_AFTER: Final = {
@@ -42,43 +52,65 @@ PATIENCE_S: Final = 20.0
 _LINE: Final = "{:<8}  {:<12}  {:<12}  {:>7}  {}"
 
 
+class News(msgspec.Struct, frozen=True):
+    """What the worker tells of an order: that it starts, `late_ms` after it was due, or what became of it."""
+
+    order: str
+    due_ms: int = 0
+    late_ms: int = 0
+    outcome: str = ""
+
+
 @dataclass(slots=True)
 class Shop:
-    """The orders and what became of them. The worker's thread and the customers' both tell of it."""
+    """The orders and what became of them."""
 
     session: Session
+    client: Client
     due: dict[str, str] = field(default_factory=dict)
-    started: dict[str, JobStarted] = field(default_factory=dict)
-    late_ms: list[int] = field(default_factory=list)
+    started: dict[str, News] = field(default_factory=dict)
     closed: int = 0
     paid: int = 0
     open_orders: set[str] = field(default_factory=lambda: set(CLOSE_AFTER))
-    settled: threading.Event = field(default_factory=threading.Event)
 
-    def tell(self, order: str, outcome: str, started: JobStarted | None = None) -> None:
-        """One line of the timeline."""
-        at = _clock(started.due_ms + _late_ms(started)) if started else ""
-        late = str(_late_ms(started)) if started else ""
-        self.session.out.line(_LINE.format(order, self.due[order], at, late, outcome))
+    def take_orders(self) -> None:
+        """Each closes by itself after a while."""
+        out = self.session.out
+        out.note(f"{len(CLOSE_AFTER)} orders close by themselves unless somebody pays. Times are UTC.")
+        out.line(_LINE.format("order", "due", "started", "late ms", "outcome").rstrip())
+        for order, delay in CLOSE_AFTER.items():
+            ref = self.client.schedule("order.close", {"order": order}, delay=delay, id=order, queue=QUEUE)
+            self.due[order] = _clock(ref.due_ms or 0)
+            self.tell(order, f"closes in {delay}")
 
-    def hear(self, event: Event) -> None:
-        """A listener: what the worker does."""
-        match event:
-            case JobStarted():
-                self.started[event.id] = event
-                self.late_ms.append(_late_ms(event))
-            case JobEnded():
-                self.closed += event.outcome == "done"
-                self.tell(event.id, "closed" if event.outcome == "done" else event.outcome, self.started[event.id])
-                self.done_with(event.id)
-            case _:
-                pass
-
-    def done_with(self, order: str) -> None:
-        """An order that needs no more watching."""
+    def pay(self, order: str) -> None:
+        """Cancelling decides whether the payment is in time."""
+        answer = self.client.cancel(order, queue=QUEUE)
+        self.paid += answer is Answer.CANCELLED
+        self.tell(order, f"paid: {answer}")
         self.open_orders.discard(order)
-        if not self.open_orders:
-            self.settled.set()
+
+    def postpone(self, order: str, more: str) -> None:
+        """The customer asked for more time."""
+        ref = self.client.reschedule(order, queue=QUEUE, delay=more)
+        self.due[order] = _clock(ref.due_ms or 0)
+        self.tell(order, f"postponed, closes in {more}")
+
+    def hear(self, news: News) -> None:
+        """What the worker does."""
+        if not news.outcome:
+            self.started[news.order] = news
+            return
+        done = news.outcome == "done"
+        self.closed += done
+        self.tell(news.order, "closed" if done else news.outcome, self.started.get(news.order))
+        self.open_orders.discard(news.order)
+
+    def tell(self, order: str, outcome: str, started: News | None = None) -> None:
+        """One line of the timeline."""
+        at = _clock(started.due_ms + started.late_ms) if started else ""
+        late = str(started.late_ms) if started else ""
+        self.session.out.line(_LINE.format(order, self.due[order], at, late, outcome))
 
 
 def run(session: Session) -> int:
@@ -88,33 +120,9 @@ def run(session: Session) -> int:
         with embedded_server(settings).start_child() as server:
             running = server.running
             session.out.note(f"{running.product} {running.version} runs in {Path(folder)} for as long as this lasts.")
-            with open_driver(settings, url=running.url) as driver:
-                return _open_shop(session, settings, driver)
-
-
-def _open_shop(session: Session, settings: Settings, driver: RedisStreams) -> int:
-    shop = Shop(session)
-    worker = _worker(shop, settings, driver)
-    client = Client(driver.connector, settings.options())
-    _schedule(shop, client)
-    customers = threading.Thread(target=_customers, args=(shop, client, worker), name="delayq-demo", daemon=True)
-    customers.start()
-    worker.run()
-    customers.join()
-    if shop.late_ms:
-        middle, worst = statistics.median(shop.late_ms), max(shop.late_ms)
-        session.out.line(
-            f"{count(shop.closed, 'order')} closed, {shop.paid} paid in time, 1 postponed; "
-            f"late by {middle:g} ms in the middle, {worst} ms at worst."
-        )
-    return 0 if shop.settled.is_set() and shop.closed == len(CLOSE_AFTER) - len(PAID) else 1
-
-
-def _worker(shop: Shop, settings: Settings, driver: RedisStreams) -> Worker:
-    with using(Registry()) as registry:
-        job("order.close")(close_order)
-    options = WorkerOptions(queues=(QUEUE,), fallback=fallback_policy(settings))
-    return make_worker(driver, registry, options, [shop.hear])
+            with _working(settings, running.url) as news, open_driver(settings, url=running.url) as driver:
+                shop = Shop(session, Client(driver.connector, settings.options()))
+                return _keep(shop, news)
 
 
 def close_order(order: str) -> str:
@@ -122,45 +130,90 @@ def close_order(order: str) -> str:
     return f"{order} is closed"
 
 
-def _schedule(shop: Shop, client: Client) -> None:
-    out = shop.session.out
-    out.note(f"{len(CLOSE_AFTER)} orders close by themselves unless somebody pays. Times are UTC.")
-    out.line(_LINE.format("order", "due", "started", "late ms", "outcome").rstrip())
-    for order, delay in CLOSE_AFTER.items():
-        ref = client.schedule("order.close", {"order": order}, delay=delay, id=order, queue=QUEUE)
-        shop.due[order] = _clock(ref.due_ms or 0)
-        shop.tell(order, f"closes in {delay}")
-
-
-def _customers(shop: Shop, client: Client, worker: Worker) -> None:
-    """Pay two orders, ask for more time for one, and close the shop when all are settled."""
-    late_order, late_after, more = POSTPONED
-    plan = sorted([*((after, order) for order, after in PAID.items()), (late_after, late_order)])
-    now = 0.0
+def _keep(shop: Shop, news: int) -> int:
+    """Keep the shop open until all orders are settled."""
     try:
-        for after, order in plan:
-            if worker.signals.asked.wait(after - now):
-                return
-            now = after
-            if order == late_order:
-                ref = client.reschedule(order, queue=QUEUE, delay=more)
-                shop.due[order] = _clock(ref.due_ms or 0)
-                shop.tell(order, f"postponed, closes in {more}")
-                continue
-            answer = client.cancel(order, queue=QUEUE)
-            shop.paid += answer is Answer.CANCELLED
-            shop.tell(order, f"paid: {answer}")
-            shop.done_with(order)
-        shop.settled.wait(PATIENCE_S)
+        shop.take_orders()
+        _play(shop, news)
     except BackendError as error:
         shop.session.out.error(error.message, error.hint)
+        return 1
+    late_ms = [started.late_ms for started in shop.started.values()]
+    if late_ms:
+        shop.session.out.line(
+            f"{count(shop.closed, 'order')} closed, {shop.paid} paid in time, 1 postponed; "
+            f"late by {statistics.median(late_ms):g} ms in the middle, {max(late_ms)} ms at worst."
+        )
+    return 0 if not shop.open_orders and shop.closed == len(CLOSE_AFTER) - len(PAID) else 1
+
+
+def _play(shop: Shop, news: int) -> None:
+    """What customers do, each at its time, and what the worker tells in between."""
+    late_order, late_after, more = POSTPONED
+    plan: list[tuple[float, Callable[[], None]]] = [
+        *((after, lambda order=order: shop.pay(order)) for order, after in PAID.items()),
+        (late_after, lambda: shop.postpone(late_order, more)),
+    ]
+    plan.sort(key=lambda step: step[0])
+    began, lines = time.monotonic(), _Lines(news)
+    while shop.open_orders and (now := time.monotonic() - began) < PATIENCE_S:
+        if plan and now >= plan[0][0]:
+            plan.pop(0)[1]()
+            continue
+        for line in lines.read((plan[0][0] if plan else PATIENCE_S) - now):
+            shop.hear(msgspec.json.decode(line, type=News))
+
+
+@contextmanager
+def _working(settings: Settings, url: str) -> Iterator[int]:
+    """Inside the block a worker runs; its news come out of the pipe, one line each."""
+    with using(Registry()) as registry:
+        job("order.close")(close_order)
+    options = WorkerOptions(queues=(QUEUE,), fallback=fallback_policy(settings))
+    reader, writer = os.pipe()
+
+    def work(pipe: int) -> None:
+        tell = partial(_report, writer)
+        make_worker(settings, url, registry, options, listeners=[tell], gone=partial(is_told, pipe)).run()
+
+    worker = fork(work, [])
+    os.close(writer)
+    try:
+        yield reader
     finally:
-        worker.signals.ask()
+        worker.tell()
+        worker.wait()
+        os.close(reader)
 
 
-def _late_ms(event: JobStarted) -> int:
-    """Never early: the server decides what is due, and the worker's idea of its clock may be a millisecond behind."""
-    return max(0, event.late_ms)
+def _report(pipe: int, event: Event) -> None:
+    """A listener, in the process that runs the job. Lines this short are written in one piece."""
+    match event:
+        case JobStarted():
+            # The server decides what is due, and the worker's idea of its clock may be a millisecond behind.
+            os.write(pipe, msgspec.json.encode(News(event.id, event.due_ms, max(0, event.late_ms))) + b"\n")
+        case JobEnded():
+            os.write(pipe, msgspec.json.encode(News(event.id, outcome=event.outcome)) + b"\n")
+        case _:
+            pass
+
+
+class _Lines:
+    """Whole lines out of a pipe."""
+
+    def __init__(self, pipe: int) -> None:
+        self._pipe = pipe
+        self._rest = b""
+
+    def read(self, seconds: float) -> list[bytes]:
+        """What came within `seconds`, as soon as something did."""
+        if not select.select([self._pipe], [], [], max(0.0, seconds))[0]:
+            return []
+        chunk = os.read(self._pipe, 65_536)
+        if not chunk:
+            raise BackendError("The demo's worker ended before its time.")
+        *lines, self._rest = (self._rest + chunk).split(b"\n")
+        return lines
 
 
 def _clock(ms: int) -> str:

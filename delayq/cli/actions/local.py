@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-from delayq.app import open_driver, refuse_eviction
+from delayq.app import open_driver
 from delayq.cli import logs
 from delayq.cli.actions import serve
 from delayq.cli.session import Session
@@ -25,20 +25,20 @@ def up(session: Session, apps: Sequence[str], wishes: serve.Wishes, *, quiet: bo
     options = serve.worker_options(settings, registry, wishes, serve.Limits())
     quiet = quiet or session.out.quiet
     embedded = embedded_server(settings)
-    with embedded.start_child() as server, open_driver(settings, url=server.running.url) as driver:
-        if not wishes.allow_eviction:  # the server is delayq's, but CONFIG SET may have changed one that runs already
-            refuse_eviction(driver)
+    with embedded.start_child() as server:
         running = server.running
+        serve.look_before(settings, running.url, wishes)  # CONFIG SET may have changed a server that runs already
         session.out.line(running.url)
         how = "Started" if server.is_own else "Joined"
         session.out.note(f"{how} {running.product} {running.version}, data in {embedded.data_dir}.")
         gone = _Gone(embedded, server)
         if registry.names():
-            code = serve.run_worker(session, settings, driver, serve.Staff(registry, options, quiet), gone)
+            code = serve.run_worker(session, settings, running.url, serve.Staff(registry, options, quiet), gone)
         else:
             session.out.note("No --app, so jobs become ready and wait. Stop with Ctrl-C.")
             logs.start(settings, quiet=quiet)
-            code = serve.run_loops(driver, settings, gone)
+            with open_driver(settings, url=running.url) as driver:
+                code = serve.run_loops(driver, settings, gone)
         if gone.seen:
             session.out.note("The embedded server was stopped, so this ends with it.")
         return code

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -22,15 +20,18 @@ from delayq.app import (
 from delayq.cli import logs
 from delayq.cli.session import Session
 from delayq.cli.words import count
+from delayq.core.endpoint import Endpoint
 from delayq.core.errors import ConfigError, InvalidInput, InvalidName
 from delayq.core.names import check_queue
 from delayq.core.when import duration_ms
 from delayq.drivers.redis_streams import RedisStreams
 from delayq.jobs.registry import Registry
+from delayq.redis.opening import url_of
 from delayq.settings import Settings
 from delayq.worker.names import consumer_name
 from delayq.worker.options import WorkerOptions
-from delayq.worker.stop import StopSignals
+from delayq.worker.plan import never
+from delayq.worker.signals import Signals
 
 LOOK_S: Final = 0.25
 LONGEST_SLEEP_MS: Final = 1_000
@@ -65,11 +66,6 @@ class Limits:
     memory: int = 0
 
 
-def never() -> bool:
-    """What a command of its own serves is there for as long as it runs."""
-    return False
-
-
 def work(session: Session, apps: Sequence[str], wishes: Wishes, limits: Limits, *, quiet: bool) -> int:
     """Run jobs until there is a reason to stop; its exit code."""
     settings = session.settings(tries=wishes.tries, backoff=wishes.backoff)
@@ -80,10 +76,16 @@ def work(session: Session, apps: Sequence[str], wishes: Wishes, limits: Limits, 
             hint="Name the module that has your @job functions: --app shop.jobs, or DELAYQ_APP.",
         )
     options = worker_options(settings, registry, wishes, limits)
-    with open_driver(settings) as driver:
-        if not wishes.allow_eviction:
+    url = url_of(settings)
+    look_before(settings, url, wishes)
+    return run_worker(session, settings, url, Staff(registry, options, quiet or session.out.quiet))
+
+
+def look_before(settings: Settings, url: str | Endpoint, wishes: Wishes) -> None:
+    """Raises `UnsafeSetup` for a Redis that may throw jobs away. Leaves no connection: a worker is about to fork."""
+    if not wishes.allow_eviction:
+        with open_driver(settings, url=url) as driver:
             refuse_eviction(driver)
-        return run_worker(session, settings, driver, Staff(registry, options, quiet or session.out.quiet))
 
 
 def handlers(settings: Settings, apps: Sequence[str]) -> Registry:
@@ -138,36 +140,13 @@ class Staff:
     quiet: bool
 
 
-def run_worker(session: Session, settings: Settings, driver: RedisStreams, staff: Staff, gone: Gone = never) -> int:
-    """Work in this thread until a signal, a limit, or `gone`; the exit code."""
+def run_worker(session: Session, settings: Settings, url: str | Endpoint, staff: Staff, gone: Gone = never) -> int:
+    """Work until a signal, a limit, or `gone`; the exit code."""
     logs.start(settings, quiet=staff.quiet)
-    worker = make_worker(driver, staff.registry, staff.options, [logs.tell])
     jobs = count(len(staff.registry.names()), "job name")
     session.out.note(f"Serving {', '.join(staff.options.queues)} with {jobs}. Stop with Ctrl-C.")
-    with watching(gone, worker.signals):
-        return worker.run().exit_code
-
-
-@contextmanager
-def watching(gone: Gone, signals: StopSignals) -> Iterator[None]:
-    """Inside the block: ask for a stop as soon as `gone` says so."""
-    over = threading.Event()
-
-    def watch() -> None:
-        while not over.wait(LOOK_S):
-            if gone():
-                signals.ask()
-                return
-
-    thread = threading.Thread(target=watch, name="delayq-watch", daemon=True)
-    if gone is not never:
-        thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        if thread.is_alive():
-            thread.join()
+    worker = make_worker(settings, url, staff.registry, staff.options, listeners=[logs.tell], gone=gone)
+    return worker.run().exit_code
 
 
 def move(session: Session, *, once: bool, allow_eviction: bool) -> int:
@@ -189,11 +168,11 @@ def move(session: Session, *, once: bool, allow_eviction: bool) -> int:
 def run_loops(driver: RedisStreams, settings: Settings, gone: Gone = never) -> int:
     """Mover and janitor of all queues in threads, until a signal or `gone`; the exit code."""
     loops = make_loops(driver, settings)
-    with StopSignals() as signals:
+    with Signals() as signals:
         for loop in loops:
             loop.start()
-        while not signals.asked.wait(LOOK_S) and not gone():
-            pass
+        while not signals.stops and not gone():
+            signals.wait(LOOK_S)
         for loop in loops:
             loop.ask_to_stop()
         for loop in loops:

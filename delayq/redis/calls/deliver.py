@@ -157,18 +157,36 @@ class Reclaimed(NamedTuple):
 def reclaim(scope: Scope, limit: int = TAKE_BACK) -> Call[Reclaimed]:
     """Take back what vanished workers hold."""
     most = scope.options.max_recoveries
-    vanished = failures.encode(
-        Failure(
-            type="WorkerVanished",
-            message=f"Its worker vanished {most + 1} times while running it; most likely the job kills its process.",
-        )
-    )
-    return call("reclaim", scope, [scope.now, limit, most, vanished[:-1]], _reclaimed)
+    return call("reclaim", scope, [scope.now, limit, most, _vanished(most)], _reclaimed)
+
+
+def _vanished(most: int) -> bytes:
+    """The failure of a job whose worker vanished too often, without its closing brace: the script adds to it."""
+    message = f"Its worker vanished {most + 1} times while running it; most likely the job kills its process."
+    return failures.encode(Failure(type="WorkerVanished", message=message))[:-1]
 
 
 def _reclaimed(reply: list[Any]) -> Reclaimed:
     back, failed, hold, lease, more = (number(value) or 0 for value in reply)
     return Reclaimed(back, failed, hold, lease, more == 1)
+
+
+class Recovered(NamedTuple):
+    """How many of `looked` deliveries are in the stream again, and how many failed; the rest were fenced."""
+
+    looked: int
+    back: int
+    failed: int
+
+
+def recover(scope: Scope, held: Sequence[Held]) -> Call[Recovered]:
+    """Take back deliveries whose process is known to be dead. Fewer looked at than asked: call again with the rest."""
+    most = scope.options.max_recoveries
+    return call("recover", scope, [scope.now, most, _vanished(most), *chain.from_iterable(held)], _recovered)
+
+
+def _recovered(reply: list[int]) -> Recovered:
+    return Recovered(len(reply), reply.count(1), reply.count(2))
 
 
 class Sums(NamedTuple):

@@ -61,7 +61,7 @@ def chunks(jobs: Iterable[Prepared]) -> Iterator[list[Prepared]]:
 def schedule(scope: Scope, jobs: Sequence[Prepared], on_conflict: OnConflict, token: str) -> Call[Scheduled]:
     """Put jobs of one queue (one chunk) in their place. `token` makes a resend answer as the first time."""
     options = scope.options
-    soon = any(map(_soon, {job.when for job in jobs}))
+    soon = _soon(jobs[0].when) if len(jobs) == 1 else any(map(_soon, {job.when for job in jobs}))
     once = token if soon or on_conflict is OnConflict.ERROR else ""
     once_ms = ONCE_MS if once else 0
     script, word = _SCRIPTS[on_conflict]

@@ -19,12 +19,12 @@ from tests.support.station import Station
 pytestmark = pytest.mark.usefixtures("manager")
 
 
-def close_order(**options: Any) -> type[Any]:
+def close_order(station: Station | None = None, **options: Any) -> type[Any]:
     """A job class, declared in the registry of the test."""
 
     class CloseOrder(Job, **{"name": "order.close", **options}):
         order_id: int
-        seen: ClassVar[list[int]] = []
+        seen: ClassVar[Any] = [] if station is None else station.tape()
 
         def handle(self) -> None:
             self.seen.append(self.order_id)
@@ -39,7 +39,7 @@ def envelope(station: Station, job_id: str, queue: str = "orders") -> Envelope:
 
 
 def test_dispatch_and_run(station: Station) -> None:
-    kind = close_order()
+    kind = close_order(station)
     ref = kind(order_id=42).dispatch()
     assert (ref.outcome, ref.state, ref.queue, ref.name) == ("created", State.READY, "orders", "order.close")
     station.drain()
@@ -172,7 +172,7 @@ async def test_many_awaited(station: Station, manager: Manager) -> None:
 
 
 def test_by_name_without_the_class(station: Station) -> None:
-    kind = close_order()
+    kind = close_order(station)
     ref = dispatch("order.close", {"order_id": 7}, id="o-7")
     assert ref.outcome == "created"
     assert dispatch("order.close", {"order_id": 8}, id="o-7").outcome == "kept"
@@ -181,7 +181,7 @@ def test_by_name_without_the_class(station: Station) -> None:
 
 
 def test_string_jobs_name_a_method_of_a_registered_class(station: Station) -> None:
-    seen: list[Any] = []
+    seen = station.tape()
 
     @handles("Mailer")
     class Mailer:
@@ -194,6 +194,7 @@ def test_string_jobs_name_a_method_of_a_registered_class(station: Station) -> No
         def _secret(self, context: JobContext, data: Any) -> None:
             seen.append("secret")
 
+    assert current().names() == ("Mailer@fire", "Mailer@send")
     for name in ("Mailer@send", "Mailer", "Mailer@_secret", "Mailer@nothing", "os@remove"):
         dispatch(name, {"to": "ann"}, id=name, tries=1)
     station.drain()
@@ -202,7 +203,7 @@ def test_string_jobs_name_a_method_of_a_registered_class(station: Station) -> No
 
 
 def test_functions_are_dispatched_too(station: Station) -> None:
-    seen: list[Any] = []
+    seen = station.tape()
 
     @job("order.note", queue="orders", tries=2)
     def note(context: JobContext, order_id: int, *, text: str = "-") -> None:
@@ -217,7 +218,7 @@ def test_functions_are_dispatched_too(station: Station) -> None:
 
 
 def test_an_envelope_goes_in_as_it_is(station: Station, manager: Manager) -> None:
-    kind = close_order()
+    kind = close_order(station)
     raw = b"""{"v":1,"id":"raw-1","name":"order.close","queue":"x","data":{"order_id":5},"attempts":0,
         "created_ms":1,"new":[]}"""
     ref = manager.connection().push_raw(raw, queue="orders", delay="1h")

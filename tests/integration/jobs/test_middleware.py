@@ -36,6 +36,7 @@ from tests.support.around import (
     plain_manager,
 )
 from tests.support.station import Station
+from tests.support.tape import Tape
 
 pytestmark = pytest.mark.usefixtures("manager")
 
@@ -45,7 +46,7 @@ pytestmark = pytest.mark.usefixtures("manager")
     "form", [plain_function, async_function, plain_manager, async_manager, manager_class, handle_class]
 )
 def test_every_form_surrounds_every_handler_it_can(station: Station, kind: str, form: Any) -> None:
-    marks: Marks = []
+    marks: Marks = station.tape()
     if kind == "async class" and form is plain_function:
         with pytest.raises(ConfigError, match=r"plain and cannot wait for the async job 'act'"):
             declare(kind, marks, [form(marks)])
@@ -60,7 +61,7 @@ def test_every_form_surrounds_every_handler_it_can(station: Station, kind: str, 
 
 @pytest.mark.parametrize("kind", ["class", "async class"])
 def test_global_then_declared_then_the_jobs_own(station: Station, kind: str) -> None:
-    marks: Marks = []
+    marks: Marks = station.tape()
     use_middleware(Marking(marks, "one"), Marking(marks, "two"))
 
     class Base(Job, middleware=[Marking(marks, "declared")]):
@@ -83,7 +84,7 @@ def test_global_then_declared_then_the_jobs_own(station: Station, kind: str) -> 
 
 
 def test_global_middleware_may_come_later(station: Station) -> None:
-    marks: Marks = []
+    marks: Marks = station.tape()
     send = declare("function", marks, ())
     send()
     station.drain()
@@ -94,7 +95,7 @@ def test_global_middleware_may_come_later(station: Station) -> None:
 
 
 def test_a_class_that_declares_its_own_replaces_what_it_would_inherit(station: Station) -> None:
-    marks: Marks = []
+    marks: Marks = station.tape()
 
     class Base(Job, middleware=[Marking(marks, "base")]):
         def handle(self) -> None:
@@ -109,7 +110,7 @@ def test_a_class_that_declares_its_own_replaces_what_it_would_inherit(station: S
 
 
 def test_it_sees_the_job_and_its_delivery(station: Station) -> None:
-    seen: list[tuple[Any, ...]] = []
+    seen: Tape[Any] = station.tape()
 
     def look(job: RunningJob, next: Next) -> Any:
         seen.append((job.name, dict(job.fields), type(job.instance).__name__, job.context.id, job.context.attempt))
@@ -149,7 +150,7 @@ SIGNALS = [
 def test_it_may_raise_what_a_handler_may(
     station: Station, kind: str, error: Exception, state: State, attempts: int
 ) -> None:
-    marks: Marks = []
+    marks: Marks = station.tape()
 
     class Stop:
         def __init__(self, job: RunningJob) -> None: ...
@@ -167,7 +168,7 @@ def test_it_may_raise_what_a_handler_may(
 
 
 def test_a_payload_that_does_not_fit_reaches_no_middleware(station: Station) -> None:
-    marks: Marks = []
+    marks: Marks = station.tape()
     declare("function", marks, [Marking(marks, "one")], tries=1)
     job_id = dispatch("act", {"number": "many"}).id
     station.drain()
@@ -205,7 +206,7 @@ async def sync(kind: type[Job], *, awaited: bool) -> Any:
 
 @pytest.mark.parametrize("awaited", [False, True])
 async def test_it_surrounds_jobs_that_run_here_too(station: Station, awaited: bool) -> None:
-    marks: Marks = []
+    marks: Marks = station.tape()
     use_middleware(Marking(marks, "one"))
 
     class Plain(Job):

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("manager")
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_release_costs_no_attempt_however_often(station: Station, kind: str) -> None:
-    marks: Marks = []
+    marks: Marks = station.tape()
     job_id = declare(kind, marks, [Release.when(lambda job: len(station.ends(job_id)) < 3, "1h")], tries=1)()
     for _ in range(3):
         station.drain()
@@ -42,7 +42,7 @@ def test_a_release_costs_no_attempt_however_often(station: Station, kind: str) -
 def test_a_condition_is_known_or_asked_at_each_attempt(
     station: Station, kind: str, middleware: Middleware, runs: bool
 ) -> None:
-    marks: Marks = []
+    marks: Marks = station.tape()
     job_id = declare(kind, marks, [middleware], retention="1h")()
     station.drain()
     assert station.state(job_id) is State.COMPLETED

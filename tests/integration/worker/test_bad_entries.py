@@ -41,7 +41,7 @@ def put(station: Station, fields: dict[bytes, bytes]) -> str:
 
 @pytest.mark.parametrize("name", ENTRIES)
 def test_an_entry_that_is_no_job_is_dead_lettered_and_the_loop_lives(station: Station, name: str) -> None:
-    ran: list[int] = []
+    ran = station.tape()
     station.handles("note", lambda n=0: ran.append(n))
     entry = put(station, ENTRIES[name])
     station.client.schedule("note", {"n": 7}, id="good")
@@ -58,7 +58,7 @@ def test_an_entry_that_is_no_job_is_dead_lettered_and_the_loop_lives(station: St
 
 
 def test_an_entry_of_sixty_megabytes(station: Station) -> None:
-    ran: list[int] = []
+    ran = station.tape()
     station.handles("note", lambda n=0: ran.append(n))
     entry = put(station, {b"id": b"big", b"job": b"x" * 60_000_000})
     station.client.schedule("note", {"n": 7}, id="good")
@@ -71,7 +71,7 @@ def test_an_entry_of_sixty_megabytes(station: Station) -> None:
 
 def test_a_copy_of_a_job_that_waits_elsewhere_is_dropped(station: Station) -> None:
     """It may run, because it looks like a job; it must not run again and again, nor take the job's place."""
-    ran: list[int] = []
+    ran = station.tape()
     station.handles("note", lambda n=0: ran.append(n))
     station.client.schedule("note", {"n": 1}, id="o1", delay="1h")
     waiting = station.job("o1")
@@ -94,7 +94,7 @@ PAYLOADS: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", PAYLOADS)
 def test_a_payload_somebody_overwrote_is_failed_with_the_reason(station: Station, name: str) -> None:
-    ran: list[int] = []
+    ran = station.tape()
     station.handles("note", lambda n=0: ran.append(n))
     station.client.schedule("note", id="o1", delay="50ms")
     station.connector.commands().hset(station.keys().of("jobs"), "o1", PAYLOADS[name])
@@ -108,7 +108,7 @@ def test_a_payload_somebody_overwrote_is_failed_with_the_reason(station: Station
     assert failed.failure.message
 
 
-def test_a_payload_that_is_gone_is_failed_and_reported(station: Station, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_payload_that_is_gone_is_failed_and_reported(station: Station) -> None:
     station.handles("note", lambda: None)
     station.client.schedule("note", id="o1", delay="50ms")
     station.connector.commands().hdel(station.keys().of("jobs"), "o1")
@@ -117,4 +117,4 @@ def test_a_payload_that_is_gone_is_failed_and_reported(station: Station, caplog:
     failed = station.job("o1")
     assert failed.failure is not None
     assert failed.failure.type == "PayloadLost"
-    assert "had lost their payload" in caplog.text or "mended" in caplog.text
+    assert "had lost their payload" in station.said() or "mended" in station.said()

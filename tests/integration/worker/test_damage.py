@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import threading
+import time
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +16,7 @@ from delayq.jobs.context import JobContext
 from delayq.redis.calls.call import Scope
 from delayq.redis.keys import GROUP
 from delayq.redis.scripts import load
+from tests.support.snapshot import word
 from tests.support.station import QUEUE, Station
 from tests.support.waiting import wait_until
 
@@ -73,7 +74,7 @@ def test_a_plain_consumer_may_use_the_script(station: Station) -> None:
 
 @pytest.mark.station(lease_ms=400)
 def test_a_plain_consumer_that_vanished_is_recovered_like_any_other(station: Station) -> None:
-    ran: list[int] = []
+    ran = station.tape()
     station.handles("note", lambda context_recoveries=0: ran.append(1))
     station.client.schedule("note", id="o1")
     taken_by_a_plain_consumer(station, 1)
@@ -127,12 +128,12 @@ def test_damage_under_load_loses_nothing(station: Station, damage: Callable[[Sta
 
     What runs while its stream is torn away may run twice; nothing may be lost, and nothing runs a third time.
     """
-    runs: Counter[str] = Counter()
+    runs = station.tally()
     ids = [f"j{n}" for n in range(400)]
 
     def note(context: JobContext) -> None:
-        runs[context.id] += 1
-        threading.Event().wait(0.001)
+        runs.add(context.id)
+        time.sleep(0.001)
 
     station.handles("note", note)
     station.client.schedule_many(
@@ -150,8 +151,8 @@ def test_damage_under_load_loses_nothing(station: Station, damage: Callable[[Sta
 
 def test_a_deleted_consumer_that_lives_keeps_its_job(station: Station) -> None:
     """Its worker is alive and renews: the row is put back, and the work is not delivered a second time."""
-    entered, go_on = threading.Event(), threading.Event()
-    starts: list[str] = []
+    entered, go_on = station.flag(), station.flag()
+    starts = station.tape()
 
     def slow(context: JobContext) -> None:
         starts.append(context.token)
@@ -190,9 +191,11 @@ def test_dead_consumers_that_hold_nothing_are_dropped(station: Station, monkeypa
         station.driver.tidy(QUEUE)
         return {row["name"].decode() for row in client.xinfo_consumers(stream, GROUP)}
 
-    with station.working() as running:
-        wait_until(lambda: names() == {"dq:holder:1:a1", running.worker.name}, what="only these are left")
-        assert names() == {"dq:holder:1:a1", running.worker.name}, "who holds something stays, and who is here"
+    with station.working():
+        wait_until(lambda: client.zcard("delayq:workers"), what="the worker is here")
+        [here] = [word(name) for name in client.zrange("delayq:workers", 0, -1)]
+        wait_until(lambda: names() == {"dq:holder:1:a1", here}, what="only these are left")
+        assert names() == {"dq:holder:1:a1", here}, "who holds something stays, and who is here"
     client.xack(stream, GROUP, *(entry for _, rows in held for entry, _ in rows))
     wait_until(lambda: names() == set(), what="the last one is dropped")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -11,8 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from delayq.core.states import State
-from delayq.drivers.redis_streams import RedisStreams
-from delayq.redis.connect import Connector, Waits
+from delayq.redis.connect import Waits
 from tests.support.proxy import Proxy
 from tests.support.station import QUEUE, Station
 from tests.support.waiting import wait_until
@@ -26,31 +24,23 @@ def proxy(redis_url: str) -> Iterator[Proxy]:
         yield made
 
 
-@pytest.fixture
-def far_driver(proxy: Proxy, station: Station) -> Iterator[RedisStreams]:
-    """A driver whose every reply comes through the proxy, and which loses patience soon."""
-    connector = Connector(proxy.url, waits=QUICK)
-    yield RedisStreams(connector, station.options)
-    connector.close()
-
-
 @pytest.mark.parametrize(("fate", "every", "jobs"), [("cut", 13, 500), ("cut", 23, 1_000), ("swallow", 20, 200)])
 def test_every_nth_reply_is_lost_and_all_jobs_run_once(
-    station: Station, proxy: Proxy, far_driver: RedisStreams, fate: str, every: int, jobs: int
+    station: Station, proxy: Proxy, fate: str, every: int, jobs: int
 ) -> None:
     """Handlers of a millisecond, so that the work takes many round trips; each loss hits whatever is under way.
 
     Not oftener: a new connection takes seven replies to its first delivery, and the keeper's calls count too.
     """
-    runs: Counter[int] = Counter()
+    runs = station.tally()
 
     def note(n: int) -> None:
-        runs.update([n])
+        runs.add(n)
         time.sleep(0.001)
 
     station.handles("note", note)
     station.client.schedule_many([{"name": "note", "data": {"n": n}, "id": f"j{n}"} for n in range(jobs)])
-    with station.working(far_driver):
+    with station.working(proxy.url, QUICK):
         getattr(proxy, fate)(after=every - 1, ever=True)
         wait_until(lambda: len(runs) == jobs, timeout=40, what="all have run")
         proxy.heal()
@@ -62,13 +52,11 @@ def test_every_nth_reply_is_lost_and_all_jobs_run_once(
     assert (counters["acked_total"], counters.get("reclaimed_total", 0)) == (jobs, 0)
 
 
-def test_deliveries_whose_reply_was_lost_are_replayed_at_once(
-    station: Station, proxy: Proxy, far_driver: RedisStreams
-) -> None:
+def test_deliveries_whose_reply_was_lost_are_replayed_at_once(station: Station, proxy: Proxy) -> None:
     """The lease is five seconds, so being run within two means: replayed, and not reclaimed."""
-    runs: Counter[int] = Counter()
-    station.handles("note", lambda n: runs.update([n]))
-    with station.working(far_driver):
+    runs = station.tally()
+    station.handles("note", lambda n: runs.add(n))  # noqa: PLW0108  (a handler takes its arguments by name)
+    with station.working(proxy.url, QUICK):
         wait_until(lambda: proxy.replies > 8, what="the worker waits for work")
         proxy.swallow(times=3)
         station.client.schedule_many([{"name": "note", "data": {"n": n}, "id": f"j{n}"} for n in range(50)])
@@ -78,18 +66,19 @@ def test_deliveries_whose_reply_was_lost_are_replayed_at_once(
     assert station.client.stats(QUEUE)[0].counters.get("reclaimed_total", 0) == 0
 
 
-def test_an_outcome_is_kept_until_it_can_be_settled(station: Station, proxy: Proxy, far_driver: RedisStreams) -> None:
-    runs: Counter[int] = Counter()
+def test_an_outcome_is_kept_until_it_can_be_settled(station: Station, proxy: Proxy) -> None:
+    runs, go_on = station.tally(), station.flag()
 
     def note(n: int) -> None:
-        runs.update([n])
-        if n == 1:
-            proxy.cut(ever=True)  # from now on no reply arrives
+        runs.add(n)
+        assert go_on.wait(20)
 
     station.handles("note", note)
     station.client.schedule("note", {"n": 1}, id="o1")
-    with station.working(far_driver):
+    with station.working(proxy.url, QUICK):
         wait_until(lambda: runs, what="it runs")
+        proxy.cut(ever=True)  # from now on no reply arrives
+        go_on.set()
         before = proxy.connections
         wait_until(lambda: proxy.connections > before + 3, what="the worker tries again and again")
         proxy.heal()

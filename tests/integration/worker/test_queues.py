@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter
 from contextlib import ExitStack
 from functools import partial
 
@@ -27,7 +26,7 @@ NOW = 1_800_000_000_000
 
 def test_a_higher_queue_goes_before_a_lower_one(station: Station) -> None:
     """All of high is run before any of low, and what comes into high while low is worked on is next."""
-    ran: list[str] = []
+    ran = station.tape()
 
     def note(tag: str) -> None:
         ran.append(tag)
@@ -46,7 +45,7 @@ def test_a_higher_queue_goes_before_a_lower_one(station: Station) -> None:
 
 def test_due_order_is_start_order(station: Station) -> None:
     station.now_ms = NOW
-    ran: list[int] = []
+    ran = station.tape()
     station.handles("note", lambda n: ran.append(n))  # noqa: PLW0108  (a handler takes its arguments by name)
     delays = [(n * 7_919) % 1_000 for n in range(1_000)]
     station.client.schedule_many([{"name": "note", "data": {"n": ms}, "delay": f"{ms}ms"} for ms in delays])
@@ -56,7 +55,7 @@ def test_due_order_is_start_order(station: Station) -> None:
 
 
 def test_an_idle_worker_hears_of_every_queue_it_serves(station: Station) -> None:
-    ran: list[str] = []
+    ran = station.tape()
     station.handles("note", lambda tag: ran.append(tag))  # noqa: PLW0108  (as above)
 
     def heard(tag: str) -> bool:
@@ -72,7 +71,7 @@ def test_an_idle_worker_hears_of_every_queue_it_serves(station: Station) -> None
 
 
 def test_a_paused_queue_is_left_alone_until_it_is_resumed(station: Station) -> None:
-    ran: list[str] = []
+    ran = station.tape()
     station.handles("note", lambda tag: ran.append(tag))  # noqa: PLW0108  (as above)
     station.client.pause("calm")
     with station.working(queues=("calm", QUEUE), mover=True):
@@ -109,7 +108,7 @@ def test_what_a_blocked_reader_still_gets_is_handed_back_uncounted(station: Stat
 
 
 def test_a_pause_that_ends_by_itself(station: Station) -> None:
-    ran: list[str] = []
+    ran = station.tape()
     station.handles("note", lambda: ran.append("ran"))
     station.client.pause(QUEUE, length="400ms")
     started = time.monotonic()
@@ -123,8 +122,8 @@ def test_a_pause_that_ends_by_itself(station: Station) -> None:
 
 
 def test_many_movers_side_by_side_move_each_job_once(station: Station, redis_url: str) -> None:
-    runs: Counter[int] = Counter()
-    station.handles("note", lambda n: runs.update([n]))
+    runs = station.tally()
+    station.handles("note", lambda n: runs.add(n))  # noqa: PLW0108  (as above)
     count = 3_000
     with ExitStack() as stack:
         for _ in range(6):
@@ -168,8 +167,8 @@ def test_a_new_queue_is_found(station: Station, hint: bool) -> None:
 
 
 def test_a_nearer_job_does_not_wait_for_a_farther_one(station: Station) -> None:
-    started: dict[str, float] = {}
-    station.handles("note", lambda tag: started.update({tag: time.monotonic()}))
+    started = station.tape()
+    station.handles("note", lambda tag: started.append((tag, time.monotonic())))
     with station.working(mover=True):
         wait_until(lambda: station.connector.commands().zcard("delayq:workers"), what="the worker is here")
         begun = time.monotonic()
@@ -177,19 +176,20 @@ def test_a_nearer_job_does_not_wait_for_a_farther_one(station: Station) -> None:
         station.client.schedule("note", {"tag": "near"}, delay="200ms")
         station.client.schedule("note", {"tag": "now"})
         wait_until(lambda: len(started) == 3, what="all have run")
-    lateness = {tag: started[tag] - begun - after for tag, after in (("now", 0), ("near", 0.2), ("far", 0.6))}
+    at = dict(started[:])
+    lateness = {tag: at[tag] - begun - after for tag, after in (("now", 0), ("near", 0.2), ("far", 0.6))}
     assert all(-0.001 <= late < 0.15 for late in lateness.values()), lateness
 
 
 @pytest.mark.station(high_water=50)
 def test_a_backlog_waits_in_the_sorted_set_and_loses_nothing(station: Station) -> None:
-    runs: Counter[int] = Counter()
+    runs = station.tally()
     most: list[int] = []
-    go_on = threading.Event()
+    go_on = station.flag()
 
     def note(n: int) -> None:
         assert go_on.wait(10)
-        runs.update([n])
+        runs.add(n)
 
     station.handles("note", note)
     station.client.schedule_many([{"name": "note", "data": {"n": n}, "id": f"j{n}"} for n in range(400)])
@@ -207,7 +207,7 @@ def test_a_backlog_waits_in_the_sorted_set_and_loses_nothing(station: Station) -
 
 def test_only_the_servers_clock_counts(station: Station, monkeypatch: pytest.MonkeyPatch) -> None:
     """A producer and a worker whose clocks are an hour off, in either direction."""
-    ran: list[int] = []
+    ran = station.tape()
     station.handles("note", lambda: ran.append(1))
     real = time.time
     for skew in (-3_600.0, 3_600.0):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 
 import pytest
@@ -22,8 +21,8 @@ def ask(station: Station, job_id: str) -> None:
 
 
 def test_an_async_handler_is_cancelled_and_not_tried_again(station: Station) -> None:
-    cleaned: list[str] = []
-    entered = threading.Event()
+    cleaned = station.tape()
+    entered = station.flag()
 
     async def slow() -> None:
         entered.set()
@@ -43,7 +42,7 @@ def test_an_async_handler_is_cancelled_and_not_tried_again(station: Station) -> 
 
 
 def test_a_sync_handler_may_look_and_leave(station: Station) -> None:
-    entered = threading.Event()
+    entered = station.flag()
 
     def slow(context: JobContext) -> None:
         entered.set()
@@ -80,7 +79,7 @@ def test_a_job_that_was_asked_to_stop_is_not_tried_again(station: Station, error
 
 def test_what_has_not_started_will_not(station: Station) -> None:
     """Delivered, held by a worker behind a slow job, and asked to stop before its turn."""
-    ran: list[int] = []
+    ran = station.tape()
 
     def note(n: int) -> None:
         ran.append(n)
@@ -97,7 +96,7 @@ def test_what_has_not_started_will_not(station: Station) -> None:
 
 
 def test_an_ask_for_one_job_leaves_the_next_alone(station: Station) -> None:
-    ends: list[str] = []
+    ends = station.tape()
 
     async def slow(context: JobContext) -> None:
         await asyncio.sleep(0.7)

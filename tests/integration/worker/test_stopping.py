@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 
 import pytest
@@ -45,21 +44,21 @@ def test_what_fell_due_is_run_even_if_no_mover_was_there_before(station: Station
     station.handles("note", nothing)
     station.client.schedule("note", id="o1", delay="1m")
     station.now_ms += 60_000
-    station.worker(mover=True, **{limit: True}).run()
+    station.run(mover=True, **{limit: True})
     assert station.state("o1") is State.ABSENT
 
 
 def test_once_runs_one_job_of_many(station: Station) -> None:
     station.handles("note", nothing)
     station.client.schedule_many([{"name": "note", "id": f"j{n}"} for n in range(5)])
-    assert station.worker(once=True).run() is StopReason.ONCE
+    assert station.run(once=True) is StopReason.ONCE
     stats = station.client.stats(QUEUE)[0]
     assert (stats.ready, stats.reserved) == (4, 0)
 
 
 def test_once_ends_soon_when_there_is_nothing(station: Station) -> None:
     started = time.monotonic()
-    assert station.worker(once=True, mover=True, sleep_ms=1_000).run() is StopReason.ONCE
+    assert station.run(once=True, mover=True, sleep_ms=1_000) is StopReason.ONCE
     assert time.monotonic() - started < 1.2
 
 
@@ -69,7 +68,7 @@ def test_once_ends_soon_when_there_is_nothing(station: Station) -> None:
 def test_max_jobs_hands_back_nothing_because_it_takes_no_more(station: Station) -> None:
     station.handles("note", nothing)
     station.client.schedule_many([{"name": "note", "id": f"j{n:04}"} for n in range(600)])
-    assert station.worker(max_jobs=555).run() is StopReason.MAX_JOBS
+    assert station.run(max_jobs=555) is StopReason.MAX_JOBS
     stats = station.client.stats(QUEUE)[0]
     assert (stats.ready, stats.reserved) == (45, 0)
     assert stats.counters.get("handed_back_total", 0) == 0
@@ -78,7 +77,7 @@ def test_max_jobs_hands_back_nothing_because_it_takes_no_more(station: Station) 
 def test_max_time_ends_between_jobs(station: Station) -> None:
     station.handles("note", lambda: time.sleep(0.05))
     station.client.schedule_many([{"name": "note", "id": f"j{n}"} for n in range(50)])
-    assert station.worker(max_time_ms=300).run() is StopReason.MAX_TIME
+    assert station.run(max_time_ms=300) is StopReason.MAX_TIME
     stats = station.client.stats(QUEUE)[0]
     assert stats.reserved == 0
     assert 30 <= stats.ready < 50
@@ -87,7 +86,7 @@ def test_max_time_ends_between_jobs(station: Station) -> None:
 def test_memory_ends_with_twelve(station: Station) -> None:
     station.handles("note", nothing)
     station.client.schedule("note", id="o1")
-    reason = station.worker(memory_mb=1).run()
+    reason = station.run(memory_mb=1)
     assert (reason, reason.exit_code) == (StopReason.MEMORY, 12)
     assert station.state("o1") is State.READY
 
@@ -114,8 +113,8 @@ def test_an_idle_worker_stops_within_its_wait(station: Station) -> None:
 
 
 def test_a_busy_worker_finishes_its_job_and_hands_the_rest_back_uncounted(station: Station) -> None:
-    entered, go_on = threading.Event(), threading.Event()
-    ran: list[int] = []
+    entered, go_on = station.flag(), station.flag()
+    ran = station.tape()
 
     def note(n: int) -> None:
         ran.append(n)
@@ -128,7 +127,8 @@ def test_a_busy_worker_finishes_its_job_and_hands_the_rest_back_uncounted(statio
     station.client.schedule_many([{"name": "note", "data": {"n": n}, "id": ids[n]} for n in range(500)])
     with station.working() as running:
         assert entered.wait(10)
-        running.worker.signals.ask()
+        running.ask()
+        wait_until(lambda: "stopping (interrupted)" in station.said(), what="it was told")
         go_on.set()
         assert running.join() is StopReason.INTERRUPTED
     assert ran == list(range(301)), "what ran, ran once and in order"
@@ -143,9 +143,10 @@ def test_a_busy_worker_finishes_its_job_and_hands_the_rest_back_uncounted(statio
 
 
 def test_a_listener_hears_why(station: Station) -> None:
-    worker = station.worker(stop_when_empty=True)
-    worker.run()
-    assert station.events == [WorkerStopping(worker.name, "empty", 0)]
+    station.drain()
+    [event] = station.events
+    assert isinstance(event, WorkerStopping)
+    assert (event.name[:3], event.reason, event.jobs) == ("dq:", "empty", 0)
 
 
 def test_a_listener_that_raises_costs_nothing(station: Station) -> None:
@@ -156,19 +157,18 @@ def test_a_listener_that_raises_costs_nothing(station: Station) -> None:
         raise KeyError("no such metric")
 
     station.listeners.insert(0, broken)
-    worker = station.worker(stop_when_empty=True)
-    assert worker.run() is StopReason.EMPTY
+    assert station.drain() is StopReason.EMPTY
     assert station.ends("o1") == ["done"], "and the others hear"
     assert station.state("o1") is State.ABSENT
 
 
 def test_workers_say_that_they_are_here(station: Station) -> None:
     station.handles("note", nothing)
-    with station.working() as running:
-        wait_until(lambda: station.connector.commands().zcard("delayq:workers"), what="the announcement")
+    with station.working(processes=2):
+        wait_until(lambda: station.connector.commands().zcard("delayq:workers") == 2, what="the announcements")
         names = station.connector.commands().zrange("delayq:workers", 0, -1)
-        assert [word(name) for name in names] == [running.worker.name]
-        document = station.connector.commands().get(f"delayq:worker:{running.worker.name}")
+        assert [word(name)[:3] for name in names] == ["dq:", "dq:"]
+        document = station.connector.commands().get(f"delayq:worker:{word(names[0])}")
         assert document is not None
         assert b'"queues":["orders"]' in document
         assert b'"jobs":["note"]' in document

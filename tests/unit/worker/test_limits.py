@@ -9,23 +9,16 @@ import time
 
 import pytest
 
-from delayq.core.backoff import Fixed
 from delayq.core.errors import BackendUnavailable, ConfigError, OutcomeUnknown
 from delayq.core.events import WorkerStopping
-from delayq.core.outcome import Policy
-from delayq.worker.limits import Limits, resident_mb
 from delayq.worker.listeners import Listeners
+from delayq.worker.memory import MemoryLimit, resident_mb
 from delayq.worker.names import consumer_name
-from delayq.worker.options import StopReason, WorkerOptions
+from delayq.worker.options import StopReason
 from delayq.worker.patience import wait_for_backend
 from delayq.worker.prefetch import MOST, Prefetch
-from delayq.worker.stop import StopNow, StopSignals
-
-
-def limits(**options: int | bool) -> Limits:
-    policy = Policy(tries=1, backoff=Fixed(1))
-    return Limits(WorkerOptions(queues=("q",), fallback=policy, **options))  # type: ignore[arg-type]  # one call for all
-
+from delayq.worker.signals import STOPS, Signals
+from tests.support.fakes import Clock
 
 # -- prefetch --------------------------------------------------------------------------------------------------------
 
@@ -72,39 +65,19 @@ def test_nothing_done_teaches_nothing() -> None:
 # -- when to stop ----------------------------------------------------------------------------------------------------
 
 
-def test_without_limits_only_an_interruption_stops() -> None:
-    free = limits()
-    free.jobs = 10**9
-    assert free.reason(interrupted=False) is None
-    assert free.reason(interrupted=True) is StopReason.INTERRUPTED
-
-
-def test_max_jobs_and_once_count_what_was_started() -> None:
-    three, once = limits(max_jobs=3), limits(once=True)
-    assert (three.jobs_left(), once.jobs_left()) == (3, 1)
-    three.jobs, once.jobs = 2, 0
-    assert (three.reason(interrupted=False), once.reason(interrupted=False)) == (None, None)
-    three.jobs, once.jobs = 3, 1
-    assert three.reason(interrupted=False) is StopReason.MAX_JOBS
-    assert once.reason(interrupted=False) is StopReason.ONCE
-    assert (three.jobs_left(), once.jobs_left()) == (0, 0)
-
-
-def test_max_time() -> None:
-    short = limits(max_time_ms=20)
-    assert short.reason(interrupted=False) is None
-    time.sleep(0.03)
-    assert short.reason(interrupted=False) is StopReason.MAX_TIME
-
-
 def test_memory_in_use() -> None:
-    assert limits(memory_mb=1).reason(interrupted=False) is StopReason.MEMORY
-    assert limits(memory_mb=1_000_000).reason(interrupted=False) is None
+    assert MemoryLimit(1).exceeded()
+    assert not MemoryLimit(1_000_000).exceeded()
+    assert not MemoryLimit(0).exceeded(), "0 = no limit"
     assert 5 < resident_mb() < 5_000
 
 
-def test_an_interruption_goes_before_everything() -> None:
-    assert limits(memory_mb=1, max_time_ms=1).reason(interrupted=True) is StopReason.INTERRUPTED
+def test_memory_is_looked_at_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, looks = Clock(), iter(range(5, 8))
+    monkeypatch.setattr("delayq.worker.memory.resident_mb", lambda: next(looks))
+    limit = MemoryLimit(5, clock)
+    assert [limit.exceeded() for _ in range(3)] == [True] * 3
+    assert next(looks) == 6, "the three cost one look"
 
 
 def test_exit_codes() -> None:
@@ -117,40 +90,52 @@ def test_exit_codes() -> None:
 # -- signals ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGQUIT])
-def test_the_first_signal_asks_and_the_second_breaks_a_handler(number: signal.Signals) -> None:
-    before = signal.getsignal(number)
-    with StopSignals() as signals:
-        signals.breakable = True
+@pytest.mark.parametrize("number", STOPS)
+def test_signals_are_counted_said_at_once_and_end_a_wait(number: signal.Signals) -> None:
+    before, heard = signal.getsignal(number), []
+    with Signals(lambda: heard.append(number)) as signals:
         os.kill(os.getpid(), number)
-        assert signals.asked.is_set()
-        with pytest.raises(StopNow):
-            os.kill(os.getpid(), number)
-        os.kill(os.getpid(), number)  # the third: it is on its way out already
+        assert (signals.stops, len(heard)) == (1, 1)
+        os.kill(os.getpid(), number)
+        started = time.monotonic()
+        signals.wait(10)
+        assert time.monotonic() - started < 5
+        assert signals.stops == 2
     assert signal.getsignal(number) is before
 
 
-def test_no_signal_breaks_what_must_not_be_broken() -> None:
-    with StopSignals() as signals:
-        for _ in range(3):
-            os.kill(os.getpid(), signal.SIGTERM)
-        assert signals.asked.is_set()
+def test_pause_go_on_and_dump() -> None:
+    with Signals() as signals:
+        os.kill(os.getpid(), signal.SIGUSR2)
+        assert signals.paused
+        os.kill(os.getpid(), signal.SIGCONT)
+        os.kill(os.getpid(), signal.SIGTTIN)
+        assert (signals.paused, signals.dump_wanted, signals.stops) == (False, True, 0)
 
 
-def test_in_another_thread_signals_are_left_alone() -> None:
-    before = signal.getsignal(signal.SIGTERM)
-    seen = []
+def test_a_program_that_ignores_hangups_goes_on_ignoring_them() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with Signals() as signals:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert signals.stops == 0
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_outside_the_main_thread_nothing_would_be_heard() -> None:
+    raised: list[BaseException] = []
 
     def work() -> None:
-        with StopSignals() as signals:
-            seen.append(signal.getsignal(signal.SIGTERM))
-            signals.ask()
-            seen.append(signals.asked.is_set())
+        try:
+            Signals().__enter__()
+        except RuntimeError as error:
+            raised.append(error)
 
     thread = threading.Thread(target=work)
     thread.start()
     thread.join()
-    assert seen == [before, True]
+    assert "main thread" in str(raised[0])
 
 
 # -- waiting for a backend -------------------------------------------------------------------------------------------
@@ -164,18 +149,18 @@ def test_a_backend_that_is_away_is_waited_for_and_that_is_said(caplog: pytest.Lo
             raise errors.pop(0)
         return "here"
 
-    assert wait_for_backend(connect, threading.Event()) == "here"
+    assert wait_for_backend(connect, lambda: False, lambda seconds: None) == "here"
     assert "waiting to start: not up" in caplog.text
 
 
 def test_waiting_ends_when_a_stop_is_asked_for() -> None:
-    stop = threading.Event()
+    slept: list[float] = []
 
     def connect() -> str:
-        stop.set()
         raise BackendUnavailable("not up")
 
-    assert wait_for_backend(connect, stop) is None
+    assert wait_for_backend(connect, lambda: len(slept) == 3, slept.append) is None
+    assert slept == sorted(slept), "longer each time"
 
 
 def test_what_no_time_will_mend_is_raised() -> None:
@@ -183,7 +168,7 @@ def test_what_no_time_will_mend_is_raised() -> None:
         raise ConfigError("wrong password")
 
     with pytest.raises(ConfigError):
-        wait_for_backend(connect, threading.Event())
+        wait_for_backend(connect, lambda: False, lambda seconds: None)
 
 
 # -- listeners and names ---------------------------------------------------------------------------------------------

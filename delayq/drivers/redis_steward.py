@@ -1,0 +1,185 @@
+"""The supervisor's way to Redis: it keeps, settles and takes back what its child processes hold.
+
+Every call is short and may be repeated: the entry id in each claim tells Redis whether it still counts.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from delayq.core.errors import AWAY, DelayqError
+from delayq.core.options import Options
+from delayq.core.outcome import Ack, Outcome
+from delayq.drivers.base import Claim, Renewal
+from delayq.redis import presence, settling
+from delayq.redis.calls import deliver, inspect
+from delayq.redis.calls.call import Scope, text
+from delayq.redis.calls.deliver import Held
+from delayq.redis.connect import Connector
+from delayq.redis.keys import GROUP, Keys
+from delayq.redis.send import through
+from delayq.redis.translate import translate
+
+PENDING_PAGE = 100
+
+
+class RedisSteward:
+    """A `Steward` of consumers that serve `queues`."""
+
+    def __init__(self, connector: Connector, options: Options, queues: tuple[str, ...]) -> None:
+        self.queues = queues
+        self._connector = connector
+        self._options = options
+        self._offset_ms: float | None = None
+
+    def renew(self, consumer: str, claims: Sequence[Claim]) -> Renewal:
+        """Start the leases anew, queue by queue; queues without claims are asked too, for lost replies."""
+        lost: set[tuple[str, str]] = set()
+        asked: set[tuple[str, str]] = set()
+        errors: list[DelayqError] = []
+        surplus = False
+        held = _by_queue(claims)
+        for queue in self.queues:
+            items = held.get(queue, [])
+            pending = 0
+            try:
+                for some in _pages(items) or [[]]:
+                    renewed = through(self._connector, deliver.renew(self._scope(queue), consumer, some))
+                    lost |= {(queue, job_id) for job_id in renewed.lost}
+                    asked |= {(queue, job_id) for job_id in renewed.asked_to_stop}
+                    pending = renewed.pending
+            except AWAY:
+                raise
+            except DelayqError as error:
+                errors.append(error)
+            surplus = surplus or pending > len(items)
+        return Renewal(frozenset(lost), frozenset(asked), surplus, errors)
+
+    def settle(self, ended: Sequence[tuple[Claim, Outcome]]) -> list[bool]:
+        """Settle; envelopes and earlier failures, which only a retry or a failure needs, are read first."""
+        endings = [
+            settling.Ending(
+                claim.queue,
+                claim.id,
+                claim.entry,
+                b"" if isinstance(outcome, Ack) else self.envelope(claim),
+                outcome,
+            )
+            for claim, outcome in ended
+        ]
+        records = {n: self._on_record(ending) for n, ending in enumerate(endings) if settling.wants_record(ending)}
+        settled = [False] * len(endings)
+        for call, _, numbers in settling.calls(self._scope, endings, records, self.now_ms()):
+            ours = through(self._connector, call)
+            for number, mine in zip(numbers, ours, strict=True):
+                settled[number] = mine
+        return settled
+
+    def hand_back(self, claims: Sequence[Claim]) -> None:
+        """Deliver again, uncounted."""
+        for scope, rest in self._batches(claims):
+            while rest:
+                done = through(self._connector, deliver.hand_back(scope, rest))
+                rest = rest[len(done) :] if done else []
+
+    def recover(self, claims: Sequence[Claim]) -> int:
+        """Deliver again, one recovery each; the job that has had too many fails."""
+        failed = 0
+        for scope, rest in self._batches(claims):
+            while rest:
+                done = through(self._connector, deliver.recover(scope, rest))
+                failed += done.failed
+                rest = rest[done.looked :] if done.looked else []
+        return failed
+
+    def envelope(self, claim: Claim) -> bytes:
+        """The envelope of a job; b'' when it is gone."""
+        info = through(self._connector, inspect.get(self._scope(claim.queue), claim.id))
+        return info.raw if info else b""
+
+    def pending(self, consumer: str) -> list[Claim]:
+        """Everything Redis holds for a consumer, page by page. Rows whose entry is gone are left to the janitor."""
+        return [
+            Claim(queue, text(fields[b"id"]), text(entry))
+            for queue in self.queues
+            for entry, fields in self._replay(queue, consumer)
+            if b"id" in fields
+        ]
+
+    def retire(self, consumer: str) -> None:
+        """Take a consumer that holds nothing off the groups and off the list of workers."""
+        for queue in self.queues:
+            through(self._connector, deliver.retire(self._scope(queue), consumer, 0))
+        self._connector.call(partial(presence.leave, self._options.prefix, consumer), safe=True)
+
+    def announce(self, consumer: str, about: Mapping[str, Any], ttl_s: float) -> None:
+        """Say "it is here" for `ttl_s` seconds, and see the server's time."""
+        document = msgspec.json.encode({"name": consumer, "queues": list(self.queues), **about})
+        here = presence.Here(consumer, self.queues, document, self.now_ms(), int(ttl_s * 1000))
+        seen, refused = self._connector.call(partial(presence.announce, self._options.prefix, here), safe=True)
+        self._see_time(seen)
+        if refused is not None:
+            raise translate(refused, where=self._connector.endpoint.where)
+
+    def lease_s(self) -> float:
+        """The shortest lease of the queues served."""
+        read = partial(presence.shortest_lease_ms, self._options.prefix, self.queues, self._options.lease_ms)
+        return self._connector.call(read, safe=True, reads=True) / 1000
+
+    def now_ms(self) -> int:
+        """The server's time; asked for when it was never seen."""
+        if self._offset_ms is None:
+            self._see_time(self._connector.call(presence.server_time, safe=True, reads=True))
+        return int(time.monotonic() * 1000 + (self._offset_ms or 0.0))
+
+    def _see_time(self, server: tuple[int, int]) -> None:
+        seconds, micros = server
+        self._offset_ms = seconds * 1000 + micros / 1000 - time.monotonic() * 1000
+
+    def _on_record(self, ending: settling.Ending) -> presence.Record:
+        read = partial(presence.records, self._options.prefix, [(ending.queue, ending.id)])
+        (record,) = self._connector.call(read, safe=True, reads=True)
+        return record
+
+    def _replay(self, queue: str, consumer: str) -> Iterator[tuple[bytes, dict[bytes, bytes]]]:
+        after = "0"
+        while True:
+            rows = self._connector.call(_reading(Keys(self._options.prefix, queue).stream, consumer, after), safe=True)
+            yield from rows
+            if len(rows) < PENDING_PAGE:
+                return
+            after = text(rows[-1][0])
+
+    def _batches(self, claims: Iterable[Claim]) -> Iterator[tuple[Scope, list[Held]]]:
+        for queue, items in _by_queue(claims).items():
+            for some in _pages(items):
+                yield self._scope(queue), some
+
+    def _scope(self, queue: str) -> Scope:
+        return Scope(self._options, queue)
+
+
+def _reading(stream: str, consumer: str, after: str) -> Callable[[Any], list[Any]]:
+    """One page of a consumer's pending entries. Reading one's own changes nothing, so it may be sent again."""
+
+    def read(client: Any) -> list[Any]:
+        reply = client.xreadgroup(GROUP, consumer, {stream: after}, count=PENDING_PAGE)
+        return list(reply[0][1]) if reply else []
+
+    return read
+
+
+def _by_queue(claims: Iterable[Claim]) -> dict[str, list[Held]]:
+    found: dict[str, list[Held]] = {}
+    for claim in claims:
+        found.setdefault(claim.queue, []).append(Held(claim.id, claim.entry))
+    return found
+
+
+def _pages(items: Sequence[Held]) -> list[list[Held]]:
+    return [list(items[start : start + deliver.PAGE]) for start in range(0, len(items), deliver.PAGE)]

@@ -1,0 +1,190 @@
+"""One attempt, step by step, whoever runs it: read the envelope, may it start?, then what became of it.
+
+Nothing a handler does gets past here: whatever it raises becomes an outcome.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeAlias
+
+import msgspec
+
+from delayq.core import envelope as envelopes
+from delayq.core.envelope import Envelope
+from delayq.core.errors import BadEnvelope, UnknownJob
+from delayq.core.events import JobEnded, JobStarted
+from delayq.core.interrupts import JobCancelled, JobInterrupted
+from delayq.core.outcome import DONE, Ack, GiveUp, Outcome, Policy, Release, before_start, decide, stopped
+from delayq.drivers.base import Delivery
+from delayq.jobs.context import JobContext
+from delayq.jobs.handler import Handler
+from delayq.jobs.registry import Registry
+from delayq.worker.held import Held
+from delayq.worker.listeners import Listeners
+from delayq.worker.policies import Policies
+
+log = logging.getLogger("delayq.worker")
+
+Asks: TypeAlias = Callable[[Held], bool]
+"""Whether somebody asked a job that runs to stop."""
+
+
+class Attempt:
+    """A delivery whose envelope is read and whose handler is found.
+
+    `refused` is set when it may not start, and its handler wants to hear of that: `call` raises the error then, and a
+    crew runs the `failed` hook as after any other failure.
+    """
+
+    __slots__ = ("asks", "delivery", "envelope", "handler", "held", "policy", "refused", "started")
+
+    def __init__(self, held: Held, envelope: Envelope, handler: Handler, policy: Policy, asks: Asks) -> None:
+        self.held = held
+        self.delivery = held.delivery
+        self.asks = asks
+        self.envelope = envelope
+        self.handler = handler
+        self.policy = policy
+        self.refused: GiveUp | None = None
+        self.started = 0.0
+
+    def call(self) -> Any:
+        """Call the handler; for an async one, the coroutine to await."""
+        if self.refused is not None:
+            raise self.refused.error
+        return self.handler.run(self.envelope.data, self._context)
+
+    def limit_s(self, now_ms: Callable[[], int]) -> float:
+        """Seconds it may take, by its timeout or its deadline, whichever ends first; 0 = for ever."""
+        limit_ms = self.policy.timeout_ms
+        if self.policy.deadline_ms is not None and self.refused is None:
+            left_ms = max(1, self.policy.deadline_ms - now_ms())
+            limit_ms = min(limit_ms, left_ms) if limit_ms else left_ms
+        return limit_ms / 1000
+
+    def _context(self) -> JobContext:
+        delivery, envelope = self.delivery, self.envelope
+        return JobContext(
+            id=delivery.id,
+            name=envelope.name,
+            queue=delivery.queue,
+            attempt=envelope.attempts + 1,
+            tries=self.policy.tries,
+            recoveries=delivery.recoveries,
+            due_ms=delivery.due_ms,
+            token=delivery.entry,
+            headers=envelope.headers or {},
+            tags=tuple(envelope.tags or ()),
+            stop_asked=partial(self.asks, self.held),
+        )
+
+
+class Attempts:
+    """Makes attempts of deliveries and outcomes of attempts. `now_ms` is the backend's clock as last seen.
+
+    `out_of_memory` is set when a handler ran out of it: what is left of the process is not to be trusted for long.
+    """
+
+    def __init__(
+        self, registry: Registry, policies: Policies, now_ms: Callable[[], int], asks: Asks, listeners: Listeners
+    ) -> None:
+        self.now_ms = now_ms
+        self.out_of_memory = False
+        self._registry = registry
+        self._policies = policies
+        self._listeners = listeners
+        self._asks = asks
+        self._heard = bool(listeners)
+
+    def prepare(self, held: Held) -> Attempt | Outcome:
+        """The attempt to run; or the outcome, when there is nothing to run."""
+        delivery = held.delivery
+        try:
+            envelope = envelopes.decode(delivery.raw)
+        except BadEnvelope as error:
+            return self._unrun(delivery, None, GiveUp(0, 0, error))
+        try:
+            handler = self._registry.get(envelope.name)
+        except UnknownJob as error:
+            outcome = decide(envelope, self._policies.of(envelope, None), error, self.now_ms(), random.random)
+            return self._unrun(delivery, envelope, outcome)
+        policy = self._policies.of(envelope, handler)
+        if envelope.attempts or policy.timed:
+            refused = before_start(envelope, policy, self.now_ms())  # else nothing can speak against it
+            if refused is not None and not handler.hears_failures:
+                return self._unrun(delivery, envelope, refused)
+        else:
+            refused = None
+        attempt = Attempt(held, envelope, handler, policy, self._asks)
+        attempt.refused = refused
+        if refused is not None:
+            return attempt
+        if self._heard:
+            attempt.started = time.perf_counter()
+            self._listeners.tell(_started(attempt, self.now_ms()))
+        return attempt
+
+    def conclude(self, attempt: Attempt, result: Any, error: BaseException | None) -> Outcome:
+        """What becomes of an attempt that ended with `result` or `error`, perhaps after an interruption."""
+        if error is None and not self._heard and not attempt.policy.retention_ms:
+            return DONE
+        if attempt.refused is not None:
+            return self._unrun(attempt.delivery, attempt.envelope, attempt.refused)
+        interrupt = attempt.held.interrupt
+        if interrupt is not None and isinstance(error, JobInterrupted | asyncio.CancelledError):
+            error = interrupt.with_traceback(error.__traceback__)
+        self.out_of_memory = self.out_of_memory or isinstance(error, MemoryError)
+        envelope = attempt.envelope
+        outcome = decide(envelope, attempt.policy, error, self.now_ms(), random.random)
+        called_off = isinstance(error, JobCancelled)
+        if isinstance(outcome, Release) and attempt.asks(attempt.held):
+            outcome, called_off = stopped(outcome), True
+        if result is not None and isinstance(outcome, Ack) and outcome.retention_ms:
+            outcome = Ack(outcome.retention_ms, _encoded(envelope, result))
+        if self._heard:
+            took_ms = (time.perf_counter() - attempt.started) * 1000
+            self._listeners.tell(_ended(attempt.delivery, envelope, outcome, took_ms, called_off=called_off))
+        return outcome
+
+    def _unrun(self, delivery: Delivery, envelope: Envelope | None, outcome: Outcome) -> Outcome:
+        """An attempt that ends without having started."""
+        if self._heard:
+            self._listeners.tell(_ended(delivery, envelope, outcome, 0.0))
+        return outcome
+
+
+def _started(attempt: Attempt, now_ms: int) -> JobStarted:
+    delivery, envelope = attempt.delivery, attempt.envelope
+    late_ms = now_ms - delivery.due_ms
+    return JobStarted(delivery.id, envelope.name, delivery.queue, envelope.attempts + 1, delivery.due_ms, late_ms)
+
+
+def _ended(
+    delivery: Delivery, envelope: Envelope | None, outcome: Outcome, took_ms: float, *, called_off: bool = False
+) -> JobEnded:
+    name, attempts = (envelope.name, envelope.attempts) if envelope else ("", 0)
+    word, cause = ("stopped", None) if called_off else _word(outcome)
+    return JobEnded(delivery.id, name, delivery.queue, attempts + 1, word, took_ms, cause)
+
+
+def _word(outcome: Outcome) -> tuple[str, BaseException | None]:
+    if isinstance(outcome, Ack):
+        return "done", None
+    if isinstance(outcome, Release):
+        return ("snoozed" if outcome.error is None else "released"), outcome.error
+    return "failed", outcome.error
+
+
+def _encoded(envelope: Envelope, result: Any) -> bytes:
+    """A result as JSON. The work is done by then, so one that cannot be kept is said and not retried."""
+    try:
+        return msgspec.json.encode(result)
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+        log.warning("job %s (%s): its result cannot be kept as JSON: %s", envelope.id, envelope.name, error)
+        return b""

@@ -1,0 +1,103 @@
+"""A child's work, in its own process.
+
+It keeps no leases; its supervisor does, by what the child writes to shared memory. Its death at any
+moment is safe: the supervisor settles what was finished, hands back what had not started, and takes
+back what ran. So leaving is simple too: end what runs, settle, go.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from contextlib import suppress
+from types import FrameType
+
+from delayq.drivers.base import Consumer
+from delayq.worker.attempt import Attempts
+from delayq.worker.crew_inline import NUDGE, Inline
+from delayq.worker.crew_loop import EventLoop
+from delayq.worker.crew_threads import Threads
+from delayq.worker.holding import Holding
+from delayq.worker.listeners import Listeners
+from delayq.worker.patience import wait_for_backend
+from delayq.worker.plan import Plan
+from delayq.worker.policies import Policies
+from delayq.worker.slots import Slots, Stop, Word
+from delayq.worker.supply import Leave, Supply
+from delayq.worker.turns import Turns
+from delayq.worker.watchdog import Watchdog
+
+LOOK_AGAIN_S = 0.1
+_CLOCK_MS = int(Word.CLOCK_MS)
+
+
+class Child:
+    """One child. `name` is its consumer's, `pipe` ends when the parent does."""
+
+    def __init__(self, plan: Plan, slots: Slots, name: str, pipe: int) -> None:
+        self._plan = plan
+        self._slots = slots
+        self._name = name
+        self._pipe = pipe
+        self._holding = Holding(slots, self._now_ms)
+        self._inline: Inline | None = None
+        self._supply: Supply | None = None
+
+    def run(self, jobs: int) -> None:
+        """Work until there is a reason to leave; `jobs` may be started at most (0 = no limit)."""
+        consumer = self._connect()
+        if consumer is not None:
+            turns = self._make(consumer)
+            with suppress(Leave):
+                turns.work(jobs)
+            with suppress(Leave):
+                turns.drain(self._plan.options.kill_after_ms / 1000)
+            turns.close()
+        self._slots.ints[Word.ENDED] = 1
+
+    def _connect(self) -> Consumer | None:
+        driver, queues = self._plan.driver_factory(), self._plan.options.queues
+        return wait_for_backend(lambda: driver.consumer(self._name, queues), self._shall_leave, self._sleep)
+
+    def _shall_leave(self) -> bool:
+        return bool(self._slots.ints[Word.STOP] == Stop.DRAIN)
+
+    def _sleep(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while not self._shall_leave() and (left := end - time.monotonic()) > 0:
+            time.sleep(min(left, LOOK_AGAIN_S))
+
+    def _make(self, consumer: Consumer) -> Turns:
+        """The parts, threads included: they are made after the fork, in the process that needs them."""
+        plan, slots, holding, options = self._plan, self._slots, self._holding, self._plan.options
+        listeners = Listeners(plan.listeners)
+        attempts = Attempts(plan.registry, Policies(plan.fallback), self._now_ms, holding.stop_asked, listeners)
+        supply = self._supply = Supply(slots, holding, consumer, listeners)
+        turns = Turns(slots, holding, supply, attempts, options)
+        if options.threads > 1:
+            turns.sync = Threads(holding, attempts, options.threads, turns.bell.set)
+        else:
+            turns.sync = turns.inline = self._inline = Inline(holding, attempts, supply.settle)
+        if plan.has_async:
+            turns.loop = EventLoop(holding, attempts, options.concurrency, turns.bell.set)
+        signal.signal(NUDGE, self._nudged)
+        signal.signal(signal.SIGTERM, self._terminated)
+        Watchdog(slots, holding, supply, pipe=self._pipe, memory_mb=options.memory_mb).start()
+        return turns
+
+    def _nudged(self, number: int, frame: FrameType | None) -> None:
+        """The watchdog's signal: end a wait for the backend, or the running handler. Late ones find nothing to do."""
+        supply, stop = self._supply, self._slots.ints[Word.STOP]
+        if supply is not None and ((supply.waiting and stop) or (supply.calling and stop == Stop.DRAIN)):
+            supply.waiting = supply.calling = False
+            raise Leave
+        if self._inline is not None:
+            self._inline.nudged()
+
+    def _terminated(self, number: int, frame: FrameType | None) -> None:
+        if self._inline is not None:
+            self._inline.terminated()
+
+    def _now_ms(self) -> int:
+        """The server's time, as the supervisor last saw it."""
+        return int(time.monotonic() * 1000 + self._slots.floats[_CLOCK_MS])

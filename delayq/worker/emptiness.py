@@ -1,0 +1,66 @@
+"""Whether a worker that shall stop when there is nothing to do has nothing to do.
+
+Each child writes when it last asked in vain, holding nothing. Nothing is due and nothing is ready once
+every child has asked in vain after a promotion that found nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from delayq.core.errors import DelayqError
+from delayq.drivers.base import Driver
+from delayq.worker.brood import Brood
+from delayq.worker.clock import boot_clock
+from delayq.worker.options import StopReason
+from delayq.worker.plan import Plan
+from delayq.worker.slots import Word
+
+log = logging.getLogger("delayq.supervisor")
+
+
+class Emptiness:
+    """Asked every turn; asks the backend only when all children are idle."""
+
+    def __init__(self, plan: Plan, driver: Driver, brood: Brood) -> None:
+        self._options = plan.options
+        self._driver = driver
+        self._brood = brood
+        self._promoted_at: float | None = None
+        self._busy_at = time.monotonic()
+        self._done = 0
+
+    def reason(self, *, busy: bool) -> StopReason | None:
+        """EMPTY or EMPTY_FOR, when such an end is wanted and reached. `busy`: something is still to be given back."""
+        options = self._options
+        if not options.stop_when_empty and not options.stop_when_empty_for_ms:
+            return None
+        since = self._idle_since()
+        if busy or since is None or self._brood.done != self._done:
+            self._promoted_at, self._busy_at, self._done = None, time.monotonic(), self._brood.done
+            return None
+        if options.stop_when_empty and self._nothing_due(since):
+            return StopReason.EMPTY
+        idle_ms = (time.monotonic() - self._busy_at) * 1000
+        if options.stop_when_empty_for_ms and idle_ms >= options.stop_when_empty_for_ms:
+            return StopReason.EMPTY_FOR
+        return None
+
+    def _idle_since(self) -> float | None:
+        """When the last of the children to do so began to ask in vain; None when one has something to do."""
+        asked = [member.slots.floats[Word.EMPTY_AT] for member in self._brood.members.values()]
+        return min(asked) if asked and all(asked) else None
+
+    def _nothing_due(self, asked_at: float) -> bool:
+        if self._promoted_at is not None:
+            return asked_at > self._promoted_at
+        try:
+            moved = 0
+            if self._options.mover:
+                moved = sum(self._driver.promote(queue).moved for queue in self._options.queues)
+        except DelayqError as error:
+            log.debug("cannot tell whether the queues are empty: %s", error)
+            return False
+        self._promoted_at = None if moved else boot_clock()
+        return False

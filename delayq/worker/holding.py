@@ -1,0 +1,280 @@
+"""What a child holds, in its own words and in shared memory at once.
+
+A delivery waits, runs, is finished (its outcome is known), is settled, in this order; only what waits may
+be handed back. Each step is one store into the child's slots, so the supervisor can tell at any instant
+what to do with each delivery if the child were dead now.
+
+Nothing is started when its lease was last confirmed too long ago: a process that was frozen wakes up with
+deliveries that are somebody else's by now.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+
+from delayq.core.outcome import Ack, Outcome
+from delayq.drivers.base import Delivery
+from delayq.worker import spill
+from delayq.worker.clock import boot_clock
+from delayq.worker.held import Held
+from delayq.worker.slots import CANCEL, EMPTY, FINISHED, LOST, MAX_ID, RUNNING, SETTLED, SPILLED, WAITING, Slots, Word
+
+log = logging.getLogger("delayq.worker")
+
+START_WITHIN = 2 / 3  # of a lease
+LOOKS_S = 1.0  # a handler that asked whether it shall stop, not longer ago, hears of it by asking
+# Plain numbers: a member of an enum costs three times as much to name.
+_ORDERS, _DONE = int(Word.ORDERS), int(Word.DONE)
+
+
+class Holding:
+    """The deliveries of one child.
+
+    `add` and `start` belong to the main thread, `finish` to whoever ran the job, all else may be called from any. What
+    waits and what is finished lies in deques, whose ends are taken from and added to in one step: so a delivery goes to
+    the one who starts it or to the one who hands it back, and starting takes no lock.
+    """
+
+    def __init__(self, slots: Slots, now_ms: Callable[[], int], clock: Callable[[], float] = boot_clock) -> None:
+        self.stale = False
+        self.suspect: Held | None = None
+        self._slots = slots
+        self._ints, self._phases, self._started, self._soft_at = slots.ints, slots.phases, slots.started, slots.soft_at
+        self._spill = spill.SpillWriter(slots)
+        self._now_ms = now_ms
+        self._clock = clock
+        self._lock = threading.RLock()
+        self._free = list(range(slots.count - 1, -1, -1))
+        self._waiting: deque[Held] = deque()
+        self._running: dict[int, Held] = {}
+        self._finished: deque[Held] = deque()
+        self._returning: list[Held] = []
+        self._finished_since = 0.0
+        self._moved_at = 0.0
+        self._within_s = 0.0
+        self._orders_seen = 0
+
+    @property
+    def room(self) -> int:
+        """How many more deliveries there is a slot for."""
+        return len(self._free)
+
+    @property
+    def running(self) -> int:
+        """How many run."""
+        return len(self._running)
+
+    @property
+    def waiting(self) -> int:
+        """How many wait to be started."""
+        return len(self._waiting)
+
+    @property
+    def held(self) -> int:
+        """How many are held, in any phase."""
+        return self._slots.count - len(self._free)
+
+    def add(self, deliveries: Iterable[Delivery], sent_at: float) -> int:
+        """Take deliveries that were asked for at `sent_at`; how many. More than there is room for are left alone."""
+        taken: list[Held] = []
+        for delivery in deliveries:
+            if len(delivery.id) * 4 > MAX_ID and len(delivery.id.encode()) > MAX_ID:
+                log.warning("an entry of queue %s has no id of ours; the janitor will bury it", delivery.queue)
+            elif self._free:
+                taken.append(Held(delivery, self._free.pop(), sent_at))
+        if taken:
+            self._within_s = self._slots.floats[Word.LEASE] * START_WITHIN
+            generation = self._slots.write([(held.slot, held.delivery) for held in taken])
+            for held in taken:
+                held.generation = generation
+            if not self._waiting:
+                self._moved_at = sent_at
+            self._waiting.extend(taken)
+        return len(taken)
+
+    def knows(self) -> set[tuple[str, str]]:
+        """Queue and entry of everything held."""
+        return {(item.claim.queue, item.claim.entry) for item in self._slots.read()[1]}
+
+    def start(self, alone: Held | None = None) -> Held | None:
+        """The next delivery, running from now on. None when none waits, when its lease may be over (`stale` is set),
+        or when it is a suspect, one whose worker vanished before (`suspect` is set): that starts only as `alone`.
+        """
+        if self._ints[_ORDERS] != self._orders_seen:
+            self._obey()
+        try:
+            held = self._waiting.popleft()
+        except IndexError:
+            return None
+        if held.delivery.recoveries and held is not alone:
+            self._waiting.appendleft(held)
+            self.suspect = held
+            return None
+        now = self._clock()
+        if now - held.read_at > self._within_s and not self._renewed(held, now):
+            self._drop([held, *_emptied(self._waiting)])
+            self.stale = True
+            return None
+        slot = held.slot
+        self._soft_at[slot] = 0.0
+        self._started[slot] = self._moved_at = now
+        self._phases[slot] = RUNNING
+        self._running[slot] = held
+        return held
+
+    def limit(self, held: Held, seconds: float) -> None:
+        """The running job may take that long; 0 = for ever."""
+        if seconds:
+            self._soft_at[held.slot] = self._started[held.slot] + seconds
+
+    def finish(self, held: Held, outcome: Outcome) -> bool:
+        """It has ended. False when its outcome found no room in the shared memory: settle before anything else."""
+        slot, written = held.slot, True
+        held.outcome = outcome
+        if type(outcome) is Ack and not outcome.retention_ms:
+            self._phases[slot] = FINISHED
+        else:
+            written = self._write(slot, outcome)
+        del self._running[slot]  # first: once it is among the finished, its slot may be another's at any moment
+        if not self._finished:
+            self._finished_since = self._clock()
+        self._finished.append(held)
+        return written
+
+    def _write(self, slot: int, outcome: Outcome) -> bool:
+        record = spill.encode(outcome, self._now_ms())
+        with self._lock:
+            if self._spill.write(slot, record):
+                self._phases[slot] = SPILLED
+                return True
+        self._soft_at[slot] = 0.0  # until it is settled it looks as if it ran, without a limit
+        return False
+
+    def take_finished(self) -> list[Held]:
+        """What has to be settled; it stays held until `settled` or `unsettled` is called."""
+        return _emptied(self._finished)
+
+    def settled(self, taken: Sequence[Held]) -> None:
+        """These are held no more."""
+        self._drop(taken)
+
+    def unsettled(self, taken: Sequence[Held]) -> None:
+        """Settling these failed; they are finished, and tried again."""
+        for held in taken:
+            held.resent = True
+        self._finished_since = self._clock()
+        self._finished.extendleft(reversed(taken))
+
+    def take_waiting(self, keep: Held | None = None) -> list[Held]:
+        """Everything to be handed back: what has not started but `keep`, and what was taken before and is not back.
+
+        It stays held, and renewed, until `returned` is called, because a hand-back whose reply was lost can be
+        repeated; but it cannot be started any more.
+        """
+        with self._lock:
+            taken = _emptied(self._waiting)
+            if keep is not None and keep in taken:
+                taken.remove(keep)
+                self._waiting.append(keep)
+            self._returning += taken
+            return list(self._returning)
+
+    def returned(self, taken: Sequence[Held]) -> None:
+        """These were handed back."""
+        with self._lock:
+            back = [held for held in self._returning if held in taken]
+            self._returning = [held for held in self._returning if held not in back]
+        self._drop(back)
+
+    @property
+    def returning(self) -> int:
+        """How many are to be handed back, or on their way."""
+        return len(self._returning)
+
+    def kept_waiting_for(self) -> float:
+        """How long deliveries have waited while nothing was started; 0.0 when none waits behind running ones."""
+        return self._clock() - self._moved_at if self._waiting and self._running else 0.0
+
+    def unsettled_for(self) -> float:
+        """How long the first of the outcomes has waited to be settled."""
+        return self._clock() - self._finished_since if self._finished else 0.0
+
+    def to_interrupt(self) -> list[tuple[Held, int]]:
+        """What runs and shall end: with CANCEL, or 0 when its time is over. Each is named once."""
+        found = []
+        now = self._clock()
+        for slot, held in list(self._running.items()):
+            if held.told or held.interrupter is None:
+                continue
+            cancel = self._slots.orders_for(slot, held.generation) & CANCEL
+            if (cancel and now - held.asked_at > LOOKS_S) or 0.0 < self._soft_at[slot] <= now:
+                held.told = True
+                found.append((held, cancel))
+        return found
+
+    def stop_asked(self, held: Held) -> bool:
+        """Whether somebody asked this job to stop. Who asks now and then is not torn out, but leaves by itself."""
+        held.asked_at = self._clock()
+        return bool(self._slots.orders_for(held.slot, held.generation) & CANCEL)
+
+    def only_overdue(self, by_s: float) -> bool:
+        """Whether all that runs was due to end `by_s` ago."""
+        ends = [self._soft_at[slot] for slot in list(self._running)]
+        return all(0.0 < at <= self._clock() - by_s for at in ends)
+
+    def _renewed(self, held: Held, now: float) -> bool:
+        """Whether a renewal that covered it was sent recently enough."""
+        epoch, renewed_at = self._slots.confirmed()
+        if held.generation <= epoch:
+            held.read_at = max(held.read_at, renewed_at)
+        return now - held.read_at <= self._within_s
+
+    def _obey(self) -> None:
+        """Forget what is lost and has not started; end what waits and is cancelled. What runs, the watchdog sees to.
+
+        What is lost and finished stays: settling it finds that out, and says so.
+        """
+        with self._lock:
+            self._orders_seen = self._ints[_ORDERS]
+            waiting, finished = _emptied(self._waiting), _emptied(self._finished)
+            orders = {held: self._slots.orders_for(held.slot, held.generation) for held in (*waiting, *finished)}
+            gone = {held for held in waiting if orders[held] & LOST} | {
+                held for held in finished if orders[held] & SETTLED
+            }
+            gone |= {held for held in self._returning if self._slots.orders_for(held.slot, held.generation) & LOST}
+            self._drop(list(gone))
+            self._returning = [held for held in self._returning if held not in gone]
+            self._finished.extendleft(held for held in reversed(finished) if held not in gone)
+            self._waiting.extend(held for held in waiting if not orders[held])
+            for held in waiting:
+                if orders[held] == CANCEL:
+                    held.outcome = Ack()
+                    self._phases[held.slot] = FINISHED
+                    self._finished.append(held)
+
+    def _drop(self, taken: Sequence[Held]) -> None:
+        """Held no more. An attempt has ended with each that did not merely wait."""
+        phases, free, ended = self._phases, self._free, 0
+        with self._lock:
+            for held in taken:
+                phase = phases[held.slot]
+                ended += phase != WAITING
+                if phase == SPILLED:
+                    self._spill.settled()
+                phases[held.slot] = EMPTY
+                free.append(held.slot)
+            self._ints[_DONE] += ended
+
+
+def _emptied(pile: deque[Held]) -> list[Held]:
+    """Everything in the deque, each taken in one step."""
+    taken = []
+    while pile:
+        try:
+            taken.append(pile.popleft())
+        except IndexError:  # somebody else took the last one
+            break
+    return taken

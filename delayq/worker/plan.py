@@ -1,0 +1,60 @@
+"""What a supervisor and its children have in common, made before the first fork."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from delayq.core.events import Listener
+from delayq.core.outcome import Policy
+from delayq.drivers.base import Driver
+from delayq.jobs.registry import Registry
+from delayq.worker.options import WorkerOptions
+from delayq.worker.prefetch import MOST
+
+
+class DriverFactory(Protocol):
+    """Makes a driver with connections of its own; called once in each process, after the fork."""
+
+    def __call__(self, *, answer_ms: int | None = None) -> Driver:
+        """`answer_ms`: wait no longer than that for a connection or an answer, and never ask again."""
+
+
+def never() -> bool:
+    """What a worker of its own serves is there for as long as it runs."""
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Who works on what. `listeners` are called in the children, but for the end of the worker and of killed jobs.
+
+    `gone` is asked now and then, by the supervisor; true ends the worker as TERM does.
+    """
+
+    driver_factory: DriverFactory
+    registry: Registry
+    options: WorkerOptions
+    listeners: Sequence[Listener] = ()
+    gone: Callable[[], bool] = never
+
+    @property
+    def has_async(self) -> bool:
+        """Whether an event loop is needed."""
+        return any(self.registry.get(name).is_async for name in self.registry.names())
+
+    @property
+    def alone(self) -> bool:
+        """Whether a child runs one job at a time; then killing it for one job interrupts no other."""
+        return self.options.threads <= 1 and not self.has_async
+
+    @property
+    def fallback(self) -> Policy:
+        """What holds for jobs whose envelope and handler say nothing."""
+        return replace(self.options.fallback, timeout_ms=self.options.timeout_ms)
+
+    @property
+    def slots(self) -> int:
+        """Deliveries a child can hold at once: a batch that waits, one that is settled, and what runs."""
+        return 2 * MOST + self.options.threads + self.options.concurrency

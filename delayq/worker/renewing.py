@@ -1,0 +1,149 @@
+"""Keeps the leases of all children, by what their slots say: what a child holds, and nothing else.
+
+So a handler that holds the interpreter's lock keeps its lease, and a delivery that nobody knows of (its
+reply was lost on the way) is not kept for ever. What the backend answers is passed on: entries that are
+somebody else's by now, jobs that shall stop, and "there is more than you know of".
+
+A child that has not looked around for a third of a lease (frozen, or its interpreter's lock is held) is renewed and
+no longer told so. Without being told it may start nothing 2/3 of a lease after the last time; a lease after that, what
+it has finished is settled here and what it has not started is handed back, because it cannot do so itself.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Iterable
+
+from delayq.core.errors import DelayqError
+from delayq.drivers.base import Renewal, Steward
+from delayq.loops.troubles import Troubles
+from delayq.worker.brood import Member
+from delayq.worker.clock import boot_clock
+from delayq.worker.names import host_name
+from delayq.worker.plan import Plan
+from delayq.worker.slots import CANCEL, LOST, RUNNING, SETTLED, WAITING, Seen, Slots, Word
+from delayq.worker.spill import ended
+
+log = logging.getLogger("delayq.supervisor")
+
+RETRY_S = 0.2
+ANNOUNCE_S = 5.0
+ANNOUNCE_TTL_S = 20.0
+SHOWN = 10
+
+
+class Renewing:
+    """Renews and announces. `lease_s` is the shortest of the queues, as last read."""
+
+    def __init__(self, plan: Plan, steward: Steward, clock: Callable[[], float] = time.monotonic) -> None:
+        self.lease_s = steward.lease_s()
+        self._plan = plan
+        self._steward = steward
+        self._clock = clock
+        self._offset_ms = steward.now_ms() - time.monotonic() * 1000
+        self._started_ms = steward.now_ms()
+        self._renew_at: dict[Member, float] = {}
+        self._announce_at: dict[Member, float] = {}
+        self._rest_until = 0.0
+        self._troubles = Troubles(log)
+
+    def prepare(self, slots: Slots) -> None:
+        """What a new child has to know."""
+        slots.floats[Word.LEASE] = self.lease_s
+        slots.floats[Word.CLOCK_MS] = self._offset_ms
+
+    def step(self, members: Iterable[Member]) -> None:
+        """Renew and announce those whose time has come. A failure ends the step; all are tried again soon."""
+        if self._clock() < self._rest_until:
+            return
+        try:
+            for member in members:
+                self._renew_if_due(member)
+            for member in members:
+                self._announce_if_due(member)
+        except DelayqError as error:
+            self._rest_until = self._clock() + RETRY_S
+            self._troubles.tell(error)
+
+    def forget(self, member: Member) -> None:
+        """It is dead."""
+        self._renew_at.pop(member, None)
+        self._announce_at.pop(member, None)
+
+    def _renew_if_due(self, member: Member) -> None:
+        now = self._clock()
+        # Never later than a third of the lease as it is now: it may have been made shorter meanwhile.
+        self._renew_at[member] = min(self._renew_at.get(member, float("inf")), now + self.lease_s / 3)
+        if now < self._renew_at[member]:
+            return
+        epoch, seen = member.slots.read()
+        sent_at = boot_clock()
+        renewal = self._steward.renew(member.name, [item.claim for item in seen])
+        self._renew_at[member] = self._clock() + self.lease_s / 3
+        self._pass_on(member, seen, renewal)
+        for error in renewal.errors:
+            self._troubles.tell(error)
+        looked_at = member.slots.floats[Word.LOOKED_AT]
+        if sent_at - looked_at > self.lease_s / 3:
+            self._relieve(member, seen, sent_at)
+        elif epoch and not renewal.errors:
+            member.slots.confirm(epoch, sent_at)
+        if renewal.surplus and member.slots.ints[Word.EPOCH] == epoch:
+            member.slots.ints[Word.REPLAY] += 1
+
+    def _relieve(self, member: Member, seen: list[Seen], now: float) -> None:
+        """Do for a child that stands still what it cannot do, once it must not start what it has not started."""
+        _, told_at = member.slots.confirmed()
+        last_s = max(told_at, member.slots.floats[Word.READ_AT])
+        freed = [item for item in seen if item.phase != RUNNING]
+        if not freed or now - last_s < self.lease_s:
+            return
+        for item in freed:
+            member.slots.give_order(item, LOST if item.phase == WAITING else SETTLED)
+        self._steward.settle(ended(member.slots, freed))
+        self._steward.hand_back([item.claim for item in freed if item.phase == WAITING])
+        log.warning(
+            "child %d (process %d) stands still: %d jobs it held beside the running one are settled or handed back",
+            member.number,
+            member.process.pid,
+            len(freed),
+        )
+
+    def _pass_on(self, member: Member, seen: list[Seen], renewal: Renewal) -> None:
+        """Orders before the confirmation: nobody may start what is lost because all else was renewed."""
+        if not renewal.lost and not renewal.asked_to_stop:
+            return
+        for item in seen:
+            job = (item.claim.queue, item.claim.id)
+            if job in renewal.lost:
+                member.slots.give_order(item, LOST)
+            if job in renewal.asked_to_stop:
+                member.slots.give_order(item, CANCEL)
+
+    def _announce_if_due(self, member: Member) -> None:
+        now = self._clock()
+        if now < self._announce_at.get(member, float("-inf")):
+            return
+        self._announce_at[member] = now + ANNOUNCE_S
+        self._steward.announce(member.name, self._about(member), ANNOUNCE_TTL_S)
+        self.lease_s = self._steward.lease_s()
+        self._offset_ms = self._steward.now_ms() - time.monotonic() * 1000
+        self.prepare(member.slots)
+
+    def _about(self, member: Member) -> dict[str, object]:
+        now = boot_clock()
+        running = [item for item in member.slots.read()[1] if item.phase == RUNNING]
+        return {
+            "host": host_name(),
+            "pid": member.process.pid,
+            "supervisor": os.getpid(),
+            "started_ms": self._started_ms,
+            "jobs": list(self._plan.registry.names()),
+            "done": member.done,
+            "running": [
+                {"id": item.claim.id, "queue": item.claim.queue, "for_ms": round((now - item.started) * 1000)}
+                for item in running[:SHOWN]
+            ],
+        }

@@ -1,0 +1,73 @@
+"""What a process that runs until it is told hears: signals, and the end of its children.
+
+TERM INT QUIT HUP   stop; a second one: at once
+USR2, CONT          pause, go on
+TTIN                say what runs where
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
+_OTHERS = (signal.SIGUSR2, signal.SIGCONT, signal.SIGTTIN, signal.SIGCHLD)
+
+
+class Signals:
+    """While entered, signals are collected. `at_once` is called inside the handler, for what must not wait."""
+
+    def __init__(self, at_once: Callable[[], None] = lambda: None) -> None:
+        self.stops = 0
+        self.paused = False
+        self.dump_wanted = False
+        self._at_once = at_once
+        self._before: dict[int, Any] = {}
+        self._reader = self._writer = -1
+        self._poll = select.poll()
+
+    def __enter__(self) -> Signals:
+        if threading.current_thread() is not threading.main_thread():
+            raise RuntimeError("Signals are heard in the main thread only, so what waits for them runs there.")
+        self._reader, self._writer = os.pipe()
+        for end in (self._reader, self._writer):
+            os.set_blocking(end, False)
+        self._poll.register(self._reader, select.POLLIN)
+        for number in (*STOPS, *_OTHERS):
+            if number is signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN:
+                continue  # nohup
+            self._before[number] = signal.signal(number, self._heard)
+        self._fd_before = signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        signal.set_wakeup_fd(self._fd_before)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        os.close(self._reader)
+        os.close(self._writer)
+
+    def wait(self, seconds: float) -> None:
+        """Wait for a signal, at most that long."""
+        if self._poll.poll(max(0.0, seconds) * 1000):
+            try:
+                os.read(self._reader, 4096)
+            except BlockingIOError:
+                return
+
+    def _heard(self, number: int, frame: FrameType | None) -> None:
+        if number in STOPS:
+            self.stops += 1
+        elif number == signal.SIGUSR2:
+            self.paused = True
+        elif number == signal.SIGCONT:
+            self.paused = False
+        elif number == signal.SIGTTIN:
+            self.dump_wanted = True
+        if number != signal.SIGCHLD:
+            self._at_once()

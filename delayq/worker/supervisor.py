@@ -1,0 +1,232 @@
+"""The supervisor: a process in which no user code runs, and its children, which do nothing else.
+
+    supervisor ──┬── child 1 … N      read, run handlers, settle; one shared memory each
+                 └── mover, janitor   unless --no-mover
+
+It keeps the leases of what the children hold, ends what does not end, replaces what dies and clears up
+after it, and listens to signals. One thread, one loop; it forks, so nothing else may run in it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import closing
+
+from delayq.core.events import WorkerStopping
+from delayq.drivers.base import Driver, Steward
+from delayq.worker.aftermath import Aftermath
+from delayq.worker.brood import Brood, Killed, Member
+from delayq.worker.care import Care
+from delayq.worker.emptiness import Emptiness
+from delayq.worker.fork import Process
+from delayq.worker.listeners import Listeners
+from delayq.worker.memory import MemoryLimit
+from delayq.worker.names import consumer_name
+from delayq.worker.options import StopReason
+from delayq.worker.overtime import Overtime
+from delayq.worker.patience import wait_for_backend
+from delayq.worker.plan import Plan
+from delayq.worker.renewing import Renewing
+from delayq.worker.report import report
+from delayq.worker.signals import Signals
+from delayq.worker.slots import Stop
+
+log = logging.getLogger("delayq.supervisor")
+
+TICK_S = 0.1
+GONE_LOOK_S = 0.25
+# Its calls are few and can all be repeated; a short wait keeps the loop going when the backend hangs.
+ANSWER_MS = 500
+LAST_WORDS_S = 0.6
+
+
+class Supervisor:
+    """One worker; `run` blocks and may be called once."""
+
+    def __init__(self, plan: Plan) -> None:
+        options = plan.options
+        self._plan = plan
+        self._options = options
+        self._signals = Signals(self._speak)
+        self._name = options.name or consumer_name()
+        self._reason: StopReason | None = None
+        self._grace_ends = float("inf")
+        self._memory = MemoryLimit(options.memory_mb)
+        self._look_at = 0.0
+        self._gone = False
+        self._to_dump: list[Member] = []
+
+    def run(self) -> StopReason:
+        """Work until there is a reason to stop; returns it. Only in the main thread.
+
+        Raises `ConfigError` when the backend refuses us; waits for one that is not there yet.
+        """
+        if threading.active_count() > 1:
+            names = ", ".join(thread.name for thread in threading.enumerate() if thread is not threading.main_thread())
+            log.warning("threads started while the application was imported do not exist in the children: %s", names)
+        reason, done = StopReason.INTERRUPTED, 0
+        with self._signals, closing(self._plan.driver_factory(answer_ms=ANSWER_MS)) as driver:
+            steward = driver.steward(self._options.queues)
+            renewing = wait_for_backend(lambda: Renewing(self._plan, steward), self._is_told_to, self._signals.wait)
+            if renewing is not None:
+                self._make(driver, steward, renewing)
+                reason, done = self._work(), self._brood.done
+        Listeners(self._plan.listeners).tell(WorkerStopping(self._name, reason, done))
+        return reason
+
+    def _work(self) -> StopReason:
+        started = time.monotonic()
+        try:
+            while (reason := self._turn(started)) is None:
+                self._signals.wait(TICK_S)
+            return reason
+        finally:
+            self._leave()
+
+    def _make(self, driver: Driver, steward: Steward, renewing: Renewing) -> None:
+        plan = self._plan
+        if not plan.alone:
+            log.warning(
+                "with threads or async handlers a job that does not end in time is ended together with its process; "
+                "what else runs there is handed back and starts again elsewhere"
+            )
+        self._renewing = renewing
+        self._brood = Brood(plan, renewing.prepare)
+        self._care = Care(plan)
+        self._overtime = Overtime(plan)
+        self._aftermath = Aftermath(plan, steward)
+        self._emptiness = Emptiness(plan, driver, self._brood)
+
+    def _turn(self, started: float) -> StopReason | None:
+        """One look at everything; the reason once all has come to an end."""
+        self._bury_the_dead()
+        if self._reason is None:
+            self._reason = self._reason_to_stop(started)
+            if self._reason is not None:
+                self._begin_to_stop()
+        if self._reason is None:
+            self._care.step(self._processes())
+            self._brood.spawn_due(self._care.processes(), self._word())
+        elif self._stopped():
+            return self._reason
+        members = list(self._brood.members.values())
+        self._overtime.step(members)
+        if time.monotonic() < self._grace_ends - LAST_WORDS_S:
+            self._renewing.step(members)
+        self._dump()
+        return None
+
+    def _bury_the_dead(self) -> None:
+        for member in self._brood.reap():
+            self._renewing.forget(member)
+            self._overtime.forget(member)
+            self._aftermath.add(member)
+        self._aftermath.step()
+        if os.getpid() == 1:
+            _reap_orphans(self._processes())
+
+    def _reason_to_stop(self, started: float) -> StopReason | None:
+        """In Laravel's order."""
+        options = self._options
+        if self._is_told_to():
+            return StopReason.INTERRUPTED
+        if self._memory.exceeded() or self._brood.over_memory:
+            return StopReason.MEMORY
+        if (reason := self._emptiness.reason(busy=bool(self._aftermath.graves))) is not None:
+            return reason
+        if options.max_time_ms and (time.monotonic() - started) * 1000 >= options.max_time_ms:
+            return StopReason.MAX_TIME
+        if self._brood.used_up:
+            return StopReason.ONCE if options.once else StopReason.MAX_JOBS
+        return None
+
+    def _begin_to_stop(self) -> None:
+        log.info("stopping (%s); what runs has %g s", self._reason, self._options.grace_ms / 1000)
+        self._grace_ends = time.monotonic() + self._options.grace_ms / 1000
+        self._brood.stop_respawning()
+        for member in self._brood.members.values():
+            member.tell(Stop.DRAIN)
+
+    def _stopped(self) -> bool:
+        """Whether nobody is left, or nobody may be left any longer."""
+        members = self._brood.members.values()
+        if not members and not self._aftermath.unsettled:
+            return True
+        if self._signals.stops > 1 and any(member.running for member in members):
+            self._reason = StopReason.ABORTED
+        if self._signals.stops > 1 or time.monotonic() >= self._grace_ends:
+            for member in members:
+                member.kill(Killed.STOP)
+            return True
+        return False
+
+    def _leave(self) -> None:
+        """Nobody stays behind, and what can still be given back is."""
+        self._care.end()
+        for member in self._brood.members.values():
+            member.kill(Killed.STOP)
+        while self._brood.members:
+            self._bury_quickly()
+        self._aftermath.step(at_once=True)
+        if self._aftermath.unsettled:
+            log.warning("left without settling everything; leases that run out do the rest")
+        elif self._aftermath.graves:
+            log.warning("left without a word: the backend does not answer")
+
+    def _bury_quickly(self) -> None:
+        for member in self._brood.reap():
+            self._aftermath.add(member)
+        if self._brood.members:
+            self._signals.wait(0.01)
+
+    def _is_told_to(self) -> bool:
+        """Whether somebody wants an end: by a signal, or because what is served is gone."""
+        now = time.monotonic()
+        if not self._signals.stops and now >= self._look_at:
+            self._look_at = now + GONE_LOOK_S
+            self._gone = self._plan.gone()
+        return self._gone or self._signals.stops > 0
+
+    def _word(self) -> Stop:
+        return Stop.PAUSE if self._signals.paused else Stop.NO
+
+    def _speak(self) -> None:
+        """In a signal's handler: tell the children at once, also while the loop waits for the backend."""
+        brood = getattr(self, "_brood", None)
+        if brood is not None:
+            for member in list(brood.members.values()):
+                member.tell(Stop.DRAIN if self._signals.stops else self._word())
+
+    def _processes(self) -> list[Process]:
+        return [*self._care.processes(), *(member.process for member in self._brood.members.values())]
+
+    def _dump(self) -> None:
+        """What runs where; then the stacks of the children, one each turn, so that they do not mix."""
+        if self._signals.dump_wanted:
+            self._signals.dump_wanted = False
+            members = list(self._brood.members.values())
+            for line in report(members, self._brood.done):
+                log.warning("%s", line)
+            self._to_dump = members
+        elif self._to_dump:
+            member = self._to_dump.pop(0)
+            if member.process.pid in self._brood.members:
+                member.process.send(signal.SIGTTIN)
+
+
+def _reap_orphans(known: Sequence[Process]) -> None:
+    """As process 1: whoever lost its parent is ours, and must be waited for. Our own are left to their keepers."""
+    ours = {process.pid for process in known}
+    while True:
+        try:
+            found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return
+        if found is None or found.si_pid in ours:
+            return
+        os.waitpid(found.si_pid, os.WNOHANG)

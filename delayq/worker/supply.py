@@ -1,0 +1,213 @@
+"""How a child gets its work and gets rid of it: settle what has ended, read on, replay, hand back.
+
+Settling and reading travel in one round trip, and only when that came back empty does it wait. When the
+backend is away nothing is lost: outcomes are kept and settled later, and after any error while reading
+the child first replays what the backend holds for it, because a reply with deliveries may have been
+lost on the way.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from delayq.core.errors import AWAY, DelayqError
+from delayq.core.events import JobFenced
+from delayq.drivers.base import Consumer, Delivery, Fetched, Settlement
+from delayq.loops.pauses import Pauses
+from delayq.loops.troubles import Troubles
+from delayq.worker.clock import boot_clock
+from delayq.worker.held import Held
+from delayq.worker.holding import Holding
+from delayq.worker.listeners import Listeners
+from delayq.worker.slots import Slots, Word
+
+log = logging.getLogger("delayq.worker")
+
+NAP_S = 0.05
+
+
+class Leave(BaseException):
+    """Raised by the watchdog's nudge into a wait that nobody needs any more.
+
+    What was under way may have worked unseen. That does no harm: outcomes lie in shared memory until they are known to
+    be settled, and what the backend gave to a process that has left is handed back.
+    """
+
+
+class Supply:
+    """Reads and settles for one child. `read`, `catch_up` and `settle_and_leave` belong to the main thread.
+
+    `waiting`: that thread waits for work, and may be told to stop. `calling`: it waits for an answer, and may be torn
+    out of that only to leave.
+    """
+
+    def __init__(self, slots: Slots, holding: Holding, consumer: Consumer, listeners: Listeners) -> None:
+        self.waiting = False
+        self.calling = False
+        self.replay_wanted = False
+        self.outage = False
+        self.bytes_read = 0
+        self._slots = slots
+        self._holding = holding
+        self._consumer = consumer
+        self._listeners = listeners
+        self._troubles = Troubles(log)
+        self._pauses = Pauses()
+        self._replays_seen = 0
+        self._settling = threading.Lock()
+        self._returning = threading.Lock()
+
+    def read(self, count: int, wait_s: float) -> int:
+        """Settle, and take up to `count` deliveries; wait up to `wait_s` for the first. How many came."""
+        if taken := self.catch_up():
+            return taken
+        count = min(count, self._holding.room)
+        if not count:
+            self.nap(NAP_S)  # nothing can be taken until something was settled
+        sent_at = boot_clock()
+        deliveries = self._exchange(count)
+        if not deliveries and not self._holding.held:
+            self._slots.floats[Word.EMPTY_AT] = sent_at
+        if not deliveries and wait_s and count:
+            sent_at = boot_clock()
+            deliveries = self._answer(lambda: self._interruptible(wait_s)).deliveries
+        if deliveries:
+            self._slots.floats[Word.EMPTY_AT] = 0.0
+            self._slots.floats[Word.READ_AT] = sent_at
+            self.bytes_read = sum([len(item.raw) for item in deliveries])
+        self.outage = False
+        self._pauses.reset()
+        return self._holding.add(deliveries, sent_at)
+
+    def catch_up(self) -> int:
+        """Take what the backend holds for this child unknown to it, if there is reason to ask. How many came."""
+        asked = self._slots.ints[Word.REPLAY]
+        if not self.replay_wanted and asked == self._replays_seen:
+            return 0
+        self._replays_seen, self.replay_wanted = asked, False
+        known = self._holding.knows()  # before the call: what the watchdog hands back meanwhile is no news either
+        sent_at = boot_clock()
+        pending = self._answer(self._consumer.replay).deliveries
+        unknown = [item for item in pending if (item.queue, item.entry) not in known]
+        self.replay_wanted = self.replay_wanted or len(unknown) > self._holding.room
+        self._slots.floats[Word.READ_AT] = sent_at
+        return self._holding.add(unknown, sent_at)
+
+    def settle(self) -> None:
+        """Settle without reading; what cannot be settled now is kept. From any thread."""
+        with self._settling:
+            finished = self._holding.take_finished()
+            if not finished:
+                return
+            try:
+                fetched = self._consumer.settle(_settlements(finished))
+            except BaseException:
+                self._holding.unsettled(finished)
+                raise
+            self._note(finished, fetched.settled)
+            self._tell(fetched.errors)
+
+    def settle_and_leave(self) -> None:
+        """Settle if the backend seems to be there. What is left the supervisor finds, as long as there is time."""
+        if self.outage:
+            return
+        self.calling = True
+        try:
+            self.settle()
+        except DelayqError as error:
+            self._troubles.tell(error)
+        finally:
+            self.calling = False
+
+    def hand_back(self, keep: Held | None = None) -> None:
+        """Give back what waits, but for `keep`, and what could not be given back before. From any thread."""
+        with self._returning:
+            taken = self._holding.take_waiting(keep)
+            if taken:
+                self._consumer.hand_back([held.delivery for held in taken])
+                self._holding.returned(taken)
+
+    def nap(self, seconds: float) -> None:
+        """Wait, but no longer than until the child is told something."""
+        end, told = time.monotonic() + seconds, self._slots.ints[Word.STOP]
+        while self._slots.ints[Word.STOP] == told and (left := end - time.monotonic()) > 0:
+            time.sleep(min(left, NAP_S))
+
+    def failed(self, error: DelayqError) -> None:
+        """Wait a little longer each time."""
+        self.outage = self.outage or isinstance(error, AWAY)
+        self._troubles.tell(error)
+        self.nap(self._pauses.next_s())
+
+    def complain(self, error: DelayqError) -> None:
+        """Log an error, the first of a kind at once and the others now and then."""
+        self._troubles.tell(error)
+
+    def _exchange(self, count: int) -> Sequence[Delivery]:
+        finished = self._holding.take_finished()
+        try:
+            fetched = self._answer(lambda: self._consumer.fetch(_settlements(finished), count))
+        except BaseException:
+            self._holding.unsettled(finished)
+            raise
+        self._note(finished, fetched.settled)
+        return fetched.deliveries
+
+    def _interruptible(self, wait_s: float) -> Fetched:
+        """A wait that the watchdog may end when the child is told something; then `Leave` is raised here."""
+        self.waiting = True
+        try:
+            return Fetched() if self._slots.ints[Word.STOP] else self._consumer.wait(wait_s)
+        finally:
+            self.waiting = False
+
+    def _answer(self, ask: Callable[[], Fetched]) -> Fetched:
+        """The answer; a lost one, or one that was cut off, may have carried deliveries. Logs the trouble in it."""
+        self.calling = True
+        try:
+            answer = ask()
+        except BaseException:
+            self.replay_wanted = True
+            raise
+        finally:
+            self.calling = False
+        if answer.errors:
+            self.replay_wanted = self.replay_wanted or any(isinstance(error, AWAY) for error in answer.errors)
+            for error in answer.errors:
+                self._troubles.tell(error)
+        return answer
+
+    def _tell(self, errors: Sequence[DelayqError]) -> None:
+        for error in errors:
+            self._troubles.tell(error)
+        for error in errors:
+            if isinstance(error, AWAY):
+                raise error
+
+    def _note(self, finished: Sequence[Held], answers: Sequence[bool | None]) -> None:
+        done: list[Held] = []
+        kept: list[Held] = []
+        for held, ours in zip(finished, answers, strict=True):
+            (kept if ours is None else done).append(held)
+            if ours is False:
+                self._fenced(held)
+        self._holding.settled(done)
+        if kept:
+            self._holding.unsettled(kept)
+
+    def _fenced(self, held: Held) -> None:
+        job = held.delivery
+        self._slots.ints[Word.FENCED] += 1
+        if held.resent:
+            log.info("job %s: settled by an earlier try whose answer was lost, or taken back", job.id)
+        else:
+            log.warning("job %s: it was taken back meanwhile; its outcome here does not count", job.id)
+        if self._listeners:
+            self._listeners.tell(JobFenced(job.id, job.queue, held.resent))
+
+
+def _settlements(finished: Sequence[Held]) -> list[Settlement]:
+    return [Settlement(held.delivery, held.outcome, held.resent) for held in finished if held.outcome is not None]

@@ -1,0 +1,195 @@
+"""A child's main thread, turn after turn: read, hand out to the crews, until it shall leave."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+
+from delayq.core.errors import DelayqError
+from delayq.core.outcome import Outcome
+from delayq.worker.attempt import Attempt, Attempts
+from delayq.worker.crew import Crew
+from delayq.worker.held import Held
+from delayq.worker.holding import Holding
+from delayq.worker.options import WorkerOptions
+from delayq.worker.prefetch import WORTH_S, Prefetch
+from delayq.worker.slots import Slots, Stop, Word
+from delayq.worker.supply import Leave, Supply
+
+log = logging.getLogger("delayq.worker")
+
+ALONE_WITHIN_S = 1.0
+SHY_S = 0.1
+LOOK_AGAIN_S = 0.05
+MANY = 1_000_000_000
+_STOP = int(Word.STOP)
+
+
+class Turns:
+    """The work of one child. `sync` and `loop` run the handlers; `bell` rings when a place became free."""
+
+    def __init__(
+        self, slots: Slots, holding: Holding, supply: Supply, attempts: Attempts, options: WorkerOptions
+    ) -> None:
+        self.bell = threading.Event()
+        self.sync: Crew
+        self.loop: Crew | None = None
+        self.inline: Crew | None = None
+        self._slots = slots
+        self._holding = holding
+        self._supply = supply
+        self._attempts = attempts
+        self._options = options
+        self._prefetch = Prefetch()
+        self._jobs_left = MANY
+        self._shy = False
+
+    def work(self, jobs: int) -> None:
+        """Go on until told to leave, or until `jobs` were started (0 = no limit)."""
+        self._jobs_left = jobs or MANY
+        while self._slots.ints[_STOP] != Stop.DRAIN and self._jobs_left > 0 and not self._spoilt():
+            try:
+                self._turn()
+            except DelayqError as error:
+                self._supply.failed(error)
+                continue
+            except Leave:  # told something while nothing was under way, as far as this process knows
+                self._supply.replay_wanted = True
+                continue
+            if self._options.once:
+                return
+
+    def close(self) -> None:
+        """End the crews."""
+        self.sync.close()
+        if self.loop is not None:
+            self.loop.close()
+
+    def drain(self, overdue_s: float) -> None:
+        """Wait for what runs, but not for what should have ended `overdue_s` ago; settle."""
+        while self._holding.running and not self._holding.only_overdue(overdue_s):
+            self._wait(LOOK_AGAIN_S)
+        self._supply.settle_and_leave()
+
+    def _turn(self) -> None:
+        if self._slots.ints[_STOP] == Stop.PAUSE:
+            self._pause()
+            return
+        room = self._room()
+        if room <= 0:
+            self._wait(WORTH_S)
+            return
+        if self._holding.waiting:  # what an error kept from being handed out
+            self._hand_out()
+        elif taken := self._supply.read(min(room, self._jobs_left), self._patience()):
+            started = time.perf_counter()
+            self._hand_out()
+            self._prefetch.observe(taken, time.perf_counter() - started, self._supply.bytes_read)
+        elif self._options.stop_when_empty and not self._options.once:
+            self._supply.nap(LOOK_AGAIN_S)
+
+    def _hand_out(self) -> None:
+        holding, ints = self._holding, self._slots.ints
+        while not ints[_STOP] and self._jobs_left > 0 and not self._attempts.out_of_memory:
+            held = holding.start()
+            if held is not None:
+                self._begin(held)
+            elif holding.suspect is not None:
+                self._run_alone(holding.suspect)
+            else:
+                break
+        if self.loop is not None:
+            self.loop.flush()
+        if holding.stale:
+            log.warning("this process was stopped for too long; it drops what it had not started and asks again")
+            holding.stale, self._supply.replay_wanted = False, True
+
+    def _begin(self, held: Held) -> None:
+        self._jobs_left -= 1
+        attempt = self._attempts.prepare(held)
+        if not isinstance(attempt, Attempt):
+            self._end_unrun(held, attempt)
+            return
+        crew = self.sync
+        if self.loop is not None and attempt.handler.is_async:
+            crew = self.loop
+        if crew is not self.inline and crew.room() <= 0:
+            self._wait_for_room(crew)
+        held.interrupter = crew.interrupt
+        self._holding.limit(held, attempt.limit_s(self._attempts.now_ms))
+        crew.start(held, attempt)
+        if self._options.rest_ms:
+            crew.flush()
+            self._supply.settle()
+            self._supply.nap(self._options.rest_ms / 1000)
+
+    def _wait_for_room(self, crew: Crew) -> None:
+        crew.flush()
+        while crew.room() <= 0:
+            self._wait(WORTH_S)
+
+    def _end_unrun(self, held: Held, outcome: Outcome) -> None:
+        if not self._holding.finish(held, outcome):
+            self._supply.settle()
+
+    def _run_alone(self, suspect: Held) -> None:
+        """A job whose worker vanished before: if it kills this process too, it shall kill nobody else's job."""
+        self._holding.suspect = None
+        if self.loop is not None:
+            self.loop.flush()
+        self._supply.hand_back(keep=suspect)
+        self._wait_for_the_others(0.0 if self._shy else ALONE_WITHIN_S)
+        if self._holding.running:
+            self._supply.hand_back()
+            self._shy = True
+            self._wait(SHY_S)  # it may come straight back here: not in a tight circle
+            return
+        self._shy = False
+        self._supply.settle()
+        held = self._holding.start(alone=suspect)
+        if held is not None:
+            self._begin(held)
+            self._see_it_end()
+
+    def _see_it_end(self) -> None:
+        if self.loop is not None:
+            self.loop.flush()
+        while self._holding.running and self._slots.ints[_STOP] != Stop.DRAIN:
+            self._wait(LOOK_AGAIN_S)
+
+    def _wait_for_the_others(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while self._holding.running and not self._slots.ints[_STOP] and (left := end - time.monotonic()) > 0:
+            self._wait(min(left, LOOK_AGAIN_S))
+
+    def _room(self) -> int:
+        rooms = [self.sync.room()] if self.inline is None else [self._prefetch.count()]
+        if self.loop is not None:
+            rooms.append(self.loop.room())
+        if self._options.rest_ms:
+            rooms.append(1)
+        return min(rooms)
+
+    def _patience(self) -> float:
+        """How long a read may wait for the first delivery."""
+        if self._options.once or self._options.stop_when_empty:
+            return 0.0
+        return self._options.sleep_ms / 1000
+
+    def _spoilt(self) -> bool:
+        if self._attempts.out_of_memory:
+            log.error("a handler ran out of memory; this process is not to be trusted any more and is replaced")
+        return self._attempts.out_of_memory
+
+    def _pause(self) -> None:
+        """Give back what has not started, settle what ends, and read nothing."""
+        self._supply.catch_up()
+        self._supply.hand_back()
+        while self._slots.ints[_STOP] == Stop.PAUSE:
+            self._supply.settle()
+            self._wait(LOOK_AGAIN_S)
+
+    def _wait(self, seconds: float) -> None:
+        self.bell.wait(seconds)
+        self.bell.clear()

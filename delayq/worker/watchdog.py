@@ -1,0 +1,101 @@
+"""A child's second thread: it sees to what the main thread cannot see while a handler runs.
+
+    the parent is gone          end at once; nobody keeps the leases any more
+    a job is over its time      interrupt it; so also when it is to be cancelled
+    a job runs long             settle what is finished, hand back what has not started
+    the child shall leave       end a wait for new work, and soon also one for an answer
+
+A handler that holds the interpreter's lock stops this thread too. Then the supervisor acts from outside;
+LOOKED_AT tells it for how long.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+import signal
+import threading
+import time
+
+from delayq.core.errors import DelayqError
+from delayq.core.interrupts import JobCancelled
+from delayq.worker.clock import boot_clock
+from delayq.worker.crew_inline import nudge
+from delayq.worker.holding import Holding
+from delayq.worker.killed import timed_out
+from delayq.worker.memory import MemoryLimit
+from delayq.worker.prefetch import WORTH_S
+from delayq.worker.slots import Slots, Stop, Word
+from delayq.worker.supply import Supply
+
+log = logging.getLogger("delayq.worker")
+
+LOOK_S = 0.010
+IDLE_LOOK_S = 0.100
+RETRY_S = 0.2
+ANSWER_S = 1.0  # how long a child that shall leave waits for an answer
+
+
+class Watchdog:
+    """Watches one child. `pipe` ends when the parent does; `memory_mb` 0 = no limit."""
+
+    def __init__(self, slots: Slots, holding: Holding, supply: Supply, *, pipe: int, memory_mb: int) -> None:
+        self._slots = slots
+        self._holding = holding
+        self._supply = supply
+        self._memory = MemoryLimit(memory_mb)
+        self._poll = select.poll()
+        self._poll.register(pipe, select.POLLIN | select.POLLHUP)
+        self._rest_until = 0.0
+        self._calling_since: float | None = None
+
+    def start(self) -> None:
+        """Begin; it ends with the process."""
+        self._slots.floats[Word.LOOKED_AT] = boot_clock()
+        threading.Thread(target=self._run, name="delayq-watchdog", daemon=True).start()
+
+    def _run(self) -> None:
+        while True:
+            look_s = LOOK_S if self._holding.held else IDLE_LOOK_S
+            if self._poll.poll(look_s * 1000):
+                end_group()
+            self._slots.floats[Word.LOOKED_AT] = boot_clock()
+            self._end_waits(self._slots.ints[Word.STOP])
+            try:
+                self._look()
+            except DelayqError as error:
+                self._rest_until = time.monotonic() + RETRY_S
+                self._supply.complain(error)
+            except Exception:
+                log.exception("the watchdog failed; it goes on")
+
+    def _end_waits(self, stop: int) -> None:
+        if stop and self._supply.waiting:
+            nudge()
+        elif stop != Stop.DRAIN or not self._supply.calling:
+            self._calling_since = None
+        elif self._calling_since is None:
+            self._calling_since = time.monotonic()
+        elif time.monotonic() - self._calling_since >= ANSWER_S:
+            nudge()
+
+    def _look(self) -> None:
+        for held, cancel in self._holding.to_interrupt():
+            ran_s = boot_clock() - self._slots.started[held.slot]
+            if held.interrupter is not None:
+                held.interrupter(held, JobCancelled() if cancel else timed_out(ran_s))
+        self._slots.ints[Word.OVER_MEMORY] = int(self._memory.exceeded())
+        if time.monotonic() < self._rest_until:
+            return
+        try:
+            if self._holding.kept_waiting_for() > WORTH_S or self._holding.returning:
+                self._supply.hand_back()
+        finally:
+            if self._holding.unsettled_for() > WORTH_S:
+                self._supply.settle()
+
+
+def end_group() -> None:
+    """End this process and all it started, at once."""
+    os.killpg(0, signal.SIGKILL)

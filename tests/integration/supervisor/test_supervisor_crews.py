@@ -1,0 +1,110 @@
+"""Threads and event loops: many at once, and a suspect alone all the same."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import Any
+
+import pytest
+
+from delayq.core.states import State
+from tests.support.supervision import House
+
+
+def test_async_handlers_run_many_at_once(house: House) -> None:
+    ids = [f"a{n}" for n in range(50)]
+    house.schedule("async_good", *ids, seconds=0.5)
+    with house.open(stop_when_empty=True, asynchronous=True) as shop:
+        assert shop.ended() == 0
+    assert [len(house.starts(job_id)) for job_id in ids] == [1] * 50
+    starts = [float(row[3]) for row in house.rows("start")]
+    ends = [float(row[3]) for row in house.rows("end")]
+    assert max(starts) < min(ends), "all had begun before the first ended"
+
+
+def test_no_more_at_once_than_there_are_places(house: House) -> None:
+    house.schedule("async_good", *[f"a{n}" for n in range(12)], seconds=0.2)
+    with house.open(stop_when_empty=True, asynchronous=True, concurrency=4) as shop:
+        assert shop.ended() == 0
+    assert _most_at_once(house) == 4
+
+
+def test_threads_run_as_many_as_there_are(house: House) -> None:
+    house.schedule("good", *[f"g{n}" for n in range(12)], seconds=0.2)
+    with house.open(stop_when_empty=True, threads=4) as shop:
+        assert shop.ended() == 0
+    assert _most_at_once(house) == 4
+
+
+def test_plain_and_async_handlers_in_one_child(house: House) -> None:
+    plain, async_ = [f"g{n}" for n in range(30)], [f"a{n}" for n in range(30)]
+    for one, other in zip(plain, async_, strict=True):
+        house.schedule("good", one, seconds=0.01)
+        house.schedule("async_good", other, seconds=0.05)
+    with house.open(stop_when_empty=True, asynchronous=True) as shop:
+        assert shop.ended() == 0
+    assert [len(house.starts(job_id)) for job_id in [*plain, *async_]] == [1] * 60
+
+
+def test_a_job_is_settled_when_it_ends_and_not_when_the_next_one_comes(house: House) -> None:
+    house.schedule("async_good", "long", seconds=3.0)
+    house.schedule("async_good", "short", seconds=0.1)
+    with house.open(asynchronous=True):
+        house.until_started("short")
+        house.until_gone("short", timeout=2.0)
+        assert house.state("long") is State.RESERVED
+
+
+def test_a_handler_that_exits_through_the_loop_does_not_end_it(house: House) -> None:
+    house.schedule("async_exit", "x1")
+    house.schedule("async_good", "a1", seconds=0.5)
+    with house.open(asynchronous=True, tries=1) as shop:
+        house.until("x1", State.FAILED)
+        house.until_gone("a1")
+        house.schedule("async_good", "a2")
+        house.until_gone("a2")
+        assert shop.alive()
+    assert house.starts("a1") == house.starts("a2")
+    assert house.job("x1").recoveries == 0
+
+
+@pytest.mark.parametrize("config", [{"threads": 4}, {"asynchronous": True}])
+def test_a_suspect_starts_when_nothing_else_runs(house: House, config: dict[str, Any]) -> None:
+    """Its first process was killed from outside: an innocent suspect."""
+    name = "async_good" if "asynchronous" in config else "good"
+    house.schedule(name, "suspect", seconds=1.0)
+    with house.open(**config) as shop:
+        os.kill(house.until_started("suspect"), signal.SIGKILL)
+        others = [f"o{n}" for n in range(20)]
+        house.schedule(name, *others, seconds=0.3)
+        house.until_gone("suspect", *others)
+        assert shop.alive()
+    began = float(house.rows("start", "suspect")[-1][3])
+    (ended,) = [float(row[3]) for row in house.rows("end", "suspect")]
+    spans = [(float(house.rows("start", job_id)[-1][3]), float(house.rows("end", job_id)[-1][3])) for job_id in others]
+    assert [span for span in spans if span[0] < ended and span[1] > began] == []
+    assert len(house.starts("suspect")) == 2
+
+
+def test_a_suspect_that_finds_no_room_goes_back_uncounted(house: House) -> None:
+    house.schedule("async_good", "suspect", seconds=0.2)
+    with house.open(asynchronous=True, mover=True):
+        os.kill(house.until_started("suspect"), signal.SIGKILL)
+        house.schedule("async_good", "long", seconds=3.0)
+        began = time.monotonic()
+        house.until_started("long")
+        house.until_gone("suspect", timeout=15)
+        assert house.counter("reclaimed_total") == 1
+        assert time.monotonic() - began < 12
+    assert len(house.starts("suspect")) == 2
+
+
+def _most_at_once(house: House) -> int:
+    rows = [(float(row[3]), 1 if row[0] == "start" else -1) for word in ("start", "end") for row in house.rows(word)]
+    now = most = 0
+    for _, step in sorted(rows):
+        now += step
+        most = max(most, now)
+    return most

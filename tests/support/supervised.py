@@ -1,0 +1,43 @@
+"""A worker under a supervisor as a program: `python -m tests.support.supervised '{"url": …}'`.
+
+The JSON gives the url, the lease, whether async handlers are there too, and any `WorkerOptions`. Prints the reason it
+stopped, and exits with the reason's code.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from typing import Any
+
+from delayq.core.backoff import Fixed
+from delayq.core.options import Options
+from delayq.core.outcome import Policy
+from delayq.drivers.redis_streams import RedisStreamsFactory
+from delayq.jobs.registry import Registry, load_app, using
+from delayq.worker.options import WorkerOptions
+from delayq.worker.plan import Plan
+from delayq.worker.supervisor import Supervisor
+
+
+def supervisor(config: dict[str, Any]) -> Supervisor:
+    """The worker that `config` asks for."""
+    url, lease_ms = config.pop("url"), config.pop("lease_ms", 30_000)
+    modules = ["tests.support.supervised_jobs"]
+    if config.pop("asynchronous", False):
+        modules.append("tests.support.supervised_async_jobs")
+    backoff_ms, tries = config.pop("backoff_ms", 50), config.pop("tries", 5)
+    with using(Registry()) as registry:
+        for one in modules:
+            load_app(one)
+    fallback = Policy(tries=tries, backoff=Fixed(backoff_ms))
+    worker = WorkerOptions(queues=tuple(config.pop("queues", ["default"])), fallback=fallback, **config)
+    return Supervisor(Plan(RedisStreamsFactory(url, Options(lease_ms=lease_ms)), registry, worker))
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO, format="%(process)d %(name)s %(levelname)s %(message)s")
+    reason = supervisor(json.loads(sys.argv[1])).run()
+    print(reason, flush=True)  # noqa: T201  (the test reads it)
+    sys.exit(reason.exit_code)

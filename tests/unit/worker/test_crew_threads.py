@@ -1,0 +1,84 @@
+"""An exception aimed at one attempt of a thread hits that attempt or nothing."""
+
+from __future__ import annotations
+
+import random
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any, cast
+
+import pytest
+
+from delayq.core.interrupts import JobTimedOut
+from delayq.core.outcome import Outcome
+from delayq.worker.attempt import Attempt, Attempts
+from delayq.worker.crew_threads import Threads
+from delayq.worker.held import Held
+from delayq.worker.holding import Holding
+from tests.support.waiting import wait_until
+
+ROUNDS = 300
+
+
+class Short:
+    """Stands for an attempt: a little Python, for a random moment."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def call(self) -> int:
+        end = time.perf_counter() + random.random() * 0.0005
+        while time.perf_counter() < end:
+            pass
+        return self.number
+
+
+class Book:
+    """Stands for both what is held and how attempts end: it writes down what it is told."""
+
+    def __init__(self) -> None:
+        self.ends: dict[int, tuple[Any, BaseException | None]] = {}
+
+    def conclude(self, attempt: Short, result: Any, error: BaseException | None) -> int:
+        self.ends[attempt.number] = (result, error)
+        return attempt.number
+
+    def finish(self, held: Held, outcome: Outcome) -> bool:
+        return True
+
+
+@pytest.fixture
+def restless() -> Iterator[None]:
+    """The interpreter changes threads as often as it can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(0.00001)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("restless")
+def test_it_never_hits_the_next_one() -> None:
+    book = Book()
+    crew = Threads(cast(Holding, book), cast(Attempts, book), 1, lambda: None)
+    aimed = set()
+    random.seed(7)
+    for number in range(ROUNDS):
+        held = Held.__new__(Held)
+        held.interrupt = None
+        crew.start(held, cast(Attempt, Short(number)))
+        if number % 2:
+            time.sleep(random.random() * 0.0005)
+            crew.interrupt(held, JobTimedOut())
+            aimed.add(number)
+        wait_until(lambda: crew.room() == 1, what="the thread is free")
+    crew.close()
+    wait_until(lambda: not [t for t in threading.enumerate() if t.name.startswith("delayq-job")], what="it has ended")
+    assert len(book.ends) == ROUNDS
+    for number, (result, error) in book.ends.items():
+        if number not in aimed:
+            assert (result, error) == (number, None)
+        else:
+            assert (result == number and error is None) or isinstance(error, JobTimedOut)
+    assert any(isinstance(error, JobTimedOut) for _, error in book.ends.values()), "some were hit"
