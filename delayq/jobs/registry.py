@@ -11,10 +11,12 @@ from pathlib import Path
 
 from delayq.core.errors import ConfigError, UnknownJob
 from delayq.jobs.codecs import Codecs
+from delayq.jobs.events.hub import Events
 from delayq.jobs.handler import Handler
 from delayq.jobs.methods import DEFAULT_METHOD, MethodClass
 from delayq.jobs.middleware.forms import Middleware, Step, steps_of
 from delayq.jobs.middleware.surrounded import surround
+from delayq.jobs.notifications.channel import Channel
 
 
 class Registry:
@@ -22,6 +24,8 @@ class Registry:
 
     def __init__(self) -> None:
         self.codecs = Codecs()
+        self.events = Events()
+        self.channels: dict[str, Channel] = {}
         self._handlers: dict[str, Handler] = {}
         self._classes: dict[str, MethodClass] = {}
         self._around: list[Step] = []
@@ -32,7 +36,7 @@ class Registry:
         known = self._handlers.get(handler.name)
         if known is not None and not _same(known, handler):
             raise ConfigError(f"Two handlers are registered for {handler.name!r}: {known!r} and {handler!r}.")
-        surround(handler, self._around)
+        surround(handler, self._around, self.events.tell)
         self._handlers[handler.name] = handler
         self._ready.pop(handler.name, None)
 
@@ -43,7 +47,7 @@ class Registry:
         """
         around = [*self._around, *steps_of(middleware)]
         for handler in (*self._handlers.values(), *(one for kind in self._classes.values() for one in kind.handlers())):
-            surround(handler, around)
+            surround(handler, around, self.events.tell)
         self._around = around
         self._ready.clear()
 
@@ -53,7 +57,7 @@ class Registry:
         if known is not None and known.place != kind.place:
             raise ConfigError(f"Two classes are registered as {kind.name!r}: {known.kind!r} and {kind.kind!r}.")
         for handler in kind.handlers():
-            surround(handler, self._around)
+            surround(handler, self._around, self.events.tell)
         self._classes[kind.name] = kind
 
     def get(self, name: str) -> Handler:
@@ -65,7 +69,7 @@ class Registry:
         if handler is None:
             known = ", ".join(self.names()) or "none"
             raise UnknownJob(f"No handler is registered for {name!r}; known here: {known}.")
-        ready = self._ready[name] = surround(handler, self._around)
+        ready = self._ready[name] = surround(handler, self._around, self.events.tell)
         return ready
 
     def names(self) -> tuple[str, ...]:

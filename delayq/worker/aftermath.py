@@ -86,7 +86,7 @@ class Aftermath:
         self._steward = steward
         self._policies = Policies(plan.fallback)
         self._kill_after_s = plan.options.kill_after_ms / 1000
-        self._listeners = Listeners(plan.listeners)
+        self._listeners = Listeners(plan.audience)
         self._rest_until = 0.0
         self._troubles = Troubles(log)
 

@@ -70,7 +70,7 @@ class Child:
     def _make(self, consumer: Consumer) -> Turns:
         """The parts, threads included: they are made after the fork, in the process that needs them."""
         plan, slots, holding, options = self._plan, self._slots, self._holding, self._plan.options
-        listeners = Listeners(plan.listeners)
+        listeners = Listeners(plan.audience)
         attempts = Attempts(plan.registry, Policies(plan.fallback), self._now_ms, holding.stop_asked, listeners)
         supply = self._supply = Supply(slots, holding, consumer, listeners)
         turns = Turns(slots, holding, supply, attempts, options)

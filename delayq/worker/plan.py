@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from delayq.core.events import Listener
+from delayq.core.events import EVENTS, Listener
 from delayq.core.outcome import Policy
 from delayq.drivers.base import Driver
 from delayq.jobs.registry import Registry
@@ -38,6 +38,12 @@ class Plan:
     options: WorkerOptions
     listeners: Sequence[Listener] = ()
     gone: Callable[[], bool] = never
+
+    @property
+    def audience(self) -> Sequence[Listener]:
+        """The listeners, and those of the application, if it has any that a worker's events concern."""
+        events = self.registry.events
+        return (*self.listeners, events.tell) if events.hears(*EVENTS) else self.listeners
 
     @property
     def has_async(self) -> bool:

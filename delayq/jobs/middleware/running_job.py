@@ -13,8 +13,12 @@ from delayq.jobs.opened import Opened
 class RunningJob:
     """One attempt. Its payload has been read; `context` knows id, queue, attempt, headers and tags."""
 
-    def __init__(self, name: str, opened: Opened, context: Callable[[], JobContext]) -> None:
+    def __init__(
+        self, name: str, opened: Opened, context: Callable[[], JobContext], tell: Callable[[object], None]
+    ) -> None:
         self.name = name
+        self.tell = tell
+        """Tells an event to those who listen in this process."""
         self._opened = opened
         self._ask = context
 

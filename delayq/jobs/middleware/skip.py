@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, Self, TypeAlias
 
+from delayq.core.events import JobSkipped
 from delayq.jobs.middleware.forms import Next
 from delayq.jobs.middleware.running_job import RunningJob
 
@@ -44,6 +45,7 @@ class Skip:
         held = holds(self._condition, job)
         if held is self._holds:
             log.info("job %s (%s) is skipped by its middleware", job.context.id, job.name)
+            job.tell(JobSkipped(job.context.id, job.name, job.context.queue))
         return held is self._holds
 
 

@@ -26,8 +26,9 @@ from delayq.jobs.options import HandlerOptions
 class Surrounded:
     """The `Handler` that stands in another one's place. `failed` is not surrounded: nothing is decided by it."""
 
-    def __init__(self, inner: Handler, steps: Sequence[Step]) -> None:
+    def __init__(self, inner: Handler, steps: Sequence[Step], tell: Callable[[object], None]) -> None:
         self.inner = inner
+        self._tell = tell
         self._steps = tuple(steps)
         refuse_mixture(inner, self._steps)
 
@@ -74,7 +75,7 @@ class Surrounded:
 
     def _pass(self, opened: Opened, context: Callable[[], JobContext]) -> Any:
         steps = (*self._steps, *steps_of(opened.middleware()))
-        job = RunningJob(self.name, opened, context)
+        job = RunningJob(self.name, opened, context, self._tell)
         if not self.is_async and all(step.plain for step in steps):
             return _chained(steps, partial(_call, opened))(job)
         refuse_mixture(self.inner, steps)
@@ -84,10 +85,10 @@ class Surrounded:
         return following(job)
 
 
-def surround(handler: Handler, around: Sequence[Step]) -> Handler:
+def surround(handler: Handler, around: Sequence[Step], tell: Callable[[object], None]) -> Handler:
     """The handler inside `around` and what it declares itself; the handler alone when that is nothing."""
     steps = (*around, *steps_of(handler.options.middleware or ()))
-    return Surrounded(handler, steps) if steps or handler.brings_middleware else handler
+    return Surrounded(handler, steps, tell) if steps or handler.brings_middleware else handler
 
 
 def refuse_mixture(handler: Handler, steps: Sequence[Step]) -> None:
