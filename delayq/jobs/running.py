@@ -14,8 +14,9 @@ from delayq.core import envelope as envelopes
 from delayq.core.backoff import DEFAULT
 from delayq.core.envelope import Envelope
 from delayq.core.errors import InvalidInput
+from delayq.core.events import JobEnded, JobStarted
 from delayq.core.options import Options
-from delayq.core.outcome import Outcome, Policy, before_start, decide, policy_of
+from delayq.core.outcome import Ack, Outcome, Policy, Release, before_start, decide, policy_of
 from delayq.core.signals import JobSignal
 from delayq.core.spec import prepare
 from delayq.drivers.sync import Ran
@@ -53,6 +54,7 @@ class LocalRunner:
         except Exception as raised:  # noqa: BLE001  (what a handler raises decides, here as on a worker)
             error = raised
         outcome = attempt.decided(error)
+        attempt.tell_end(outcome)
         tell_failed(attempt.handler, attempt.envelope, outcome, _awaited)
         return Ran(outcome, result, error)
 
@@ -70,6 +72,7 @@ class LocalRunner:
         except Exception as raised:  # noqa: BLE001
             error = raised
         outcome = attempt.decided(error)
+        attempt.tell_end(outcome)
         await atell_failed(attempt.handler, attempt.envelope, outcome)
         return Ran(outcome, result, error)
 
@@ -83,6 +86,13 @@ class _Attempt:
         declared = policy_of(self.envelope, self.handler.options.over(_FALLBACK))
         self._policy = replace(declared, tries=1, retry_until_ms=None, max_exceptions=None, retention_ms=0)
         self.refused = before_start(self.envelope, self._policy, _now_ms())
+        self._events = current().events
+        self._started = time.perf_counter()
+        if self.refused is not None:
+            self.tell_end(self.refused)
+        elif self._events.hears(JobStarted):
+            envelope = self.envelope
+            self._events.tell(JobStarted(envelope.id, envelope.name, envelope.queue, 1, _now_ms(), 0))
 
     def call(self) -> Any:
         return self.handler.run(self.envelope.data, self._context)
@@ -98,6 +108,13 @@ class _Attempt:
         policy = replace(self._policy, tries=0) if isinstance(error, JobSignal) else self._policy
         return decide(self.envelope, policy, error, _now_ms(), random.random)
 
+    def tell_end(self, outcome: Outcome) -> None:
+        """Let those who listen here hear how it ended."""
+        if self._events.hears(JobEnded):
+            envelope, took_ms = self.envelope, (time.perf_counter() - self._started) * 1000
+            word, error = _word(outcome)
+            self._events.tell(JobEnded(envelope.id, envelope.name, envelope.queue, 1, word, took_ms, error))
+
     def _context(self) -> JobContext:
         envelope = self.envelope
         return JobContext(
@@ -112,6 +129,14 @@ class _Attempt:
             headers=envelope.headers or {},
             tags=tuple(envelope.tags or ()),
         )
+
+
+def _word(outcome: Outcome) -> tuple[str, BaseException | None]:
+    if isinstance(outcome, Ack):
+        return "done", None
+    if isinstance(outcome, Release):
+        return ("snoozed" if outcome.error is None else "released"), outcome.error
+    return "failed", outcome.error
 
 
 def _awaited(awaitable: Awaitable[Any]) -> Any:

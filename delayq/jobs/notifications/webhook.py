@@ -85,10 +85,10 @@ class WebhookChannel:
             connection.request("POST", target.path, body, headers)
             answer = connection.getresponse()
             return answer.status, answer.headers.get("retry-after", ""), answer.read(_TOLD).decode(errors="replace")
-        except ValueError as error:  # a header that cannot be sent
-            raise Fail(error) from error
         except (OSError, http.client.HTTPException) as error:
             raise NotDelivered(f"The webhook to {target.host} did not arrive: {error!r}.") from error
+        except ValueError as error:  # a header that cannot be sent; a bad certificate is an OSError as well
+            raise Fail(error) from error
         finally:
             connection.close()
 

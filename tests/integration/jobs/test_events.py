@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from delayq import (
+    Fail,
     Fate,
     Job,
     JobContext,
@@ -15,7 +18,9 @@ from delayq import (
     JobEnded,
     JobSkipped,
     JobStarted,
+    Retry,
     Skip,
+    Snooze,
     WorkerStopping,
     aannounce,
     announce,
@@ -30,7 +35,7 @@ from delayq.core.states import State
 from delayq.jobs.current import make_manager, using_manager
 from delayq.manager import Manager
 from delayq.settings import Settings
-from tests.support.station import Station
+from tests.support.station import PATIENCE_S, Station
 from tests.support.tape import Tape
 
 pytestmark = pytest.mark.usefixtures("manager")
@@ -289,3 +294,48 @@ def test_there_are_no_events_nobody_hears(station: Station) -> None:
     assert station.plan().audience == station.listeners
     listener(JobEnded)(lambda event: None)
     assert len(station.plan().audience) == len(station.listeners) + 1
+
+
+ENDS = [
+    (None, "done", False),
+    (Snooze("1h"), "snoozed", False),
+    (Retry("1h"), "released", True),
+    (Fail("no stock"), "failed", True),
+    (ValueError("broken"), "failed", True),
+]
+
+
+@pytest.mark.parametrize("here", [False, True])
+@pytest.mark.parametrize(("error", "outcome", "caused"), ENDS)
+def test_how_an_attempt_ended_is_heard(
+    station: Station, error: Exception | None, outcome: str, caused: bool, here: bool
+) -> None:
+    heard = station.tape()
+    listener(JobStarted)(lambda event: heard.append((event.name, event.attempt)))
+    listener(JobEnded)(lambda event: heard.append((event.outcome, event.attempt, event.error is not None)))
+
+    @job("act", tries=2 if outcome == "released" else 1)
+    def act() -> None:
+        if error is not None:
+            raise error
+
+    if here:
+        with contextlib.suppress(Fail, ValueError):
+            act.job().dispatch_sync()
+    else:
+        act.job().dispatch()
+        station.drain()
+    assert list(heard) == [("act", 1), (outcome, 1, caused)]
+
+
+def test_a_timeout_is_heard_of_as_the_cause(station: Station) -> None:
+    heard = station.tape()
+    listener(JobEnded)(lambda event: heard.append((event.outcome, type(event.error).__name__)))
+
+    @job("slow", tries=1, timeout="100ms")
+    def slow() -> None:
+        time.sleep(PATIENCE_S)
+
+    slow.job().dispatch()
+    station.drain()
+    assert list(heard) == [("failed", "JobTimedOut")]
