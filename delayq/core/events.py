@@ -71,8 +71,8 @@ class JobSkipped:
 
 
 @dataclass(frozen=True, slots=True)
-class NotificationSending:
-    """A notification is about to go to one address over one channel. `id` is the notification's, `job_id` its job's."""
+class NotificationEvent:
+    """A notification, one address, one channel. `id` is the notification's, `job_id` its job's."""
 
     id: str
     name: str
@@ -82,17 +82,22 @@ class NotificationSending:
 
 
 @dataclass(frozen=True, slots=True)
-class NotificationSent(NotificationSending):
+class NotificationSending(NotificationEvent):
+    """It is about to go out."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotificationSent(NotificationEvent):
     """The channel took it."""
 
 
 @dataclass(frozen=True, slots=True)
-class NotificationSkipped(NotificationSending):
+class NotificationSkipped(NotificationEvent):
     """Its `should_send` said no."""
 
 
 @dataclass(frozen=True, slots=True)
-class NotificationFailed(NotificationSending):
+class NotificationFailed(NotificationEvent):
     """An attempt failed; the job says whether there is another one."""
 
     error: BaseException

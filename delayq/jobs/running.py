@@ -16,7 +16,7 @@ from delayq.core.envelope import Envelope
 from delayq.core.errors import InvalidInput
 from delayq.core.events import JobEnded, JobStarted
 from delayq.core.options import Options
-from delayq.core.outcome import Ack, Outcome, Policy, Release, before_start, decide, policy_of
+from delayq.core.outcome import Outcome, Policy, before_start, decide, policy_of, told_as
 from delayq.core.signals import JobSignal
 from delayq.core.spec import prepare
 from delayq.drivers.sync import Ran
@@ -112,7 +112,7 @@ class _Attempt:
         """Let those who listen here hear how it ended."""
         if self._events.hears(JobEnded):
             envelope, took_ms = self.envelope, (time.perf_counter() - self._started) * 1000
-            word, error = _word(outcome)
+            word, error = told_as(outcome)
             self._events.tell(JobEnded(envelope.id, envelope.name, envelope.queue, 1, word, took_ms, error))
 
     def _context(self) -> JobContext:
@@ -129,14 +129,6 @@ class _Attempt:
             headers=envelope.headers or {},
             tags=tuple(envelope.tags or ()),
         )
-
-
-def _word(outcome: Outcome) -> tuple[str, BaseException | None]:
-    if isinstance(outcome, Ack):
-        return "done", None
-    if isinstance(outcome, Release):
-        return ("snoozed" if outcome.error is None else "released"), outcome.error
-    return "failed", outcome.error
 
 
 def _awaited(awaitable: Awaitable[Any]) -> Any:

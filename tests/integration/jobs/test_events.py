@@ -92,7 +92,7 @@ def receipts(station: Station, **options: Any) -> Tape[Any]:
     return seen
 
 
-def test_a_queued_listener_is_a_job_with_its_own_queue_delay_and_tries(station: Station) -> None:
+def test_a_queued_listener_has_its_own_queue_delay_and_tries(station: Station) -> None:
     seen = receipts(station, queue="mail", delay="1h", tries=7)
     [ref] = announce(OrderPaid(order_id=42))
     assert (ref.queue, ref.state) == ("mail", State.SCHEDULED)
@@ -158,7 +158,7 @@ def test_the_event_decides_whether_and_where_to(station: Station) -> None:
     assert (vip.queue, vip.state) == ("vip", State.SCHEDULED)
 
 
-def test_one_job_for_each_listener_and_only_the_one_that_fails_is_tried_again(station: Station) -> None:
+def test_only_the_listener_that_fails_is_tried_again(station: Station) -> None:
     seen = receipts(station)
 
     @queued_listener(OrderPaid, name="stock", tries=2, backoff="1h")

@@ -74,7 +74,7 @@ def paid(**options: Any) -> type[Any]:
     return Paid
 
 
-def test_one_job_for_each_recipient_and_channel_with_one_id_for_each_recipient(station: Station) -> None:
+def test_one_job_for_each_recipient_and_channel(station: Station) -> None:
     carried = carry(station)
     bob = Recipient({"sms": "+4913"}, name="Bob")
     refs = notify([ANN, bob], paid()(invoice=42))

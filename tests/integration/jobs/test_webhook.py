@@ -98,7 +98,7 @@ def test_headers_of_the_message_are_added_and_cannot_replace_the_signature() -> 
 
 
 @pytest.mark.parametrize("status", [301, 302, 307, 308, 400, 401, 404, 410, 422])
-def test_an_answer_that_blames_the_request_is_final_and_no_redirect_is_followed(status: int) -> None:
+def test_no_redirect_is_followed_and_refusals_are_final(status: int) -> None:
     with receiving() as receiver:
         receiver.answers = [(status, {"location": f"http://localhost:{receiver.port}/elsewhere"})]
         with pytest.raises(Fail, match=f"was answered with {status}"):
