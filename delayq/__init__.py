@@ -16,6 +16,7 @@ import typing
 if typing.TYPE_CHECKING:
     from delayq.client import AsyncDelayQ, DelayQ
     from delayq.core.backoff import Exponential, Fixed, Steps
+    from delayq.core.control import Control
     from delayq.core.errors import (
         BackendError,
         BackendFull,
@@ -44,6 +45,7 @@ if typing.TYPE_CHECKING:
         NotificationSkipped,
         WorkerStopping,
     )
+    from delayq.core.progress import Progress
     from delayq.core.signals import Discard, Fail, JobSignal, Retry, Snooze
     from delayq.core.spec import JobSpec
     from delayq.core.states import Answer, OnConflict, State
@@ -55,6 +57,7 @@ if typing.TYPE_CHECKING:
     from delayq.jobs.events.announcing import aannounce, announce
     from delayq.jobs.events.listening import listener, queued_listener
     from delayq.jobs.function import job
+    from delayq.jobs.gates import gate
     from delayq.jobs.job import Job
     from delayq.jobs.methods import handles
     from delayq.jobs.middleware.fail_on import FailOnException
@@ -85,6 +88,7 @@ __all__ = [
     "Channel",
     "ConfigError",
     "Conflict",
+    "Control",
     "DelayQ",
     "DelayqError",
     "Discard",
@@ -127,6 +131,7 @@ __all__ = [
     "OnConflict",
     "OutcomeUnknown",
     "Page",
+    "Progress",
     "QueueStats",
     "Ran",
     "Recipient",
@@ -153,6 +158,7 @@ __all__ = [
     "current_manager",
     "dispatch",
     "dispatch_many",
+    "gate",
     "handles",
     "job",
     "listener",
@@ -216,6 +222,7 @@ _HOMES = {
     ),
     "delayq.client": ("AsyncDelayQ", "DelayQ"),
     "delayq.core.backoff": ("Exponential", "Fixed", "Steps"),
+    "delayq.core.control": ("Control",),
     "delayq.core.errors": (
         "BackendError",
         "BackendFull",
@@ -231,21 +238,18 @@ _HOMES = {
         "JobRunning",
         "OutcomeUnknown",
     ),
+    "delayq.core.progress": ("Progress",),
     "delayq.core.signals": ("Discard", "Fail", "JobSignal", "Retry", "Snooze"),
     "delayq.core.spec": ("JobSpec",),
     "delayq.core.states": ("Answer", "OnConflict", "State"),
     "delayq.core.views": ("Fate", "JobInfo", "JobRef", "Page", "QueueStats", "Upcoming", "WorkerInfo"),
-    "delayq.jobs.context": ("JobContext",),
-    "delayq.jobs.function": ("job",),
     "delayq.drivers.sync": ("Ran",),
+    "delayq.jobs.context": ("JobContext",),
+    "delayq.jobs.current": ("current_manager", "make_manager", "set_manager", "using_manager"),
+    "delayq.jobs.dispatch": ("Dispatch", "adispatch", "adispatch_many", "dispatch", "dispatch_many"),
+    "delayq.jobs.function": ("job",),
+    "delayq.jobs.gates": ("gate",),
     "delayq.jobs.job": ("Job",),
-    "delayq.jobs.dispatch": (
-        "Dispatch",
-        "adispatch",
-        "adispatch_many",
-        "dispatch",
-        "dispatch_many",
-    ),
     "delayq.jobs.methods": ("handles",),
     "delayq.jobs.middleware.fail_on": ("FailOnException",),
     "delayq.jobs.middleware.forms": ("Middleware", "Next"),
@@ -254,12 +258,6 @@ _HOMES = {
     "delayq.jobs.middleware.skip": ("Skip",),
     "delayq.jobs.registry": ("use_middleware",),
     "delayq.manager": ("Manager",),
-    "delayq.jobs.current": (
-        "current_manager",
-        "make_manager",
-        "set_manager",
-        "using_manager",
-    ),
     "delayq.settings": ("Settings",),
 }
 

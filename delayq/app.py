@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import replace
 
 from delayq.core.endpoint import Endpoint
 from delayq.core.errors import AWAY, ConfigError, DelayqError, UnsafeSetup
@@ -90,7 +91,12 @@ def queues_of(settings: Settings, registry: Registry) -> tuple[str, ...]:
 
 def fallback_policy(settings: Settings) -> Policy:
     """How jobs are tried that say nothing, and whose handlers say nothing."""
-    return Policy(tries=settings.tries, backoff=settings.backoff, retention_ms=settings.retention_ms)
+    return Policy(
+        tries=settings.tries,
+        backoff=settings.backoff,
+        retention_ms=settings.retention_ms,
+        timeout_ms=settings.timeout_ms,
+    )
 
 
 def make_worker(
@@ -101,13 +107,15 @@ def make_worker(
     *,
     listeners: Sequence[Listener] = (),
     gone: Callable[[], bool] = never,
+    began: float | None = None,
 ) -> Supervisor:
-    """A worker of the Redis at `url`; its `run` blocks the main thread until it stops. `gone` as in `Plan`.
+    """A worker of the Redis at `url`; its `run` blocks the main thread until it stops. `gone`, `began` as in `Plan`.
 
     Its handlers dispatch to the same Redis, unless they say otherwise.
     """
     set_manager(make_manager(settings, url))
-    return Supervisor(Plan(RedisStreamsFactory(url, settings.options()), registry, options, listeners, gone))
+    plan = Plan(RedisStreamsFactory(url, settings.options()), registry, options, listeners, gone)
+    return Supervisor(plan if began is None else replace(plan, began=began))
 
 
 def make_loops(driver: RedisStreams, settings: Settings) -> list[Loop]:

@@ -29,6 +29,7 @@ from delayq.worker.clock import boot_clock
 from delayq.worker.crew_inline import Inline
 from delayq.worker.held import Held
 from delayq.worker.holding import Holding
+from delayq.worker.lines import Farewell, Lines, Progress
 from delayq.worker.listeners import Listeners
 from delayq.worker.policies import Policies
 from delayq.worker.prefetch import MOST
@@ -144,7 +145,8 @@ class _Bench:
         slots.floats[Word.LEASE] = 30.0
         self._holding = Holding(slots, lambda: 0)
         policies = Policies(Policy(tries=5, backoff=DEFAULT, timeout_ms=60_000))
-        self._attempts = Attempts(registry_of(handler), policies, lambda: 0, self._holding.stop_asked, Listeners())
+        lines = Lines(self._holding.stop_asked, Progress(lambda told: None), Farewell())
+        self._attempts = Attempts(registry_of(handler), policies, lambda: 0, lines, Listeners())
         self._crew = Inline(self._holding, self._attempts, lambda: None)
 
     def prepare(self, deliveries: Sequence[Delivery]) -> None:

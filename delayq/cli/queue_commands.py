@@ -1,4 +1,4 @@
-"""Commands on queues: stats, workers, pause, resume, clear, queue set."""
+"""Commands on queues: stats, pause, resume, clear, queue set."""
 
 from __future__ import annotations
 
@@ -6,11 +6,26 @@ from typing import Annotated
 
 import typer
 
-from delayq.cli.flags import AnyQueue, Json, NdJson, OneQueue, QueueName, Yes, duration, example, lease, session_of
+from delayq.cli.flags import (
+    AnyQueue,
+    Json,
+    OneQueue,
+    QueueName,
+    Yes,
+    duration,
+    example,
+    lease,
+    queue_name,
+    session_of,
+)
 
 Length = Annotated[
     str | None, typer.Option("--for", metavar="D", help="How long; without it, until resumed.", callback=duration)
 ]
+OneOrAll = Annotated[
+    str | None, typer.Argument(metavar="QUEUE", help="The queue's name; or --all.", callback=queue_name)
+]
+All = Annotated[bool, typer.Option("--all", help="All queues, also those that come.")]
 Lease = Annotated[
     str | None,
     typer.Option("--lease", metavar="D", help="Silence, 100ms to 1d, after which a worker is gone.", callback=lease),
@@ -20,9 +35,8 @@ Lease = Annotated[
 def add_to(app: typer.Typer) -> None:
     """Give `app` the commands of this module."""
     app.command("stats", epilog=example("delayq stats --json"))(stats)
-    app.command("workers", epilog=example("delayq workers"))(workers)
-    app.command("pause", epilog=example("delayq pause orders --for 10m"))(pause)
-    app.command("resume", epilog=example("delayq resume orders"))(resume)
+    app.command("pause", epilog=example("delayq pause orders --for 10m", "delayq pause --all"))(pause)
+    app.command("resume", epilog=example("delayq resume orders", "delayq resume --all"))(resume)
     app.command("clear", epilog=example("delayq clear --queue orders --yes"))(clear)
     queues = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
     queues.callback(epilog=example("delayq queue set orders --lease 5s"))(_queue)
@@ -41,28 +55,29 @@ def stats(ctx: typer.Context, queue: AnyQueue = None, as_json: Json = False) -> 
     look.stats(session_of(ctx), queue, as_json=as_json)
 
 
-def workers(ctx: typer.Context, as_json: NdJson = False) -> None:
-    """List the workers that are alive."""
-    from delayq.cli.actions import look
-
-    look.workers(session_of(ctx), as_json=as_json)
-
-
-def pause(ctx: typer.Context, queue: QueueName, length: Length = None, as_json: Json = False) -> None:
-    """Stop a queue until it is resumed.
+def pause(
+    ctx: typer.Context, queue: OneOrAll = None, length: Length = None, all_: All = False, as_json: Json = False
+) -> None:
+    """Stop a queue, or with --all every one, until it is resumed.
 
     Nothing of it is started any more; scheduling goes on.
     """
-    from delayq.cli.actions import switch
+    from delayq.cli.actions import fleet, switch
 
-    switch.pause(session_of(ctx), queue, length, as_json=as_json)
+    if name := switch.one_or_all(queue, all_):
+        switch.pause(session_of(ctx), name, length, as_json=as_json)
+    else:
+        fleet.pause_all(session_of(ctx), length, as_json=as_json)
 
 
-def resume(ctx: typer.Context, queue: QueueName, as_json: Json = False) -> None:
-    """Undo a pause."""
-    from delayq.cli.actions import switch
+def resume(ctx: typer.Context, queue: OneOrAll = None, all_: All = False, as_json: Json = False) -> None:
+    """Undo a pause; with --all the pause of everything."""
+    from delayq.cli.actions import fleet, switch
 
-    switch.resume(session_of(ctx), queue, as_json=as_json)
+    if name := switch.one_or_all(queue, all_):
+        switch.resume(session_of(ctx), name, as_json=as_json)
+    else:
+        fleet.resume_all(session_of(ctx), as_json=as_json)
 
 
 def clear(ctx: typer.Context, queue: OneQueue = None, yes: Yes = False, as_json: Json = False) -> None:

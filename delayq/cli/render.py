@@ -12,11 +12,18 @@ import re
 import sys
 import traceback
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from delayq.cli.printable import printable
 from delayq.core.errors import DelayqError, InvalidInput
+
+if TYPE_CHECKING:
+    from rich.console import Group
+    from rich.table import Table
+
+    from delayq.cli.board import Board
 
 Row = Sequence[object]
 
@@ -55,6 +62,29 @@ class Output:
             _rich_table(columns, cells, numbers)
         else:
             _plain_table(columns, cells, numbers)
+
+    def board(self, shown: Board) -> None:
+        """Tables below each other, each under its title; the warnings go to stderr."""
+        for line in shown.warnings:
+            self.note(line)
+        for section in shown.sections:
+            self.line(section.title)
+            self.table(section.columns, section.rows, numbers=section.numbers)
+            self.line("")
+
+    @property
+    def is_live(self) -> bool:
+        """Whether somebody looks at a terminal that can show something again in the same place."""
+        return _is_terminal()
+
+    def live(self, boards: Iterable[Board]) -> None:
+        """Show each in the place of the one before, until Ctrl-C; the last one stays."""
+        from rich.console import Console
+        from rich.live import Live
+
+        with suppress(KeyboardInterrupt), Live(console=Console(), auto_refresh=False) as live:
+            for shown in boards:
+                live.update(_rich_board(shown), refresh=True)
 
     def record(self, fields: Iterable[tuple[str, object]]) -> None:
         """One thing, a field a line; a value of several lines stands below its name."""
@@ -140,8 +170,26 @@ def _plain_table(columns: Sequence[str], rows: Sequence[Sequence[str]], numbers:
 
 
 def _rich_table(columns: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[str]) -> None:
-    from rich.box import SIMPLE_HEAD
     from rich.console import Console
+
+    Console().print(_made(columns, rows, numbers))
+
+
+def _rich_board(shown: Board) -> Group:
+    from rich.console import Group, RenderableType
+    from rich.text import Text
+
+    head = [Text(printable(line), style="bold") for line in shown.head]
+    warnings = [Text(printable(line), style="bold red") for line in shown.warnings]
+    tables: list[RenderableType] = []
+    for section in shown.sections:
+        cells = [[printable(cell) for cell in row] for row in section.rows]
+        tables += [Text(section.title, style="bold"), _made(section.columns, cells, section.numbers)]
+    return Group(*head, *warnings, *tables)
+
+
+def _made(columns: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[str]) -> Table:
+    from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
 
@@ -150,4 +198,4 @@ def _rich_table(columns: Sequence[str], rows: Sequence[Sequence[str]], numbers: 
         table.add_column(name, justify="right" if name in numbers else "left", overflow="fold")
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
-    Console().print(table)
+    return table

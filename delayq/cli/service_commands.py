@@ -14,6 +14,20 @@ Queues = Annotated[
 ]
 Once = Annotated[bool, typer.Option("--once", help="Stop after one job, or at once when there is none.")]
 StopWhenEmpty = Annotated[bool, typer.Option("--stop-when-empty", help="Stop when nothing is ready.")]
+StopWhenEmptyFor = Annotated[
+    str,
+    typer.Option(
+        "--stop-when-empty-for", metavar="D", help="Stop when nothing was ready for so long.", callback=duration
+    ),
+]
+Processes = Annotated[int, typer.Option("--processes", metavar="N", min=1, max=512, help="Processes that run jobs.")]
+Threads = Annotated[
+    int, typer.Option("--threads", metavar="N", min=1, max=512, help="Jobs at once in each; 1 keeps jobs apart.")
+]
+Timeout = Annotated[
+    str | None,
+    typer.Option("--timeout", metavar="D", help="How long a job may run that says nothing; 0s = without limit."),
+]
 MaxJobs = Annotated[int, typer.Option("--max-jobs", metavar="N", min=0, help="Stop after so many jobs; 0 = never.")]
 MaxTime = Annotated[
     str, typer.Option("--max-time", metavar="D", help="Stop after so long; 0s = never.", callback=duration)
@@ -22,7 +36,9 @@ Memory = Annotated[int, typer.Option("--memory", metavar="MB", min=0, help="Stop
 Tries = Annotated[
     str | None, typer.Option("--tries", metavar="N", help="Attempts of jobs that say nothing; 0 = no limit.")
 ]
-Backoff = Annotated[str | None, typer.Option("--backoff", metavar="D,…", help="Waits between attempts: 10s,1m,10m.")]
+Backoff = Annotated[
+    str | None, typer.Option("--backoff", "--delay", metavar="D,…", help="Waits between attempts: 10s,1m,10m.")
+]
 Rest = Annotated[str, typer.Option("--rest", metavar="D", help="Pause after each job.", callback=duration)]
 Sleep = Annotated[
     str, typer.Option("--sleep", metavar="D", help="Longest wait between two looks, at most 1s.", callback=duration)
@@ -34,6 +50,7 @@ MoveOnce = Annotated[bool, typer.Option("--once", help="Move what is due, look a
 AllowEviction = Annotated[
     bool, typer.Option("--allow-eviction", help="Serve a Redis whose maxmemory-policy may throw jobs away.")
 ]
+Force = Annotated[bool, typer.Option("--force", help="Work during maintenance too.")]
 WithOrigin = Annotated[bool, typer.Option("--origin", help="Show who set each.")]
 
 
@@ -61,27 +78,33 @@ def work(
     queue: Queues = None,
     once: Once = False,
     stop_when_empty: StopWhenEmpty = False,
+    stop_when_empty_for: StopWhenEmptyFor = "0s",
     max_jobs: MaxJobs = 0,
     max_time: MaxTime = "0s",
     memory: Memory = 0,
     tries: Tries = None,
     backoff: Backoff = None,
+    timeout: Timeout = None,
+    processes: Processes = 1,
+    threads: Threads = 1,
     rest: Rest = "0s",
     sleep: Sleep = "1s",
     quiet: Quiet = False,
     name: WorkerName = None,
     no_mover: NoMover = False,
     allow_eviction: AllowEviction = False,
+    force: Force = False,
 ) -> None:
     """Run jobs.
 
-    TERM or Ctrl-C stops it after the running job, a second one at once. Mover and janitor run inside it, so one
-    worker is all that a small application needs.
+    A supervisor and processes that run the jobs. TERM or Ctrl-C stops it after the running jobs, a second one at once.
+    Mover and janitor run beside them, so one worker is all that a small application needs.
     """
     from delayq.cli.actions import serve
 
-    limits = serve.Limits(once, stop_when_empty, max_jobs, max_time, memory)
-    wishes = serve.Wishes(queue, tries, backoff, rest, sleep, name, mover=not no_mover, allow_eviction=allow_eviction)
+    limits = serve.Limits(once, stop_when_empty, stop_when_empty_for, max_jobs, max_time, memory)
+    size = serve.Size(processes, threads, mover=not no_mover)
+    wishes = serve.Wishes(queue, tries, backoff, timeout, rest, sleep, name, size, allow_eviction, force)
     raise typer.Exit(serve.work(session_of(ctx), app or [], wishes, limits, quiet=quiet))
 
 

@@ -9,8 +9,11 @@ from typing import Any
 
 import msgspec
 
+from delayq.cli.pulse import Pulse, Rates
 from delayq.core import failure as failures
+from delayq.core.control import Control
 from delayq.core.diagnosis import Finding
+from delayq.core.progress import Progress
 from delayq.core.views import JobInfo, JobRef, QueueStats, Upcoming, WorkerInfo
 from delayq.core.when import format_instant
 
@@ -62,6 +65,18 @@ def job_in_full(info: JobInfo) -> Shape:
         "consumer": info.consumer or None,
         "idle_ms": info.idle_ms,
         **_time("cancel_asked", info.cancel_asked_ms),
+        "progress": told(info.progress) if info.progress else None,
+    }
+
+
+def told(progress: Progress) -> Shape:
+    """What a running job told last of itself."""
+    return {
+        "done": progress.done,
+        "total": progress.total,
+        "note": progress.note,
+        "partial": progress.partial,
+        **_time("at", progress.at_ms),
     }
 
 
@@ -106,6 +121,38 @@ def worker(info: WorkerInfo) -> Shape:
     return {"name": info.name, "queues": info.queues, **info.about}
 
 
+def pulse(seen: Pulse, rates: Rates) -> Shape:
+    """What `top` shows: `per_s` of a queue are jobs a second, measured over the last interval."""
+    return {
+        **_time("at", seen.at_ms),
+        "queues": [{**queue(one), "per_s": rates.get(one.queue, {})} for one in seen.queues],
+        "workers": [worker(one) for one in seen.workers],
+        "running": [
+            {
+                "id": one.id,
+                "name": one.name or None,
+                "queue": one.queue,
+                "worker": one.worker,
+                "for_ms": one.for_ms,
+                "progress": told(one.progress) if one.progress else None,
+            }
+            for one in seen.running
+        ],
+        "failures": [
+            {
+                "id": one.id,
+                "name": one.name or None,
+                "queue": one.queue,
+                **_time("failed", one.failed_ms),
+                "type": one.failure.type if one.failure else None,
+                "message": one.failure.message if one.failure else None,
+            }
+            for one in seen.failures
+        ],
+        "control": control(seen.control),
+    }
+
+
 def finding(found: Finding) -> Shape:
     """One finding of `doctor`."""
     return {
@@ -120,6 +167,19 @@ def finding(found: Finding) -> Shape:
 def paused(name: str, until_ms: int | None) -> Shape:
     """The answer to pause and resume: `paused_until_ms` 0 means until resumed, null not paused."""
     return {"queue": name, "paused": until_ms is not None, "paused_until_ms": until_ms}
+
+
+def control(switches: Control) -> Shape:
+    """What holds for all workers; of each until: 0 = until it is ended, null = it is not so."""
+    return {
+        "paused": switches.paused,
+        "paused_until_ms": switches.paused_until_ms,
+        "maintenance": switches.maintenance,
+        "maintenance_until_ms": switches.maintenance_until_ms,
+        **_time("maintenance_since", switches.maintenance_since_ms),
+        "reason": switches.reason,
+        **_time("restart", switches.restart_ms),
+    }
 
 
 def _time(name: str, ms: int | None) -> Shape:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from delayq.core.control import Control
 from delayq.core.durations import format_duration
 from delayq.core.known_bad import known_bad
 from delayq.core.views import QueueStats, WorkerInfo
@@ -77,12 +78,13 @@ class Facts:
     workers: tuple[WorkerInfo, ...] = ()
     other_prefixes: tuple[str, ...] = ()
     handlers: frozenset[str] | None = None
+    control: Control = field(default_factory=Control)
     app: str = field(default="")
 
 
 def judge(facts: Facts) -> list[Finding]:
     """Everything that is wrong, the server first; [] when all is well."""
-    return [*_server(facts.where, facts.server), *_prefix(facts), *_queues(facts)]
+    return [*_server(facts.where, facts.server), *_control(facts.control), *_prefix(facts), *_queues(facts)]
 
 
 def _server(where: str, server: ServerFacts) -> Iterator[Finding]:
@@ -129,6 +131,22 @@ def _version(where: str, product: str, version: tuple[int, int, int]) -> Iterato
         yield Finding("bad-server", where, f"{name} has a known fault: {bug.what}.", bug.advice, level)
 
 
+def _control(control: Control) -> Iterator[Finding]:
+    """What keeps all workers from fetching."""
+    if control.paused:
+        left = _left(control.paused_until_ms or 0, control.now_ms, "it is resumed")
+        yield Finding("all-paused", "all queues", f"Everything is paused {left}.", "delayq resume --all")
+    if control.maintenance:
+        left = _left(control.maintenance_until_ms or 0, control.now_ms, "it is ended")
+        why = f" Its reason: {control.reason}." if control.reason else ""
+        what = f"Maintenance {left}: workers fetch nothing unless started with --force.{why}"
+        yield Finding("maintenance", "all queues", what, "delayq maintenance off")
+
+
+def _left(until_ms: int, now_ms: int, otherwise: str) -> str:
+    return f"for another {format_duration(until_ms - now_ms)}" if until_ms else f"until {otherwise}"
+
+
 def _prefix(facts: Facts) -> Iterator[Finding]:
     if not facts.queues and facts.other_prefixes:
         others = ", ".join(facts.other_prefixes)
@@ -147,20 +165,19 @@ def _queues(facts: Facts) -> Iterator[Finding]:
         if queue.broken:
             yield Finding("damage", where, queue.broken, "Remove or rename the foreign key; delayq then goes on.")
         if queue.stats is not None:
-            yield from _flow(where, queue, queue.stats, served=queue.queue in served)
+            yield from _flow(where, queue, queue.stats, served=queue.queue in served, held=facts.control.held_by())
         yield from _names(where, queue, facts)
 
 
-def _flow(where: str, queue: QueueFacts, stats: QueueStats, *, served: bool) -> Iterator[Finding]:
+def _flow(where: str, queue: QueueFacts, stats: QueueStats, *, served: bool, held: str) -> Iterator[Finding]:
     """What keeps jobs from moving on. That they are late is only news when nothing else explains it."""
     waiting = stats.scheduled + stats.ready
     if stats.paused_until_ms is not None:
-        left = stats.paused_until_ms - stats.now_ms
-        until = f"for another {format_duration(left)}" if stats.paused_until_ms else "until it is resumed"
+        until = _left(stats.paused_until_ms, stats.now_ms, "it is resumed")
         what = f"It is paused {until}; jobs waiting: {waiting}."
         yield Finding("paused", where, what, f"delayq resume {queue.queue}")
         return
-    explained = False
+    explained = bool(held)
     if stats.scheduled and stats.now_ms - stats.mover_tick_ms > MOVER_SILENT_MS:
         explained = True
         seen = f"for {format_duration(stats.now_ms - stats.mover_tick_ms)}" if stats.mover_tick_ms else "yet"

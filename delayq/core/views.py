@@ -11,6 +11,7 @@ import msgspec
 
 from delayq.core.envelope import Envelope
 from delayq.core.failure import Failure
+from delayq.core.progress import Progress
 from delayq.core.states import Answer, State
 
 
@@ -68,6 +69,7 @@ class JobInfo:
     consumer: str = ""
     idle_ms: int | None = None
     cancel_asked_ms: int | None = None
+    progress: Progress | None = None
 
     @property
     def name(self) -> str:

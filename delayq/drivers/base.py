@@ -12,8 +12,10 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
+from delayq.core.control import Heed, obey
 from delayq.core.errors import DelayqError
 from delayq.core.outcome import Outcome
+from delayq.core.progress import Told
 
 
 class Delivery(msgspec.Struct, frozen=True, gc=False):
@@ -141,8 +143,11 @@ class Driver(Protocol):
     def wake_ups(self) -> WakeUps:
         """A listener of its own."""
 
-    def consumer(self, name: str, queues: Sequence[str]) -> Consumer:
-        """A worker's way to the deliveries of these queues, in strict order."""
+    def consumer(self, name: str, queues: Sequence[str], heed: Heed = obey) -> Consumer:
+        """A worker's way to the deliveries of these queues, in strict order.
+
+        `heed` is told what holds for all workers, about twice a second, and decides whether to fetch.
+        """
 
     def steward(self, queues: Sequence[str]) -> Steward:
         """Looks after the deliveries of consumers that live in other processes. Sends nothing yet."""
@@ -180,6 +185,9 @@ class Consumer(Protocol):
 
     def renew(self, deliveries: Sequence[Delivery]) -> Renewal:
         """Start the leases anew. Raises only when it has tried every queue."""
+
+    def tell(self, told: Sequence[tuple[Delivery, Told]]) -> None:
+        """Write what running jobs tell of themselves; nothing of one that was taken back."""
 
     def lease_s(self) -> float:
         """The shortest lease of the queues served, in seconds."""

@@ -13,18 +13,21 @@ from typing import Any
 import msgspec
 
 from delayq.core import failure as failures
+from delayq.core.control import Heed, obey
 from delayq.core.errors import AWAY, DelayqError
 from delayq.core.failure import Failure
 from delayq.core.options import Options
+from delayq.core.progress import Told
 from delayq.drivers.base import Delivery, Fetched, Renewal, Settlement
 from delayq.drivers.redis_reader import BLOCK_MS, Batch, RedisReader
 from delayq.redis import presence, settling
-from delayq.redis.calls import deliver
+from delayq.redis.calls import deliver, operate
 from delayq.redis.calls.call import Scope
 from delayq.redis.calls.deliver import Acked, Held
+from delayq.redis.calls.operate import Telling, batches
 from delayq.redis.connect import Connector
 from delayq.redis.presence import Record
-from delayq.redis.send import through
+from delayq.redis.send import send, through
 from delayq.redis.settling import Ending, SettleCall
 from delayq.redis.translate import translate
 from delayq.redis.verbs import Clock, server_clock
@@ -41,7 +44,14 @@ class RedisConsumer:
     """A `Consumer` under `name`. `clock` gives another time than the server's; only tests do."""
 
     def __init__(
-        self, connector: Connector, options: Options, name: str, queues: Sequence[str], clock: Clock = server_clock
+        self,
+        connector: Connector,
+        options: Options,
+        name: str,
+        queues: Sequence[str],
+        *,
+        heed: Heed = obey,
+        clock: Clock = server_clock,
     ) -> None:
         self.name = name
         self.queues = tuple(queues)
@@ -50,7 +60,7 @@ class RedisConsumer:
         self._clock = clock
         self._offset_ms = 0.0
         self._see_time(connector.call(presence.server_time, safe=True, reads=True))
-        self._reader = RedisReader(connector, options.prefix, name, queues)
+        self._reader = RedisReader(connector, options.prefix, name, queues, heed)
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
@@ -140,8 +150,9 @@ class RedisConsumer:
         return dict(zip(jobs, self._connector.call(read, safe=True, reads=True), strict=True))
 
     def _tried(self, call: Any) -> Any:
+        """The answer or the error. Not sent again after a lost reply: whoever does so must know, to tell a fence."""
         try:
-            return through(self._connector, call)
+            return self._connector.call(lambda client: send(client, call), safe=False)
         except DelayqError as error:
             return error
 
@@ -215,6 +226,16 @@ class RedisConsumer:
         given = self._clock()
         return self._server_ms() if given is None else given
 
+    def tell(self, told: Sequence[tuple[Delivery, Told]]) -> None:
+        """Write what running jobs tell of themselves, queue by queue; of a job that was taken back nothing is."""
+
+        def tell_in(queue: str, items: Sequence[tuple[Delivery, Told]]) -> None:
+            lines = [Telling(Held(job.id, job.entry), said.encode()) for job, said in items]
+            for some in batches(lines):
+                through(self._connector, operate.progress(self._scope(queue), some))
+
+        self._each_queue(_by_queue(told, lambda pair: pair[0].queue), tell_in)
+
     def close(self) -> None:
         """Leave the groups where nothing is held, take the name off the list, close the reader."""
         try:
@@ -236,9 +257,7 @@ class RedisConsumer:
     def _scope(self, queue: str) -> Scope:
         return Scope(self._options, queue, self._clock())
 
-    def _each_queue(
-        self, groups: Mapping[str, Sequence[Delivery]], do: Callable[[str, Sequence[Delivery]], None]
-    ) -> None:
+    def _each_queue(self, groups: Mapping[str, Sequence[Any]], do: Callable[[str, Sequence[Any]], None]) -> None:
         """Do it for every queue; trouble with one keeps no other from it, and is raised at the end."""
         trouble: DelayqError | None = None
         for queue, items in groups.items():

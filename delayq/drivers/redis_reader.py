@@ -1,7 +1,8 @@
 """The reading side of a worker on Redis: one blocking connection, `XREADGROUP`, and which queues may be read.
 
 A queue is left out while it is paused, and for a second after it gave trouble (its group or a key of its is
-missing or something else): one damaged queue keeps nobody from the others.
+missing or something else): one damaged queue keeps nobody from the others. All are left out while everything is
+paused and during maintenance; `heed` decides that.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from delayq.core.control import Heed, obey
 from delayq.core.errors import AWAY, DelayqError
 from delayq.drivers.base import Delivery
 from delayq.redis import presence
 from delayq.redis.calls.call import Call, text
+from delayq.redis.calls.operate import read_control
 from delayq.redis.connect import Connector
 from delayq.redis.faults import tell_place
 from delayq.redis.keys import GROUP, Keys
@@ -60,11 +63,15 @@ class Batch:
 class RedisReader:
     """Reads `queues` in strict order under the name `consumer`. Belongs to one thread."""
 
-    def __init__(self, connector: Connector, prefix: str, consumer: str, queues: Sequence[str]) -> None:
+    def __init__(
+        self, connector: Connector, prefix: str, consumer: str, queues: Sequence[str], heed: Heed = obey
+    ) -> None:
         self._client: Any = connector.reader(BLOCK_MS)  # redis-py types its streams too narrowly
         self._prefix = prefix
         self._consumer = consumer
         self._queues = tuple(queues)
+        self._heed = heed
+        self._allowed = True
         self._streams = {Keys(prefix, queue).stream: queue for queue in queues}
         self._where = connector.endpoint.where
         self._paused: frozenset[str] = frozenset()
@@ -139,8 +146,9 @@ class RedisReader:
         now = time.monotonic()
         if now - self._pause_checked >= PAUSE_CHECK_S:
             with translated(self._where, reads=True):
-                marks = presence.pauses(self._prefix, self._queues, self._client)
+                marks, control = presence.switches(self._prefix, self._queues, self._client)
             self._pause_checked, paused = now, set()
+            self._look_at(control, batch, now_ms)
             for queue, reply in zip(self._queues, marks, strict=True):
                 mark = self._known(reply, queue)
                 if isinstance(mark, DelayqError):
@@ -148,7 +156,17 @@ class RedisReader:
                 elif mark is not None and (mark == 0 or mark > now_ms):
                     paused.add(queue)
             self._paused = frozenset(paused)
+        if not self._allowed:
+            return []
         return [queue for queue in self._queues if queue not in self._paused and self._shunned.get(queue, now) <= now]
+
+    def _look_at(self, reply: Any, batch: Batch, now_ms: int) -> None:
+        """What holds for all workers; what was seen last holds on while it cannot be read."""
+        known = self._known(reply)
+        if isinstance(known, DelayqError):
+            batch.errors.append(known)
+        else:
+            self._allowed = self._heed(read_control(known, now_ms))
 
     def _shun(self, batch: Batch, queue: str, error: DelayqError) -> None:
         batch.errors.append(error)

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
+from delayq.core.control import Heed, obey
 from delayq.core.endpoint import Endpoint
 from delayq.core.errors import BackendDamaged, BackendFull
 from delayq.core.options import Options
@@ -75,7 +76,7 @@ class RedisStreams:
         """A listener of its own."""
         return PubSubWakeUps(self.connector, self.options.prefix)
 
-    def consumer(self, name: str, queues: Sequence[str]) -> RedisConsumer:
+    def consumer(self, name: str, queues: Sequence[str], heed: Heed = obey) -> RedisConsumer:
         """A worker's way to the deliveries of these queues. Tidies them once, so that each can be blocked on.
 
         The consumer is recorded before it reads: one deleted later by an operator is then known to have vanished.
@@ -86,7 +87,7 @@ class RedisStreams:
                 through(self.connector, deliver.renew(self._scope(queue), name, []))
         with suppress(BackendDamaged, BackendFull):  # said by the first announcement, and done again with each
             self.register(queues)
-        return RedisConsumer(self.connector, self.options, name, queues, self._clock)
+        return RedisConsumer(self.connector, self.options, name, queues, heed=heed, clock=self._clock)
 
     def steward(self, queues: Sequence[str]) -> RedisSteward:
         """Looks after the deliveries of consumers that live in other processes."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
+from typing import TypeAlias
 
 from delayq.core.errors import ConfigError, UnknownJob
 from delayq.jobs.codecs import Codecs
@@ -17,6 +18,9 @@ from delayq.jobs.methods import DEFAULT_METHOD, MethodClass
 from delayq.jobs.middleware.forms import Middleware, Step, steps_of
 from delayq.jobs.middleware.surrounded import surround
 from delayq.jobs.notifications.channel import Channel
+
+Gate: TypeAlias = Callable[[], object]
+"""Says whether workers may fetch: `False` is "not now", anything else is yes."""
 
 
 class Registry:
@@ -30,6 +34,7 @@ class Registry:
         self._classes: dict[str, MethodClass] = {}
         self._around: list[Step] = []
         self._ready: dict[str, Handler] = {}
+        self._gates: dict[str, Gate] = {}
 
     def add(self, handler: Handler) -> None:
         """Register a handler; a second, different one for the same name is refused."""
@@ -71,6 +76,16 @@ class Registry:
             raise UnknownJob(f"No handler is registered for {name!r}; known here: {known}.")
         ready = self._ready[name] = surround(handler, self._around, self.events.tell)
         return ready
+
+    def add_gate(self, gate: Gate) -> None:
+        """Register a gate; the same function seen twice (a module imported again) counts once."""
+        place = f"{getattr(gate, '__module__', '')}.{getattr(gate, '__qualname__', id(gate))}"
+        self._gates[place] = gate
+
+    @property
+    def gates(self) -> tuple[Gate, ...]:
+        """All gates, in the order they were registered."""
+        return tuple(self._gates.values())
 
     def names(self) -> tuple[str, ...]:
         """All names, sorted."""

@@ -7,11 +7,15 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
+from delayq.core.control import Control
 from delayq.core.options import Options
+from delayq.core.progress import Progress
 from delayq.core.spec import Delay, JobSpec
 from delayq.core.states import Answer, OnConflict, State
 from delayq.core.views import JobInfo, JobRef, Page, QueueStats, Upcoming, WorkerInfo
+from delayq.redis import operations
 from delayq.redis.calls.call import Call, Command
+from delayq.redis.calls.operate import Switch
 from delayq.redis.client import ScheduleOptions, When
 from delayq.redis.connect import Connector
 from delayq.redis.send import asend
@@ -121,6 +125,38 @@ class AsyncClient:
     async def workers(self) -> list[WorkerInfo]:
         """As `Client.workers`."""
         return await self.run(self.verbs.workers())
+
+    async def progress(self, job_id: str, *, queue: str | None = None) -> Progress | None:
+        """As `Client.progress`."""
+        return await self.run(operations.progress(self.verbs, job_id, queue))
+
+    async def recent_failures(self, queue: str | None = None, *, limit: int = 10) -> list[JobInfo]:
+        """As `Client.recent_failures`."""
+        return await self.run(operations.recent_failures(self.verbs, queue, limit))
+
+    async def control(self) -> Control:
+        """As `Client.control`."""
+        return await self.run(operations.control(self.verbs))
+
+    async def pause_all(self, *, length: str | None = None) -> Control:
+        """As `Client.pause_all`."""
+        return await self.run(operations.turn_on(self.verbs, Switch.PAUSE, length))
+
+    async def resume_all(self) -> Control:
+        """As `Client.resume_all`."""
+        return await self.run(operations.turn_off(self.verbs, Switch.PAUSE))
+
+    async def start_maintenance(self, *, length: str | None = None, reason: str = "") -> Control:
+        """As `Client.start_maintenance`."""
+        return await self.run(operations.turn_on(self.verbs, Switch.MAINTENANCE, length, reason))
+
+    async def end_maintenance(self) -> Control:
+        """As `Client.end_maintenance`."""
+        return await self.run(operations.turn_off(self.verbs, Switch.MAINTENANCE))
+
+    async def restart_workers(self) -> Control:
+        """As `Client.restart_workers`."""
+        return await self.run(operations.restart_workers(self.verbs))
 
     async def prune_failed(self, queue: str | None = None, *, older: str) -> int:
         """As `Client.prune_failed`."""

@@ -48,6 +48,7 @@ def gather(client: Client, *, handlers: Iterable[str] | None = None, app: str = 
         queues=queues,
         workers=tuple(client.workers()),
         other_prefixes=() if queues else _other_prefixes(client),
+        control=client.control(),
         handlers=None if handlers is None else frozenset(handlers),
         app=app,
     )

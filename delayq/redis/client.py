@@ -8,10 +8,14 @@ from types import TracebackType
 from typing import Any, Self, TypedDict, TypeVar, Unpack
 
 from delayq.core.backoff import BackoffSpec
+from delayq.core.control import Control
 from delayq.core.options import Options
+from delayq.core.progress import Progress
 from delayq.core.spec import Delay, Instant, JobSpec, Limit
 from delayq.core.states import Answer, OnConflict, State
 from delayq.core.views import JobInfo, JobRef, Page, QueueStats, Upcoming, WorkerInfo
+from delayq.redis import operations
+from delayq.redis.calls.operate import Switch
 from delayq.redis.connect import Connector
 from delayq.redis.send import send, send_every
 from delayq.redis.verbs import Clock, Flow, Verbs, server_clock
@@ -152,6 +156,38 @@ class Client:
     def workers(self) -> list[WorkerInfo]:
         """The workers that are alive: their names, their queues, what they say of themselves."""
         return self.run(self.verbs.workers())
+
+    def progress(self, job_id: str, *, queue: str | None = None) -> Progress | None:
+        """What a running job told last of how far it is; None when it told nothing, or does not run."""
+        return self.run(operations.progress(self.verbs, job_id, queue))
+
+    def recent_failures(self, queue: str | None = None, *, limit: int = 10) -> list[JobInfo]:
+        """The jobs that failed last, the newest first, of one queue or all."""
+        return self.run(operations.recent_failures(self.verbs, queue, limit))
+
+    def control(self) -> Control:
+        """What holds for all workers: whether everything is paused, maintenance, the last call to restart."""
+        return self.run(operations.control(self.verbs))
+
+    def pause_all(self, *, length: str | None = None) -> Control:
+        """No worker fetches from any queue, for a time or until `resume_all`. Pauses of single queues are apart."""
+        return self.run(operations.turn_on(self.verbs, Switch.PAUSE, length))
+
+    def resume_all(self) -> Control:
+        """Undo `pause_all`; queues that were paused by name stay paused."""
+        return self.run(operations.turn_off(self.verbs, Switch.PAUSE))
+
+    def start_maintenance(self, *, length: str | None = None, reason: str = "") -> Control:
+        """No worker fetches, but for those started with `--force`; for a time or until `end_maintenance`."""
+        return self.run(operations.turn_on(self.verbs, Switch.MAINTENANCE, length, reason))
+
+    def end_maintenance(self) -> Control:
+        """Workers fetch again."""
+        return self.run(operations.turn_off(self.verbs, Switch.MAINTENANCE))
+
+    def restart_workers(self) -> Control:
+        """All workers started until now leave after their job; what keeps them running starts them again."""
+        return self.run(operations.restart_workers(self.verbs))
 
     def prune_failed(self, queue: str | None = None, *, older: str) -> int:
         """Forget the jobs that failed longer ago than `older` ('30d'; '0s' = all of them). Returns how many."""

@@ -10,6 +10,8 @@ import ctypes
 import os
 import signal
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
 
@@ -25,6 +27,13 @@ def become(parent: int, program: list[str]) -> None:
     # The parent may have blocked signals for a thread of its own; a blocked TERM would never arrive.
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     os.execv(program[0], program)
+
+
+def ending_with_us(program: Sequence[str]) -> list[str]:
+    """The command that runs `program` so that it ends with this thread's process; on Linux, elsewhere just itself."""
+    if sys.platform != "linux":
+        return list(program)
+    return [sys.executable, "-I", "-S", str(Path(__file__).resolve()), str(os.getpid()), *program]
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import msgspec
 GROUP = "delayq"
 PER_QUEUE = (
     "scheduled", "jobs", "stream", "entries", "recoveries", "failed", "errors", "completed", "results",
-    "unique", "locks", "cancel", "outbox", "meta",
+    "unique", "locks", "cancel", "progress", "outbox", "meta",
 )  # fmt: skip
 
 
@@ -55,6 +55,11 @@ class Globals(msgspec.Struct, frozen=True):
     def wake(self) -> str:
         """The pub/sub channel for "the head of this queue moved earlier"."""
         return f"{self.prefix}:wake"
+
+    @property
+    def control(self) -> str:
+        """What holds for all workers at once: a pause of everything, maintenance, the call to restart."""
+        return f"{self.prefix}:control"
 
     def worker(self, name: str) -> str:
         return f"{self.prefix}:worker:{name}"

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from delayq.redis.calls.call import text
+from delayq.redis.calls.operate import CONTROL_FIELDS
 from delayq.redis.keys import Globals, Keys
 
 Time = tuple[int, int]
@@ -68,12 +69,18 @@ def server_time(client: Any) -> Time:
     return seconds, micros
 
 
-def pauses(prefix: str, queues: Sequence[str], client: Any) -> list[Any]:
-    """For each queue until when it is paused (epoch ms, 0 = until resumed), None, or the error met in asking."""
+def switches(prefix: str, queues: Sequence[str], client: Any) -> tuple[list[Any], Any]:
+    """What keeps a worker from fetching, in one trip.
+
+    For each queue until when it is paused (epoch ms, 0 = until resumed), None, or the error met in asking; and the
+    `CONTROL_FIELDS` of what holds for all workers, or the error.
+    """
     pipe = client.pipeline(transaction=False)
     for queue in queues:
         pipe.hget(Keys(prefix, queue).meta, "paused_until_ms")
-    return [int(mark) if isinstance(mark, bytes) else mark for mark in pipe.execute(raise_on_error=False)]
+    pipe.hmget(Globals(prefix).control, *CONTROL_FIELDS)
+    *marks, control = pipe.execute(raise_on_error=False)
+    return [int(mark) if isinstance(mark, bytes) else mark for mark in marks], control
 
 
 def shortest_lease_ms(prefix: str, queues: Sequence[str], default_ms: int, client: Any) -> int:

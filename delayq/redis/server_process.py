@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from delayq.redis.die_with_parent import ending_with_us
+
 if TYPE_CHECKING:
     from delayq.redis.server_home import ServerHome
 
-_DIE_WITH_PARENT: Final = Path(__file__).with_name("die_with_parent.py")
 _POLL_S: Final = 0.01
 _KILL_WAIT_S: Final = 5.0
 
@@ -61,11 +62,14 @@ def start_child(arguments: list[str], *, log: Path, keep: tuple[int, ...]) -> su
     It has a session of its own all the same: Ctrl-C in the terminal must reach the workers, not the server under them.
     Call it from a thread that lives as long as the server should: Linux watches the thread.
     """
-    if sys.platform == "linux":
-        arguments = [sys.executable, "-I", "-S", str(_DIE_WITH_PARENT), str(os.getpid()), *arguments]
     with log.open("ab") as output:
         return subprocess.Popen(
-            arguments, stdin=subprocess.DEVNULL, stdout=output, stderr=output, pass_fds=keep, start_new_session=True
+            ending_with_us(arguments),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            pass_fds=keep,
+            start_new_session=True,
         )
 
 

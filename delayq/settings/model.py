@@ -69,6 +69,12 @@ class Settings(BaseSettings):
     retention_ms: values.Keep = Field(
         0, validation_alias="retention", description="how long a completed job is kept", examples=["1h"]
     )
+    timeout_ms: values.Keep = Field(
+        60_000,
+        validation_alias="timeout",
+        description="how long a job may run that says nothing itself; 0s = without limit",
+        examples=["60s"],
+    )
     max_payload: values.Payload = Field(256 * 1024, description="largest payload in bytes", examples=["256KiB"])
     high_water: values.Entries = Field(
         100_000, description="ready jobs of a queue above which the mover waits", examples=["100000"]

@@ -3,7 +3,9 @@
     finished       settled, as the child would have done
     not started    handed back; it costs nothing
     running        by how the child died: when a job was over its time, that job timed out; when the supervisor
-                   ended the child for any other reason, handed back; when it died by itself, one recovery
+                   ended the child for any other reason, handed back; when it died by itself, one recovery.
+                   When several were over their time, one of them may have kept the others: one recovery each,
+                   so that each starts alone next time, and times out by itself or not at all
     unknown        what the backend holds for the child and the child did not know of: handed back
 
 Each step may be repeated. While the backend is away the dead wait here; leases that run out meanwhile are
@@ -53,6 +55,9 @@ class Grave:
         self.settled = spill.ended(member.slots, seen)
         for item in seen:
             self._sort(item)
+        if len(self.late) > 1:
+            self.vanished += [item.claim for item in self.late]
+            self.late = []
 
     @property
     def empty(self) -> bool:
@@ -84,7 +89,7 @@ class Aftermath:
         self.graves: list[Grave] = []
         self._plan = plan
         self._steward = steward
-        self._policies = Policies(plan.fallback)
+        self._policies = Policies(plan.options.fallback)
         self._kill_after_s = plan.options.kill_after_ms / 1000
         self._listeners = Listeners(plan.audience)
         self._rest_until = 0.0

@@ -11,7 +11,7 @@ import random
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 import msgspec
 
@@ -25,14 +25,13 @@ from delayq.drivers.base import Delivery
 from delayq.jobs.context import JobContext
 from delayq.jobs.handler import Handler
 from delayq.jobs.registry import Registry
+from delayq.jobs.talk import Talk
 from delayq.worker.held import Held
+from delayq.worker.lines import Lines
 from delayq.worker.listeners import Listeners
 from delayq.worker.policies import Policies
 
 log = logging.getLogger("delayq.worker")
-
-Asks: TypeAlias = Callable[[Held], bool]
-"""Whether somebody asked a job that runs to stop."""
 
 
 class Attempt:
@@ -42,12 +41,12 @@ class Attempt:
     crew runs the `failed` hook as after any other failure.
     """
 
-    __slots__ = ("asks", "delivery", "envelope", "handler", "held", "policy", "refused", "started")
+    __slots__ = ("delivery", "envelope", "handler", "held", "lines", "policy", "refused", "started")
 
-    def __init__(self, held: Held, envelope: Envelope, handler: Handler, policy: Policy, asks: Asks) -> None:
+    def __init__(self, held: Held, envelope: Envelope, handler: Handler, policy: Policy, lines: Lines) -> None:
         self.held = held
         self.delivery = held.delivery
-        self.asks = asks
+        self.lines = lines
         self.envelope = envelope
         self.handler = handler
         self.policy = policy
@@ -81,7 +80,8 @@ class Attempt:
             token=delivery.entry,
             headers=envelope.headers or {},
             tags=tuple(envelope.tags or ()),
-            stop_asked=partial(self.asks, self.held),
+            stop_asked=partial(self.lines.stop_asked, self.held),
+            talk=Talk(self.lines, self.held),
         )
 
 
@@ -92,14 +92,14 @@ class Attempts:
     """
 
     def __init__(
-        self, registry: Registry, policies: Policies, now_ms: Callable[[], int], asks: Asks, listeners: Listeners
+        self, registry: Registry, policies: Policies, now_ms: Callable[[], int], lines: Lines, listeners: Listeners
     ) -> None:
         self.now_ms = now_ms
         self.out_of_memory = False
         self._registry = registry
         self._policies = policies
         self._listeners = listeners
-        self._asks = asks
+        self._lines = lines
         self._heard = bool(listeners)
 
     def prepare(self, held: Held) -> Attempt | Outcome:
@@ -121,7 +121,7 @@ class Attempts:
                 return self._unrun(delivery, envelope, refused)
         else:
             refused = None
-        attempt = Attempt(held, envelope, handler, policy, self._asks)
+        attempt = Attempt(held, envelope, handler, policy, self._lines)
         attempt.refused = refused
         if refused is not None:
             return attempt
@@ -143,7 +143,7 @@ class Attempts:
         envelope = attempt.envelope
         outcome = decide(envelope, attempt.policy, error, self.now_ms(), random.random)
         called_off = isinstance(error, JobCancelled)
-        if isinstance(outcome, Release) and attempt.asks(attempt.held):
+        if isinstance(outcome, Release) and attempt.lines.stop_asked(attempt.held):
             outcome, called_off = stopped(outcome), True
         if result is not None and isinstance(outcome, Ack) and outcome.retention_ms:
             outcome = Ack(outcome.retention_ms, _encoded(envelope, result))

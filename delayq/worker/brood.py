@@ -105,6 +105,11 @@ class Brood:
         return any(member.slots.ints[Word.OVER_MEMORY] for member in self.members.values())
 
     @property
+    def called_to_restart(self) -> bool:
+        """Whether a child has heard the call."""
+        return any(member.slots.ints[Word.RESTART] for member in self.members.values())
+
+    @property
     def used_up(self) -> bool:
         """Whether no child runs and none is to be made again."""
         return not self.members and not self._due

@@ -18,12 +18,14 @@ from delayq.worker.crew_inline import NUDGE, Inline
 from delayq.worker.crew_loop import EventLoop
 from delayq.worker.crew_threads import Threads
 from delayq.worker.holding import Holding
+from delayq.worker.lines import Farewell, Lines, Progress
 from delayq.worker.listeners import Listeners
 from delayq.worker.patience import wait_for_backend
 from delayq.worker.plan import Plan
 from delayq.worker.policies import Policies
 from delayq.worker.slots import Slots, Stop, Word
 from delayq.worker.supply import Leave, Supply
+from delayq.worker.switches import Switches
 from delayq.worker.turns import Turns
 from delayq.worker.watchdog import Watchdog
 
@@ -40,6 +42,8 @@ class Child:
         self._name = name
         self._pipe = pipe
         self._holding = Holding(slots, self._now_ms)
+        force, gates = plan.options.force, plan.registry.gates
+        self._switches = Switches(slots, gates, self._started_ms, force=force)
         self._inline: Inline | None = None
         self._supply: Supply | None = None
 
@@ -56,8 +60,8 @@ class Child:
         self._slots.ints[Word.ENDED] = 1
 
     def _connect(self) -> Consumer | None:
-        driver, queues = self._plan.driver_factory(), self._plan.options.queues
-        return wait_for_backend(lambda: driver.consumer(self._name, queues), self._shall_leave, self._sleep)
+        driver, queues, heed = self._plan.driver_factory(), self._plan.options.queues, self._switches.heed
+        return wait_for_backend(lambda: driver.consumer(self._name, queues, heed), self._shall_leave, self._sleep)
 
     def _shall_leave(self) -> bool:
         return bool(self._slots.ints[Word.STOP] == Stop.DRAIN)
@@ -71,9 +75,11 @@ class Child:
         """The parts, threads included: they are made after the fork, in the process that needs them."""
         plan, slots, holding, options = self._plan, self._slots, self._holding, self._plan.options
         listeners = Listeners(plan.audience)
-        attempts = Attempts(plan.registry, Policies(plan.fallback), self._now_ms, holding.stop_asked, listeners)
+        lines = Lines(holding.stop_asked, Progress(consumer.tell), Farewell())
+        attempts = Attempts(plan.registry, Policies(plan.options.fallback), self._now_ms, lines, listeners)
         supply = self._supply = Supply(slots, holding, consumer, listeners)
         turns = Turns(slots, holding, supply, attempts, options)
+        turns.may_fetch = self._switches.gates_are_open
         if options.threads > 1:
             turns.sync = Threads(holding, attempts, options.threads, turns.bell.set)
         else:
@@ -82,7 +88,9 @@ class Child:
             turns.loop = EventLoop(holding, attempts, options.concurrency, turns.bell.set)
         signal.signal(NUDGE, self._nudged)
         signal.signal(signal.SIGTERM, self._terminated)
-        Watchdog(slots, holding, supply, pipe=self._pipe, memory_mb=options.memory_mb).start()
+        watchdog = Watchdog(slots, holding, supply, pipe=self._pipe, memory_mb=options.memory_mb)
+        watchdog.farewell = lines.farewell.say
+        watchdog.start()
         return turns
 
     def _nudged(self, number: int, frame: FrameType | None) -> None:
@@ -101,3 +109,6 @@ class Child:
     def _now_ms(self) -> int:
         """The server's time, as the supervisor last saw it."""
         return int(time.monotonic() * 1000 + self._slots.floats[_CLOCK_MS])
+
+    def _started_ms(self) -> int:
+        return int(self._plan.began * 1000 + self._slots.floats[_CLOCK_MS])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import faulthandler
+import gc
 import logging
 import os
 import select
@@ -105,6 +106,7 @@ def _be_a_child(run: Callable[[int], None], parent: int, reader: int, close: Ite
     try:
         os.setpgid(0, 0)
         _die_with(parent)
+        gc.freeze()  # what the parent made is no garbage here, and to look at it would copy its pages
         _reset_signals()
         for number in close:
             os.close(number)

@@ -29,6 +29,14 @@ class MemoryLimit:
         return self._over
 
 
+def resident_of(pid: int) -> int | None:
+    """Bytes that another process has resident; None where the system does not tell, or when it is gone."""
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize()
+    except (OSError, IndexError, ValueError):
+        return None
+
+
 def resident_mb() -> float:
     """Memory this process has in use, in MB: what is resident now, or its peak where the system tells only that."""
     if _STATM.exists():

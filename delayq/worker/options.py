@@ -17,6 +17,7 @@ class StopReason(StrEnum):
     INTERRUPTED = "interrupted"
     ABORTED = "aborted"
     MEMORY = "memory"
+    RESTART = "restart"
     EMPTY = "empty"
     EMPTY_FOR = "empty_for"
     MAX_TIME = "max_time"
@@ -37,10 +38,10 @@ class WorkerOptions:
     one. `sleep_ms` is the longest wait between two polls. `fallback` holds for jobs whose envelope and handler say
     nothing.
 
-    The rest is for a worker with a supervisor. `processes` children run handlers: sync ones one at a time, or in
-    `threads` threads, async ones up to `concurrency` at once. `timeout_ms` is for jobs that bring none; what does not
-    end by itself then is ended by force `kill_after_ms` later. After a stop was asked for, what runs has `grace_ms`.
-    Limits in jobs and time are for all children together, `memory_mb` for each process.
+    `processes` children run handlers: sync ones one at a time, or in `threads` threads, async ones up to `concurrency`
+    at once. What does not end by itself at its timeout is ended by force `kill_after_ms` later. After a stop was asked
+    for, what runs has `grace_ms`. Limits in jobs and time are for all children together, `memory_mb` for each process.
+    With `force` maintenance does not keep it from work.
     """
 
     queues: tuple[str, ...]
@@ -58,7 +59,7 @@ class WorkerOptions:
     processes: int = 1
     threads: int = 1
     concurrency: int = 100
-    timeout_ms: int = 60_000
     kill_after_ms: int = 5_000
     grace_ms: int = 25_000
     stop_when_empty_for_ms: int = 0
+    force: bool = False

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from delayq.core.events import EVENTS, Listener
-from delayq.core.outcome import Policy
 from delayq.drivers.base import Driver
 from delayq.jobs.registry import Registry
 from delayq.worker.options import WorkerOptions
@@ -30,7 +30,8 @@ def never() -> bool:
 class Plan:
     """Who works on what. `listeners` are called in the children, but for the end of the worker and of killed jobs.
 
-    `gone` is asked now and then, by the supervisor; true ends the worker as TERM does.
+    `gone` is asked now and then, by the supervisor; true ends the worker as TERM does. `began` is when the code began
+    to be loaded that the children run (monotonic): who calls on workers to restart later, means this one.
     """
 
     driver_factory: DriverFactory
@@ -38,6 +39,7 @@ class Plan:
     options: WorkerOptions
     listeners: Sequence[Listener] = ()
     gone: Callable[[], bool] = never
+    began: float = field(default_factory=time.monotonic)
 
     @property
     def audience(self) -> Sequence[Listener]:
@@ -54,11 +56,6 @@ class Plan:
     def alone(self) -> bool:
         """Whether a child runs one job at a time; then killing it for one job interrupts no other."""
         return self.options.threads <= 1 and not self.has_async
-
-    @property
-    def fallback(self) -> Policy:
-        """What holds for jobs whose envelope and handler say nothing."""
-        return replace(self.options.fallback, timeout_ms=self.options.timeout_ms)
 
     @property
     def slots(self) -> int:

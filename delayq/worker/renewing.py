@@ -12,16 +12,15 @@ it has finished is settled here and what it has not started is handed back, beca
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections.abc import Callable, Iterable
 
 from delayq.core.errors import DelayqError
 from delayq.drivers.base import Renewal, Steward
 from delayq.loops.troubles import Troubles
+from delayq.worker.about import about, running, state
 from delayq.worker.brood import Member
 from delayq.worker.clock import boot_clock
-from delayq.worker.names import host_name
 from delayq.worker.plan import Plan
 from delayq.worker.slots import CANCEL, LOST, RUNNING, SETTLED, WAITING, Seen, Slots, Word
 from delayq.worker.spill import ended
@@ -30,8 +29,8 @@ log = logging.getLogger("delayq.supervisor")
 
 RETRY_S = 0.2
 ANNOUNCE_S = 5.0
+NEWS_S = 1.0
 ANNOUNCE_TTL_S = 20.0
-SHOWN = 10
 
 
 class Renewing:
@@ -46,6 +45,7 @@ class Renewing:
         self._started_ms = steward.now_ms()
         self._renew_at: dict[Member, float] = {}
         self._announce_at: dict[Member, float] = {}
+        self._told: dict[Member, object] = {}
         self._rest_until = 0.0
         self._troubles = Troubles(log)
 
@@ -71,6 +71,7 @@ class Renewing:
         """It is dead."""
         self._renew_at.pop(member, None)
         self._announce_at.pop(member, None)
+        self._told.pop(member, None)
 
     def _renew_if_due(self, member: Member) -> None:
         now = self._clock()
@@ -124,26 +125,20 @@ class Renewing:
 
     def _announce_if_due(self, member: Member) -> None:
         now = self._clock()
-        if now < self._announce_at.get(member, float("-inf")):
+        if now < self._announce_at.get(member, float("-inf")) and not self._has_news(member, now):
             return
         self._announce_at[member] = now + ANNOUNCE_S
-        self._steward.announce(member.name, self._about(member), ANNOUNCE_TTL_S)
+        self._told[member] = self._news(member)
+        self._steward.announce(member.name, about(member, self._plan, self._started_ms), ANNOUNCE_TTL_S)
         self.lease_s = self._steward.lease_s()
         self._offset_ms = self._steward.now_ms() - time.monotonic() * 1000
         self.prepare(member.slots)
 
-    def _about(self, member: Member) -> dict[str, object]:
-        now = boot_clock()
-        running = [item for item in member.slots.read()[1] if item.phase == RUNNING]
-        return {
-            "host": host_name(),
-            "pid": member.process.pid,
-            "supervisor": os.getpid(),
-            "started_ms": self._started_ms,
-            "jobs": list(self._plan.registry.names()),
-            "done": member.done,
-            "running": [
-                {"id": item.claim.id, "queue": item.claim.queue, "for_ms": round((now - item.started) * 1000)}
-                for item in running[:SHOWN]
-            ],
-        }
+    def _has_news(self, member: Member, now: float) -> bool:
+        """Whether it runs something else than was told; looked at once a second."""
+        if now < self._announce_at[member] - ANNOUNCE_S + NEWS_S:
+            return False
+        return self._news(member) != self._told.get(member)
+
+    def _news(self, member: Member) -> object:
+        return [(item.claim, item.started) for item in running(member)], state(member)

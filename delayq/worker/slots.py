@@ -59,6 +59,9 @@ class Word(IntEnum):
     FENCED = 5
     ENDED = 6  # it drained and leaves by itself
     READ_AT = 7  # when the last read that brought something was sent
+    HOLD = 8  # Hold: what keeps it from fetching
+    RESTART = 9  # it was called on to restart
+    LATE_MS = 10  # how long after its due time the last delivery came
     STOP = 32  # Stop
     ORDERS = 34  # counts the orders given
     REPLAY = 35  # counts the calls to replay
@@ -74,6 +77,15 @@ class Stop(IntEnum):
     NO = 0
     PAUSE = 1
     DRAIN = 2
+
+
+class Hold(IntEnum):
+    """What keeps a child from fetching, beside what it is told by its supervisor."""
+
+    NO = 0
+    PAUSED = 1
+    MAINTENANCE = 2
+    GATE = 3
 
 
 class Seen(NamedTuple):

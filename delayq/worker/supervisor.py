@@ -137,6 +137,8 @@ class Supervisor:
             return StopReason.INTERRUPTED
         if self._memory.exceeded() or self._brood.over_memory:
             return StopReason.MEMORY
+        if self._brood.called_to_restart:
+            return StopReason.RESTART
         if (reason := self._emptiness.reason(busy=bool(self._aftermath.graves))) is not None:
             return reason
         if options.max_time_ms and (time.monotonic() - started) * 1000 >= options.max_time_ms:

@@ -57,6 +57,7 @@ class Supply:
         self._troubles = Troubles(log)
         self._pauses = Pauses()
         self._replays_seen = 0
+        self._waited_in_vain = False
         self._settling = threading.Lock()
         self._returning = threading.Lock()
 
@@ -68,15 +69,22 @@ class Supply:
         if not count:
             self.nap(NAP_S)  # nothing can be taken until something was settled
         sent_at = boot_clock()
-        deliveries = self._exchange(count)
-        if not deliveries and not self._holding.held:
-            self._slots.floats[Word.EMPTY_AT] = sent_at
+        # After a wait that brought nothing there is nothing to settle, and the next wait looks as well as a fetch does.
+        # But only a fetch finds out which queue is to blame for an error.
+        idle = self._waited_in_vain and wait_s > 0 and not self._holding.held
+        self._waited_in_vain = False
+        deliveries = () if idle else self._exchange(count)
+        self._note_emptiness(deliveries, sent_at)
         if not deliveries and wait_s and count:
             sent_at = boot_clock()
             deliveries = self._answer(lambda: self._interruptible(wait_s)).deliveries
+            self._waited_in_vain = not deliveries and not self._slots.ints[Word.STOP]  # told to stop, it does not wait
+            if self._waited_in_vain:
+                self._note_emptiness(deliveries, sent_at)
         if deliveries:
             self._slots.floats[Word.EMPTY_AT] = 0.0
             self._slots.floats[Word.READ_AT] = sent_at
+            self._slots.ints[Word.LATE_MS] = max(0, self._consumer.now_ms() - deliveries[0].due_ms)
             self.bytes_read = sum([len(item.raw) for item in deliveries])
         self.outage = False
         self._pauses.reset()
@@ -145,6 +153,10 @@ class Supply:
     def complain(self, error: DelayqError) -> None:
         """Log an error, the first of a kind at once and the others now and then."""
         self._troubles.tell(error)
+
+    def _note_emptiness(self, deliveries: Sequence[Delivery], sent_at: float) -> None:
+        if not deliveries and not self._holding.held:
+            self._slots.floats[Word.EMPTY_AT] = sent_at
 
     def _exchange(self, count: int) -> Sequence[Delivery]:
         finished = self._holding.take_finished()

@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Callable
 
 from delayq.core.errors import DelayqError
 from delayq.core.outcome import Outcome
 from delayq.worker.attempt import Attempt, Attempts
+from delayq.worker.clock import boot_clock
 from delayq.worker.crew import Crew
 from delayq.worker.held import Held
 from delayq.worker.holding import Holding
@@ -26,6 +28,10 @@ MANY = 1_000_000_000
 _STOP = int(Word.STOP)
 
 
+def _always() -> bool:
+    return True
+
+
 class Turns:
     """The work of one child. `sync` and `loop` run the handlers; `bell` rings when a place became free."""
 
@@ -36,6 +42,7 @@ class Turns:
         self.sync: Crew
         self.loop: Crew | None = None
         self.inline: Crew | None = None
+        self.may_fetch: Callable[[], bool] = _always
         self._slots = slots
         self._holding = holding
         self._supply = supply
@@ -73,7 +80,7 @@ class Turns:
         self._supply.settle_and_leave()
 
     def _turn(self) -> None:
-        if self._slots.ints[_STOP] == Stop.PAUSE:
+        if self._shall_rest():
             self._pause()
             return
         room = self._room()
@@ -183,12 +190,21 @@ class Turns:
         return self._attempts.out_of_memory
 
     def _pause(self) -> None:
-        """Give back what has not started, settle what ends, and read nothing."""
+        """Give back what has not started, settle what ends, and read nothing.
+
+        A worker that shall stop when there is nothing to do does so behind a closed gate too, as in Laravel.
+        """
         self._supply.catch_up()
         self._supply.hand_back()
-        while self._slots.ints[_STOP] == Stop.PAUSE:
+        while not self._options.once and self._shall_rest():
             self._supply.settle()
+            if not self._slots.ints[_STOP] and not self._holding.held:
+                self._slots.floats[Word.EMPTY_AT] = boot_clock()
             self._wait(LOOK_AGAIN_S)
+
+    def _shall_rest(self) -> bool:
+        stop = self._slots.ints[_STOP]
+        return stop == Stop.PAUSE or (not stop and not self.may_fetch())
 
     def _wait(self, seconds: float) -> None:
         self.bell.wait(seconds)

@@ -17,6 +17,7 @@ import select
 import signal
 import threading
 import time
+from collections.abc import Callable
 
 from delayq.core.errors import DelayqError
 from delayq.core.interrupts import JobCancelled
@@ -37,10 +38,15 @@ RETRY_S = 0.2
 ANSWER_S = 1.0  # how long a child that shall leave waits for an answer
 
 
+def _nobody_listens() -> None:
+    """No job wants to hear of the end."""
+
+
 class Watchdog:
-    """Watches one child. `pipe` ends when the parent does; `memory_mb` 0 = no limit."""
+    """Watches one child. `pipe` ends with the parent; `memory_mb` 0 = no limit; `farewell` tells jobs of the end."""
 
     def __init__(self, slots: Slots, holding: Holding, supply: Supply, *, pipe: int, memory_mb: int) -> None:
+        self.farewell: Callable[[], None] = _nobody_listens
         self._slots = slots
         self._holding = holding
         self._supply = supply
@@ -62,6 +68,8 @@ class Watchdog:
                 end_group()
             self._slots.floats[Word.LOOKED_AT] = boot_clock()
             self._end_waits(self._slots.ints[Word.STOP])
+            if self._slots.ints[Word.STOP] == Stop.DRAIN:
+                self.farewell()
             try:
                 self._look()
             except DelayqError as error:

@@ -12,6 +12,7 @@
 -- KEYS[9]  unique      hash    digest -> owning id
 -- KEYS[10] locks       hash    id -> digest
 -- KEYS[11] meta        hash
+-- KEYS[12] progress    hash    id -> what the job told last
 -- ARGV[1]  now_ms      int     '' = the server's clock
 -- ARGV[2+] delivery    4 each  id, entry id, retention_ms (0 = forget now), result (JSON, '' = null)
 -- returns  1 or 0 for each: settled, or fenced because the entry is not this job's any more
@@ -24,6 +25,7 @@
 
 local entries, stream, jobs, completed, results = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local recoveries, errors, cancel, unique, locks, meta = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
+local progress = KEYS[12]
 local now = tonumber(ARGV[1])
 if not now then
   local time = redis.call('TIME')
@@ -35,7 +37,7 @@ for i = 2, #ARGV, 4 do ids[#ids + 1] = ARGV[i] end
 if #ids == 0 then return {} end
 local owned = redis.call('HMGET', entries, unpack(ids))
 local side = {}
-for _, key in ipairs({ recoveries, errors, cancel }) do
+for _, key in ipairs({ recoveries, errors, cancel, progress }) do
   if redis.call('HLEN', key) > 0 then side[#side + 1] = key end
 end
 local locked = redis.call('HLEN', locks) > 0

@@ -10,6 +10,7 @@
 -- KEYS[7]  unique      hash    digest -> owning id
 -- KEYS[8]  locks       hash    id -> digest
 -- KEYS[9]  meta        hash
+-- KEYS[10] progress    hash    id -> what the job told last
 -- ARGV[1]  now_ms      int     '' = the server's clock
 -- ARGV[2+] delivery    4 each  id, entry id, envelope ('' = unchanged), failure (JSON, '' = unchanged)
 -- returns  1 or 0 for each: settled, or fenced because the entry is not this job's any more
@@ -19,7 +20,7 @@
 -- Why XACK comes first: a server at its memory limit lets a script go on that starts with it, so a full one drains.
 
 local entries, stream, failed, jobs, errors = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local cancel, unique, locks, meta = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
+local cancel, unique, locks, meta, progress = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local now = tonumber(ARGV[1])
 if not now then
   local time = redis.call('TIME')
@@ -30,7 +31,7 @@ local ids = {}
 for i = 2, #ARGV, 4 do ids[#ids + 1] = ARGV[i] end
 if #ids == 0 then return {} end
 local owned = redis.call('HMGET', entries, unpack(ids))
-for _, key in ipairs({ jobs, errors, cancel, unique, locks, meta }) do redis.call('HLEN', key) end
+for _, key in ipairs({ jobs, errors, cancel, unique, locks, meta, progress }) do redis.call('HLEN', key) end
 redis.call('ZCARD', failed)
 redis.call('XLEN', stream)
 
@@ -54,7 +55,7 @@ redis.call('HDEL', entries, unpack(done))
 redis.call('ZADD', failed, unpack(scores))
 if #payloads > 0 then redis.call('HSET', jobs, unpack(payloads)) end
 if #failures > 0 then redis.call('HSET', errors, unpack(failures)) end
-redis.call('HDEL', cancel, unpack(done))
+for _, key in ipairs({ cancel, progress }) do redis.call('HDEL', key, unpack(done)) end
 for n, digest in ipairs(redis.call('HMGET', locks, unpack(done))) do
   if digest and redis.call('HGET', unique, digest) == done[n] then redis.call('HDEL', unique, digest) end
 end

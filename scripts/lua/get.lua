@@ -12,13 +12,15 @@
 -- KEYS[9]  results     hash    id -> result
 -- KEYS[10] cancel      hash    id -> asked at
 -- KEYS[11] meta        hash
+-- KEYS[12] progress    hash    id -> what the job told last
 -- ARGV[1]  id          text
 -- returns  {state, due_ms or '', failed or forget at or '', envelope or '', failure or '', result or '', recoveries,
---          entry id or '', consumer or '', idle_ms or '', asked to stop at or ''}; {'absent'} when unknown
+--          entry id or '', consumer or '', idle_ms or '', asked to stop at or '', what it told last or ''}; {'absent'}
+--          when unknown
 -- cost     O(log n)
 
 local scheduled, jobs, stream, entries, recoveries, failed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-local errors, completed, results, cancel, meta = KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
+local errors, completed, results, cancel, meta, progress = KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12]
 local id = ARGV[1]
 local present = redis.call('XLEN', stream) > 0 or redis.call('EXISTS', stream) == 1
 
@@ -55,4 +57,4 @@ else
 end
 return { state, due or '', at, redis.call('HGET', jobs, id) or '', redis.call('HGET', errors, id) or '',
   redis.call('HGET', results, id) or '', redis.call('HGET', recoveries, id) or '0', entry or '', consumer, idle,
-  redis.call('HGET', cancel, id) or '' }
+  redis.call('HGET', cancel, id) or '', entry and redis.call('HGET', progress, id) or '' }

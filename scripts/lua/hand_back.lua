@@ -7,6 +7,7 @@
 -- KEYS[4]  recoveries  hash    id -> times its worker vanished
 -- KEYS[5]  cancel      hash    id -> asked at
 -- KEYS[6]  meta        hash
+-- KEYS[7]  progress    hash    id -> what the job told last
 -- ARGV[1]  now_ms      int     '' = the server's clock; the due time of an entry that lost its own
 -- ARGV[2+] delivery    2 each  id, entry id
 -- returns  1 or 0 for each one looked at: handed back, or fenced. A shorter list than asked means: call again with the
@@ -20,13 +21,14 @@
 -- Why a new entry: the entry id is the lease, and its old holder may still be alive somewhere.
 
 local entries, stream, jobs, recoveries, cancel, meta = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local progress = KEYS[7]
 local now = tonumber(ARGV[1])
 if not now then
   local time = redis.call('TIME')
   now = time[1] * 1000 + math.floor(time[2] / 1000)
 end
 local at = string.format('%.0f', now)
-for _, key in ipairs({ jobs, entries, recoveries, cancel, meta }) do redis.call('HLEN', key) end
+for _, key in ipairs({ jobs, entries, recoveries, cancel, meta, progress }) do redis.call('HLEN', key) end
 local present = redis.call('XLEN', stream) > 0 or redis.call('EXISTS', stream) == 1
 
 local ids = {}
@@ -59,6 +61,6 @@ for n, job in ipairs(batch) do
   placed[2 * n] = redis.call('XADD', stream, '*', 'id', done[n], 'job', job[1], 'due', job[2], 'recoveries', job[3])
 end
 redis.call('HSET', entries, unpack(placed))
-redis.call('HDEL', cancel, unpack(done))
+for _, key in ipairs({ cancel, progress }) do redis.call('HDEL', key, unpack(done)) end
 redis.pcall('HINCRBY', meta, 'handed_back_total', #done)
 return reply

@@ -15,6 +15,7 @@
 -- KEYS[10] cancel      hash    id -> asked at
 -- KEYS[11] unique      hash    digest -> owning id
 -- KEYS[12] locks       hash    id -> digest
+-- KEYS[13] progress    hash    id -> what the job told last
 -- ARGV[1]  now_ms      int     '' = the server's clock
 -- ARGV[2]  queue       text    for the stub of a lost payload
 -- ARGV[3]  lost        json    the failure written for a lost payload, without its closing brace
@@ -33,14 +34,14 @@
 -- Why HDEL of nothing comes first: it is a write that a server at its memory limit allows, and opens it for the rest.
 
 local jobs, scheduled, stream, entries, recoveries, failed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-local errors, completed, results, cancel, unique, locks = KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12]
+local errors, completed, results, cancel, unique, locks, progress = KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13]
 local now, queue, lost_failure = tonumber(ARGV[1]), ARGV[2], ARGV[3]
 if not now then
   local time = redis.call('TIME')
   now = time[1] * 1000 + math.floor(time[2] / 1000)
 end
 local at = string.format('%.0f', now)
-for _, key in ipairs({ jobs, entries, recoveries, errors, results, cancel, unique, locks }) do redis.call('HLEN', key) end
+for _, key in ipairs({ jobs, entries, recoveries, errors, results, cancel, unique, locks, progress }) do redis.call('HLEN', key) end
 for _, key in ipairs({ scheduled, failed, completed }) do redis.call('ZCARD', key) end
 redis.call('XLEN', stream)
 redis.call('HDEL', cancel, '')
@@ -66,7 +67,7 @@ local function in_stream(id, known)
   local fresh = redis.call('XADD', stream, 'NOMKSTREAM', '*', 'id', id, 'job', envelope, 'due', at, 'recoveries', times)
   if not fresh then return nil, 'fine', true, size end
   redis.call('HSET', entries, id, fresh)
-  redis.call('HDEL', cancel, id)
+  for _, key in ipairs({ cancel, progress }) do redis.call('HDEL', key, id) end
   return entries, 'appended', true, size + #envelope
 end
 local function lose(id, place)
@@ -83,7 +84,7 @@ local function lose(id, place)
 end
 local function rows(id, place)
   if place ~= completed then redis.call('HDEL', results, id) end
-  if place ~= entries then redis.call('HDEL', cancel, id) end
+  for _, key in ipairs(place == entries and {} or { cancel, progress }) do redis.call('HDEL', key, id) end
   local digest = redis.call('HGET', locks, id)
   local alive = digest and (place == entries or place == scheduled) and redis.call('HSETNX', unique, digest, id)
   local own = digest and redis.call('HGET', unique, digest) == id

@@ -11,6 +11,7 @@
 -- KEYS[8]  unique      hash    digest -> owning id
 -- KEYS[9]  locks       hash    id -> digest
 -- KEYS[10] meta        hash
+-- KEYS[11] progress    hash    id -> what the job told last
 -- ARGV[1]  now_ms      int     '' = the server's clock
 -- ARGV[2]  limit       int     entries at most, 1..500
 -- ARGV[3]  max_recoveries int  more than this many fail the job
@@ -26,7 +27,7 @@
 -- Why HDEL of nothing comes first: it is a write that a server at its memory limit allows, and opens it for the rest.
 
 local stream, entries, jobs, recoveries, failed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local errors, cancel, unique, locks, meta = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
+local errors, cancel, unique, locks, meta, progress = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
 local now, limit, most, vanished = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
 if not now then
   local time = redis.call('TIME')
@@ -35,7 +36,7 @@ end
 local at = string.format('%.0f', now)
 local known = redis.call('HMGET', meta, 'lease_ms', 'reclaim_tick', 'reclaim_hold')
 local lease, tick, hold = tonumber(known[1] or 30000), tonumber(known[2] or 0), tonumber(known[3] or 0)
-for _, key in ipairs({ entries, jobs, errors, cancel, unique, locks }) do redis.call('HLEN', key) end
+for _, key in ipairs({ entries, jobs, errors, cancel, unique, locks, progress }) do redis.call('HLEN', key) end
 local marked = redis.call('HLEN', recoveries) > 0
 redis.call('ZCARD', failed)
 if redis.call('XLEN', stream) == 0 and redis.call('EXISTS', stream) == 0 then return { 0, 0, 0, lease, 0 } end
@@ -72,7 +73,7 @@ if #let_go > 0 then redis.call('XACK', stream, 'delayq', unpack(let_go)) end
 if #ids == 0 then return { 0, 0, 0, lease, more } end
 
 redis.call('XDEL', stream, unpack(gone))
-redis.call('HDEL', cancel, unpack(ids))
+for _, key in ipairs({ cancel, progress }) do redis.call('HDEL', key, unpack(ids)) end
 local placed, counts, given_up = {}, {}, 0
 for n, id in ipairs(ids) do
   local envelope, lost, due, times, before = unpack(batch[n])

@@ -11,6 +11,7 @@
 -- KEYS[8]  unique      hash    digest -> owning id
 -- KEYS[9]  locks       hash    id -> digest
 -- KEYS[10] meta        hash
+-- KEYS[11] progress    hash    id -> what the job told last
 -- ARGV[1]  now_ms      int     '' = the server's clock
 -- ARGV[2]  max_recoveries int  more than this many fail the job
 -- ARGV[3]  vanished    json    the failure of a job that fails here, without its closing brace
@@ -26,14 +27,14 @@
 -- Why XACK comes first: a server at its memory limit lets a script go on that starts with it, so a full one drains.
 
 local stream, entries, jobs, recoveries, failed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local errors, cancel, unique, locks, meta = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
+local errors, cancel, unique, locks, meta, progress = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
 local now, most, vanished = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
 if not now then
   local time = redis.call('TIME')
   now = time[1] * 1000 + math.floor(time[2] / 1000)
 end
 local at = string.format('%.0f', now)
-for _, key in ipairs({ entries, jobs, recoveries, errors, cancel, unique, locks, meta }) do redis.call('HLEN', key) end
+for _, key in ipairs({ entries, jobs, recoveries, errors, cancel, unique, locks, meta, progress }) do redis.call('HLEN', key) end
 redis.call('ZCARD', failed)
 local present = redis.call('XLEN', stream) > 0 or redis.call('EXISTS', stream) == 1
 
@@ -51,7 +52,7 @@ for i = 4, #ARGV, 2 do
   if envelope then
     redis.call('XACK', stream, 'delayq', entry)
     redis.call('XDEL', stream, entry)
-    redis.call('HDEL', cancel, id)
+    for _, key in ipairs({ cancel, progress }) do redis.call('HDEL', key, id) end
     if not stored then redis.call('HSET', jobs, id, envelope) end
     local times = redis.call('HINCRBY', recoveries, id, 1)
     if times <= most then

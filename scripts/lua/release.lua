@@ -8,6 +8,7 @@
 -- KEYS[5]  errors      hash    id -> failure
 -- KEYS[6]  cancel      hash    id -> asked at
 -- KEYS[7]  meta        hash
+-- KEYS[8]  progress    hash    id -> what the job told last
 -- ARGV[1]  now_ms      int     '' = the server's clock
 -- ARGV[2]  queue       text    its name, for the wake-up
 -- ARGV[3]  wake        text    channel
@@ -19,7 +20,7 @@
 -- Why XACK comes first: a server at its memory limit lets a script go on that starts with it, so a full one drains.
 
 local entries, stream, scheduled, jobs = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local errors, cancel, meta = KEYS[5], KEYS[6], KEYS[7]
+local errors, cancel, meta, progress = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
 local now, queue, wake = tonumber(ARGV[1]), ARGV[2], ARGV[3]
 if not now then
   local time = redis.call('TIME')
@@ -30,7 +31,7 @@ local ids = {}
 for i = 4, #ARGV, 5 do ids[#ids + 1] = ARGV[i] end
 if #ids == 0 then return {} end
 local owned = redis.call('HMGET', entries, unpack(ids))
-for _, key in ipairs({ jobs, errors, cancel, meta }) do redis.call('HLEN', key) end
+for _, key in ipairs({ jobs, errors, cancel, meta, progress }) do redis.call('HLEN', key) end
 redis.call('XLEN', stream)
 local head_due = tonumber(redis.call('ZRANGE', scheduled, 0, 0, 'WITHSCORES')[2] or math.huge)
 
@@ -61,7 +62,7 @@ redis.call('HDEL', entries, unpack(done))
 redis.call('ZADD', scheduled, unpack(scores))
 if #payloads > 0 then redis.call('HSET', jobs, unpack(payloads)) end
 if #failures > 0 then redis.call('HSET', errors, unpack(failures)) end
-redis.call('HDEL', cancel, unpack(done))
+for _, key in ipairs({ cancel, progress }) do redis.call('HDEL', key, unpack(done)) end
 redis.pcall('HINCRBY', meta, 'released_total', #done)
 if earliest < head_due then redis.call('PUBLISH', wake, queue .. ' ' .. string.format('%.0f', earliest)) end
 return reply

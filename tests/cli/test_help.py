@@ -38,7 +38,8 @@ def test_the_commands_of_the_design_are_there() -> None:
         "schedule", "cancel", "run-now", "show", "reschedule", "list", "stats", "upcoming", "work", "move", "up",
         "down", "demo", "doctor", "failed", "failed list", "failed show", "failed retry", "failed forget",
         "failed flush", "failed prune", "pause", "resume", "clear", "workers", "queue", "queue set", "config",
-        "config show",
+        "config show", "restart", "top", "listen", "maintenance", "maintenance on", "maintenance off",
+        "maintenance show",
     }  # fmt: skip
 
 
@@ -59,7 +60,7 @@ def test_the_list_of_commands_is_not_cut(bare: Cli, path: tuple[str, ...]) -> No
     assert not any(row.endswith("...") for row in rows)
 
 
-@pytest.mark.parametrize("path", [(), ("failed",), ("queue",), ("config",)], ids=" ".join)
+@pytest.mark.parametrize("path", [(), ("failed",), ("queue",), ("config",), ("maintenance",)], ids=" ".join)
 def test_no_command_is_bad_usage_and_shows_the_help(bare: Cli, path: tuple[str, ...]) -> None:
     done = bare(*path)
     assert done.code == 2
@@ -81,7 +82,7 @@ def test_completion(bare: Cli, shell: str) -> None:
 
 def test_completion_knows_the_commands(bare: Cli) -> None:
     asked = {"_DELAYQ_COMPLETE": "complete_bash", "COMP_WORDS": "delayq res", "COMP_CWORD": "1"}
-    assert bare("", env=asked).lines == ["reschedule", "resume"]
+    assert bare("", env=asked).lines == ["reschedule", "resume", "restart"]
 
 
 def test_an_option_behind_the_command_is_named(bare: Cli) -> None:

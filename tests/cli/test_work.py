@@ -4,12 +4,26 @@ from __future__ import annotations
 
 import json
 import signal
+import time
 
 import pytest
 
 from delayq import DelayQ
 from tests.support.cli import Cli, end
 from tests.support.waiting import wait_until
+
+MEET = """
+import time
+from pathlib import Path
+
+from delayq import JobContext, job
+
+@job("meet", tries=1, timeout="15s")
+def meet(others: int, context: JobContext) -> None:
+    Path(f"met-{others}-{context.id}").touch()
+    while len(list(Path().glob(f"met-{others}-*"))) < others:
+        time.sleep(0.01)
+"""
 
 
 def orders(cli: Cli) -> list[str]:
@@ -45,6 +59,43 @@ def test_limits(cli: Cli, q: DelayQ, flags: tuple[str, ...], ran: int) -> None:
     cli.ok("work", "--app", "shop", *flags)
     assert orders(cli) == ["orders a", "orders b", "orders c"][:ran]
     assert [(stats.ready + stats.scheduled, stats.reserved) for stats in q.stats("orders")] == [(3 - ran, 0)]
+
+
+def test_processes_and_threads(cli: Cli, q: DelayQ) -> None:
+    """Each runs as many jobs at once as it was told, and no job ends before all have begun."""
+    (cli.folder / "meet.py").write_text(MEET)
+    for words, at_once in ((("--processes", "2"), 2), (("--threads", "3"), 3)):
+        ids = [q.schedule("meet", {"others": at_once}).id for _ in range(at_once)]
+        done = cli.ok("work", "--app", "meet", "--stop-when-empty", *words)
+        assert [q.get(job_id) for job_id in ids] == [None] * at_once
+        assert ("its process" in done.err) == ("--threads" in words), "the weaker promise is said at start"
+
+
+def test_a_timeout_from_the_command_line_and_from_the_environment(cli: Cli, q: DelayQ) -> None:
+    for words, env in ((("--timeout", "200ms"), {}), ((), {"DELAYQ_TIMEOUT": "200ms"})):
+        q.schedule("slow", id="s1", tries=1)
+        assert cli("work", "--app", "shop", "--max-jobs", "1", *words, env=env).code == 0
+        info = q.get("s1")
+        assert info is not None
+        assert info.failure is not None
+        assert (info.state, info.failure.type) == ("failed", "JobTimedOut")
+        q.forget(["s1"])
+
+
+def test_the_old_word_for_backoff(cli: Cli, q: DelayQ) -> None:
+    q.schedule("flaky", id="f1")
+    cli.ok("work", "--app", "shop", "--once", "--delay", "1h")
+    info = q.get("f1")
+    assert info is not None
+    assert info.due_ms is not None
+    assert 3_500_000 < info.due_ms - q.stats("default")[0].now_ms <= 3_600_000
+
+
+def test_stop_when_empty_for(cli: Cli) -> None:
+    started = time.monotonic()
+    done = cli.ok("work", "--app", "shop", "--stop-when-empty-for", "700ms")
+    assert "empty_for" in done.err
+    assert time.monotonic() - started >= 0.7
 
 
 def test_max_time(cli: Cli) -> None:

@@ -10,8 +10,8 @@ from tests.docs.manuals import SCRIPTS
 
 # What the clients send besides scripts, as an ACL names it.
 SENT = ("select", "client|setname", "evalsha", "eval", "sadd")
-SENT_BY_WORKERS = (*SENT, "info", "smembers", "time", "get", "set", "del", "exists", "subscribe", "hget", "hscan",
-                   "zadd", "zrem", "zscan", "zremrangebyscore", "xreadgroup", "xinfo|consumers")  # fmt: skip
+SENT_BY_WORKERS = (*SENT, "info", "smembers", "time", "get", "set", "del", "exists", "subscribe", "hget", "hmget",
+                   "hscan", "zadd", "zrem", "zscan", "zremrangebyscore", "xreadgroup", "xinfo|consumers")  # fmt: skip
 SENT_BY_READERS = ("select", "xreadgroup", "xack", "xclaim", "hget")
 
 
@@ -45,7 +45,7 @@ USERS = (
         "A worker with mover and janitor in it, or `delayq move`:",
         "~delayq:* resetchannels &delayq:wake",
         ("promote", "ack", "release", "fail", "reclaim", "recover", "renew", "hand_back", "tidy", "unsettled", "mend",
-         "bury", "prune", "retire", "get"),
+         "bury", "prune", "retire", "get", "progress"),
         SENT_BY_WORKERS,
     ),
     User(

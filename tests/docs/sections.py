@@ -22,9 +22,19 @@ WIDTH = 118
 # Who calls them; a script that stands in none of these fails the test.
 FAMILIES = {
     "Producing": ("schedule", "replace", "cancel", "reschedule", "run_now", "retry", "forget"),
-    "Moving and settling": ("promote", "ack", "release", "fail", "renew", "hand_back", "reclaim", "recover"),
+    "Moving and settling": (
+        "promote",
+        "ack",
+        "release",
+        "fail",
+        "renew",
+        "progress",
+        "hand_back",
+        "reclaim",
+        "recover",
+    ),
     "Repairing": ("tidy", "unsettled", "mend", "bury", "prune", "retire"),
-    "Looking and switching": ("get", "list", "stats", "upcoming", "pause", "clear", "configure"),
+    "Looking and switching": ("get", "list", "stats", "upcoming", "pause", "control", "clear", "configure"),
 }
 
 

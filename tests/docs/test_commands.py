@@ -54,7 +54,7 @@ def test_there_are_some() -> None:
     assert len(ALL) >= 6
 
 
-@pytest.mark.parametrize("line", ["delayq shedule x", "delayq work --threads 2", "delayq failed lst", "delayq cancel"])
+@pytest.mark.parametrize("line", ["delayq shedule x", "delayq work --fibers 2", "delayq failed lst", "delayq cancel"])
 def test_a_wrong_one_is_seen(line: str) -> None:
     with pytest.raises(Exception, match=r"No such|Missing") as refused:
         parse(shlex.split(line)[1:])

@@ -15,6 +15,7 @@ from delayq.core.envelope import Envelope
 from delayq.core.options import Options
 from delayq.core.states import ANSWERS, Answer, State
 from delayq.redis.calls.call import ONCE_MS
+from delayq.redis.calls.operate import CONTROL_FIELDS
 from delayq.redis.calls.refusals import refusal
 from delayq.redis.keys import PER_QUEUE, Globals, Keys
 from delayq.redis.scripts import load
@@ -54,7 +55,11 @@ def test_the_keys_of_no_queue() -> None:
     below = section(PAGE, "Keys").split("Of no queue:")[1]
     written = [names(cells[0])[0] for cells in rows(below, "key")]
     own = Globals("delayq")
-    assert written == [own.queues, own.workers, own.worker("<name>"), own.wake]
+    assert written == [own.queues, own.workers, own.worker("<name>"), own.control, own.wake]
+
+
+def test_the_fields_of_control() -> None:
+    assert [names(cells[0])[0] for cells in rows(section(PAGE, "Keys"), "switch")] == list(CONTROL_FIELDS)
 
 
 def test_every_field_of_meta_that_a_script_touches_is_on_the_page() -> None:
@@ -154,7 +159,7 @@ def test_every_key_a_script_takes_is_a_key_of_the_contract() -> None:
             if key.name in OF_A_QUEUE:
                 assert key.type == OF_A_QUEUE[key.name], f"{manual.name}: {key}"
             else:
-                assert (manual.name, key.name) == ("list", "set") or key.name == "once"
+                assert (manual.name, key.name) in {("list", "set"), ("control", "control")} or key.name == "once"
 
 
 def test_a_manual_without_a_label_is_refused(tmp_path: Path) -> None:

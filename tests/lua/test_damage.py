@@ -12,8 +12,9 @@ from collections.abc import Callable
 import pytest
 
 from delayq.core.states import State
-from delayq.redis.calls import deliver
+from delayq.redis.calls import deliver, operate
 from delayq.redis.calls.deliver import Acked, Held
+from delayq.redis.calls.operate import Telling
 from delayq.redis.keys import GROUP, PER_QUEUE
 from tests.support.engine import HOUR, OURS, PLAIN, Engine
 from tests.support.repair import Repairs, repair, tick
@@ -36,6 +37,7 @@ def fill(engine: Engine) -> None:
     engine.failed("gone")
     engine.reserved("plain", consumer=PLAIN, digest="d-plain")
     engine.reserved("ours", digest="d-ours")
+    engine.run(operate.progress(engine.scope, [Telling(engine.held("ours"), b'{"done":1')]))
     engine.run(deliver.tidy(engine.scope))
     engine.ready("ready", digest="d-ready")
     engine.schedule([engine.job("later", digest="d-later")])
@@ -85,6 +87,7 @@ UNTOUCHED: dict[str, State] = {}
         ("results", UNTOUCHED, {}),
         ("recoveries", UNTOUCHED, {}),
         ("cancel", UNTOUCHED, {}),
+        ("progress", UNTOUCHED, {}),
         ("meta", UNTOUCHED, {}),
     ],
 )

@@ -14,11 +14,11 @@ from delayq.redis.keys import PER_QUEUE
 from delayq.redis.scripts import Script, load, names, parse
 from tests.support.script_calls import all_calls
 
-SPECIAL_KEYS = {"once", "set"}
+SPECIAL_KEYS = {"once", "set", "control"}
 KINDS = {
     "scheduled": "zset", "jobs": "hash", "stream": "stream", "entries": "hash", "recoveries": "hash", "failed": "zset",
     "errors": "hash", "completed": "zset", "results": "hash", "unique": "hash", "locks": "hash", "cancel": "hash",
-    "meta": "hash", "once": "string", "set": "zset",
+    "progress": "hash", "meta": "hash", "once": "string", "set": "zset", "control": "hash",
 }  # fmt: skip
 MOVE = re.compile(r"\b(\w+) -> (\w+)")
 

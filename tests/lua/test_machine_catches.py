@@ -60,8 +60,8 @@ VARIANTS = {
     "cancel takes away what is running": Variant("cancel", "if entry and delivered(entry) then", "if false then"),
     "release drops the recoveries": Variant(
         "release",
-        "redis.call('HDEL', cancel, unpack(done))",
-        "redis.call('HDEL', cancel, unpack(done))\n"
+        "redis.pcall('HINCRBY', meta, 'released_total', #done)",
+        "redis.pcall('HINCRBY', meta, 'released_total', #done)\n"
         f"redis.call('HDEL', {in_place('recoveries', 'entries')}, unpack(done))",
     ),
     "fail keeps the lock": Variant("fail", "redis.call('HDEL', unique, digest)", "redis.call('HLEN', unique)"),

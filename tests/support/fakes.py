@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from delayq.core.control import Heed, obey
 from delayq.drivers.base import Consumer, Promotion, Steward, Tidied
 
 
@@ -75,7 +76,7 @@ class Backend:
     def wake_ups(self) -> Hints:
         return self.hints
 
-    def consumer(self, name: str, queues: Sequence[str]) -> Consumer:
+    def consumer(self, name: str, queues: Sequence[str], heed: Heed = obey) -> Consumer:
         raise AssertionError("no loop asks for a consumer")
 
     def steward(self, queues: Sequence[str]) -> Steward:

@@ -26,10 +26,11 @@ OF_A_QUEUE = {
     "unique": "hash",
     "locks": "hash",
     "cancel": "hash",
+    "progress": "hash",
     "outbox": "stream",
     "meta": "hash",
 }
-RESERVED_OF_A_QUEUE = r"progress|limit:.+|keys:.+"
+RESERVED_OF_A_QUEUE = r"limit:.+|keys:.+"
 QUEUE_TAG = r"\{[A-Za-z0-9][A-Za-z0-9._:-]{0,127}(?:#\d+)?\}"
 FOR_EVER = -1
 
@@ -74,6 +75,8 @@ def _wrong(key: Key, prefixes: tuple[str, ...]) -> str:
 def _wrong_in_prefix(key: Key, rest: str) -> str:
     if rest == "queues":
         return _must(key, kind="set", expires=False)
+    if rest == "control":
+        return _must(key, kind="hash", expires=False)
     if rest == "workers" or re.fullmatch(r"\{batch:[^}]+\}:.+|\{cron\}:.+|audit", rest):
         return ""
     if re.fullmatch(r"worker:.+", rest):

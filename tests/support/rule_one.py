@@ -13,7 +13,7 @@ from tests.support.snapshot import word
 
 FEW = 1_000
 SETS = ("scheduled", "failed", "completed")
-HASHES = ("jobs", "recoveries", "errors", "results", "cancel")
+HASHES = ("jobs", "recoveries", "errors", "results", "cancel", "progress")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +77,7 @@ def broken(client: Any, keys: Keys) -> list[str]:
         "errors": waits_or_runs | queue.places["failed"],
         "results": queue.places["completed"],
         "cancel": entries,
+        "progress": entries,
     }
     for name, ids in allowed.items():
         found += [f"{job} has a row in {name}" for job in queue.rows[name] - ids]

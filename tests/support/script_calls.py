@@ -11,12 +11,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from delayq.core.control import Control
 from delayq.core.envelope import fingerprint
 from delayq.core.states import Answer, OnConflict, State
 from delayq.core.views import Page
-from delayq.redis.calls import deliver, inspect, produce
+from delayq.redis.calls import deliver, inspect, operate, produce
 from delayq.redis.calls.call import Call, Scope
 from delayq.redis.calls.deliver import Acked, Failed, Held, Released
+from delayq.redis.calls.operate import Switch, Telling
 from delayq.redis.calls.produce import Outcome
 from delayq.redis.keys import GROUP
 from tests.support.engine import HOUR, OURS, START, Engine, envelope
@@ -69,6 +71,10 @@ def replace(engine: Engine) -> Call[Any]:
 
 def release(engine: Engine) -> Call[Any]:
     return deliver.release(engine.scope, [Released(held(engine), 500, envelope("held", attempts=1), FAILURE)])
+
+
+def tell(engine: Engine) -> Call[Any]:
+    return operate.progress(engine.scope, [Telling(held(engine), b'{"done":1,"total":2')])
 
 
 def reclaim(engine: Engine) -> Call[Any]:
@@ -142,6 +148,12 @@ SCENES = {
     "run_now": scene(lambda e: produce.run_now(e.scope, "later"), ("ready", NOW), ("ready", None), grows=True),
     "retry": scene(retry, ("scheduled", NOW), ("refused", None), grows=True),
     "pause": scene(lambda e: inspect.pause(e.scope, 5_000), NOW + 5_000, NOW + 5_000),
+    "control": scene(
+        lambda e: operate.switch(e.scope, Switch.MAINTENANCE, 5_000, "new schema"),
+        Control(NOW, None, NOW + 5_000, NOW, None, "new schema"),
+        Control(NOW, None, NOW + 5_000, NOW, None, "new schema"),
+    ),
+    "progress": scene(tell, [True], [True], grows=True),
     "configure": scene(lambda e: inspect.configure(e.scope, 5_000), 5_000, 5_000, grows=True),
     "promote": scene(
         lambda e: deliver.promote(e.scope),
@@ -219,4 +231,8 @@ def all_calls(scope: Scope) -> list[Call[Any]]:
         inspect.resume(scope),
         inspect.configure(scope, None),
         inspect.clear(scope),
+        operate.progress(scope, [Telling(lease, b'{"done":1')]),
+        operate.switch(scope, Switch.PAUSE, 0),
+        operate.restart(scope),
+        operate.control(scope),
     ]

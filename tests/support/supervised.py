@@ -1,7 +1,7 @@
 """A worker under a supervisor as a program: `python -m tests.support.supervised '{"url": …}'`.
 
-The JSON gives the url, the lease, whether async handlers are there too, and any `WorkerOptions`. Prints the reason it
-stopped, and exits with the reason's code.
+The JSON gives the url, the lease, whether async handlers are there too, `more` modules of handlers, and any
+`WorkerOptions`. Prints the reason it stopped, and exits with the reason's code.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ def supervisor(config: dict[str, Any]) -> Supervisor:
     modules = ["tests.support.supervised_jobs"]
     if config.pop("asynchronous", False):
         modules.append("tests.support.supervised_async_jobs")
+    modules += config.pop("more", [])
     backoff_ms, tries = config.pop("backoff_ms", 50), config.pop("tries", 5)
     with using(Registry()) as registry:
         for one in modules:
             load_app(one)
-    fallback = Policy(tries=tries, backoff=Fixed(backoff_ms))
+    fallback = Policy(tries=tries, backoff=Fixed(backoff_ms), timeout_ms=config.pop("timeout_ms", 60_000))
     worker = WorkerOptions(queues=tuple(config.pop("queues", ["default"])), fallback=fallback, **config)
     return Supervisor(Plan(RedisStreamsFactory(url, Options(lease_ms=lease_ms)), registry, worker))
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from delayq.core.control import Control
 from delayq.core.diagnosis import Facts, Finding, Level, QueueFacts, ServerFacts, judge
 from delayq.core.known_bad import known_bad
 from delayq.core.views import QueueStats, WorkerInfo
@@ -155,3 +156,18 @@ def test_names_without_a_handler(
     assert codes(findings) == ["unregistered"] * len(expected)
     assert all(name in found.what for name, found in zip(expected, findings, strict=True))
     assert all(("in shop" in found.what) == (handlers is not None) for found in findings)
+
+
+def test_what_holds_for_all_workers() -> None:
+    control = Control(NOW, paused_until_ms=NOW + 60_000, maintenance_until_ms=0, reason="new schema")
+    late = replace(WELL, control=control, queues=(replace(QUEUE, stats=replace(STATS, overdue_oldest_ms=99_000)),))
+    paused, maintenance = judge(late)
+    assert (paused.code, paused.level, paused.where) == ("all-paused", Level.PROBLEM, "all queues")
+    assert "for another 1m" in paused.what
+    assert (maintenance.code, maintenance.next) == ("maintenance", "delayq maintenance off")
+    assert "until it is ended" in maintenance.what
+    assert "new schema" in maintenance.what
+
+
+def test_what_is_over_holds_no_more() -> None:
+    assert judge(replace(WELL, control=Control(NOW, paused_until_ms=NOW, maintenance_until_ms=NOW - 1))) == []

@@ -16,6 +16,8 @@ from tests.support.key_contract import FOR_EVER, Key, wrong_keys
         Key("delayq:{orders}:once:01j", "string", 1000),
         Key("delayq:{orders}:limit:mail", "string", 1000),
         Key("delayq:queues", "set", FOR_EVER),
+        Key("delayq:control", "hash", FOR_EVER),
+        Key("delayq:{orders}:progress", "hash", FOR_EVER),
         Key("delayq:worker:w1", "hash", 60_000),
         Key("delayq:{batch:b1}:left", "set", FOR_EVER),
         Key("delayq:audit", "stream", FOR_EVER),
@@ -40,6 +42,8 @@ def test_a_key_of_the_contract_passes(key: Key) -> None:
         (Key("delayq:{orders}:once:", "string", 5000), "no key of a queue"),
         (Key("delayq:worker:w1", "hash", FOR_EVER), "should expire"),
         (Key("delayq:queues", "list", FOR_EVER), "should be a set"),
+        (Key("delayq:control", "string", FOR_EVER), "should be a hash"),
+        (Key("delayq:{orders}:progress", "zset", FOR_EVER), "should be a hash"),
     ],
 )
 def test_any_other_key_is_named(key: Key, wrong: str) -> None:

@@ -74,6 +74,7 @@ def test_every_setting_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
         "TRIES": "9",
         "BACKOFF": "10s,1m",
         "RETENTION": "0s",
+        "TIMEOUT": "90s",
         "MAX_PAYLOAD": "1MiB",
         "HIGH_WATER": "10",
         "LOG_FORMAT": "JSON",
@@ -83,9 +84,7 @@ def test_every_setting_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
     }
     for name, value in given.items():
         monkeypatch.setenv(f"DELAYQ_{name}", value)
-
     settings = Settings()
-
     assert settings.options() == Options(
         prefix="shop",
         queue="orders",
@@ -100,7 +99,8 @@ def test_every_setting_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
     )
     assert str(settings.url) == "redis://h/2"
     assert (settings.app, settings.log_format, settings.log_level) == ("shop.jobs:app", LogFormat.JSON, LogLevel.DEBUG)
-    assert (settings.data_dir, settings.redis_server) == (Path("/var/lib/delayq"), Path("/opt/redis-server"))
+    assert [str(settings.data_dir), str(settings.redis_server)] == [given["DATA_DIR"], given["REDIS_SERVER"]]
+    assert settings.timeout_ms == 90_000
     assert {row.name for row in origins(settings) if row.origin == "default"} == {"connection", *TABLES}
 
 

@@ -1,4 +1,4 @@
-"""show, list, upcoming, stats, workers: what only looks. Without a queue, all of them are shown."""
+"""show, list, upcoming, stats: what only looks. Without a queue, all of them are shown."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from fnmatch import fnmatchcase
 from itertools import chain, islice
 from typing import Final
 
+import msgspec
+
 from delayq.cli import shapes
 from delayq.cli.session import Session
-from delayq.cli.words import count, distance, moment, span
+from delayq.cli.words import distance, moment, span
 from delayq.core.errors import JobNotFound
+from delayq.core.progress import Progress
 from delayq.core.states import State
 from delayq.core.views import JobInfo, QueueStats, Upcoming
-from delayq.core.when import format_duration, format_instant
+from delayq.core.when import format_instant
 from delayq.redis.client import Client
 
 STATES: Final = (State.SCHEDULED, State.READY, State.RESERVED, State.FAILED, State.COMPLETED)
@@ -79,6 +82,8 @@ def _fields(info: JobInfo, now_ms: int) -> Iterator[tuple[str, object]]:
     yield "recoveries", info.recoveries or ""
     yield "worker", info.consumer
     yield "asked to stop", moment(info.cancel_asked_ms, now_ms)
+    if info.progress is not None:
+        yield from _told(info.progress, now_ms)
     yield "tags", ", ".join(envelope.tags or ()) if envelope else ""
     yield "data", cut(bytes(shapes.payload(info)) if envelope else info.raw)
     yield "result", "" if info.result is None else info.result
@@ -87,6 +92,15 @@ def _fields(info: JobInfo, now_ms: int) -> Iterator[tuple[str, object]]:
         for earlier in info.failure.history:
             yield f"before (attempt {earlier.attempt or '?'})", f"{earlier.type}: {earlier.message}"
         yield "traceback", info.failure.traceback
+
+
+def _told(progress: Progress, now_ms: int) -> Iterator[tuple[str, object]]:
+    done, share = progress.done, progress.fraction
+    of = "" if progress.total is None else f" of {progress.total:,}"
+    yield "progress", "" if done is None else f"{done:,}{of}" + ("" if share is None else f" ({share:.0%})")
+    yield "note", progress.note
+    yield "partial result", "" if progress.partial is None else cut(msgspec.json.encode(progress.partial))
+    yield "told", moment(progress.at_ms, now_ms)
 
 
 def cut(raw: bytes) -> str:
@@ -157,14 +171,18 @@ def _spans(histogram: Upcoming) -> Iterator[tuple[object, ...]]:
 def stats(session: Session, queue: str | None, *, as_json: bool) -> None:
     """How much is in which state."""
     with session.client() as client:
-        found = client.stats(queue)
+        found, switches = client.stats(queue), client.control()
+    held = switches.held_by()
     if as_json:
-        session.out.json({"queues": [shapes.queue(one) for one in found]})
+        control = {"control": shapes.control(switches)} if held else {}
+        session.out.json({"queues": [shapes.queue(one) for one in found], **control})
         return
     numbers = ("scheduled", "ready", "reserved", "failed", "completed", "overdue")
     session.out.table(("queue", *numbers, "paused"), map(_counts, found), numbers=numbers)
     if not found:
         session.out.note("No queue is known yet; the first `delayq schedule` makes one.")
+    if held:
+        session.out.note(f"Workers fetch nothing now ({held}); `delayq maintenance show` tells more.")
 
 
 def _counts(one: QueueStats) -> tuple[object, ...]:
@@ -173,28 +191,3 @@ def _counts(one: QueueStats) -> tuple[object, ...]:
     paused = "" if until is None else distance(until, one.now_ms).replace("in ", "for ") if until else "until resumed"
     places = (one.scheduled, one.ready, one.reserved, one.failed, one.completed)
     return one.queue, *(f"{number:,}" for number in places), overdue, paused
-
-
-def workers(session: Session, *, as_json: bool) -> None:
-    """The workers that are alive."""
-    with session.client() as client:
-        found = client.workers()
-    if as_json:
-        for one in found:
-            session.out.json(shapes.worker(one))
-        return
-    now_ms = local_ms()
-    rows = [
-        (one.name, ",".join(one.queues), _jobs(one.about.get("jobs")), _since(one.about.get("started_ms"), now_ms))
-        for one in found
-    ]
-    session.out.table(("worker", "queues", "jobs", "running for"), rows)
-    session.out.note(count(len(found), "worker"))
-
-
-def _jobs(names: object) -> str:
-    return ",".join(map(str, names)) if isinstance(names, list) else ""
-
-
-def _since(started_ms: object, now_ms: int) -> str:
-    return format_duration((now_ms - started_ms) // 1000 * 1000) if isinstance(started_ms, int) else ""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from delayq.app import (
@@ -42,17 +43,28 @@ Gone = Callable[[], bool]
 
 
 @dataclass(frozen=True, slots=True)
+class Size:
+    """Processes, threads in each, and whether mover and janitor run beside them."""
+
+    processes: int = 1
+    threads: int = 1
+    mover: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Wishes:
     """What a worker serves and how; None = as the settings say."""
 
     queue: str | None = None
     tries: str | None = None
     backoff: str | None = None
+    timeout: str | None = None
     rest: str = "0s"
     sleep: str = "1s"
     name: str | None = None
-    mover: bool = True
+    size: Size = field(default_factory=Size)
     allow_eviction: bool = False
+    force: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +73,7 @@ class Limits:
 
     once: bool = False
     stop_when_empty: bool = False
+    stop_when_empty_for: str = "0s"
     max_jobs: int = 0
     max_time: str = "0s"
     memory: int = 0
@@ -68,7 +81,8 @@ class Limits:
 
 def work(session: Session, apps: Sequence[str], wishes: Wishes, limits: Limits, *, quiet: bool) -> int:
     """Run jobs until there is a reason to stop; its exit code."""
-    settings = session.settings(tries=wishes.tries, backoff=wishes.backoff)
+    began = time.monotonic()  # before the application's code is loaded
+    settings = session.settings(tries=wishes.tries, backoff=wishes.backoff, timeout=wishes.timeout)
     registry = handlers(settings, apps)
     if not registry.names():
         raise ConfigError(
@@ -78,7 +92,7 @@ def work(session: Session, apps: Sequence[str], wishes: Wishes, limits: Limits, 
     options = worker_options(settings, registry, wishes, limits)
     url = url_of(settings)
     look_before(settings, url, wishes)
-    return run_worker(session, settings, url, Staff(registry, options, quiet or session.out.quiet))
+    return run_worker(session, settings, url, Staff(registry, options, quiet or session.out.quiet, began))
 
 
 def look_before(settings: Settings, url: str | Endpoint, wishes: Wishes) -> None:
@@ -106,12 +120,16 @@ def worker_options(settings: Settings, registry: Registry, wishes: Wishes, limit
         name=consumer_name(_label(wishes.name)) if wishes.name is not None else "",
         once=limits.once,
         stop_when_empty=limits.stop_when_empty,
+        stop_when_empty_for_ms=duration_ms(limits.stop_when_empty_for),
+        processes=wishes.size.processes,
+        threads=wishes.size.threads,
         max_jobs=limits.max_jobs,
         max_time_ms=duration_ms(limits.max_time),
         memory_mb=limits.memory,
         rest_ms=duration_ms(wishes.rest),
         sleep_ms=sleep_ms,
-        mover=wishes.mover,
+        mover=wishes.size.mover,
+        force=wishes.force,
         tidy_every_ms=settings.tidy_every_ms,
     )
 
@@ -133,11 +151,12 @@ def _label(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Staff:
-    """Who works: the handlers, the worker's options, and whether it keeps quiet about each job."""
+    """Who works: the handlers, the worker's options, whether it keeps quiet, and when it began to load the handlers."""
 
     registry: Registry
     options: WorkerOptions
     quiet: bool
+    began: float | None = None
 
 
 def run_worker(session: Session, settings: Settings, url: str | Endpoint, staff: Staff, gone: Gone = never) -> int:
@@ -145,7 +164,9 @@ def run_worker(session: Session, settings: Settings, url: str | Endpoint, staff:
     logs.start(settings, quiet=staff.quiet)
     jobs = count(len(staff.registry.names()), "job name")
     session.out.note(f"Serving {', '.join(staff.options.queues)} with {jobs}. Stop with Ctrl-C.")
-    worker = make_worker(settings, url, staff.registry, staff.options, listeners=[logs.tell], gone=gone)
+    worker = make_worker(
+        settings, url, staff.registry, staff.options, listeners=[logs.tell], gone=gone, began=staff.began
+    )
     return worker.run().exit_code
 
 

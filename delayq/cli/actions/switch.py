@@ -5,7 +5,15 @@ from __future__ import annotations
 from delayq.cli import shapes
 from delayq.cli.session import Session
 from delayq.cli.words import count
+from delayq.core.errors import InvalidInput
 from delayq.core.when import format_duration, format_instant
+
+
+def one_or_all(queue: str | None, everything: bool) -> str:
+    """The queue, or '' for all. Raises `InvalidInput` unless exactly one of both was given."""
+    if (queue is None) != everything:
+        raise InvalidInput("Name one queue, or say --all.", hint="delayq pause orders, or delayq pause --all")
+    return queue or ""
 
 
 def pause(session: Session, queue: str, length: str | None, *, as_json: bool) -> None:
@@ -24,10 +32,13 @@ def resume(session: Session, queue: str, *, as_json: bool) -> None:
     """Undo a pause."""
     with session.client() as client:
         client.resume(queue)
+        switches = client.control()
     if as_json:
         session.out.json(shapes.paused(queue, None))
-    else:
-        session.out.line("resumed")
+        return
+    session.out.line("resumed")
+    if switches.paused:
+        session.out.note("Everything is paused still: delayq resume --all.")
 
 
 def clear(session: Session, queue: str | None, *, yes: bool, as_json: bool) -> None:

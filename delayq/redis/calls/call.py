@@ -66,7 +66,7 @@ class Call(msgspec.Struct, Generic[T], frozen=True):
     def place(self) -> str:
         """Its queue and script, for an error's sentence; the queue is the hash tag of its keys."""
         queue = self.keys[0].partition("{")[2].rpartition("}")[0]
-        return f"the queue {queue} (asked by {self.script.name}.lua)"
+        return f"{f'the queue {queue}' if queue else 'delayq'} (asked by {self.script.name}.lua)"
 
     @property
     def resend(self) -> bool:
@@ -118,7 +118,7 @@ def call(
 def _placed(script: str, prefix: str, queue: str, state: str) -> tuple[Script, tuple[str, ...]]:
     """A script and its keys in its order; the same few for every call on a queue."""
     loaded, keys = load(script), Keys(prefix, queue)
-    special = {"once": keys.once(""), "set": keys.of(state)}
+    special = {"once": keys.once(""), "set": keys.of(state), "control": Globals(prefix).control}
     return loaded, tuple(special.get(name) or keys.of(name) for name in loaded.keys)
 
 

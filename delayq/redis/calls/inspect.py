@@ -9,6 +9,7 @@ import msgspec
 
 from delayq.core import envelope as envelopes
 from delayq.core import failure as failures
+from delayq.core import progress as progresses
 from delayq.core.envelope import Envelope
 from delayq.core.errors import BadEnvelope
 from delayq.core.states import State
@@ -25,7 +26,7 @@ def _info(queue: str, job_id: str, reply: list[Any]) -> JobInfo | None:
     state = State(text(reply[0]))
     if state is State.ABSENT:
         return None
-    due, at, raw, failure, result, recoveries, entry, consumer, idle, cancel_asked = reply[1:]
+    due, at, raw, failure, result, recoveries, entry, consumer, idle, cancel_asked, told = reply[1:]
     return JobInfo(
         id=job_id,
         queue=queue,
@@ -42,6 +43,7 @@ def _info(queue: str, job_id: str, reply: list[Any]) -> JobInfo | None:
         consumer=text(consumer),
         idle_ms=number(idle),
         cancel_asked_ms=number(cancel_asked),
+        progress=progresses.decode(told),
     )
 
 

@@ -28,8 +28,9 @@ UNSTOPPABLE: list[tuple[str, dict[str, Any]]] = [
 def test_whatever_a_handler_does_its_timeout_ends_it(house: House, handler: str, config: dict[str, Any]) -> None:
     ids = [f"g{n}" for n in range(50)]
     house.schedule(handler, "late", seconds=60)
-    house.schedule("good", *ids)
     with house.open(timeout_ms=1_000, kill_after_ms=1_000, grace_ms=1_000, tries=2, backoff_ms=300, **config):
+        house.until_started("late")  # else it may hold the others' thread in the middle of them: see the next test
+        house.schedule("good", *ids)
         house.until("late", State.FAILED, timeout=25)
         house.until_gone(*ids)
     failed = house.job("late")
@@ -43,6 +44,24 @@ def test_whatever_a_handler_does_its_timeout_ends_it(house: House, handler: str,
     assert second - first >= 1.3, "the timeout and the backoff have passed in between"
     # What was killed with it is handed back uncounted; so it may have begun again, but was never charged.
     assert house.counter("reclaimed_total") == 0
+    assert house.counter("failed_total") == 1
+
+
+def test_who_is_late_because_of_another_is_not_charged(house: House) -> None:
+    """Three run beside one that holds the interpreter's lock: nobody can tell who kept whom, until each is alone."""
+    ids = ["g1", "g2", "g3"]
+    house.schedule("good", *ids, seconds=0.7)
+    with house.open(timeout_ms=1_000, kill_after_ms=1_000, grace_ms=1_000, tries=2, backoff_ms=300, threads=4):
+        for job_id in ids:
+            house.until_started(job_id)
+        house.schedule("hold_the_lock", "late", seconds=60)
+        house.until("late", State.FAILED, timeout=30)
+        house.until_gone(*ids)
+    assert [len(house.starts(job_id)) for job_id in ids] == [2, 2, 2]
+    failed = house.job("late")
+    assert failed.envelope is not None
+    assert failed.failure is not None
+    assert (failed.envelope.attempts, failed.failure.type, len(house.starts("late"))) == (2, "JobTimedOut", 3)
     assert house.counter("failed_total") == 1
 
 

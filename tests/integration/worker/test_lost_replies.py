@@ -30,7 +30,8 @@ def test_every_nth_reply_is_lost_and_all_jobs_run_once(
 ) -> None:
     """Handlers of a millisecond, so that the work takes many round trips; each loss hits whatever is under way.
 
-    Not oftener: a new connection takes seven replies to its first delivery, and the keeper's calls count too.
+    Not oftener: a new connection takes seven replies to its first delivery, and the calls of supervisor and
+    watchdog count too.
     """
     runs = station.tally()
 

@@ -1,0 +1,77 @@
+"""What holds for all workers of a prefix at once, as values. Pure.
+
+    pause all      nobody fetches anything, until resumed or for a time
+    maintenance    the same, but for workers that were started with --force
+    restart        workers that were started before leave after their job
+
+An *until* is epoch ms by the server's clock; 0 means until it is ended, None that it is not so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+
+def in_force(until_ms: int | None, now_ms: int) -> bool:
+    """Whether something that ends then holds now."""
+    return until_ms is not None and (until_ms == 0 or until_ms > now_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """The switches, as read at `now_ms`. `reason` is the maintenance's, for people."""
+
+    now_ms: int = 0
+    paused_until_ms: int | None = None
+    maintenance_until_ms: int | None = None
+    maintenance_since_ms: int | None = None
+    restart_ms: int | None = None
+    reason: str = ""
+
+    @property
+    def paused(self) -> bool:
+        """Whether everything is paused."""
+        return in_force(self.paused_until_ms, self.now_ms)
+
+    @property
+    def maintenance(self) -> bool:
+        """Whether there is maintenance."""
+        return in_force(self.maintenance_until_ms, self.now_ms)
+
+    def held_by(self, *, force: bool = False) -> str:
+        """What keeps workers from fetching: 'paused', 'maintenance' (not with `force`), or ''."""
+        if self.paused:
+            return "paused"
+        return "maintenance" if self.maintenance and not force else ""
+
+
+Heed: TypeAlias = Callable[[Control], bool]
+"""Told the switches each time a worker has read them; whether it may fetch now."""
+
+
+def obey(control: Control) -> bool:
+    """The usual heed."""
+    return not control.held_by()
+
+
+@dataclass(frozen=True, slots=True)
+class RestartWatch:
+    """Whether a call to restart concerns one worker. Made with what it saw first, at `seen_ms` by the server's clock.
+
+    `started_ms` is when its process started, by the same clock. A call between the two concerns it: its code was
+    loaded before. One that lies ahead of the clock does not: the clock went back, and it would leave for ever.
+    """
+
+    first_ms: int | None
+    seen_ms: int
+    started_ms: int
+
+    def concerns(self, restart_ms: int | None) -> bool:
+        """Whether the worker has to leave, now that it sees this call (None = there was never one)."""
+        if restart_ms is None:
+            return False
+        if restart_ms != self.first_ms:
+            return True
+        return self.started_ms < restart_ms <= self.seen_ms

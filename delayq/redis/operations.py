@@ -1,0 +1,72 @@
+"""What operators do to all workers, as verbs: generators like those of `verbs`, which they are given."""
+
+from __future__ import annotations
+
+from heapq import nlargest
+from typing import Any
+
+from delayq.core.control import Control
+from delayq.core.durations import duration_ms
+from delayq.core.progress import Progress
+from delayq.core.views import JobInfo
+from delayq.redis.calls import operate
+from delayq.redis.calls.call import Command, number, text
+from delayq.redis.calls.operate import Switch
+from delayq.redis.verbs import Flow, Verbs
+
+
+def control(verbs: Verbs) -> Flow[Control]:
+    """What holds for all workers."""
+    found: Control = yield operate.control(verbs.scope(None))
+    return found
+
+
+def turn_on(verbs: Verbs, what: Switch, length: str | None, reason: str = "") -> Flow[Control]:
+    """For a time, or until it is ended."""
+    for_ms = operate.UNTIL_ENDED if length is None else max(1, duration_ms(length))
+    found: Control = yield operate.switch(verbs.scope(None), what, for_ms, reason)
+    return found
+
+
+def turn_off(verbs: Verbs, what: Switch) -> Flow[Control]:
+    """Now."""
+    found: Control = yield operate.switch(verbs.scope(None), what, operate.END)
+    return found
+
+
+def restart_workers(verbs: Verbs) -> Flow[Control]:
+    """Call on all workers that were started until now to leave after their job."""
+    found: Control = yield operate.restart(verbs.scope(None))
+    return found
+
+
+def progress(verbs: Verbs, job_id: str, queue: str | None) -> Flow[Progress | None]:
+    """What a running job told last."""
+    info = yield from verbs.get(job_id, queue)
+    return info.progress if info else None
+
+
+def recent_failures(verbs: Verbs, queue: str | None, limit: int) -> Flow[list[JobInfo]]:
+    """The jobs that failed last, the newest first."""
+    queues = (yield from verbs.queues()) if queue is None else [queue]
+    newest: list[tuple[int, str, str]] = []
+    for name in queues:
+        rows: list[tuple[int, str]] = yield Command(
+            ("ZREVRANGE", verbs.scope(name).keys.of("failed"), 0, limit - 1, "WITHSCORES"), _scored, reads=True
+        )
+        newest += [(failed_ms, name, job_id) for failed_ms, job_id in rows]
+    found: list[JobInfo] = []
+    for _, name, job_id in nlargest(limit, newest):
+        info = yield from verbs.get(job_id, name)
+        found += [info] if info is not None and info.failed_ms is not None else []  # it may have been retried meanwhile
+    return found
+
+
+def _scored(reply: list[Any]) -> list[tuple[int, str]]:
+    """Members with their scores: RESP2 answers them flat, RESP3 in pairs."""
+    flat = [item for row in reply for item in (row if isinstance(row, list | tuple) else (row,))]
+    return [(number(_bytes(score)) or 0, text(member)) for member, score in zip(flat[::2], flat[1::2], strict=True)]
+
+
+def _bytes(score: bytes | float) -> bytes:
+    return score if isinstance(score, bytes) else str(score).encode()

@@ -1,0 +1,124 @@
+"""maintenance, restart, pause --all, workers: what concerns all workers at once."""
+
+from __future__ import annotations
+
+import signal
+from contextlib import closing
+
+import pytest
+
+from delayq import DelayQ
+from delayq.core.progress import Told
+from delayq.drivers.redis_streams import RedisStreams
+from tests.cli.conftest import Inline
+from tests.support.cli import Cli, end
+from tests.support.waiting import wait_until
+
+USAGE = 2
+CONFLICT = 4
+
+
+def test_maintenance_on_and_off(inline: Inline, q: DelayQ) -> None:
+    done = inline.ok("maintenance", "on", "--for", "10m", "--reason", "new schema")
+    assert done.out == "on\n"
+    assert done.err == ("Maintenance for 10m (new schema): workers fetch nothing unless started with --force.\n")
+    assert q.control().maintenance
+    shown = inline.ok("maintenance", "show", "--json").json
+    assert (shown["maintenance"], shown["reason"], shown["paused"]) == (True, "new schema", False)
+    assert shown["maintenance_until_ms"] - shown["maintenance_since_ms"] == 600_000
+    assert shown["maintenance_since"].endswith("Z")
+    assert inline.ok("maintenance", "off").out == "off\n"
+    assert not q.control().maintenance
+    assert inline.ok("maintenance", "show").lines == ["maintenance  no", "all paused   no"]
+
+
+def test_without_an_end_it_says_so(inline: Inline) -> None:
+    assert "Maintenance until it is ended: " in inline.ok("maintenance", "on").err
+    assert inline.ok("maintenance", "show").lines[0] == "maintenance  until it is ended"
+    assert inline.ok("maintenance", "off", "--json").json["maintenance"] is False
+
+
+def test_stats_workers_and_doctor_say_why_nothing_runs(inline: Inline, q: DelayQ) -> None:
+    q.schedule("x")
+    assert "control" not in inline.ok("stats", "--json").json
+    q.start_maintenance(reason="new schema")
+    q.pause_all(length="1h")
+    assert inline.ok("stats", "--json").json["control"]["maintenance"] is True
+    assert "Workers fetch nothing now (paused)" in inline.ok("stats").err
+    said = inline.ok("workers").err
+    assert "Maintenance until it is ended (new schema): " in said
+    assert "Everything is paused for 59m" in said or "Everything is paused for 1h" in said
+    found = inline("doctor", "--json")
+    codes = [one["code"] for one in found.json["findings"]]
+    assert found.code == 1
+    assert {"all-paused", "maintenance"} <= set(codes)
+
+
+def test_pause_all_and_resume_all(inline: Inline, q: DelayQ) -> None:
+    q.pause("mails")
+    assert inline.ok("pause", "--all").out == "paused\n"
+    assert q.control().paused
+    assert "Everything is paused still: delayq resume --all." in inline.ok("resume", "orders").err
+    done = inline.ok("resume", "--all")
+    assert (done.out, done.err) == ("resumed\n", "Paused by name, and still so: mails.\n")
+    assert not q.control().paused
+    assert inline.ok("pause", "--all", "--for", "5m", "--json").json["paused_until_ms"] > 0
+    assert inline.ok("resume", "--all", "--json").json["paused_until_ms"] is None
+
+
+@pytest.mark.parametrize(
+    "words", [("pause",), ("pause", "orders", "--all"), ("resume",), ("resume", "orders", "--all")]
+)
+def test_one_queue_or_all_but_not_neither_nor_both(inline: Inline, words: tuple[str, ...]) -> None:
+    done = inline(*words)
+    assert (done.code, done.out) == (USAGE, "")
+    assert done.err.startswith("Error: Name one queue, or say --all.")
+
+
+def test_restart_tells_how_many_it_concerns(inline: Inline, q: DelayQ) -> None:
+    done = inline.ok("restart")
+    assert (done.out, done.err) == ("restart\n", "0 workers will leave after the job that runs.\n")
+    said = inline.ok("restart", "--json").json
+    assert (said["workers"], said["restart_ms"]) == (0, q.control().restart_ms)
+
+
+def test_show_tells_of_progress(inline: Inline, q: DelayQ) -> None:
+    q.schedule("x", id="a")
+    assert inline.ok("show", "a", "--json").json["progress"] is None
+
+
+def test_a_forced_worker_works_during_maintenance_and_leaves_at_a_restart(cli: Cli, q: DelayQ) -> None:
+    q.start_maintenance()
+    worker = cli.start("work", "--app", "shop", "--queue", "orders", "--force")
+    q.schedule("order.close", {"order_id": 1}, queue="orders", id="o1")
+    wait_until(lambda: q.get("o1", queue="orders") is None, timeout=20, what="it runs")
+    said = cli.ok("restart", "--json").json
+    assert said["workers"] == 1
+    assert end(worker).code == 0
+
+
+def test_a_running_job_is_cancelled_and_not_failed(cli: Cli, q: DelayQ) -> None:
+    q.queue_set("default", lease="1s")
+    worker = cli.start("work", "--app", "shop", "--queue", "default")
+    q.schedule("slow", id="s1")
+    wait_until((cli.folder / "started").exists, timeout=20, what="it runs")
+    done = cli("cancel", "s1", "--running")
+    assert (done.code, done.out) == (CONFLICT, "running\n")
+    wait_until(lambda: q.get("s1") is None, timeout=10, what="it is gone")
+    [stats] = q.stats("default")
+    assert (stats.failed, stats.counters["failed_total"], stats.counters["released_total"]) == (0, 0, 0)
+    worker.send_signal(signal.SIGTERM)
+    assert end(worker).code == 0
+
+
+def test_show_tells_how_far_a_job_is(inline: Inline, q: DelayQ) -> None:
+    with closing(RedisStreams(q.connector, q.options).consumer("dq:host:1:a1", ["default"])) as consumer:
+        q.schedule("x", id="a")
+        (held,) = consumer.fetch([], 1).deliveries
+        consumer.tell([(held, Told(done=3, total=10, note="rows \x1b", partial=b'{"sum":7}'))])
+        lines = {line.split("  ")[0]: line.split("  ")[-1].strip() for line in inline.ok("show", "a").lines}
+        assert (lines["progress"], lines["note"]) == ("3 of 10 (30%)", "rows \\x1b")
+        assert lines["partial result"] == '{"sum":7}'
+        told = inline.ok("show", "a", "--json").json["progress"]
+        assert (told["done"], told["total"], told["partial"]) == (3, 10, {"sum": 7})
+        consumer.hand_back([held])
