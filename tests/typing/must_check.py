@@ -15,17 +15,25 @@ from delayq import (
     FailOnException,
     Job,
     JobContext,
+    JobEnded,
     JobRef,
+    MailMessage,
     Middleware,
     Next,
+    Notification,
     Ran,
+    Recipient,
     RunningJob,
     Skip,
     adispatch_many,
+    announce,
     dispatch,
     dispatch_many,
     handles,
     job,
+    listener,
+    notify,
+    queued_listener,
     use_middleware,
 )
 
@@ -75,6 +83,47 @@ class Refund(Job, middleware=[Timed, Timed(), watched, waited, threading.Lock(),
 
 
 use_middleware(Timed(), watched)
+
+
+@dataclasses.dataclass(frozen=True)
+class OrderPaid:
+    order_id: int
+
+
+@listener(OrderPaid)
+def paid(event: OrderPaid) -> None: ...
+
+
+@listener(JobEnded)
+def ended(event: JobEnded) -> None:
+    assert_type(event.outcome, str)
+
+
+@queued_listener(OrderPaid, queue="mail", delay="5m", tries=3, when=lambda event: event.order_id > 0)
+def receipt(event: OrderPaid) -> None: ...
+
+
+@queued_listener(OrderPaid, dispatch=lambda event: {"queue": "vip"})
+class Receipt(Job, tries=3):
+    event: OrderPaid
+
+    def handle(self) -> None: ...
+
+
+assert_type(announce(OrderPaid(order_id=1)), list[JobRef])
+
+
+class InvoicePaid(Notification, queue="notices", tries=3):
+    invoice: int
+
+    def via(self, to: Recipient) -> Sequence[str]:
+        return ["mail"]
+
+    def to_mail(self, to: Recipient) -> MailMessage:
+        return MailMessage(f"Invoice {self.invoice}", to.name)
+
+
+assert_type(notify(Recipient({"mail": "ann@example.org"}), InvoicePaid(invoice=1)), list[JobRef])
 
 
 class Poll(Job, delay="5s", backoff=lambda attempt, error: timedelta(seconds=attempt)):
