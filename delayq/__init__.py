@@ -49,7 +49,7 @@ if typing.TYPE_CHECKING:
     from delayq.core.signals import Discard, Fail, JobSignal, Retry, Snooze
     from delayq.core.spec import JobSpec
     from delayq.core.states import Answer, OnConflict, State
-    from delayq.core.views import Fate, JobInfo, JobRef, Page, QueueStats, Upcoming, WorkerInfo
+    from delayq.core.views import Fate, JobInfo, JobRef, Page, QueueStats, Retried, Upcoming, WorkerInfo
     from delayq.drivers.sync import Ran
     from delayq.jobs.context import JobContext
     from delayq.jobs.current import current_manager, make_manager, set_manager, using_manager
@@ -136,6 +136,7 @@ __all__ = [
     "Ran",
     "Recipient",
     "Release",
+    "Retried",
     "Retry",
     "RunningJob",
     "Settings",
@@ -242,7 +243,7 @@ _HOMES = {
     "delayq.core.signals": ("Discard", "Fail", "JobSignal", "Retry", "Snooze"),
     "delayq.core.spec": ("JobSpec",),
     "delayq.core.states": ("Answer", "OnConflict", "State"),
-    "delayq.core.views": ("Fate", "JobInfo", "JobRef", "Page", "QueueStats", "Upcoming", "WorkerInfo"),
+    "delayq.core.views": ("Fate", "JobInfo", "JobRef", "Page", "QueueStats", "Retried", "Upcoming", "WorkerInfo"),
     "delayq.drivers.sync": ("Ran",),
     "delayq.jobs.context": ("JobContext",),
     "delayq.jobs.current": ("current_manager", "make_manager", "set_manager", "using_manager"),

@@ -14,8 +14,10 @@ from __future__ import annotations
 
 import threading
 from collections import ChainMap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Protocol, TypeAlias
 
 from delayq.core.errors import ConfigError
@@ -34,6 +36,8 @@ from delayq.settings.tables import ConnectionSettings
 
 Factory: TypeAlias = Callable[[str, ConnectionSettings, Options], Connection]
 """Makes a connection: its name, its settings (`options` holds what only this driver knows), the engine's options."""
+Between: TypeAlias = Callable[[str, ConnectionSettings, Options, Callable[[], Connection]], Connection]
+"""Makes a connection in the place of another: as a `Factory`, and given how to get the one it stands for."""
 Stamp: TypeAlias = Callable[[JobSpec], Mapping[str, str]]
 
 DEFAULT = "default"
@@ -59,6 +63,7 @@ class Manager:
         self._runner = runner
         self._lock = threading.RLock()
         self._made: dict[str, Connection] = {}
+        self._maker: Callable[[str], Connection] = self._make
         self._factories: dict[str, Factory] = {"redis": self._redis, "sync": self._sync, "null": _null}
         self._known = {DEFAULT: ConnectionSettings(), **_without_settings(), **settings.connections}
         self._routes = dict(settings.routes)
@@ -76,7 +81,7 @@ class Manager:
             return made
         with self._lock:
             if name not in self._made:
-                self._made[name] = self._make(name)
+                self._made[name] = self._maker(name)
             return self._made[name]
 
     def waits_for_commit(self, name: str | None) -> bool:
@@ -101,6 +106,33 @@ class Manager:
         if name in self._made:
             raise ConfigError(f"The connection {name!r} is in use.", hint="Define it before the first job is sent.")
         self._known[name] = settings
+
+    @contextmanager
+    def interposed(self, between: Between) -> Iterator[None]:
+        """Let `between` make the connections that are asked for inside the block, whichever thread asks; for tests.
+
+        Blocks may be nested: what an inner one stands for is the outer one's. What was made inside is forgotten at
+        the end, and closed by whoever made it.
+        """
+        with self._lock:
+            made, maker = self._made, self._maker
+
+            def beneath(name: str) -> Connection:
+                with self._lock:
+                    if name not in made:
+                        made[name] = maker(name)
+                    return made[name]
+
+            def instead(name: str) -> Connection:
+                given = self._given(name)
+                return between(name, given, self._options(name, given), partial(beneath, name))
+
+            self._made, self._maker = {}, instead
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._made, self._maker = made, maker
 
     def close(self) -> None:
         """Close all connections; they may be used again."""
@@ -153,11 +185,14 @@ class Manager:
 
     # -- making ------------------------------------------------------------------------------------------------------
 
-    def _make(self, name: str) -> Connection:
-        given = self._known.get(name)
-        if given is None:
+    def _given(self, name: str) -> ConnectionSettings:
+        if name not in self._known:
             known = ", ".join(self._known)
             raise ConfigError(f"There is no connection {name!r}; known are {known}.", hint=f"Add [connections.{name}].")
+        return self._known[name]
+
+    def _make(self, name: str) -> Connection:
+        given = self._given(name)
         factory = self._factories.get(given.driver)
         if factory is None:
             known = ", ".join(self._factories)

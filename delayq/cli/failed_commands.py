@@ -17,6 +17,8 @@ from delayq.cli.flags import (
     Yes,
     duration,
     example,
+    moment,
+    rate,
     session_of,
 )
 
@@ -24,6 +26,17 @@ All = Annotated[bool, typer.Option("--all", help="All failed jobs of the queue."
 Limit = Annotated[int, typer.Option("--limit", metavar="N", min=1, help="At most so many.")]
 Older = Annotated[
     str, typer.Option("--older", metavar="D", help="How long ago they must have failed.", callback=duration)
+]
+Since = Annotated[
+    str | None,
+    typer.Option("--since", metavar="T", help="Failed then or later: a time, or how long ago (2h).", callback=moment),
+]
+Until = Annotated[
+    str | None,
+    typer.Option("--until", metavar="T", help="Failed then or earlier: a time, or how long ago.", callback=moment),
+]
+Rate = Annotated[
+    str | None, typer.Option("--rate", metavar="R", help="At most so many: 10/s, 600/m, 5000/h.", callback=rate)
 ]
 
 
@@ -33,9 +46,14 @@ def add_to(app: typer.Typer) -> None:
     failed.callback(epilog=example("delayq failed list"))(_failed)
     failed.command("list", epilog=example("delayq failed list --name 'order.*'"))(list_failed)
     failed.command("show", epilog=example("delayq failed show order-42"))(show)
-    failed.command("retry", epilog=example("delayq failed retry order-42", "delayq failed retry --all --queue orders"))(
-        retry
-    )
+    failed.command(
+        "retry",
+        epilog=example(
+            "delayq failed retry order-42",
+            "delayq failed retry --all --queue orders --rate 10/s",
+            "delayq failed retry --name 'order.*' --since 2h --until 2026-11-21T15:00:00Z",
+        ),
+    )(retry)
     failed.command("forget", epilog=example("delayq failed forget order-42"))(forget)
     failed.command("flush", epilog=example("delayq failed flush --queue orders --yes"))(flush)
     failed.command("prune", epilog=example("delayq failed prune --older 30d"))(prune)
@@ -47,12 +65,20 @@ def _failed() -> None:
 
 
 def list_failed(
-    ctx: typer.Context, queue: AnyQueue = None, name: NamePattern = None, limit: Limit = 100, as_json: NdJson = False
+    ctx: typer.Context,
+    queue: AnyQueue = None,
+    name: NamePattern = None,
+    since: Since = None,
+    until: Until = None,
+    limit: Limit = 100,
+    as_json: NdJson = False,
 ) -> None:
-    """List failed jobs with their last error."""
+    """List failed jobs with their last error, and their first."""
     from delayq.cli.actions import failed
+    from delayq.cli.actions.chosen import Chosen
 
-    failed.list_failed(session_of(ctx), queue, name, limit, as_json=as_json)
+    chosen = Chosen((), name=name, since=since, until=until, queue=queue)
+    failed.list_failed(session_of(ctx), chosen, limit, as_json=as_json)
 
 
 def show(ctx: typer.Context, job_id: JobId, queue: OneQueue = None, as_json: Json = False) -> None:
@@ -67,14 +93,18 @@ def retry(
     job_ids: JobIds = None,
     every: All = False,
     name: NamePattern = None,
+    since: Since = None,
+    until: Until = None,
     queue: OneQueue = None,
+    rate: Rate = None,
     as_json: NdJson = False,
 ) -> None:
     """Give failed jobs all their tries again."""
     from delayq.cli.actions import failed
+    from delayq.cli.actions.chosen import Chosen
 
-    chosen = failed.Chosen(tuple(job_ids or ()), every=every, name=name, queue=queue)
-    raise typer.Exit(failed.retry(session_of(ctx), chosen, as_json=as_json))
+    chosen = Chosen(tuple(job_ids or ()), every=every, name=name, since=since, until=until, queue=queue)
+    raise typer.Exit(failed.retry(session_of(ctx), chosen, rate, as_json=as_json))
 
 
 def forget(
@@ -82,14 +112,17 @@ def forget(
     job_ids: JobIds = None,
     every: All = False,
     name: NamePattern = None,
+    since: Since = None,
+    until: Until = None,
     queue: OneQueue = None,
     yes: Yes = False,
     as_json: NdJson = False,
 ) -> None:
     """Drop failed jobs for good."""
     from delayq.cli.actions import failed
+    from delayq.cli.actions.chosen import Chosen
 
-    chosen = failed.Chosen(tuple(job_ids or ()), every=every, name=name, queue=queue)
+    chosen = Chosen(tuple(job_ids or ()), every=every, name=name, since=since, until=until, queue=queue)
     raise typer.Exit(failed.forget(session_of(ctx), chosen, yes=yes, as_json=as_json))
 
 

@@ -44,6 +44,26 @@ def duration(value: str | None) -> str | None:
     return value
 
 
+def moment(value: str | None) -> str | None:
+    """Raises `InvalidInput` for what is neither a time nor how long ago; the text itself goes on."""
+    import time
+
+    from delayq.core.failed import moment_ms
+
+    if value is not None:
+        moment_ms(value, time.time_ns() // 1_000_000)
+    return value
+
+
+def rate(value: str | None) -> str | None:
+    """Raises `InvalidInput` for what is no rate; the text itself goes on."""
+    from delayq.core.rate import parse_rate
+
+    if value is not None:
+        parse_rate(value)
+    return value
+
+
 def lease(value: str | None) -> str | None:
     """As `duration`, and raises `InvalidInput` for what is too short or too long to be a lease."""
     from delayq.core.leases import check_lease

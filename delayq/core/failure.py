@@ -27,6 +27,11 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
     attempt: int | None = None
     history: list[Failure] = []
 
+    @property
+    def first(self) -> Failure:
+        """The oldest one, itself when there was none before: what went wrong to begin with. Never dropped."""
+        return self.history[0] if self.history else self
+
 
 class Recorded(Exception):
     """An error of which only the record is left: it was raised in a process that is gone."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from delayq.core.envelope import Envelope
+from delayq.core.errors import DelayqError
 from delayq.core.failure import Failure
 from delayq.core.progress import Progress
 from delayq.core.states import Answer, State
@@ -90,6 +91,14 @@ class JobInfo:
         if self.envelope is None:
             return None
         return self.envelope.attempts + (self.state is State.COMPLETED)
+
+
+class Retried(NamedTuple):
+    """What became of one failed job that was to be retried: where it is now, or why it is not tried again."""
+
+    id: str
+    ref: JobRef | None
+    error: DelayqError | None
 
 
 @dataclass(frozen=True, slots=True)

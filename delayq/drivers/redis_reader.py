@@ -27,6 +27,8 @@ from delayq.redis.translate import translate, translated
 
 BLOCK_MS = 1_000
 PAUSE_CHECK_S = 0.5
+# A reader that waits looks less often: what it gets in the end is held against the switches once more.
+IDLE_CHECK_S = 1.5
 SHUN_S = 1.0
 REPLAY_PAGE = 100
 # More digits than a time in ms has; what is longer was not written by delayq, and Python refuses very long ones.
@@ -99,7 +101,8 @@ class RedisReader:
     def wait(self, block_ms: int, now_ms: int) -> Batch:
         """Block until any queue has something, at most `block_ms` (1 to 1000)."""
         batch = Batch()
-        queues = self._open_queues(batch, now_ms)
+        held = self._paused or not self._allowed
+        queues = self._open_queues(batch, now_ms, PAUSE_CHECK_S if held else IDLE_CHECK_S)
         if not queues:
             time.sleep(block_ms / 1000)
             return batch
@@ -141,10 +144,10 @@ class RedisReader:
         """Close the connection."""
         self._client.close()
 
-    def _open_queues(self, batch: Batch, now_ms: int) -> list[str]:
+    def _open_queues(self, batch: Batch, now_ms: int, check_s: float = PAUSE_CHECK_S) -> list[str]:
         """The queues that may be read now, in order; what keeps one from being asked goes into the batch."""
         now = time.monotonic()
-        if now - self._pause_checked >= PAUSE_CHECK_S:
+        if now - self._pause_checked >= check_s:
             with translated(self._where, reads=True):
                 marks, control = presence.switches(self._prefix, self._queues, self._client)
             self._pause_checked, paused = now, set()

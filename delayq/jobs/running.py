@@ -1,4 +1,7 @@
-"""Runs an envelope here: read, may it start?, handler, decide, `failed`. What a worker does, without one."""
+"""Runs an envelope here: read, may it start?, handler, decide, `failed`. What a worker does, without one.
+
+`Rules` say how it is tried: in one attempt, as a sync connection does, or as a worker would, as tests do.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,8 @@ import asyncio
 import inspect
 import random
 import time
-from collections.abc import Awaitable
-from dataclasses import replace
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 from delayq.core import envelope as envelopes
@@ -16,31 +19,57 @@ from delayq.core.envelope import Envelope
 from delayq.core.errors import InvalidInput
 from delayq.core.events import JobEnded, JobStarted
 from delayq.core.options import Options
-from delayq.core.outcome import Outcome, Policy, before_start, decide, policy_of, told_as
+from delayq.core.outcome import Ack, Outcome, Policy, before_start, decide, policy_of, told_as
 from delayq.core.signals import JobSignal
 from delayq.core.spec import prepare
+from delayq.drivers.base import Delivery
 from delayq.drivers.sync import Ran
 from delayq.jobs.context import JobContext
 from delayq.jobs.failing import atell_failed, tell_failed
 from delayq.jobs.handler import Handler
 from delayq.jobs.middleware.surrounded import Surrounded
 from delayq.jobs.registry import current
+from delayq.jobs.results import encoded
 from delayq.jobs.sending import Parcel
 
-_FALLBACK = Policy(tries=1, backoff=DEFAULT)
+_ONE_ATTEMPT = Policy(tries=1, backoff=DEFAULT)
+
+
+def wall_ms() -> int:
+    """This machine's clock."""
+    return time.time_ns() // 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How jobs are tried here, by which clock, and with which jitter.
+
+    Without a `fallback` each has one attempt, whatever its tries: nobody is there to try again later. With one, it is
+    decided as a worker with that policy would.
+    """
+
+    fallback: Policy | None = None
+    now_ms: Callable[[], int] = wall_ms
+    rand: Callable[[], float] = random.random
 
 
 def envelope_of(parcel: Parcel, options: Options) -> bytes:
     """The bytes that would travel."""
-    return prepare(parcel.spec, options, _now_ms()).envelope
+    return prepare(parcel.spec, options, wall_ms()).envelope
 
 
 class LocalRunner:
-    """Runs jobs of the current registry. One attempt, whatever the tries: nobody is there to try again later."""
+    """Runs jobs of the current registry. Raises `BadEnvelope` and `UnknownJob`; all else is in the answer."""
 
-    def run(self, envelope: bytes) -> Ran:
-        """Run it in this thread. Inside a running event loop an async handler is refused with `InvalidInput`."""
-        attempt = _Attempt(envelope)
+    def __init__(self, rules: Rules = Rules()) -> None:
+        self._rules = rules
+
+    def run(self, envelope: bytes, delivery: Delivery | None = None) -> Ran:
+        """Run it in this thread. Inside a running event loop an async handler is refused with `InvalidInput`.
+
+        `delivery`: the reservation it came with, for those who have one.
+        """
+        attempt = _Attempt(envelope, self._rules, delivery)
         if attempt.handler.is_async:
             _refuse_inside_a_loop()
         if attempt.refused is not None:
@@ -53,14 +82,13 @@ class LocalRunner:
                 result = _awaited(result)
         except Exception as raised:  # noqa: BLE001  (what a handler raises decides, here as on a worker)
             error = raised
-        outcome = attempt.decided(error)
-        attempt.tell_end(outcome)
+        outcome = attempt.decided(result, error)
         tell_failed(attempt.handler, attempt.envelope, outcome, _awaited)
         return Ran(outcome, result, error)
 
-    async def arun(self, envelope: bytes) -> Ran:
+    async def arun(self, envelope: bytes, delivery: Delivery | None = None) -> Ran:
         """Run it in this event loop; a plain handler in a thread, with the caller's context variables."""
-        attempt = _Attempt(envelope)
+        attempt = _Attempt(envelope, self._rules, delivery)
         if attempt.refused is not None:
             await atell_failed(attempt.handler, attempt.envelope, attempt.refused)
             return Ran(attempt.refused, None, attempt.refused.error)
@@ -71,8 +99,7 @@ class LocalRunner:
                 result = await result
         except Exception as raised:  # noqa: BLE001
             error = raised
-        outcome = attempt.decided(error)
-        attempt.tell_end(outcome)
+        outcome = attempt.decided(result, error)
         await atell_failed(attempt.handler, attempt.envelope, outcome)
         return Ran(outcome, result, error)
 
@@ -80,19 +107,24 @@ class LocalRunner:
 class _Attempt:
     """One envelope on its way through; `refused` when it may not start."""
 
-    def __init__(self, raw: bytes) -> None:
+    def __init__(self, raw: bytes, rules: Rules, delivery: Delivery | None) -> None:
         self.envelope: Envelope = envelopes.decode(raw)
         self.handler: Handler = current().get(self.envelope.name)
-        declared = policy_of(self.envelope, self.handler.options.over(_FALLBACK))
-        self._policy = replace(declared, tries=1, retry_until_ms=None, max_exceptions=None, retention_ms=0)
-        self.refused = before_start(self.envelope, self._policy, _now_ms())
+        self._rules = rules
+        self._delivery = delivery
+        self._policy = policy_of(self.envelope, self.handler.options.over(rules.fallback or _ONE_ATTEMPT))
+        if rules.fallback is None:
+            self._policy = replace(self._policy, tries=1, retry_until_ms=None, max_exceptions=None, retention_ms=0)
+        self.refused = before_start(self.envelope, self._policy, rules.now_ms())
         self._events = current().events
         self._started = time.perf_counter()
         if self.refused is not None:
-            self.tell_end(self.refused)
+            self._tell_end(self.refused)
         elif self._events.hears(JobStarted):
-            envelope = self.envelope
-            self._events.tell(JobStarted(envelope.id, envelope.name, envelope.queue, 1, _now_ms(), 0))
+            envelope, now_ms = self.envelope, rules.now_ms()
+            due_ms = delivery.due_ms if delivery else now_ms
+            queue, attempt = delivery.queue if delivery else envelope.queue, envelope.attempts + 1
+            self._events.tell(JobStarted(envelope.id, envelope.name, queue, attempt, due_ms, now_ms - due_ms))
 
     def call(self) -> Any:
         return self.handler.run(self.envelope.data, self._context)
@@ -103,29 +135,36 @@ class _Attempt:
         surrounded = isinstance(self.handler, Surrounded) and inspect.iscoroutine(result)
         return asyncio.run(_as_coroutine(result)) if surrounded else result
 
-    def decided(self, error: BaseException | None) -> Outcome:
-        # A job that asks to be tried again has not failed; there is only nobody who does it.
-        policy = replace(self._policy, tries=0) if isinstance(error, JobSignal) else self._policy
-        return decide(self.envelope, policy, error, _now_ms(), random.random)
+    def decided(self, result: Any, error: BaseException | None) -> Outcome:
+        policy = self._policy
+        if self._rules.fallback is None and isinstance(error, JobSignal):
+            # A job that asks to be tried again has not failed; there is only nobody who does it.
+            policy = replace(policy, tries=0)
+        outcome = decide(self.envelope, policy, error, self._rules.now_ms(), self._rules.rand)
+        if result is not None and isinstance(outcome, Ack) and outcome.retention_ms:
+            outcome = Ack(outcome.retention_ms, encoded(self.envelope, result))
+        self._tell_end(outcome)
+        return outcome
 
-    def tell_end(self, outcome: Outcome) -> None:
+    def _tell_end(self, outcome: Outcome) -> None:
         """Let those who listen here hear how it ended."""
         if self._events.hears(JobEnded):
             envelope, took_ms = self.envelope, (time.perf_counter() - self._started) * 1000
             word, error = told_as(outcome)
-            self._events.tell(JobEnded(envelope.id, envelope.name, envelope.queue, 1, word, took_ms, error))
+            queue, attempt = self._delivery.queue if self._delivery else envelope.queue, envelope.attempts + 1
+            self._events.tell(JobEnded(envelope.id, envelope.name, queue, attempt, word, took_ms, error))
 
     def _context(self) -> JobContext:
-        envelope = self.envelope
+        envelope, delivery = self.envelope, self._delivery
         return JobContext(
             id=envelope.id,
             name=envelope.name,
-            queue=envelope.queue,
+            queue=delivery.queue if delivery else envelope.queue,
             attempt=envelope.attempts + 1,
-            tries=1,
-            recoveries=0,
-            due_ms=_now_ms(),
-            token="",
+            tries=self._policy.tries,
+            recoveries=delivery.recoveries if delivery else 0,
+            due_ms=delivery.due_ms if delivery else self._rules.now_ms(),
+            token=delivery.entry if delivery else "",
             headers=envelope.headers or {},
             tags=tuple(envelope.tags or ()),
         )
@@ -155,7 +194,3 @@ def _refuse_inside_a_loop() -> None:
 
 async def _as_coroutine(awaitable: Awaitable[Any]) -> Any:
     return await awaitable
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
 from delayq.core.control import Control
+from delayq.core.failed import FailedOptions
 from delayq.core.options import Options
 from delayq.core.progress import Progress
+from delayq.core.rate import Pace, parse_rate
 from delayq.core.spec import Delay, JobSpec
 from delayq.core.states import Answer, OnConflict, State
-from delayq.core.views import JobInfo, JobRef, Page, QueueStats, Upcoming, WorkerInfo
+from delayq.core.views import JobInfo, JobRef, Page, QueueStats, Retried, Upcoming, WorkerInfo
 from delayq.redis import operations
 from delayq.redis.calls.call import Call, Command
 from delayq.redis.calls.operate import Switch
 from delayq.redis.client import ScheduleOptions, When
 from delayq.redis.connect import Connector
+from delayq.redis.failed_verbs import FailedVerbs
 from delayq.redis.send import asend
 from delayq.redis.verbs import Clock, Flow, Verbs, server_clock
 
@@ -34,6 +39,7 @@ class AsyncClient:
     def __init__(self, connector: Connector, options: Options, clock: Clock = server_clock) -> None:
         self.connector = connector
         self.verbs = Verbs(options, clock)
+        self.failed_verbs = FailedVerbs(self.verbs)
 
     @property
     def options(self) -> Options:
@@ -125,6 +131,27 @@ class AsyncClient:
     async def workers(self) -> list[WorkerInfo]:
         """As `Client.workers`."""
         return await self.run(self.verbs.workers())
+
+    async def iter_failed(self, queue: str | None = None, **which: Unpack[FailedOptions]) -> AsyncIterator[JobInfo]:
+        """As `Client.iter_failed`."""
+        choice = await self.run(self.failed_verbs.choose(which, queue))
+        cursor = ""
+        while True:
+            page = await self.run(self.failed_verbs.page(choice, queue, cursor))
+            for job in page.jobs:
+                yield job
+            cursor = page.cursor
+            if not cursor:
+                return
+
+    async def retry_failed(
+        self, queue: str | None = None, *, rate: str | None = None, **which: Unpack[FailedOptions]
+    ) -> AsyncIterator[Retried]:
+        """As `Client.retry_failed`."""
+        pace = Pace(parse_rate(rate) if rate is not None else None)
+        async for info in self.iter_failed(queue, **which):
+            await asyncio.sleep(pace.wait_s(time.monotonic()))
+            yield await self.run(self.failed_verbs.retry(info.id, queue))
 
     async def progress(self, job_id: str, *, queue: str | None = None) -> Progress | None:
         """As `Client.progress`."""

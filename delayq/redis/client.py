@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from types import TracebackType
@@ -9,14 +10,17 @@ from typing import Any, Self, TypedDict, TypeVar, Unpack
 
 from delayq.core.backoff import BackoffSpec
 from delayq.core.control import Control
+from delayq.core.failed import FailedOptions
 from delayq.core.options import Options
 from delayq.core.progress import Progress
+from delayq.core.rate import Pace, parse_rate
 from delayq.core.spec import Delay, Instant, JobSpec, Limit
 from delayq.core.states import Answer, OnConflict, State
-from delayq.core.views import JobInfo, JobRef, Page, QueueStats, Upcoming, WorkerInfo
+from delayq.core.views import JobInfo, JobRef, Page, QueueStats, Retried, Upcoming, WorkerInfo
 from delayq.redis import operations
 from delayq.redis.calls.operate import Switch
 from delayq.redis.connect import Connector
+from delayq.redis.failed_verbs import FailedVerbs
 from delayq.redis.send import send, send_every
 from delayq.redis.verbs import Clock, Flow, Verbs, server_clock
 
@@ -59,6 +63,7 @@ class Client:
     def __init__(self, connector: Connector, options: Options, clock: Clock = server_clock) -> None:
         self.connector = connector
         self.verbs = Verbs(options, clock)
+        self.failed_verbs = FailedVerbs(self.verbs)
 
     @property
     def options(self) -> Options:
@@ -156,6 +161,33 @@ class Client:
     def workers(self) -> list[WorkerInfo]:
         """The workers that are alive: their names, their queues, what they say of themselves."""
         return self.run(self.verbs.workers())
+
+    def iter_failed(self, queue: str | None = None, **which: Unpack[FailedOptions]) -> Iterator[JobInfo]:
+        """The failed jobs of one queue that are meant, in the order they failed in; see `FailedOptions`.
+
+        Not what fails while you look. `get` tells the error of each. Raises `InvalidInput`.
+        """
+        choice = self.run(self.failed_verbs.choose(which, queue))
+        cursor = ""
+        while True:
+            page = self.run(self.failed_verbs.page(choice, queue, cursor))
+            yield from page.jobs
+            cursor = page.cursor
+            if not cursor:
+                return
+
+    def retry_failed(
+        self, queue: str | None = None, *, rate: str | None = None, **which: Unpack[FailedOptions]
+    ) -> Iterator[Retried]:
+        """Give the failed jobs that are meant all their tries again, one by one, as you go through the answers.
+
+        `rate` ('10/s') holds it back, so that what made them fail has time to breathe. Each keeps its id; one that
+        cannot be retried says so in its answer. A job that fails again meanwhile is not met twice.
+        """
+        pace = Pace(parse_rate(rate) if rate is not None else None)
+        for info in self.iter_failed(queue, **which):
+            time.sleep(pace.wait_s(time.monotonic()))
+            yield self.run(self.failed_verbs.retry(info.id, queue))
 
     def progress(self, job_id: str, *, queue: str | None = None) -> Progress | None:
         """What a running job told last of how far it is; None when it told nothing, or does not run."""

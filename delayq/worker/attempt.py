@@ -6,14 +6,11 @@ Nothing a handler does gets past here: whatever it raises becomes an outcome.
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
-
-import msgspec
 
 from delayq.core import envelope as envelopes
 from delayq.core.envelope import Envelope
@@ -25,13 +22,12 @@ from delayq.drivers.base import Delivery
 from delayq.jobs.context import JobContext
 from delayq.jobs.handler import Handler
 from delayq.jobs.registry import Registry
+from delayq.jobs.results import encoded
 from delayq.jobs.talk import Talk
 from delayq.worker.held import Held
 from delayq.worker.lines import Lines
 from delayq.worker.listeners import Listeners
 from delayq.worker.policies import Policies
-
-log = logging.getLogger("delayq.worker")
 
 
 class Attempt:
@@ -146,7 +142,7 @@ class Attempts:
         if isinstance(outcome, Release) and attempt.lines.stop_asked(attempt.held):
             outcome, called_off = stopped(outcome), True
         if result is not None and isinstance(outcome, Ack) and outcome.retention_ms:
-            outcome = Ack(outcome.retention_ms, _encoded(envelope, result))
+            outcome = Ack(outcome.retention_ms, encoded(envelope, result))
         if self._heard:
             took_ms = (time.perf_counter() - attempt.started) * 1000
             self._listeners.tell(_ended(attempt.delivery, envelope, outcome, took_ms, called_off=called_off))
@@ -171,12 +167,3 @@ def _ended(
     name, attempts = (envelope.name, envelope.attempts) if envelope else ("", 0)
     word, cause = ("stopped", None) if called_off else told_as(outcome)
     return JobEnded(delivery.id, name, delivery.queue, attempts + 1, word, took_ms, cause)
-
-
-def _encoded(envelope: Envelope, result: Any) -> bytes:
-    """A result as JSON. The work is done by then, so one that cannot be kept is said and not retried."""
-    try:
-        return msgspec.json.encode(result)
-    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
-        log.warning("job %s (%s): its result cannot be kept as JSON: %s", envelope.id, envelope.name, error)
-        return b""

@@ -245,6 +245,7 @@ class Holding:
                 held for held in finished if orders[held] & SETTLED
             }
             gone |= {held for held in self._returning if self._slots.orders_for(held.slot, held.generation) & LOST}
+            self.stale = self.stale or not gone.isdisjoint(waiting)
             self._drop(list(gone))
             self._returning = [held for held in self._returning if held not in gone]
             self._finished.extendleft(held for held in reversed(finished) if held not in gone)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 
 from delayq.core.errors import DelayqError
 from delayq.drivers.base import Renewal, Steward
@@ -28,9 +28,10 @@ from delayq.worker.spill import ended
 log = logging.getLogger("delayq.supervisor")
 
 RETRY_S = 0.2
-ANNOUNCE_S = 5.0
+LEASE_LOOK_S = 5.0  # an operator may have changed it
+ANNOUNCE_S = 10.0
 NEWS_S = 1.0
-ANNOUNCE_TTL_S = 20.0
+ANNOUNCE_TTL_S = 30.0
 
 
 class Renewing:
@@ -46,6 +47,7 @@ class Renewing:
         self._renew_at: dict[Member, float] = {}
         self._announce_at: dict[Member, float] = {}
         self._told: dict[Member, object] = {}
+        self._lease_at = clock() + LEASE_LOOK_S
         self._rest_until = 0.0
         self._troubles = Troubles(log)
 
@@ -54,11 +56,12 @@ class Renewing:
         slots.floats[Word.LEASE] = self.lease_s
         slots.floats[Word.CLOCK_MS] = self._offset_ms
 
-    def step(self, members: Iterable[Member]) -> None:
+    def step(self, members: Sequence[Member]) -> None:
         """Renew and announce those whose time has come. A failure ends the step; all are tried again soon."""
         if self._clock() < self._rest_until:
             return
         try:
+            self._look_at_lease_if_due(members)
             for member in members:
                 self._renew_if_due(member)
             for member in members:
@@ -72,6 +75,13 @@ class Renewing:
         self._renew_at.pop(member, None)
         self._announce_at.pop(member, None)
         self._told.pop(member, None)
+
+    def _look_at_lease_if_due(self, members: Sequence[Member]) -> None:
+        if self._clock() >= self._lease_at:
+            self.lease_s = self._steward.lease_s()
+            self._lease_at = self._clock() + LEASE_LOOK_S
+            for member in members:
+                self.prepare(member.slots)
 
     def _renew_if_due(self, member: Member) -> None:
         now = self._clock()
@@ -130,7 +140,6 @@ class Renewing:
         self._announce_at[member] = now + ANNOUNCE_S
         self._told[member] = self._news(member)
         self._steward.announce(member.name, about(member, self._plan, self._started_ms), ANNOUNCE_TTL_S)
-        self.lease_s = self._steward.lease_s()
         self._offset_ms = self._steward.now_ms() - time.monotonic() * 1000
         self.prepare(member.slots)
 

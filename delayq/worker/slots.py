@@ -118,6 +118,7 @@ class Slots:
         self.orders = self._take(8 * count).cast("Q")
         self._records = self._take(count * _STRIDE)
         self.spill = self._take(SPILL_BYTES)
+        self.ints[Word.EPOCH] = 2  # even and not 0, which `_copy` keeps for what it could not read in one piece
 
     def write(self, placed: Sequence[tuple[int, Delivery]]) -> int:
         """Child: put deliveries into empty slots; their generation. Ids longer than `MAX_ID` bytes are none of ours."""

@@ -68,17 +68,17 @@ class Supply:
         count = min(count, self._holding.room)
         if not count:
             self.nap(NAP_S)  # nothing can be taken until something was settled
+        # After a wait that brought nothing, the next one looks as well as a fetch does. But only a fetch settles what
+        # is finished, and only a fetch finds out which queue is to blame for an error.
+        idle, self._waited_in_vain = self._waited_in_vain and wait_s > 0 and not self._holding.held, False
         sent_at = boot_clock()
-        # After a wait that brought nothing there is nothing to settle, and the next wait looks as well as a fetch does.
-        # But only a fetch finds out which queue is to blame for an error.
-        idle = self._waited_in_vain and wait_s > 0 and not self._holding.held
-        self._waited_in_vain = False
         deliveries = () if idle else self._exchange(count)
         self._note_emptiness(deliveries, sent_at)
         if not deliveries and wait_s and count:
             sent_at = boot_clock()
-            deliveries = self._answer(lambda: self._interruptible(wait_s)).deliveries
-            self._waited_in_vain = not deliveries and not self._slots.ints[Word.STOP]  # told to stop, it does not wait
+            answer = self._answer(lambda: self._interruptible(wait_s))
+            deliveries, stop = answer.deliveries, self._slots.ints[Word.STOP]  # told to stop, it does not wait
+            self._waited_in_vain = not (deliveries or answer.errors or answer.garbage or stop)
             if self._waited_in_vain:
                 self._note_emptiness(deliveries, sent_at)
         if deliveries:

@@ -109,7 +109,7 @@ class Turns:
         if self.loop is not None:
             self.loop.flush()
         if holding.stale:
-            log.warning("this process was stopped for too long; it drops what it had not started and asks again")
+            log.warning("leases may be over of jobs this process had not started; it drops them and asks again")
             holding.stale, self._supply.replay_wanted = False, True
 
     def _begin(self, held: Held) -> None:

@@ -23,7 +23,7 @@ from delayq.core.errors import DelayqError
 from delayq.core.interrupts import JobCancelled
 from delayq.worker.clock import boot_clock
 from delayq.worker.crew_inline import nudge
-from delayq.worker.holding import Holding
+from delayq.worker.holding import START_WITHIN, Holding
 from delayq.worker.killed import timed_out
 from delayq.worker.memory import MemoryLimit
 from delayq.worker.prefetch import WORTH_S
@@ -66,7 +66,7 @@ class Watchdog:
             look_s = LOOK_S if self._holding.held else IDLE_LOOK_S
             if self._poll.poll(look_s * 1000):
                 end_group()
-            self._slots.floats[Word.LOOKED_AT] = boot_clock()
+            self._look_at_the_clock()
             self._end_waits(self._slots.ints[Word.STOP])
             if self._slots.ints[Word.STOP] == Stop.DRAIN:
                 self.farewell()
@@ -77,6 +77,17 @@ class Watchdog:
                 self._supply.complain(error)
             except Exception:
                 log.exception("the watchdog failed; it goes on")
+
+    def _look_at_the_clock(self) -> None:
+        """Tell the supervisor that this process goes on; and people, when it did not for so long that leases are over.
+
+        What was not started is dropped then, or handed back, whichever thread is first: it may be another's.
+        """
+        floats, now = self._slots.floats, boot_clock()
+        still_s = now - floats[Word.LOOKED_AT]
+        if still_s > floats[Word.LEASE] * START_WITHIN:
+            log.warning("this process stood still for %.1f s; it starts nothing that it had only held", still_s)
+        floats[Word.LOOKED_AT] = now
 
     def _end_waits(self, stop: int) -> None:
         if stop and self._supply.waiting:

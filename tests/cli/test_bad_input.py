@@ -49,6 +49,10 @@ CASES: dict[str, tuple[tuple[str | bytes, ...], str]] = {
     "retry ids and all": (("failed", "retry", "o1", "--all"), "exclude"),
     "retry nothing": (("failed", "retry"), "No job was named"),
     "retry a name without all": (("failed", "retry", "o1", "--name", "x"), "--all"),
+    "retry ids since": (("failed", "retry", "o1", "--since", "2h"), "--since chooses"),
+    "retry since no time": (("failed", "retry", "--since", "yesterday"), "yesterday"),
+    "retry no rate": (("failed", "retry", "--all", "--rate", "fast"), "10/s"),
+    "retry a range that is none": (("failed", "retry", "--since", "1h", "--until", "2h"), "before the beginning"),
     "forget nothing": (("failed", "forget"), "No job was named"),
     # names and ids
     "queue in braces": ((*X, "--queue", "a{b}c"), "'a{b}c'"),

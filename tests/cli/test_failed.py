@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import re
+import time
 
 import pytest
 
 from delayq import DelayQ, job
 from delayq.core.backoff import DEFAULT
+from delayq.core.failure import Failure, encode
 from delayq.core.outcome import Policy
 from delayq.core.states import State
+from delayq.core.when import format_instant
 from delayq.drivers.redis_streams import RedisStreamsFactory
 from delayq.jobs.registry import Registry, using
+from delayq.redis.keys import Keys
 from delayq.worker.options import WorkerOptions
 from delayq.worker.plan import Plan
 from tests.cli.conftest import Inline
@@ -84,6 +88,43 @@ def test_retry_all_of_a_name(inline: Inline, q: DelayQ, three: tuple[str, ...]) 
     assert inline("failed", "retry", "--all", "--name", "b*").lines == list(three)
     assert inline("failed", "retry", "--all").out == ""
     assert [state(q, job_id) for job_id in three] == ["scheduled"] * 3
+
+
+def test_a_name_or_a_range_of_times_is_a_choice_by_itself(inline: Inline, q: DelayQ, three: tuple[str, ...]) -> None:
+    first, _, last = [info.failed_ms for info in q.iter_jobs("failed")]
+    assert first is not None
+    assert last is not None
+    assert inline("failed", "retry", "--name", "good").out == ""
+    assert inline("failed", "retry", "--until", format_instant(first - 1)).out == ""
+    assert inline("failed", "retry", "--since", format_instant(last + 1)).out == ""
+    assert inline("failed", "list", "--since", format_instant(last), "--json").documents[-1]["id"] == "b2"
+    assert inline("failed", "list", "--until", "1h").out.count("\n") == 1
+    assert inline("failed", "forget", "--until", format_instant(first - 1), "--yes").out == ""
+    done = inline("failed", "retry", "--since", "1h", "--until", format_instant(last), "--name", "b*", "--json")
+    assert [one["id"] for one in done.documents] == list(three)
+    assert [state(q, job_id) for job_id in three] == ["scheduled"] * 3
+
+
+def test_retry_at_a_rate(inline: Inline, q: DelayQ, three: tuple[str, ...]) -> None:
+    began = time.monotonic()
+    assert inline("failed", "retry", "--all", "--rate", "10/s").lines == list(three)
+    assert time.monotonic() - began >= 0.2
+
+
+def test_the_first_error_is_shown_beside_the_last(inline: Inline, q: DelayQ, three: tuple[str, ...]) -> None:
+    failure = q.get("b1").failure  # type: ignore[union-attr]  # the fixture made it
+    assert failure is not None
+    last = Failure(type="WorkerVanished", message="too often", history=[failure])
+    key = Keys(q.options.prefix, "default").of("errors")
+    q.connector.commands().hset(key, "b1", encode(last))
+    assert "WorkerVanished: too often; first ValueError: no b1" in inline("failed", "list").out
+    assert inline("failed", "show", "b1", "--json").json["error"]["history"][0]["message"] == "no b1"
+
+
+def test_forget_asks_what_it_names(inline: Inline, three: tuple[str, ...]) -> None:
+    done = inline("failed", "forget", "--name", "b*", "--since", "2h")
+    assert (done.code, done.out) == (2, "")
+    assert "Drop every failed job named b* since 2h in queue default?" in done.err
 
 
 def test_all_means_one_queue(inline: Inline, q: DelayQ, three: tuple[str, ...]) -> None:

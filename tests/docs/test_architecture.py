@@ -16,6 +16,7 @@ FOLDERS = {
     "drivers: backends behind one protocol": "drivers",
     "loops: what runs for ever": "loops",
     "jobs: what users write": "jobs",
+    "testing: for the tests of others": "testing",
     "worker: a parent without user code, children that do nothing else": "worker",
 }
 DOORS = ("settings", "cli", ".")

@@ -110,19 +110,32 @@ def test_the_wheel_holds_the_package_and_its_scripts_and_nothing_else(built: Pat
     assert sorted(names) == sorted(expected)
 
 
+def test_it_brings_the_command_and_the_pytest_plugin(built: Path) -> None:
+    with zipfile.ZipFile(built) as archive:
+        [file] = [name for name in archive.namelist() if name.endswith("entry_points.txt")]
+        lines = archive.read(file).decode().split("\n")
+    assert lines[lines.index("[console_scripts]") + 1] == "delayq = delayq.cli:main"
+    assert lines[lines.index("[pytest11]") + 1] == "delayq = delayq.testing.plugin"
+
+
 @needs_scripts
 def test_there_are_scripts_to_ship() -> None:
     assert {"schedule.lua", "promote.lua", "ack.lua", "reclaim.lua"} <= {path.name for path in SCRIPTS.iterdir()}
 
 
 def test_every_module_imports_with_the_declared_packages_alone(built: Path, tmp_path: Path) -> None:
-    """From `/`, so that nothing of the checkout is in reach. `__main__` would run the program."""
+    """From `/`, so that nothing of the checkout is in reach. `__main__` would run the program; only pytest reads the
+    plugin, so that it may ask for pytest, and is the only one that does.
+    """
     home = tmp_path / "elsewhere"
     python = install(built, home, extras=set()) / "python"
     program = (
         "import importlib, pkgutil, delayq\n"
         "for module in pkgutil.walk_packages(delayq.__path__, 'delayq.'):\n"
-        "    module.name.endswith('__main__') or importlib.import_module(module.name)\n"
+        "    try:\n"
+        "        module.name.endswith('__main__') or importlib.import_module(module.name)\n"
+        "    except ModuleNotFoundError as error:\n"
+        "        assert (module.name, error.name) == ('delayq.testing.plugin', 'pytest'), error\n"
         "print(delayq.__file__)"
     )
     where = Path(run(python, "-c", program, cwd=Path("/")).strip())

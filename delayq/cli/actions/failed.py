@@ -2,61 +2,34 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
-from dataclasses import dataclass
-from fnmatch import fnmatchcase
-from itertools import islice
+from itertools import chain, islice
 from typing import Final
 
 from delayq.cli import shapes
-from delayq.cli.actions.look import Wanted, cut, find, local_ms, matching, print_job
+from delayq.cli.actions.chosen import Chosen
+from delayq.cli.actions.look import cut, find, local_ms, print_job
 from delayq.cli.actions.produce import checkable
 from delayq.cli.actions.switch import print_dropped
+from delayq.cli.headway import Headway
 from delayq.cli.session import Session
 from delayq.cli.words import count, distance
-from delayq.core.errors import Conflict, InvalidInput, JobNotFailed, JobNotFound
+from delayq.core.errors import JobNotFailed, JobNotFound
+from delayq.core.failure import Failure
+from delayq.core.rate import Pace, parse_rate
 from delayq.core.states import Answer, State
-from delayq.core.views import JobInfo
+from delayq.core.views import JobInfo, Retried
 from delayq.redis.client import Client
 
 BATCH: Final = 500
 
 
-@dataclass(frozen=True, slots=True)
-class Chosen:
-    """Which failed jobs are meant: these ids, or every one (whose name fits the pattern)."""
-
-    ids: tuple[str, ...]
-    every: bool
-    name: str | None
-    queue: str | None
-
-    def check(self) -> None:
-        """Raises `InvalidInput` unless it is one or the other."""
-        if self.ids and self.every:
-            raise InvalidInput("Ids and --all exclude each other.", hint="Leave out one of the two.")
-        if not self.ids and not self.every:
-            raise InvalidInput("No job was named.", hint="Give ids, or --all for every failed job of the queue.")
-        if self.name is not None and not self.every:
-            raise InvalidInput("--name chooses among all failed jobs.", hint="Say --all as well, or leave it out.")
-
-    def find(self, client: Client) -> Iterator[str]:
-        """The ids. With `--all`: what has failed by now; a job that fails again meanwhile is not met twice."""
-        if not self.every:
-            yield from dict.fromkeys(self.ids)
-            return
-        [stats] = client.stats(self.queue or client.options.queue)
-        for info in client.iter_jobs(State.FAILED, queue=self.queue):
-            if (info.failed_ms or 0) > stats.now_ms:
-                return
-            if self.name is None or fnmatchcase(info.name, self.name):
-                yield info.id
-
-
-def list_failed(session: Session, queue: str | None, name: str | None, limit: int, *, as_json: bool) -> None:
-    """Failed jobs with their last error, which is asked for one by one."""
+def list_failed(session: Session, chosen: Chosen, limit: int, *, as_json: bool) -> None:
+    """Failed jobs with their last error and their first, which are asked for one by one."""
     with session.client() as client:
-        found = matching(client, (State.FAILED,), Wanted("failed", queue, name, limit))
+        queues = [chosen.queue] if chosen.queue else client.queues()
+        found = chain.from_iterable(client.iter_failed(queue, **chosen.which) for queue in queues)
         jobs = (client.get(info.id, queue=info.queue) or info for info in islice(found, limit))
         if as_json:
             for info in jobs:
@@ -69,10 +42,19 @@ def list_failed(session: Session, queue: str | None, name: str | None, limit: in
 
 
 def _row(info: JobInfo, now_ms: int) -> tuple[str, ...]:
-    failure = info.failure
-    error = cut(f"{failure.type}: {failure.message}".encode()[:200]) if failure else ""
     when = "" if info.failed_ms is None else distance(info.failed_ms, now_ms)
-    return info.id, info.name or "?", info.queue, when, error
+    return info.id, info.name or "?", info.queue, when, _errors(info.failure) if info.failure else ""
+
+
+def _errors(failure: Failure) -> str:
+    """The last error; and the first, when it was another: the last one often says only that there were too many."""
+    first, shown = failure.first, _error(failure)
+    same = (first.type, first.message) == (failure.type, failure.message)
+    return shown if same else f"{shown}; first {_error(first)}"
+
+
+def _error(failure: Failure) -> str:
+    return cut(f"{failure.type}: {failure.message}".encode()[:200])
 
 
 def show(session: Session, job_id: str, queue: str | None, *, as_json: bool) -> None:
@@ -84,26 +66,44 @@ def show(session: Session, job_id: str, queue: str | None, *, as_json: bool) -> 
     print_job(session, info, as_json=as_json)
 
 
-def retry(session: Session, chosen: Chosen, *, as_json: bool) -> int:
+def retry(session: Session, chosen: Chosen, rate: str | None, *, as_json: bool) -> int:
     """Try them again; the worst exit code. One that cannot be retried keeps no other from it."""
     chosen.check()
     code = done = 0
     with session.client() as client:
-        for job_id in chosen.find(client):
-            try:
-                with checkable(job_id, chosen.queue or client.options.queue):
-                    ref = client.retry(job_id, queue=chosen.queue)
-            except (JobNotFound, Conflict) as error:
+        headway = Headway(session.out.note, _how_many(client, chosen))
+        for job_id, ref, error in _retried(client, chosen, rate):
+            headway.step()
+            if error is not None:
                 session.out.error(error.message, error.hint)
                 code = max(code, error.exit_code)
+            if ref is None:
                 continue
             done += 1
             if as_json:
                 session.out.json(shapes.scheduled(ref))
             else:
-                session.out.line(ref.id)
+                session.out.line(job_id)
         session.out.note(f"{count(done, 'job')} to be tried again in queue {chosen.queue or client.options.queue}.")
     return code
+
+
+def _retried(client: Client, chosen: Chosen, rate: str | None) -> Iterator[Retried]:
+    """The answers, at the pace that was asked for."""
+    pace, queue = Pace(parse_rate(rate) if rate else None), chosen.queue or client.options.queue
+    for job_id in chosen.find_ids(client):
+        time.sleep(pace.wait_s(time.monotonic()))
+        with checkable(job_id, queue):
+            answer = client.run(client.failed_verbs.retry(job_id, queue))
+        yield answer
+
+
+def _how_many(client: Client, chosen: Chosen) -> int:
+    """How many there will be, as far as that is known beforehand; 0 when it is not."""
+    if chosen.ids or not chosen.every or chosen.name or chosen.since or chosen.until:
+        return len(set(chosen.ids))
+    [stats] = client.stats(chosen.queue or client.options.queue)
+    return stats.failed
 
 
 def forget(session: Session, chosen: Chosen, *, yes: bool, as_json: bool) -> int:
@@ -113,10 +113,9 @@ def forget(session: Session, chosen: Chosen, *, yes: bool, as_json: bool) -> int
     code = 0
     with session.client() as client:
         queue = chosen.queue or client.options.queue
-        if chosen.every:
-            which = f"failed job named {chosen.name}" if chosen.name else "failed job"
-            session.out.confirm(f"Drop every {which} in queue {queue}?", yes=yes)
-        ids = chosen.find(client)
+        if not chosen.ids:
+            session.out.confirm(f"Drop every {chosen} in queue {queue}?", yes=yes)
+        ids = chosen.find_ids(client)
         while batch := list(islice(ids, BATCH)):
             for job_id, answer in zip(batch, client.forget(batch, queue=queue), strict=True):
                 code = max(code, codes[answer])

@@ -138,9 +138,7 @@ def test_a_thawed_worker_starts_nothing_that_it_only_held(station: Station, redi
         thaw(frozen.pid)
         station.client.schedule("note", id="after")
         wait_until(lambda: "after" in crew.ledger.jobs("end"), what="work goes on")
-        wait_until(
-            lambda: "this process was stopped for too long" in crew.log_of(frozen), what="it says why it dropped them"
-        )
+        wait_until(lambda: "this process stood still" in crew.log_of(frozen), what="it says why it dropped them")
         twice = [job for job, times in crew.ledger.counted("start").items() if times > 1]
         assert twice in ([], [running]), "only what ran, or was about to, when it froze"
 

@@ -127,6 +127,7 @@ def test_what_is_lost_is_forgotten_unless_it_runs(bench: Bench) -> None:
     for job_id in ("a", "b"):
         bench.order(job_id, LOST)
     assert bench.start().delivery.id == "c"
+    assert bench.holding.stale, "its lease was over: that is said, and asked about"
     assert bench.phases() == {"a": RUNNING, "c": RUNNING}
     assert running.delivery.id == "a"
 

@@ -1,0 +1,88 @@
+"""What a fake has taken, and which ids and unique keys are taken by it: as a queue would answer, without one."""
+
+from __future__ import annotations
+
+import threading
+from fnmatch import fnmatchcase
+
+from delayq.core import envelope as envelopes
+from delayq.core.spec import Prepared
+from delayq.core.states import Answer, OnConflict, State
+from delayq.core.views import JobRef
+from delayq.jobs.running import wall_ms
+from delayq.testing.pushed import Pushed, What, named
+
+_TAKEN = {
+    OnConflict.KEEP: Answer.KEPT,
+    OnConflict.REPLACE: Answer.REPLACED,
+    OnConflict.POSTPONE: Answer.POSTPONED,
+    OnConflict.ERROR: Answer.CONFLICT,
+}
+
+
+class Book:
+    """The jobs taken, in order. Which ones are taken at all is said with `only` and `but`: names or patterns."""
+
+    def __init__(self) -> None:
+        self.only: tuple[str, ...] = ()
+        self.but: tuple[str, ...] = ()
+        self._lock = threading.Lock()
+        self._taken: dict[tuple[str, str, str], Pushed] = {}
+        self._unique: dict[tuple[str, str, str], str] = {}
+
+    def wants(self, name: str) -> bool:
+        """Whether a job of that name is taken; else it goes where it would have gone."""
+        if self.only and not any(fnmatchcase(name, pattern) for pattern in self.only):
+            return False
+        return not any(fnmatchcase(name, pattern) for pattern in self.but)
+
+    def choose(self, only: tuple[What, ...], but: tuple[What, ...]) -> None:
+        """Take these jobs only; leave those."""
+        self.only, self.but = tuple(map(named, only)), tuple(map(named, but))
+
+    def all(self) -> list[Pushed]:
+        """What was taken, in order."""
+        with self._lock:
+            return list(self._taken.values())
+
+    def clear(self) -> None:
+        """Forget it; ids and unique keys are free again."""
+        with self._lock:
+            self._taken.clear()
+            self._unique.clear()
+
+    def take(self, connection: str, job: Prepared, on_conflict: OnConflict) -> JobRef:
+        """Write a job down; the answer is the one a queue would give while the jobs before it wait."""
+        now_ms = wall_ms()
+        delay_ms = int(job.when) if job.when[0] == "+" else None
+        due_ms = max(now_ms, int(job.when) if delay_ms is None else now_ms + delay_ms)
+        entry = Pushed(connection, job.queue, envelopes.decode(job.envelope), job.envelope, delay_ms, due_ms)
+        with self._lock:
+            here = (connection, job.queue)
+            owner = self._unique.get((*here, job.digest), job.id) if job.digest else job.id
+            there = self._taken.get((*here, owner))
+            if there is None:
+                outcome = Answer.CREATED
+            else:
+                outcome = _TAKEN[on_conflict] if owner == job.id else _of_another(on_conflict)
+                if outcome is Answer.POSTPONED:
+                    entry = Pushed(connection, job.queue, there.envelope, there.raw, delay_ms, due_ms)
+                elif outcome is not Answer.REPLACED:
+                    entry = there
+            if entry is not there:
+                self._write(here, entry)
+        state = State.READY if entry.due_ms <= now_ms else State.SCHEDULED
+        return JobRef(entry.id, job.queue, state, entry.due_ms, outcome, entry.name)
+
+    def _write(self, here: tuple[str, str], entry: Pushed) -> None:
+        """Keep it in the place of the one it replaces, and with the unique key of its own."""
+        for key in [key for key, owner in self._unique.items() if key[:2] == here and owner == entry.id]:
+            del self._unique[key]
+        if entry.envelope.unique:
+            self._unique[(*here, entry.envelope.unique)] = entry.id
+        self._taken[(*here, entry.id)] = entry
+
+
+def _of_another(on_conflict: OnConflict) -> Answer:
+    """The answer to a unique key that another job owns."""
+    return Answer.CONFLICT if on_conflict is OnConflict.ERROR else Answer.KEPT
