@@ -32,6 +32,19 @@ if typing.TYPE_CHECKING:
         JobRunning,
         OutcomeUnknown,
     )
+    from delayq.core.events import (
+        JobDispatched,
+        JobEnded,
+        JobFenced,
+        JobSkipped,
+        JobStarted,
+        NotificationEvent,
+        NotificationFailed,
+        NotificationSending,
+        NotificationSent,
+        NotificationSkipped,
+        WorkerStopping,
+    )
     from delayq.core.progress import Progress
     from delayq.core.signals import Discard, Fail, JobSignal, Retry, Snooze
     from delayq.core.spec import JobSpec
@@ -41,10 +54,25 @@ if typing.TYPE_CHECKING:
     from delayq.jobs.context import JobContext
     from delayq.jobs.current import current_manager, make_manager, set_manager, using_manager
     from delayq.jobs.dispatch import Dispatch, adispatch, adispatch_many, dispatch, dispatch_many
+    from delayq.jobs.events.announcing import aannounce, announce
+    from delayq.jobs.events.listening import listener, queued_listener
     from delayq.jobs.function import job
     from delayq.jobs.gates import gate
     from delayq.jobs.job import Job
     from delayq.jobs.methods import handles
+    from delayq.jobs.middleware.fail_on import FailOnException
+    from delayq.jobs.middleware.forms import Middleware, Next
+    from delayq.jobs.middleware.release import Release
+    from delayq.jobs.middleware.running_job import RunningJob
+    from delayq.jobs.middleware.skip import Skip
+    from delayq.jobs.notifications.channel import Channel, Letter
+    from delayq.jobs.notifications.mail import MailChannel, Smtp
+    from delayq.jobs.notifications.mail_message import Attachment, MailMessage
+    from delayq.jobs.notifications.notification import Notification
+    from delayq.jobs.notifications.notifying import anotify, notify, use_channel
+    from delayq.jobs.notifications.recipient import Notifiable, Recipient
+    from delayq.jobs.notifications.webhook import WebhookChannel, WebhookMessage
+    from delayq.jobs.registry import use_middleware
     from delayq.manager import Manager
     from delayq.settings import Settings
 
@@ -53,9 +81,11 @@ __version__ = "0.1.0"
 __all__ = [
     "Answer",
     "AsyncDelayQ",
+    "Attachment",
     "BackendError",
     "BackendFull",
     "BackendUnavailable",
+    "Channel",
     "ConfigError",
     "Conflict",
     "Control",
@@ -65,11 +95,15 @@ __all__ = [
     "Dispatch",
     "Exponential",
     "Fail",
+    "FailOnException",
     "Fate",
     "Fixed",
     "InvalidInput",
     "Job",
     "JobContext",
+    "JobDispatched",
+    "JobEnded",
+    "JobFenced",
     "JobFinished",
     "JobHasFailed",
     "JobInfo",
@@ -78,38 +112,115 @@ __all__ = [
     "JobRef",
     "JobRunning",
     "JobSignal",
+    "JobSkipped",
     "JobSpec",
+    "JobStarted",
+    "Letter",
+    "MailChannel",
+    "MailMessage",
     "Manager",
+    "Middleware",
+    "Next",
+    "Notifiable",
+    "Notification",
+    "NotificationEvent",
+    "NotificationFailed",
+    "NotificationSending",
+    "NotificationSent",
+    "NotificationSkipped",
     "OnConflict",
     "OutcomeUnknown",
     "Page",
     "Progress",
     "QueueStats",
     "Ran",
+    "Recipient",
+    "Release",
     "Retried",
     "Retry",
+    "RunningJob",
     "Settings",
+    "Skip",
+    "Smtp",
     "Snooze",
     "State",
     "Steps",
     "Upcoming",
+    "WebhookChannel",
+    "WebhookMessage",
     "WorkerInfo",
+    "WorkerStopping",
     "__version__",
+    "aannounce",
     "adispatch",
     "adispatch_many",
+    "announce",
+    "anotify",
     "current_manager",
     "dispatch",
     "dispatch_many",
     "gate",
     "handles",
     "job",
+    "listener",
     "make_manager",
+    "notify",
+    "queued_listener",
     "set_manager",
+    "use_channel",
+    "use_middleware",
     "using_manager",
 ]
 
 # Where each name of __all__ is made; tests/unit/test_lazy_names.py compares it with the imports above.
 _HOMES = {
+    "delayq.core.events": (
+        "JobDispatched",
+        "JobEnded",
+        "JobFenced",
+        "JobSkipped",
+        "JobStarted",
+        "NotificationEvent",
+        "NotificationFailed",
+        "NotificationSending",
+        "NotificationSent",
+        "NotificationSkipped",
+        "WorkerStopping",
+    ),
+    "delayq.jobs.events.announcing": (
+        "aannounce",
+        "announce",
+    ),
+    "delayq.jobs.events.listening": (
+        "listener",
+        "queued_listener",
+    ),
+    "delayq.jobs.notifications.channel": (
+        "Channel",
+        "Letter",
+    ),
+    "delayq.jobs.notifications.mail": (
+        "MailChannel",
+        "Smtp",
+    ),
+    "delayq.jobs.notifications.mail_message": (
+        "Attachment",
+        "MailMessage",
+    ),
+    "delayq.jobs.notifications.notification": ("Notification",),
+    "delayq.jobs.notifications.notifying": (
+        "anotify",
+        "notify",
+        "use_channel",
+    ),
+    "delayq.jobs.notifications.recipient": (
+        "Notifiable",
+        "Recipient",
+    ),
+    "delayq.jobs.notifications.webhook": (
+        "WebhookChannel",
+        "WebhookMessage",
+    ),
     "delayq.client": ("AsyncDelayQ", "DelayQ"),
     "delayq.core.backoff": ("Exponential", "Fixed", "Steps"),
     "delayq.core.control": ("Control",),
@@ -141,6 +252,12 @@ _HOMES = {
     "delayq.jobs.gates": ("gate",),
     "delayq.jobs.job": ("Job",),
     "delayq.jobs.methods": ("handles",),
+    "delayq.jobs.middleware.fail_on": ("FailOnException",),
+    "delayq.jobs.middleware.forms": ("Middleware", "Next"),
+    "delayq.jobs.middleware.release": ("Release",),
+    "delayq.jobs.middleware.running_job": ("RunningJob",),
+    "delayq.jobs.middleware.skip": ("Skip",),
+    "delayq.jobs.registry": ("use_middleware",),
     "delayq.manager": ("Manager",),
     "delayq.settings": ("Settings",),
 }

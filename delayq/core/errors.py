@@ -20,6 +20,7 @@
     │  ├─ BackendDamaged        a key is missing or holds something else; the others are fine
     │  ├─ OutcomeUnknown        the reply was lost; the job may or may not be stored
     │  └─ ProtocolError         a script answered something this version does not know
+    ├─ NotDelivered             a channel did not take a notification
     ├─ BadEnvelope              bytes that are no envelope
     └─ UnknownJob               no handler registered for this name
 
@@ -141,6 +142,10 @@ class ProtocolError(BackendError):
 
 AWAY: Final = (BackendUnavailable, OutcomeUnknown)
 """Redis cannot be talked to just now, whatever the call: loops and workers wait and come again."""
+
+
+class NotDelivered(DelayqError):
+    """A channel did not take a notification."""
 
 
 class BadEnvelope(DelayqError):

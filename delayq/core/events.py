@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias, get_args
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,63 @@ class JobFenced:
 
 
 @dataclass(frozen=True, slots=True)
+class JobDispatched:
+    """A job was handed in. `outcome` is its answer's: created, kept (it is there already), vetoed, after commit, …
+
+    `due_ms` is None when it waits for no time. Told where it was dispatched, once it was.
+    """
+
+    id: str
+    name: str
+    queue: str
+    connection: str
+    outcome: str
+    due_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class JobSkipped:
+    """Middleware left a job undone; it counts as done."""
+
+    id: str
+    name: str
+    queue: str
+
+
+@dataclass(frozen=True, slots=True)
+class NotificationEvent:
+    """A notification, one address, one channel. `id` is the notification's, `job_id` its job's."""
+
+    id: str
+    name: str
+    channel: str
+    address: str
+    job_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class NotificationSending(NotificationEvent):
+    """It is about to go out."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotificationSent(NotificationEvent):
+    """The channel took it."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotificationSkipped(NotificationEvent):
+    """Its `should_send` said no."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotificationFailed(NotificationEvent):
+    """An attempt failed; the job says whether there is another one."""
+
+    error: BaseException
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerStopping:
     """A worker ends, with the reason's name and the number of jobs it ran."""
 
@@ -56,4 +113,6 @@ class WorkerStopping:
 
 
 Event: TypeAlias = JobStarted | JobEnded | JobFenced | WorkerStopping
+EVENTS: Final[tuple[type, ...]] = get_args(Event)
+"""What a worker tells its listeners."""
 Listener: TypeAlias = Callable[[Event], None]

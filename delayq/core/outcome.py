@@ -115,6 +115,15 @@ DONE: Final = Ack()
 """Done and forgotten: what becomes of nearly every job."""
 
 
+def told_as(outcome: Outcome) -> tuple[str, BaseException | None]:
+    """The word that logs and listeners use for an outcome, and its cause."""
+    if isinstance(outcome, Ack):
+        return "done", None
+    if isinstance(outcome, Release):
+        return ("snoozed" if outcome.error is None else "released"), outcome.error
+    return "failed", outcome.error
+
+
 def before_start(envelope: Envelope, policy: Policy, now_ms: int) -> GiveUp | None:
     """Whether an attempt may start at all; the handler never runs when it may not."""
     error: DelayqError | None = None

@@ -6,7 +6,7 @@ import dataclasses
 import inspect
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 import msgspec
@@ -19,6 +19,7 @@ from delayq.jobs.binding import is_context, refuse_generators
 from delayq.jobs.codecs import Codecs
 from delayq.jobs.context import JobContext
 from delayq.jobs.declaring import fields_of
+from delayq.jobs.opened import Opened
 from delayq.jobs.options import HandlerOptions
 from delayq.jobs.payload import Field, Payload, same
 
@@ -37,6 +38,7 @@ class ClassHandler:
         refuse_generators(self.name, handle)
         self.is_async = inspect.iscoroutinefunction(handle)
         self.hears_failures = _defined(kind, "failed")
+        self.brings_middleware = _defined(kind, "middleware")
         self.place = f"{kind.__module__}.{kind.__qualname__}"
         self._takes_context = _takes_context(self.name, handle)
         with suppress(NameError):  # it names a type that is defined further down; looked at again when first used
@@ -68,6 +70,16 @@ class ClassHandler:
         """Make the instance, call its `handle`, and raise what it said with `release`, `fail` or `delete`."""
         job: Any = self.make(data)
         vars(job)["_asks"] = context
+        return self._call(job, context)
+
+    def open(self, data: msgspec.Raw, context: Callable[[], JobContext]) -> Opened:
+        """Make the instance; its `handle` is called later."""
+        job: Any = self.make(data)
+        vars(job)["_asks"] = context
+        fields = {field.name: getattr(job, field.name) for field in self._known().fields}
+        return Opened(fields, partial(self._call, job, context), job, job.middleware)
+
+    def _call(self, job: Any, context: Callable[[], JobContext]) -> Any:
         if self.is_async:
             return self._awaited(job, job.handle(context()) if self._takes_context else job.handle())
         try:

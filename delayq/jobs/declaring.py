@@ -8,7 +8,7 @@ from typing import Any, Final
 from delayq.core.errors import ConfigError
 from delayq.jobs.options import NAMES
 
-_OVERRIDABLE: Final = ("failed", "prepare_for_dispatch")
+_OVERRIDABLE: Final = ("failed", "middleware", "prepare_for_dispatch")
 _GIVEN: Final = ("job_name", "job_options", "_handler")
 """What every job class is given of its own."""
 
@@ -25,13 +25,14 @@ def prepare_class(cls: Any, base: type) -> None:
 
 def _refuse(cls: type, base: type, name: str, *, is_field: bool) -> None:
     own = f"{cls.__module__}.{cls.__qualname__}"
-    foreign = name not in _GIVEN and getattr(cls, name, _GIVEN) is not getattr(base, name, None)
+    method = name in _OVERRIDABLE and callable(getattr(cls, name, None)) and not is_field
+    foreign = not method and name not in _GIVEN and getattr(cls, name, _GIVEN) is not getattr(base, name, None)
     if name in NAMES and (foreign or is_field):
         raise ConfigError(
             f"{own} has a member {name!r}, which is the name of an option.",
             hint=f"Write class {cls.__name__}(Job, {name}=...), or call the field something else.",
         )
-    if hasattr(base, name) and name not in _OVERRIDABLE and (foreign or is_field):
+    if hasattr(base, name) and (foreign or is_field):
         raise ConfigError(f"{own} has a member {name!r}, which belongs to Job.", hint="Call it something else.")
     if name.startswith("_") and is_field:
         raise ConfigError(f"The field {name!r} of {own} starts with an underscore.", hint="Call it something else.")

@@ -25,7 +25,7 @@ from delayq.jobs.after_response import defer
 from delayq.jobs.current import current_manager
 from delayq.jobs.options import Dispatched
 from delayq.jobs.running import LocalRunner, envelope_of
-from delayq.jobs.sending import Message, asend, compose, grouped, send
+from delayq.jobs.sending import Message, asend, compose, grouped, send, told
 
 
 class Sendable:
@@ -165,9 +165,10 @@ def dispatch_many(jobs: Iterable[Sendable]) -> list[JobRef]:
     manager = current_manager()
     answers, groups = grouped(_messages(jobs), manager)
     for (name, on_conflict), some in groups.items():
-        refs = manager.connection(name).schedule_many([spec for _, spec in some], on_conflict)
-        for (number, _), ref in zip(some, refs, strict=True):
-            answers[number] = ref
+        connection = manager.connection(name)
+        refs = connection.schedule_many([spec for _, spec in some], on_conflict)
+        for (number, spec), ref in zip(some, refs, strict=True):
+            answers[number] = told(ref, connection.name, spec.name)
     return [ref for ref in answers if ref is not None]
 
 
@@ -176,9 +177,10 @@ async def adispatch_many(jobs: Iterable[Sendable]) -> list[JobRef]:
     manager = current_manager()
     answers, groups = grouped(_messages(jobs), manager)
     for (name, on_conflict), some in groups.items():
-        refs = await manager.connection(name).aschedule_many([spec for _, spec in some], on_conflict)
-        for (number, _), ref in zip(some, refs, strict=True):
-            answers[number] = ref
+        connection = manager.connection(name)
+        refs = await connection.aschedule_many([spec for _, spec in some], on_conflict)
+        for (number, spec), ref in zip(some, refs, strict=True):
+            answers[number] = told(ref, connection.name, spec.name)
     return [ref for ref in answers if ref is not None]
 
 

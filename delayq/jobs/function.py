@@ -17,6 +17,7 @@ from delayq.core.names import check_job_name
 from delayq.jobs.binding import bind
 from delayq.jobs.codecs import Codecs
 from delayq.jobs.context import JobContext
+from delayq.jobs.opened import Opened
 from delayq.jobs.options import Declared, HandlerOptions, declare
 from delayq.jobs.sending import Message
 
@@ -31,6 +32,7 @@ class JobFunction(Generic[P, R]):
     """A function that handles jobs of one name; still callable as the function it wraps."""
 
     hears_failures = False
+    brings_middleware = False
 
     def __init__(
         self, name: str, function: Callable[P, R], options: HandlerOptions, codecs: Codecs | None = None
@@ -67,6 +69,12 @@ class JobFunction(Generic[P, R]):
 
     def failed(self, data: msgspec.Raw, error: BaseException) -> None:
         """A function has no hook for failures."""
+
+    def open(self, data: msgspec.Raw, context: Callable[[], JobContext]) -> Opened:
+        """Read the payload. Raises `InvalidPayload`."""
+        fields = self._payload.read(data)
+        arguments = {**fields, self._context: context()} if self._context else fields
+        return Opened(fields, partial(self.function, **arguments))
 
     def run(self, data: msgspec.Raw, context: Callable[[], JobContext]) -> Any:
         """Call the function on a payload; for an async function, the answer is a coroutine to await.

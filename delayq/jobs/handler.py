@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import msgspec
 
 from delayq.jobs.context import JobContext
+from delayq.jobs.opened import Opened
 from delayq.jobs.options import HandlerOptions
 
 
@@ -15,7 +16,7 @@ class Handler(Protocol):
     """A function, a `Job` class, a method of a class, or something that wraps one of these.
 
     Everything a job goes through on the worker goes through `run` and `failed`. So a feature that surrounds handlers
-    is a `Handler` that holds another and is registered in its place.
+    is a `Handler` that holds another and stands in its place, as `middleware.Surrounded` does.
     """
 
     @property
@@ -38,8 +39,18 @@ class Handler(Protocol):
     def hears_failures(self) -> bool:
         """Whether `failed` does anything."""
 
+    @property
+    def brings_middleware(self) -> bool:
+        """Whether the job itself may answer with middleware, once its payload is read."""
+
+    def open(self, data: msgspec.Raw, context: Callable[[], JobContext]) -> Opened:
+        """Read the payload, for somebody who wants to do something before the handler is called.
+
+        Raises `InvalidPayload`.
+        """
+
     def run(self, data: msgspec.Raw, context: Callable[[], JobContext]) -> Any:
-        """One attempt: its result, or a coroutine to await for it.
+        """One attempt, as `open(...).call()`: its result, or a coroutine to await for it.
 
         Raises what the handler raises, and `InvalidPayload` when the payload does not fit. `context` is only asked
         when wanted.

@@ -15,7 +15,7 @@ its fields and options are inherited.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any, ClassVar, Unpack, dataclass_transform
@@ -26,6 +26,7 @@ from delayq.jobs.class_handler import ClassHandler
 from delayq.jobs.context import JobContext
 from delayq.jobs.declaring import prepare_class
 from delayq.jobs.dispatch import Dispatch, Sendable
+from delayq.jobs.middleware.forms import Middleware
 from delayq.jobs.options import ClassOptions, HandlerOptions, declare
 from delayq.jobs.registry import current
 from delayq.jobs.sending import Message
@@ -61,6 +62,10 @@ class Job(Sendable):
     def prepare_for_dispatch(self) -> bool | None:
         """Called first when the job is dispatched. False: do not; the answer then says `vetoed`."""
         return None
+
+    def middleware(self) -> Sequence[Middleware]:
+        """What this job in particular is to be surrounded by, inside of what its class declares; outermost first."""
+        return ()
 
     # -- what `handle` may call --------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar, Unpack
 
 import msgspec
@@ -23,6 +24,7 @@ from delayq.core.errors import ConfigError
 from delayq.core.names import check_job_name
 from delayq.jobs.context import JobContext
 from delayq.jobs.handler import Handler
+from delayq.jobs.opened import Opened
 from delayq.jobs.options import Declared, HandlerOptions, declare
 
 K = TypeVar("K", bound=type)
@@ -33,6 +35,8 @@ _decode = msgspec.json.Decoder().decode
 
 class MethodHandler:
     """The `Handler` of one method. A fresh instance for each attempt."""
+
+    brings_middleware = False
 
     def __init__(self, name: str, kind: type, method: str, options: HandlerOptions) -> None:
         function = getattr(kind, method)
@@ -46,6 +50,12 @@ class MethodHandler:
 
     def __repr__(self) -> str:
         return f"<job {self.name!r}: {self.place}>"
+
+    def open(self, data: msgspec.Raw, context: Callable[[], JobContext]) -> Opened:
+        """Make an instance and decode the payload. What is no object has no fields."""
+        instance, members = self._kind(), _decode(data)
+        fields = members if isinstance(members, dict) else {}
+        return Opened(fields, partial(getattr(instance, self._method), context(), members), instance)
 
     def run(self, data: msgspec.Raw, context: Callable[[], JobContext]) -> Any:
         """Call the method with the context and the decoded payload."""
@@ -68,6 +78,11 @@ class MethodClass:
     def names(self) -> list[str]:
         """The names of all its jobs, in full."""
         return [f"{self.name}@{method}" for method in dir(self.kind) if self._is_handler(method)]
+
+    def handlers(self) -> list[Handler]:
+        """The handlers of all its methods."""
+        found = (self.handler(name, name.partition("@")[2]) for name in self.names())
+        return [handler for handler in found if handler is not None]
 
     def handler(self, name: str, method: str) -> Handler | None:
         """The handler of `name`; None when the class has no such method, or only a private one."""

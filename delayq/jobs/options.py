@@ -20,6 +20,7 @@ from delayq.core.names import check_queue
 from delayq.core.outcome import OnTimeout, Policy
 from delayq.core.spec import Delay, Instant, Limit
 from delayq.core.when import duration_ms
+from delayq.jobs.middleware.forms import Middleware, steps_of
 
 Tags: TypeAlias = Sequence[str] | Callable[[Any], Sequence[str]]
 """Tags, or a function that is given the job and answers with them."""
@@ -41,6 +42,7 @@ class Declared(TypedDict, total=False):
     retention: Delay | None
     tags: Tags | None
     after_commit: bool | None
+    middleware: Sequence[Middleware] | None
 
 
 class ClassOptions(Declared, total=False):
@@ -77,9 +79,9 @@ class Dispatched(TypedDict, total=False):
 class HandlerOptions:
     """What a handler asks for; None leaves it to the job, the routes or the worker. Durations in ms.
 
-    `tries`, `backoff`, `timeout_ms`, `on_timeout`, `max_exceptions` and `retention_ms` are read by the worker, so a new
-    release changes them for jobs that wait. The others count where the job is dispatched: `delay`, and `deadline` and
-    `retry_until`, which travel as points in time.
+    `tries`, `backoff`, `timeout_ms`, `on_timeout`, `max_exceptions`, `retention_ms` and `middleware` are read by the
+    worker, so a new release changes them for jobs that wait. The others count where the job is dispatched: `delay`,
+    and `deadline` and `retry_until`, which travel as points in time.
     """
 
     queue: str | None = None
@@ -95,6 +97,7 @@ class HandlerOptions:
     retry_until: Limit | None = None
     tags: Tags | None = None
     after_commit: bool | None = None
+    middleware: Sequence[Middleware] | None = None
 
     def over(self, base: Policy) -> Policy:
         """How jobs of this handler are tried, where `base` is the worker's own policy."""
@@ -136,6 +139,9 @@ def declare(name: str, base: HandlerOptions, given: Mapping[str, Any]) -> Handle
 def _checked(name: str, option: str, value: Any) -> Any:
     if option == "on_timeout":
         return _on_timeout(name, value)
+    if option == "middleware":
+        steps_of(value)
+        return tuple(value)
     least = {"tries": 0, "max_exceptions": 1}.get(option)
     if least is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
         hint = "Use 0 for no limit, or a positive whole number." if least == 0 else "Use a positive whole number."

@@ -12,8 +12,12 @@ from typing import TypeAlias
 
 from delayq.core.errors import ConfigError, UnknownJob
 from delayq.jobs.codecs import Codecs
+from delayq.jobs.events.hub import Events
 from delayq.jobs.handler import Handler
 from delayq.jobs.methods import DEFAULT_METHOD, MethodClass
+from delayq.jobs.middleware.forms import Middleware, Step, steps_of
+from delayq.jobs.middleware.surrounded import surround
+from delayq.jobs.notifications.channel import Channel
 
 Gate: TypeAlias = Callable[[], object]
 """Says whether workers may fetch: `False` is "not now", anything else is yes."""
@@ -24,8 +28,12 @@ class Registry:
 
     def __init__(self) -> None:
         self.codecs = Codecs()
+        self.events = Events()
+        self.channels: dict[str, Channel] = {}
         self._handlers: dict[str, Handler] = {}
         self._classes: dict[str, MethodClass] = {}
+        self._around: list[Step] = []
+        self._ready: dict[str, Handler] = {}
         self._gates: dict[str, Gate] = {}
 
     def add(self, handler: Handler) -> None:
@@ -33,22 +41,41 @@ class Registry:
         known = self._handlers.get(handler.name)
         if known is not None and not _same(known, handler):
             raise ConfigError(f"Two handlers are registered for {handler.name!r}: {known!r} and {handler!r}.")
+        surround(handler, self._around, self.events.tell)
         self._handlers[handler.name] = handler
+        self._ready.pop(handler.name, None)
+
+    def use(self, *middleware: Middleware) -> None:
+        """Surround every handler with these, outermost first, inside of those given before.
+
+        Raises `ConfigError` for what is no middleware, or cannot surround one of the handlers.
+        """
+        around = [*self._around, *steps_of(middleware)]
+        for handler in (*self._handlers.values(), *(one for kind in self._classes.values() for one in kind.handlers())):
+            surround(handler, around, self.events.tell)
+        self._around = around
+        self._ready.clear()
 
     def add_methods(self, kind: MethodClass) -> None:
         """Register a class for string jobs; a second, different one of the same name is refused."""
         known = self._classes.get(kind.name)
         if known is not None and known.place != kind.place:
             raise ConfigError(f"Two classes are registered as {kind.name!r}: {known.kind!r} and {kind.kind!r}.")
+        for handler in kind.handlers():
+            surround(handler, self._around, self.events.tell)
         self._classes[kind.name] = kind
 
     def get(self, name: str) -> Handler:
-        """The handler of that name; raises `UnknownJob`."""
+        """The handler of that name, with its middleware around it; raises `UnknownJob`."""
+        return self._ready.get(name) or self._made_ready(name)
+
+    def _made_ready(self, name: str) -> Handler:
         handler = self._handlers.get(name) or self._method(name)
         if handler is None:
             known = ", ".join(self.names()) or "none"
             raise UnknownJob(f"No handler is registered for {name!r}; known here: {known}.")
-        return handler
+        ready = self._ready[name] = surround(handler, self._around, self.events.tell)
+        return ready
 
     def add_gate(self, gate: Gate) -> None:
         """Register a gate; the same function seen twice (a module imported again) counts once."""
@@ -88,6 +115,11 @@ def _same(one: Handler, other: Handler) -> bool:
 
 _default = Registry()
 _current: ContextVar[Registry] = ContextVar("delayq_registry")
+
+
+def use_middleware(*middleware: Middleware) -> None:
+    """Surround all handlers of the current registry; see `Registry.use`."""
+    current().use(*middleware)
 
 
 def current() -> Registry:

@@ -17,8 +17,9 @@ from delayq.core import envelope as envelopes
 from delayq.core.backoff import DEFAULT
 from delayq.core.envelope import Envelope
 from delayq.core.errors import InvalidInput
+from delayq.core.events import JobEnded, JobStarted
 from delayq.core.options import Options
-from delayq.core.outcome import Ack, Outcome, Policy, before_start, decide, policy_of
+from delayq.core.outcome import Ack, Outcome, Policy, before_start, decide, policy_of, told_as
 from delayq.core.signals import JobSignal
 from delayq.core.spec import prepare
 from delayq.drivers.base import Delivery
@@ -26,6 +27,7 @@ from delayq.drivers.sync import Ran
 from delayq.jobs.context import JobContext
 from delayq.jobs.failing import atell_failed, tell_failed
 from delayq.jobs.handler import Handler
+from delayq.jobs.middleware.surrounded import Surrounded
 from delayq.jobs.registry import current
 from delayq.jobs.results import encoded
 from delayq.jobs.sending import Parcel
@@ -92,7 +94,7 @@ class LocalRunner:
             return Ran(attempt.refused, None, attempt.refused.error)
         result, error = None, None
         try:
-            result = attempt.call() if attempt.handler.is_async else await asyncio.to_thread(attempt.call)
+            result = attempt.call() if attempt.handler.is_async else await asyncio.to_thread(attempt.call_apart)
             if inspect.isawaitable(result):
                 result = await result
         except Exception as raised:  # noqa: BLE001
@@ -114,9 +116,24 @@ class _Attempt:
         if rules.fallback is None:
             self._policy = replace(self._policy, tries=1, retry_until_ms=None, max_exceptions=None, retention_ms=0)
         self.refused = before_start(self.envelope, self._policy, rules.now_ms())
+        self._events = current().events
+        self._started = time.perf_counter()
+        if self.refused is not None:
+            self._tell_end(self.refused)
+        elif self._events.hears(JobStarted):
+            envelope, now_ms = self.envelope, rules.now_ms()
+            due_ms = delivery.due_ms if delivery else now_ms
+            queue, attempt = delivery.queue if delivery else envelope.queue, envelope.attempts + 1
+            self._events.tell(JobStarted(envelope.id, envelope.name, queue, attempt, due_ms, now_ms - due_ms))
 
     def call(self) -> Any:
         return self.handler.run(self.envelope.data, self._context)
+
+    def call_apart(self) -> Any:
+        """In a thread of its own: async middleware around a plain handler is awaited there, not beside others."""
+        result = self.call()
+        surrounded = isinstance(self.handler, Surrounded) and inspect.iscoroutine(result)
+        return asyncio.run(_as_coroutine(result)) if surrounded else result
 
     def decided(self, result: Any, error: BaseException | None) -> Outcome:
         policy = self._policy
@@ -125,8 +142,17 @@ class _Attempt:
             policy = replace(policy, tries=0)
         outcome = decide(self.envelope, policy, error, self._rules.now_ms(), self._rules.rand)
         if result is not None and isinstance(outcome, Ack) and outcome.retention_ms:
-            return Ack(outcome.retention_ms, encoded(self.envelope, result))
+            outcome = Ack(outcome.retention_ms, encoded(self.envelope, result))
+        self._tell_end(outcome)
         return outcome
+
+    def _tell_end(self, outcome: Outcome) -> None:
+        """Let those who listen here hear how it ended."""
+        if self._events.hears(JobEnded):
+            envelope, took_ms = self.envelope, (time.perf_counter() - self._started) * 1000
+            word, error = told_as(outcome)
+            queue, attempt = self._delivery.queue if self._delivery else envelope.queue, envelope.attempts + 1
+            self._events.tell(JobEnded(envelope.id, envelope.name, queue, attempt, word, took_ms, error))
 
     def _context(self) -> JobContext:
         envelope, delivery = self.envelope, self._delivery

@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import msgspec
 
 from delayq.core.errors import ConfigError, InvalidInput
+from delayq.core.events import JobDispatched
 from delayq.core.spec import JobSpec, Limit
 from delayq.core.states import OnConflict, State
 from delayq.core.views import Fate, JobRef
 from delayq.jobs.options import Dispatched, HandlerOptions
+from delayq.jobs.registry import current
 
 if TYPE_CHECKING:
     from delayq.manager import Manager
@@ -83,9 +85,8 @@ def send(message: Message, said: Dispatched, manager: Manager) -> JobRef:
     """Send one job."""
     parcel = compose(message, said, manager)
     if isinstance(parcel, JobRef):
-        return parcel
-    connection = manager.connection(parcel.connection)
-    deliver = partial(connection.schedule, parcel.spec, parcel.on_conflict)
+        return told(parcel)
+    deliver = partial(_deliver, parcel, manager)
     return _after_commit(parcel, deliver, manager) if parcel.after_commit else deliver()
 
 
@@ -93,11 +94,24 @@ async def asend(message: Message, said: Dispatched, manager: Manager) -> JobRef:
     """As `send`, awaited. What waits for a commit is sent by the hook, blocking."""
     parcel = compose(message, said, manager)
     if isinstance(parcel, JobRef):
-        return parcel
+        return told(parcel)
     if parcel.after_commit:
-        blocking = partial(manager.connection(parcel.connection).schedule, parcel.spec, parcel.on_conflict)
-        return _after_commit(parcel, blocking, manager)
-    return await manager.connection(parcel.connection).aschedule(parcel.spec, parcel.on_conflict)
+        return _after_commit(parcel, partial(_deliver, parcel, manager), manager)
+    connection = manager.connection(parcel.connection)
+    return told(await connection.aschedule(parcel.spec, parcel.on_conflict), connection.name, parcel.spec.name)
+
+
+def told(ref: JobRef, connection: str = "", name: str = "") -> JobRef:
+    """The answer, after those who listen here have heard of it; `connection` '' = it went nowhere."""
+    events = current().events
+    if events.hears(JobDispatched):
+        events.tell(JobDispatched(ref.id, ref.name or name, ref.queue, connection, ref.outcome, ref.due_ms))
+    return ref
+
+
+def _deliver(parcel: Parcel, manager: Manager) -> JobRef:
+    connection = manager.connection(parcel.connection)
+    return told(connection.schedule(parcel.spec, parcel.on_conflict), connection.name, parcel.spec.name)
 
 
 Group = tuple[str | None, OnConflict]
@@ -112,7 +126,7 @@ def grouped(
     for number, (message, said) in enumerate(messages):
         parcel = compose(message, said, manager)
         if isinstance(parcel, JobRef):
-            answers[number] = parcel
+            answers[number] = told(parcel)
         elif parcel.after_commit:
             raise InvalidInput(
                 f"The job {message.name!r} waits for a commit, and many at once cannot.",

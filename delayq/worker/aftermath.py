@@ -91,7 +91,7 @@ class Aftermath:
         self._steward = steward
         self._policies = Policies(plan.options.fallback)
         self._kill_after_s = plan.options.kill_after_ms / 1000
-        self._listeners = Listeners(plan.listeners)
+        self._listeners = Listeners(plan.audience)
         self._rest_until = 0.0
         self._troubles = Troubles(log)
 

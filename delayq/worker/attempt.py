@@ -17,7 +17,7 @@ from delayq.core.envelope import Envelope
 from delayq.core.errors import BadEnvelope, UnknownJob
 from delayq.core.events import JobEnded, JobStarted
 from delayq.core.interrupts import JobCancelled, JobInterrupted
-from delayq.core.outcome import DONE, Ack, GiveUp, Outcome, Policy, Release, before_start, decide, stopped
+from delayq.core.outcome import DONE, Ack, GiveUp, Outcome, Policy, Release, before_start, decide, stopped, told_as
 from delayq.drivers.base import Delivery
 from delayq.jobs.context import JobContext
 from delayq.jobs.handler import Handler
@@ -165,13 +165,5 @@ def _ended(
     delivery: Delivery, envelope: Envelope | None, outcome: Outcome, took_ms: float, *, called_off: bool = False
 ) -> JobEnded:
     name, attempts = (envelope.name, envelope.attempts) if envelope else ("", 0)
-    word, cause = ("stopped", None) if called_off else _word(outcome)
+    word, cause = ("stopped", None) if called_off else told_as(outcome)
     return JobEnded(delivery.id, name, delivery.queue, attempts + 1, word, took_ms, cause)
-
-
-def _word(outcome: Outcome) -> tuple[str, BaseException | None]:
-    if isinstance(outcome, Ack):
-        return "done", None
-    if isinstance(outcome, Release):
-        return ("snoozed" if outcome.error is None else "released"), outcome.error
-    return "failed", outcome.error

@@ -74,7 +74,7 @@ class Child:
     def _make(self, consumer: Consumer) -> Turns:
         """The parts, threads included: they are made after the fork, in the process that needs them."""
         plan, slots, holding, options = self._plan, self._slots, self._holding, self._plan.options
-        listeners = Listeners(plan.listeners)
+        listeners = Listeners(plan.audience)
         lines = Lines(holding.stop_asked, Progress(consumer.tell), Farewell())
         attempts = Attempts(plan.registry, Policies(plan.options.fallback), self._now_ms, lines, listeners)
         supply = self._supply = Supply(slots, holding, consumer, listeners)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from delayq.core.events import Listener
+from delayq.core.events import EVENTS, Listener
 from delayq.drivers.base import Driver
 from delayq.jobs.registry import Registry
 from delayq.worker.options import WorkerOptions
@@ -40,6 +40,12 @@ class Plan:
     listeners: Sequence[Listener] = ()
     gone: Callable[[], bool] = never
     began: float = field(default_factory=time.monotonic)
+
+    @property
+    def audience(self) -> Sequence[Listener]:
+        """The listeners, and those of the application, if it has any that a worker's events concern."""
+        events = self.registry.events
+        return (*self.listeners, events.tell) if events.hears(*EVENTS) else self.listeners
 
     @property
     def has_async(self) -> bool:

@@ -76,7 +76,7 @@ class Supervisor:
             if renewing is not None:
                 self._make(driver, steward, renewing)
                 reason, done = self._work(), self._brood.done
-        Listeners(self._plan.listeners).tell(WorkerStopping(self._name, reason, done))
+        Listeners(self._plan.audience).tell(WorkerStopping(self._name, reason, done))
         return reason
 
     def _work(self) -> StopReason:

@@ -3,21 +3,38 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import assert_type
 
 from delayq import (
     Dispatch,
+    FailOnException,
     Job,
     JobContext,
+    JobEnded,
     JobRef,
+    MailMessage,
+    Middleware,
+    Next,
+    Notification,
     Ran,
+    Recipient,
+    RunningJob,
+    Skip,
     adispatch_many,
+    announce,
     dispatch,
     dispatch_many,
     handles,
     job,
+    listener,
+    notify,
+    queued_listener,
+    use_middleware,
 )
 
 
@@ -36,6 +53,77 @@ class CloseOrder(Order, name="order.close", retry_until="1h", max_exceptions=2, 
         self.release("5m")
 
     def failed(self, error: BaseException) -> None: ...
+
+
+class Timed:
+    def handle(self, job: RunningJob, next: Next) -> object:
+        return next(job)
+
+    async def ahandle(self, job: RunningJob, next: Next) -> object:
+        return await next(job)
+
+
+@contextmanager
+def watched(job: RunningJob) -> Iterator[None]:
+    yield
+
+
+@asynccontextmanager
+async def waited(job: RunningJob) -> AsyncIterator[None]:
+    yield
+
+
+class Refund(Job, middleware=[Timed, Timed(), watched, waited, threading.Lock(), lambda job, next: next(job)]):
+    order_id: int
+
+    def middleware(self) -> Sequence[Middleware]:
+        return [Skip.when(lambda job: job.context.attempt > self.order_id), FailOnException(KeyError, ValueError)]
+
+    def handle(self) -> None: ...
+
+
+use_middleware(Timed(), watched)
+
+
+@dataclasses.dataclass(frozen=True)
+class OrderPaid:
+    order_id: int
+
+
+@listener(OrderPaid)
+def paid(event: OrderPaid) -> None: ...
+
+
+@listener(JobEnded)
+def ended(event: JobEnded) -> None:
+    assert_type(event.outcome, str)
+
+
+@queued_listener(OrderPaid, queue="mail", delay="5m", tries=3, when=lambda event: event.order_id > 0)
+def receipt(event: OrderPaid) -> None: ...
+
+
+@queued_listener(OrderPaid, dispatch=lambda event: {"queue": "vip"})
+class Receipt(Job, tries=3):
+    event: OrderPaid
+
+    def handle(self) -> None: ...
+
+
+assert_type(announce(OrderPaid(order_id=1)), list[JobRef])
+
+
+class InvoicePaid(Notification, queue="notices", tries=3):
+    invoice: int
+
+    def via(self, to: Recipient) -> Sequence[str]:
+        return ["mail"]
+
+    def to_mail(self, to: Recipient) -> MailMessage:
+        return MailMessage(f"Invoice {self.invoice}", to.name)
+
+
+assert_type(notify(Recipient({"mail": "ann@example.org"}), InvoicePaid(invoice=1)), list[JobRef])
 
 
 class Poll(Job, delay="5s", backoff=lambda attempt, error: timedelta(seconds=attempt)):

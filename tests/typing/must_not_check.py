@@ -4,7 +4,7 @@ that is an error too. Nothing here is run.
 
 from __future__ import annotations
 
-from delayq import Job, JobContext, JobRef, dispatch, dispatch_many, job
+from delayq import Job, JobContext, JobRef, Notification, dispatch, dispatch_many, job, listener
 
 
 class CloseOrder(Job, name="order.close", queue="orders"):
@@ -22,6 +22,22 @@ class Misspelt(Job, quee="orders"):  # type: ignore[call-arg]  # no such option
 
 class WrongType(Job, tries="3"):  # type: ignore[arg-type]  # a number
     pass
+
+
+class WrongMiddleware(Job, middleware=[7]):  # type: ignore[list-item]
+    pass
+
+
+class InvoicePaid(Notification):
+    invoice: int
+
+
+InvoicePaid(invoice="7")  # type: ignore[arg-type]  # a number
+InvoicePaid(number=7)  # type: ignore[call-arg]  # no such field
+
+
+@listener(InvoicePaid)  # type: ignore[arg-type]  # it would be given something else
+def counted(event: str) -> None: ...
 
 
 class WrongHook(Job):

@@ -1,0 +1,1 @@
+"""What happened, who listens, and listeners that run as jobs."""

@@ -1,0 +1,39 @@
+"""The verb of events: tells who listens here, and dispatches a job for each queued listener."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from delayq.core.names import check_id
+from delayq.core.views import JobRef
+from delayq.jobs.dispatch import Dispatch
+from delayq.jobs.registry import current
+
+
+def announce(event: object, *, id: str | None = None) -> list[JobRef]:
+    """Tell the world of an event; an answer for each job that was dispatched for it.
+
+    The jobs go first, so an event of which listeners here have heard is on its way. With `id` the same event may be
+    announced again, after an error say: its jobs are called `<id>.<name of the job>`, and are kept when they are there
+    already. Raises what `dispatch` raises, from the first listener that could not be queued; never what a listener
+    here raises.
+    """
+    refs = [made.dispatch() for made in _dispatches(event, id)]
+    current().events.tell(event)
+    return refs
+
+
+async def aannounce(event: object, *, id: str | None = None) -> list[JobRef]:
+    """As `announce`, awaited."""
+    refs = [await made.adispatch() for made in _dispatches(event, id)]
+    current().events.tell(event)
+    return refs
+
+
+def _dispatches(event: object, event_id: str | None) -> Iterator[Dispatch]:
+    made: list[Any] = [queues(event) for queues in current().events.queued(type(event))]
+    for dispatch in made:
+        if dispatch is None:
+            continue
+        yield dispatch if event_id is None else dispatch.having(id=check_id(f"{event_id}.{dispatch.message.name}"))

@@ -1,0 +1,77 @@
+"""Which addresses a webhook may be sent to: those of the internet, unless others are allowed.
+
+The name is resolved here and the connection goes to the address that was looked at, so a name that means something
+else a moment later changes nothing.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from collections.abc import Sequence
+from typing import Final, TypeAlias
+from urllib.parse import urlsplit
+
+from delayq.core.errors import ConfigError, InvalidInput, NotDelivered
+from delayq.core.shown import shown
+
+Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
+Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+_NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")
+
+
+class Target:
+    """A URL taken apart: https, or http where it is allowed; no user, no fragment. Raises `InvalidInput`."""
+
+    def __init__(self, url: str, *, http: bool) -> None:
+        try:
+            parts = urlsplit(url)
+            port = parts.port
+        except ValueError as error:
+            raise InvalidInput(f"{shown(url)} is no URL for a webhook: {error}.") from error
+        if parts.scheme not in (("https", "http") if http else ("https",)) or not parts.hostname:
+            raise InvalidInput(f"{shown(url)} is no URL for a webhook.", hint="Use https://host/path.")
+        if parts.username is not None or parts.fragment or not url.isascii() or not url.isprintable() or " " in url:
+            raise InvalidInput(
+                f"{shown(url)} is no URL for a webhook.", hint="No user, fragment or spaces; ASCII only."
+            )
+        self.secure = parts.scheme == "https"
+        self.host = parts.hostname
+        self.port = port or (443 if self.secure else 80)
+        self.path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+
+
+def networks(allowed: Sequence[str]) -> tuple[Network, ...]:
+    """Networks as text, `127.0.0.0/8`; raises `ConfigError`."""
+    try:
+        return tuple(ipaddress.ip_network(one) for one in allowed)
+    except ValueError as error:
+        raise ConfigError(f"allow has no networks: {error}.", hint="Write allow=['10.1.0.0/16'].") from error
+
+
+def resolve(target: Target, allowed: Sequence[Network]) -> Address:
+    """The first address of the host that may be sent to. Raises `NotDelivered`; `InvalidInput` when none may."""
+    try:
+        found = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise NotDelivered(f"The host {target.host} of a webhook cannot be found: {error}.") from error
+    addresses = [ipaddress.ip_address(str(one[4][0]).partition("%")[0]) for one in found]
+    for address in addresses:
+        if is_public(address) or any(address in network for network in allowed):
+            return address
+    raise InvalidInput(
+        f"The webhook host {target.host} has the address {addresses[0]}, which is not on the internet.",
+        hint="Allow its network if you mean it: WebhookChannel(allow=[...]).",
+    )
+
+
+def is_public(address: Address) -> bool:
+    """Whether an address is on the internet, also the one that is wrapped in it."""
+    if isinstance(address, ipaddress.IPv6Address):
+        inner = address.ipv4_mapped or address.sixtofour or (address.teredo or (None, None))[1]
+        if inner is None and address in _NAT64:
+            inner = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+        if inner is not None:
+            return is_public(inner)
+    return address.is_global and not address.is_multicast and not address.is_reserved
