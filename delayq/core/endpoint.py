@@ -20,6 +20,7 @@ retries are no options: producers are promised one answer within five seconds (s
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from enum import StrEnum
@@ -99,10 +100,7 @@ def parse_endpoint(url: str) -> Endpoint:
     if not separator or scheme not in _SCHEMES:
         kinds = ", ".join(f"{name}://" for name in _SCHEMES)
         raise _refused(text, f"has no scheme delayq knows ({kinds})")
-    try:
-        parts = urlsplit(text)
-    except ValueError:
-        raise _refused(text, "is no URL") from None
+    parts = _split(text)
     if parts.fragment or "@" in parts.query or ("@" in parts.path and scheme != "unix"):
         # Most likely a piece of a password, so no piece of it is repeated.
         raise _refused(text, f"has a '#', or an '@' behind the host; {_ENCODE}")
@@ -127,6 +125,16 @@ def parse_endpoint(url: str) -> Endpoint:
         tls=base == "rediss",
         tls_options=_tls_options(text, options, tls=base == "rediss", topology=topology),
     )
+
+
+def _split(url: str) -> SplitResult:
+    """As `urlsplit`, which from one Python to the next refuses more of what stands where one host is expected."""
+    scheme, _, rest = url.partition("://")
+    netloc = re.split("[/?#]", rest, maxsplit=1)[0]
+    try:
+        return urlsplit(f"{scheme}://host{rest[len(netloc) :]}")._replace(netloc=netloc)
+    except ValueError:
+        raise _refused(url, "is no URL") from None
 
 
 def _refused(url: str, why: str) -> ConfigError:

@@ -45,6 +45,7 @@ def folder(default_server: ServerBinary, monkeypatch: pytest.MonkeyPatch) -> Ite
     monkeypatch.setenv("DELAYQ_REDIS_SERVER", str(default_server.path))
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder))
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)  # what people see must not depend on it
     for name, text in PYTHON.items():
         (folder / name).write_text(text)
     yield folder

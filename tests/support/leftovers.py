@@ -65,5 +65,8 @@ def _is_lasting(command: str) -> bool:
 
 def pids_that_show(word: str) -> list[int]:
     """All processes of this machine, children or not, with `word` in their command line."""
+    if Path("/proc/self").exists():  # a bare Linux has no `ps`
+        pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+        return [pid for pid in pids if word in command_of(pid)]
     shown = subprocess.run(["ps", "-ww", "-axo", "pid=,command="], capture_output=True, text=True, check=True).stdout
     return [int(line.split(None, 1)[0]) for line in shown.splitlines() if word in line]

@@ -73,7 +73,7 @@ REFUSED = [
     ("redis://h:0", "no usable port"),
     ("redis://h:65536", "no usable port"),
     ("redis://h:６３７９", "no usable port"),
-    ("redis://[::1", "is no URL"),
+    ("redis://[::1", "closing bracket"),
     ("redis://[::1]6379", "closing bracket"),
     ("redis://h/one", "no usable database number, 'one'"),
     ("redis://h/-1", "no usable database number"),

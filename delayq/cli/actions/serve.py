@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import re
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -95,6 +97,13 @@ def work(session: Session, apps: Sequence[str], wishes: Wishes, limits: Limits, 
     return run_worker(session, settings, url, Staff(registry, options, quiet or session.out.quiet, began))
 
 
+def print_at_once() -> None:
+    """What handlers print shows line by line, also in a pipe or a file: children end without a last flush."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(line_buffering=True)
+
+
 def look_before(settings: Settings, url: str | Endpoint, wishes: Wishes) -> None:
     """Raises `UnsafeSetup` for a Redis that may throw jobs away. Leaves no connection: a worker is about to fork."""
     if not wishes.allow_eviction:
@@ -161,6 +170,7 @@ class Staff:
 
 def run_worker(session: Session, settings: Settings, url: str | Endpoint, staff: Staff, gone: Gone = never) -> int:
     """Work until a signal, a limit, or `gone`; the exit code."""
+    print_at_once()
     logs.start(settings, quiet=staff.quiet)
     jobs = count(len(staff.registry.names()), "job name")
     session.out.note(f"Serving {', '.join(staff.options.queues)} with {jobs}. Stop with Ctrl-C.")
