@@ -12,6 +12,14 @@ Queues = Annotated[
     str | None,
     typer.Option("--queue", metavar="Q,…", help="Queues in strict order; without it, default and those of the jobs."),
 ]
+Weighted = Annotated[
+    bool,
+    typer.Option(
+        "--weighted",
+        help="Draw the queue that goes first, by weight: --queue critical:6,default:3,low weighs 6, 3 and 1. "
+        "Only with this is :6 a weight; else it is part of a name.",
+    ),
+]
 Once = Annotated[bool, typer.Option("--once", help="Stop after one job, or at once when there is none.")]
 StopWhenEmpty = Annotated[bool, typer.Option("--stop-when-empty", help="Stop when nothing is ready.")]
 StopWhenEmptyFor = Annotated[
@@ -43,7 +51,10 @@ Rest = Annotated[str, typer.Option("--rest", metavar="D", help="Pause after each
 Sleep = Annotated[
     str, typer.Option("--sleep", metavar="D", help="Longest wait between two looks, at most 1s.", callback=duration)
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Log warnings and errors only.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Log warnings and errors only; with --json not how jobs ended.")]
+Events = Annotated[
+    bool, typer.Option("--json", help="Print what happens as JSON, one event a line; jobs' own prints go to stderr.")
+]
 WorkerName = Annotated[str | None, typer.Option("--name", metavar="N", help="Its name, instead of the host's.")]
 NoMover = Annotated[bool, typer.Option("--no-mover", help="Without mover and janitor; `delayq move` runs elsewhere.")]
 MoveOnce = Annotated[bool, typer.Option("--once", help="Move what is due, look after every queue once, and leave.")]
@@ -76,6 +87,7 @@ def work(
     ctx: typer.Context,
     app: Apps = None,
     queue: Queues = None,
+    weighted: Weighted = False,
     once: Once = False,
     stop_when_empty: StopWhenEmpty = False,
     stop_when_empty_for: StopWhenEmptyFor = "0s",
@@ -90,6 +102,7 @@ def work(
     rest: Rest = "0s",
     sleep: Sleep = "1s",
     quiet: Quiet = False,
+    as_json: Events = False,
     name: WorkerName = None,
     no_mover: NoMover = False,
     allow_eviction: AllowEviction = False,
@@ -104,8 +117,8 @@ def work(
 
     limits = serve.Limits(once, stop_when_empty, stop_when_empty_for, max_jobs, max_time, memory)
     size = serve.Size(processes, threads, mover=not no_mover)
-    wishes = serve.Wishes(queue, tries, backoff, timeout, rest, sleep, name, size, allow_eviction, force)
-    raise typer.Exit(serve.work(session_of(ctx), app or [], wishes, limits, quiet=quiet))
+    wishes = serve.Wishes(queue, tries, backoff, timeout, rest, sleep, name, size, allow_eviction, force, weighted)
+    raise typer.Exit(serve.work(session_of(ctx), app or [], wishes, limits, quiet=quiet, as_json=as_json))
 
 
 def move(ctx: typer.Context, once: MoveOnce = False, allow_eviction: AllowEviction = False) -> None:

@@ -14,6 +14,7 @@ import msgspec
 
 from delayq.core.control import Heed, obey
 from delayq.core.errors import DelayqError
+from delayq.core.order import Order, strict
 from delayq.core.outcome import Outcome
 from delayq.core.progress import Told
 
@@ -143,8 +144,8 @@ class Driver(Protocol):
     def wake_ups(self) -> WakeUps:
         """A listener of its own."""
 
-    def consumer(self, name: str, queues: Sequence[str], heed: Heed = obey) -> Consumer:
-        """A worker's way to the deliveries of these queues, in strict order.
+    def consumer(self, name: str, queues: Sequence[str], heed: Heed = obey, order: Order = strict) -> Consumer:
+        """A worker's way to the deliveries of these queues; `order` is asked before each read which goes first.
 
         `heed` is told what holds for all workers, about twice a second, and decides whether to fetch.
         """

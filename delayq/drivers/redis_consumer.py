@@ -17,6 +17,7 @@ from delayq.core.control import Heed, obey
 from delayq.core.errors import AWAY, DelayqError
 from delayq.core.failure import Failure
 from delayq.core.options import Options
+from delayq.core.order import Order, strict
 from delayq.core.progress import Told
 from delayq.drivers.base import Delivery, Fetched, Renewal, Settlement
 from delayq.drivers.redis_reader import BLOCK_MS, Batch, RedisReader
@@ -51,6 +52,7 @@ class RedisConsumer:
         queues: Sequence[str],
         *,
         heed: Heed = obey,
+        order: Order = strict,
         clock: Clock = server_clock,
     ) -> None:
         self.name = name
@@ -60,7 +62,7 @@ class RedisConsumer:
         self._clock = clock
         self._offset_ms = 0.0
         self._see_time(connector.call(presence.server_time, safe=True, reads=True))
-        self._reader = RedisReader(connector, options.prefix, name, queues, heed)
+        self._reader = RedisReader(connector, options.prefix, name, queues, heed, order)
 
     # -- reading -----------------------------------------------------------------------------------------------------
 

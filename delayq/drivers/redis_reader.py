@@ -14,6 +14,7 @@ from typing import Any
 
 from delayq.core.control import Heed, obey
 from delayq.core.errors import AWAY, DelayqError
+from delayq.core.order import Order, strict
 from delayq.drivers.base import Delivery
 from delayq.redis import presence
 from delayq.redis.calls.call import Call, text
@@ -63,16 +64,23 @@ class Batch:
 
 
 class RedisReader:
-    """Reads `queues` in strict order under the name `consumer`. Belongs to one thread."""
+    """Reads `queues` under the name `consumer`, in the order that `order` gives. Belongs to one thread."""
 
     def __init__(
-        self, connector: Connector, prefix: str, consumer: str, queues: Sequence[str], heed: Heed = obey
+        self,
+        connector: Connector,
+        prefix: str,
+        consumer: str,
+        queues: Sequence[str],
+        heed: Heed = obey,
+        order: Order = strict,
     ) -> None:
         self._client: Any = connector.reader(BLOCK_MS)  # redis-py types its streams too narrowly
         self._prefix = prefix
         self._consumer = consumer
         self._queues = tuple(queues)
         self._heed = heed
+        self._order = order
         self._allowed = True
         self._streams = {Keys(prefix, queue).stream: queue for queue in queues}
         self._where = connector.endpoint.where
@@ -87,7 +95,7 @@ class RedisReader:
         error in the place of a failed one, and what was read.
         """
         batch = Batch()
-        queues = self._open_queues(batch, now_ms) if count else []
+        queues = self._order(self._open_queues(batch, now_ms)) if count else []
         with translated(self._where):
             replies = send_all(self._client, calls, *(self._words(queue, count) for queue in queues[:1]))
         if queues:
@@ -102,7 +110,7 @@ class RedisReader:
         """Block until any queue has something, at most `block_ms` (1 to 1000)."""
         batch = Batch()
         held = self._paused or not self._allowed
-        queues = self._open_queues(batch, now_ms, PAUSE_CHECK_S if held else IDLE_CHECK_S)
+        queues = self._order(self._open_queues(batch, now_ms, PAUSE_CHECK_S if held else IDLE_CHECK_S))
         if not queues:
             time.sleep(block_ms / 1000)
             return batch
@@ -145,7 +153,7 @@ class RedisReader:
         self._client.close()
 
     def _open_queues(self, batch: Batch, now_ms: int, check_s: float = PAUSE_CHECK_S) -> list[str]:
-        """The queues that may be read now, in order; what keeps one from being asked goes into the batch."""
+        """The queues that may be read now, as they were named; what keeps one from being asked goes into the batch."""
         now = time.monotonic()
         if now - self._pause_checked >= check_s:
             with translated(self._where, reads=True):

@@ -11,6 +11,7 @@ from delayq.core.control import Heed, obey
 from delayq.core.endpoint import Endpoint
 from delayq.core.errors import BackendDamaged, BackendFull
 from delayq.core.options import Options
+from delayq.core.order import Order, strict
 from delayq.drivers.base import Promotion, Tidied
 from delayq.drivers.redis_consumer import RedisConsumer
 from delayq.drivers.redis_repair import RedisRepair
@@ -76,7 +77,7 @@ class RedisStreams:
         """A listener of its own."""
         return PubSubWakeUps(self.connector, self.options.prefix)
 
-    def consumer(self, name: str, queues: Sequence[str], heed: Heed = obey) -> RedisConsumer:
+    def consumer(self, name: str, queues: Sequence[str], heed: Heed = obey, order: Order = strict) -> RedisConsumer:
         """A worker's way to the deliveries of these queues. Tidies them once, so that each can be blocked on.
 
         The consumer is recorded before it reads: one deleted later by an operator is then known to have vanished.
@@ -87,7 +88,7 @@ class RedisStreams:
                 through(self.connector, deliver.renew(self._scope(queue), name, []))
         with suppress(BackendDamaged, BackendFull):  # said by the first announcement, and done again with each
             self.register(queues)
-        return RedisConsumer(self.connector, self.options, name, queues, heed=heed, clock=self._clock)
+        return RedisConsumer(self.connector, self.options, name, queues, heed=heed, order=order, clock=self._clock)
 
     def steward(self, queues: Sequence[str]) -> RedisSteward:
         """Looks after the deliveries of consumers that live in other processes."""

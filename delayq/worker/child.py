@@ -12,6 +12,7 @@ import time
 from contextlib import suppress
 from types import FrameType
 
+from delayq.core.order import order_of
 from delayq.drivers.base import Consumer
 from delayq.worker.attempt import Attempts
 from delayq.worker.crew_inline import NUDGE, Inline
@@ -60,8 +61,11 @@ class Child:
         self._slots.ints[Word.ENDED] = 1
 
     def _connect(self) -> Consumer | None:
-        driver, queues, heed = self._plan.driver_factory(), self._plan.options.queues, self._switches.heed
-        return wait_for_backend(lambda: driver.consumer(self._name, queues, heed), self._shall_leave, self._sleep)
+        driver, options, heed = self._plan.driver_factory(), self._plan.options, self._switches.heed
+        queues, order = options.queues, order_of(options.queues, options.weights)
+        return wait_for_backend(
+            lambda: driver.consumer(self._name, queues, heed, order), self._shall_leave, self._sleep
+        )
 
     def _shall_leave(self) -> bool:
         return bool(self._slots.ints[Word.STOP] == Stop.DRAIN)

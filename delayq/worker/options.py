@@ -34,7 +34,7 @@ class StopReason(StrEnum):
 class WorkerOptions:
     """What a worker is told at its start. Durations in ms; 0 switches a limit off.
 
-    `queues` in strict order of priority. `name` among the consumers is one that `names.consumer_name` made; '' = a new
+    `queues` in strict order of priority; with `weights`, one for each, the order is drawn for each read. `name` among the consumers is one that `names.consumer_name` made; '' = a new
     one. `sleep_ms` is the longest wait between two polls. `fallback` holds for jobs whose envelope and handler say
     nothing.
 
@@ -63,3 +63,4 @@ class WorkerOptions:
     grace_ms: int = 25_000
     stop_when_empty_for_ms: int = 0
     force: bool = False
+    weights: tuple[int, ...] = ()

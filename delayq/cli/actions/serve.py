@@ -7,7 +7,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from delayq.app import (
@@ -21,11 +21,14 @@ from delayq.app import (
     refuse_eviction,
 )
 from delayq.cli import logs
+from delayq.cli.events import EventLines
 from delayq.cli.session import Session
 from delayq.cli.words import count
 from delayq.core.endpoint import Endpoint
 from delayq.core.errors import ConfigError, InvalidInput, InvalidName
+from delayq.core.events import Listener
 from delayq.core.names import check_queue
+from delayq.core.order import parse_weights
 from delayq.core.when import duration_ms
 from delayq.drivers.redis_streams import RedisStreams
 from delayq.jobs.registry import Registry
@@ -67,6 +70,7 @@ class Wishes:
     size: Size = field(default_factory=Size)
     allow_eviction: bool = False
     force: bool = False
+    weighted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +85,10 @@ class Limits:
     memory: int = 0
 
 
-def work(session: Session, apps: Sequence[str], wishes: Wishes, limits: Limits, *, quiet: bool) -> int:
+def work(session: Session, apps: Sequence[str], wishes: Wishes, limits: Limits, *, quiet: bool, as_json: bool) -> int:
     """Run jobs until there is a reason to stop; its exit code."""
     began = time.monotonic()  # before the application's code is loaded
+    events = EventLines() if as_json else None
     settings = session.settings(tries=wishes.tries, backoff=wishes.backoff, timeout=wishes.timeout)
     registry = handlers(settings, apps)
     if not registry.names():
@@ -94,7 +99,7 @@ def work(session: Session, apps: Sequence[str], wishes: Wishes, limits: Limits, 
     options = worker_options(settings, registry, wishes, limits)
     url = url_of(settings)
     look_before(settings, url, wishes)
-    return run_worker(session, settings, url, Staff(registry, options, quiet or session.out.quiet, began))
+    return run_worker(session, settings, url, Staff(registry, options, quiet or session.out.quiet, began, events))
 
 
 def print_at_once() -> None:
@@ -123,8 +128,10 @@ def worker_options(settings: Settings, registry: Registry, wishes: Wishes, limit
             f"--sleep {wishes.sleep} is too long: a worker looks at its queues at least every second.",
             hint="Use at most 1s.",
         )
+    queues, weights = _queues(settings, registry, wishes)
     return WorkerOptions(
-        queues=_queues(wishes.queue) or queues_of(settings, registry),
+        queues=queues,
+        weights=weights,
         fallback=fallback_policy(settings),
         name=consumer_name(_label(wishes.name)) if wishes.name is not None else "",
         once=limits.once,
@@ -143,10 +150,16 @@ def worker_options(settings: Settings, registry: Registry, wishes: Wishes, limit
     )
 
 
-def _queues(text: str | None) -> tuple[str, ...]:
-    if text is None:
-        return ()
-    return tuple(dict.fromkeys(check_queue(name.strip()) for name in text.split(",")))
+def _queues(settings: Settings, registry: Registry, wishes: Wishes) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """The queues, and with --weighted a weight for each; without it ":6" is a part of a name as any other."""
+    if wishes.queue is None:
+        queues = queues_of(settings, registry)
+    elif wishes.weighted:
+        weights = parse_weights(wishes.queue)
+        return tuple(weights), tuple(weights.values())
+    else:
+        queues = tuple(dict.fromkeys(check_queue(name.strip()) for name in wishes.queue.split(",")))
+    return queues, (1,) * len(queues) if wishes.weighted else ()
 
 
 def _label(name: str) -> str:
@@ -160,24 +173,46 @@ def _label(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Staff:
-    """Who works: the handlers, the worker's options, whether it keeps quiet, and when it began to load the handlers."""
+    """Who works: the handlers, the worker's options, whether it keeps quiet, and when it began to load the handlers.
+
+    `events` writes for programs what happens.
+    """
 
     registry: Registry
     options: WorkerOptions
     quiet: bool
     began: float | None = None
+    events: EventLines | None = None
+
+    @property
+    def listeners(self) -> list[Listener]:
+        """Log lines for people, events for programs; who is quiet and writes events need not say it twice."""
+        if self.events is None:
+            return [logs.tell]
+        return [self.events] if self.quiet else [logs.tell, self.events]
 
 
 def run_worker(session: Session, settings: Settings, url: str | Endpoint, staff: Staff, gone: Gone = never) -> int:
     """Work until a signal, a limit, or `gone`; the exit code."""
     print_at_once()
     logs.start(settings, quiet=staff.quiet)
-    jobs = count(len(staff.registry.names()), "job name")
-    session.out.note(f"Serving {', '.join(staff.options.queues)} with {jobs}. Stop with Ctrl-C.")
+    options, names = staff.options, staff.registry.names()
+    options = options if options.name else replace(options, name=consumer_name())
+    if not staff.quiet:
+        session.out.note(f"Serving {_served(options)} with {count(len(names), 'job name')}. Stop with Ctrl-C.")
+    if staff.events is not None:
+        staff.events.started(options, list(names))
     worker = make_worker(
-        settings, url, staff.registry, staff.options, listeners=[logs.tell], gone=gone, began=staff.began
+        settings, url, staff.registry, options, listeners=staff.listeners, gone=gone, began=staff.began
     )
     return worker.run().exit_code
+
+
+def _served(options: WorkerOptions) -> str:
+    if not options.weights:
+        return ", ".join(options.queues)
+    weighed = zip(options.queues, options.weights, strict=True)
+    return ", ".join(f"{queue} (weight {weight})" for queue, weight in weighed)
 
 
 def move(session: Session, *, once: bool, allow_eviction: bool) -> int:
