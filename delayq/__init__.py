@@ -43,6 +43,7 @@ if typing.TYPE_CHECKING:
         NotificationSending,
         NotificationSent,
         NotificationSkipped,
+        WorkerStarting,
         WorkerStopping,
     )
     from delayq.core.progress import Progress
@@ -149,6 +150,7 @@ __all__ = [
     "WebhookChannel",
     "WebhookMessage",
     "WorkerInfo",
+    "WorkerStarting",
     "WorkerStopping",
     "__version__",
     "aannounce",
@@ -185,6 +187,7 @@ _HOMES = {
         "NotificationSending",
         "NotificationSent",
         "NotificationSkipped",
+        "WorkerStarting",
         "WorkerStopping",
     ),
     "delayq.jobs.events.announcing": (

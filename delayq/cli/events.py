@@ -1,6 +1,6 @@
 """What a worker does, for programs: one JSON object a line on stdout, `delayq work --json`.
 
-    {"event":"worker_started","time":"…","name":"dq:…","pid":42,"queues":["default"],"weights":{},"jobs":["mail"]}
+    {"event":"worker_starting","time":"…","name":"dq:…","pid":42,"queues":["default"],"weights":null,"jobs":["mail"]}
     {"event":"job_started","time":"…","job_id":"a","job":"mail","queue":"default","attempt":1,"late_ms":3}
     {"event":"job_ended","time":"…","job_id":"a","job":"mail","queue":"default","attempt":1,"outcome":"done",
      "took_ms":1.2,"error":null}
@@ -20,17 +20,16 @@ import os
 import select
 import sys
 import time
-from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
 
 from delayq.cli.printable import printable
-from delayq.core.events import Event, JobEnded, JobFenced, JobStarted, WorkerStopping
+from delayq.core.events import Event, JobEnded, JobFenced, JobStarted, WorkerStarting, WorkerStopping
 from delayq.core.when import format_instant
-from delayq.worker.options import WorkerOptions
 
 LONGEST_TYPE: Final = 100
+LONGEST_MESSAGE: Final = 2_000
 
 
 class EventLines:
@@ -45,43 +44,49 @@ class EventLines:
         """Write it down. Raises `OSError` when nobody reads any more."""
         match event:
             case JobStarted():
-                about = _job(event) | {"late_ms": event.late_ms}
-                self._write("job_started", about)
+                self._write("job_started", _job(event) | {"late_ms": event.late_ms})
             case JobEnded():
-                about = _job(event) | {"outcome": event.outcome, "took_ms": round(event.took_ms, 3)}
-                self._write("job_ended", about, event.error, failable=True)
+                self._write("job_ended", _ended(event))
             case JobFenced():
                 self._write("job_fenced", {"job_id": event.id, "queue": event.queue, "resent": event.resent})
+            case WorkerStarting():
+                self._write("worker_starting", _worker(event))
             case WorkerStopping():
                 self._write("worker_stopping", {"name": event.name, "reason": event.reason, "jobs": event.jobs})
 
-    def started(self, options: WorkerOptions, jobs: Sequence[str]) -> None:
-        """The first line: who works, on what."""
-        weights = dict(zip(options.queues, options.weights, strict=True)) if options.weights else {}
-        who = {"name": options.name, "pid": os.getpid()}
-        what = {"queues": list(options.queues), "weights": weights, "jobs": list(jobs)}
-        # Before the first fork nobody else writes, so this one may be longer than one piece.
-        self._put(_line("worker_started", who | what))
-
-    def _write(
-        self, event: str, about: dict[str, Any], error: BaseException | None = None, *, failable: bool = False
-    ) -> None:
-        message = printable(str(error)) if error is not None else ""
-        while True:
-            shown = {"type": type(error).__name__[:LONGEST_TYPE], "message": message} if error is not None else None
-            line = _line(event, about | ({"error": shown} if failable else {}))
-            if len(line) <= select.PIPE_BUF or not message:
-                break
-            message = message[: min(len(message) // 2, select.PIPE_BUF)]
-        self._put(line)
-
-    def _put(self, line: bytes) -> None:
-        while line:
+    def _write(self, event: str, about: dict[str, Any]) -> None:
+        line = _line(event, about)
+        while line:  # the first line may be longer than a piece; nobody else writes yet
             line = line[os.write(self._fd, line) :]
 
 
 def _job(event: JobStarted | JobEnded) -> dict[str, Any]:
     return {"job_id": event.id, "job": event.name, "queue": event.queue, "attempt": event.attempt}
+
+
+def _worker(event: WorkerStarting) -> dict[str, Any]:
+    weights = dict(zip(event.queues, event.weights, strict=True)) if event.weights else None
+    who = {"name": event.name, "pid": os.getpid()}
+    return who | {"queues": event.queues, "weights": weights, "jobs": event.jobs}
+
+
+def _ended(event: JobEnded) -> dict[str, Any]:
+    """With as much of the error's message as a line has room for."""
+    about = _job(event) | {"outcome": event.outcome, "took_ms": round(event.took_ms, 3), "error": None}
+    if event.error is None:
+        return about
+    error = {"type": printable(type(event.error).__name__[:LONGEST_TYPE]), "message": _shown(event.error)}
+    while len(_line("job_ended", about | {"error": error})) > select.PIPE_BUF and error["message"]:
+        error["message"] = error["message"][: len(error["message"]) // 2]
+    return about | {"error": error}
+
+
+def _shown(error: BaseException) -> str:
+    """Its message, however it is made: it must not hide what became of the job."""
+    try:
+        return printable(str(error)[:LONGEST_MESSAGE])
+    except Exception as broken:  # noqa: BLE001  (a stranger's __str__)
+        return f"its message cannot be read: {type(broken).__name__}"
 
 
 def _line(event: str, about: dict[str, Any]) -> bytes:

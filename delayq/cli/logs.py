@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from delayq.cli.printable import printable
-from delayq.core.events import Event, JobEnded, JobFenced, JobStarted, WorkerStopping
+from delayq.core.events import Event, JobEnded, JobFenced, JobStarted, WorkerStarting, WorkerStopping
 from delayq.core.when import format_instant
 from delayq.settings import LogFormat, Settings
 
@@ -41,6 +41,8 @@ def tell(event: Event) -> None:
             _ended(event)
         case JobFenced():
             pass  # the worker itself says more about it than the event knows
+        case WorkerStarting():
+            pass  # `work` has said so, in a sentence
         case WorkerStopping():
             about = {"reason": event.reason, "jobs": event.jobs}
             _JOBS.info("stopped (%s) after %d jobs", event.reason, event.jobs, extra=about)

@@ -104,6 +104,19 @@ class NotificationFailed(NotificationEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class WorkerStarting:
+    """A worker begins, and hears signals from now on. `weights` belong to `queues`, none = strict order.
+
+    `jobs` are the names it knows.
+    """
+
+    name: str
+    queues: tuple[str, ...]
+    weights: tuple[int, ...]
+    jobs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerStopping:
     """A worker ends, with the reason's name and the number of jobs it ran."""
 
@@ -112,7 +125,7 @@ class WorkerStopping:
     jobs: int
 
 
-Event: TypeAlias = JobStarted | JobEnded | JobFenced | WorkerStopping
+Event: TypeAlias = JobStarted | JobEnded | JobFenced | WorkerStarting | WorkerStopping
 EVENTS: Final[tuple[type, ...]] = get_args(Event)
 """What a worker tells its listeners."""
 Listener: TypeAlias = Callable[[Event], None]

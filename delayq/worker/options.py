@@ -34,9 +34,9 @@ class StopReason(StrEnum):
 class WorkerOptions:
     """What a worker is told at its start. Durations in ms; 0 switches a limit off.
 
-    `queues` in strict order of priority; with `weights`, one for each, the order is drawn for each read. `name` among the consumers is one that `names.consumer_name` made; '' = a new
-    one. `sleep_ms` is the longest wait between two polls. `fallback` holds for jobs whose envelope and handler say
-    nothing.
+    `queues` in strict order of priority; with `weights`, one for each, the order is drawn for each read. `name` among
+    the consumers is one that `names.consumer_name` made; '' = a new one. `sleep_ms` is the longest wait between two
+    polls. `fallback` holds for jobs whose envelope and handler say nothing.
 
     `processes` children run handlers: sync ones one at a time, or in `threads` threads, async ones up to `concurrency`
     at once. What does not end by itself at its timeout is ended by force `kill_after_ms` later. After a stop was asked

@@ -17,7 +17,7 @@ import time
 from collections.abc import Sequence
 from contextlib import closing
 
-from delayq.core.events import WorkerStopping
+from delayq.core.events import WorkerStarting, WorkerStopping
 from delayq.drivers.base import Driver, Steward
 from delayq.worker.aftermath import Aftermath
 from delayq.worker.brood import Brood, Killed, Member
@@ -69,15 +69,20 @@ class Supervisor:
         if threading.active_count() > 1:
             names = ", ".join(thread.name for thread in threading.enumerate() if thread is not threading.main_thread())
             log.warning("threads started while the application was imported do not exist in the children: %s", names)
-        reason, done = StopReason.INTERRUPTED, 0
+        reason, done, listeners = StopReason.INTERRUPTED, 0, Listeners(self._plan.audience)
         with self._signals, closing(self._plan.driver_factory(answer_ms=ANSWER_MS)) as driver:
+            listeners.tell(self._starting())
             steward = driver.steward(self._options.queues)
             renewing = wait_for_backend(lambda: Renewing(self._plan, steward), self._is_told_to, self._signals.wait)
             if renewing is not None:
                 self._make(driver, steward, renewing)
                 reason, done = self._work(), self._brood.done
-        Listeners(self._plan.audience).tell(WorkerStopping(self._name, reason, done))
+        listeners.tell(WorkerStopping(self._name, reason, done))
         return reason
+
+    def _starting(self) -> WorkerStarting:
+        options = self._options
+        return WorkerStarting(self._name, options.queues, options.weights, self._plan.registry.names())
 
     def _work(self) -> StopReason:
         started = time.monotonic()

@@ -51,7 +51,7 @@ def test_one_line_for_everything_that_happens(cli: Cli, q: DelayQ) -> None:
     first, begun, ended, last = done.documents
     job = {"job_id": "a", "job": "order.close", "queue": "orders", "attempt": 1}
     assert (first["event"], first["queues"], first["jobs"]) == (
-        "worker_started",
+        "worker_starting",
         ["orders", "default"],
         ["chatty", "order.close"],
     )
@@ -66,7 +66,7 @@ def test_handlers_and_their_programs_print_elsewhere(cli: Cli, q: DelayQ) -> Non
     q.schedule("chatty", id="c1")
     done = cli.ok("work", "--app", "chatty", "--json", "--stop-when-empty")
     assert [line["event"] for line in done.documents] == [
-        "worker_started",
+        "worker_starting",
         "job_started",
         "job_ended",
         "worker_stopping",
@@ -104,7 +104,8 @@ def test_it_names_the_reason_of_the_stop(cli: Cli, q: DelayQ, reason: str, code:
     if reason == "interrupted":
         (cli.folder / "go").touch()
     else:
-        wait_until(lambda: q.workers()[0].state == "leaving", timeout=15, what="it has heard")
+        assert worker.stderr is not None
+        assert any("stopping (interrupted)" in line for line in iter(worker.stderr.readline, "")), "it has heard"
         worker.terminate()
     done = end(worker)
     assert done.code == code
@@ -122,6 +123,6 @@ def test_lines_of_several_processes_do_not_mix(cli: Cli, q: DelayQ) -> None:
 def test_the_lines_can_be_followed(cli: Cli) -> None:
     worker = cli.start("work", "--app", "shop", "--json")
     assert worker.stdout is not None
-    assert json.loads(worker.stdout.readline())["event"] == "worker_started", "at once, not at the end"
+    assert json.loads(worker.stdout.readline())["event"] == "worker_starting", "at once, not at the end"
     worker.terminate()
     assert end(worker).code == 0

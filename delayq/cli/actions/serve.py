@@ -7,7 +7,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 from delayq.app import (
@@ -197,11 +197,8 @@ def run_worker(session: Session, settings: Settings, url: str | Endpoint, staff:
     print_at_once()
     logs.start(settings, quiet=staff.quiet)
     options, names = staff.options, staff.registry.names()
-    options = options if options.name else replace(options, name=consumer_name())
     if not staff.quiet:
         session.out.note(f"Serving {_served(options)} with {count(len(names), 'job name')}. Stop with Ctrl-C.")
-    if staff.events is not None:
-        staff.events.started(options, list(names))
     worker = make_worker(
         settings, url, staff.registry, options, listeners=staff.listeners, gone=gone, began=staff.began
     )

@@ -21,6 +21,7 @@ from delayq import (
     Retry,
     Skip,
     Snooze,
+    WorkerStarting,
     WorkerStopping,
     aannounce,
     announce,
@@ -218,12 +219,12 @@ def test_listeners_that_cannot_be_are_refused(station: Station) -> None:
 
 def test_a_worker_tells_the_applications_listeners(station: Station) -> None:
     heard = station.tape()
-    for kind in (JobStarted, JobEnded, WorkerStopping):
+    for kind in (JobStarted, JobEnded, WorkerStarting, WorkerStopping):
         listener(kind)(lambda event: heard.append(type(event).__name__))
     job("act")(lambda: None)
     dispatch("act")
     station.drain()
-    assert list(heard) == ["JobStarted", "JobEnded", "WorkerStopping"]
+    assert list(heard) == ["WorkerStarting", "JobStarted", "JobEnded", "WorkerStopping"]
 
 
 @pytest.mark.parametrize("kind", [JobStarted, JobEnded])

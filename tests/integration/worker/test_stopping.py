@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from delayq.core.events import WorkerStopping
+from delayq.core.events import WorkerStarting, WorkerStopping
 from delayq.core.states import State
 from delayq.worker.options import StopReason
 from tests.support.snapshot import word
@@ -144,7 +144,8 @@ def test_a_busy_worker_finishes_its_job_and_hands_the_rest_back_uncounted(statio
 
 def test_a_listener_hears_why(station: Station) -> None:
     station.drain()
-    [event] = station.events
+    starting, event = station.events
+    assert starting == WorkerStarting(event.name, (QUEUE,), (), ())
     assert isinstance(event, WorkerStopping)
     assert (event.name[:3], event.reason, event.jobs) == ("dq:", "empty", 0)
 

@@ -10,7 +10,7 @@ from tests.support.tape import Tape
 JOBS = 400
 
 
-def filled(station: Station, *queues: str) -> Tape:
+def filled(station: Station, *queues: str) -> Tape[str]:
     """More jobs in each queue than will be run; what runs is on the tape, by its queue."""
     ran = station.tape()
     station.handles("note", lambda tag: ran.append(tag))  # noqa: PLW0108  (a handler takes its arguments by name)
