@@ -126,3 +126,14 @@ def test_the_lines_can_be_followed(cli: Cli) -> None:
     assert json.loads(worker.stdout.readline())["event"] == "worker_starting", "at once, not at the end"
     worker.terminate()
     assert end(worker).code == 0
+
+
+def test_a_reader_that_leaves_costs_no_job(cli: Cli, q: DelayQ) -> None:
+    worker = cli.start("work", "--app", "shop", "--json")
+    assert worker.stdout is not None
+    worker.stdout.readline()
+    worker.stdout.close()
+    q.schedule_many([{"name": "order.close", "data": {"order_id": n}, "id": f"j{n}"} for n in range(20)])
+    wait_until(lambda: q.stats("default")[0].counters.get("acked_total") == 20, timeout=15, what="all are done")
+    worker.terminate()
+    assert worker.wait(15) == 0

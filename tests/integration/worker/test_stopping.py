@@ -145,8 +145,8 @@ def test_a_busy_worker_finishes_its_job_and_hands_the_rest_back_uncounted(statio
 def test_a_listener_hears_why(station: Station) -> None:
     station.drain()
     starting, event = station.events
-    assert starting == WorkerStarting(event.name, (QUEUE,), (), ())
     assert isinstance(event, WorkerStopping)
+    assert starting == WorkerStarting(event.name, (QUEUE,), (), ())
     assert (event.name[:3], event.reason, event.jobs) == ("dq:", "empty", 0)
 
 
