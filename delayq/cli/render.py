@@ -1,4 +1,6 @@
-"""The only module that prints, but for log lines (`logs`) and a worker's events (`events`). Data goes to stdout, chatter and errors to stderr.
+"""The only module that prints, but for log lines (`logs`) and a worker's events (`events`).
+
+Data goes to stdout, chatter and errors to stderr.
 
 On a terminal tables are rich's (which knows NO_COLOR); anywhere else they are plain columns, never cut and without a
 single escape byte. What came from Redis passes through `printable` first: a payload must not drive a terminal.
