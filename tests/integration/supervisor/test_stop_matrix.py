@@ -14,6 +14,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -164,6 +165,21 @@ def test_as_process_1(home: House, elsewhere: House, alone: list[str], scene: st
         assert home.processes() == []
         if scene == "busy":
             starts_elsewhere(home, elsewhere, left)
+
+
+def test_process_1_leaves_while_its_code_is_loaded(home: House, tmp_path: Path, alone: list[str]) -> None:
+    """The kernel keeps signals from a first process that has no handler for them."""
+    work = ["--url", home.url, "work", "--app", "tests.support.supervised_slow_to_load"]
+    command = [*alone, sys.executable, "-m", "delayq", *work]
+    shop = Shop(command, {**os.environ, "LEDGER": str(home.ledger)}, tmp_path / "stderr")
+    try:
+        wait_until(lambda: home.rows("loading"), what="it loads its code")
+        (first,) = children(shop.pid)
+        os.kill(first, signal.SIGTERM)
+        assert shop.ended() == 128 + signal.SIGTERM
+        assert shop.took_s < 1.0
+    finally:
+        shop.close()
 
 
 def test_signals_that_come_while_it_leaves_change_nothing(home: House) -> None:
