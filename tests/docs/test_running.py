@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from delayq.core.outcome import Policy
 from delayq.core.when import duration_ms
 from delayq.worker.options import StopReason, WorkerOptions
 from tests.docs.pages import Block, blocks, page
@@ -19,7 +20,7 @@ from tests.support.flavours import missing
 PAGE = page("docs/running.md")
 UNIT = "delayq-work@.service"
 KILLED_MS = 1_000
-GRACE_MS = WorkerOptions.__dataclass_fields__["grace_ms"].default
+GRACE_MS = WorkerOptions(queues=("default",), fallback=Policy()).grace_ms
 
 
 def block(mark: str) -> Block:
