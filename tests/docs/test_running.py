@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from delayq.core.backoff import DEFAULT
 from delayq.core.outcome import Policy
 from delayq.core.when import duration_ms
 from delayq.worker.options import StopReason, WorkerOptions
@@ -20,7 +21,7 @@ from tests.support.flavours import missing
 PAGE = page("docs/running.md")
 UNIT = "delayq-work@.service"
 KILLED_MS = 1_000
-GRACE_MS = WorkerOptions(queues=("default",), fallback=Policy()).grace_ms
+GRACE_MS = WorkerOptions(queues=("default",), fallback=Policy(tries=1, backoff=DEFAULT)).grace_ms
 
 
 def block(mark: str) -> Block:
