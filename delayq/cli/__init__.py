@@ -13,8 +13,11 @@ completion are fast; an action brings in Redis and settings when it is called.
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 from collections.abc import Sequence
+from types import FrameType
 from typing import NoReturn
 
 __all__ = ["main"]
@@ -22,6 +25,10 @@ __all__ = ["main"]
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run one command (None: the process's own arguments) and leave with its exit code."""
+    if os.getpid() == 1:
+        # The kernel drops what the first process of a container does not handle, so a TERM while it starts would be
+        # lost. Workers and loops have handlers of their own as soon as they run.
+        signal.signal(signal.SIGTERM, _leave)
     from delayq.cli.ending import USAGE, run
     from delayq.cli.root import app, misplaced
     from delayq.cli.session import Session
@@ -32,3 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     if code == USAGE and (option := misplaced(words)):
         session.out.error(f"{option} stands before the command.", f"delayq {option} … COMMAND, or see delayq --help.")
     raise SystemExit(code)
+
+
+def _leave(number: int, frame: FrameType | None) -> NoReturn:
+    """As the signal would have ended any other process, in the words of a shell."""
+    raise SystemExit(128 + number)

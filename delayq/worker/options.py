@@ -41,7 +41,8 @@ class WorkerOptions:
     `processes` children run handlers: sync ones one at a time, or in `threads` threads, async ones up to `concurrency`
     at once. What does not end by itself at its timeout is ended by force `kill_after_ms` later. After a stop was asked
     for, what runs has `grace_ms`. Limits in jobs and time are for all children together, `memory_mb` for each process.
-    With `force` maintenance does not keep it from work.
+    With `force` maintenance does not keep it from work. With `ends_process` the process ends after the worker: a signal
+    that comes while it leaves is not heard any more, and the exit code stays.
     """
 
     queues: tuple[str, ...]
@@ -64,3 +65,4 @@ class WorkerOptions:
     stop_when_empty_for_ms: int = 0
     force: bool = False
     weights: tuple[int, ...] = ()
+    ends_process: bool = False

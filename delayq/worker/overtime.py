@@ -35,7 +35,7 @@ class Overtime:
     def step(self, members: Iterable[Member]) -> None:
         """Warn, recycle or kill."""
         for member in members:
-            if member.end_by is not None and time.monotonic() >= member.end_by:
+            if member.end_by is not None and (time.monotonic() >= member.end_by or self._only_late(member)):
                 member.kill(Killed.OVERTIME)
             elif member.killed is None and self._is_late(member):
                 for item in member.slots.read()[1]:
@@ -57,12 +57,22 @@ class Overtime:
             at = phases.find(RUNNING, at + 1)
         return False
 
-    def _judge(self, member: Member, item: Seen) -> None:
+    def _only_late(self, member: Member) -> bool:
+        """Whether what runs in a process that is to end is late, all of it: then nobody gains by waiting."""
+        running = [item for item in member.slots.read()[1] if item.phase == RUNNING]
+        return bool(running) and all(self._over_s(member, item)[0] >= self._kill_after_s for item in running)
+
+    def _over_s(self, member: Member, item: Seen) -> tuple[float, Killed]:
+        """How long ago it should have ended, and why; less than 0 when it is not late."""
         now = boot_clock()
         over_s, why = now - item.soft_at if item.soft_at else -1.0, Killed.OVERTIME
         if member.slots.orders_for(item.slot, item.generation) & CANCEL:
             asked_at = self._cancels.setdefault((member, item.slot, item.generation), now)
             over_s, why = max(over_s, now - asked_at), Killed.CANCEL
+        return over_s, why
+
+    def _judge(self, member: Member, item: Seen) -> None:
+        over_s, why = self._over_s(member, item)
         if over_s < self._kill_after_s / 2:
             return
         if self._alone:

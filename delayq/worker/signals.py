@@ -20,13 +20,17 @@ _OTHERS = (signal.SIGUSR2, signal.SIGCONT, signal.SIGTTIN, signal.SIGCHLD)
 
 
 class Signals:
-    """While entered, signals are collected. `at_once` is called inside the handler, for what must not wait."""
+    """While entered, signals are collected. `at_once` is called inside the handler, for what must not wait.
 
-    def __init__(self, at_once: Callable[[], None] = lambda: None) -> None:
+    With `last`, the process ends soon after the block: once a stop was heard, no later one tears it out of its end.
+    """
+
+    def __init__(self, at_once: Callable[[], None] = lambda: None, *, last: bool = False) -> None:
         self.stops = 0
         self.paused = False
         self.dump_wanted = False
         self._at_once = at_once
+        self._last = last
         self._before: dict[int, Any] = {}
         self._reader = self._writer = -1
         self._poll = select.poll()
@@ -48,7 +52,9 @@ class Signals:
     def __exit__(self, *error: object) -> None:
         signal.set_wakeup_fd(self._fd_before)
         for number, handler in self._before.items():
-            signal.signal(number, handler)
+            # The default would end the process by the signal, and the exit code would no longer tell the reason.
+            deaf = self._last and self.stops > 0 and number in STOPS
+            signal.signal(number, signal.SIG_IGN if deaf else handler)
         os.close(self._reader)
         os.close(self._writer)
 

@@ -52,7 +52,7 @@ class Supervisor:
         options = plan.options
         self._plan = plan
         self._options = options
-        self._signals = Signals(self._speak)
+        self._signals = Signals(self._speak, last=options.ends_process)
         self._name = options.name or consumer_name()
         self._reason: StopReason | None = None
         self._grace_ends = float("inf")

@@ -33,7 +33,8 @@ def supervisor(config: dict[str, Any]) -> Supervisor:
         for one in modules:
             load_app(one)
     fallback = Policy(tries=tries, backoff=Fixed(backoff_ms), timeout_ms=config.pop("timeout_ms", 60_000))
-    worker = WorkerOptions(queues=tuple(config.pop("queues", ["default"])), fallback=fallback, **config)
+    queues = tuple(config.pop("queues", ["default"]))
+    worker = WorkerOptions(queues=queues, fallback=fallback, ends_process=True, **config)
     return Supervisor(Plan(RedisStreamsFactory(url, Options(lease_ms=lease_ms)), registry, worker))
 
 

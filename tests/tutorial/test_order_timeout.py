@@ -9,7 +9,7 @@ from delayq.testing import Travel
 ORDERS: dict[int, str] = {}  # stands for a table of the shop
 
 
-class CloseOrder(Job, name="order.close", queue="orders"):
+class CloseOrder(Job, name="order.timeout", queue="orders"):
     order_id: int
 
     def handle(self) -> None:

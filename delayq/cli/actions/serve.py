@@ -146,6 +146,7 @@ def worker_options(settings: Settings, registry: Registry, wishes: Wishes, limit
         sleep_ms=sleep_ms,
         mover=wishes.size.mover,
         force=wishes.force,
+        ends_process=True,
         tidy_every_ms=settings.tidy_every_ms,
     )
 

@@ -104,6 +104,21 @@ def test_signals_are_counted_said_at_once_and_end_a_wait(number: signal.Signals)
     assert signal.getsignal(number) is before
 
 
+@pytest.mark.parametrize("number", STOPS)
+def test_the_last_ones_leave_a_process_deaf_once_it_was_told(number: signal.Signals) -> None:
+    before = {stop: signal.getsignal(stop) for stop in STOPS}
+    try:
+        with Signals(last=True):
+            pass
+        assert {stop: signal.getsignal(stop) for stop in STOPS} == before
+        with Signals(last=True):
+            os.kill(os.getpid(), number)
+        assert [signal.getsignal(stop) for stop in STOPS] == [signal.SIG_IGN] * len(STOPS)
+    finally:
+        for stop, handler in before.items():
+            signal.signal(stop, handler)
+
+
 def test_pause_go_on_and_dump() -> None:
     with Signals() as signals:
         os.kill(os.getpid(), signal.SIGUSR2)

@@ -1,0 +1,194 @@
+"""Every scene and every way to ask: a worker leaves within its grace, with its exit code, and nobody stays behind.
+
+    idle                  nothing to do                          TERM         once
+    busy                  a handler that hears nothing           TERM twice   the second once the first was heard
+    stopped, dead         Redis hangs, Redis is gone             INT          once
+    busy stopped, …       both
+
+What a busy one had not finished starts in the worker that stands by, within 2 s, and nothing is charged for it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from delayq.core.states import State
+from delayq.worker.names import consumer_name, label_of
+from tests.support.flavours import missing
+from tests.support.orphans import adopting, children, zombies
+from tests.support.servers import LocalServer, OwnServer
+from tests.support.supervision import House, Shop
+from tests.support.waiting import wait_until
+
+GRACE_S = 1.0
+ELSEWHERE_S = 2.0
+SENT = {
+    "TERM": (signal.SIGTERM,),
+    "TERM twice": (signal.SIGTERM, signal.SIGTERM),
+    "INT": (signal.SIGINT,),
+}
+EACH_WAY = pytest.mark.parametrize("sent", list(SENT))
+
+
+@pytest.fixture
+def server(own_server: OwnServer) -> LocalServer:
+    return own_server()
+
+
+@pytest.fixture
+def home(server: LocalServer, tmp_path: Path) -> Iterator[House]:
+    made = House(server.url, tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def elsewhere(server: LocalServer, tmp_path: Path) -> Iterator[House]:
+    (tmp_path / "elsewhere").mkdir()
+    made = House(server.url, tmp_path / "elsewhere")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def alone() -> list[str]:
+    """The words that make a program process 1."""
+    unshare = shutil.which("unshare")
+    if unshare is None or subprocess.run([unshare, "-pf", "--mount-proc", "true"], check=False).returncode != 0:
+        missing("this machine lets nobody make a process namespace", allowed=True)
+    return [unshare, "-pf", "--mount-proc", "--kill-child"]
+
+
+@contextmanager
+def worker(home: House, *, busy: bool, before: Sequence[str] = ()) -> Iterator[Shop]:
+    """A worker of two processes that has worked; when `busy`, one of them runs `held`, which never ends."""
+    home.schedule("orphan" if before else "good", "first")
+    with home.open(processes=2, grace_ms=int(GRACE_S * 1000), before=before) as shop:
+        home.until_gone("first")
+        if busy:
+            home.schedule("deaf", "held", seconds=60)
+            home.until_started("held")
+        yield shop
+
+
+def asked(shop: Shop, sent: str, send: Callable[[signal.Signals], None]) -> int:
+    """Ask it to stop, and wait until it has; the exit code."""
+    began = time.monotonic()
+    for number in SENT[sent]:
+        send(number)
+        wait_until(lambda: "stopping (interrupted)" in shop.said() or not shop.alive(), what="it has heard")
+    code = shop.ended(GRACE_S + 5)
+    assert time.monotonic() - began < GRACE_S + 1.0
+    return code
+
+
+def code_of(scene: str, sent: str) -> int:
+    """130 for who is torn out of a job, 0 for every other end."""
+    return 130 if "busy" in scene and sent == "TERM twice" else 0
+
+
+@contextmanager
+def standing_by(elsewhere: House) -> Iterator[None]:
+    """Another worker, with nothing to do so far."""
+    with elsewhere.open(name=consumer_name("elsewhere")):
+        wait_until(
+            lambda: any(label_of(one.name) == "elsewhere" for one in elsewhere.client.workers()),
+            what="the other worker is there",
+        )
+        yield
+
+
+@contextmanager
+def trouble(server: LocalServer, scene: str) -> Iterator[None]:
+    """What happens to Redis."""
+    if "stopped" in scene:
+        server.stop()
+    if "dead" in scene:
+        server.kill()
+    try:
+        yield
+    finally:
+        if "stopped" in scene:
+            server.cont()
+
+
+def starts_elsewhere(home: House, elsewhere: House, left: float) -> None:
+    """`held` runs in the worker that stands by, soon after the other has left, and as if for the first time."""
+    elsewhere.until_started("held")
+    (row,) = elsewhere.rows("start", "held")
+    assert float(row[3]) - left < ELSEWHERE_S
+    assert len(home.starts("held")) == 1
+    held = elsewhere.job("held")
+    assert held.envelope is not None
+    assert (held.state, held.envelope.attempts, held.recoveries) == (State.RESERVED, 0, 0)
+
+
+@EACH_WAY
+@pytest.mark.parametrize("scene", ["idle", "stopped", "dead", "busy stopped", "busy dead"])
+def test_it_leaves_within_its_grace(home: House, server: LocalServer, scene: str, sent: str) -> None:
+    with worker(home, busy="busy" in scene) as shop, adopting() as orphans, trouble(server, scene):
+        assert asked(shop, sent, shop.signal) == code_of(scene, sent)
+        assert home.processes() == []
+        assert orphans() == []
+
+
+@EACH_WAY
+def test_what_it_had_not_finished_starts_elsewhere(home: House, elsewhere: House, sent: str) -> None:
+    with worker(home, busy=True) as shop, standing_by(elsewhere):
+        with adopting() as orphans:
+            assert asked(shop, sent, shop.signal) == code_of("busy", sent)
+            left = time.monotonic()
+            assert home.processes() == []
+            assert orphans() == []
+        starts_elsewhere(home, elsewhere, left)
+
+
+@EACH_WAY
+@pytest.mark.parametrize("scene", ["idle", "busy"])
+def test_as_process_1(home: House, elsewhere: House, alone: list[str], scene: str, sent: str) -> None:
+    with worker(home, busy=scene == "busy", before=alone) as shop, standing_by(elsewhere):
+        wait_until(lambda: home.rows("gone"), what="the orphan has ended")
+        wait_until(lambda: not zombies(shop.pid), what="the orphan was waited for")
+        (first,) = children(shop.pid)
+        assert asked(shop, sent, lambda number: os.kill(first, number)) == code_of(scene, sent)
+        left = time.monotonic()
+        assert home.processes() == []
+        if scene == "busy":
+            starts_elsewhere(home, elsewhere, left)
+
+
+def test_process_1_leaves_while_its_code_is_loaded(home: House, tmp_path: Path, alone: list[str]) -> None:
+    """The kernel keeps signals from a first process that has no handler for them."""
+    work = ["--url", home.url, "work", "--app", "tests.support.supervised_slow_to_load"]
+    command = [*alone, sys.executable, "-m", "delayq", *work]
+    shop = Shop(command, {**os.environ, "LEDGER": str(home.ledger)}, tmp_path / "stderr")
+    try:
+        wait_until(lambda: home.rows("loading"), what="it loads its code")
+        (first,) = children(shop.pid)
+        os.kill(first, signal.SIGTERM)
+        assert shop.ended() == 128 + signal.SIGTERM
+        assert shop.took_s < 1.0
+    finally:
+        shop.close()
+
+
+def test_signals_that_come_while_it_leaves_change_nothing(home: House) -> None:
+    """The exit code tells the reason, also to whoever goes on pressing Ctrl-C."""
+
+    def ended() -> bool:
+        shop.signal(signal.SIGTERM, signal.SIGINT)
+        return not shop.alive()
+
+    with worker(home, busy=False) as shop:
+        wait_until(ended, what="it has left")
+        assert shop.ended() == 0
