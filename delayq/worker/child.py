@@ -47,6 +47,7 @@ class Child:
         self._switches = Switches(slots, gates, self._started_ms, force=force)
         self._inline: Inline | None = None
         self._supply: Supply | None = None
+        self._watchdog: Watchdog | None = None
 
     def run(self, jobs: int) -> None:
         """Work until there is a reason to leave; `jobs` may be started at most (0 = no limit)."""
@@ -92,7 +93,7 @@ class Child:
             turns.loop = EventLoop(holding, attempts, options.concurrency, turns.bell.set)
         signal.signal(NUDGE, self._nudged)
         signal.signal(signal.SIGTERM, self._terminated)
-        watchdog = Watchdog(slots, holding, supply, pipe=self._pipe, memory_mb=options.memory_mb)
+        watchdog = self._watchdog = Watchdog(slots, holding, supply, pipe=self._pipe, memory_mb=options.memory_mb)
         watchdog.farewell = lines.farewell.say
         watchdog.start()
         return turns
@@ -107,7 +108,8 @@ class Child:
             self._inline.nudged()
 
     def _terminated(self, number: int, frame: FrameType | None) -> None:
-        if self._inline is not None:
+        if self._inline is not None and self._watchdog is not None:
+            self._watchdog.interrupt_late()
             self._inline.terminated()
 
     def _now_ms(self) -> int:

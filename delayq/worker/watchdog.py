@@ -99,11 +99,19 @@ class Watchdog:
         elif time.monotonic() - self._calling_since >= ANSWER_S:
             nudge()
 
-    def _look(self) -> None:
+    def interrupt_late(self) -> None:
+        """Interrupt what is over its time, or cancelled.
+
+        Called by TERM too: a handler that holds the interpreter's lock keeps it from this thread, and a call that TERM
+        ends must not go on as if nothing had been said.
+        """
         for held, cancel in self._holding.to_interrupt():
             ran_s = boot_clock() - self._slots.started[held.slot]
             if held.interrupter is not None:
                 held.interrupter(held, JobCancelled() if cancel else timed_out(ran_s))
+
+    def _look(self) -> None:
+        self.interrupt_late()
         self._slots.ints[Word.OVER_MEMORY] = int(self._memory.exceeded())
         if time.monotonic() < self._rest_until:
             return
