@@ -7,7 +7,7 @@
     leak_check                           runs by itself: keys, settings, processes and threads left behind fail the test
 
 Markers: `redis_prefix("shop")` for a test with a key prefix of its own, `foreign_keys("other:*")` for one that leaves
-keys that are not delayq's.
+keys that are not delayq's, `timed` for one that measures time (see tests/support/machine.py).
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ from tests.support.flavours import (
 )
 from tests.support.key_contract import read_keys, wrong_keys
 from tests.support.leftovers import Living
+from tests.support.machine import AGAIN, TIMEOUT_S, run_fairly
 from tests.support.servers import LocalServer, OwnServer, SharedServers, connect
 from tests.support.waiting import wait_until
 
-GRACE_S = 2.0
+GRACE_S = 10.0  # only for what takes its time to end; a test that leaves nothing waits for nothing
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -43,15 +44,31 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "redis_prefix(*prefixes): the key prefixes this test uses instead of delayq")
     config.addinivalue_line("markers", "foreign_keys(*globs): keys this test leaves that are not delayq's")
+    config.addinivalue_line("markers", "timed: measures time; run again if it fails while the machine had none for it")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("timed") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(TIMEOUT_S))  # for all its runs together
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    if item.get_closest_marker("timed") is None:
+        return None
+    run_fairly(item, nextitem)
+    return True
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say what the suite ran against, and what it did without: nothing is skipped in silence."""
     reports = [report for kind in ("passed", "failed") for report in terminalreporter.stats.get(kind, [])]
-    figures = [value for report in reports for name, value in report.user_properties if name == "chaos"]
-    if figures:
-        terminalreporter.section("chaos")
-        terminalreporter.write_line("\n".join(figures))
+    for title in ("chaos", AGAIN):
+        said = [str(value) for report in reports for name, value in report.user_properties if name == title]
+        if said:
+            terminalreporter.section(title)
+            terminalreporter.write_line("\n".join(dict.fromkeys(said)))
     terminalreporter.section("servers")
     if containers_wanted():
         terminalreporter.write_line(f"containers: {engine_problem() or 'the Docker engine answers'}")

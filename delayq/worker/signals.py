@@ -11,6 +11,7 @@ import os
 import select
 import signal
 import threading
+import time
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
@@ -22,11 +23,14 @@ _OTHERS = (signal.SIGUSR2, signal.SIGCONT, signal.SIGTTIN, signal.SIGCHLD)
 class Signals:
     """While entered, signals are collected. `at_once` is called inside the handler, for what must not wait.
 
-    With `last`, the process ends soon after the block: once a stop was heard, no later one tears it out of its end.
+    `asked_at` is when the first stop came, in monotonic seconds: what the process was busy with may have kept it from
+    acting for a while. With `last`, the process ends soon after the block: once a stop was heard, no later one tears it
+    out of its end.
     """
 
     def __init__(self, at_once: Callable[[], None] = lambda: None, *, last: bool = False) -> None:
         self.stops = 0
+        self.asked_at: float | None = None
         self.paused = False
         self.dump_wanted = False
         self._at_once = at_once
@@ -69,6 +73,7 @@ class Signals:
     def _heard(self, number: int, frame: FrameType | None) -> None:
         if number in STOPS:
             self.stops += 1
+            self.asked_at = self.asked_at or time.monotonic()
         elif number == signal.SIGUSR2:
             self.paused = True
         elif number == signal.SIGCONT:

@@ -154,7 +154,8 @@ class Supervisor:
 
     def _begin_to_stop(self) -> None:
         log.info("stopping (%s); what runs has %g s", self._reason, self._options.grace_ms / 1000)
-        self._grace_ends = time.monotonic() + self._options.grace_ms / 1000
+        # From the signal on, not from now: a backend that hangs has kept us for as long as it takes to notice.
+        self._grace_ends = (self._signals.asked_at or time.monotonic()) + self._options.grace_ms / 1000
         self._brood.stop_respawning()
         for member in self._brood.members.values():
             member.tell(Stop.DRAIN)

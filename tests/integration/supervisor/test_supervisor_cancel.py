@@ -21,6 +21,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize(("handler", "config"), CASES)
 def test_cancelled_is_not_failed(house: House, handler: str, config: dict[str, Any]) -> None:
     house.client.queue_set("default", lease="1s")
@@ -28,7 +29,7 @@ def test_cancelled_is_not_failed(house: House, handler: str, config: dict[str, A
     with house.open(kill_after_ms=600, grace_ms=500, **config) as shop:
         house.until_started("c1")
         assert house.client.cancel("c1", running=True) is Answer.RUNNING
-        house.until_gone("c1", timeout=8)
+        house.until_gone("c1")
         house.schedule("good", "g1")
         house.until_gone("g1")
         assert shop.alive()

@@ -1,0 +1,108 @@
+"""Tests that measure time, on a machine that others use too.
+
+`@pytest.mark.timed` says of a test: what it asserts is promised on a machine that lets run who wants to run. When it
+fails *and* the machine did not, because it stood still as a whole or others queued for its processors, the failure
+proves nothing, and the test is run again; twice at most. A failure on a machine that had time counts at once.
+
+What was run again is told at the end of the session, with the reason: nothing is forgiven in silence.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from _pytest.runner import runtestprotocol
+
+RUNS = 3
+STILL_S = 0.2
+CROWDED = 0.5
+TIMEOUT_S = 180
+AGAIN = "run again"
+
+# Wakes up a hundred times a second until its input ends, and tells the longest time it was not let do so. A process,
+# because a thread would be kept waiting by the test itself.
+CANARY = """
+import select, sys, time
+longest, last, ended = 0.0, time.monotonic(), False
+while not ended:
+    ended = bool(select.select([0], [], [], 0.01)[0])
+    now = time.monotonic()
+    longest, last = max(longest, now - last - 0.01), now
+print(longest)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Spell:
+    """How the machine was for a while."""
+
+    still_s: float
+    """The longest time in which a process that wanted to run was not let."""
+    crowded: float
+    """The share of the time in which tasks queued for a processor or a disk; 0 where the kernel does not tell."""
+
+    def __str__(self) -> str:
+        return f"it stood still for {self.still_s:.2f} s, and was crowded for {self.crowded:.0%} of the time"
+
+    @property
+    def fair(self) -> bool:
+        """Whether a test that measures time could count on the machine."""
+        return self.still_s < STILL_S and self.crowded < CROWDED
+
+
+class Canary:
+    """Watches the machine from now on."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", CANARY], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        self._began = time.monotonic()
+        self._queued_s = _queued_s()
+
+    def end(self) -> Spell:
+        """How it was until now."""
+        queued_s, took_s = _queued_s() - self._queued_s, time.monotonic() - self._began
+        said, _ = self._process.communicate()
+        return Spell(float(said or 0.0), min(1.0, queued_s / took_s))
+
+
+def run_fairly(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Run one test, again if need be, and report its last run."""
+    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    own = list(item.user_properties)
+    for run in range(1, RUNS + 1):
+        canary = Canary()
+        reports = runtestprotocol(item, nextitem=nextitem, log=False)
+        spell = canary.end()
+        if run == RUNS or spell.fair or not any(report.failed for report in reports):
+            break
+        own.append((AGAIN, f"{item.nodeid}: {spell}\n{_reasons(reports)}"))
+        item.user_properties[:] = own
+    for report in reports:
+        item.ihook.pytest_runtest_logreport(report=report)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+
+
+def _reasons(reports: list[pytest.TestReport]) -> str:
+    """The first failure's last lines."""
+    text = next(report.longreprtext for report in reports if report.failed)
+    return "\n".join(f"    {line}" for line in text.splitlines() if line.startswith("E "))
+
+
+def _queued_s() -> float:
+    """For how long, since the machine was started, some task has waited for a processor, or some for a disk."""
+    return max(_total_s(Path("/proc/pressure/cpu")), _total_s(Path("/proc/pressure/io")))
+
+
+def _total_s(path: Path) -> float:
+    try:
+        some = path.read_text().splitlines()[0]
+    except OSError:  # not Linux, or a kernel that does not count
+        return 0.0
+    return int(some.rpartition("total=")[2]) / 1_000_000
