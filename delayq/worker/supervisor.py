@@ -121,7 +121,7 @@ class Supervisor:
             return self._reason
         members = list(self._brood.members.values())
         self._overtime.step(members)
-        if time.monotonic() < self._grace_ends - LAST_WORDS_S:
+        if self._may_call():
             self._renewing.step(members)
         self._dump()
         return None
@@ -131,9 +131,14 @@ class Supervisor:
             self._renewing.forget(member)
             self._overtime.forget(member)
             self._aftermath.add(member)
-        self._aftermath.step()
+        if self._may_call():
+            self._aftermath.step()
         if os.getpid() == 1:
             _reap_orphans(self._processes())
+
+    def _may_call(self) -> bool:
+        """Whether a backend that hangs would let us go before the grace is over; after it comes one last try."""
+        return time.monotonic() < self._grace_ends - LAST_WORDS_S
 
     def _reason_to_stop(self, started: float) -> StopReason | None:
         """In Laravel's order."""
