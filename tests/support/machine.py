@@ -5,6 +5,8 @@ fails *and* the machine did not, because it stood still as a whole or others que
 proves nothing, and the test is run again; twice at most. A failure on a machine that had time counts at once.
 
 What was run again is told at the end of the session, with the reason: nothing is forgiven in silence.
+
+Promises in seconds are measured with `fair_clock` and `wait_fairly`: time in which tasks queued does not count.
 """
 
 from __future__ import annotations
@@ -12,17 +14,24 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from _pytest.runner import runtestprotocol
+
+from tests.support.waiting import LONGEST_WAIT_S, wait_until
 
 RUNS = 3
 STILL_S = 0.2
 CROWDED = 0.5
 TIMEOUT_S = 180
+PATIENCE_S = 20.0
 AGAIN = "run again"
+
+T = TypeVar("T")
 
 # Wakes up a hundred times a second until its input ends, and tells the longest time it was not let do so. A process,
 # because a thread would be kept waiting by the test itself.
@@ -93,6 +102,23 @@ def _reasons(reports: list[pytest.TestReport]) -> str:
     """The first failure's last lines."""
     text = next(report.longreprtext for report in reports if report.failed)
     return "\n".join(f"    {line}" for line in text.splitlines() if line.startswith("E "))
+
+
+def fair_clock() -> float:
+    """Seconds that go by only while nobody on this machine waits for a processor or a disk.
+
+    What is to happen within a second happens within a second of these, however many others want to run.
+    """
+    return time.monotonic() - _queued_s()
+
+
+def wait_fairly(predicate: Callable[[], T], *, within: float, what: str = "the condition") -> T:
+    """Wait until it holds, and fail when that took longer than `within` seconds of the fair clock."""
+    began = fair_clock()
+    answer = wait_until(predicate, timeout=within + PATIENCE_S, what=what)
+    took = fair_clock() - began
+    assert took <= within + LONGEST_WAIT_S, f"{what}: after {took:.2f} s, promised within {within:g} s"
+    return answer
 
 
 def _queued_s() -> float:

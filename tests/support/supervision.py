@@ -2,7 +2,7 @@
 
 house.schedule("good", "g1", seconds=2)      a job, due now
 with house.open(kill_after_ms=400) as shop:  the worker; it is killed at the end of the block if it still runs
-shop.signal(signal.SIGTERM); shop.ended()    its exit code; how long that took is `shop.took_s`
+shop.signal(signal.SIGTERM); shop.ended()    its exit code; how long that took is `shop.took_s`, by the fair clock
 house.starts("g1")                           how often, and in which processes, a handler began
 """
 
@@ -13,7 +13,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +23,7 @@ from delayq.core.states import State
 from delayq.core.views import JobInfo
 from delayq.redis.client import Client
 from delayq.redis.connect import Connector
+from tests.support.machine import fair_clock
 from tests.support.waiting import wait_until
 
 QUEUE = "default"
@@ -54,12 +54,12 @@ class Shop:
 
     def ended(self, timeout: float = PATIENCE_S) -> int:
         """Wait for the end; the exit code."""
-        began = time.monotonic()
+        began = fair_clock()
         try:
             code = self._process.wait(timeout)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"the worker has not ended within {timeout:g} s:\n{self.said()}") from None
-        self.took_s = time.monotonic() - began
+        self.took_s = fair_clock() - began
         return code
 
     def reason(self) -> str:
