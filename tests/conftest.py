@@ -12,11 +12,13 @@ keys that are not delayq's, `timed` for one that measures time (see tests/suppor
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing
 
 import pytest
 import redis
+from hypothesis import HealthCheck, settings
 
 from delayq.redis.server_binary import ServerBinary
 from tests.support.containers import containers_wanted, engine_problem
@@ -34,7 +36,8 @@ from tests.support.machine import AGAIN, TIMEOUT_S, run_fairly
 from tests.support.servers import LocalServer, OwnServer, SharedServers, connect
 from tests.support.waiting import wait_until
 
-GRACE_S = 10.0  # only for what takes its time to end; a test that leaves nothing waits for nothing
+# Only what takes its time to end is waited for; a test that leaves nothing waits for nothing.
+GRACE_S = float(os.environ.get("DELAYQ_TEST_GRACE_S", "10"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -42,6 +45,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # An example may take as long as the machine lets it.
+    settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("suite")
     config.addinivalue_line("markers", "redis_prefix(*prefixes): the key prefixes this test uses instead of delayq")
     config.addinivalue_line("markers", "foreign_keys(*globs): keys this test leaves that are not delayq's")
     config.addinivalue_line("markers", "timed: measures time; run again if it fails while the machine had none for it")

@@ -61,22 +61,27 @@ def test_an_own_server_that_is_stopped_answers_when_it_goes_on(own_server: OwnSe
 
 
 LEAVES_NOTHING = "def test_nothing(redis_client): redis_client.sadd('delayq:queues', 'orders')\n"
-# What they leave lives longer than the grace of the check, and not much longer: nothing here ends it.
+# What they leave lives much longer than the grace of the check, which is short here, and ends with the session.
 LEAVES_THINGS = """
-import subprocess, threading
+import atexit, subprocess, threading
 
 def test_key(redis_client): redis_client.set('delayq:{orders}:jbos', 'x')
 def test_own_key(own_server):
     from tests.support.servers import OwnServer, connect
     with connect(own_server().url) as client: client.set('stray', 'x')
 def test_setting(redis_client): redis_client.config_set('maxmemory', '100mb')
-def test_process(): test_process.child = subprocess.Popen(['sleep', '3'])
-def test_thread(): threading.Timer(3, print).start()
+def test_process():
+    test_process.child = subprocess.Popen(['sleep', '60'])
+    atexit.register(test_process.child.kill)
+def test_thread():
+    timer = threading.Timer(60, print)
+    timer.daemon = True
+    timer.start()
 """
 
 
 def test_what_a_test_leaves_behind_fails_that_test_and_no_other(tmp_path: Path) -> None:
-    run = _run_pytest(tmp_path, LEAVES_THINGS + LEAVES_NOTHING)
+    run = _run_pytest(tmp_path, LEAVES_THINGS + LEAVES_NOTHING, DELAYQ_TEST_GRACE_S="0.3")
 
     assert "6 passed, 5 errors" in run.stdout, run.stdout
     assert "ERROR test_it.py::test_nothing" not in run.stdout
@@ -84,7 +89,7 @@ def test_what_a_test_leaves_behind_fails_that_test_and_no_other(tmp_path: Path) 
         "delayq:{orders}:jbos (string): is no key of a queue",
         "stray (string): is outside of the prefix delayq",
         "setting changed: maxmemory was '0', is '104857600'",
-        ": sleep 3",
+        ": sleep 60",
         "still there: thread Thread-",
     ):
         assert complaint in run.stdout

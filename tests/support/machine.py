@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import pytest
 from _pytest.runner import runtestprotocol
@@ -33,16 +33,22 @@ AGAIN = "run again"
 
 T = TypeVar("T")
 
-# Wakes up a hundred times a second until its input ends, and tells the longest time it was not let do so. A process,
-# because a thread would be kept waiting by the test itself.
+_CANARY: Final = pytest.StashKey["Canary"]()
+
+# Wakes up a hundred times a second, and tells when it is asked for how long, since it was last asked, it was not let do
+# so. Ends with its input. A process, because a thread would be kept waiting by the test itself.
 CANARY = """
-import select, sys, time
-longest, last, ended = 0.0, time.monotonic(), False
-while not ended:
-    ended = bool(select.select([0], [], [], 0.01)[0])
+import os, select, time
+longest, last = 0.0, time.monotonic()
+while True:
+    asked = select.select([0], [], [], 0.01)[0]
     now = time.monotonic()
     longest, last = max(longest, now - last - 0.01), now
-print(longest)
+    if asked:
+        if not os.read(0, 1):
+            break
+        os.write(1, b"%f\\n" % longest)
+        longest = 0.0
 """
 
 
@@ -65,30 +71,48 @@ class Spell:
 
 
 class Canary:
-    """Watches the machine from now on."""
+    """Watches the machine."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
             [sys.executable, "-I", "-S", "-c", CANARY], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
-        self._began = time.monotonic()
-        self._queued_s = _queued_s()
+        self._at, self._queued_s = time.monotonic(), _queued_s()
 
-    def end(self) -> Spell:
-        """How it was until now."""
-        queued_s, took_s = _queued_s() - self._queued_s, time.monotonic() - self._began
-        said, _ = self._process.communicate()
-        return Spell(float(said or 0.0), min(1.0, queued_s / took_s))
+    def spell(self) -> Spell:
+        """How the machine was since this was last asked."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(b"?")
+        self._process.stdin.flush()
+        still_s = float(self._process.stdout.readline())
+        before, queued_before = self._at, self._queued_s
+        self._at, self._queued_s = time.monotonic(), _queued_s()
+        return Spell(still_s, min(1.0, (self._queued_s - queued_before) / (self._at - before)))
+
+    def close(self) -> None:
+        """End it."""
+        with self._process:
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+
+
+def canary_of(config: pytest.Config) -> Canary:
+    """The one of this process: made for the first test that is timed, ended with the session."""
+    if _CANARY not in config.stash:
+        config.stash[_CANARY] = Canary()
+        config.add_cleanup(config.stash[_CANARY].close)
+    return config.stash[_CANARY]
 
 
 def run_fairly(item: pytest.Item, nextitem: pytest.Item | None) -> None:
     """Run one test, again if need be, and report its last run."""
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
-    own = list(item.user_properties)
+    canary, own = canary_of(item.config), list(item.user_properties)
+    canary.spell()
     for run in range(1, RUNS + 1):
-        canary = Canary()
         reports = runtestprotocol(item, nextitem=nextitem, log=False)
-        spell = canary.end()
+        spell = canary.spell()
         if run == RUNS or spell.fair or not any(report.failed for report in reports):
             break
         own.append((AGAIN, f"{item.nodeid}: {spell}\n{_reasons(reports)}"))

@@ -178,10 +178,12 @@ def test_attempts_exceptions_and_snoozes_are_counted_apart(station: Station) -> 
     assert (envelope.attempts, envelope.exceptions) == (3, 2)
 
 
+@pytest.mark.timed
 def test_retry_until_goes_over_tries(station: Station) -> None:
     kind = acting(station, raising(ValueError("again")), tries=1, backoff="20ms")
-    ref = kind().dispatch(retry_until="400ms")
     with station.working(mover=True):
+        wait_until(lambda: station.connector.commands().zcard("delayq:workers"), what="the worker is here")
+        ref = kind().dispatch(retry_until="600ms")
         station.until(ref.id, State.FAILED)
     assert len(kind.runs) > 2
     assert len(kind.heard) == 1
@@ -198,7 +200,7 @@ def test_max_exceptions_go_over_retry_until(station: Station) -> None:
 def test_a_job_past_its_deadline_does_not_start_and_hears_of_it(station: Station) -> None:
     kind = acting(station, raising(ValueError("never")))
     ref = kind().dispatch(deadline="1ms")
-    wait_until(lambda: _now(station) > (station.job(ref.id).due_ms or 0) + 50, timeout=5, what="the deadline passes")
+    wait_until(lambda: _now(station) > (station.job(ref.id).due_ms or 0) + 50, what="the deadline passes")
     station.drain()
     assert kind.runs == []
     assert [name for _, name, _ in kind.heard] == ["DeadlinePassed"]
