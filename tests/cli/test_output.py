@@ -181,7 +181,7 @@ def test_a_stdout_that_is_not_utf8_gets_escapes(cli: Cli, q: DelayQ) -> None:
     for words in (("show", "o1"), ("list",)):
         done = cli(*words, env=ascii_only)
         assert (done.code, "\\u4e16\\u754c" in done.out) == (0, True), words
-    code, shown = on_terminal(cli, "list", **ascii_only)
+    code, shown = on_terminal(cli, "list", PYTHONIOENCODING="ascii")
     assert (code, "\\u4e16\\u754c" in shown) == (0, True)
 
 
