@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 import importlib
+import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -54,7 +54,13 @@ def test_the_import_loads_nothing_heavy_and_is_fast() -> None:
     script = f"import sys, delayq; sys.exit(len({HEAVY} & set(sys.modules)))"
     times = []
     for _ in range(5):
-        started = time.perf_counter()
+        before = _spent_by_children()
         subprocess.run([sys.executable, "-c", script], cwd=SOURCE.parents[1], timeout=30, check=True)
-        times.append(time.perf_counter() - started)
+        times.append(_spent_by_children() - before)
     assert min(times) < 0.150
+
+
+def _spent_by_children() -> float:
+    """Processor seconds of all that have ended: what else the machine does at the time does not count."""
+    spent = os.times()
+    return spent.children_user + spent.children_system
