@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import delayq
-from tests.support.effort import effort_s
+from tests.support.processor import processor_s
 
 SOURCE = Path(str(delayq.__file__))
 HEAVY = {"redis", "msgspec", "pydantic", "pydantic_settings", "typer", "asyncio", "zoneinfo"}
@@ -51,4 +51,5 @@ def test_an_unknown_name() -> None:
 
 def test_the_import_loads_nothing_heavy_and_is_fast() -> None:
     script = f"import sys, delayq; sys.exit(len({HEAVY} & set(sys.modules)))"
-    assert effort_s(sys.executable, "-c", script, cwd=SOURCE.parents[1]) < 0.150
+    times = [processor_s([sys.executable, "-c", script], cwd=SOURCE.parents[1]) for _ in range(5)]
+    assert min(times) < 0.150
