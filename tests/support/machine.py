@@ -110,10 +110,12 @@ def run_fairly(item: pytest.Item, nextitem: pytest.Item | None) -> None:
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
     canary, own = canary_of(item.config), list(item.user_properties)
     canary.spell()
-    for run in range(1, RUNS + 1):
+    left = RUNS
+    while True:
+        left -= 1
         reports = runtestprotocol(item, nextitem=nextitem, log=False)
         spell = canary.spell()
-        if run == RUNS or spell.fair or not any(report.failed for report in reports):
+        if not left or spell.fair or not any(report.failed for report in reports):
             break
         own.append((AGAIN, f"{item.nodeid}: {spell}\n{_reasons(reports)}"))
         item.user_properties[:] = own
