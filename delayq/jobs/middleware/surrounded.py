@@ -19,7 +19,7 @@ from delayq.jobs.context import JobContext
 from delayq.jobs.handler import Handler
 from delayq.jobs.middleware.forms import Step, steps_of
 from delayq.jobs.middleware.running_job import RunningJob
-from delayq.jobs.opened import Opened
+from delayq.jobs.opened import NOTHING, Opened
 from delayq.jobs.options import HandlerOptions
 
 
@@ -30,6 +30,7 @@ class Surrounded:
         self.inner = inner
         self._tell = tell
         self._steps = tuple(steps)
+        self._plain = not inner.is_async and all(step.plain for step in steps)
         refuse_mixture(inner, self._steps)
 
     def __repr__(self) -> str:
@@ -74,9 +75,12 @@ class Surrounded:
         return self.inner.failed(data, error)
 
     def _pass(self, opened: Opened, context: Callable[[], JobContext]) -> Any:
-        steps = (*self._steps, *steps_of(opened.middleware()))
-        job = RunningJob(self.name, opened, context, self._tell)
-        if not self.is_async and all(step.plain for step in steps):
+        steps, plain, own = self._steps, self._plain, opened.middleware()
+        if own is not NOTHING:  # a job that brings none says so with the same empty tuple each time
+            steps += steps_of(own)
+            plain = plain and all(step.plain for step in steps)
+        job = RunningJob(self.inner.name, opened, context, self._tell)
+        if plain:
             return _chained(steps, partial(_call, opened))(job)
         refuse_mixture(self.inner, steps)
         following: Callable[[RunningJob], Any] = partial(_acall, opened)
@@ -120,7 +124,7 @@ async def _astep(step: Step, following: Callable[[RunningJob], Any], job: Runnin
 
 def _call(opened: Opened, job: RunningJob) -> Any:
     result = opened.call()
-    if inspect.iscoroutine(result):
+    if result is not None and inspect.iscoroutine(result):
         result.close()
         raise ConfigError(
             f"The handler of {job.name!r} answered with a coroutine, which its middleware cannot wait for.",
