@@ -1,10 +1,9 @@
-"""Workers with handlers that do nothing, against a bare redis-py loop: functions, a `Job` class, async ones, two children."""
+"""Workers that do nothing, against a bare redis-py loop: functions, a `Job` class, async ones, two children."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
 
 from benchmarks.figures import Report, Target, compared
 from benchmarks.plan import Plan, side_by_side, timed

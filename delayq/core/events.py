@@ -125,7 +125,108 @@ class WorkerStopping:
     jobs: int
 
 
-Event: TypeAlias = JobStarted | JobEnded | JobFenced | WorkerStarting | WorkerStopping
+@dataclass(frozen=True, slots=True)
+class WorkerIdle:
+    """A worker has nothing to do: none of its queues has a job that is due. Told once each time that begins.
+
+    `jobs` is how many it ran until now.
+    """
+
+    name: str
+    queues: tuple[str, ...]
+    jobs: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerInterrupted:
+    """A signal asked a worker to stop; what runs comes to its end first. `signal` is its name, as `SIGTERM`."""
+
+    name: str
+    signal: str
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerPausing:
+    """A signal asked a worker to start nothing more until it is told to go on."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerResuming:
+    """A signal told a paused worker to go on."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerQueuePaused:
+    """A process of a worker found a queue paused, by its name or with all others. `name` is that process's."""
+
+    name: str
+    queue: str
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerQueueResumed:
+    """A process of a worker found that a queue is not paused any more."""
+
+    name: str
+    queue: str
+
+
+@dataclass(frozen=True, slots=True)
+class QueuePaused:
+    """Somebody paused a queue; '' = all of them. `until_ms` 0 = until it is resumed. Told where that was done."""
+
+    queue: str
+    until_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueueResumed:
+    """Somebody undid the pause of a queue; '' = that of everything. Told where that was done."""
+
+    queue: str
+
+
+@dataclass(frozen=True, slots=True)
+class QueueBusy:
+    """Somebody looked, and a queue had more to do than it should: `size` jobs ready or running, `limit` or more."""
+
+    queue: str
+    size: int
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobRetryRequested:
+    """Somebody gave a failed job all its tries again. Told where that was done."""
+
+    id: str
+    name: str
+    queue: str
+
+
+Event: TypeAlias = (
+    JobStarted
+    | JobEnded
+    | JobFenced
+    | WorkerStarting
+    | WorkerStopping
+    | WorkerIdle
+    | WorkerInterrupted
+    | WorkerPausing
+    | WorkerResuming
+    | WorkerQueuePaused
+    | WorkerQueueResumed
+)
 EVENTS: Final[tuple[type, ...]] = get_args(Event)
 """What a worker tells its listeners."""
 Listener: TypeAlias = Callable[[Event], None]
+Tell: TypeAlias = Callable[[object], None]
+"""Tells an event to whoever listens here."""
+
+
+def nobody_listens(event: object) -> None:
+    """Where there is no application, nobody can listen."""

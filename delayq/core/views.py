@@ -130,6 +130,11 @@ class QueueStats:
     def paused(self) -> bool:
         return self.paused_until_ms is not None
 
+    @property
+    def load(self) -> int:
+        """How much there is to do: jobs that are ready or run. What waits for its time is none of it."""
+        return self.ready + self.reserved
+
 
 @dataclass(frozen=True, slots=True)
 class WorkerInfo:

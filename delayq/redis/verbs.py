@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from delayq.core import envelope as envelopes
+from delayq.core.events import JobRetryRequested, Tell, nobody_listens
 from delayq.core.leases import check_lease
 from delayq.core.names import check_id, check_queue, new_id
 from delayq.core.options import Options
@@ -42,11 +43,15 @@ def server_clock() -> None:
 
 
 class Verbs:
-    """The verbs on one prefix. `clock` gives the scripts another time than the server's; only tests do."""
+    """The verbs on one prefix. `clock` gives the scripts another time than the server's; only tests do.
+
+    `tell` is told of what people do to jobs and queues.
+    """
 
     def __init__(self, options: Options, clock: Clock = server_clock) -> None:
         self.options = options
         self.clock = clock
+        self.tell: Tell = nobody_listens
         self._registered: set[str] = set()
         self._seen = (0, 0)
 
@@ -164,7 +169,9 @@ class Verbs:
             outcome = yield produce.retry(scope, job_id, envelopes.fingerprint(raw), fresh, digest)
             if outcome.answer is not Answer.CHANGED:
                 break
-        return self._ref(outcome, job_id, scope.queue, name)
+        ref = self._ref(outcome, job_id, scope.queue, name)
+        self.tell(JobRetryRequested(job_id, name, scope.queue))
+        return ref
 
     def forget(self, job_ids: Sequence[str], queue: str | None) -> Flow[list[Answer]]:
         """Drop failed or completed jobs; an answer for each."""
@@ -227,17 +234,6 @@ class Verbs:
         """A histogram of due times."""
         histogram: Upcoming = yield inspect.upcoming(self.scope(queue), max(1, duration_ms(span)), spans)
         return histogram
-
-    def pause(self, queue: str | None, length: str | None) -> Flow[int]:
-        """Pause a queue, for a time or until resumed."""
-        scope = self.scope(queue)
-        yield from self.register(scope.queue)
-        until: int = yield inspect.pause(scope, 0 if length is None else max(1, duration_ms(length)))
-        return until
-
-    def resume(self, queue: str | None) -> Flow[None]:
-        """Undo a pause."""
-        yield inspect.resume(self.scope(queue))
 
     def configure(self, queue: str | None, lease: str | None) -> Flow[int]:
         """Set a queue's lease; answers the one in force, in ms."""

@@ -27,6 +27,8 @@ class Signals:
 
     def __init__(self, at_once: Callable[[], None] = lambda: None, *, last: bool = False) -> None:
         self.stops = 0
+        self.first_stop = ""
+        """The name of the first signal that asked for an end."""
         self.paused = False
         self.dump_wanted = False
         self._at_once = at_once
@@ -69,6 +71,7 @@ class Signals:
     def _heard(self, number: int, frame: FrameType | None) -> None:
         if number in STOPS:
             self.stops += 1
+            self.first_stop = self.first_stop or signal.Signals(number).name
         elif number == signal.SIGUSR2:
             self.paused = True
         elif number == signal.SIGCONT:
