@@ -13,7 +13,7 @@ import msgspec
 
 from delayq.cli import shapes
 from delayq.cli.session import Session
-from delayq.cli.words import distance, moment, span
+from delayq.cli.words import count, distance, moment, span
 from delayq.core.errors import JobNotFound
 from delayq.core.progress import Progress
 from delayq.core.states import State
@@ -168,21 +168,26 @@ def _spans(histogram: Upcoming) -> Iterator[tuple[object, ...]]:
             yield histogram.queue, due.replace("in ", "within "), start, f"{jobs:,}", "#" * -(-jobs * _BAR // most)
 
 
-def stats(session: Session, queue: str | None, *, as_json: bool) -> None:
-    """How much is in which state."""
+def stats(session: Session, queue: str | None, busy_above: int | None, *, as_json: bool) -> int:
+    """How much is in which state; the exit code, which is 1 when a queue is busy."""
     with session.client() as client:
+        busy = [] if busy_above is None else client.busy(above=busy_above, queue=queue)
         found, switches = client.stats(queue), client.control()
-    held = switches.held_by()
+    held, code = switches.held_by(), 1 if busy else 0
+    for one in busy:
+        session.out.note(f"Queue {one.queue} is busy: {count(one.load, 'job')} to do, and {busy_above:,} are many.")
     if as_json:
         control = {"control": shapes.control(switches)} if held else {}
-        session.out.json({"queues": [shapes.queue(one) for one in found], **control})
-        return
+        watched = {} if busy_above is None else {"busy": [one.queue for one in busy]}
+        session.out.json({"queues": [shapes.queue(one) for one in found], **watched, **control})
+        return code
     numbers = ("scheduled", "ready", "reserved", "failed", "completed", "overdue")
     session.out.table(("queue", *numbers, "paused"), map(_counts, found), numbers=numbers)
     if not found:
         session.out.note("No queue is known yet; the first `delayq schedule` makes one.")
     if held:
         session.out.note(f"Workers fetch nothing now ({held}); `delayq maintenance show` tells more.")
+    return code
 
 
 def _counts(one: QueueStats) -> tuple[object, ...]:
