@@ -76,6 +76,7 @@ if typing.TYPE_CHECKING:
     from delayq.jobs.middleware.release import Release
     from delayq.jobs.middleware.running_job import RunningJob
     from delayq.jobs.middleware.skip import Skip
+    from delayq.jobs.notifications.broadcast import BroadcastChannel
     from delayq.jobs.notifications.channel import Channel, Letter
     from delayq.jobs.notifications.mail import MailChannel, Smtp
     from delayq.jobs.notifications.mail_message import Attachment, MailMessage
@@ -96,6 +97,7 @@ __all__ = [
     "BackendError",
     "BackendFull",
     "BackendUnavailable",
+    "BroadcastChannel",
     "Channel",
     "ConfigError",
     "Conflict",
@@ -222,6 +224,7 @@ _HOMES = {
     ),
     "delayq.jobs.events.announcing": ("aannounce", "announce"),
     "delayq.jobs.events.listening": ("listener", "queued_listener"),
+    "delayq.jobs.notifications.broadcast": ("BroadcastChannel",),
     "delayq.jobs.notifications.channel": ("Channel", "Letter"),
     "delayq.jobs.notifications.mail": ("MailChannel", "Smtp"),
     "delayq.jobs.notifications.mail_message": ("Attachment", "MailMessage"),

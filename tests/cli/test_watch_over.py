@@ -56,14 +56,14 @@ def test_one_queue_is_watched_over(cli: Cli, q: DelayQ) -> None:
     assert cli("stats", "--busy-above", "0").code == 2
 
 
-def test_the_application_hears_of_commands_and_prints_nothing_between(watching: Cli, q: DelayQ) -> None:
+def test_the_application_hears_of_commands(watching: Cli, q: DelayQ) -> None:
     paused = watching.ok("pause", "orders", "--json")
     assert paused.json["queue"] == "orders"
     watching.ok("resume", "--all", "--json")
     assert heard(watching) == ["QueuePaused(queue='orders', until_ms=0)", "QueueResumed(queue='')"]
 
 
-def test_an_application_that_cannot_be_loaded_undoes_nothing(watching: Cli, q: DelayQ) -> None:
+def test_an_application_that_is_broken_undoes_nothing(watching: Cli, q: DelayQ) -> None:
     (watching.folder / "watching.py").write_text("import nothing_of_that_name")
     done = watching.ok("pause", "orders")
     assert "no listener hears of it" in done.err

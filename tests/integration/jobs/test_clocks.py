@@ -56,7 +56,7 @@ def until_passed(station: Station, moment_ms: int) -> None:
 
 
 @pytest.mark.parametrize("limit", ["retry_until", "deadline"])
-def test_a_worker_whose_clock_is_ahead_gives_up_nothing(station: Station, limit: str) -> None:
+def test_a_clock_that_is_ahead_gives_up_nothing(station: Station, limit: str) -> None:
     kind = trying(station)
     ref = kind().dispatch(tries=2, **{limit: "1h"})
     with wrong_by(DAY_S):
@@ -65,7 +65,7 @@ def test_a_worker_whose_clock_is_ahead_gives_up_nothing(station: Station, limit:
 
 
 @pytest.mark.parametrize("limit", ["retry_until", "deadline"])
-def test_a_worker_whose_clock_is_behind_starts_nothing_too_late(station: Station, limit: str) -> None:
+def test_a_clock_that_is_behind_starts_nothing_late(station: Station, limit: str) -> None:
     kind = trying(station)
     ref = kind().dispatch(**{limit: "1ms"})
     envelope = station.job(ref.id).envelope
@@ -79,7 +79,7 @@ def test_a_worker_whose_clock_is_behind_starts_nothing_too_late(station: Station
 
 
 @pytest.mark.parametrize("seconds", [DAY_S, -DAY_S])
-def test_a_producer_whose_clock_is_wrong_counts_from_the_clock_of_redis(station: Station, seconds: int) -> None:
+def test_the_clock_of_a_producer_has_no_say(station: Station, seconds: int) -> None:
     with wrong_by(seconds):
         ref = trying(station)().dispatch(delay="1h", retry_until="1h")
     info = station.job(ref.id)

@@ -45,10 +45,12 @@ def hears(station: Station, *kinds: type, show: Callable[[Any], object] | None =
 
 
 def until_heard(heard: Tape[Any], *expected: object) -> None:
-    wait_until(lambda: list(heard) == list(expected), timeout=PATIENCE_S, what=f"{expected} is heard, not {list(heard)}")
+    wait_until(
+        lambda: list(heard) == list(expected), timeout=PATIENCE_S, what=f"{expected} is heard, not {list(heard)}"
+    )
 
 
-def test_a_worker_without_work_says_so_once_until_it_had_some(station: Station) -> None:
+def test_a_worker_without_work_says_so_once(station: Station) -> None:
     heard = hears(station, WorkerIdle, show=lambda event: (event.queues, event.jobs))
     job("act")(lambda: None)
     with station.working():
@@ -57,7 +59,7 @@ def test_a_worker_without_work_says_so_once_until_it_had_some(station: Station) 
         until_heard(heard, ((QUEUE,), 0), ((QUEUE,), 1))
 
 
-def test_a_signal_that_pauses_and_one_that_ends_are_heard_of(station: Station) -> None:
+def test_signals_are_heard_of(station: Station) -> None:
     heard = hears(station, WorkerPausing, WorkerResuming)
     ended = hears(station, WorkerInterrupted, show=lambda event: event.signal)
     pids = hears(station, WorkerStarting, show=lambda event: os.getpid())  # it hears signals from then on
@@ -72,7 +74,7 @@ def test_a_signal_that_pauses_and_one_that_ends_are_heard_of(station: Station) -
     assert ended == ["SIGTERM"]
 
 
-def test_a_worker_that_ends_by_itself_was_not_interrupted(station: Station) -> None:
+def test_who_ends_by_itself_was_not_interrupted(station: Station) -> None:
     heard = hears(station, WorkerInterrupted)
     station.drain()
     assert heard == []
@@ -91,7 +93,7 @@ def test_a_worker_notices_pauses_of_one_queue_and_of_all(station: Station) -> No
         until_heard(heard, paused, both, back, (WorkerQueueResumed, "other"))
 
 
-def test_who_pauses_and_resumes_tells_the_program_it_is_done_in(station: Station) -> None:
+def test_who_pauses_tells_the_program_it_is_done_in(station: Station) -> None:
     heard: list[object] = []
     for kind in (QueuePaused, QueueResumed):
         listener(kind)(heard.append)
