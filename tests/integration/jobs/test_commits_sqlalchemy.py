@@ -210,9 +210,10 @@ def test_a_send_that_fails_reaches_who_committed(
     def away(specs: object, on_conflict: object) -> list[JobRef]:
         raise broken
 
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(CommittedUnsent, match="a job that waited") as caught:
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(manager.connection(), "schedule_many", away)
-        session.commit()
+        with pytest.raises(CommittedUnsent, match="a job that waited") as caught:
+            session.commit()
     assert caught.value.refs == (lost,)
     assert caught.value.__cause__ is broken
     assert fates([lost, other]) == ["not sent", "dropped"]
@@ -271,9 +272,10 @@ async def test_an_async_session_whose_jobs_cannot_be_sent(station: Station, mana
 
     async with AsyncSession(engine) as session:
         ref = await named("close").within(session).adispatch()
-        with pytest.MonkeyPatch.context() as patch, pytest.raises(CommittedUnsent):
+        with pytest.MonkeyPatch.context() as patch:
             patch.setattr(manager.connection(), "aschedule_many", away)
-            await session.commit()
+            with pytest.raises(CommittedUnsent):
+                await session.commit()
         assert fates([ref]) == ["not sent"]
         assert (await session.execute(text("select 7"))).scalar() == 7
     await engine.dispose()
