@@ -70,7 +70,12 @@ class Manager:
         self._lock = threading.RLock()
         self._made: dict[str, Connection] = {}
         self._maker: Callable[[str], Connection] = self._make
-        self._factories: dict[str, Factory] = {"redis": self._redis, "sync": self._sync, "null": _null}
+        self._factories: dict[str, Factory] = {
+            "redis": self._redis,
+            "sync": self._sync,
+            "null": _null,
+            "outbox": _outbox,
+        }
         self._known = {DEFAULT: ConnectionSettings(), **_without_settings(), **settings.connections}
         self._routes = dict(settings.routes)
         self._kinds: dict[type, Route] = {}
@@ -243,6 +248,20 @@ class Manager:
 def _null(name: str, given: ConnectionSettings, options: Options) -> Connection:
     _refuse_options(name, given)
     return NullConnection(name, options)
+
+
+def _outbox(name: str, given: ConnectionSettings, options: Options) -> Connection:
+    from delayq.drivers.outbox.connection import OutboxConnection  # few applications have one
+    from delayq.drivers.outbox.row import TABLE
+
+    words = {"to": DEFAULT, "table": TABLE, **given.options}
+    for option, value in words.items():
+        if option not in ("to", "table") or not isinstance(value, str):
+            raise ConfigError(
+                f"The connection {name!r} has {option} = {value!r}, and its driver is outbox.",
+                hint="Known are to (a connection's name), table, queue and after_commit.",
+            )
+    return OutboxConnection(name, options, to=words["to"], table=words["table"])
 
 
 def _without_settings() -> dict[str, ConnectionSettings]:
