@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, and_, case, delete, func, literal, not_, or_, select, update
+from sqlalchemy import ColumnElement, Connection, and_, case, delete, false, func, literal, not_, or_, select, update
 
 from delayq.contrib.outbox.database import Database
 from delayq.contrib.outbox.judging import Known, Planned, plan
@@ -136,8 +136,8 @@ class OutboxStore:
 
     def _read(self, connection: Connection, skip: Collection[tuple[str, str]]) -> Batch | None:
         rows = self._table.c
-        skipped = or_(*(and_(rows.connection == name, rows.queue == queue) for name, queue in skip))
-        heads = select(rows.batch).where(rows.leads, not_(skipped)) if skip else select(rows.batch).where(rows.leads)
+        skipped = (and_(rows.connection == name, rows.queue == queue) for name, queue in skip)
+        heads = select(rows.batch).where(rows.leads, not_(or_(false(), *skipped)))
         head = connection.execute(heads.order_by(rows.seq).limit(1).with_for_update(skip_locked=True)).scalar()
         if head is None:
             return None

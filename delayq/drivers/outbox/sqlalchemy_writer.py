@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, cast
 
 from sqlalchemy import Connection, insert, select
@@ -13,6 +14,8 @@ from delayq.core.errors import ConfigError
 from delayq.drivers.outbox.row import OutboxRow
 from delayq.drivers.outbox.table import now_ms, outbox_table
 
+_table = lru_cache(maxsize=16)(lambda name: outbox_table(name=name))
+"""One table object for each name: SQLAlchemy remembers its statements by it."""
 _PLAIN = (Session, scoped_session, Connection)
 _ASYNC = (AsyncSession, async_scoped_session, AsyncConnection)
 
@@ -27,7 +30,7 @@ class SqlAlchemyWriter:
                 hint="Give an SQLAlchemy session or connection, or the alias of a Django database.",
             )
         self._session: Any = session
-        self._table = outbox_table(name=table)
+        self._table = _table(table)
 
     def now_ms(self) -> int:
         """The database's clock."""
