@@ -21,6 +21,7 @@ if typing.TYPE_CHECKING:
         BackendError,
         BackendFull,
         BackendUnavailable,
+        CommittedUnsent,
         ConfigError,
         Conflict,
         DelayqError,
@@ -36,8 +37,10 @@ if typing.TYPE_CHECKING:
         JobDispatched,
         JobEnded,
         JobFenced,
+        JobRolledBack,
         JobSkipped,
         JobStarted,
+        JobUnsent,
         NotificationEvent,
         NotificationFailed,
         NotificationSending,
@@ -52,6 +55,7 @@ if typing.TYPE_CHECKING:
     from delayq.core.states import Answer, OnConflict, State
     from delayq.core.views import Fate, JobInfo, JobRef, Page, QueueStats, Retried, Upcoming, WorkerInfo
     from delayq.drivers.sync import Ran
+    from delayq.drivers.within import within
     from delayq.jobs.context import JobContext
     from delayq.jobs.current import current_manager, make_manager, set_manager, using_manager
     from delayq.jobs.dispatch import Dispatch, adispatch, adispatch_many, dispatch, dispatch_many
@@ -87,6 +91,7 @@ __all__ = [
     "BackendFull",
     "BackendUnavailable",
     "Channel",
+    "CommittedUnsent",
     "ConfigError",
     "Conflict",
     "Control",
@@ -111,11 +116,13 @@ __all__ = [
     "JobNotFailed",
     "JobNotFound",
     "JobRef",
+    "JobRolledBack",
     "JobRunning",
     "JobSignal",
     "JobSkipped",
     "JobSpec",
     "JobStarted",
+    "JobUnsent",
     "Letter",
     "MailChannel",
     "MailMessage",
@@ -172,6 +179,7 @@ __all__ = [
     "use_channel",
     "use_middleware",
     "using_manager",
+    "within",
 ]
 
 # Where each name of __all__ is made; tests/unit/test_lazy_names.py compares it with the imports above.
@@ -180,8 +188,10 @@ _HOMES = {
         "JobDispatched",
         "JobEnded",
         "JobFenced",
+        "JobRolledBack",
         "JobSkipped",
         "JobStarted",
+        "JobUnsent",
         "NotificationEvent",
         "NotificationFailed",
         "NotificationSending",
@@ -231,6 +241,7 @@ _HOMES = {
         "BackendError",
         "BackendFull",
         "BackendUnavailable",
+        "CommittedUnsent",
         "ConfigError",
         "Conflict",
         "DelayqError",
@@ -248,6 +259,7 @@ _HOMES = {
     "delayq.core.states": ("Answer", "OnConflict", "State"),
     "delayq.core.views": ("Fate", "JobInfo", "JobRef", "Page", "QueueStats", "Retried", "Upcoming", "WorkerInfo"),
     "delayq.drivers.sync": ("Ran",),
+    "delayq.drivers.within": ("within",),
     "delayq.jobs.context": ("JobContext",),
     "delayq.jobs.current": ("current_manager", "make_manager", "set_manager", "using_manager"),
     "delayq.jobs.dispatch": ("Dispatch", "adispatch", "adispatch_many", "dispatch", "dispatch_many"),

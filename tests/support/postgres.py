@@ -49,11 +49,23 @@ def postgres() -> Iterator[str]:
         if user is not None:
             shutil.chown(folder, user)
         data = f"{folder}/data"
-        made = [programs / "initdb", "-D", data, "-U", "delayq", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"]
+        made: list[str | Path] = [
+            programs / "initdb",
+            "-D",
+            data,
+            "-U",
+            "delayq",
+            "-A",
+            "trust",
+            "-E",
+            "UTF8",
+            "--locale=C",
+            "--no-sync",
+        ]
         subprocess.run(made, user=user, cwd=folder, check=True, capture_output=True)
         options = {"listen_addresses": "''", "unix_socket_directories": folder, "fsync": "off", "max_connections": "40"}
         words = " ".join(f"-c {name}={value}" for name, value in options.items())
-        control = [programs / "pg_ctl", "-D", data, "-w", "-t", PATIENCE_S]
+        control: list[str | Path] = [programs / "pg_ctl", "-D", data, "-w", "-t", PATIENCE_S]
         subprocess.run(
             [*control, "-l", f"{folder}/log", "-o", words, "start"], user=user, cwd=folder, check=True, **_SILENT
         )

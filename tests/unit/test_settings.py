@@ -81,6 +81,7 @@ def test_every_setting_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
         "LOG_LEVEL": "debug",
         "DATA_DIR": "/var/lib/delayq",
         "REDIS_SERVER": "/opt/redis-server",
+        "DATABASE": "postgresql://shop:secret@db/shop",
     }
     for name, value in given.items():
         monkeypatch.setenv(f"DELAYQ_{name}", value)
@@ -101,6 +102,8 @@ def test_every_setting_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
     assert (settings.app, settings.log_format, settings.log_level) == ("shop.jobs:app", LogFormat.JSON, LogLevel.DEBUG)
     assert [str(settings.data_dir), str(settings.redis_server)] == [given["DATA_DIR"], given["REDIS_SERVER"]]
     assert settings.timeout_ms == 90_000
+    assert settings.database is not None
+    assert (str(settings.database), settings.database.url) == ("postgresql://shop:***@db/shop", given["DATABASE"])
     assert {row.name for row in origins(settings) if row.origin == "default"} == {"connection", *TABLES}
 
 

@@ -12,11 +12,14 @@ import pytest
 from django.conf import settings as django_settings
 from django.db import connections, transaction
 
-from delayq import Fate, JobRef, dispatch, listener
+from delayq import Fate, JobRef, dispatch, dispatch_many, listener
 from delayq.contrib.django_commits import DjangoCommits
 from delayq.core.errors import BackendUnavailable, CommittedUnsent, ConfigError
 from delayq.core.events import JobDispatched, JobRolledBack
+from delayq.jobs.current import using_manager
+from delayq.jobs.dispatch import named
 from delayq.manager import Manager
+from tests.support.outbox import drained, manager_of, outbox_on
 from tests.support.station import Station
 
 
@@ -130,3 +133,22 @@ def test_a_send_that_fails_reaches_who_committed(station: Station, manager: Mana
             block()
     block()
     assert ids(station) == {"1"}
+
+
+def test_an_outbox_is_written_through_the_connection_of_django(station: Station) -> None:
+    """A row of the block around it; the relay reads the same database."""
+    manager = manager_of(station.url)
+    manager.on_commit(DjangoCommits("archive"))
+    url = f"sqlite:///{connections['archive'].settings_dict['NAME']}"
+    with outbox_on(url), using_manager(manager):
+        with transaction.atomic("archive"):
+            assert dispatch("close", id="o-1", deadline="1h").outcome is Fate.OUTBOX
+        with suppress(Undo), transaction.atomic("archive"):
+            dispatch_many([named("close"), named("close").within("archive")])
+            raise Undo
+        dispatch("close", id="o-2")
+        with pytest.raises(ConfigError, match="no alias of a Django database"):
+            dispatch("close", within="nowhere")
+        assert drained(url, manager) == 2
+    assert ids(station) == {"o-1", "o-2"}
+    manager.close()

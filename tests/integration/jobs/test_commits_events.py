@@ -9,11 +9,10 @@ import pytest
 from sqlalchemy import create_engine
 from sqlalchemy.orm import Session
 
-from delayq import aannounce, announce, listener, queued_listener
+from delayq import aannounce, announce, listener, queued_listener, within
 from delayq.contrib.sqlalchemy_commits import SessionCommits
 from delayq.core.errors import ConfigError
 from delayq.core.events import JobDispatched
-from delayq.drivers.within import within
 from delayq.manager import Manager
 from tests.support.station import Station
 

@@ -11,11 +11,10 @@ from sqlalchemy import Engine, create_engine, text
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
-from delayq import Fate, JobRef, dispatch, dispatch_many, job, listener
+from delayq import Fate, JobRef, dispatch, dispatch_many, job, listener, within
 from delayq.contrib.sqlalchemy_commits import SessionCommits
 from delayq.core.errors import BackendUnavailable, CommittedUnsent, ConfigError, InvalidInput, InvalidPayload
 from delayq.core.events import JobDispatched, JobRolledBack, JobUnsent
-from delayq.drivers.within import within
 from delayq.jobs.dispatch import named
 from delayq.manager import Manager
 from delayq.redis.client import Client
