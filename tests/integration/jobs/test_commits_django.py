@@ -61,7 +61,7 @@ def test_no_transaction_so_at_once(station: Station) -> None:
         assert dispatch("close").outcome == "created"
 
 
-def test_the_jobs_of_a_block_are_sent_together_by_the_commit(station: Station, manager: Manager) -> None:
+def test_the_jobs_of_a_block_go_out_together(station: Station, manager: Manager) -> None:
     real, calls = manager.connection().schedule_many, []
 
     def schedule_many(specs: Any, on_conflict: Any) -> list[JobRef]:

@@ -27,9 +27,7 @@ def ids(station: Station, state: str = "ready", queue: str = "orders") -> list[s
     return [info.id for info in station.client.list_jobs(queue=queue, state=state).jobs]
 
 
-def test_a_committed_row_becomes_a_job_and_a_rolled_back_one_does_not(
-    station: Station, manager: Manager, engine: Engine, database: str
-) -> None:
+def test_only_a_committed_row_becomes_a_job(station: Station, manager: Manager, engine: Engine, database: str) -> None:
     with Session(engine) as session:
         ref = dispatch("close", {"order_id": 1}, within=session, id="o-1", tags=["a"], tries=7)
         assert (ref.outcome, ref.id, ref.queue, ref.state) == (Fate.OUTBOX, "o-1", "orders", State.ABSENT)
