@@ -204,6 +204,14 @@ class Manager:
         """Make `after_commit` work: the hook knows the transactions of your database."""
         self.commit_hook = hook
 
+    def take_over(self, other: Manager) -> None:
+        """Know what an application told `other`: hooks, drivers, routes, connections. Its own settings go before."""
+        self.commit_hook, self.stamps = other.commit_hook, other.stamps
+        self._factories = {**other._factories, **self._factories}
+        self._known = {**other._known, **self._known}
+        self._routes, self._kinds = {**other._routes, **self._routes}, other._kinds
+        self._forwards, self._forwards_of = {**other._forwards, **self._forwards}, other._forwards_of
+
     # -- making ------------------------------------------------------------------------------------------------------
 
     def _given(self, name: str) -> ConnectionSettings:
@@ -251,17 +259,9 @@ def _null(name: str, given: ConnectionSettings, options: Options) -> Connection:
 
 
 def _outbox(name: str, given: ConnectionSettings, options: Options) -> Connection:
-    from delayq.drivers.outbox.connection import OutboxConnection  # few applications have one
-    from delayq.drivers.outbox.row import TABLE
+    from delayq.drivers.outbox.connection import connect  # few applications have one
 
-    words = {"to": DEFAULT, "table": TABLE, **given.options}
-    for option, value in words.items():
-        if option not in ("to", "table") or not isinstance(value, str):
-            raise ConfigError(
-                f"The connection {name!r} has {option} = {value!r}, and its driver is outbox.",
-                hint="Known are to (a connection's name), table, queue and after_commit.",
-            )
-    return OutboxConnection(name, options, to=words["to"], table=words["table"])
+    return connect(name, given, options)
 
 
 def _without_settings() -> dict[str, ConnectionSettings]:

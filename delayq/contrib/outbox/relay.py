@@ -41,6 +41,8 @@ SURE_MS: Final = 6 * 86_400_000
 """How long a batch may lie between two sends; its token is kept a day longer."""
 
 REPORT_S: Final = 10.0
+BATCHES: Final = 20
+"""Sent between two claims."""
 
 Place = tuple[str, str]
 """A connection, and a queue."""
@@ -136,12 +138,15 @@ class OutboxRelay:
         return False
 
     def _turn(self) -> int:
-        """One claim, and every batch there is; how many rows were moved."""
+        """One claim, and a number of batches, so that a relay that is asked to stop does; how many rows were moved."""
         claimed = self.store.claim(self._options_of)
         for job, why in claimed.refused.items():
             log.warning("%s was set aside: %s", job, why)
         moved = claimed.rows
-        while rows := self._next():
+        for _ in range(BATCHES):
+            rows = self._next()
+            if not rows:
+                break
             moved += rows
         return moved
 

@@ -14,13 +14,15 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+from delayq.core.errors import ConfigError
 from delayq.core.options import Options
 from delayq.core.spec import Delay, JobSpec, Prepared, prepare, prepare_raw
 from delayq.core.states import OnConflict, State
 from delayq.core.views import Fate, JobRef
-from delayq.drivers.outbox.row import OutboxRow, row_of
+from delayq.drivers.outbox.row import TABLE, OutboxRow, row_of
 from delayq.drivers.outbox.writing import Writer, writer_of
 from delayq.drivers.within import session_at_hand
+from delayq.settings.tables import ConnectionSettings
 
 
 class OutboxConnection:
@@ -79,6 +81,18 @@ class OutboxConnection:
 
     def _rows(self, jobs: Sequence[Prepared], on_conflict: OnConflict) -> list[OutboxRow]:
         return [row_of(job, on_conflict, self._to) for job in jobs]
+
+
+def connect(name: str, given: ConnectionSettings, options: Options) -> OutboxConnection:
+    """The connection that stands in the settings. Raises `ConfigError` for an option nobody knows."""
+    words = {"to": "default", "table": TABLE, **given.options}
+    for option, value in words.items():
+        if option not in ("to", "table") or not isinstance(value, str):
+            raise ConfigError(
+                f"The connection {name!r} has {option} = {value!r}, and its driver is outbox.",
+                hint="Known are to (a connection's name), table, queue and after_commit.",
+            )
+    return OutboxConnection(name, options, to=words["to"], table=words["table"])
 
 
 def _timed(specs: Sequence[JobSpec]) -> bool:

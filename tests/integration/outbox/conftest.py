@@ -12,14 +12,7 @@ from delayq.jobs.current import using_manager
 from delayq.jobs.registry import using
 from delayq.manager import Manager
 from tests.support.outbox import manager_of, outbox_on
-from tests.support.postgres import postgres
 from tests.support.station import Station
-
-
-@pytest.fixture(scope="session")
-def postgres_url() -> Iterator[str]:
-    with postgres() as url:
-        yield url
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

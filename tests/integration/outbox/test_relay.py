@@ -19,6 +19,7 @@ from delayq.core.states import State
 from delayq.drivers.outbox.table import now_ms
 from delayq.jobs.dispatch import named
 from delayq.manager import Manager
+from delayq.settings.tables import ConnectionSettings
 from tests.support.outbox import TABLE, drained, rows
 from tests.support.station import Station
 
@@ -317,3 +318,9 @@ def test_a_database_without_the_table_is_told_what_to_do(station: Station, manag
         drained("rubbish", manager)
     with pytest.raises(ConfigError, match="Name its file"):
         drained("sqlite://", manager)
+
+
+def test_the_options_of_an_outbox(manager: Manager, station: Station) -> None:
+    manager.define("other", ConnectionSettings(driver="outbox", options={"tabel": "x"}))
+    with pytest.raises(ConfigError, match=r"tabel = 'x', and its driver is outbox\. Known are to"):
+        dispatch("close", connection="other", within=None)
