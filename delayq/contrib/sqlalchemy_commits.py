@@ -17,6 +17,7 @@ The jobs are sent when the transaction has ended and its connection is given bac
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 from weakref import finalize
@@ -105,10 +106,15 @@ class _Ledger:
             self._waiting.setdefault(_innermost(session), []).extend(waiting)
         elif not waiting:
             return
-        elif in_greenlet():
+        elif _awaits():
             await_only(asend_committed(waiting))
         else:
             send_committed(waiting)
+
+
+def _awaits() -> bool:
+    """Whether this is the inside of an `AsyncSession`. SQLAlchemy can say so only where greenlet is installed."""
+    return sys.modules.get("greenlet") is not None and in_greenlet()
 
 
 def _innermost(session: Session) -> int:

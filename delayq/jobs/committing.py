@@ -77,8 +77,9 @@ def joining(parcel: Parcel) -> AbstractContextManager[None]:
 def call_after_commit(call: Callable[[], None], session: object | None, manager: Manager) -> None:
     """Make a call when the transaction commits, never if it is rolled back; now, when none is open."""
     hook = _hook("A listener waits for a commit", manager)
+    named = session is not None or session_at_hand() is not None
     session = session_of({"within": session}, manager)
-    if session is None or not hook.after_commit(WaitingCall(call), session, named=True):
+    if session is None or not hook.after_commit(WaitingCall(call), session, named=named):
         call()
 
 

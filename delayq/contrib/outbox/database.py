@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
@@ -20,6 +21,7 @@ from delayq.core.errors import BackendError, BackendUnavailable, ConfigError
 from delayq.core.mask import mask_url
 
 _DRIVERS: Final = {"postgresql": "psycopg", "postgres": "psycopg", "mysql": "pymysql", "mariadb": "pymysql"}
+_NO_TABLE: Final = re.compile(r"no such table|does not exist|doesn't exist")
 _LOCKING: Final = ("postgresql", "mysql", "mariadb")
 
 
@@ -66,11 +68,13 @@ class Database:
         try:
             yield
         except DBAPIError as error:
-            text = f"The database {self.where} said no: {str(error.orig).strip().splitlines()[0]}."
+            said = str(error.orig).strip() or type(error.orig).__name__
+            text = f"The database {self.where} said no: {said.splitlines()[0]}."
             passing = isinstance(error, OperationalError | InterfaceError) or error.connection_invalidated
-            if passing and "no such table" not in text:  # SQLite says that as it says "locked"
+            if passing and not _NO_TABLE.search(said):  # SQLite says that as it says "locked"
                 raise BackendUnavailable(text) from error
-            raise BackendError(text, hint="`delayq outbox sql` prints what creates the table.") from error
+            hint = "`delayq outbox sql` prints what creates the table." if _NO_TABLE.search(said) else ""
+            raise BackendError(text, hint=hint) from error
         except SQLAlchemyError as error:
             raise BackendError(f"The database {self.where} cannot be used: {error}.") from error
 

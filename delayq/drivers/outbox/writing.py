@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from delayq.core.errors import ConfigError
+from delayq.drivers.outbox.clocks import NOW_MS
 from delayq.drivers.outbox.row import COLUMNS, OutboxRow
 
 
@@ -49,12 +50,12 @@ class DjangoWriter:
             known = ", ".join(connections)
             raise ConfigError(f"{alias!r} is no alias of a Django database; known are {known}.")
         self._connection: Any = connections[alias]
+        if self._connection.vendor not in NOW_MS:
+            raise ConfigError(f"There is no outbox on {self._connection.vendor}, which {alias!r} is.")
         self._table = table
 
     def now_ms(self) -> int:
         """The database's clock."""
-        from delayq.drivers.outbox.clocks import NOW_MS
-
         with self._connection.cursor() as cursor:
             cursor.execute(f"SELECT {NOW_MS[self._connection.vendor]}")
             return int(cursor.fetchone()[0])

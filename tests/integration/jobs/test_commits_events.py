@@ -65,6 +65,20 @@ def test_without_a_transaction_it_hears_at_once(session: Session, heard: list[st
     assert heard == ["now 1", "after commit 1"]
 
 
+def test_a_current_session_without_a_transaction_is_not_begun(
+    session: Session, manager: Manager, heard: list[str]
+) -> None:
+    manager.on_commit(SessionCommits(lambda: session))
+    announce(OrderPaid(1))
+    assert heard == ["now 1", "after commit 1"]
+    assert not session.in_transaction()
+    session.begin()
+    announce(OrderPaid(2))
+    assert heard[2:] == ["now 2"]
+    session.commit()
+    assert heard[2:] == ["now 2", "after commit 2"]
+
+
 def test_without_a_hook_it_is_refused(manager: Manager, heard: list[str]) -> None:
     with pytest.raises(ConfigError, match="A listener waits for a commit, and nobody here knows of a database"):
         announce(OrderPaid(1))

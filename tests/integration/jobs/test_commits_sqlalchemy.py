@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import gc
+import os
+import subprocess
+import sys
+import textwrap
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -278,3 +283,26 @@ async def test_an_async_session_whose_jobs_cannot_be_sent(station: Station, mana
         assert fates([ref]) == ["not sent"]
         assert (await session.execute(text("select 7"))).scalar() == 7
     await engine.dispose()
+
+
+def test_plain_sessions_need_no_greenlet(tmp_path: Path) -> None:
+    """It is no part of the extra `database`; SQLAlchemy needs it for asyncio alone."""
+    program = """
+        import sys
+        sys.modules["greenlet"] = None
+        from sqlalchemy import create_engine
+        from sqlalchemy.orm import Session
+        from delayq import Settings, dispatch, make_manager, set_manager
+        from delayq.contrib.sqlalchemy_commits import SessionCommits
+        set_manager(make_manager(Settings(connection="null")))
+        from delayq import current_manager
+        current_manager().on_commit(SessionCommits())
+        with Session(create_engine("sqlite://")) as session:
+            ref = dispatch("close", within=session)
+            session.commit()
+            print(ref.latest.outcome)
+    """
+    words = [sys.executable, "-c", textwrap.dedent(program)]
+    env = {"PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(words, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("dropped\n", "")
