@@ -23,12 +23,12 @@ from typing import Any
 from weakref import finalize
 
 from sqlalchemy import event
-from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session
 from sqlalchemy.orm import Session, SessionTransaction, scoped_session
 from sqlalchemy.util import await_only
 from sqlalchemy.util.concurrency import in_greenlet
 
 from delayq.core.errors import ConfigError
+from delayq.drivers.outbox.asyncio_kinds import asyncio_kinds
 from delayq.drivers.waiting import Waiting, asend_committed, send_committed
 
 _INFO = "delayq.commits"
@@ -61,8 +61,12 @@ class SessionCommits:
 
 def sync_session(session: object) -> Session:
     """The `Session` itself, or the one inside an `AsyncSession`, a scoped one too. Raises `ConfigError`."""
-    found = session() if isinstance(session, scoped_session | async_scoped_session) else session
-    found = found.sync_session if isinstance(found, AsyncSession) else found
+    found: Any = session
+    kinds = asyncio_kinds()
+    if kinds and isinstance(found, kinds[:2]):
+        found = (found() if isinstance(found, kinds[1]) else found).sync_session
+    elif isinstance(found, scoped_session):
+        found = found()
     if not isinstance(found, Session):
         raise ConfigError(
             f"{session!r} is no session whose commit a job could wait for.",

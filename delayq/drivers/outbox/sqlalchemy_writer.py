@@ -7,24 +7,23 @@ from functools import lru_cache
 from typing import Any, cast
 
 from sqlalchemy import Connection, insert, select
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
 from sqlalchemy.orm import Session, scoped_session
 
 from delayq.core.errors import ConfigError
+from delayq.drivers.outbox.asyncio_kinds import asyncio_kinds
 from delayq.drivers.outbox.row import OutboxRow
 from delayq.drivers.outbox.table import now_ms, outbox_table
 
 _table = lru_cache(maxsize=16)(lambda name: outbox_table(name=name))
 """One table object for each name: SQLAlchemy remembers its statements by it."""
 _PLAIN = (Session, scoped_session, Connection)
-_ASYNC = (AsyncSession, async_scoped_session, AsyncConnection)
 
 
 class SqlAlchemyWriter:
     """One session or connection. A plain one may be used from a coroutine; it blocks as always."""
 
     def __init__(self, session: Any, table: str) -> None:
-        if not isinstance(session, _PLAIN + _ASYNC):
+        if not isinstance(session, (*_PLAIN, *asyncio_kinds())):
             raise ConfigError(
                 f"{session!r} is nothing an outbox can write in.",
                 hint="Give an SQLAlchemy session or connection, or the alias of a Django database.",
@@ -54,7 +53,7 @@ class SqlAlchemyWriter:
             await self._session.execute(insert(self._table), list(rows))
 
     def _plain(self) -> Any:
-        if isinstance(self._session, _ASYNC):
+        if not isinstance(self._session, _PLAIN):
             raise ConfigError(
                 "An asyncio session cannot be written in without awaiting it.", hint="Use adispatch, and await it."
             )

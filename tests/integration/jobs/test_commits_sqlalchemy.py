@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
 import subprocess
@@ -13,7 +14,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Engine, create_engine, text
-from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session, async_sessionmaker, create_async_engine
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from delayq import Fate, JobRef, dispatch, dispatch_many, job, listener, within
@@ -260,10 +261,15 @@ async def test_an_async_session(station: Station, manager: Manager) -> None:
         second = dispatch("close", within=session)
         assert jobs(station) == set()
     assert fates([first, second]) == ["created"] * 2
+    scoped = async_scoped_session(async_sessionmaker(engine), asyncio.current_task)
+    third = await named("close").within(scoped).adispatch()
+    await scoped.commit()
+    assert fates([third]) == ["created"]
+    await scoped.remove()
     async with AsyncSession(engine) as session:
         dropped = await named("close").within(session).adispatch()
     assert fates([dropped]) == ["rolled back"]
-    assert jobs(station) == {first.id, second.id}
+    assert jobs(station) == {first.id, second.id, third.id}
     await manager.aclose()
     await engine.dispose()
 
@@ -301,6 +307,7 @@ def test_plain_sessions_need_no_greenlet(tmp_path: Path) -> None:
             ref = dispatch("close", within=session)
             session.commit()
             print(ref.latest.outcome)
+            import delayq.contrib.outbox.relay, delayq.drivers.outbox.sqlalchemy_writer
     """
     words = [sys.executable, "-c", textwrap.dedent(program)]
     env = {"PYTHONPATH": os.pathsep.join(sys.path)}
