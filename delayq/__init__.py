@@ -24,6 +24,7 @@ if typing.TYPE_CHECKING:
         BackendError,
         BackendFull,
         BackendUnavailable,
+        CommittedUnsent,
         ConfigError,
         Conflict,
         DelayqError,
@@ -40,8 +41,10 @@ if typing.TYPE_CHECKING:
         JobEnded,
         JobFenced,
         JobRetryRequested,
+        JobRolledBack,
         JobSkipped,
         JobStarted,
+        JobUnsent,
         NotificationEvent,
         NotificationFailed,
         NotificationSending,
@@ -65,6 +68,7 @@ if typing.TYPE_CHECKING:
     from delayq.core.states import Answer, OnConflict, State
     from delayq.core.views import Fate, JobInfo, JobRef, Page, QueueStats, Retried, Upcoming, WorkerInfo
     from delayq.drivers.sync import Ran
+    from delayq.drivers.within import within
     from delayq.jobs.context import JobContext
     from delayq.jobs.current import current_manager, make_manager, set_manager, using_manager
     from delayq.jobs.dispatch import Dispatch, adispatch, adispatch_many, dispatch, dispatch_many
@@ -102,6 +106,7 @@ __all__ = [
     "BackendUnavailable",
     "BroadcastChannel",
     "Channel",
+    "CommittedUnsent",
     "ConfigError",
     "Conflict",
     "Control",
@@ -127,11 +132,13 @@ __all__ = [
     "JobNotFound",
     "JobRef",
     "JobRetryRequested",
+    "JobRolledBack",
     "JobRunning",
     "JobSignal",
     "JobSkipped",
     "JobSpec",
     "JobStarted",
+    "JobUnsent",
     "Letter",
     "MailChannel",
     "MailMessage",
@@ -197,6 +204,7 @@ __all__ = [
     "use_channel",
     "use_middleware",
     "using_manager",
+    "within",
 ]
 
 # Where each name of __all__ is made; tests/unit/test_lazy_names.py compares it with the imports above.
@@ -206,8 +214,10 @@ _HOMES = {
         "JobEnded",
         "JobFenced",
         "JobRetryRequested",
+        "JobRolledBack",
         "JobSkipped",
         "JobStarted",
+        "JobUnsent",
         "NotificationEvent",
         "NotificationFailed",
         "NotificationSending",
@@ -242,6 +252,7 @@ _HOMES = {
         "BackendError",
         "BackendFull",
         "BackendUnavailable",
+        "CommittedUnsent",
         "ConfigError",
         "Conflict",
         "DelayqError",
@@ -259,6 +270,7 @@ _HOMES = {
     "delayq.core.states": ("Answer", "OnConflict", "State"),
     "delayq.core.views": ("Fate", "JobInfo", "JobRef", "Page", "QueueStats", "Retried", "Upcoming", "WorkerInfo"),
     "delayq.drivers.sync": ("Ran",),
+    "delayq.drivers.within": ("within",),
     "delayq.jobs.context": ("JobContext",),
     "delayq.jobs.current": ("current_manager", "make_manager", "set_manager", "using_manager"),
     "delayq.jobs.dispatch": ("Dispatch", "adispatch", "adispatch_many", "dispatch", "dispatch_many"),
