@@ -114,7 +114,8 @@ def make_worker(
     Its handlers dispatch to the same Redis, unless they say otherwise.
     """
     set_manager(make_manager(settings, url))
-    plan = Plan(RedisStreamsFactory(url, settings.options()), registry, options, listeners, gone)
+    engine = settings.options()
+    plan = Plan(RedisStreamsFactory(url, engine), registry, options, listeners, gone, keyring=engine.keyring)
     return Supervisor(plan if began is None else replace(plan, began=began))
 
 

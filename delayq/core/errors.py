@@ -22,7 +22,9 @@
     │  └─ ProtocolError         a script answered something this version does not know
     ├─ NotDelivered             a channel did not take a notification
     ├─ BadEnvelope              bytes that are no envelope
-    └─ UnknownJob               no handler registered for this name
+    ├─ UnknownJob               no handler registered for this name
+    ├─ UnknownKey               encrypted, and the key is not known here
+    └─ BrokenSeal               encrypted, and changed or moved since
 
 A class's docstring is its default message. `exit_code` is what the command line ends with.
 Raised *by handlers* are signals, not errors: see `delayq.core.signals`.
@@ -154,3 +156,11 @@ class BadEnvelope(DelayqError):
 
 class UnknownJob(DelayqError):
     """No handler is registered for this job name."""
+
+
+class UnknownKey(DelayqError):
+    """The data is encrypted with a key that is not known here."""
+
+
+class BrokenSeal(DelayqError):
+    """The encrypted data was changed, or belongs to another job."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 from delayq.core.options import Options
 from delayq.core.spec import Delay, JobSpec, Prepared, prepare, prepare_raw
@@ -16,7 +17,7 @@ class LocalConnection:
 
     def __init__(self, name: str, options: Options) -> None:
         self.name = name
-        self.options = options
+        self.options = replace(options, travels=False)
 
     def _take(self, job: Prepared) -> Fate:
         raise NotImplementedError

@@ -42,6 +42,7 @@ class Declared(TypedDict, total=False):
     retention: Delay | None
     tags: Tags | None
     after_commit: bool | None
+    encrypted: bool | None
     middleware: Sequence[Middleware] | None
 
 
@@ -73,6 +74,7 @@ class Dispatched(TypedDict, total=False):
     headers: Mapping[str, str] | None
     tags: Sequence[str] | None
     after_commit: bool | None
+    encrypted: bool | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,7 @@ class HandlerOptions:
 
     `tries`, `backoff`, `timeout_ms`, `on_timeout`, `max_exceptions`, `retention_ms` and `middleware` are read by the
     worker, so a new release changes them for jobs that wait. The others count where the job is dispatched: `delay`,
-    and `deadline` and `retry_until`, which travel as points in time.
+    `encrypted`, and `deadline` and `retry_until`, which travel as points in time.
     """
 
     queue: str | None = None
@@ -97,6 +99,7 @@ class HandlerOptions:
     retry_until: Limit | None = None
     tags: Tags | None = None
     after_commit: bool | None = None
+    encrypted: bool | None = None
     middleware: Sequence[Middleware] | None = None
 
     def over(self, base: Policy) -> Policy:
@@ -139,6 +142,8 @@ def declare(name: str, base: HandlerOptions, given: Mapping[str, Any]) -> Handle
 def _checked(name: str, option: str, value: Any) -> Any:
     if option == "on_timeout":
         return _on_timeout(name, value)
+    if option in ("after_commit", "encrypted") and not isinstance(value, bool):
+        raise ConfigError(f"The job {name!r} has {option}={value!r}.", hint="Use True or False.")
     if option == "middleware":
         steps_of(value)
         return tuple(value)

@@ -18,8 +18,10 @@ from delayq.core.backoff import DEFAULT
 from delayq.core.envelope import Envelope
 from delayq.core.errors import InvalidInput
 from delayq.core.events import JobEnded, JobStarted
+from delayq.core.keyring import NO_KEYS
 from delayq.core.options import Options
 from delayq.core.outcome import Ack, Outcome, Policy, before_start, decide, policy_of, told_as
+from delayq.core.sealing import open_data
 from delayq.core.signals import JobSignal
 from delayq.core.spec import prepare
 from delayq.drivers.base import Delivery
@@ -54,12 +56,15 @@ class Rules:
 
 
 def envelope_of(parcel: Parcel, options: Options) -> bytes:
-    """The bytes that would travel."""
-    return prepare(parcel.spec, options, wall_ms()).envelope
+    """The bytes that would travel; as they stay here, they are not encrypted."""
+    return prepare(parcel.spec, replace(options, travels=False), wall_ms()).envelope
 
 
 class LocalRunner:
-    """Runs jobs of the current registry. Raises `BadEnvelope` and `UnknownJob`; all else is in the answer."""
+    """Runs jobs of the current registry. Raises `BadEnvelope` and `UnknownJob`; all else is in the answer.
+
+    What runs here never travelled, so an encrypted envelope that comes all the same raises `UnknownKey`.
+    """
 
     def __init__(self, rules: Rules = Rules()) -> None:
         self._rules = rules
@@ -108,7 +113,8 @@ class _Attempt:
     """One envelope on its way through; `refused` when it may not start."""
 
     def __init__(self, raw: bytes, rules: Rules, delivery: Delivery | None) -> None:
-        self.envelope: Envelope = envelopes.decode(raw)
+        envelope = envelopes.decode(raw)
+        self.envelope: Envelope = open_data(NO_KEYS, envelope, envelope.id)
         self.handler: Handler = current().get(self.envelope.name)
         self._rules = rules
         self._delivery = delivery
@@ -142,7 +148,7 @@ class _Attempt:
             policy = replace(policy, tries=0)
         outcome = decide(self.envelope, policy, error, self._rules.now_ms(), self._rules.rand)
         if result is not None and isinstance(outcome, Ack) and outcome.retention_ms:
-            outcome = Ack(outcome.retention_ms, encoded(self.envelope, result))
+            outcome = Ack(outcome.retention_ms, encoded(self.envelope, result, NO_KEYS))
         self._tell_end(outcome)
         return outcome
 

@@ -1,7 +1,8 @@
 """From a job and what is said of it to a connection and a spec: which option counts, then who takes it.
 
-This is the one way from a `Dispatch` to a connection. What changes a payload before it travels (encryption, say) has
-its place in `compose`; what decides whether it travels at all, in `Message.veto`.
+This is the one way from a `Dispatch` to a connection. What changes a payload before it travels has its place in
+`compose` (encryption needs the id, and so waits for `core.spec.prepare`); what decides whether it travels at all, in
+`Message.veto`.
 """
 
 from __future__ import annotations
@@ -71,6 +72,7 @@ def compose(message: Message, said: Dispatched, manager: Manager) -> Parcel | Jo
         retry_until=_limit(said.get("retry_until"), declared.retry_until),
         tags=_tags(message, said),
         headers=said.get("headers"),
+        encrypted=_either(said.get("encrypted"), declared.encrypted),
         **{name: value for name, value in said.items() if name in _SPEC_ONLY},  # type: ignore[arg-type]  # as `Dispatched`
     )
     for stamp in manager.stamps:

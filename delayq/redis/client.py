@@ -51,6 +51,7 @@ class ScheduleOptions(When, total=False):
     deadline: Limit | None
     retry_until: Limit | None
     max_exceptions: int | None
+    encrypted: bool | None
 
 
 class Client:

@@ -15,6 +15,7 @@ from delayq.core import envelope as envelopes
 from delayq.core.leases import check_lease
 from delayq.core.names import check_id, check_queue, new_id
 from delayq.core.options import Options
+from delayq.core.sealing import reveal
 from delayq.core.spec import Delay, JobSpec, Prepared, prepare, prepare_raw, when
 from delayq.core.states import Answer, OnConflict, State
 from delayq.core.views import JobInfo, JobRef, Page, QueueStats, Upcoming, WorkerInfo
@@ -200,7 +201,7 @@ class Verbs:
         for scope in self._places(queue):
             info: JobInfo | None = yield inspect.get(scope, check_id(job_id))
             if info is not None:
-                return info
+                return reveal(self.options.keyring, info)
         return None
 
     def list_jobs(self, state: State, queue: str | None, cursor: str, limit: int) -> Flow[Page]:

@@ -13,11 +13,14 @@ from functools import partial
 from typing import Any
 
 from delayq.core import envelope as envelopes
-from delayq.core.envelope import Envelope
-from delayq.core.errors import BadEnvelope, UnknownJob
+from delayq.core.envelope import ABSENT, Envelope
+from delayq.core.errors import BadEnvelope, BrokenSeal, DelayqError, UnknownJob
 from delayq.core.events import JobEnded, JobStarted
 from delayq.core.interrupts import JobCancelled, JobInterrupted
+from delayq.core.keyring import NO_KEYS, Keyring
 from delayq.core.outcome import DONE, Ack, GiveUp, Outcome, Policy, Release, before_start, decide, stopped, told_as
+from delayq.core.sealing import Place, What, open_data, seal_value
+from delayq.core.signals import Fail
 from delayq.drivers.base import Delivery
 from delayq.jobs.context import JobContext
 from delayq.jobs.handler import Handler
@@ -37,7 +40,7 @@ class Attempt:
     crew runs the `failed` hook as after any other failure.
     """
 
-    __slots__ = ("delivery", "envelope", "handler", "held", "lines", "policy", "refused", "started")
+    __slots__ = ("delivery", "envelope", "handler", "held", "keyring", "lines", "policy", "refused", "started")
 
     def __init__(self, held: Held, envelope: Envelope, handler: Handler, policy: Policy, lines: Lines) -> None:
         self.held = held
@@ -46,6 +49,7 @@ class Attempt:
         self.envelope = envelope
         self.handler = handler
         self.policy = policy
+        self.keyring = NO_KEYS
         self.refused: GiveUp | None = None
         self.started = 0.0
 
@@ -77,8 +81,12 @@ class Attempt:
             headers=envelope.headers or {},
             tags=tuple(envelope.tags or ()),
             stop_asked=partial(self.lines.stop_asked, self.held),
-            talk=Talk(self.lines, self.held),
+            talk=Talk(self.lines, self.held, None if envelope.encrypted is ABSENT else self._seal),
         )
+
+    def _seal(self, partial_result: bytes) -> bytes:
+        place = Place(self.delivery.id, self.envelope.name)
+        return seal_value(self.keyring, place, What.PARTIAL, partial_result)
 
 
 class Attempts:
@@ -88,9 +96,17 @@ class Attempts:
     """
 
     def __init__(
-        self, registry: Registry, policies: Policies, now_ms: Callable[[], int], lines: Lines, listeners: Listeners
+        self,
+        registry: Registry,
+        policies: Policies,
+        now_ms: Callable[[], int],
+        lines: Lines,
+        listeners: Listeners,
+        *,
+        keyring: Keyring = NO_KEYS,
     ) -> None:
         self.now_ms = now_ms
+        self._keyring = keyring
         self.out_of_memory = False
         self._registry = registry
         self._policies = policies
@@ -111,6 +127,11 @@ class Attempts:
             outcome = decide(envelope, self._policies.of(envelope, None), error, self.now_ms(), random.random)
             return self._unrun(delivery, envelope, outcome)
         policy = self._policies.of(envelope, handler)
+        if envelope.encrypted is not ABSENT:
+            opened = self._opened(delivery, envelope, policy)
+            if not isinstance(opened, Envelope):
+                return self._unrun(delivery, envelope, opened)
+            envelope = opened
         if envelope.attempts or policy.timed:
             refused = before_start(envelope, policy, self.now_ms())  # else nothing can speak against it
             if refused is not None and not handler.hears_failures:
@@ -118,6 +139,7 @@ class Attempts:
         else:
             refused = None
         attempt = Attempt(held, envelope, handler, policy, self._lines)
+        attempt.keyring = self._keyring
         attempt.refused = refused
         if refused is not None:
             return attempt
@@ -142,11 +164,22 @@ class Attempts:
         if isinstance(outcome, Release) and attempt.lines.stop_asked(attempt.held):
             outcome, called_off = stopped(outcome), True
         if result is not None and isinstance(outcome, Ack) and outcome.retention_ms:
-            outcome = Ack(outcome.retention_ms, encoded(envelope, result))
+            outcome = Ack(outcome.retention_ms, encoded(envelope, result, self._keyring))
         if self._heard:
             took_ms = (time.perf_counter() - attempt.started) * 1000
             self._listeners.tell(_ended(attempt.delivery, envelope, outcome, took_ms, called_off=called_off))
         return outcome
+
+    def _opened(self, delivery: Delivery, envelope: Envelope, policy: Policy) -> Envelope | Outcome:
+        """The envelope with its payload decrypted; or what becomes of a job that cannot be.
+
+        A worker that has the key may come, so an unknown one costs an attempt. What was tampered with stays so.
+        """
+        try:
+            return open_data(self._keyring, envelope, delivery.id)
+        except DelayqError as error:
+            said = Fail(error) if isinstance(error, BrokenSeal) else error
+            return decide(envelope, policy, said, self.now_ms(), random.random)
 
     def _unrun(self, delivery: Delivery, envelope: Envelope | None, outcome: Outcome) -> Outcome:
         """An attempt that ends without having started."""
