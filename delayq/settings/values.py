@@ -118,7 +118,7 @@ def _keys(value: Any) -> Keyring:
         return value
     texts = value.split(",") if isinstance(value, str) else value
     if not isinstance(texts, list | tuple) or not all(isinstance(text, str) for text in texts):
-        raise refused("what is there are no keys.")
+        raise refused("that is no list of keys.")
     return parse_keys(texts)
 
 

@@ -14,6 +14,7 @@ from delayq.core.errors import ConfigError
 from delayq.core.options import Options
 from delayq.settings import LogFormat, LogLevel, Settings, origins
 from delayq.settings.tables import NAMES as TABLES
+from tests.support.keys import key, ring
 
 ROOT = Path(__file__).parents[2]
 
@@ -77,6 +78,8 @@ def test_every_setting_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
         "TIMEOUT": "90s",
         "MAX_PAYLOAD": "1MiB",
         "HIGH_WATER": "10",
+        "ENCRYPT": "payment.*, order.close",
+        "KEYS": ",".join(map(key, ("new", "old"))),
         "LOG_FORMAT": "JSON",
         "LOG_LEVEL": "debug",
         "DATA_DIR": "/var/lib/delayq",
@@ -96,12 +99,14 @@ def test_every_setting_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
         retention_ms=0,
         max_payload=1024 * 1024,
         high_water=10,
+        keyring=ring("new", "old"),
+        encrypt=("payment.*", "order.close"),
     )
     assert str(settings.url) == "redis://h/2"
     assert (settings.app, settings.log_format, settings.log_level) == ("shop.jobs:app", LogFormat.JSON, LogLevel.DEBUG)
     assert [str(settings.data_dir), str(settings.redis_server)] == [given["DATA_DIR"], given["REDIS_SERVER"]]
     assert settings.timeout_ms == 90_000
-    assert {row.name for row in origins(settings) if row.origin == "default"} == {"connection", *TABLES}
+    assert {row.name for row in origins(settings) if row.origin == "default"} == {"connection", "keys_file", *TABLES}
 
 
 def test_an_empty_variable_counts_as_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
