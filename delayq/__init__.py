@@ -30,12 +30,14 @@ if typing.TYPE_CHECKING:
         JobNotFailed,
         JobNotFound,
         JobRunning,
+        ModelMissing,
         OutcomeUnknown,
     )
     from delayq.core.events import (
         JobDispatched,
         JobEnded,
         JobFenced,
+        JobModelMissing,
         JobSkipped,
         JobStarted,
         NotificationEvent,
@@ -73,7 +75,9 @@ if typing.TYPE_CHECKING:
     from delayq.jobs.notifications.notifying import anotify, notify, use_channel
     from delayq.jobs.notifications.recipient import Notifiable, Recipient
     from delayq.jobs.notifications.webhook import WebhookChannel, WebhookMessage
-    from delayq.jobs.registry import use_middleware
+    from delayq.jobs.references.models import Models
+    from delayq.jobs.references.reference import OnMissing, Reference
+    from delayq.jobs.registry import use_middleware, use_models
     from delayq.manager import Manager
     from delayq.settings import Settings
 
@@ -108,6 +112,7 @@ __all__ = [
     "JobFinished",
     "JobHasFailed",
     "JobInfo",
+    "JobModelMissing",
     "JobNotFailed",
     "JobNotFound",
     "JobRef",
@@ -121,6 +126,8 @@ __all__ = [
     "MailMessage",
     "Manager",
     "Middleware",
+    "ModelMissing",
+    "Models",
     "Next",
     "Notifiable",
     "Notification",
@@ -130,12 +137,14 @@ __all__ = [
     "NotificationSent",
     "NotificationSkipped",
     "OnConflict",
+    "OnMissing",
     "OutcomeUnknown",
     "Page",
     "Progress",
     "QueueStats",
     "Ran",
     "Recipient",
+    "Reference",
     "Release",
     "Retried",
     "Retry",
@@ -171,6 +180,7 @@ __all__ = [
     "set_manager",
     "use_channel",
     "use_middleware",
+    "use_models",
     "using_manager",
 ]
 
@@ -180,6 +190,7 @@ _HOMES = {
         "JobDispatched",
         "JobEnded",
         "JobFenced",
+        "JobModelMissing",
         "JobSkipped",
         "JobStarted",
         "NotificationEvent",
@@ -240,6 +251,7 @@ _HOMES = {
         "JobNotFailed",
         "JobNotFound",
         "JobRunning",
+        "ModelMissing",
         "OutcomeUnknown",
     ),
     "delayq.core.progress": ("Progress",),
@@ -260,7 +272,9 @@ _HOMES = {
     "delayq.jobs.middleware.release": ("Release",),
     "delayq.jobs.middleware.running_job": ("RunningJob",),
     "delayq.jobs.middleware.skip": ("Skip",),
-    "delayq.jobs.registry": ("use_middleware",),
+    "delayq.jobs.references.models": ("Models",),
+    "delayq.jobs.references.reference": ("OnMissing", "Reference"),
+    "delayq.jobs.registry": ("use_middleware", "use_models"),
     "delayq.manager": ("Manager",),
     "delayq.settings": ("Settings",),
 }

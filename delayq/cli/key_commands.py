@@ -23,13 +23,14 @@ def add_to(app: typer.Typer) -> None:
 
 
 def _key() -> None:
-    """Make a key for encrypted payloads, and see which keys are in use."""
+    """Make keys for payloads; see which are in use."""
 
 
 def new(ctx: typer.Context, key_id: KeyId = None) -> None:
-    """Make a key and print it, as DELAYQ_KEYS takes it.
+    """Make a key and print it.
 
-    Nothing keeps it but you. Put it in front of those there are: the first one encrypts, all of them decrypt.
+    It is written as DELAYQ_KEYS takes it, and nothing keeps it but you. Put it in front of those there are: the first
+    one encrypts, all of them decrypt.
     """
     from delayq.cli.actions import keys
 
@@ -37,9 +38,10 @@ def new(ctx: typer.Context, key_id: KeyId = None) -> None:
 
 
 def list_keys(ctx: typer.Context, queue: AnyQueue = None, as_json: NdJson = False) -> None:
-    """Show how many jobs each key has encrypted, and which keys are known here.
+    """Show which keys are known, and needed.
 
-    A key that no job needs any more may leave the ring. It reads every job there is.
+    With the number of jobs that each has encrypted: a key that no job needs any more may leave the ring. Looks at every
+    job there is.
     """
     from delayq.cli.actions import keys
 

@@ -23,6 +23,7 @@
     ├─ NotDelivered             a channel did not take a notification
     ├─ BadEnvelope              bytes that are no envelope
     ├─ UnknownJob               no handler registered for this name
+    ├─ ModelMissing             a model that a job refers to is gone
     ├─ UnknownKey               encrypted, and the key is not known here
     └─ BrokenSeal               encrypted, and changed or moved since
 
@@ -156,6 +157,10 @@ class BadEnvelope(DelayqError):
 
 class UnknownJob(DelayqError):
     """No handler is registered for this job name."""
+
+
+class ModelMissing(DelayqError):
+    """A model that the job refers to is gone."""
 
 
 class UnknownKey(DelayqError):

@@ -21,6 +21,7 @@ from delayq.core.outcome import OnTimeout, Policy
 from delayq.core.spec import Delay, Instant, Limit
 from delayq.core.when import duration_ms
 from delayq.jobs.middleware.forms import Middleware, steps_of
+from delayq.jobs.references.reference import OnMissing, read_on_missing
 
 Tags: TypeAlias = Sequence[str] | Callable[[Any], Sequence[str]]
 """Tags, or a function that is given the job and answers with them."""
@@ -43,6 +44,7 @@ class Declared(TypedDict, total=False):
     tags: Tags | None
     after_commit: bool | None
     encrypted: bool | None
+    on_missing: OnMissing | str | None
     middleware: Sequence[Middleware] | None
 
 
@@ -81,9 +83,9 @@ class Dispatched(TypedDict, total=False):
 class HandlerOptions:
     """What a handler asks for; None leaves it to the job, the routes or the worker. Durations in ms.
 
-    `tries`, `backoff`, `timeout_ms`, `on_timeout`, `max_exceptions`, `retention_ms` and `middleware` are read by the
-    worker, so a new release changes them for jobs that wait. The others count where the job is dispatched: `delay`,
-    `encrypted`, and `deadline` and `retry_until`, which travel as points in time.
+    `tries`, `backoff`, `timeout_ms`, `on_timeout`, `max_exceptions`, `retention_ms`, `on_missing` and `middleware` are
+    read by the worker, so a new release changes them for jobs that wait. The others count where the job is dispatched:
+    `delay`, `encrypted`, and `deadline` and `retry_until`, which travel as points in time.
     """
 
     queue: str | None = None
@@ -100,6 +102,7 @@ class HandlerOptions:
     tags: Tags | None = None
     after_commit: bool | None = None
     encrypted: bool | None = None
+    on_missing: OnMissing | None = None
     middleware: Sequence[Middleware] | None = None
 
     def over(self, base: Policy) -> Policy:
@@ -121,6 +124,7 @@ _READERS: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "backoff": ("backoff", parse_backoff),
     "timeout": ("timeout_ms", duration_ms),
     "retention": ("retention_ms", duration_ms),
+    "on_missing": ("on_missing", read_on_missing),
 }
 
 

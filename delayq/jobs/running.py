@@ -22,7 +22,7 @@ from delayq.core.keyring import NO_KEYS
 from delayq.core.options import Options
 from delayq.core.outcome import Ack, Outcome, Policy, before_start, decide, policy_of, told_as
 from delayq.core.sealing import open_data
-from delayq.core.signals import JobSignal
+from delayq.core.signals import Discard, JobSignal
 from delayq.core.spec import prepare
 from delayq.drivers.base import Delivery
 from delayq.drivers.sync import Ran
@@ -124,6 +124,7 @@ class _Attempt:
         self.refused = before_start(self.envelope, self._policy, rules.now_ms())
         self._events = current().events
         self._started = time.perf_counter()
+        self._ended_as = ""
         if self.refused is not None:
             self._tell_end(self.refused)
         elif self._events.hears(JobStarted):
@@ -149,6 +150,7 @@ class _Attempt:
         outcome = decide(self.envelope, policy, error, self._rules.now_ms(), self._rules.rand)
         if result is not None and isinstance(outcome, Ack) and outcome.retention_ms:
             outcome = Ack(outcome.retention_ms, encoded(self.envelope, result, NO_KEYS))
+        self._ended_as = "discarded" if isinstance(error, Discard) else ""
         self._tell_end(outcome)
         return outcome
 
@@ -156,7 +158,7 @@ class _Attempt:
         """Let those who listen here hear how it ended."""
         if self._events.hears(JobEnded):
             envelope, took_ms = self.envelope, (time.perf_counter() - self._started) * 1000
-            word, error = told_as(outcome)
+            word, error = told_as(outcome) if self._ended_as == "" else (self._ended_as, None)
             queue, attempt = self._delivery.queue if self._delivery else envelope.queue, envelope.attempts + 1
             self._events.tell(JobEnded(envelope.id, envelope.name, queue, attempt, word, took_ms, error))
 

@@ -20,7 +20,7 @@ from delayq.core.interrupts import JobCancelled, JobInterrupted
 from delayq.core.keyring import NO_KEYS, Keyring
 from delayq.core.outcome import DONE, Ack, GiveUp, Outcome, Policy, Release, before_start, decide, stopped, told_as
 from delayq.core.sealing import Place, What, open_data, seal_value
-from delayq.core.signals import Fail
+from delayq.core.signals import Discard, Fail
 from delayq.drivers.base import Delivery
 from delayq.jobs.context import JobContext
 from delayq.jobs.handler import Handler
@@ -160,14 +160,14 @@ class Attempts:
         self.out_of_memory = self.out_of_memory or isinstance(error, MemoryError)
         envelope = attempt.envelope
         outcome = decide(envelope, attempt.policy, error, self.now_ms(), random.random)
-        called_off = isinstance(error, JobCancelled)
+        ended_as = "stopped" if isinstance(error, JobCancelled) else "discarded" if isinstance(error, Discard) else ""
         if isinstance(outcome, Release) and attempt.lines.stop_asked(attempt.held):
-            outcome, called_off = stopped(outcome), True
+            outcome, ended_as = stopped(outcome), "stopped"
         if result is not None and isinstance(outcome, Ack) and outcome.retention_ms:
             outcome = Ack(outcome.retention_ms, encoded(envelope, result, self._keyring))
         if self._heard:
             took_ms = (time.perf_counter() - attempt.started) * 1000
-            self._listeners.tell(_ended(attempt.delivery, envelope, outcome, took_ms, called_off=called_off))
+            self._listeners.tell(_ended(attempt.delivery, envelope, outcome, took_ms, ended_as))
         return outcome
 
     def _opened(self, delivery: Delivery, envelope: Envelope, policy: Policy) -> Envelope | Outcome:
@@ -195,8 +195,8 @@ def _started(attempt: Attempt, now_ms: int) -> JobStarted:
 
 
 def _ended(
-    delivery: Delivery, envelope: Envelope | None, outcome: Outcome, took_ms: float, *, called_off: bool = False
+    delivery: Delivery, envelope: Envelope | None, outcome: Outcome, took_ms: float, ended_as: str = ""
 ) -> JobEnded:
     name, attempts = (envelope.name, envelope.attempts) if envelope else ("", 0)
-    word, cause = ("stopped", None) if called_off else told_as(outcome)
+    word, cause = (ended_as, None) if ended_as else told_as(outcome)
     return JobEnded(delivery.id, name, delivery.queue, attempts + 1, word, took_ms, cause)

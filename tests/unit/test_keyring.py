@@ -29,7 +29,7 @@ def test_both_alphabets_of_base64_are_read() -> None:
 
 
 def test_without_a_key_it_says_how_to_get_one() -> None:
-    with pytest.raises(ConfigError, match="no key to encrypt with.*delayq key new"):
+    with pytest.raises(ConfigError, match=r"no key to encrypt with.*delayq key new"):
         _ = NO_KEYS.first
     with pytest.raises(UnknownKey, match="'lost'; no keys are known here"):
         NO_KEYS.find("lost")

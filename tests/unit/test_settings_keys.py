@@ -78,7 +78,7 @@ def test_keys_show_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_keys_that_are_refused_show_nowhere(monkeypatch: pytest.MonkeyPatch, given: str) -> None:
     monkeypatch.setenv("DELAYQ_KEYS", given)
-    with pytest.raises(ConfigError, match="^DELAYQ_KEYS cannot be used: ") as refused:
+    with pytest.raises(ConfigError, match=r"^DELAYQ_KEYS cannot be used: ") as refused:
         Settings()
     assert SECRETS[0][:8] not in str(refused.value)
     assert refused.value.__cause__ is None

@@ -208,11 +208,8 @@ def test_an_entry_under_another_id_fails(station: Station, redis_client: redis.R
     with managing(station, "new"):
         first, second = send(), send()
     redis_client.hset(keys.of("jobs"), second.id, station.job(first.id).raw)
-    [(entry, fields)] = [
-        (entry, fields)
-        for entry, fields in redis_client.xrange(keys.of("stream"))
-        if fields[b"id"] == second.id.encode()
-    ]
+    rows: Any = redis_client.xrange(keys.of("stream"))
+    [(entry, fields)] = [(entry, fields) for entry, fields in rows if fields[b"id"] == second.id.encode()]
     redis_client.xdel(keys.of("stream"), entry)
     made = redis_client.xadd(keys.of("stream"), {**fields, b"job": station.job(first.id).raw})
     redis_client.hset(keys.of("entries"), second.id, made)
@@ -253,7 +250,7 @@ def test_results_and_partial_results_are_hidden_too(station: Station, redis_clie
     go = station.flag()
 
     @job("pay.report", encrypted=True, retention="1h")
-    def report(card: str, context: JobContext) -> dict[str, str]:
+    def report(context: JobContext, card: str) -> dict[str, str]:
         context.progress(1, 2, "half")
         context.partial({"card": card})
         assert go.wait(15)
