@@ -4,8 +4,8 @@
     "encrypted": {"v":1,"key":"<id of the key>"}
 
                            HKDF-SHA-256                              AES-256-GCM
-    key, salt, "delayq/1" --------------> 32 bytes key, 12 nonce --> ciphertext, tag
-                                          "delayq/1 <what>\\n<id>\\n<name>" is authenticated with it
+    key, salt, "delayq v1" --------------> 32 bytes key, 12 nonce --> ciphertext, tag
+                                          "delayq v1 <what>\\n<id>\\n<name>" is authenticated with it
 
 Every payload has a key of its own, so one key of a ring serves any number of jobs: the nonces of plain AES-GCM would
 begin to repeat after some billions. `what` is data, result or partial: one cannot be passed off as another. The queue
@@ -33,7 +33,7 @@ from delayq.core.views import JobInfo
 FORM: Final = 1
 HIDDEN: Final = "(encrypted)"
 """What people are shown instead."""
-_CONTEXT: Final = b"delayq/1"
+_CONTEXT: Final = b"delayq v1"
 _SALT: Final = 24
 _TAG: Final = 16
 _KEY, _NONCE = 32, 12
@@ -82,7 +82,7 @@ class Place:
 
     def sealed_with(self, what: What) -> bytes:
         """The bytes that are authenticated. No id and no name holds a line break."""
-        return f"delayq/1 {what}\n{self.id}\n{self.name}".encode("utf-8", "surrogatepass")
+        return f"delayq v1 {what}\n{self.id}\n{self.name}".encode("utf-8", "surrogatepass")
 
 
 def seal_data(keyring: Keyring, place: Place, data: bytes | msgspec.Raw) -> Members:

@@ -117,6 +117,9 @@ def test_the_defaults() -> None:
         f"up to {format_duration(DEFAULT.cap_ms)}, with jitter",
         "routes": "none",
         "forwards": "none",
+        "keyring": "no keys",
+        "encrypt": "none",
+        "travels": "yes; no, where jobs run at once",
         "max_payload": f"{defaults.max_payload:,} bytes",
         "high_water": f"{defaults.high_water:,} entries",
     }

@@ -37,15 +37,15 @@ def sealed(data: Any = None, options: Options | None = None, **spec: Any) -> Env
 def by_hand(secret: bytes, salt: bytes, plain: bytes, bound: bytes) -> str:
     """What the page says, with nothing of ours: HKDF from HMAC, and AES-GCM."""
     drawn = hmac.digest(salt, secret, hashlib.sha256)
-    first = hmac.digest(drawn, b"delayq/1\x01", hashlib.sha256)
-    both = first + hmac.digest(drawn, first + b"delayq/1\x02", hashlib.sha256)
+    first = hmac.digest(drawn, b"delayq v1\x01", hashlib.sha256)
+    both = first + hmac.digest(drawn, first + b"delayq v1\x02", hashlib.sha256)
     return base64.b64encode(salt + AESGCM(both[:32]).encrypt(both[32:44], plain, bound)).decode()
 
 
 def test_the_example_of_the_protocol() -> None:
     page = PROTOCOL.read_text(encoding="utf-8")
     secret, salt = bytes(range(32)), bytes(range(64, 88))
-    text = by_hand(secret, salt, b'{"order_id":42}', b"delayq/1 data\norder-42\norder.close")
+    text = by_hand(secret, salt, b'{"order_id":42}', b"delayq v1 data\norder-42\norder.close")
     assert f'"{text}"' in page
     assert base64.b64encode(secret).decode() in page
     keys = parse_keys([f"example:{base64.b64encode(secret).decode()}"])

@@ -28,7 +28,10 @@ class Wanted(NamedTuple):
 
     def error(self) -> ModelMissing:
         """What to say when it is gone."""
-        return ModelMissing(f"The {self.ref} is gone; the field {self.linked.name!r} of {self.linked.job!r} means it.")
+        return ModelMissing(
+            f"The {self.ref} is gone; the field {self.linked.name!r} of {self.linked.job!r} means it.",
+            hint="If it was not committed yet at the dispatch, dispatch with after_commit=True.",
+        )
 
 
 @dataclass(slots=True)

@@ -154,7 +154,7 @@ def test_what_comes_back_must_fit_the_field(documents: Documents) -> None:
     assert isinstance(made.read(msgspec.Raw(b'{"one":{"model":"document","key":101}}'))["one"], Letter)
     with pytest.raises(InvalidPayload, match="document with the key 1 is a Document, not Letter"):
         made.read(msgspec.Raw(b'{"one":{"model":"document","key":1}}'))
-    with pytest.raises(InvalidPayload, match="holds the model 'tests.unit.Document', not Letter"):
+    with pytest.raises(InvalidPayload, match=r"holds the model 'tests.unit.Document', not Letter"):
         made.read(msgspec.Raw(b'{"one":{"model":"tests.unit.Document","key":1}}'))
     with pytest.raises(ModelMissing, match="The document with the key -1 is gone; the field 'one' of 'x' means it"):
         made.read(msgspec.Raw(b'{"one":{"model":"document","key":-1}}'))

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
@@ -13,11 +11,10 @@ from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_asyn
 from sqlalchemy.orm import selectinload
 from sqlalchemy.pool import NullPool
 
-from delayq import Job, JobModelMissing, RunningJob, dispatch, job, listener, use_models
+from delayq import Job, RunningJob, dispatch, job, use_models
 from delayq.contrib.sqlalchemy_models import SqlAlchemyModels
-from delayq.core.errors import ConfigError, InvalidPayload, ModelMissing
+from delayq.core.errors import ConfigError, InvalidPayload
 from delayq.core.outcome import Ack, GiveUp
-from delayq.core.states import State
 from delayq.jobs.dispatch import named
 from delayq.jobs.references.reference import Reference
 from delayq.testing import run_job
@@ -25,18 +22,6 @@ from tests.support.shop_tables import Animal, Base, Customer, Dog, Line, Note, O
 from tests.support.station import Station
 
 pytestmark = pytest.mark.usefixtures("manager")
-
-
-@pytest.fixture
-def shop(tmp_path: Path) -> Shop:
-    return Shop(tmp_path)
-
-
-@pytest.fixture
-def models(station: Station, shop: Shop) -> SqlAlchemyModels:
-    models = SqlAlchemyModels(Base, session=shop.session)
-    use_models(models)
-    return models
 
 
 @dataclass
@@ -50,9 +35,7 @@ def payload_of(station: Station, job_id: str) -> Any:
     return station.job(job_id).data
 
 
-def test_a_class_a_function_and_an_async_job_get_the_model_itself(
-    station: Station, shop: Shop, models: SqlAlchemyModels
-) -> None:
+def test_every_kind_of_job_gets_the_model(station: Station, shop: Shop, models: SqlAlchemyModels) -> None:
     tape = station.tape()
 
     class Close(Job, name="close.class"):
@@ -127,7 +110,7 @@ def test_every_kind_of_key_and_container(station: Station, shop: Shop, models: S
     )), Ack)  # fmt: skip
 
 
-def test_many_models_are_one_query_and_the_session_is_closed(station: Station, shop: Shop) -> None:
+def test_one_query_and_a_closed_session(station: Station, shop: Shop) -> None:
     tape = station.tape()
 
     class Watched(shop.session.class_):  # type: ignore[misc, name-defined]
@@ -200,159 +183,6 @@ def test_an_async_session(station: Station, shop: Shop) -> None:
     assert list(tape) == [[[1, 2], "line", True]]
 
 
-@pytest.mark.parametrize("model", ["new", "pending", "deleted"])
-def test_an_unsaved_model_is_refused_by_the_name_of_its_field(
-    station: Station, shop: Shop, models: SqlAlchemyModels, model: str
-) -> None:
-    class Close(Job, name="close"):
-        orders: list[Order]
-
-        def handle(self) -> None: ...
-
-    order = Order(id=1)
-    with shop.session() as session:
-        if model != "new":
-            session.add(order)
-        if model == "deleted":
-            session.flush()
-            session.delete(order)
-            session.flush()
-        with pytest.raises(InvalidPayload, match="The field 'orders' of 'close' holds a Order that is not saved"):
-            Close(orders=[order]).dispatch()
-
-
-def test_a_flushed_model_has_a_key(station: Station, shop: Shop, models: SqlAlchemyModels) -> None:
-    class Close(Job, name="close"):
-        order: Order
-
-        def handle(self) -> None: ...
-
-    with shop.session() as session:
-        order = Order()
-        session.add(order)
-        session.flush()
-        ref = Close(order=order).dispatch()
-        assert payload_of(station, ref.id)["order"]["key"] == order.id
-
-
-@pytest.mark.parametrize("how", ["class", "async", "function"])
-def test_a_missing_model_fails_the_job_at_once(
-    station: Station, shop: Shop, models: SqlAlchemyModels, how: str
-) -> None:
-    tape, heard = station.tape(), station.tape()
-    listener(JobModelMissing)(heard.append)
-
-    class Close(Job, name="class"):
-        order: Order
-
-        def handle(self) -> None:
-            tape.append("ran")
-
-        def failed(self, error: BaseException) -> None:
-            tape.append("failed")
-
-    class Later(Job, name="async"):
-        order: Order
-
-        async def handle(self) -> None:
-            tape.append("ran")
-
-    @job("function")
-    def close(order: Order) -> None:
-        tape.append("ran")
-
-    order = Order(id=42)
-    shop.save(order)
-    make: dict[str, Callable[[], Any]] = {
-        "class": lambda: Close(order=order),
-        "async": lambda: Later(order=order),
-        "function": lambda: close.job(order),
-    }
-    ref = make[how]().dispatch(tries=5)
-    shop.drop(order)
-    station.drain()
-    info = station.job(ref.id)
-    assert (info.state, info.attempts, list(tape)) == (State.FAILED, 1, [])
-    assert info.failure is not None
-    assert (info.failure.type, info.failure.history) == ("ModelMissing", [])
-    assert info.failure.message == f"The Order with the key 42 is gone; the field 'order' of {how!r} means it."
-    [event] = heard
-    assert (event.id, event.field, event.model, event.key, event.outcome) == (ref.id, "order", "Order", 42, "failed")
-    assert "is failed: The Order with the key 42 is gone" in station.said()
-
-
-@pytest.mark.parametrize("where", ["job", "field", "function"])
-def test_or_drops_it_where_that_is_the_policy(
-    station: Station, shop: Shop, models: SqlAlchemyModels, where: str
-) -> None:
-    tape, heard = station.tape(), station.tape()
-    listener(JobModelMissing)(heard.append)
-
-    class ByJob(Job, name="job", on_missing="discard"):
-        order: Order
-
-        def handle(self) -> None:
-            tape.append("ran")
-
-    class ByField(Job, name="field", on_missing="fail"):
-        order: Annotated[Order, Reference(on_missing="discard")]
-
-        def handle(self) -> None:
-            tape.append("ran")
-
-    @job("function", on_missing="discard")
-    def close(order: Order) -> None:
-        tape.append("ran")
-
-    order = Order(id=42)
-    shop.save(order)
-    make: dict[str, Callable[[], Any]] = {
-        "job": lambda: ByJob(order=order),
-        "field": lambda: ByField(order=order),
-        "function": lambda: close.job(order),
-    }
-    ref = make[where]().dispatch(retention="1h")
-    shop.drop(order)
-    station.drain()
-    assert (station.state(ref.id), list(tape)) == (State.ABSENT, [])
-    assert [(event.id, event.outcome) for event in heard] == [(ref.id, "discarded")]
-    assert station.ends(ref.id) == ["discarded"]
-
-
-def test_a_reference_fails_where_the_job_drops(station: Station, shop: Shop, models: SqlAlchemyModels) -> None:
-    class Close(Job, name="close", on_missing="discard"):
-        order: Annotated[Order, Reference(on_missing="fail")]
-
-        def handle(self) -> None: ...
-
-    order = Order(id=1)
-    shop.save(order)
-    with_it = Close(order=order)
-    shop.drop(order)
-    outcome = run_job(with_it)
-    assert isinstance(outcome, GiveUp)
-    assert isinstance(outcome.error, ModelMissing)
-
-
-def test_the_failed_hook_has_its_models(station: Station, shop: Shop, models: SqlAlchemyModels) -> None:
-    tape = station.tape()
-
-    class Close(Job, name="close", tries=1):
-        order: Order
-
-        def handle(self) -> None:
-            raise RuntimeError("no")
-
-        def failed(self, error: BaseException) -> None:
-            tape.append([self.order.id, self.order.status, str(error)])
-
-    order = Order(id=1)
-    shop.save(order)
-    Close(order=order).dispatch()
-    station.drain()
-    assert list(tape) == [[1, "open", "no"]]
-
-
 @pytest.mark.parametrize("is_async", [False, True])
 def test_middleware_sees_the_model(station: Station, shop: Shop, models: SqlAlchemyModels, is_async: bool) -> None:
     tape = station.tape()
@@ -385,9 +215,7 @@ def test_middleware_sees_the_model(station: Station, shop: Shop, models: SqlAlch
     assert list(tape) == ["paid", 1]
 
 
-def test_a_payload_names_no_class_but_those_of_its_fields(
-    station: Station, shop: Shop, models: SqlAlchemyModels
-) -> None:
+def test_no_class_but_those_of_the_field(station: Station, shop: Shop, models: SqlAlchemyModels) -> None:
     class Close(Job, name="close", tries=1):
         order: Order
 
