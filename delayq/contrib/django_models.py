@@ -22,7 +22,6 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
 from typing import Any, TypeAlias
 
-from asgiref.sync import sync_to_async
 from django.apps import apps
 from django.core.exceptions import ValidationError
 from django.db import close_old_connections, router
@@ -108,6 +107,9 @@ def _healthy() -> Iterator[None]:
 
 @asynccontextmanager
 async def _ahealthy() -> AsyncIterator[None]:
+    """In the thread that Django's awaiting uses; what it stands on comes with Django."""
+    from asgiref.sync import sync_to_async
+
     await sync_to_async(close_old_connections)()
     try:
         yield
