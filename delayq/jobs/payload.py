@@ -78,7 +78,9 @@ class Payload:
 
     def wanted(self, data: msgspec.Raw) -> list[Wanted]:
         """The models that a payload refers to. Raises `InvalidPayload`."""
-        values = self._values(data)
+        return self._wanted(self._values(data))
+
+    def _wanted(self, values: Mapping[str, Any]) -> list[Wanted]:
         return [Wanted(link, ref) for name, link in self._linked.items() for ref in link.refs(values[name])]
 
     def _values(self, data: msgspec.Raw) -> dict[str, Any]:
@@ -89,12 +91,11 @@ class Payload:
             raise InvalidPayload(f"The payload does not fit the parameters of {self.name!r}: {error}.") from None
 
     def _with_models(self, values: dict[str, Any]) -> dict[str, Any]:
-        """With the models that were loaded for this attempt; where there is none, with some loaded for this once."""
-        loading = current_loading()
-        if loading is not None:
-            return self._put(values, loading)
+        """With the models loaded for this attempt; for a payload of another, with some loaded for this once."""
+        wanted, current = self._wanted(values), current_loading()
+        if current is not None and current.missing(wanted) is None:
+            return self._put(values, current)
         with Loading() as loading:
-            wanted = [Wanted(link, ref) for name, link in self._linked.items() for ref in link.refs(values[name])]
             loading.load(wanted)
             gone = loading.missing(wanted)
             if gone is not None:

@@ -24,6 +24,7 @@ class Customer(Base):
     __tablename__ = "customers"
     id: Mapped[uuid.UUID] = mapped_column(primary_key=True, default=uuid.uuid4)
     name: Mapped[str]
+    orders: Mapped[list[Order]] = relationship(back_populates="customer")
 
 
 class Order(Base):
@@ -31,7 +32,7 @@ class Order(Base):
     id: Mapped[int] = mapped_column(primary_key=True)
     status: Mapped[str] = mapped_column(default="open")
     customer_id: Mapped[uuid.UUID | None] = mapped_column(ForeignKey("customers.id"))
-    customer: Mapped[Customer | None] = relationship()
+    customer: Mapped[Customer | None] = relationship(back_populates="orders")
 
 
 class Line(Base):

@@ -144,12 +144,13 @@ def _mapped(value: Any, chosen: Callable[[Any], bool], change: Callable[[Any], A
     """The value with what is chosen changed, in plain containers too. One without any is returned as it is."""
     if chosen(value):
         return change(value)
-    kind = type(value)
-    if kind in (list, tuple, set, frozenset):
-        inside = [_mapped(one, chosen, change) for one in value]
-        return value if all(map(operator.is_, inside, value)) else kind(inside)
-    if kind is dict:
+    if isinstance(value, dict):
         return {key: _mapped(one, chosen, change) for key, one in value.items()}
+    if isinstance(value, list | set | frozenset) or type(value) is tuple:
+        inside = [_mapped(one, chosen, change) for one in value]
+        # An ORM has lists of its own, which would be made of models again.
+        kind = next(base for base in (list, set, frozenset, tuple) if isinstance(value, base))
+        return value if all(map(operator.is_, inside, value)) else kind(inside)
     return value
 
 

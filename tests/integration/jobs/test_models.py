@@ -110,6 +110,21 @@ def test_every_kind_of_key_and_container(station: Station, shop: Shop, models: S
     )), Ack)  # fmt: skip
 
 
+def test_the_list_of_a_relationship(station: Station, shop: Shop, models: SqlAlchemyModels) -> None:
+    """Which is a list of the ORM's own kind."""
+
+    class Sum(Job, name="sum"):
+        orders: list[Order]
+
+        def handle(self) -> int:
+            return sum(order.id for order in self.orders)
+
+    ann = Customer(name="Ann", orders=[Order(id=1), Order(id=2)])
+    shop.save(ann)
+    assert type(ann.orders) is not list
+    assert Sum(orders=ann.orders).dispatch_sync().result == 3
+
+
 def test_one_query_and_a_closed_session(station: Station, shop: Shop) -> None:
     tape = station.tape()
 
