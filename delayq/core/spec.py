@@ -12,8 +12,9 @@ import msgspec
 
 from delayq.core import envelope as envelopes
 from delayq.core.backoff import BackoffSpec, parse_backoff, to_wire
-from delayq.core.envelope import VERSION, Envelope
+from delayq.core.envelope import ABSENT, VERSION, Envelope
 from delayq.core.errors import InvalidInput
+from delayq.core.follow import Chain, encode_chain, encode_membership
 from delayq.core.names import check_id, check_job_name, check_queue, new_id
 from delayq.core.options import Options
 from delayq.core.when import duration_ms, instant_ms
@@ -32,7 +33,8 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     queue. `tries` 0 means no limit, None what the worker says. `unique` names a key that at most one unfinished job may
     own. `deadline` is when the job is no longer worth starting, `retry_until` when it is no longer tried again, which
     then goes before `tries`; both are points in time, or durations counted from when the job is due. `timeout` limits
-    one attempt ("0s" = no limit), `max_exceptions` how many attempts may end with an error.
+    one attempt ("0s" = no limit), `max_exceptions` how many attempts may end with an error. `chain` and `batch` are
+    written by those who build these.
     """
 
     name: str
@@ -53,6 +55,8 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     deadline: Limit | None = None
     retry_until: Limit | None = None
     max_exceptions: int | None = None
+    chain: Chain | None = None
+    batch: str | None = None
 
     @property
     def timed(self) -> bool:
@@ -108,6 +112,8 @@ def prepare(spec: JobSpec, options: Options, now_ms: int) -> Prepared:
         max_exceptions=None if spec.max_exceptions is None else _check_max_exceptions(spec.max_exceptions),
         deadline_ms=_limit_ms("deadline", spec.deadline, due, now_ms),
         retry_until_ms=_limit_ms("retry_until", spec.retry_until, due, now_ms),
+        chain=ABSENT if spec.chain is None else encode_chain(spec.chain),
+        batch=ABSENT if spec.batch is None else encode_membership(spec.batch),
     )
     return Prepared(job_id, envelopes.encode(envelope), due, digest, name, queue, spec.id is not None)
 

@@ -142,7 +142,7 @@ class _Attempt:
             policy = replace(policy, tries=0)
         outcome = decide(self.envelope, policy, error, self._rules.now_ms(), self._rules.rand)
         if result is not None and isinstance(outcome, Ack) and outcome.retention_ms:
-            outcome = Ack(outcome.retention_ms, encoded(self.envelope, result))
+            outcome = replace(outcome, result=encoded(self.envelope, result))
         self._tell_end(outcome)
         return outcome
 

@@ -11,7 +11,7 @@ import msgspec
 GROUP = "delayq"
 PER_QUEUE = (
     "scheduled", "jobs", "stream", "entries", "recoveries", "failed", "errors", "completed", "results",
-    "unique", "locks", "cancel", "progress", "outbox", "meta",
+    "unique", "locks", "cancel", "progress", "outbox", "stamps", "meta",
 )  # fmt: skip
 
 
@@ -60,6 +60,11 @@ class Globals(msgspec.Struct, frozen=True):
     def control(self) -> str:
         """What holds for all workers at once: a pause of everything, maintenance, the call to restart."""
         return f"{self.prefix}:control"
+
+    @property
+    def batches(self) -> str:
+        """All batches: id -> when it began."""
+        return f"{self.prefix}:batches"
 
     def worker(self, name: str) -> str:
         return f"{self.prefix}:worker:{name}"

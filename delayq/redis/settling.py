@@ -10,12 +10,15 @@ import msgspec
 
 from delayq.core import envelope as envelopes
 from delayq.core import failure as failures
+from delayq.core import follow
 from delayq.core.errors import BadEnvelope
 from delayq.core.failure import Failure
+from delayq.core.follow import End, FollowUp, Part, Send
 from delayq.core.outcome import DONE, Ack, GiveUp, Release, stopped
 from delayq.redis.calls import deliver
 from delayq.redis.calls.call import Call, Scope
 from delayq.redis.calls.deliver import Acked, Failed, Held, Released
+from delayq.redis.calls.follow import Finished, finish
 from delayq.redis.calls.produce import MAX_BYTES, MAX_JOBS
 from delayq.redis.presence import Record
 
@@ -54,7 +57,13 @@ class _Row(msgspec.Struct, frozen=True):
 
 
 _BUILDERS: Mapping[type, Callable[..., Call[list[bool]]]] = MappingProxyType(
-    {tuple: deliver.forget_done, Acked: deliver.ack, Released: deliver.release, Failed: deliver.fail}
+    {
+        tuple: deliver.forget_done,
+        Acked: deliver.ack,
+        Released: deliver.release,
+        Failed: deliver.fail,
+        Finished: finish,
+    }
 )
 
 
@@ -68,7 +77,7 @@ def calls(
 ) -> list[SettleCall]:
     """The calls that settle these endings. `records` has what is on record for those that `wants_record`."""
     groups: dict[tuple[str, type], list[_Row]] = {}
-    item: tuple[str, str] | Acked | Released | Failed
+    item: tuple[str, str] | Acked | Released | Failed | Finished
     for n, ending in enumerate(endings):
         outcome, size = ending.outcome, 0
         if outcome is DONE:  # nearly always
@@ -77,6 +86,9 @@ def calls(
             item, size = Acked(ending.held, outcome.retention_ms, outcome.result), len(outcome.result)
         else:
             item, size = _unfinished(ending, outcome, records[n], now_ms)
+        if outcome is not DONE and not isinstance(item, Released) and (part := _part(ending)):
+            item = _followed(part, ending, item, now_ms)
+            size += sum(map(_weight, item.todo))
         size += len(ending.raw) // FREED_PER_SENT
         groups.setdefault((ending.queue, type(item)), []).append(_Row(n, item, size))
     return [
@@ -84,6 +96,32 @@ def calls(
         for (queue, kind), rows in groups.items()
         for chunk in _chunks(rows)
     ]
+
+
+def _part(ending: Ending) -> Part | None:
+    """The job's part in a chain and a batch; one that cannot be read was never made here, and ends alone."""
+    try:
+        part = follow.part_of(ending.raw)
+    except BadEnvelope:
+        return None
+    changed = isinstance(ending.outcome, Ack) and ending.outcome.chain
+    return msgspec.structs.replace(part, chain=follow.decode_chain(changed)) if part and changed else part
+
+
+def _followed(part: Part, ending: Ending, item: Acked | Failed | Any, now_ms: int) -> Finished:
+    """As it was to be settled, and what follows."""
+    if isinstance(item, Failed):
+        assert isinstance(ending.outcome, GiveUp)  # nothing else fails
+        headers = follow.told_of(part, ending.queue, ending.outcome.error)
+        todo = follow.follow_ups(part, End.FAILED, now_ms, headers)
+        return Finished(item.held, End.FAILED, todo, 0, item.envelope, item.failure)
+    kept = isinstance(ending.outcome, Ack) and not ending.outcome.called_off
+    end = End.DONE if kept else End.CANCELLED
+    return Finished(item.held, end, follow.follow_ups(part, end, now_ms), item.retention_ms, b"", item.result)
+
+
+def _weight(follow_up: FollowUp) -> int:
+    return len(bytes(follow_up.envelope)) if isinstance(follow_up, Send) else len(follow.encode_todo([follow_up]))
 
 
 def _unfinished(

@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from delayq.core import envelope as envelopes
+from delayq.core import follow
 from delayq.core.leases import check_lease
 from delayq.core.names import check_id, check_queue, new_id
 from delayq.core.options import Options
@@ -161,7 +162,8 @@ class Verbs:
             name = envelope.name if envelope else ""
             fresh = envelopes.afresh(raw, envelope, (yield from self.server_ms())) if envelope else raw
             digest = (envelope.unique or "") if envelope else ""
-            outcome = yield produce.retry(scope, job_id, envelopes.fingerprint(raw), fresh, digest)
+            todo = follow.encode_todo(follow.restarted(raw)) if envelope else b""
+            outcome = yield produce.retry(scope, job_id, envelopes.fingerprint(raw), fresh, digest, todo)
             if outcome.answer is not Answer.CHANGED:
                 break
         return self._ref(outcome, job_id, scope.queue, name)

@@ -9,6 +9,7 @@ import asyncio
 import random
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -16,6 +17,7 @@ from delayq.core import envelope as envelopes
 from delayq.core.envelope import Envelope
 from delayq.core.errors import BadEnvelope, UnknownJob
 from delayq.core.events import JobEnded, JobStarted
+from delayq.core.follow import linked
 from delayq.core.interrupts import JobCancelled, JobInterrupted
 from delayq.core.outcome import DONE, Ack, GiveUp, Outcome, Policy, Release, before_start, decide, stopped, told_as
 from delayq.drivers.base import Delivery
@@ -128,7 +130,7 @@ class Attempts:
 
     def conclude(self, attempt: Attempt, result: Any, error: BaseException | None) -> Outcome:
         """What becomes of an attempt that ended with `result` or `error`, perhaps after an interruption."""
-        if error is None and not self._heard and not attempt.policy.retention_ms:
+        if error is None and not self._heard and not attempt.policy.retention_ms and not linked(attempt.envelope):
             return DONE
         if attempt.refused is not None:
             return self._unrun(attempt.delivery, attempt.envelope, attempt.refused)
@@ -142,7 +144,7 @@ class Attempts:
         if isinstance(outcome, Release) and attempt.lines.stop_asked(attempt.held):
             outcome, called_off = stopped(outcome), True
         if result is not None and isinstance(outcome, Ack) and outcome.retention_ms:
-            outcome = Ack(outcome.retention_ms, encoded(envelope, result))
+            outcome = replace(outcome, result=encoded(envelope, result))
         if self._heard:
             took_ms = (time.perf_counter() - attempt.started) * 1000
             self._listeners.tell(_ended(attempt.delivery, envelope, outcome, took_ms, called_off=called_off))
