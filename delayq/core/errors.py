@@ -88,6 +88,12 @@ class JobNotFound(DelayqError):
     exit_code = 3
 
 
+class BatchNotFound(DelayqError):
+    """No batch with this id is known."""
+
+    exit_code = 3
+
+
 class Conflict(DelayqError):
     """The job, or another job, is in a state that forbids this."""
 

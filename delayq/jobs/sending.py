@@ -86,8 +86,7 @@ def send(message: Message, said: Dispatched, manager: Manager) -> JobRef:
     parcel = compose(message, said, manager)
     if isinstance(parcel, JobRef):
         return told(parcel)
-    deliver = partial(_deliver, parcel, manager)
-    return _after_commit(parcel, deliver, manager) if parcel.after_commit else deliver()
+    return deliver(parcel, manager)
 
 
 async def asend(message: Message, said: Dispatched, manager: Manager) -> JobRef:
@@ -95,6 +94,17 @@ async def asend(message: Message, said: Dispatched, manager: Manager) -> JobRef:
     parcel = compose(message, said, manager)
     if isinstance(parcel, JobRef):
         return told(parcel)
+    return await adeliver(parcel, manager)
+
+
+def deliver(parcel: Parcel, manager: Manager) -> JobRef:
+    """Hand a parcel in, now or after the commit."""
+    send_now = partial(_deliver, parcel, manager)
+    return _after_commit(parcel, send_now, manager) if parcel.after_commit else send_now()
+
+
+async def adeliver(parcel: Parcel, manager: Manager) -> JobRef:
+    """As `deliver`, awaited. What waits for a commit is sent by the hook, blocking."""
     if parcel.after_commit:
         return _after_commit(parcel, partial(_deliver, parcel, manager), manager)
     connection = manager.connection(parcel.connection)
