@@ -145,10 +145,11 @@ def part_of(raw: bytes) -> Part | None:
     """The part a job has; None for one that nothing follows. Raises `BadEnvelope`."""
     if b'"chain":' not in raw and b'"batch":' not in raw:
         return None
-    return _part(envelopes.decode(raw))
+    return part_of_envelope(envelopes.decode(raw))
 
 
-def _part(envelope: Envelope) -> Part | None:
+def part_of_envelope(envelope: Envelope) -> Part | None:
+    """As `part_of`, of an envelope that was read already."""
     if not linked(envelope):
         return None
     chain = None if envelope.chain is ABSENT else decode_chain(envelope.chain)
@@ -176,7 +177,10 @@ def follow_ups(part: Part, end: End, now_ms: int, headers: dict[str, str] | None
 
 def restarted(raw: bytes) -> Todo:
     """What a batch must hear when a failed member, and so the links behind it, may run after all."""
-    part = part_of(raw)
+    try:
+        part = part_of(raw)
+    except BadEnvelope:
+        return []  # nobody can say what followed it; it may be tried again all the same
     if part is None or part.batch is None:
         return []
     rest = part.chain.next if part.chain is not None else []
@@ -243,7 +247,7 @@ def ids_of(members: Iterable[Link]) -> list[tuple[str, str]]:
             chain, own = link.batch.chain, (link.batch.id, "")
         else:
             envelope = envelopes.decode(link.job)
-            part = _part(envelope)
+            part = part_of_envelope(envelope)
             chain, own = (part.chain if part else None), (envelope.id, envelope.queue)
         counted += [own, *ids_of(chain.next if chain else ())]
     return counted

@@ -109,13 +109,14 @@ class PendingChain:
             raise InvalidInput("A chain needs at least one job.", hint="chain(First(), Second()).dispatch()")
         where = self.where.over(outer)
         first, *others = self.elements
-        links = [_link(element, builder, where, batch) for element in others]
+        links = [link_of(element, builder, where, batch) for element in others]
         caught = builder.links(self.catchers, where)
         rest = Chain(id=new_id(), next=links, catch=caught) if links or caught else None
         return first, rest, where
 
 
-def _link(element: Element, builder: Builder, where: Where, batch: str | None) -> Link:
+def link_of(element: Element, builder: Builder, where: Where, batch: str | None) -> Link:
+    """An element of a chain as it travels; `batch`: the one it is a member of."""
     if isinstance(element, Sendable):
         return builder.link(element, where, batch=batch)
     return Link(batch=element.plan(builder, where, batch))

@@ -104,8 +104,9 @@ def _part(ending: Ending) -> Part | None:
         part = follow.part_of(ending.raw)
     except BadEnvelope:
         return None
-    changed = isinstance(ending.outcome, Ack) and ending.outcome.chain
-    return msgspec.structs.replace(part, chain=follow.decode_chain(changed)) if part and changed else part
+    if isinstance(ending.outcome, Ack) and ending.outcome.chain:
+        return Part(ending.id, follow.decode_chain(ending.outcome.chain), part.batch if part else None)
+    return part
 
 
 def _followed(part: Part, ending: Ending, item: Acked | Failed | Any, now_ms: int) -> Finished:

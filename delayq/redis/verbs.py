@@ -162,7 +162,7 @@ class Verbs:
             name = envelope.name if envelope else ""
             fresh = envelopes.afresh(raw, envelope, (yield from self.server_ms())) if envelope else raw
             digest = (envelope.unique or "") if envelope else ""
-            todo = follow.encode_todo(follow.restarted(raw)) if envelope else b""
+            todo = follow.encode_todo(follow.restarted(raw))
             outcome = yield produce.retry(scope, job_id, envelopes.fingerprint(raw), fresh, digest, todo)
             if outcome.answer is not Answer.CHANGED:
                 break

@@ -22,6 +22,7 @@ from delayq.core.interrupts import JobCancelled, JobInterrupted
 from delayq.core.outcome import DONE, Ack, GiveUp, Outcome, Policy, Release, before_start, decide, stopped, told_as
 from delayq.drivers.base import Delivery
 from delayq.jobs.context import JobContext
+from delayq.jobs.coordinated import RunningChain, batch_of
 from delayq.jobs.handler import Handler
 from delayq.jobs.registry import Registry
 from delayq.jobs.results import encoded
@@ -39,7 +40,7 @@ class Attempt:
     crew runs the `failed` hook as after any other failure.
     """
 
-    __slots__ = ("delivery", "envelope", "handler", "held", "lines", "policy", "refused", "started")
+    __slots__ = ("chain", "delivery", "envelope", "handler", "held", "lines", "policy", "refused", "started")
 
     def __init__(self, held: Held, envelope: Envelope, handler: Handler, policy: Policy, lines: Lines) -> None:
         self.held = held
@@ -50,12 +51,18 @@ class Attempt:
         self.policy = policy
         self.refused: GiveUp | None = None
         self.started = 0.0
+        self.chain: RunningChain | None = None
 
     def call(self) -> Any:
         """Call the handler; for an async one, the coroutine to await."""
         if self.refused is not None:
             raise self.refused.error
         return self.handler.run(self.envelope.data, self._context)
+
+    @property
+    def followed(self) -> bool:
+        """Whether anything follows its end, or might since its handler asked for its context."""
+        return self.chain is not None or linked(self.envelope)
 
     def limit_s(self, now_ms: Callable[[], int]) -> float:
         """Seconds it may take, by its timeout or its deadline, whichever ends first; 0 = for ever."""
@@ -67,6 +74,7 @@ class Attempt:
 
     def _context(self) -> JobContext:
         delivery, envelope = self.delivery, self.envelope
+        self.chain = RunningChain(envelope)
         return JobContext(
             id=delivery.id,
             name=envelope.name,
@@ -80,6 +88,8 @@ class Attempt:
             tags=tuple(envelope.tags or ()),
             stop_asked=partial(self.lines.stop_asked, self.held),
             talk=Talk(self.lines, self.held),
+            chain=self.chain,
+            batch=batch_of(envelope),
         )
 
 
@@ -130,7 +140,7 @@ class Attempts:
 
     def conclude(self, attempt: Attempt, result: Any, error: BaseException | None) -> Outcome:
         """What becomes of an attempt that ended with `result` or `error`, perhaps after an interruption."""
-        if error is None and not self._heard and not attempt.policy.retention_ms and not linked(attempt.envelope):
+        if error is None and not self._heard and not attempt.policy.retention_ms and not attempt.followed:
             return DONE
         if attempt.refused is not None:
             return self._unrun(attempt.delivery, attempt.envelope, attempt.refused)
@@ -143,6 +153,8 @@ class Attempts:
         called_off = isinstance(error, JobCancelled)
         if isinstance(outcome, Release) and attempt.lines.stop_asked(attempt.held):
             outcome, called_off = stopped(outcome), True
+        if attempt.chain is not None and error is None and isinstance(outcome, Ack):
+            outcome = replace(outcome, chain=attempt.chain.changed())
         if result is not None and isinstance(outcome, Ack) and outcome.retention_ms:
             outcome = replace(outcome, result=encoded(envelope, result))
         if self._heard:

@@ -23,7 +23,7 @@
 -- Why it begins with HDEL: a server at its memory limit lets a script go on that starts with it, so a full one drains.
 
 local plan, pending, succeeded, broken, skipped = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local now, seal, cancel = tonumber(ARGV[1]), ARGV[2] == '1', ARGV[3] == '1'
+local now, seal, cancel, keep, keep_broken = tonumber(ARGV[1]), ARGV[2] == '1', ARGV[3] == '1', ARGV[4], ARGV[5]
 if not now then
   local time = redis.call('TIME')
   now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -35,10 +35,8 @@ local text = redis.call('HGET', plan, 'plan')
 if not text then return { 0 } end
 
 redis.call('HDEL', plan, '')
-local from = {
-  done = { pending, broken, skipped }, failed = { pending, skipped }, skipped = { pending }, pending = { broken, skipped },
-}
-local into = { failed = broken, skipped = skipped, pending = pending }
+local from, into = { done = { pending, broken, skipped }, failed = { pending, skipped } }, { failed = broken }
+from.skipped, into.skipped, from.pending, into.pending = { pending }, skipped, { broken, skipped }, pending
 local again = false
 for i = 6, #ARGV, 2 do
   local id, word = ARGV[i], ARGV[i + 1]
@@ -58,17 +56,17 @@ end
 if seal and redis.call('HSETNX', plan, 'sealed_ms', at) == 1 then redis.call('HDEL', plan, 'told:cancel') end
 local left, bad, out = redis.call('HLEN', pending), redis.call('HLEN', broken), redis.call('HLEN', skipped)
 local good = redis.call('SCARD', succeeded)
-local is = {}
-local names = {
+local is, names = {}, {
   'allow', 'sealed_ms', 'cancelled_ms', 'finished_ms', 'created_ms',
   'told:progress', 'told:cancel', 'told:catch', 'told:finally', 'told:then', 'told:stopped', 'told:onward', 'round',
 }
-for n, value in ipairs(redis.call('HMGET', plan, unpack(names))) do is[names[n]] = value end
+local found = redis.call('HMGET', plan, unpack(names))
+for n, name in ipairs(names) do is[name] = found[n] end
 local function set(name) is[name] = at; redis.call('HSET', plan, name, at) end
 if not is.cancelled_ms and not is.finished_ms and (cancel or (bad > 0 and is.allow ~= '1')) then set('cancelled_ms') end
 if is.sealed_ms and left == 0 and not is.finished_ms then set('finished_ms') end
 for _, key in ipairs(KEYS) do
-  if is.finished_ms then redis.call('PEXPIRE', key, ARGV[bad + out > 0 and 5 or 4]) else redis.call('PERSIST', key) end
+  if is.finished_ms then redis.call('PEXPIRE', key, bad + out > 0 and keep_broken or keep) else redis.call('PERSIST', key) end
 end
 
 local reply = { 1, text, left, good, bad, out, is.round or 0, is.created_ms or '', is.cancelled_ms or '', is.finished_ms or '' }

@@ -7,8 +7,9 @@
 -- returns  how many were still there
 -- cost     O(entries); at most 500 a call
 
-redis.call('HLEN', KEYS[2])
-redis.call('XLEN', KEYS[1])
-local gone = redis.call('XDEL', KEYS[1], unpack(ARGV))
-redis.call('HDEL', KEYS[2], unpack(ARGV))
+local outbox, stamps = KEYS[1], KEYS[2]
+redis.call('HLEN', stamps)
+if #ARGV == 0 or redis.call('XLEN', outbox) == 0 then return 0 end
+local gone = redis.call('XDEL', outbox, unpack(ARGV))
+redis.call('HDEL', stamps, unpack(ARGV))
 return gone

@@ -32,7 +32,8 @@
 
 local entries, stream, jobs, scheduled, completed, results = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local failed, errors, recoveries, cancel, unique, locks = KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12]
-local progress, outbox, meta, now, queue, wake = KEYS[13], KEYS[14], KEYS[15], tonumber(ARGV[1]), ARGV[2], ARGV[3]
+local progress, outbox, meta = KEYS[13], KEYS[14], KEYS[15]
+local now, queue, wake = tonumber(ARGV[1]), ARGV[2], ARGV[3]
 if not now then
   local time = redis.call('TIME')
   now = time[1] * 1000 + math.floor(time[2] / 1000)

@@ -30,6 +30,7 @@
 
 local scheduled, jobs, stream, entries, recoveries = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local failed, errors, unique, locks, completed, meta = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
+local outbox = KEYS[12]
 local now, limit, high_water, queue, lost_failure = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4], ARGV[5]
 local past_us = 0
 if not now then
@@ -40,7 +41,7 @@ local at = string.format('%.0f', now)
 local known = redis.call('HMGET', meta, 'paused_until_ms', 'delivered')
 local paused, top = known[1] and (known[1] == '0' or tonumber(known[1]) > now), known[2]
 for _, key in ipairs({ errors, unique, locks }) do redis.call('HLEN', key) end
-local owed = redis.call('XLEN', KEYS[12])
+local owed = redis.call('XLEN', outbox)
 local held, outstanding, marked = redis.call('XLEN', stream), redis.call('HLEN', entries), redis.call('HLEN', recoveries) > 0
 local damaged = redis.call('ZCARD', scheduled) + outstanding + redis.call('ZCARD', failed) + redis.call('ZCARD', completed)
   ~= redis.call('HLEN', jobs)
