@@ -136,7 +136,7 @@ def links_of(members: Iterable[Member], builder: Builder, where: Where, batch: s
 
 def _link(member: Member, builder: Builder, where: Where, batch: str) -> Link:
     if isinstance(member, Sendable):
-        return builder.link(member, where, batch=batch)
+        return builder.link(member, where, batch=batch, first_of_batch=True)
     if isinstance(member, PendingBatch):
         return Link(batch=member.plan(builder, where, batch))
     whole = member if isinstance(member, PendingChain) else chain(member)

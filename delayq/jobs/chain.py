@@ -90,7 +90,9 @@ class PendingChain:
         """The chain as a member of a batch: its first link, which carries the rest."""
         first, rest, where = self._parts(builder, outer, batch)
         if isinstance(first, Sendable):
-            return builder.link(with_delay(first, self.first_delay), where, chain=rest, batch=batch)
+            return builder.link(
+                with_delay(first, self.first_delay), where, chain=rest, batch=batch, first_of_batch=True
+            )
         return Link(batch=msgspec.structs.replace(first.plan(builder, where, batch), chain=rest))
 
     def _head(self, builder: Builder) -> Parcel | Plan:

@@ -70,10 +70,21 @@ class Builder:
         return found._replace(spec=_with_id(found.spec))
 
     def link(
-        self, job: Sendable, where: Where = NOWHERE, *, chain: Chain | None = None, batch: str | None = None
+        self,
+        job: Sendable,
+        where: Where = NOWHERE,
+        *,
+        chain: Chain | None = None,
+        batch: str | None = None,
+        first_of_batch: bool = False,
     ) -> Link:
-        """A job whose turn comes later."""
+        """A job whose turn comes later; `first_of_batch`: together with its batch, where nobody waits for a key."""
         spec = self.parcel(job, where).spec
+        if first_of_batch and spec.unique is not None:
+            raise InvalidInput(
+                f"The job {spec.name!r} has a unique key, and a batch would wait for its owner for ever.",
+                hint="Dispatch it by itself, or put it behind another link of a chain.",
+            )
         if spec.at is not None:
             raise InvalidInput(
                 f"The job {spec.name!r} has a time (at), and when its turn comes is not known.",

@@ -280,11 +280,17 @@ def all_calls(scope: Scope) -> list[Call[Any]]:
         inspect.resume(scope),
         inspect.configure(scope, None),
         inspect.clear(scope),
+        *_operating(scope, lease),
+        *_following(scope, lease),
+    ]
+
+
+def _operating(scope: Scope, lease: Held) -> list[Call[Any]]:
+    return [
         operate.progress(scope, [Telling(lease, b'{"done":1')]),
         operate.switch(scope, Switch.PAUSE, 0),
         operate.restart(scope),
         operate.control(scope),
-        *_following(scope, lease),
     ]
 
 
