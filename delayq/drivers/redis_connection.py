@@ -10,7 +10,6 @@ from delayq.core.states import OnConflict
 from delayq.core.views import JobRef
 from delayq.drivers.connection import AsyncBatchStore, BatchStore
 from delayq.redis.aio import AsyncClient
-from delayq.redis.batches import AsyncBatches, Batches
 from delayq.redis.client import Client
 from delayq.redis.connect import Connector
 from delayq.redis.verbs import Clock, server_clock
@@ -23,8 +22,8 @@ class RedisConnection:
         self.name = name
         self.client = Client(connector, options, clock)
         self.aclient = AsyncClient(connector, options, clock)
-        self.batches: BatchStore = Batches(self.client)
-        self.abatches: AsyncBatchStore = AsyncBatches(self.aclient)
+        self.batches: BatchStore = self.client.batches
+        self.abatches: AsyncBatchStore = self.aclient.batches
 
     def schedule(self, spec: JobSpec, on_conflict: OnConflict) -> JobRef:
         """One script call."""

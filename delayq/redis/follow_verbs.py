@@ -97,7 +97,7 @@ class FollowVerbs:
         """Let a batch have more members; answers added, unknown, finished or cancelled."""
         now_ms = yield from self._verbs.server_ms()
         answer = ""
-        for some in pages(follow.ids_of(members), produce.MAX_JOBS):
+        for some in pages(follow.ids_of(members), produce.MAX_JOBS) or [[]]:
             opened: calls.Opened = yield calls.batch_open(self._place(batch), b"", some)
             if (answer := opened.answer) != "added":
                 return answer
