@@ -16,11 +16,13 @@ import typing
 if typing.TYPE_CHECKING:
     from delayq.client import AsyncDelayQ, DelayQ
     from delayq.core.backoff import Exponential, Fixed, Steps
+    from delayq.core.batches import BatchInfo
     from delayq.core.control import Control
     from delayq.core.errors import (
         BackendError,
         BackendFull,
         BackendUnavailable,
+        BatchNotFound,
         ConfigError,
         Conflict,
         DelayqError,
@@ -52,7 +54,10 @@ if typing.TYPE_CHECKING:
     from delayq.core.states import Answer, OnConflict, State
     from delayq.core.views import Fate, JobInfo, JobRef, Page, QueueStats, Retried, Upcoming, WorkerInfo
     from delayq.drivers.sync import Ran
+    from delayq.jobs.batch import PendingBatch, afind_batch, batch, find_batch
+    from delayq.jobs.chain import PendingChain, chain
     from delayq.jobs.context import JobContext
+    from delayq.jobs.coordinated import RunningBatch, RunningChain
     from delayq.jobs.current import current_manager, make_manager, set_manager, using_manager
     from delayq.jobs.dispatch import Dispatch, adispatch, adispatch_many, dispatch, dispatch_many
     from delayq.jobs.events.announcing import aannounce, announce
@@ -66,6 +71,7 @@ if typing.TYPE_CHECKING:
     from delayq.jobs.middleware.release import Release
     from delayq.jobs.middleware.running_job import RunningJob
     from delayq.jobs.middleware.skip import Skip
+    from delayq.jobs.middleware.skip_if_batch_cancelled import SkipIfBatchCancelled
     from delayq.jobs.notifications.channel import Channel, Letter
     from delayq.jobs.notifications.mail import MailChannel, Smtp
     from delayq.jobs.notifications.mail_message import Attachment, MailMessage
@@ -86,6 +92,8 @@ __all__ = [
     "BackendError",
     "BackendFull",
     "BackendUnavailable",
+    "BatchInfo",
+    "BatchNotFound",
     "Channel",
     "ConfigError",
     "Conflict",
@@ -132,6 +140,8 @@ __all__ = [
     "OnConflict",
     "OutcomeUnknown",
     "Page",
+    "PendingBatch",
+    "PendingChain",
     "Progress",
     "QueueStats",
     "Ran",
@@ -139,9 +149,12 @@ __all__ = [
     "Release",
     "Retried",
     "Retry",
+    "RunningBatch",
+    "RunningChain",
     "RunningJob",
     "Settings",
     "Skip",
+    "SkipIfBatchCancelled",
     "Smtp",
     "Snooze",
     "State",
@@ -156,11 +169,15 @@ __all__ = [
     "aannounce",
     "adispatch",
     "adispatch_many",
+    "afind_batch",
     "announce",
     "anotify",
+    "batch",
+    "chain",
     "current_manager",
     "dispatch",
     "dispatch_many",
+    "find_batch",
     "gate",
     "handles",
     "job",
@@ -226,11 +243,13 @@ _HOMES = {
     ),
     "delayq.client": ("AsyncDelayQ", "DelayQ"),
     "delayq.core.backoff": ("Exponential", "Fixed", "Steps"),
+    "delayq.core.batches": ("BatchInfo",),
     "delayq.core.control": ("Control",),
     "delayq.core.errors": (
         "BackendError",
         "BackendFull",
         "BackendUnavailable",
+        "BatchNotFound",
         "ConfigError",
         "Conflict",
         "DelayqError",
@@ -248,7 +267,10 @@ _HOMES = {
     "delayq.core.states": ("Answer", "OnConflict", "State"),
     "delayq.core.views": ("Fate", "JobInfo", "JobRef", "Page", "QueueStats", "Retried", "Upcoming", "WorkerInfo"),
     "delayq.drivers.sync": ("Ran",),
+    "delayq.jobs.batch": ("PendingBatch", "afind_batch", "batch", "find_batch"),
+    "delayq.jobs.chain": ("PendingChain", "chain"),
     "delayq.jobs.context": ("JobContext",),
+    "delayq.jobs.coordinated": ("RunningBatch", "RunningChain"),
     "delayq.jobs.current": ("current_manager", "make_manager", "set_manager", "using_manager"),
     "delayq.jobs.dispatch": ("Dispatch", "adispatch", "adispatch_many", "dispatch", "dispatch_many"),
     "delayq.jobs.function": ("job",),
@@ -260,6 +282,7 @@ _HOMES = {
     "delayq.jobs.middleware.release": ("Release",),
     "delayq.jobs.middleware.running_job": ("RunningJob",),
     "delayq.jobs.middleware.skip": ("Skip",),
+    "delayq.jobs.middleware.skip_if_batch_cancelled": ("SkipIfBatchCancelled",),
     "delayq.jobs.registry": ("use_middleware",),
     "delayq.manager": ("Manager",),
     "delayq.settings": ("Settings",),

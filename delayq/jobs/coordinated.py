@@ -27,46 +27,53 @@ class RunningChain:
     """The rest of the chain a running job is a link of. Changes count when the attempt succeeds."""
 
     def __init__(self, envelope: Envelope | None = None) -> None:
-        raw = ABSENT if envelope is None else envelope.chain
-        self._chain = Chain(id=new_id()) if raw is ABSENT else follow.decode_chain(raw)
-        self._in_batch = envelope is not None and envelope.batch is not ABSENT
-        self._queue = None if envelope is None else envelope.queue
-        self._changed = False
+        self._envelope = envelope
+        self._new: Chain | None = None
 
     @property
     def remaining(self) -> int:
         """How many links come after this one."""
-        return len(self._chain.next)
+        return len(self._rest.next)
 
     def prepend(self, *elements: Element) -> None:
         """Let these come next. Raises `InvalidInput` for a chain inside a batch, and what `dispatch` raises."""
-        self._change([*self._links(elements), *self._chain.next])
+        self._change([*self._links(elements), *self._rest.next])
 
     def append(self, *elements: Element) -> None:
         """Let these come last. As `prepend`."""
-        self._change([*self._chain.next, *self._links(elements)])
+        self._change([*self._rest.next, *self._links(elements)])
 
     def changed(self) -> bytes:
         """The rest as it travels, if the job has changed it; else b''."""
-        return bytes(follow.encode_chain(self._chain)) if self._changed else b""
+        return b"" if self._new is None else bytes(follow.encode_chain(self._new))
+
+    @property
+    def _rest(self) -> Chain:
+        """As it is now; read when it is first asked for, because few jobs ask."""
+        if self._new is not None:
+            return self._new
+        raw = ABSENT if self._envelope is None else self._envelope.chain
+        return Chain(id=new_id()) if raw is ABSENT else follow.decode_chain(raw)
 
     def _links(self, elements: Sequence[Element]) -> list[Link]:
         from delayq.jobs.chain import link_of
         from delayq.jobs.links import Where
 
-        if self._in_batch:
+        envelope = self._envelope
+        if envelope is not None and envelope.batch is not ABSENT:
             raise InvalidInput(
                 "A chain inside a batch cannot grow: its links are counted when the batch begins.",
                 hint="Give the batch more members: context.batch.add(…).",
             )
         builder = _builder()
-        links = [link_of(element, builder, Where(queue=self._queue), None) for element in elements]
+        links = [
+            link_of(element, builder, Where(queue=envelope.queue if envelope else None), None) for element in elements
+        ]
         builder.refuse_after_commit("a chain under way")
         return links
 
     def _change(self, links: list[Link]) -> None:
-        self._chain = msgspec.structs.replace(self._chain, next=links)
-        self._changed = True
+        self._new = msgspec.structs.replace(self._rest, next=links)
 
 
 class RunningBatch:

@@ -61,8 +61,8 @@ class Attempt:
 
     @property
     def followed(self) -> bool:
-        """Whether anything follows its end, or might since its handler asked for its context."""
-        return self.chain is not None or linked(self.envelope)
+        """Whether anything follows its end, also what its handler added."""
+        return linked(self.envelope) or (self.chain is not None and self.chain.changed() != b"")
 
     def limit_s(self, now_ms: Callable[[], int]) -> float:
         """Seconds it may take, by its timeout or its deadline, whichever ends first; 0 = for ever."""
@@ -153,8 +153,9 @@ class Attempts:
         called_off = isinstance(error, JobCancelled)
         if isinstance(outcome, Release) and attempt.lines.stop_asked(attempt.held):
             outcome, called_off = stopped(outcome), True
-        if attempt.chain is not None and error is None and isinstance(outcome, Ack):
-            outcome = replace(outcome, chain=attempt.chain.changed())
+        changed = attempt.chain.changed() if attempt.chain is not None and error is None else b""
+        if changed and isinstance(outcome, Ack):
+            outcome = replace(outcome, chain=changed)
         if result is not None and isinstance(outcome, Ack) and outcome.retention_ms:
             outcome = replace(outcome, result=encoded(envelope, result))
         if self._heard:
