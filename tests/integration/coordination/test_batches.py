@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from delayq import Conflict, InvalidInput, JobContext
+from delayq import Conflict, InvalidInput, JobContext, SkipIfBatchCancelled
 from delayq.core.batches import BatchInfo
 from delayq.core.errors import BatchNotFound
 from delayq.core.states import State
+from delayq.drivers.base import Claim
 from delayq.jobs.batch import Member, PendingBatch, afind_batch, batch, find_batch
 from delayq.jobs.chain import chain
 from delayq.jobs.dispatch import named
@@ -114,7 +115,7 @@ def test_each_link_of_a_chain_is_a_member(station: Station, steps: Steps) -> Non
     assert (numbers(info), sorted(steps.ran)) == ((0, 5, 0, 0), ["a", "b", "c", "d", "e"])
 
 
-def test_links_behind_one_that_failed_are_skipped_and_the_batch_ends(station: Station, steps: Steps) -> None:
+def test_links_behind_a_failed_one_are_skipped(station: Station, steps: Steps) -> None:
     """Laravel's `finally` never comes then."""
     members: list[Member] = [[steps("a"), steps("bad", "give up", id="bad-1"), steps("c"), steps("d")], steps("e")]
     info = with_callbacks(batch(members, allow_failures=True), steps).dispatch()
@@ -257,3 +258,21 @@ async def test_it_may_be_awaited(station: Station, steps: Steps, manager: Manage
     info = await batch([steps("a")], id="mine").adispatch()
     assert await afind_batch("mine") == info
     await manager.aclose()
+
+
+@pytest.mark.parametrize("kind", ["plain", "async"])
+def test_members_of_a_cancelled_batch_may_be_skipped(station: Station, steps: Steps, kind: str) -> None:
+    def plain() -> None:
+        raise AssertionError("skipped")
+
+    async def waiting() -> None:
+        raise AssertionError("skipped")
+
+    station.handles("member", plain if kind == "plain" else waiting, middleware=[SkipIfBatchCancelled()])
+    info = batch([named("member").having(id="m1")], id="mine").dispatch()
+    (delivery,) = station.driver.consumer("dq:there:1:x", [QUEUE]).fetch([], 1).deliveries
+    station.client.batches.cancel(info.id)  # it is on its way to a worker, so it is not cancelled with the rest
+    station.driver.steward([QUEUE]).hand_back([Claim(delivery.queue, delivery.id, delivery.entry)])
+    with work(station):
+        done = finished(station, info.id)
+    assert (numbers(done), station.ends("m1")) == ((0, 1, 0, 0), ["done"])

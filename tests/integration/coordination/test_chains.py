@@ -45,7 +45,7 @@ def test_a_list_is_a_chain_too(station: Station, steps: Steps) -> None:
     assert steps.ran == ["z", "a", "b", "c"]
 
 
-def test_a_link_goes_to_its_own_queue_and_otherwise_to_the_chains(station: Station, steps: Steps) -> None:
+def test_a_link_goes_to_its_own_queue_or_the_chains(station: Station, steps: Steps) -> None:
     chain(steps("a"), steps("b", queue="parcels"), steps("c")).on_queue("mails").dispatch()
     with work(station):
         steps.until("c")
@@ -83,7 +83,7 @@ def test_retrying_the_failed_link_takes_the_chain_up_again(station: Station, ste
     assert steps.ran == ["a", "a", "b", "c"]
 
 
-def test_a_link_whose_worker_vanishes_too_often_tells_who_catches(station: Station, steps: Steps) -> None:
+def test_a_link_whose_worker_vanishes_is_caught(station: Station, steps: Steps) -> None:
     """reclaim and recover fail it, with no handler's word about it: the outbox hears of it all the same."""
     ref = chain(steps("a", id="a-1"), steps("b")).catch(steps("caught")).dispatch()
     assert isinstance(ref, JobRef)
@@ -171,7 +171,7 @@ def test_what_a_failed_attempt_added_is_forgotten(station: Station, steps: Steps
     assert steps.ran == ["added by 2", "planned"]
 
 
-def test_a_batch_in_a_chain_comes_to_its_end_before_the_chain_goes_on(station: Station, steps: Steps) -> None:
+def test_a_batch_in_a_chain_ends_before_it_goes_on(station: Station, steps: Steps) -> None:
     members = [steps(f"m{n}", queue=QUEUES[n % 3]) for n in range(6)]
     chain(steps("a"), batch(members, then=steps("then")), steps("z")).dispatch()
     with work(station):
@@ -239,3 +239,14 @@ async def test_it_may_be_awaited(station: Station, steps: Steps, manager: Manage
     assert isinstance(ref, JobRef)
     with work(station):
         steps.until("b")
+
+
+def test_on_a_sync_connection_it_runs_link_by_link(station: Station, steps: Steps) -> None:
+    ref = chain(steps("a"), steps("b").delay("1h"), steps("c")).on_connection("sync").dispatch()
+    assert isinstance(ref, JobRef)
+    assert (ref.outcome, steps.ran) == ("done", ["a", "b", "c"])
+    with pytest.raises(Exception, match="e gives up"):
+        chain(steps("d"), steps("e", "give up"), steps("f")).catch(steps("g")).on_connection("sync").dispatch()
+    assert steps.ran[3:] == ["d", "e", "g"]
+    with pytest.raises(ConfigError, match="keeps no batches"):
+        chain(steps("h"), batch([steps("i")])).on_connection("sync").dispatch()
