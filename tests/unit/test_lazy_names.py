@@ -6,7 +6,6 @@ import ast
 import importlib
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -51,10 +50,16 @@ def test_an_unknown_name() -> None:
 
 
 def test_the_import_loads_nothing_heavy_and_is_fast() -> None:
-    script = f"import sys, delayq; sys.exit(len({HEAVY} & set(sys.modules)))"
-    times = []
-    for _ in range(5):
-        started = time.perf_counter()
-        subprocess.run([sys.executable, "-c", script], cwd=SOURCE.parents[1], timeout=30, check=True)
-        times.append(time.perf_counter() - started)
+    """Measured at work: how long a busy machine keeps it waiting for its turn is not of its making."""
+    script = (
+        "import sys, time, delayq\n"
+        f"heavy = {HEAVY} & set(sys.modules)\n"
+        "print(time.process_time())\n"
+        "sys.exit(', '.join(heavy) or 0)\n"
+    )
+    command = [sys.executable, "-c", script]
+    times = [
+        float(subprocess.run(command, cwd=SOURCE.parents[1], timeout=30, check=True, stdout=subprocess.PIPE).stdout)
+        for _ in range(5)
+    ]
     assert min(times) < 0.150
