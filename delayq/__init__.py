@@ -27,6 +27,7 @@ if typing.TYPE_CHECKING:
         BackendFull,
         BackendUnavailable,
         BatchNotFound,
+        CommittedUnsent,
         ConfigError,
         Conflict,
         DelayqError,
@@ -42,8 +43,10 @@ if typing.TYPE_CHECKING:
         JobDispatched,
         JobEnded,
         JobFenced,
+        JobRolledBack,
         JobSkipped,
         JobStarted,
+        JobUnsent,
         NotificationEvent,
         NotificationFailed,
         NotificationSending,
@@ -53,17 +56,49 @@ if typing.TYPE_CHECKING:
         WorkerStopping,
     )
     from delayq.core.progress import Progress
-    from delayq.core.signals import Discard, Fail, JobSignal, Retry, Snooze
+    from delayq.core.signals import (
+        Discard,
+        Fail,
+        JobSignal,
+        Retry,
+        Snooze,
+    )
     from delayq.core.spec import JobSpec
     from delayq.core.states import Answer, OnConflict, State
-    from delayq.core.views import Fate, JobInfo, JobRef, Page, QueueStats, Retried, Upcoming, WorkerInfo
+    from delayq.core.views import (
+        Fate,
+        JobInfo,
+        JobRef,
+        Page,
+        QueueStats,
+        Retried,
+        Upcoming,
+        WorkerInfo,
+    )
     from delayq.drivers.sync import Ran
-    from delayq.jobs.batch import PendingBatch, afind_batch, batch, find_batch
+    from delayq.drivers.within import within
+    from delayq.jobs.batch import (
+        PendingBatch,
+        afind_batch,
+        batch,
+        find_batch,
+    )
     from delayq.jobs.chain import PendingChain, chain
     from delayq.jobs.context import JobContext
     from delayq.jobs.coordinated import RunningBatch, RunningChain
-    from delayq.jobs.current import current_manager, make_manager, set_manager, using_manager
-    from delayq.jobs.dispatch import Dispatch, adispatch, adispatch_many, dispatch, dispatch_many
+    from delayq.jobs.current import (
+        current_manager,
+        make_manager,
+        set_manager,
+        using_manager,
+    )
+    from delayq.jobs.dispatch import (
+        Dispatch,
+        adispatch,
+        adispatch_many,
+        dispatch,
+        dispatch_many,
+    )
     from delayq.jobs.events.announcing import aannounce, announce
     from delayq.jobs.events.listening import listener, queued_listener
     from delayq.jobs.function import job
@@ -99,6 +134,7 @@ __all__ = [
     "BatchInfo",
     "BatchNotFound",
     "Channel",
+    "CommittedUnsent",
     "ConfigError",
     "Conflict",
     "Control",
@@ -123,11 +159,13 @@ __all__ = [
     "JobNotFailed",
     "JobNotFound",
     "JobRef",
+    "JobRolledBack",
     "JobRunning",
     "JobSignal",
     "JobSkipped",
     "JobSpec",
     "JobStarted",
+    "JobUnsent",
     "Letter",
     "MailChannel",
     "MailMessage",
@@ -193,6 +231,7 @@ __all__ = [
     "use_channel",
     "use_middleware",
     "using_manager",
+    "within",
 ]
 
 if not typing.TYPE_CHECKING:  # a type checker would otherwise believe in every name

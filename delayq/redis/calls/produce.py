@@ -59,16 +59,16 @@ def chunks(jobs: Iterable[Prepared]) -> Iterator[list[Prepared]]:
 
 
 def schedule(
-    scope: Scope, jobs: Sequence[Prepared], on_conflict: OnConflict, token: str, token_ms: int = 0
+    scope: Scope, jobs: Sequence[Prepared], on_conflict: OnConflict, token: str, *, once_ms: int = 0
 ) -> Call[Scheduled]:
     """Put jobs of one queue (one chunk) in their place. `token` makes a resend answer as the first time.
 
-    `token_ms`: for that long, whatever the jobs; 0 = for a minute, where a resend could do harm.
+    It counts for `once_ms`; 0: for as long as this client may resend, and only where a resend would do harm.
     """
     options = scope.options
     soon = _soon(jobs[0].when) if len(jobs) == 1 else any(map(_soon, {job.when for job in jobs}))
-    once = token if soon or token_ms or on_conflict is OnConflict.ERROR else ""
-    once_ms = (token_ms or ONCE_MS) if once else 0
+    once = token if once_ms or soon or on_conflict is OnConflict.ERROR else ""
+    once_ms = (once_ms or ONCE_MS) if once else 0
     script, word = _SCRIPTS[on_conflict]
     args: list[Argument] = [scope.now, word, scope.queue, scope.wake]
     if script == "schedule":
