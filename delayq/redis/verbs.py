@@ -24,6 +24,7 @@ from delayq.redis.calls import deliver, inspect, produce
 from delayq.redis.calls.call import Call, Command, Scope, text
 from delayq.redis.calls.refusals import refusal
 from delayq.redis.keys import Globals
+from delayq.redis.server_time import ServerTime, epoch_ms
 
 T = TypeVar("T")
 Flow = Generator[Call[Any] | Command[Any] | tuple[Call[Any], ...], Any, T]
@@ -33,7 +34,6 @@ Clock = Callable[[], int | None]
 Ask = Callable[[Scope], Call[produce.Outcome]]
 
 RETRY_READS = 5
-TIME_COUNTS_MS = 60_000
 UNDER_WAY = 8
 """Chunks of a `schedule_many` sent before the first answer is read: the server works while we pack and unpack."""
 
@@ -49,7 +49,7 @@ class Verbs:
         self.options = options
         self.clock = clock
         self._registered: set[str] = set()
-        self._seen = (0, 0)
+        self._time = ServerTime()
 
     def scope(self, queue: str | None) -> Scope:
         """Where and when; a missing queue name is the default queue, never searched."""
@@ -282,20 +282,9 @@ class Verbs:
         told = self.clock()
         if told is not None:
             return told
-        seen_ms, server_ms = self._seen
-        if not seen_ms or _monotonic_ms() - seen_ms > TIME_COUNTS_MS:
-            server_ms = yield Command(("TIME",), _epoch_ms, True)
-            seen_ms = _monotonic_ms()
-            self._seen = seen_ms, server_ms
-        return server_ms + _monotonic_ms() - seen_ms
+        if not self._time.known:
+            self._time.see((yield Command(("TIME",), epoch_ms, True)))
+        return self._time.now_ms()
 
     def _local_ms(self) -> int:
         return self.clock() or time.time_ns() // 1_000_000
-
-
-def _epoch_ms(reply: Sequence[Any]) -> int:
-    return int(reply[0]) * 1000 + int(reply[1]) // 1000
-
-
-def _monotonic_ms() -> int:
-    return time.monotonic_ns() // 1_000_000

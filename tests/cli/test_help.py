@@ -40,6 +40,7 @@ def test_the_commands_of_the_design_are_there() -> None:
         "failed flush", "failed prune", "pause", "resume", "clear", "workers", "queue", "queue set", "config",
         "config show", "restart", "top", "listen", "maintenance", "maintenance on", "maintenance off",
         "maintenance show", "relay", "outbox", "outbox sql", "outbox list", "outbox retry", "outbox forget",
+        "batch", "batch list", "batch show", "batch cancel", "batch retry",
     }  # fmt: skip
 
 
