@@ -11,6 +11,7 @@ import msgspec
 
 from delayq.cli.pulse import Pulse, Rates
 from delayq.core import failure as failures
+from delayq.core.batches import BatchInfo
 from delayq.core.control import Control
 from delayq.core.diagnosis import Finding
 from delayq.core.progress import Progress
@@ -95,6 +96,25 @@ def payload(info: JobInfo) -> msgspec.Raw:
 def answered(job_id: str, queue: str, outcome: str) -> Shape:
     """The answer to cancel and forget."""
     return {"id": job_id, "queue": queue, "outcome": outcome}
+
+
+def batch(info: BatchInfo) -> Shape:
+    """One batch as it stands."""
+    return {
+        "id": info.id,
+        "name": info.name,
+        "state": info.state,
+        "total": info.total,
+        "pending": info.pending,
+        "done": info.done,
+        "failed": info.failed,
+        "skipped": info.skipped,
+        "progress": info.progress,
+        "allow_failures": info.allow_failures,
+        **_time("created", info.created_ms),
+        **_time("cancelled", info.cancelled_ms),
+        **_time("finished", info.finished_ms),
+    }
 
 
 def queue(stats: QueueStats) -> Shape:

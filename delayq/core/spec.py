@@ -14,6 +14,7 @@ from delayq.core import envelope as envelopes
 from delayq.core.backoff import BackoffSpec, parse_backoff, to_wire
 from delayq.core.envelope import ABSENT, VERSION, Envelope
 from delayq.core.errors import InvalidInput
+from delayq.core.follow import Chain, encode_chain, encode_membership
 from delayq.core.names import check_id, check_job_name, check_queue, new_id
 from delayq.core.options import Options
 from delayq.core.sealing import Members, Place, seal_data
@@ -34,7 +35,8 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     own. `deadline` is when the job is no longer worth starting, `retry_until` when it is no longer tried again, which
     then goes before `tries`; both are points in time, or durations counted from when the job is due. `timeout` limits
     one attempt ("0s" = no limit), `max_exceptions` how many attempts may end with an error. `encrypted` hides the
-    payload from all who do not hold the key; None: as the settings say for jobs of that name.
+    payload from all who do not hold the key; None: as the settings say for jobs of that name. `chain` and `batch` are
+    written by those who build these.
     """
 
     name: str
@@ -56,6 +58,8 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     retry_until: Limit | None = None
     max_exceptions: int | None = None
     encrypted: bool | None = None
+    chain: Chain | None = None
+    batch: str | None = None
 
     @property
     def timed(self) -> bool:
@@ -88,8 +92,7 @@ def prepare(spec: JobSpec, options: Options, now_ms: int) -> Prepared:
     queue = options.queue_for(name) if spec.queue is None else spec.queue
     queue = options.sent_to(_queue_name(queue) if type(queue) is str else check_queue(queue))
     job_id = new_id() if spec.id is None else check_id(spec.id)
-    data = spec.data
-    limit = options.max_payload
+    data, limit = spec.data, options.max_payload
     raw = envelopes.check_data(data, limit) if isinstance(data, bytes) else envelopes.encode_data(data, limit)
     encrypted = ABSENT
     if (spec.encrypted is not None or options.encrypt) and options.encrypts(name, spec.encrypted):
@@ -115,6 +118,8 @@ def prepare(spec: JobSpec, options: Options, now_ms: int) -> Prepared:
         encrypted=encrypted,
         deadline_ms=_limit_ms("deadline", spec.deadline, due, now_ms),
         retry_until_ms=_limit_ms("retry_until", spec.retry_until, due, now_ms),
+        chain=ABSENT if spec.chain is None else encode_chain(spec.chain),
+        batch=ABSENT if spec.batch is None else encode_membership(spec.batch),
     )
     return Prepared(job_id, envelopes.encode(envelope), due, digest, name, queue, spec.id is not None)
 

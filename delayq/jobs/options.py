@@ -55,7 +55,10 @@ class ClassOptions(Declared, total=False):
 
 
 class Dispatched(TypedDict, total=False):
-    """What a dispatch may say; see `JobSpec`. Each goes before what the job declares."""
+    """What a dispatch may say; see `JobSpec`. Each goes before what the job declares.
+
+    `within` is the database session whose transaction the job belongs to: it is sent after that one's commit.
+    """
 
     connection: str | None
     queue: str | None
@@ -77,6 +80,7 @@ class Dispatched(TypedDict, total=False):
     tags: Sequence[str] | None
     after_commit: bool | None
     encrypted: bool | None
+    within: Any
 
 
 @dataclass(frozen=True, slots=True)

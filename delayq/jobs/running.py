@@ -27,6 +27,7 @@ from delayq.core.spec import prepare
 from delayq.drivers.base import Delivery
 from delayq.drivers.sync import Ran
 from delayq.jobs.context import JobContext
+from delayq.jobs.coordinated import RunningChain, batch_of
 from delayq.jobs.failing import atell_failed, tell_failed
 from delayq.jobs.handler import Handler
 from delayq.jobs.middleware.surrounded import Surrounded
@@ -122,6 +123,7 @@ class _Attempt:
         if rules.fallback is None:
             self._policy = replace(self._policy, tries=1, retry_until_ms=None, max_exceptions=None, retention_ms=0)
         self.refused = before_start(self.envelope, self._policy, rules.now_ms())
+        self._chain = RunningChain(self.envelope)
         self._events = current().events
         self._started = time.perf_counter()
         self._ended_as = ""
@@ -148,8 +150,10 @@ class _Attempt:
             # A job that asks to be tried again has not failed; there is only nobody who does it.
             policy = replace(policy, tries=0)
         outcome = decide(self.envelope, policy, error, self._rules.now_ms(), self._rules.rand)
+        if error is None and isinstance(outcome, Ack) and (changed := self._chain.changed()):
+            outcome = replace(outcome, chain=changed)
         if result is not None and isinstance(outcome, Ack) and outcome.retention_ms:
-            outcome = Ack(outcome.retention_ms, encoded(self.envelope, result, NO_KEYS))
+            outcome = replace(outcome, result=encoded(self.envelope, result, NO_KEYS))
         self._ended_as = "discarded" if isinstance(error, Discard) else ""
         self._tell_end(outcome)
         return outcome
@@ -175,6 +179,8 @@ class _Attempt:
             token=delivery.entry if delivery else "",
             headers=envelope.headers or {},
             tags=tuple(envelope.tags or ()),
+            chain=self._chain,
+            batch=batch_of(envelope),
         )
 
 

@@ -9,6 +9,7 @@ import asyncio
 import random
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -16,6 +17,7 @@ from delayq.core import envelope as envelopes
 from delayq.core.envelope import ABSENT, Envelope
 from delayq.core.errors import BadEnvelope, BrokenSeal, DelayqError, UnknownJob
 from delayq.core.events import JobEnded, JobStarted
+from delayq.core.follow import linked
 from delayq.core.interrupts import JobCancelled, JobInterrupted
 from delayq.core.keyring import NO_KEYS, Keyring
 from delayq.core.outcome import DONE, Ack, GiveUp, Outcome, Policy, Release, before_start, decide, stopped, told_as
@@ -23,6 +25,7 @@ from delayq.core.sealing import Place, What, open_data, seal_value
 from delayq.core.signals import Discard, Fail
 from delayq.drivers.base import Delivery
 from delayq.jobs.context import JobContext
+from delayq.jobs.coordinated import RunningChain, batch_of
 from delayq.jobs.handler import Handler
 from delayq.jobs.registry import Registry
 from delayq.jobs.results import encoded
@@ -40,7 +43,18 @@ class Attempt:
     crew runs the `failed` hook as after any other failure.
     """
 
-    __slots__ = ("delivery", "envelope", "handler", "held", "keyring", "lines", "policy", "refused", "started")
+    __slots__ = (
+        "chain",
+        "delivery",
+        "envelope",
+        "handler",
+        "held",
+        "keyring",
+        "lines",
+        "policy",
+        "refused",
+        "started",
+    )
 
     def __init__(self, held: Held, envelope: Envelope, handler: Handler, policy: Policy, lines: Lines) -> None:
         self.held = held
@@ -52,12 +66,18 @@ class Attempt:
         self.keyring = NO_KEYS
         self.refused: GiveUp | None = None
         self.started = 0.0
+        self.chain: RunningChain | None = None
 
     def call(self) -> Any:
         """Call the handler; for an async one, the coroutine to await."""
         if self.refused is not None:
             raise self.refused.error
         return self.handler.run(self.envelope.data, self._context)
+
+    @property
+    def followed(self) -> bool:
+        """Whether anything follows its end, also what its handler added."""
+        return linked(self.envelope) or (self.chain is not None and self.chain.changed() != b"")
 
     def limit_s(self, now_ms: Callable[[], int]) -> float:
         """Seconds it may take, by its timeout or its deadline, whichever ends first; 0 = for ever."""
@@ -69,6 +89,7 @@ class Attempt:
 
     def _context(self) -> JobContext:
         delivery, envelope = self.delivery, self.envelope
+        self.chain = RunningChain(envelope)
         return JobContext(
             id=delivery.id,
             name=envelope.name,
@@ -82,6 +103,8 @@ class Attempt:
             tags=tuple(envelope.tags or ()),
             stop_asked=partial(self.lines.stop_asked, self.held),
             talk=Talk(self.lines, self.held, None if envelope.encrypted is ABSENT else self._seal),
+            chain=self.chain,
+            batch=batch_of(envelope),
         )
 
     def _seal(self, partial_result: bytes) -> bytes:
@@ -150,7 +173,7 @@ class Attempts:
 
     def conclude(self, attempt: Attempt, result: Any, error: BaseException | None) -> Outcome:
         """What becomes of an attempt that ended with `result` or `error`, perhaps after an interruption."""
-        if error is None and not self._heard and not attempt.policy.retention_ms:
+        if error is None and not self._heard and not attempt.policy.retention_ms and not attempt.followed:
             return DONE
         if attempt.refused is not None:
             return self._unrun(attempt.delivery, attempt.envelope, attempt.refused)
@@ -163,8 +186,11 @@ class Attempts:
         ended_as = "stopped" if isinstance(error, JobCancelled) else "discarded" if isinstance(error, Discard) else ""
         if isinstance(outcome, Release) and attempt.lines.stop_asked(attempt.held):
             outcome, ended_as = stopped(outcome), "stopped"
+        changed = attempt.chain.changed() if attempt.chain is not None and error is None else b""
+        if changed and isinstance(outcome, Ack):
+            outcome = replace(outcome, chain=changed)
         if result is not None and isinstance(outcome, Ack) and outcome.retention_ms:
-            outcome = Ack(outcome.retention_ms, encoded(envelope, result, self._keyring))
+            outcome = replace(outcome, result=encoded(envelope, result, self._keyring))
         if self._heard:
             took_ms = (time.perf_counter() - attempt.started) * 1000
             self._listeners.tell(_ended(attempt.delivery, envelope, outcome, took_ms, ended_as))

@@ -1,0 +1,167 @@
+"""Where each name that `delayq` offers is made; tests/unit/test_lazy_names.py compares it with the imports there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+HOMES: Final[Mapping[str, Sequence[str]]] = {
+    "delayq.client": (
+        "AsyncDelayQ",
+        "DelayQ",
+    ),
+    "delayq.core.backoff": (
+        "Exponential",
+        "Fixed",
+        "Steps",
+    ),
+    "delayq.core.batches": ("BatchInfo",),
+    "delayq.core.control": ("Control",),
+    "delayq.core.errors": (
+        "BackendError",
+        "BackendFull",
+        "BackendUnavailable",
+        "BatchNotFound",
+        "CommittedUnsent",
+        "ConfigError",
+        "Conflict",
+        "DelayqError",
+        "InvalidInput",
+        "JobFinished",
+        "JobHasFailed",
+        "JobNotFailed",
+        "JobNotFound",
+        "JobRunning",
+        "ModelMissing",
+        "OutcomeUnknown",
+    ),
+    "delayq.core.events": (
+        "JobDispatched",
+        "JobEnded",
+        "JobFenced",
+        "JobModelMissing",
+        "JobRolledBack",
+        "JobSkipped",
+        "JobStarted",
+        "JobUnsent",
+        "NotificationEvent",
+        "NotificationFailed",
+        "NotificationSending",
+        "NotificationSent",
+        "NotificationSkipped",
+        "WorkerStarting",
+        "WorkerStopping",
+    ),
+    "delayq.core.progress": ("Progress",),
+    "delayq.core.signals": (
+        "Discard",
+        "Fail",
+        "JobSignal",
+        "Retry",
+        "Snooze",
+    ),
+    "delayq.core.spec": ("JobSpec",),
+    "delayq.core.states": (
+        "Answer",
+        "OnConflict",
+        "State",
+    ),
+    "delayq.core.views": (
+        "Fate",
+        "JobInfo",
+        "JobRef",
+        "Page",
+        "QueueStats",
+        "Retried",
+        "Upcoming",
+        "WorkerInfo",
+    ),
+    "delayq.drivers.sync": ("Ran",),
+    "delayq.drivers.within": ("within",),
+    "delayq.jobs.batch": (
+        "PendingBatch",
+        "afind_batch",
+        "batch",
+        "find_batch",
+    ),
+    "delayq.jobs.chain": (
+        "PendingChain",
+        "chain",
+    ),
+    "delayq.jobs.context": ("JobContext",),
+    "delayq.jobs.coordinated": (
+        "RunningBatch",
+        "RunningChain",
+    ),
+    "delayq.jobs.current": (
+        "current_manager",
+        "make_manager",
+        "set_manager",
+        "using_manager",
+    ),
+    "delayq.jobs.dispatch": (
+        "Dispatch",
+        "adispatch",
+        "adispatch_many",
+        "dispatch",
+        "dispatch_many",
+    ),
+    "delayq.jobs.events.announcing": (
+        "aannounce",
+        "announce",
+    ),
+    "delayq.jobs.events.listening": (
+        "listener",
+        "queued_listener",
+    ),
+    "delayq.jobs.function": ("job",),
+    "delayq.jobs.gates": ("gate",),
+    "delayq.jobs.job": ("Job",),
+    "delayq.jobs.methods": ("handles",),
+    "delayq.jobs.middleware.fail_on": ("FailOnException",),
+    "delayq.jobs.middleware.forms": (
+        "Middleware",
+        "Next",
+    ),
+    "delayq.jobs.middleware.release": ("Release",),
+    "delayq.jobs.middleware.running_job": ("RunningJob",),
+    "delayq.jobs.middleware.skip": ("Skip",),
+    "delayq.jobs.middleware.skip_if_batch_cancelled": ("SkipIfBatchCancelled",),
+    "delayq.jobs.notifications.channel": (
+        "Channel",
+        "Letter",
+    ),
+    "delayq.jobs.notifications.mail": (
+        "MailChannel",
+        "Smtp",
+    ),
+    "delayq.jobs.notifications.mail_message": (
+        "Attachment",
+        "MailMessage",
+    ),
+    "delayq.jobs.notifications.notification": ("Notification",),
+    "delayq.jobs.notifications.notifying": (
+        "anotify",
+        "notify",
+        "use_channel",
+    ),
+    "delayq.jobs.notifications.recipient": (
+        "Notifiable",
+        "Recipient",
+    ),
+    "delayq.jobs.notifications.webhook": (
+        "WebhookChannel",
+        "WebhookMessage",
+    ),
+    "delayq.jobs.references.models": ("Models",),
+    "delayq.jobs.references.reference": (
+        "OnMissing",
+        "Reference",
+    ),
+    "delayq.jobs.registry": (
+        "use_middleware",
+        "use_models",
+    ),
+    "delayq.manager": ("Manager",),
+    "delayq.settings": ("Settings",),
+}
