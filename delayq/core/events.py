@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, TypeAlias, get_args
+from typing import Any, Final, TypeAlias, get_args
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +23,9 @@ class JobStarted:
 class JobEnded:
     """An attempt ended; `took_ms` is its duration, `error` its cause.
 
-    `outcome` is done, released (to be tried again), snoozed (released without an error), stopped (as it was asked to)
-    or failed. An attempt may end without having started: no handler, no tries left, an envelope nobody can read (its
-    `name` is then '').
+    `outcome` is done, released (to be tried again), snoozed (released without an error), stopped (as it was asked to),
+    discarded or failed. An attempt may end without having started: no handler, no tries left, an envelope nobody can
+    read (its `name` is then '').
     """
 
     id: str
@@ -88,6 +88,19 @@ class JobSkipped:
     id: str
     name: str
     queue: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobModelMissing:
+    """A model that a job refers to is gone. `outcome` says what became of the job: failed or discarded."""
+
+    id: str
+    name: str
+    queue: str
+    field: str
+    model: str
+    key: Any
+    outcome: str
 
 
 @dataclass(frozen=True, slots=True)

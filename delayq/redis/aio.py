@@ -18,6 +18,7 @@ from delayq.core.spec import Delay, JobSpec
 from delayq.core.states import Answer, OnConflict, State
 from delayq.core.views import JobInfo, JobRef, Page, QueueStats, Retried, Upcoming, WorkerInfo
 from delayq.redis import operations
+from delayq.redis.batches import AsyncBatches
 from delayq.redis.calls.call import Call, Command
 from delayq.redis.calls.operate import Switch
 from delayq.redis.client import ScheduleOptions, When
@@ -40,6 +41,7 @@ class AsyncClient:
         self.connector = connector
         self.verbs = Verbs(options, clock)
         self.failed_verbs = FailedVerbs(self.verbs)
+        self.batches = AsyncBatches(self.run, self.verbs)
 
     @property
     def options(self) -> Options:

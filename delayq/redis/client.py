@@ -18,6 +18,7 @@ from delayq.core.spec import Delay, Instant, JobSpec, Limit
 from delayq.core.states import Answer, OnConflict, State
 from delayq.core.views import JobInfo, JobRef, Page, QueueStats, Retried, Upcoming, WorkerInfo
 from delayq.redis import operations
+from delayq.redis.batches import Batches
 from delayq.redis.calls.operate import Switch
 from delayq.redis.connect import Connector
 from delayq.redis.failed_verbs import FailedVerbs
@@ -51,6 +52,7 @@ class ScheduleOptions(When, total=False):
     deadline: Limit | None
     retry_until: Limit | None
     max_exceptions: int | None
+    encrypted: bool | None
 
 
 class Client:
@@ -64,6 +66,7 @@ class Client:
         self.connector = connector
         self.verbs = Verbs(options, clock)
         self.failed_verbs = FailedVerbs(self.verbs)
+        self.batches = Batches(self.run, self.verbs)
 
     @property
     def options(self) -> Options:

@@ -16,6 +16,7 @@ from delayq.cli.session import Session
 from delayq.cli.words import count, distance, moment, span
 from delayq.core.errors import JobNotFound
 from delayq.core.progress import Progress
+from delayq.core.sealing import HIDDEN, hide
 from delayq.core.states import State
 from delayq.core.views import JobInfo, QueueStats, Upcoming
 from delayq.core.when import format_instant
@@ -60,7 +61,8 @@ def find(client: Client, job_id: str, queue: str | None) -> JobInfo:
 
 
 def print_job(session: Session, info: JobInfo, *, as_json: bool) -> None:
-    """One job in full."""
+    """One job in full; of an encrypted one without what is encrypted."""
+    info = hide(info)
     if as_json:
         session.out.json(shapes.job_in_full(info))
         return
@@ -85,7 +87,7 @@ def _fields(info: JobInfo, now_ms: int) -> Iterator[tuple[str, object]]:
     if info.progress is not None:
         yield from _told(info.progress, now_ms)
     yield "tags", ", ".join(envelope.tags or ()) if envelope else ""
-    yield "data", cut(bytes(shapes.payload(info)) if envelope else info.raw)
+    yield "data", HIDDEN if info.encrypted else cut(bytes(shapes.payload(info)) if envelope else info.raw)
     yield "result", "" if info.result is None else info.result
     if info.failure:
         yield "error", f"{info.failure.type}: {info.failure.message}"

@@ -21,6 +21,7 @@ from delayq.jobs.middleware.forms import Step, steps_of
 from delayq.jobs.middleware.running_job import RunningJob
 from delayq.jobs.opened import NOTHING, Opened
 from delayq.jobs.options import HandlerOptions
+from delayq.jobs.payload import Payload
 
 
 class Surrounded:
@@ -38,7 +39,7 @@ class Surrounded:
 
     @property
     def name(self) -> str:
-        """As the inner one's; so are the next five."""
+        """As the inner one's; so are the next six."""
         return self.inner.name
 
     @property
@@ -60,6 +61,10 @@ class Surrounded:
     @property
     def brings_middleware(self) -> bool:
         return self.inner.brings_middleware
+
+    @property
+    def payload(self) -> Payload | None:
+        return self.inner.payload
 
     def open(self, data: msgspec.Raw, context: Callable[[], JobContext]) -> Opened:
         """The inner one's job, with everything around it."""

@@ -121,9 +121,14 @@ def _outcome(reply: list[Any]) -> Outcome:
     return Outcome(_ANSWERS[reply[0]], number(reply[1]), text(reply[2]) if len(reply) > 2 else "")
 
 
-def retry(scope: Scope, job_id: str, fingerprint: str, envelope: bytes, digest: str) -> Call[Outcome]:
-    """Give a failed job all its tries again. Not resent: the second send would find it waiting."""
-    args: list[Argument] = [scope.now, scope.queue, scope.wake, job_id, fingerprint, envelope, digest]
+def retry(
+    scope: Scope, job_id: str, fingerprint: str, envelope: bytes, digest: str, todo: bytes = b""
+) -> Call[Outcome]:
+    """Give a failed job all its tries again. Not resent: the second send would find it waiting.
+
+    `todo` is what its batch must hear of it.
+    """
+    args: list[Argument] = [scope.now, scope.queue, scope.wake, job_id, fingerprint, envelope, digest, todo]
     return call("retry", scope, args, _outcome, nature=Nature.ONCE)
 
 
