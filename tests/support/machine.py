@@ -38,7 +38,8 @@ _CANARY: Final = pytest.StashKey["Canary"]()
 # Wakes up a hundred times a second, and tells when it is asked for how long, since it was last asked, it was not let do
 # so. Ends with its input. A process, because a thread would be kept waiting by the test itself.
 CANARY = """
-import os, select, time
+import os, select, signal, time
+signal.signal(signal.SIGINT, signal.SIG_IGN)
 longest, last = 0.0, time.monotonic()
 while True:
     asked = select.select([0], [], [], 0.01)[0]

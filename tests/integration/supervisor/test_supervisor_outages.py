@@ -35,9 +35,7 @@ def test_redis_stands_still_while_jobs_run(home: House, server: LocalServer, con
         home.until_started("g3")
         server.stop()
         before = len(home.rows("end"))
-        wait_until(
-            lambda: "cannot be reached" in shop.said() or "no answer" in shop.said(), timeout=15, what="it is seen"
-        )
+        wait_until(lambda: "cannot be reached" in shop.said() or "no answer" in shop.said(), what="it is seen")
         server.cont()
         home.until_gone(*ids, timeout=30)
         assert shop.alive()
@@ -52,7 +50,7 @@ def test_redis_dies_and_comes_back(home: House, server: LocalServer) -> None:
     with home.open(processes=2) as shop:
         home.until_started("g3")
         server.kill()
-        wait_until(lambda: "cannot be reached" in shop.said(), timeout=15, what="it is seen")
+        wait_until(lambda: "cannot be reached" in shop.said(), what="it is seen")
         server.start()
         home.until_gone(*ids, timeout=30)
         home.schedule("good", "after")

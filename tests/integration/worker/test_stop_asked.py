@@ -34,9 +34,9 @@ def test_an_async_handler_is_cancelled_and_not_tried_again(station: Station) -> 
     station.handles("slow", slow)
     station.client.schedule("slow", id="o1")
     with station.working():
-        assert entered.wait(10)
+        assert entered.wait(50)
         ask(station, "o1")
-        station.until("o1", State.ABSENT, timeout=3)
+        station.until("o1", State.ABSENT)
     assert cleaned == ["cleaned up"]
     assert station.ends("o1") == ["stopped"]
 
@@ -46,7 +46,7 @@ def test_a_sync_handler_may_look_and_leave(station: Station) -> None:
 
     def slow(context: JobContext) -> None:
         entered.set()
-        end = time.monotonic() + 20
+        end = time.monotonic() + 50
         while not context.stop_asked():
             assert time.monotonic() < end
             time.sleep(0.01)
@@ -54,9 +54,9 @@ def test_a_sync_handler_may_look_and_leave(station: Station) -> None:
     station.handles("slow", slow)
     station.client.schedule("slow", id="o1")
     with station.working():
-        assert entered.wait(10)
+        assert entered.wait(50)
         ask(station, "o1")
-        station.until("o1", State.ABSENT, timeout=3)
+        station.until("o1", State.ABSENT)
     assert station.ends("o1") == ["done"], "it returned, so it is done"
 
 
@@ -91,7 +91,7 @@ def test_what_has_not_started_will_not(station: Station) -> None:
     station.handles("note", note)
     station.client.schedule_many([{"name": "note", "data": {"n": n}, "id": f"j{n}"} for n in range(500)])
     station.drain()
-    assert ran == list(range(301))
+    assert sorted(ran) == list(range(301))  # a slow machine hands some back, which run later
     assert station.client.stats(QUEUE)[0].failed == 0
 
 
@@ -99,7 +99,7 @@ def test_an_ask_for_one_job_leaves_the_next_alone(station: Station) -> None:
     ends = station.tape()
 
     async def slow(context: JobContext) -> None:
-        await asyncio.sleep(0.7)
+        await asyncio.sleep(60 if context.id == "o1" else 0.7)
         ends.append(context.id)
         assert not context.stop_asked()
 
