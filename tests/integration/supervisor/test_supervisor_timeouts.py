@@ -29,7 +29,7 @@ UNSTOPPABLE: list[tuple[str, dict[str, Any]]] = [
 def test_whatever_a_handler_does_its_timeout_ends_it(house: House, handler: str, config: dict[str, Any]) -> None:
     ids = [f"g{n}" for n in range(50)]
     house.schedule(handler, "late", seconds=60)
-    with house.open(timeout_ms=1_000, kill_after_ms=1_000, grace_ms=1_000, tries=2, backoff_ms=300, **config):
+    with house.open(timeout_ms=700, kill_after_ms=700, grace_ms=700, tries=2, backoff_ms=300, **config):
         house.until_started("late")  # else it may hold the others' thread in the middle of them: see the next test
         house.schedule("good", *ids)
         house.until("late", State.FAILED, timeout=25)
@@ -42,7 +42,7 @@ def test_whatever_a_handler_does_its_timeout_ends_it(house: House, handler: str,
     assert len(house.starts("late")) == 2
     assert house.rows("end", "late") == []
     first, second = (float(row[3]) for row in house.rows("start", "late"))
-    assert second - first >= 1.3, "the timeout and the backoff have passed in between"
+    assert second - first >= 1.0, "the timeout and the backoff have passed in between"
     # What was killed with it is handed back uncounted; so it may have begun again, but was never charged.
     assert house.counter("reclaimed_total") == 0
     assert house.counter("failed_total") == 1
