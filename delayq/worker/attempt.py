@@ -18,6 +18,7 @@ from delayq.core.errors import BadEnvelope, UnknownJob
 from delayq.core.events import JobEnded, JobStarted
 from delayq.core.interrupts import JobCancelled, JobInterrupted
 from delayq.core.outcome import DONE, Ack, GiveUp, Outcome, Policy, Release, before_start, decide, stopped, told_as
+from delayq.core.signals import TurnedAway
 from delayq.drivers.base import Delivery
 from delayq.jobs.context import JobContext
 from delayq.jobs.handler import Handler
@@ -141,6 +142,8 @@ class Attempts:
         called_off = isinstance(error, JobCancelled)
         if isinstance(outcome, Release) and attempt.lines.stop_asked(attempt.held):
             outcome, called_off = stopped(outcome), True
+        elif isinstance(error, TurnedAway) and error.settled is not None:
+            attempt.lines.afterwards.add(attempt.held, error.settled)
         if result is not None and isinstance(outcome, Ack) and outcome.retention_ms:
             outcome = Ack(outcome.retention_ms, encoded(envelope, result))
         if self._heard:

@@ -14,6 +14,7 @@ from types import FrameType
 
 from delayq.core.order import order_of
 from delayq.drivers.base import Consumer
+from delayq.worker.afterwards import Afterwards
 from delayq.worker.attempt import Attempts
 from delayq.worker.crew_inline import NUDGE, Inline
 from delayq.worker.crew_loop import EventLoop
@@ -80,9 +81,10 @@ class Child:
         """The parts, threads included: they are made after the fork, in the process that needs them."""
         plan, slots, holding, options = self._plan, self._slots, self._holding, self._plan.options
         listeners = Listeners(plan.audience)
-        lines = Lines(holding.stop_asked, Progress(consumer.tell), Farewell())
+        lines = Lines(holding.stop_asked, Progress(consumer.tell), Farewell(), consumer.limits, Afterwards())
         attempts = Attempts(plan.registry, Policies(plan.options.fallback), self._now_ms, lines, listeners)
         supply = self._supply = Supply(slots, holding, consumer, listeners)
+        supply.afterwards = lines.afterwards
         turns = Turns(slots, holding, supply, attempts, options)
         turns.may_fetch = self._switches.gates_are_open
         if options.threads > 1:

@@ -11,11 +11,13 @@ from typing import Final, TypeAlias
 from weakref import WeakSet
 
 from delayq.core.errors import DelayqError
+from delayq.core.limiting import Limits
 from delayq.core.progress import Told
 from delayq.drivers.base import Delivery
 from delayq.jobs.stopping import Stopping
 from delayq.jobs.teller import Teller
 from delayq.loops.troubles import Troubles
+from delayq.worker.afterwards import Afterwards
 from delayq.worker.held import Held
 
 log = logging.getLogger("delayq.worker")
@@ -126,6 +128,8 @@ class Lines:
     stop_asked: Callable[[Held], bool]
     progress: Progress
     farewell: Farewell
+    limits: Limits
+    afterwards: Afterwards
 
     def listener(self) -> Stopping:
         """For one attempt."""

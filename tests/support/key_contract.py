@@ -30,6 +30,18 @@ OF_A_QUEUE = {
     "outbox": "stream",
     "meta": "hash",
 }
+OF_A_LIMIT = {
+    "places": "zset",
+    "rates": "hash",
+    "rates_until": "zset",
+    "turns": "zset",
+    "passed": "zset",
+    "breakers": "hash",
+    "breakers_until": "zset",
+    "counters": "hash",
+}
+OF_A_LIMITS_KEY = {"holders": "zset", "waiting": "zset"}
+LIMIT_TAG = r"\{limit:[A-Za-z0-9][A-Za-z0-9._:@/%-]{0,127}\}"
 RESERVED_OF_A_QUEUE = r"limit:.+|keys:.+"
 QUEUE_TAG = r"\{[A-Za-z0-9][A-Za-z0-9._:-]{0,127}(?:#\d+)?\}"
 FOR_EVER = -1
@@ -73,14 +85,19 @@ def _wrong(key: Key, prefixes: tuple[str, ...]) -> str:
 
 
 def _wrong_in_prefix(key: Key, rest: str) -> str:
-    if rest == "queues":
+    if rest in ("queues", "limits"):
         return _must(key, kind="set", expires=False)
     if rest == "control":
         return _must(key, kind="hash", expires=False)
-    if rest == "workers" or re.fullmatch(r"\{batch:[^}]+\}:.+|\{cron\}:.+|audit", rest):
+    if rest == "audit":
+        return _must(key, kind="stream", expires=False)
+    if rest == "workers" or re.fullmatch(r"\{batch:[^}]+\}:.+|\{cron\}:.+", rest):
         return ""
     if re.fullmatch(r"worker:.+", rest):
         return _must(key, kind=None, expires=True)
+    of_limit = re.fullmatch(rf"{LIMIT_TAG}:(?:(\w+)|(\w+):.*)", rest, re.DOTALL)
+    if of_limit and (kind := OF_A_LIMIT.get(of_limit[1]) or OF_A_LIMITS_KEY.get(of_limit[2])):
+        return _must(key, kind=kind, expires=False)
     of_queue = re.fullmatch(rf"{QUEUE_TAG}:(.+)", rest)
     if of_queue is None:
         return "is no key of the contract"
