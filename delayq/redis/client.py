@@ -21,6 +21,7 @@ from delayq.redis import operations
 from delayq.redis.calls.operate import Switch
 from delayq.redis.connect import Connector
 from delayq.redis.failed_verbs import FailedVerbs
+from delayq.redis.limit_desk import AuditDesk, LimitDesk
 from delayq.redis.send import send, send_every
 from delayq.redis.verbs import Clock, Flow, Verbs, server_clock
 
@@ -64,6 +65,8 @@ class Client:
         self.connector = connector
         self.verbs = Verbs(options, clock)
         self.failed_verbs = FailedVerbs(self.verbs)
+        self.limits = LimitDesk(self)
+        self.audit_log = AuditDesk(self)
 
     @property
     def options(self) -> Options:

@@ -36,7 +36,7 @@ end
 for _, key_of in ipairs({ waiting, places }) do redis.call('ZCARD', key_of) end
 redis.call('HLEN', counters)
 
-local freed = redis.call('ZREM', holders, '', unpack(ARGV, 7))
+local freed = redis.call('ZREM', holders, '', unpack(ARGV, 7, #ARGV))
 if expire > 0 then
   freed = freed + redis.call('ZREMRANGEBYSCORE', holders, '-inf', string.format('%.0f', now - expire))
 end

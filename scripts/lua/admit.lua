@@ -15,7 +15,8 @@
 -- cost     O(rates * log n); a sliding rate keeps 64 numbers at most
 --
 -- Counted: a window is its start and a count. A sliding rate is 'time:count …', exact up to 64; above that by the
--- sixtieth, and a hit counts until the end of its own has left the window. A bucket is when it will be full again.
+-- sixtieth, and a start counts until the end of its own has left the window. A bucket is when it will be full again,
+-- and how much it holds.
 -- Why turns: a thousand jobs that come back at one instant would meet a place for one. Each is given its own, `line` is
 -- the next one, and who is new goes behind it, also when there is room just now. The line lasts as long as those in it
 -- come: when none was `shown` for two seconds and three turns, it is forgotten, so that jobs of a queue that stands
@@ -37,9 +38,10 @@ if turn and turn > now then return { 0, turn - now } end
 
 local function count(is, counted, burst)
   if is.kind == 'bucket' then
-    local full = math.max(now, math.min(tonumber(counted) or 0, now + burst * is.gap))
+    local full = tonumber(string.match(counted, '^[^:]+')) or 0
+    full = math.max(now, math.min(full, now + burst * is.gap))
     is.ends = full + is.gap
-    return math.max(now, full - (burst - 1) * is.gap), string.format('%.3f', is.ends)
+    return math.max(now, full - (burst - 1) * is.gap), string.format('%.3f:%.0f', is.ends, burst)
   end
   local kept, total, width = {}, 0, is.kind == 'sliding' and is.most > 64 and is.per / 60 or 0
   for at, times in string.gmatch(counted, '(%S+):(%d+)') do

@@ -33,6 +33,7 @@ FAMILIES = {
         "reclaim",
         "recover",
     ),
+    "Limiting": ("acquire", "vacate", "line_up", "admit", "probe", "report"),
     "Repairing": ("tidy", "unsettled", "mend", "bury", "prune", "retire"),
     "Looking and switching": ("get", "list", "stats", "upcoming", "pause", "control", "clear", "configure"),
 }

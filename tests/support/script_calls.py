@@ -13,9 +13,11 @@ from typing import Any
 
 from delayq.core.control import Control
 from delayq.core.envelope import fingerprint
+from delayq.core.limiting import Admit, Admitted, Circuit, Place, Probe, Report, Verdict, Who
+from delayq.core.rate_limit import RateLimit
 from delayq.core.states import Answer, OnConflict, State
 from delayq.core.views import Page
-from delayq.redis.calls import deliver, inspect, operate, produce
+from delayq.redis.calls import deliver, inspect, limit, operate, produce
 from delayq.redis.calls.call import Call, Scope
 from delayq.redis.calls.deliver import Acked, Failed, Held, Released
 from delayq.redis.calls.operate import Switch, Telling
@@ -25,6 +27,8 @@ from tests.support.engine import HOUR, OURS, START, Engine, envelope
 
 FAILURE = b'{"type":"E","message":"m"}'
 OTHER = "dq:host:9:z9"
+PLACE = Place("api", "k", 1)
+RATES = (RateLimit.per_minute(1).by("k"), RateLimit.sliding(2, "1m"), RateLimit.bucket(2, "1m"))
 DUE = START + 1_000
 NOW = START + 2_000
 
@@ -113,6 +117,31 @@ def prune(engine: Engine) -> Call[Any]:
     return deliver.prune(engine.scope, 0)
 
 
+def who(job_id: str) -> Who:
+    return Who("orders", job_id, "1-1")
+
+
+def vacate(engine: Engine) -> Call[Any]:
+    engine.run(limit.acquire(engine.scope, PLACE, who("a")))
+    engine.run(limit.line_up(engine.scope, PLACE, who("b")))
+    return limit.vacate(engine.scope, PLACE, who("a").holder)
+
+
+def line_up(engine: Engine) -> Call[Any]:
+    engine.run(limit.acquire(engine.scope, PLACE, who("a")))
+    return limit.line_up(engine.scope, PLACE, who("b"))
+
+
+def report(engine: Engine, verdict: Verdict = Verdict.FAILED) -> Call[Any]:
+    return limit.report(engine.scope, Report(who("a"), "api", "k", verdict, 1, 1_000))
+
+
+def probe(engine: Engine) -> Call[Any]:
+    engine.run(report(engine))
+    engine.now += 1_000
+    return limit.probe(engine.scope, Probe(who("b"), "api", "k"))
+
+
 def scene(prepare: Prepare, first: object, again: object, *, grows: bool = False, writes: bool = True) -> Scene:
     def prepared(engine: Engine) -> Call[Any]:
         world(engine)
@@ -184,6 +213,12 @@ SCENES = {
     "mend": scene(mend, ["scheduled", "fine"], ["fine", "fine"]),
     "bury": scene(bury, ["buried"], ["left"]),
     "retire": scene(retire, True, True),
+    "acquire": scene(lambda e: limit.acquire(e.scope, PLACE, who("a")), limit.Got(True, 0, ()), limit.Got(True, 0, ())),
+    "vacate": scene(vacate, limit.Left(True, "orders b"), limit.Left(False, "")),
+    "line_up": scene(line_up, False, False, grows=True),
+    "admit": scene(lambda e: limit.admit(e.scope, Admit(who("a"), "api", RATES)), Admitted(True, 0), Admitted(True, 0)),
+    "probe": scene(probe, limit.Asked(Circuit.PROBE, 1, ""), limit.Asked(Circuit.PROBE, 1, "")),
+    "report": scene(report, True, True),
     "get": scene(lambda e: inspect.get(e.scope, "nobody"), None, None, writes=False),
     "list": scene(
         lambda e: inspect.list_jobs(e.scope, State.COMPLETED, f"{START + 2 * HOUR} x", 9),
@@ -235,4 +270,17 @@ def all_calls(scope: Scope) -> list[Call[Any]]:
         operate.switch(scope, Switch.PAUSE, 0),
         operate.restart(scope),
         operate.control(scope),
+        *limit_calls(scope),
+    ]
+
+
+def limit_calls(scope: Scope) -> list[Call[Any]]:
+    """Those about limits."""
+    return [
+        limit.acquire(scope, PLACE, who("j"), ["orders k 1-1"]),
+        limit.vacate(scope, PLACE, ""),
+        limit.line_up(scope, PLACE, who("j")),
+        limit.admit(scope, Admit(who("j"), "api", RATES)),
+        limit.probe(scope, Probe(who("j"), "api", "k"), ["orders k 1-1"]),
+        limit.report(scope, Report(who("j"), "api", "k", Verdict.PASSED, 1, 1)),
     ]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypedDict, Unpack
 
 from delayq.core.errors import ConfigError, DelayqError
 from delayq.core.interrupts import JobTimedOut
@@ -32,38 +32,41 @@ PROBING_MS: Final = 5_000
 MOST: Final = 1_000_000
 
 
+class Throttle(TypedDict, total=False):
+    """What `ThrottlesExceptions` may be told."""
+
+    key: Key
+    shared: bool
+    when: Which | None
+    discard_when: Which | None
+    fail_when: Which | None
+    backoff: str | timedelta | None
+    release_after: str | timedelta | None
+    drop: bool
+
+
 class ThrottlesExceptions(Limited):
     """Keeps jobs from calling what fails all the time. The exception itself goes on, and costs an attempt as always.
 
     `key` sets apart what fails by itself (a host, an account); jobs of one name share a circuit, with `shared` all that
     say so. `when` chooses the exceptions that count. What `discard_when` or `fail_when` chooses does not: the job is
     discarded, or fails for good. `backoff`: when a job that failed comes back, instead of its own backoff.
-    `release_after`: the snooze of a job that is turned away. Raises `ConfigError`, `InvalidDuration`, `InvalidInput`.
+    `release_after`: the snooze of a job that is turned away; `drop` as in `Limited`. Raises `ConfigError`,
+    `InvalidDuration`, `InvalidInput`.
     """
 
-    def __init__(
-        self,
-        most: int = 10,
-        decay: str | timedelta = "10m",
-        *,
-        key: Key = "",
-        shared: bool = False,
-        when: Which | None = None,
-        discard_when: Which | None = None,
-        fail_when: Which | None = None,
-        backoff: str | timedelta | None = None,
-        release_after: str | timedelta | None = None,
-        drop: bool = False,
-    ) -> None:
-        super().__init__(release_after, drop=drop)
+    def __init__(self, most: int = 10, decay: str | timedelta = "10m", **options: Unpack[Throttle]) -> None:
+        super().__init__(options.get("release_after"), drop=options.get("drop", False))
         self._most = _failures(most)
         self._decay_ms = max(1, duration_ms(decay))
-        self._key = checked(key)
-        self._shared = shared
-        self._when, self._discard_when, self._fail_when = when, discard_when, fail_when
-        self._backoff = backoff
-        if backoff is not None:
-            duration_ms(backoff)
+        self._key = checked(options.get("key", ""))
+        self._shared = options.get("shared", False)
+        self._when, self._discard_when = options.get("when"), options.get("discard_when")
+        self._fail_when, self._backoff = options.get("fail_when"), options.get("backoff")
+        if self._backoff is not None:
+            duration_ms(self._backoff)
+        if unknown := options.keys() - Throttle.__annotations__.keys():
+            raise TypeError(f"ThrottlesExceptions does not know {', '.join(sorted(unknown))}")
 
     def __repr__(self) -> str:
         return "ThrottlesExceptions()"

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 import redis
 
-from delayq import Concurrency, WithoutOverlapping, dispatch_many, job
+from delayq import Concurrency, dispatch_many, job
 from tests.support.servers import connect
-from tests.support.station import QUEUE, Station
+from tests.support.station import Station
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.usefixtures("manager"), pytest.mark.foreign_keys("test:*")]
@@ -35,7 +33,10 @@ class Gauge:
         pipe.execute()
 
     def leave(self) -> None:
-        self._client.decr("test:running")
+        pipe = self._client.pipeline(transaction=False)
+        pipe.decr("test:running")
+        pipe.rpush("test:left", time.monotonic())
+        pipe.execute()
 
 
 def test_contention(station: Station) -> None:
@@ -56,6 +57,28 @@ def test_contention(station: Station) -> None:
         took = time.monotonic() - t
         seen = [int(x) for x in client.lrange("test:seen", 0, -1)]
         began = [float(x) for x in client.lrange("test:began", 0, -1)]
-        print("max", max(seen), "rate", (count - 1) / (max(began) - min(began)), took, [s for _, _, s in station._said.lines][-5:])
+        print(
+            "max",
+            max(seen),
+            "rate",
+            (count - 1) / (max(began) - min(began)),
+            took,
+            [s for _, _, s in station._said.lines][-5:],
+        )
+        left = [float(x) for x in client.lrange("test:left", 0, -1)]
+        ev = sorted([(x, 1) for x in began] + [(x, -1) for x in left])
+        t0 = ev[0][0]
+        n = 0
+        prev = t0
+        bins = {}
+        for at, d in ev:
+            b = int((prev - t0) / 0.2)
+            bins[b] = bins.get(b, 0) + n * (at - prev)
+            n += d
+            prev = at
+        print({b: round(v / 0.2, 1) for b, v in bins.items()})
         from collections import Counter
-        print(Counter(station.ends("")) if False else Counter(e.outcome for e in station.events if hasattr(e, "outcome")))
+
+        print(
+            Counter(station.ends("")) if False else Counter(e.outcome for e in station.events if hasattr(e, "outcome"))
+        )
