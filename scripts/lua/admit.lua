@@ -30,30 +30,35 @@ if not now then
   local time = redis.call('TIME')
   now = time[1] * 1000 + math.floor(time[2] / 1000)
 end
-redis.call('ZCARD', rates_until)
-redis.call('HLEN', counters)
+redis.call('ZCARD', rates_until); redis.call('HLEN', counters)
 if redis.call('ZSCORE', passed, me) then return { 1, 0 } end
 local turn = tonumber(redis.call('ZSCORE', turns, job) or nil)
 if turn and turn > now then return { 0, turn - now } end
 
+local function text(list)
+  local words = {}
+  for n, pair in ipairs(list) do words[n] = string.format('%.3f:%.0f', pair[1], pair[2]) end
+  return table.concat(words, ' ')
+end
 local function count(is, counted, burst)
-  if is.kind == 'bucket' then
-    local full = tonumber(string.match(counted, '^[^:]+')) or 0
-    full = math.max(now, math.min(full, now + burst * is.gap))
-    is.ends = full + is.gap
-    return math.max(now, full - (burst - 1) * is.gap), string.format('%.3f:%.0f', is.ends, burst)
-  end
   local kept, total, width = {}, 0, is.kind == 'sliding' and is.most > 64 and is.per / 60 or 0
+  if is.kind == 'bucket' then width = burst * is.gap end
   for at, times in string.gmatch(counted, '(%S+):(%d+)') do
+    is.ahead = is.ahead or tonumber(at) > now + width
     at = math.min(tonumber(at), now + width)
-    if at + is.per > now then kept[#kept + 1], total = { at, tonumber(times) }, total + times end
+    if is.kind == 'bucket' or at + is.per > now then kept[#kept + 1], total = { at, tonumber(times) }, total + times end
   end
+  is.counted = text(kept)
   local top, free = kept[#kept], total < is.most and now or kept[1][1] + is.per
   local step = is.kind == 'window' and top and top[1] or width > 0 and math.ceil(now / width) * width or now
+  if is.kind == 'bucket' then
+    local full = math.max(now, top and top[1] or 0)
+    is.ends, kept = full + is.gap, { { full + is.gap, burst } }
+    return math.max(now, full - (burst - 1) * is.gap), text(kept)
+  end
   if top and top[1] == step then top[2] = top[2] + 1 else kept[#kept + 1] = { step, 1 } end
   is.ends = kept[#kept][1] + is.per
-  for n, pair in ipairs(kept) do kept[n] = string.format('%.3f:%.0f', pair[1], pair[2]) end
-  return free, table.concat(kept, ' ')
+  return free, text(kept)
 end
 
 local seen, due, last = {}, now, nil
@@ -66,7 +71,7 @@ for i = 5, #ARGV, 5 do
   local state = redis.call('HGET', rates, is.name) or ''
   local kind, line, shown, counted = string.match(state, '^(%l+) %S+ %S+ (%S+) (%S+) (.*)$')
   if kind ~= is.kind then line, shown, counted = 0, 0, '' end
-  is.gap, is.line, is.shown, is.counted = is.per / is.most, tonumber(line), tonumber(shown), counted
+  is.gap, is.line, is.shown = is.per / is.most, tonumber(line), tonumber(shown)
   local forsaken = is.shown + math.max(2000, 3 * is.gap) <= now or is.shown > now + 1.1 * is.per
   if is.line <= now or forsaken then is.line = 0 end
   is.free, is.after = count(is, counted, burst)
@@ -89,14 +94,11 @@ local old = redis.call('ZRANGE', rates_until, '-inf', string.format('%.0f', now)
 if #old > 0 then redis.call('HDEL', rates, unpack(old)); redis.call('ZREM', rates_until, unpack(old)) end
 redis.pcall('HINCRBY', counters, last and 'blocked_total' or 'taken_total', 1)
 if not last then
-  for _, is in ipairs(seen) do
-    if turn then is.shown = now end
-    keep(is, is.after)
-  end
-  redis.call('ZREM', turns, job)
-  redis.call('ZADD', passed, string.format('%.0f', now), me)
+  for _, is in ipairs(seen) do is.shown = turn and now or is.shown; keep(is, is.after) end
+  redis.call('ZREM', turns, job); redis.call('ZADD', passed, string.format('%.0f', now), me)
   return { 1, 0 }
 end
+for _, is in ipairs(seen) do if is.ahead then keep(is, is.counted) end end
 due = math.ceil(due)
 if lines_up then
   last.shown = last.front and due or turn and now or last.shown

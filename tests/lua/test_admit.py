@@ -1,4 +1,4 @@
-"""admit: starts are counted against rates, all or none; who must wait is given a turn. By a clock that the test moves."""
+"""admit: starts are counted against rates, all or none; who must wait is given a turn. The test moves the clock."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ def test_it_is_forgotten_when_nobody_came_for_another_such_time(engine: Engine) 
     fail(engine, "a", "b", "c")
     engine.now += 3 * DECAY
     assert ask(engine, "d") == CLOSED
-    assert engine.key_names() == set()
+    assert engine.key_names() == {"delayq:{limit:bank}:counters"}
 
 
 def test_a_clock_that_steps_back_keeps_nobody_out_for_longer(engine: Engine) -> None:

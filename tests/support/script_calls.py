@@ -27,6 +27,7 @@ from tests.support.engine import HOUR, OURS, START, Engine, envelope
 
 FAILURE = b'{"type":"E","message":"m"}'
 OTHER = "dq:host:9:z9"
+LEASE = Held("j", "1-1")
 PLACE = Place("api", "k", 1)
 RATES = (RateLimit.per_minute(1).by("k"), RateLimit.sliding(2, "1m"), RateLimit.bucket(2, "1m"))
 DUE = START + 1_000
@@ -233,7 +234,6 @@ SCENES = {
 
 def all_calls(scope: Scope) -> list[Call[Any]]:
     """A call of every script, made without any server."""
-    lease = Held("j", "1-1")
     job = Engine(None).job("j")
     return [
         produce.schedule(scope, [job], OnConflict.KEEP, "t"),
@@ -245,14 +245,14 @@ def all_calls(scope: Scope) -> list[Call[Any]]:
         produce.retry(scope, "j", "", b"{}", ""),
         produce.forget(scope, ["j"]),
         deliver.promote(scope),
-        deliver.ack(scope, [Acked(lease)]),
-        deliver.release(scope, [Released(lease, 0)]),
-        deliver.fail(scope, [Failed(lease, b"", b"")]),
+        deliver.ack(scope, [Acked(LEASE)]),
+        deliver.release(scope, [Released(LEASE, 0)]),
+        deliver.fail(scope, [Failed(LEASE, b"", b"")]),
         deliver.bury(scope, [("1-1", b"{}")]),
-        deliver.hand_back(scope, [lease]),
-        deliver.renew(scope, OURS, [lease]),
+        deliver.hand_back(scope, [LEASE]),
+        deliver.renew(scope, OURS, [LEASE]),
         deliver.reclaim(scope),
-        deliver.recover(scope, [lease]),
+        deliver.recover(scope, [LEASE]),
         deliver.tidy(scope),
         deliver.unsettled(scope, "-", "", everything=True),
         deliver.mend(scope, ["j"]),
@@ -266,7 +266,7 @@ def all_calls(scope: Scope) -> list[Call[Any]]:
         inspect.resume(scope),
         inspect.configure(scope, None),
         inspect.clear(scope),
-        operate.progress(scope, [Telling(lease, b'{"done":1')]),
+        operate.progress(scope, [Telling(LEASE, b'{"done":1')]),
         operate.switch(scope, Switch.PAUSE, 0),
         operate.restart(scope),
         operate.control(scope),
