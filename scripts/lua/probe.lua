@@ -15,7 +15,7 @@
 --
 -- Why the one who tries is known by its entry id: when its worker vanishes, the job is given another one, and whoever
 -- asks next looks that up and names it as stale.
--- Why the first write is a ZREM: at its memory limit a server lets a script go on that starts with it.
+-- Why the first write takes away nothing: at its memory limit a server lets a script go on that starts with HDEL.
 
 local breakers, breakers_until, counters = KEYS[1], KEYS[2], KEYS[3]
 local now, key, holder = tonumber(ARGV[1]), ARGV[2], ARGV[3]
@@ -32,8 +32,8 @@ local failures, since, till, decay, last, probe = string.match(state, lines)
 local opens = math.min(tonumber(till), now + decay)
 
 local old = redis.call('ZRANGE', breakers_until, '-inf', string.format('%.0f', now), 'BYSCORE', 'LIMIT', 0, 5)
-redis.call('ZREM', breakers_until, '', unpack(old))
-if #old > 0 then redis.call('HDEL', breakers, unpack(old)) end
+redis.call('HDEL', counters, '')
+if #old > 0 then redis.call('ZREM', breakers_until, unpack(old)); redis.call('HDEL', breakers, unpack(old)) end
 for _, gone in ipairs(old) do
   if gone == key then failures, till = '0', '0' end
 end

@@ -14,6 +14,7 @@
 -- cost     O(log n)
 --
 -- Why the last who failed is kept: the same call sent twice counts once.
+-- Why the first write takes away nothing: at its memory limit a server lets a script go on that starts with HDEL.
 -- Why a success closes only what it tried: a call that began before the circuit opened says nothing of what came later.
 
 local breakers, breakers_until, counters = KEYS[1], KEYS[2], KEYS[3]
@@ -31,7 +32,7 @@ local lines = '^(%d+)\n(%d+)\n(%d+)\n(%d+)\n([^\n]*)\n([^\n]*)$'
 local failures, since, till, decay, last, probe = string.match(state, lines)
 failures, since, till = tonumber(failures), tonumber(since), tonumber(till)
 
-redis.call('ZREM', breakers_until, '')
+redis.call('HDEL', counters, '')
 local tried = probe == holder
 if verdict == 'passed' and (tried or till == 0) then
   redis.call('HDEL', breakers, key)
