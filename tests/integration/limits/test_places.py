@@ -44,7 +44,7 @@ def leave(station: Station, who: Who, name: str, key: str = "") -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_job_that_finds_no_place_is_snoozed_and_costs_no_attempt(station: Station, kind: str) -> None:
+def test_a_job_that_finds_no_place_is_snoozed(station: Station, kind: str) -> None:
     marks: Marks = station.tape()
     who = hold(station, "api")
     job_id = declare(kind, marks, [Concurrency("api", 1)], tries=1)()
@@ -123,7 +123,7 @@ def test_kill_9_of_a_holder_frees_its_place_with_the_lease(redis_url: str, tmp_p
         assert house.client.limits.get(LIMIT).places == ()
 
 
-def test_one_at_a_time_for_each_key_and_job_name_unless_shared(station: Station) -> None:
+def test_one_at_a_time_for_each_key_unless_shared(station: Station) -> None:
     by_order = WithoutOverlapping(lambda job: job.fields["order"])
     shared = WithoutOverlapping("tax", shared=True)
     seen = station.tape()
