@@ -13,8 +13,8 @@ class Line(Protocol):
     """The worker's end. `held` is what it calls the delivery."""
 
     @property
-    def limits(self) -> Limits:
-        """Who knows the limits."""
+    def limits(self) -> Limits | None:
+        """Who knows the limits, if anybody does."""
 
     def listener(self) -> Stopping:
         """How one attempt hears of the end of the worker."""

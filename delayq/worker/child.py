@@ -14,7 +14,6 @@ from types import FrameType
 
 from delayq.core.order import order_of
 from delayq.drivers.base import Consumer
-from delayq.worker.afterwards import Afterwards
 from delayq.worker.attempt import Attempts
 from delayq.worker.crew_inline import NUDGE, Inline
 from delayq.worker.crew_loop import EventLoop
@@ -81,7 +80,7 @@ class Child:
         """The parts, threads included: they are made after the fork, in the process that needs them."""
         plan, slots, holding, options = self._plan, self._slots, self._holding, self._plan.options
         listeners = Listeners(plan.audience)
-        lines = Lines(holding.stop_asked, Progress(consumer.tell), Farewell(), consumer.limits, Afterwards())
+        lines = Lines(holding.stop_asked, Progress(consumer.tell), Farewell(), consumer.limits)
         attempts = Attempts(plan.registry, Policies(plan.options.fallback), self._now_ms, lines, listeners)
         supply = self._supply = Supply(slots, holding, consumer, listeners)
         supply.afterwards = lines.afterwards

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, TypeAlias
 from weakref import WeakSet
@@ -128,8 +128,8 @@ class Lines:
     stop_asked: Callable[[Held], bool]
     progress: Progress
     farewell: Farewell
-    limits: Limits
-    afterwards: Afterwards
+    limits: Limits | None = None
+    afterwards: Afterwards = field(default_factory=Afterwards)
 
     def listener(self) -> Stopping:
         """For one attempt."""

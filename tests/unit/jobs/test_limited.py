@@ -49,7 +49,8 @@ class Answers:
 
 def running(limits: Answers | None, told: list[object] | None = None) -> RunningJob:
     context = JobContext("j", "act", "orders", 1, 5, 0, 0, "1-1", talk=Talk(limits=limits))
-    return RunningJob("act", Opened({}, lambda: None), lambda: context, [].append if told is None else told.append)
+    heard: list[object] = [] if told is None else told
+    return RunningJob("act", Opened({}, lambda: None), lambda: context, heard.append)
 
 
 def never(job: RunningJob) -> Any:
