@@ -24,6 +24,7 @@ if typing.TYPE_CHECKING:
         BackendError,
         BackendFull,
         BackendUnavailable,
+        CommittedUnsent,
         ConfigError,
         Conflict,
         DelayqError,
@@ -40,8 +41,10 @@ if typing.TYPE_CHECKING:
         JobEnded,
         JobFenced,
         JobLimited,
+        JobRolledBack,
         JobSkipped,
         JobStarted,
+        JobUnsent,
         NotificationEvent,
         NotificationFailed,
         NotificationSending,
@@ -57,6 +60,7 @@ if typing.TYPE_CHECKING:
     from delayq.core.states import Answer, OnConflict, State
     from delayq.core.views import Fate, JobInfo, JobRef, Page, QueueStats, Retried, Upcoming, WorkerInfo
     from delayq.drivers.sync import Ran
+    from delayq.drivers.within import within
     from delayq.jobs.context import JobContext
     from delayq.jobs.current import current_manager, make_manager, set_manager, using_manager
     from delayq.jobs.dispatch import Dispatch, adispatch, adispatch_many, dispatch, dispatch_many
@@ -95,6 +99,7 @@ __all__ = [
     "BackendFull",
     "BackendUnavailable",
     "Channel",
+    "CommittedUnsent",
     "Concurrency",
     "ConfigError",
     "Conflict",
@@ -121,11 +126,13 @@ __all__ = [
     "JobNotFailed",
     "JobNotFound",
     "JobRef",
+    "JobRolledBack",
     "JobRunning",
     "JobSignal",
     "JobSkipped",
     "JobSpec",
     "JobStarted",
+    "JobUnsent",
     "Letter",
     "MailChannel",
     "MailMessage",
@@ -187,6 +194,7 @@ __all__ = [
     "use_limit",
     "use_middleware",
     "using_manager",
+    "within",
 ]
 
 # Where each name of __all__ is made; tests/unit/test_lazy_names.py compares it with the imports above.
@@ -196,8 +204,10 @@ _HOMES = {
         "JobEnded",
         "JobFenced",
         "JobLimited",
+        "JobRolledBack",
         "JobSkipped",
         "JobStarted",
+        "JobUnsent",
         "NotificationEvent",
         "NotificationFailed",
         "NotificationSending",
@@ -206,22 +216,13 @@ _HOMES = {
         "WorkerStarting",
         "WorkerStopping",
     ),
-    "delayq.jobs.events.announcing": (
-        "aannounce",
-        "announce",
-    ),
+    "delayq.jobs.events.announcing": ("aannounce", "announce"),
     "delayq.jobs.events.listening": (
         "listener",
         "queued_listener",
     ),
-    "delayq.jobs.notifications.channel": (
-        "Channel",
-        "Letter",
-    ),
-    "delayq.jobs.notifications.mail": (
-        "MailChannel",
-        "Smtp",
-    ),
+    "delayq.jobs.notifications.channel": ("Channel", "Letter"),
+    "delayq.jobs.notifications.mail": ("MailChannel", "Smtp"),
     "delayq.jobs.notifications.mail_message": (
         "Attachment",
         "MailMessage",
@@ -247,6 +248,7 @@ _HOMES = {
         "BackendError",
         "BackendFull",
         "BackendUnavailable",
+        "CommittedUnsent",
         "ConfigError",
         "Conflict",
         "DelayqError",
@@ -265,6 +267,7 @@ _HOMES = {
     "delayq.core.states": ("Answer", "OnConflict", "State"),
     "delayq.core.views": ("Fate", "JobInfo", "JobRef", "Page", "QueueStats", "Retried", "Upcoming", "WorkerInfo"),
     "delayq.drivers.sync": ("Ran",),
+    "delayq.drivers.within": ("within",),
     "delayq.jobs.context": ("JobContext",),
     "delayq.jobs.current": ("current_manager", "make_manager", "set_manager", "using_manager"),
     "delayq.jobs.dispatch": ("Dispatch", "adispatch", "adispatch_many", "dispatch", "dispatch_many"),

@@ -19,7 +19,7 @@ from delayq.core.errors import AWAY, ConfigError, DelayqError, UnsafeSetup
 from delayq.core.events import Listener
 from delayq.core.outcome import Policy
 from delayq.drivers.redis_streams import RedisStreams, RedisStreamsFactory
-from delayq.jobs.current import make_manager, set_manager
+from delayq.jobs.current import make_manager, replace_manager
 from delayq.jobs.registry import Registry, current, load_app
 from delayq.loops.janitor import Janitor
 from delayq.loops.loop import Loop
@@ -113,7 +113,7 @@ def make_worker(
 
     Its handlers dispatch to the same Redis, unless they say otherwise.
     """
-    set_manager(make_manager(settings, url))
+    replace_manager(make_manager(settings, url))
     plan = Plan(RedisStreamsFactory(url, settings.options()), registry, options, listeners, gone)
     return Supervisor(plan if began is None else replace(plan, began=began))
 

@@ -21,6 +21,7 @@
     │  ├─ BackendDamaged        a key is missing or holds something else; the others are fine
     │  ├─ OutcomeUnknown        the reply was lost; the job may or may not be stored
     │  └─ ProtocolError         a script answered something this version does not know
+    ├─ CommittedUnsent          the transaction is committed; jobs that waited for it were not sent
     ├─ NotDelivered             a channel did not take a notification
     ├─ BadEnvelope              bytes that are no envelope
     └─ UnknownJob               no handler registered for this name
@@ -149,6 +150,19 @@ class ProtocolError(BackendError):
 
 AWAY: Final = (BackendUnavailable, OutcomeUnknown)
 """Redis cannot be talked to just now, whatever the call: loops and workers wait and come again."""
+
+
+class CommittedUnsent(DelayqError):
+    """The transaction is committed, and jobs that waited for it were not sent."""
+
+    def __init__(self, refs: tuple[object, ...], cause: Exception) -> None:
+        """`refs` are the answers their dispatches gave; `cause` is the first error, and the `__cause__` of this one."""
+        self.refs = refs
+        jobs = "a job that waited for it was" if len(refs) == 1 else f"{len(refs)} jobs that waited for it were"
+        super().__init__(
+            f"The transaction is committed, and {jobs} not sent: {cause}",
+            hint="Do not repeat the transaction; dispatch the jobs again. An outbox leaves no such gap.",
+        )
 
 
 class NotDelivered(DelayqError):

@@ -48,9 +48,10 @@ class JobFenced:
 
 @dataclass(frozen=True, slots=True)
 class JobDispatched:
-    """A job was handed in. `outcome` is its answer's: created, kept (it is there already), vetoed, after commit, …
+    """A job was handed in. `outcome` is its answer's: created, kept (it is there already), vetoed, outbox, …
 
-    `due_ms` is None when it waits for no time. Told where it was dispatched, once it was.
+    `due_ms` is None when it waits for no time. Told where it was dispatched, once it was: after the commit, if it
+    waited for one.
     """
 
     id: str
@@ -59,6 +60,25 @@ class JobDispatched:
     connection: str
     outcome: str
     due_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class JobRolledBack:
+    """A job that waited for a commit was dropped: the transaction, or the savepoint, was rolled back."""
+
+    id: str
+    name: str
+    queue: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobUnsent:
+    """A job that waited for a commit could not be sent after it. The transaction stays committed."""
+
+    id: str
+    name: str
+    queue: str
+    error: BaseException
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,8 @@ class Fate(StrEnum):
 
     done, released, snoozed, discarded: how it ended on a connection that runs it at once, where nobody tries it again.
     dropped: sent to the null connection. vetoed: its `prepare_for_dispatch` said no. after response, after commit: it
-    is sent then, if that comes.
+    is sent then, if that comes. rolled back: it did not come. not sent: it came, and the backend did not take the job.
+    outbox: written in the sender's own transaction; the relay sends it.
     """
 
     DONE = "done"
@@ -32,6 +33,9 @@ class Fate(StrEnum):
     VETOED = "vetoed"
     AFTER_RESPONSE = "after response"
     AFTER_COMMIT = "after commit"
+    ROLLED_BACK = "rolled back"
+    UNSENT = "not sent"
+    OUTBOX = "outbox"
 
 
 class JobRef(msgspec.Struct, frozen=True, gc=False):
@@ -49,6 +53,31 @@ class JobRef(msgspec.Struct, frozen=True, gc=False):
     due_ms: int | None
     outcome: Answer | Fate
     name: str = ""
+
+    @property
+    def latest(self) -> JobRef:
+        """What is known by now: of a job that waited for a commit, what became of it; else this answer."""
+        return self
+
+
+class Later:
+    """What becomes known of a job after its dispatch was answered."""
+
+    __slots__ = ("ref",)
+
+    def __init__(self) -> None:
+        self.ref: JobRef | None = None
+
+
+class WaitingRef(JobRef, frozen=True, kw_only=True):
+    """The answer for a job that waits for a commit: `outcome` says so, and `latest` what became of it."""
+
+    later: Later = msgspec.field(default_factory=Later)
+
+    @property
+    def latest(self) -> JobRef:
+        """This answer while the transaction is open; then the backend's, or one that says `rolled back`, `not sent`."""
+        return self.later.ref or self
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,10 @@ class ClassOptions(Declared, total=False):
 
 
 class Dispatched(TypedDict, total=False):
-    """What a dispatch may say; see `JobSpec`. Each goes before what the job declares."""
+    """What a dispatch may say; see `JobSpec`. Each goes before what the job declares.
+
+    `within` is the database session whose transaction the job belongs to: it is sent after that one's commit.
+    """
 
     connection: str | None
     queue: str | None
@@ -73,6 +76,7 @@ class Dispatched(TypedDict, total=False):
     headers: Mapping[str, str] | None
     tags: Sequence[str] | None
     after_commit: bool | None
+    within: Any
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,6 +91,9 @@ class Settings(BaseSettings):
     redis_server: values.Location | None = Field(
         None, description="the program the embedded server runs", examples=["/usr/bin/redis-server"]
     )
+    database: values.Database | None = Field(
+        None, description="the database whose outbox a relay reads", examples=["postgresql://shop@localhost/shop"]
+    )
     routes: tables.Routes = Field(
         default_factory=dict, description="job name patterns and their queues", examples=['{"order.*" = "orders"}']
     )

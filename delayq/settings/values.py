@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias
 
@@ -19,6 +20,7 @@ from delayq.core.durations import duration_ms, format_duration
 from delayq.core.endpoint import Endpoint
 from delayq.core.errors import DelayqError
 from delayq.core.leases import LONGEST_MS, SHORTEST_MS
+from delayq.core.mask import mask_url
 from delayq.core.names import check_queue
 from delayq.core.redis_url import parse_endpoint
 from delayq.core.shown import shown
@@ -45,6 +47,24 @@ def ours(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
             raise refused(error.message) from None
 
     return reader
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseUrl:
+    """The URL of a database, as SQLAlchemy writes it. As text it has no password."""
+
+    url: str = field(repr=False)
+
+    def __str__(self) -> str:
+        return mask_url(self.url)
+
+
+def _database(value: Any) -> DatabaseUrl:
+    if isinstance(value, DatabaseUrl):
+        return value
+    if not isinstance(value, str) or "://" not in value:
+        raise refused(f"{shown(value) if not isinstance(value, str) else mask_url(value)} is no URL of a database.")
+    return DatabaseUrl(value)
 
 
 def _milliseconds(least_ms: int, most_ms: int) -> PlainValidator:
@@ -124,6 +144,7 @@ def _path(value: Any) -> Path:
 _DAY: Final = 86_400_000
 
 # An endpoint's text has no password; its fields, which a dump would show, do.
+Database: TypeAlias = Annotated[DatabaseUrl, PlainValidator(_database), PlainSerializer(str)]
 Url: TypeAlias = Annotated[Endpoint, PlainValidator(ours(_url)), PlainSerializer(str)]
 Prefix: TypeAlias = Annotated[str, PlainValidator(prefix_text)]
 Queue: TypeAlias = Annotated[str, PlainValidator(ours(check_queue))]

@@ -101,7 +101,16 @@ def test_every_setting_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
     assert (settings.app, settings.log_format, settings.log_level) == ("shop.jobs:app", LogFormat.JSON, LogLevel.DEBUG)
     assert [str(settings.data_dir), str(settings.redis_server)] == [given["DATA_DIR"], given["REDIS_SERVER"]]
     assert settings.timeout_ms == 90_000
-    assert {row.name for row in origins(settings) if row.origin == "default"} == {"connection", *TABLES}
+    assert {row.name for row in origins(settings) if row.origin == "default"} == {"connection", "database", *TABLES}
+
+
+def test_the_url_of_a_database(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DELAYQ_DATABASE", "postgresql://shop:secret@db/shop")
+    database = Settings().database
+    assert database is not None
+    assert (str(database), database.url) == ("postgresql://shop:***@db/shop", "postgresql://shop:secret@db/shop")
+    with pytest.raises(ConfigError, match="shop is no URL of a database"):
+        Settings(database="shop")
 
 
 def test_an_empty_variable_counts_as_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
