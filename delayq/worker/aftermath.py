@@ -125,7 +125,7 @@ class Aftermath:
         for item in grave.cancelled:
             self._end(grave, item, JobCancelled())
         for item in grave.late:
-            self._end(grave, item, timed_out(grave.died_at - item.started))
+            self._end(grave, item, timed_out(grave.died_at - item.started, item.soft_at - item.started))
         grave.cancelled, grave.late = [], []
         steward.settle(grave.settled)
         if grave.vanished:
