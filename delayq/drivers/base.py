@@ -212,6 +212,18 @@ class Steward(Protocol):
     def renew(self, consumer: str, claims: Sequence[Claim]) -> Renewal:
         """Start the leases anew, in the consumer's name. Raises only when the backend is away."""
 
+    def listen(self) -> None:
+        """Begin to hear of jobs that somebody asks to stop; again and again is as good as once. Never raises."""
+
+    def heard(self) -> frozenset[tuple[str, str]]:
+        """(queue, id) of jobs that somebody asked to stop since the last call. Never waits and never raises.
+
+        It may miss some: what `renew` answers is what counts.
+        """
+
+    def asked_to_stop(self, claim: Claim) -> bool:
+        """Whether somebody asked this job to stop."""
+
     def settle(self, ended: Sequence[tuple[Claim, Outcome]]) -> list[bool]:
         """Settle what a dead process had finished; True for each that was still its own."""
 

@@ -5,6 +5,7 @@ The stream entry id is the lease. Settling batch k and reading batch k+1 travel 
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -18,6 +19,7 @@ from delayq.core.errors import AWAY, DelayqError
 from delayq.core.failure import Failure
 from delayq.core.options import Options
 from delayq.core.order import Order, strict
+from delayq.core.outcome import stopped
 from delayq.core.progress import Told
 from delayq.drivers.base import Delivery, Fetched, Renewal, Settlement
 from delayq.drivers.redis_reader import BLOCK_MS, Batch, RedisReader
@@ -32,6 +34,8 @@ from delayq.redis.send import send, through
 from delayq.redis.settling import Ending, SettleCall
 from delayq.redis.translate import translate
 from delayq.redis.verbs import Clock, server_clock
+
+log = logging.getLogger("delayq.worker")
 
 GARBAGE = failures.encode(Failure(type="Garbage", message="This stream entry has no id or no job: it is none of ours."))
 STRAY = failures.encode(
@@ -142,7 +146,11 @@ class RedisConsumer:
             for given in settlements
         ]
         asked = {n: (end.queue, end.id) for n, end in enumerate(endings) if settling.wants_record(end)}
-        return settling.calls(self._scope, endings, self._records(asked), self.now_ms())
+        records = self._records(asked)
+        for n in asked:
+            if records[n].asked_to_stop and stopped(endings[n].outcome) is not endings[n].outcome:
+                log.info("job %s was asked to stop meanwhile: it is not tried again", endings[n].id)
+        return settling.calls(self._scope, endings, records, self.now_ms())
 
     def _records(self, jobs: Mapping[int, tuple[str, str]]) -> Mapping[int, Record]:
         """What is on record for these jobs, read in one round trip; jobs that succeeded need none."""

@@ -57,6 +57,11 @@ class Globals(msgspec.Struct, frozen=True):
         return f"{self.prefix}:wake"
 
     @property
+    def cancels(self) -> str:
+        """The pub/sub channel for "this running job is asked to stop"."""
+        return f"{self.prefix}:cancel"
+
+    @property
     def control(self) -> str:
         """What holds for all workers at once: a pause of everything, maintenance, the call to restart."""
         return f"{self.prefix}:control"

@@ -55,7 +55,7 @@ def test_the_keys_of_no_queue() -> None:
     below = section(PAGE, "Keys").split("Of no queue:")[1]
     written = [names(cells[0])[0] for cells in rows(below, "key")]
     own = Globals("delayq")
-    assert written == [own.queues, own.workers, own.worker("<name>"), own.control, own.wake]
+    assert written == [own.queues, own.workers, own.worker("<name>"), own.control, own.wake, own.cancels]
 
 
 def test_the_fields_of_control() -> None:
