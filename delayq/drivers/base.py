@@ -20,7 +20,10 @@ from delayq.core.progress import Told
 
 
 class Delivery(msgspec.Struct, frozen=True, gc=False):
-    """One reservation of one envelope. `entry` is its lease and its fencing token; `raw` the envelope's bytes."""
+    """One reservation of one envelope. `entry` is its lease and its fencing token; `raw` the envelope's bytes.
+
+    `stop`: somebody asked it to stop while another held it, so it is not to be started.
+    """
 
     queue: str
     id: str
@@ -28,6 +31,7 @@ class Delivery(msgspec.Struct, frozen=True, gc=False):
     raw: bytes
     due_ms: int
     recoveries: int
+    stop: bool = False
 
 
 class Claim(NamedTuple):
@@ -179,7 +183,7 @@ class Consumer(Protocol):
         """Settle without reading."""
 
     def hand_back(self, deliveries: Sequence[Delivery]) -> None:
-        """Give back what was not started; it costs no attempt. What was asked to stop is done instead.
+        """Give back what was not started; it costs no attempt. What was asked to stop will not start elsewhere either.
 
         May be repeated after an error, for the same ones.
         """

@@ -26,7 +26,7 @@ from delayq.drivers.redis_reader import BLOCK_MS, Batch, RedisReader
 from delayq.redis import presence, settling
 from delayq.redis.calls import deliver, operate
 from delayq.redis.calls.call import Scope
-from delayq.redis.calls.deliver import Acked, Held
+from delayq.redis.calls.deliver import Held
 from delayq.redis.calls.operate import Telling, batches
 from delayq.redis.connect import Connector
 from delayq.redis.presence import Record
@@ -129,13 +129,7 @@ class RedisConsumer:
         self._each_queue(_by_queue(deliveries, lambda delivery: delivery.queue), self._hand_back_to)
 
     def _hand_back_to(self, queue: str, deliveries: Sequence[Delivery]) -> None:
-        """A job that was asked to stop would lose that wish with its entry, and start somewhere: it is done instead."""
-        records = self._records({n: (queue, delivery.id) for n, delivery in enumerate(deliveries)})
-        held = [Held(delivery.id, delivery.entry) for delivery in deliveries]
-        called_off = [Acked(item) for n, item in enumerate(held) if records[n].asked_to_stop]
-        if called_off:
-            through(self._connector, deliver.ack(self._scope(queue), called_off))
-        rest = [item for n, item in enumerate(held) if not records[n].asked_to_stop]
+        rest = [Held(delivery.id, delivery.entry) for delivery in deliveries]
         while rest:
             done = through(self._connector, deliver.hand_back(self._scope(queue), rest[: deliver.PAGE]))
             rest = rest[len(done) :]

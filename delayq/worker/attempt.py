@@ -105,6 +105,9 @@ class Attempts:
             envelope = envelopes.decode(delivery.raw)
         except BadEnvelope as error:
             return self._unrun(delivery, None, GiveUp(0, 0, error))
+        if delivery.stop:
+            outcome = decide(envelope, self._policies.of(envelope, None), JobCancelled(), self.now_ms(), random.random)
+            return self._unrun(delivery, envelope, outcome, called_off=True)
         try:
             handler = self._registry.get(envelope.name)
         except UnknownJob as error:
@@ -148,10 +151,12 @@ class Attempts:
             self._listeners.tell(_ended(attempt.delivery, envelope, outcome, took_ms, called_off=called_off))
         return outcome
 
-    def _unrun(self, delivery: Delivery, envelope: Envelope | None, outcome: Outcome) -> Outcome:
+    def _unrun(
+        self, delivery: Delivery, envelope: Envelope | None, outcome: Outcome, *, called_off: bool = False
+    ) -> Outcome:
         """An attempt that ends without having started."""
         if self._heard:
-            self._listeners.tell(_ended(delivery, envelope, outcome, 0.0))
+            self._listeners.tell(_ended(delivery, envelope, outcome, 0.0, called_off=called_off))
         return outcome
 
 
