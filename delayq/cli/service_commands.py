@@ -62,6 +62,7 @@ AllowEviction = Annotated[
     bool, typer.Option("--allow-eviction", help="Serve a Redis whose maxmemory-policy may throw jobs away.")
 ]
 Force = Annotated[bool, typer.Option("--force", help="Work during maintenance too.")]
+Now = Annotated[bool, typer.Option("--now", help="Do not wait for the jobs of a running `up`.")]
 WithOrigin = Annotated[bool, typer.Option("--origin", help="Show who set each.")]
 
 
@@ -149,11 +150,14 @@ def up(
     raise typer.Exit(local.up(session_of(ctx), app or [], wishes, quiet=quiet))
 
 
-def down(ctx: typer.Context, as_json: Json = False) -> None:
-    """Stop the embedded server; its data stays."""
+def down(ctx: typer.Context, now: Now = False, as_json: Json = False) -> None:
+    """Stop the embedded server; its data stays.
+
+    A running `delayq up` leaves first and finishes its jobs, unless this is called a second time or with --now.
+    """
     from delayq.cli.actions import local
 
-    local.down(session_of(ctx), as_json=as_json)
+    local.down(session_of(ctx), now=now, as_json=as_json)
 
 
 def demo(ctx: typer.Context) -> None:

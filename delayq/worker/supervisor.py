@@ -40,6 +40,8 @@ log = logging.getLogger("delayq.supervisor")
 
 TICK_S = 0.1
 GONE_LOOK_S = 0.25
+# For children that run nothing: they leave by themselves.
+GONE_GRACE_S = 1.0
 # Its calls are few and can all be repeated; a short wait keeps the loop going when the backend hangs.
 ANSWER_MS = 500
 LAST_WORDS_S = 0.6
@@ -139,7 +141,7 @@ class Supervisor:
         """In Laravel's order."""
         options = self._options
         if self._is_told_to():
-            return StopReason.INTERRUPTED
+            return StopReason.INTERRUPTED if self._signals.stops else StopReason.GONE
         if self._memory.exceeded() or self._brood.over_memory:
             return StopReason.MEMORY
         if self._brood.called_to_restart:
@@ -153,8 +155,12 @@ class Supervisor:
         return None
 
     def _begin_to_stop(self) -> None:
-        log.info("stopping (%s); what runs has %g s", self._reason, self._options.grace_ms / 1000)
-        self._grace_ends = time.monotonic() + self._options.grace_ms / 1000
+        grace_s = self._options.grace_ms / 1000
+        if self._reason is StopReason.GONE:
+            grace_s = min(grace_s, GONE_GRACE_S)
+            log.warning("what it serves is gone: nothing that runs could be settled, and it starts again elsewhere")
+        log.info("stopping (%s); what runs has %g s", self._reason, grace_s)
+        self._grace_ends = time.monotonic() + grace_s
         self._brood.stop_respawning()
         for member in self._brood.members.values():
             member.tell(Stop.DRAIN)
