@@ -13,15 +13,14 @@ from typing import Any
 
 import msgspec
 
-from delayq.core import failure as failures
 from delayq.core.control import Heed, obey
 from delayq.core.errors import AWAY, DelayqError
-from delayq.core.failure import Failure
 from delayq.core.options import Options
 from delayq.core.order import Order, strict
 from delayq.core.outcome import stopped
 from delayq.core.progress import Told
 from delayq.drivers.base import Delivery, Fetched, Renewal, Settlement
+from delayq.drivers.redis_burial import Burial, Garbage
 from delayq.drivers.redis_reader import BLOCK_MS, Batch, RedisReader
 from delayq.redis import presence, settling
 from delayq.redis.calls import deliver, operate
@@ -36,13 +35,6 @@ from delayq.redis.translate import translate
 from delayq.redis.verbs import Clock, server_clock
 
 log = logging.getLogger("delayq.worker")
-
-GARBAGE = failures.encode(Failure(type="Garbage", message="This stream entry has no id or no job: it is none of ours."))
-STRAY = failures.encode(
-    Failure(
-        type="Garbage", message="This stream entry looked like a job, but nobody had scheduled it under this entry."
-    )
-)
 
 
 class RedisConsumer:
@@ -66,6 +58,7 @@ class RedisConsumer:
         self._clock = clock
         self._offset_ms = 0.0
         self._see_time(connector.call(presence.server_time, safe=True, reads=True))
+        self._burial = Burial(connector, self._scope)
         self._reader = RedisReader(connector, options.prefix, name, queues, heed, order)
 
     # -- reading -----------------------------------------------------------------------------------------------------
@@ -95,25 +88,8 @@ class RedisConsumer:
         return self._fetched(self._reader.replay())
 
     def _fetched(self, batch: Batch, settled: Sequence[bool | None] = ()) -> Fetched:
-        self._bury(batch.garbage, GARBAGE, batch.errors)
+        self._burial.bury(batch.garbage, Garbage.NO_JOB, batch.errors)
         return Fetched(settled, batch.deliveries, batch.errors, len(batch.garbage))
-
-    def _bury(self, entries: Iterable[tuple[str, str]], why: bytes, errors: list[DelayqError]) -> list[str]:
-        """Dead-letter entries, as (queue, entry id); those that were given back to their job after all.
-
-        What cannot be buried now stays pending and comes again.
-        """
-        adopted = []
-        for queue, group in _by_queue(entries, lambda pair: pair[0]).items():
-            rest = [(entry, why) for _, entry in group]
-            try:
-                while rest:
-                    words = through(self._connector, deliver.bury(self._scope(queue), rest))
-                    adopted += [entry for (entry, _), word in zip(rest, words, strict=False) if word == "adopted"]
-                    rest = rest[len(words) :]
-            except DelayqError as error:
-                errors.append(error)
-        return adopted
 
     # -- settling ----------------------------------------------------------------------------------------------------
 
@@ -169,8 +145,8 @@ class RedisConsumer:
     ) -> list[bool | None]:
         """An answer for each settlement.
 
-        What was fenced is cleared away, should it be no job's entry at all; one whose row was lost is its job's again,
-        and settled with the next try.
+        What was fenced is cleared away, should it be no job's entry at all: then there is nothing to settle any more.
+        One whose row was lost is its job's again, and settled with the next try.
         """
         settled: list[bool | None] = [None] * len(settlements)
         for (_, queue, numbers), answer in zip(calls, answers, strict=True):
@@ -182,10 +158,9 @@ class RedisConsumer:
             for n, ours in zip(numbers, answer, strict=True):
                 settled[n] = ours
         fenced = [(n, settlements[n].delivery) for n, ours in enumerate(settled) if ours is False]
-        adopted = self._bury([(delivery.queue, delivery.entry) for _, delivery in fenced], STRAY, errors)
+        said = self._burial.bury([(delivery.queue, delivery.entry) for _, delivery in fenced], Garbage.STRAY, errors)
         for n, delivery in fenced:
-            if delivery.entry in adopted:
-                settled[n] = None
+            settled[n] = {"adopted": None, "buried": True}.get(said.get(delivery.entry, ""), False)
         return settled
 
     # -- staying -----------------------------------------------------------------------------------------------------

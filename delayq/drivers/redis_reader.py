@@ -58,7 +58,7 @@ class Batch:
                 named = dict(zip(fields[::2], fields[1::2], strict=False))
                 job_id, raw, due, recoveries = map(named.get, FIELDS)
                 stop = b"stop" in named
-            if job_id is None or raw is None:
+            if not job_id or raw is None:
                 self.garbage.append((queue, text(entry)))
                 continue
             times = 0 if recoveries == b"0" else _count(recoveries)
