@@ -51,9 +51,8 @@ class Burial:
             try:
                 while rest:
                     asked = [(entry, what.failure) for entry in rest]
-                    words = dict(
-                        zip(rest, through(self._connector, deliver.bury(self._scope(queue), asked)), strict=False)
-                    )
+                    answer = through(self._connector, deliver.bury(self._scope(queue), asked))
+                    words = dict(zip(rest, answer, strict=False))
                     said |= words
                     self._tell(queue, [entry for entry, word in words.items() if word == "buried"], what)
                     rest = rest[len(words) :]

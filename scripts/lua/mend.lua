@@ -52,10 +52,9 @@ local function in_stream(id, known)
   local valid = string.match(entry, '^%d+%-%d+$')
   local found = valid and redis.call('XRANGE', stream, entry, entry)[1]
   for i = 1, found and #found[2] or 0, 2 do is[found[2][i]], size = found[2][i + 1], size + #found[2][i + 1] end
-  if is.id == id and known then return entries, 'fine', true, size end
-  if is.id == id and is.job then
-    redis.call('HSET', jobs, id, is.job)
-    return entries, 'restored', true, size
+  if is.id == id and (known or is.job) then
+    if not known then redis.call('HSET', jobs, id, is.job) end
+    return entries, known and 'fine' or 'restored', true, size
   end
   if valid and (is.id == id or not found) then
     redis.call('XACK', stream, 'delayq', entry)
@@ -64,9 +63,8 @@ local function in_stream(id, known)
   redis.call('HDEL', entries, id)
   if not known then return nil, 'lost', false, size end
   local envelope, times = redis.call('HGET', jobs, id), redis.call('HGET', recoveries, id) or '0'
-  local stop = redis.call('HEXISTS', cancel, id) == 1 and { 'stop', '1' } or {}
   local fresh = redis.call('XADD', stream, 'NOMKSTREAM', '*', 'id', id, 'job', envelope, 'due', at, 'recoveries', times,
-    unpack(stop))
+    unpack(redis.call('HEXISTS', cancel, id) == 1 and { 'stop', '1' } or {}))
   if not fresh then return nil, 'fine', true, size end
   redis.call('HSET', entries, id, fresh)
   redis.call('HDEL', progress, id)

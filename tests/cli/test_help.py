@@ -91,6 +91,12 @@ def test_an_option_behind_the_command_is_named(bare: Cli) -> None:
     assert "--url stands before the command" in done.err
 
 
+def test_an_option_that_the_command_has_too_is_not_misplaced(bare: Cli) -> None:
+    done = bare("queue", "set", "orders", "--lease", "1ms")
+    assert done.code == 2
+    assert done.err.splitlines() == ["Error: The lease '1ms' is out of range.", "Use 100ms to 1d, such as 30s."]
+
+
 # For its own types typer needs pydantic as soon as a command is named; nothing of ours is needed then either.
 @pytest.mark.parametrize(
     ("words", "heavy"),
