@@ -45,7 +45,7 @@ def make_manager(settings: Settings | None = None, url: str | Endpoint | None = 
 
     `url` is where its default connection leads, unless the settings define that connection themselves.
     """
-    from delayq.core.endpoint import parse_endpoint
+    from delayq.core.redis_url import parse_endpoint
     from delayq.manager import (  # with the settings comes pydantic, which a module of jobs should not cost
         DEFAULT,
         Manager,

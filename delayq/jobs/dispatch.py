@@ -12,6 +12,7 @@ run it here and answer with a `Ran`; `dispatch_after_response` keeps it until a 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Unpack
@@ -28,11 +29,12 @@ from delayq.jobs.running import LocalRunner, envelope_of
 from delayq.jobs.sending import Message, asend, compose, grouped, send, told
 
 
-class Sendable:
+class Sendable(ABC):
     """What can be dispatched: a job, or a `Dispatch` that says more about how."""
 
+    @abstractmethod
     def _dispatch(self) -> Dispatch:
-        raise NotImplementedError
+        """The job, and what is said of its way so far."""
 
     # -- how ---------------------------------------------------------------------------------------------------------
 

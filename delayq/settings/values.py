@@ -16,10 +16,11 @@ from pydantic_core import PydanticCustomError
 
 from delayq.core.backoff import Backoff, parse_backoff, to_wire
 from delayq.core.durations import duration_ms, format_duration
-from delayq.core.endpoint import Endpoint, parse_endpoint
+from delayq.core.endpoint import Endpoint
 from delayq.core.errors import DelayqError
 from delayq.core.leases import LONGEST_MS, SHORTEST_MS
 from delayq.core.names import check_queue
+from delayq.core.redis_url import parse_endpoint
 from delayq.core.shown import shown
 
 _PREFIX: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,63}")

@@ -44,6 +44,7 @@ GONE_LOOK_S = 0.25
 GONE_GRACE_S = 1.0
 # Its calls are few and can all be repeated; a short wait keeps the loop going when the backend hangs.
 ANSWER_MS = 500
+# No call begins so shortly before the grace ends: it could last beyond, and the one that gives back comes after it.
 LAST_WORDS_S = 0.6
 
 
@@ -90,7 +91,7 @@ class Supervisor:
         started = time.monotonic()
         try:
             while (reason := self._turn(started)) is None:
-                self._signals.wait(TICK_S)
+                self._signals.wait(min(TICK_S, self._grace_ends - time.monotonic()))
             return reason
         finally:
             self._leave()
@@ -123,7 +124,7 @@ class Supervisor:
             return self._reason
         members = list(self._brood.members.values())
         self._overtime.step(members)
-        if time.monotonic() < self._grace_ends - LAST_WORDS_S:
+        if self._has_time():
             self._renewing.step(members)
         self._dump()
         return None
@@ -133,7 +134,8 @@ class Supervisor:
             self._renewing.forget(member)
             self._overtime.forget(member)
             self._aftermath.add(member)
-        self._aftermath.step()
+        if self._has_time():
+            self._aftermath.step()
         if os.getpid() == 1:
             _reap_orphans(self._processes())
 
@@ -160,7 +162,8 @@ class Supervisor:
             grace_s = min(grace_s, GONE_GRACE_S)
             log.warning("what it serves is gone: nothing that runs could be settled, and it starts again elsewhere")
         log.info("stopping (%s); what runs has %g s", self._reason, grace_s)
-        self._grace_ends = time.monotonic() + grace_s
+        # From the signal on, not from when a backend that hangs let us look for one.
+        self._grace_ends = min(time.monotonic(), self._signals.stopped_at) + grace_s
         self._brood.stop_respawning()
         for member in self._brood.members.values():
             member.tell(Stop.DRAIN)
@@ -168,7 +171,7 @@ class Supervisor:
     def _stopped(self) -> bool:
         """Whether nobody is left, or nobody may be left any longer."""
         members = self._brood.members.values()
-        if not members and not self._aftermath.unsettled:
+        if not members and not (self._aftermath.unsettled and self._has_time()):
             return True
         if self._signals.stops > 1 and any(member.running for member in members):
             self._reason = StopReason.ABORTED
@@ -177,6 +180,10 @@ class Supervisor:
                 member.kill(Killed.STOP)
             return True
         return False
+
+    def _has_time(self) -> bool:
+        """Whether a call to the backend ends before the grace does, even without an answer."""
+        return time.monotonic() < self._grace_ends - LAST_WORDS_S
 
     def _leave(self) -> None:
         """Nobody stays behind, and what can still be given back is."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -64,12 +64,12 @@ class Timed:
 
 
 @contextmanager
-def watched(job: RunningJob) -> Iterator[None]:
+def watched(job: RunningJob) -> Generator[None]:
     yield
 
 
 @asynccontextmanager
-async def waited(job: RunningJob) -> AsyncIterator[None]:
+async def waited(job: RunningJob) -> AsyncGenerator[None]:
     yield
 
 

@@ -194,8 +194,6 @@ def _report(pipe: int, event: Event) -> None:
             os.write(pipe, msgspec.json.encode(News(event.id, event.due_ms, max(0, event.late_ms))) + b"\n")
         case JobEnded():
             os.write(pipe, msgspec.json.encode(News(event.id, outcome=event.outcome)) + b"\n")
-        case _:
-            pass
 
 
 class _Lines:
