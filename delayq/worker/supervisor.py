@@ -61,7 +61,7 @@ class Supervisor:
         self._grace_ends = float("inf")
         self._memory = MemoryLimit(options.memory_mb)
         self._look_at = 0.0
-        self._gone = False
+        self._told = self._gone = False
         self._to_dump: list[Member] = []
 
     def run(self) -> StopReason:
@@ -143,7 +143,7 @@ class Supervisor:
         """In Laravel's order."""
         options = self._options
         if self._is_told_to():
-            return StopReason.INTERRUPTED if self._signals.stops else StopReason.GONE
+            return StopReason.GONE if self._gone else StopReason.INTERRUPTED
         if self._memory.exceeded() or self._brood.over_memory:
             return StopReason.MEMORY
         if self._brood.called_to_restart:
@@ -209,8 +209,8 @@ class Supervisor:
         now = time.monotonic()
         if not self._signals.stops and now >= self._look_at:
             self._look_at = now + GONE_LOOK_S
-            self._gone = self._plan.gone()
-        return self._gone or self._signals.stops > 0
+            self._told, self._gone = self._plan.told(), self._plan.gone()
+        return self._told or self._gone or self._signals.stops > 0
 
     def _word(self) -> Stop:
         return Stop.PAUSE if self._signals.paused else Stop.NO
