@@ -19,11 +19,12 @@ from delayq.core.errors import AWAY, ConfigError, DelayqError, UnsafeSetup
 from delayq.core.events import Listener
 from delayq.core.outcome import Policy
 from delayq.drivers.redis_streams import RedisStreams, RedisStreamsFactory
-from delayq.jobs.current import make_manager, set_manager
+from delayq.jobs.current import make_manager, replace_manager
 from delayq.jobs.registry import Registry, current, load_app
 from delayq.loops.janitor import Janitor
 from delayq.loops.loop import Loop
 from delayq.loops.mover import Mover
+from delayq.loops.relay import Relay
 from delayq.redis.checkup import eviction_policy
 from delayq.redis.client import Client
 from delayq.redis.connect import Connector
@@ -111,8 +112,9 @@ def make_plan(
 
     Its handlers dispatch to the same Redis, unless they say otherwise.
     """
-    set_manager(make_manager(settings, url))
-    return Plan(RedisStreamsFactory(url, settings.options()), registry, options, listeners)
+    replace_manager(make_manager(settings, url))
+    engine = settings.options()
+    return Plan(RedisStreamsFactory(url, engine), registry, options, listeners, keyring=engine.keyring)
 
 
 def make_worker(
@@ -131,16 +133,20 @@ def make_worker(
 
 
 def make_loops(driver: RedisStreams, settings: Settings) -> list[Loop]:
-    """Mover and janitor of all queues, for a process of their own."""
-    return [Loop(Mover(driver)), Loop(Janitor(driver, tidy_every_s=settings.tidy_every_ms / 1000))]
+    """Mover, relay and janitor of all queues, for a process of their own."""
+    relay, janitor = Relay(driver), Janitor(driver, tidy_every_s=settings.tidy_every_ms / 1000)
+    return [Loop(Mover(driver, owing=relay.hint)), Loop(relay), Loop(janitor)]
 
 
 def move_once(driver: RedisStreams, settings: Settings) -> int:
-    """Promote what is due and look after every queue, once; how many jobs became ready."""
-    mover, janitor = Mover(driver), Janitor(driver, tidy_every_s=settings.tidy_every_ms / 1000)
+    """Promote what is due, carry what follows, and look after every queue, once; how many jobs became ready."""
+    relay, janitor = Relay(driver), Janitor(driver, tidy_every_s=settings.tidy_every_ms / 1000)
+    mover = Mover(driver, owing=relay.hint)
     try:
         janitor.run_once()
-        return _until_nothing(mover.promote_all)
+        moved = _until_nothing(mover.promote_all)
+        relay.run_once()
+        return moved + _until_nothing(mover.promote_all)
     finally:
         mover.close()
         janitor.close()

@@ -11,7 +11,16 @@ from typing import Annotated, Any
 import typer
 
 from delayq import __version__
-from delayq.cli import failed_commands, job_commands, queue_commands, service_commands, worker_commands
+from delayq.cli import (
+    batch_commands,
+    failed_commands,
+    job_commands,
+    key_commands,
+    outbox_commands,
+    queue_commands,
+    service_commands,
+    worker_commands,
+)
 from delayq.cli.flags import example, session_of
 
 app = typer.Typer(
@@ -21,7 +30,16 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
 )
-for family in (job_commands, queue_commands, failed_commands, worker_commands, service_commands):
+for family in (
+    job_commands,
+    queue_commands,
+    failed_commands,
+    batch_commands,
+    worker_commands,
+    service_commands,
+    outbox_commands,
+    key_commands,
+):
     family.add_to(app)
 
 
@@ -47,6 +65,8 @@ def root(
     max_recoveries: Annotated[Text, typer.Option(metavar="N", help="Starts after a vanished worker.")] = None,
     max_payload: Annotated[Text, typer.Option(metavar="SIZE", help="Largest payload: 256KiB.")] = None,
     high_water: Annotated[Text, typer.Option(metavar="N", help="Ready jobs above which the mover waits.")] = None,
+    encrypt: Annotated[Text, typer.Option(metavar="NAMES", help="Encrypt these jobs: 'payment.*,…'; * = all.")] = None,
+    keys_file: Annotated[Text, typer.Option(metavar="FILE", help="The keys of encrypted payloads.")] = None,
     data_dir: Annotated[Text, typer.Option(metavar="DIR", help="Data of the embedded server.")] = None,
     redis_server: Annotated[Text, typer.Option(metavar="PROGRAM", help="Program of the embedded server.")] = None,
     log_format: Annotated[Text, typer.Option(metavar="console|json", help="How log lines look.")] = None,

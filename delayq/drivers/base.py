@@ -79,11 +79,15 @@ class Renewal:
 
 
 class Promotion(NamedTuple):
-    """Jobs moved, and the seconds until the next one is due (0 = at once, None = nothing waits)."""
+    """Jobs moved, and the seconds until the next one is due (0 = at once, None = nothing waits).
+
+    `owed`: follow-ups that wait to be carried to other places.
+    """
 
     moved: int
     lost: int
     next_s: float | None
+    owed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +115,17 @@ class Tidied:
         return not found
 
 
+class Relayed(NamedTuple):
+    """Follow-ups carried, and those that stay: whose time has not come, or which nobody can carry.
+
+    `waiting`: a job whose unique key another one owns. `trouble`: what a person should hear of, one line each.
+    """
+
+    carried: int = 0
+    waiting: int = 0
+    trouble: tuple[str, ...] = ()
+
+
 class WakeUps(Protocol):
     """Hints that a queue's head moved earlier. Hints may be lost; nobody depends on one."""
 
@@ -135,6 +150,9 @@ class Driver(Protocol):
 
     def promote(self, queue: str) -> Promotion:
         """Move one batch of due jobs."""
+
+    def relay(self, queue: str) -> Relayed:
+        """Carry what follows jobs of this queue to other queues and to batches."""
 
     def reclaim(self, queue: str) -> Tidied:
         """Take back what vanished workers hold."""

@@ -14,7 +14,7 @@ import msgspec
 
 from delayq.core.errors import AWAY, DelayqError
 from delayq.core.options import Options
-from delayq.core.outcome import Ack, Outcome
+from delayq.core.outcome import Outcome
 from delayq.drivers.base import Claim, Renewal
 from delayq.redis import presence, settling
 from delayq.redis.calls import deliver, inspect
@@ -63,13 +63,13 @@ class RedisSteward:
         return Renewal(frozenset(lost), frozenset(asked), surplus, errors)
 
     def settle(self, ended: Sequence[tuple[Claim, Outcome]]) -> list[bool]:
-        """Settle; envelopes and earlier failures, which only a retry or a failure needs, are read first."""
+        """Settle; envelopes, which say what follows, and earlier failures are read first."""
         endings = [
             settling.Ending(
                 claim.queue,
                 claim.id,
                 claim.entry,
-                b"" if isinstance(outcome, Ack) else self.envelope(claim),
+                self.envelope(claim),
                 outcome,
             )
             for claim, outcome in ended

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from delayq.jobs.stopping import Stopping
@@ -19,13 +20,16 @@ class Line(Protocol):
 
 
 class Talk:
-    """Of one attempt; outside of a worker nobody is at the other end."""
+    """Of one attempt; outside of a worker nobody is at the other end. `seal` hides partial results."""
 
-    __slots__ = ("_held", "_line", "_stopping", "_teller")
+    __slots__ = ("_held", "_line", "_seal", "_stopping", "_teller")
 
-    def __init__(self, line: Line | None = None, held: Any = None) -> None:
+    def __init__(
+        self, line: Line | None = None, held: Any = None, seal: Callable[[bytes], bytes] | None = None
+    ) -> None:
         self._line = line
         self._held = held
+        self._seal = seal
         self._stopping: Stopping | None = None
         self._teller: Teller | None = None
 
@@ -41,4 +45,5 @@ class Talk:
         """See `JobContext.progress`."""
         if self._teller is None:
             self._teller = Teller() if self._line is None else self._line.teller(self._held)
+            self._teller.seal = self._seal
         return self._teller

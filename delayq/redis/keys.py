@@ -29,6 +29,7 @@ TYPES: Final[Mapping[str, str]] = MappingProxyType(
         "cancel": "hash",
         "progress": "hash",
         "outbox": "stream",
+        "stamps": "hash",
         "meta": "hash",
     }
 )
@@ -91,9 +92,14 @@ class Globals(msgspec.Struct, frozen=True):
         """What holds for all workers at once: a pause of everything, maintenance, the call to restart."""
         return f"{self.prefix}:control"
 
+    @property
+    def batches(self) -> str:
+        """All batches: id -> when it began."""
+        return f"{self.prefix}:batches"
+
     def worker(self, name: str) -> str:
         return f"{self.prefix}:worker:{name}"
 
     def types(self) -> dict[str, str]:
         """The key and the type of each that is there once, whatever workers there are."""
-        return {self.queues: "set", self.workers: "zset", self.control: "hash"}
+        return {self.queues: "set", self.workers: "zset", self.control: "hash", self.batches: "zset"}

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from delayq.core.events import EVENTS, Listener
+from delayq.core.keyring import NO_KEYS, Keyring
 from delayq.drivers.base import Driver
 from delayq.jobs.registry import Registry
 from delayq.worker.options import WorkerOptions
@@ -32,7 +33,8 @@ class Plan:
 
     `told` and `gone` are asked now and then, by the supervisor. `told` ends the worker as TERM does, `gone` soon: what
     it served is not there any more, so that what runs cannot be settled. `began` is when the code began
-    to be loaded that the children run (monotonic): who calls on workers to restart later, means this one.
+    to be loaded that the children run (monotonic): who calls on workers to restart later, means this one. `keyring`
+    opens what is encrypted.
     """
 
     driver_factory: DriverFactory
@@ -42,6 +44,7 @@ class Plan:
     told: Callable[[], bool] = never
     gone: Callable[[], bool] = never
     began: float = field(default_factory=time.monotonic)
+    keyring: Keyring = NO_KEYS
 
     @property
     def audience(self) -> Sequence[Listener]:

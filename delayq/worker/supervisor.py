@@ -26,6 +26,7 @@ from delayq.worker.emptiness import Emptiness
 from delayq.worker.fork import Process
 from delayq.worker.listeners import Listeners
 from delayq.worker.memory import MemoryLimit
+from delayq.worker.moods import Moods
 from delayq.worker.names import consumer_name
 from delayq.worker.options import StopReason
 from delayq.worker.overtime import Overtime
@@ -57,6 +58,8 @@ class Supervisor:
         self._options = options
         self._signals = Signals(self._speak, last=options.ends_process)
         self._name = options.name or consumer_name()
+        self._listeners = Listeners(plan.audience)
+        self._moods = Moods(self._name, options.queues, self._listeners)
         self._reason: StopReason | None = None
         self._grace_ends = float("inf")
         self._memory = MemoryLimit(options.memory_mb)
@@ -72,7 +75,7 @@ class Supervisor:
         if threading.active_count() > 1:
             names = ", ".join(thread.name for thread in threading.enumerate() if thread is not threading.main_thread())
             log.warning("threads started while the application was imported do not exist in the children: %s", names)
-        reason, done, listeners = StopReason.INTERRUPTED, 0, Listeners(self._plan.audience)
+        reason, done, listeners = StopReason.INTERRUPTED, 0, self._listeners
         with self._signals, closing(self._plan.driver_factory(answer_ms=ANSWER_MS)) as driver:
             listeners.tell(self._starting())
             steward = driver.steward(self._options.queues)
@@ -80,6 +83,7 @@ class Supervisor:
             if renewing is not None:
                 self._make(driver, steward, renewing)
                 reason, done = self._work(), self._brood.done
+            self._moods.hear(self._signals)
         listeners.tell(WorkerStopping(self._name, reason, done))
         return reason
 
@@ -113,6 +117,9 @@ class Supervisor:
     def _turn(self, started: float) -> StopReason | None:
         """One look at everything; the reason once all has come to an end."""
         self._bury_the_dead()
+        if self._listeners:
+            self._moods.hear(self._signals)
+            self._moods.look(self._brood)
         if self._reason is None:
             self._reason = self._reason_to_stop(started)
             if self._reason is not None:

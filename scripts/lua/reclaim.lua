@@ -12,6 +12,7 @@
 -- KEYS[9]  locks       hash    id -> digest
 -- KEYS[10] meta        hash
 -- KEYS[11] progress    hash    id -> what the job told last
+-- KEYS[12] outbox      stream  what belongs elsewhere: `todo`, JSON, or `ended` and `job`
 -- ARGV[1]  now_ms      int     '' = the server's clock
 -- ARGV[2]  limit       int     entries at most, 1..500
 -- ARGV[3]  max_recoveries int  more than this many fail the job
@@ -26,10 +27,13 @@
 -- Why one that has its job but no payload anywhere stays: once acknowledged it would look like work that was done.
 -- Why the wish to stop stays, and is said in the entry: nobody withdrew it. Whoever reads the entry next ends the job
 -- without starting it, and needs no call of its own to know.
+-- Why an envelope's text is searched: what follows its job has to hear of this end, and a relay reads it. A payload that
+-- holds these words by chance costs the relay a look.
 -- Why HDEL of nothing comes first: it is a write that a server at its memory limit allows, and opens it for the rest.
 
 local stream, entries, jobs, recoveries, failed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local errors, cancel, unique, locks, meta, progress = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
+local outbox = KEYS[12]
 local now, limit, most, vanished = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
 if not now then
   local time = redis.call('TIME')
@@ -41,6 +45,7 @@ local lease, tick, hold = tonumber(known[1] or 30000), tonumber(known[2] or 0), 
 for _, key in ipairs({ entries, jobs, errors, cancel, unique, locks, progress }) do redis.call('HLEN', key) end
 local marked = redis.call('HLEN', recoveries) > 0
 redis.call('ZCARD', failed)
+redis.call('XLEN', outbox)
 if redis.call('XLEN', stream) == 0 and redis.call('EXISTS', stream) == 0 then return { 0, 0, 0, lease, 0 } end
 
 redis.call('HDEL', meta, '')
@@ -93,6 +98,9 @@ for n, id in ipairs(ids) do
     for _, key in ipairs({ entries, cancel }) do redis.call('HDEL', key, id) end
     redis.call('ZADD', failed, at, id)
     redis.call('HSET', errors, id, vanished .. ',"at_ms":' .. at .. ',"history":[' .. before .. ']}')
+    if string.find(envelope, '"chain":', 1, true) or string.find(envelope, '"batch":', 1, true) then
+      redis.call('XADD', outbox, '*', 'ended', 'failed', 'job', envelope)
+    end
     given_up = given_up + 1
   end
 end

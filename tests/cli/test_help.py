@@ -39,7 +39,9 @@ def test_the_commands_of_the_design_are_there() -> None:
         "down", "demo", "doctor", "failed", "failed list", "failed show", "failed retry", "failed forget",
         "failed flush", "failed prune", "pause", "resume", "clear", "workers", "queue", "queue set", "config",
         "config show", "restart", "top", "listen", "maintenance", "maintenance on", "maintenance off",
-        "maintenance show",
+        "maintenance show", "relay", "outbox", "outbox sql", "outbox list", "outbox retry", "outbox forget",
+        "batch", "batch list", "batch show", "batch cancel", "batch retry",
+        "key", "key new", "key list",
     }  # fmt: skip
 
 
@@ -60,7 +62,7 @@ def test_the_list_of_commands_is_not_cut(bare: Cli, path: tuple[str, ...]) -> No
     assert not any(row.endswith("...") for row in rows)
 
 
-@pytest.mark.parametrize("path", [(), ("failed",), ("queue",), ("config",), ("maintenance",)], ids=" ".join)
+@pytest.mark.parametrize("path", [(), ("failed",), ("queue",), ("config",), ("maintenance",), ("key",)], ids=" ".join)
 def test_no_command_is_bad_usage_and_shows_the_help(bare: Cli, path: tuple[str, ...]) -> None:
     done = bare(*path)
     assert done.code == 2

@@ -59,12 +59,17 @@ def chunks(jobs: Iterable[Prepared]) -> Iterator[list[Prepared]]:
         yield batch
 
 
-def schedule(scope: Scope, jobs: Sequence[Prepared], on_conflict: OnConflict, token: str) -> Call[Scheduled]:
-    """Put jobs of one queue (one chunk) in their place. `token` makes a resend answer as the first time."""
+def schedule(
+    scope: Scope, jobs: Sequence[Prepared], on_conflict: OnConflict, token: str, *, once_ms: int = 0
+) -> Call[Scheduled]:
+    """Put jobs of one queue (one chunk) in their place. `token` makes a resend answer as the first time.
+
+    It counts for `once_ms`; 0: for as long as this client may resend, and only where a resend would do harm.
+    """
     options = scope.options
     soon = _soon(jobs[0].when) if len(jobs) == 1 else any(map(_soon, {job.when for job in jobs}))
-    once = token if soon or on_conflict is OnConflict.ERROR else ""
-    once_ms = ONCE_MS if once else 0
+    once = token if once_ms or soon or on_conflict is OnConflict.ERROR else ""
+    once_ms = (once_ms or ONCE_MS) if once else 0
     script, word = _SCRIPTS[on_conflict]
     args: list[Argument] = [scope.now, word, scope.queue, scope.wake]
     if script == "schedule":
@@ -118,9 +123,14 @@ def _outcome(reply: list[Any]) -> Outcome:
     return Outcome(_ANSWERS[reply[0]], number(reply[1]), text(reply[2]) if len(reply) > 2 else "")
 
 
-def retry(scope: Scope, job_id: str, fingerprint: str, envelope: bytes, digest: str) -> Call[Outcome]:
-    """Give a failed job all its tries again. Not resent: the second send would find it waiting."""
-    args: list[Argument] = [scope.now, scope.queue, scope.wake, job_id, fingerprint, envelope, digest]
+def retry(
+    scope: Scope, job_id: str, fingerprint: str, envelope: bytes, digest: str, todo: bytes = b""
+) -> Call[Outcome]:
+    """Give a failed job all its tries again. Not resent: the second send would find it waiting.
+
+    `todo` is what its batch must hear of it.
+    """
+    args: list[Argument] = [scope.now, scope.queue, scope.wake, job_id, fingerprint, envelope, digest, todo]
     return call("retry", scope, args, _outcome, nature=Nature.ONCE)
 
 

@@ -92,7 +92,7 @@ def test_what_has_not_started_will_not(station: Station) -> None:
     station.handles("note", note)
     station.client.schedule_many([{"name": "note", "data": {"n": n}, "id": f"j{n}"} for n in range(500)])
     station.drain()
-    assert ran == list(range(301))
+    assert sorted(ran) == list(range(301))  # a slow machine hands some back, which run later
     assert station.client.stats(QUEUE)[0].failed == 0
 
 
