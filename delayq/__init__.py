@@ -15,15 +15,18 @@ import typing
 
 from delayq.core.lazy import importer as _importer
 from delayq.core.lazy import lister as _lister
+from delayq.core.public_names import HOMES as _HOMES
 
 if typing.TYPE_CHECKING:
     from delayq.client import AsyncDelayQ, DelayQ
     from delayq.core.backoff import Exponential, Fixed, Steps
+    from delayq.core.batches import BatchInfo
     from delayq.core.control import Control
     from delayq.core.errors import (
         BackendError,
         BackendFull,
         BackendUnavailable,
+        BatchNotFound,
         CommittedUnsent,
         ConfigError,
         Conflict,
@@ -34,6 +37,7 @@ if typing.TYPE_CHECKING:
         JobNotFailed,
         JobNotFound,
         JobRunning,
+        ModelMissing,
         OutcomeUnknown,
     )
     from delayq.core.events import (
@@ -41,6 +45,8 @@ if typing.TYPE_CHECKING:
         JobEnded,
         JobFenced,
         JobLimited,
+        JobModelMissing,
+        JobRetryRequested,
         JobRolledBack,
         JobSkipped,
         JobStarted,
@@ -50,20 +56,63 @@ if typing.TYPE_CHECKING:
         NotificationSending,
         NotificationSent,
         NotificationSkipped,
+        QueueBusy,
+        QueuePaused,
+        QueueResumed,
+        WorkerIdle,
+        WorkerInterrupted,
+        WorkerPausing,
+        WorkerQueuePaused,
+        WorkerQueueResumed,
+        WorkerResuming,
         WorkerStarting,
         WorkerStopping,
     )
     from delayq.core.progress import Progress
     from delayq.core.rate_limit import RateLimit
-    from delayq.core.signals import Discard, Fail, JobSignal, Retry, Snooze
+    from delayq.core.signals import (
+        Discard,
+        Fail,
+        JobSignal,
+        Retry,
+        Snooze,
+    )
     from delayq.core.spec import JobSpec
     from delayq.core.states import Answer, OnConflict, State
-    from delayq.core.views import Fate, JobInfo, JobRef, Page, QueueStats, Retried, Upcoming, WorkerInfo
+    from delayq.core.views import (
+        Fate,
+        JobInfo,
+        JobRef,
+        Page,
+        QueueStats,
+        Retried,
+        Upcoming,
+        WorkerInfo,
+    )
     from delayq.drivers.sync import Ran
     from delayq.drivers.within import within
+    from delayq.jobs.batch import (
+        PendingBatch,
+        afind_batch,
+        batch,
+        find_batch,
+    )
+    from delayq.jobs.chain import PendingChain, chain
     from delayq.jobs.context import JobContext
-    from delayq.jobs.current import current_manager, make_manager, set_manager, using_manager
-    from delayq.jobs.dispatch import Dispatch, adispatch, adispatch_many, dispatch, dispatch_many
+    from delayq.jobs.coordinated import RunningBatch, RunningChain
+    from delayq.jobs.current import (
+        current_manager,
+        make_manager,
+        set_manager,
+        using_manager,
+    )
+    from delayq.jobs.dispatch import (
+        Dispatch,
+        adispatch,
+        adispatch_many,
+        dispatch,
+        dispatch_many,
+    )
     from delayq.jobs.events.announcing import aannounce, announce
     from delayq.jobs.events.listening import listener, queued_listener
     from delayq.jobs.function import job
@@ -77,7 +126,9 @@ if typing.TYPE_CHECKING:
     from delayq.jobs.middleware.release import Release
     from delayq.jobs.middleware.running_job import RunningJob
     from delayq.jobs.middleware.skip import Skip
+    from delayq.jobs.middleware.skip_if_batch_cancelled import SkipIfBatchCancelled
     from delayq.jobs.middleware.throttles_exceptions import ThrottlesExceptions
+    from delayq.jobs.notifications.broadcast import BroadcastChannel
     from delayq.jobs.notifications.channel import Channel, Letter
     from delayq.jobs.notifications.mail import MailChannel, Smtp
     from delayq.jobs.notifications.mail_message import Attachment, MailMessage
@@ -85,7 +136,9 @@ if typing.TYPE_CHECKING:
     from delayq.jobs.notifications.notifying import anotify, notify, use_channel
     from delayq.jobs.notifications.recipient import Notifiable, Recipient
     from delayq.jobs.notifications.webhook import WebhookChannel, WebhookMessage
-    from delayq.jobs.registry import use_limit, use_middleware
+    from delayq.jobs.references.models import Models
+    from delayq.jobs.references.reference import OnMissing, Reference
+    from delayq.jobs.registry import use_limit, use_middleware, use_models
     from delayq.manager import Manager
     from delayq.settings import Settings
 
@@ -98,6 +151,9 @@ __all__ = [
     "BackendError",
     "BackendFull",
     "BackendUnavailable",
+    "BatchInfo",
+    "BatchNotFound",
+    "BroadcastChannel",
     "Channel",
     "CommittedUnsent",
     "Concurrency",
@@ -123,9 +179,11 @@ __all__ = [
     "JobHasFailed",
     "JobInfo",
     "JobLimited",
+    "JobModelMissing",
     "JobNotFailed",
     "JobNotFound",
     "JobRef",
+    "JobRetryRequested",
     "JobRolledBack",
     "JobRunning",
     "JobSignal",
@@ -138,6 +196,8 @@ __all__ = [
     "MailMessage",
     "Manager",
     "Middleware",
+    "ModelMissing",
+    "Models",
     "Next",
     "Notifiable",
     "Notification",
@@ -147,20 +207,30 @@ __all__ = [
     "NotificationSent",
     "NotificationSkipped",
     "OnConflict",
+    "OnMissing",
     "OutcomeUnknown",
     "Page",
+    "PendingBatch",
+    "PendingChain",
     "Progress",
+    "QueueBusy",
+    "QueuePaused",
+    "QueueResumed",
     "QueueStats",
     "Ran",
     "RateLimit",
     "RateLimited",
     "Recipient",
+    "Reference",
     "Release",
     "Retried",
     "Retry",
+    "RunningBatch",
+    "RunningChain",
     "RunningJob",
     "Settings",
     "Skip",
+    "SkipIfBatchCancelled",
     "Smtp",
     "Snooze",
     "State",
@@ -170,18 +240,28 @@ __all__ = [
     "WebhookChannel",
     "WebhookMessage",
     "WithoutOverlapping",
+    "WorkerIdle",
     "WorkerInfo",
+    "WorkerInterrupted",
+    "WorkerPausing",
+    "WorkerQueuePaused",
+    "WorkerQueueResumed",
+    "WorkerResuming",
     "WorkerStarting",
     "WorkerStopping",
     "__version__",
     "aannounce",
     "adispatch",
     "adispatch_many",
+    "afind_batch",
     "announce",
     "anotify",
+    "batch",
+    "chain",
     "current_manager",
     "dispatch",
     "dispatch_many",
+    "find_batch",
     "gate",
     "handles",
     "job",
@@ -193,100 +273,10 @@ __all__ = [
     "use_channel",
     "use_limit",
     "use_middleware",
+    "use_models",
     "using_manager",
     "within",
 ]
-
-# Where each name of __all__ is made; tests/unit/test_lazy_names.py compares it with the imports above.
-_HOMES = {
-    "delayq.core.events": (
-        "JobDispatched",
-        "JobEnded",
-        "JobFenced",
-        "JobLimited",
-        "JobRolledBack",
-        "JobSkipped",
-        "JobStarted",
-        "JobUnsent",
-        "NotificationEvent",
-        "NotificationFailed",
-        "NotificationSending",
-        "NotificationSent",
-        "NotificationSkipped",
-        "WorkerStarting",
-        "WorkerStopping",
-    ),
-    "delayq.jobs.events.announcing": ("aannounce", "announce"),
-    "delayq.jobs.events.listening": (
-        "listener",
-        "queued_listener",
-    ),
-    "delayq.jobs.notifications.channel": ("Channel", "Letter"),
-    "delayq.jobs.notifications.mail": ("MailChannel", "Smtp"),
-    "delayq.jobs.notifications.mail_message": (
-        "Attachment",
-        "MailMessage",
-    ),
-    "delayq.jobs.notifications.notification": ("Notification",),
-    "delayq.jobs.notifications.notifying": (
-        "anotify",
-        "notify",
-        "use_channel",
-    ),
-    "delayq.jobs.notifications.recipient": (
-        "Notifiable",
-        "Recipient",
-    ),
-    "delayq.jobs.notifications.webhook": (
-        "WebhookChannel",
-        "WebhookMessage",
-    ),
-    "delayq.client": ("AsyncDelayQ", "DelayQ"),
-    "delayq.core.backoff": ("Exponential", "Fixed", "Steps"),
-    "delayq.core.control": ("Control",),
-    "delayq.core.errors": (
-        "BackendError",
-        "BackendFull",
-        "BackendUnavailable",
-        "CommittedUnsent",
-        "ConfigError",
-        "Conflict",
-        "DelayqError",
-        "InvalidInput",
-        "JobFinished",
-        "JobHasFailed",
-        "JobNotFailed",
-        "JobNotFound",
-        "JobRunning",
-        "OutcomeUnknown",
-    ),
-    "delayq.core.progress": ("Progress",),
-    "delayq.core.rate_limit": ("RateLimit",),
-    "delayq.core.signals": ("Discard", "Fail", "JobSignal", "Retry", "Snooze"),
-    "delayq.core.spec": ("JobSpec",),
-    "delayq.core.states": ("Answer", "OnConflict", "State"),
-    "delayq.core.views": ("Fate", "JobInfo", "JobRef", "Page", "QueueStats", "Retried", "Upcoming", "WorkerInfo"),
-    "delayq.drivers.sync": ("Ran",),
-    "delayq.drivers.within": ("within",),
-    "delayq.jobs.context": ("JobContext",),
-    "delayq.jobs.current": ("current_manager", "make_manager", "set_manager", "using_manager"),
-    "delayq.jobs.dispatch": ("Dispatch", "adispatch", "adispatch_many", "dispatch", "dispatch_many"),
-    "delayq.jobs.function": ("job",),
-    "delayq.jobs.gates": ("gate",),
-    "delayq.jobs.job": ("Job",),
-    "delayq.jobs.methods": ("handles",),
-    "delayq.jobs.middleware.concurrency": ("Concurrency", "WithoutOverlapping"),
-    "delayq.jobs.middleware.fail_on": ("FailOnException",),
-    "delayq.jobs.middleware.forms": ("Middleware", "Next"),
-    "delayq.jobs.middleware.rate_limited": ("RateLimited",),
-    "delayq.jobs.middleware.release": ("Release",),
-    "delayq.jobs.middleware.running_job": ("RunningJob",),
-    "delayq.jobs.middleware.skip": ("Skip",),
-    "delayq.jobs.middleware.throttles_exceptions": ("ThrottlesExceptions",),
-    "delayq.jobs.registry": ("use_limit", "use_middleware"),
-    "delayq.manager": ("Manager",),
-    "delayq.settings": ("Settings",),
-}
 
 if not typing.TYPE_CHECKING:  # a type checker would otherwise believe in every name
     __getattr__ = _importer(__name__, _HOMES)

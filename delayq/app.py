@@ -24,6 +24,7 @@ from delayq.jobs.registry import Registry, current, load_app
 from delayq.loops.janitor import Janitor
 from delayq.loops.loop import Loop
 from delayq.loops.mover import Mover
+from delayq.loops.relay import Relay
 from delayq.redis.checkup import eviction_policy
 from delayq.redis.client import Client
 from delayq.redis.connect import Connector
@@ -99,6 +100,23 @@ def fallback_policy(settings: Settings) -> Policy:
     )
 
 
+def make_plan(
+    settings: Settings,
+    url: str | Endpoint,
+    registry: Registry,
+    options: WorkerOptions,
+    *,
+    listeners: Sequence[Listener] = (),
+) -> Plan:
+    """What a worker of the Redis at `url` is to do.
+
+    Its handlers dispatch to the same Redis, unless they say otherwise.
+    """
+    replace_manager(make_manager(settings, url))
+    engine = settings.options()
+    return Plan(RedisStreamsFactory(url, engine), registry, options, listeners, keyring=engine.keyring)
+
+
 def make_worker(
     settings: Settings,
     url: str | Endpoint,
@@ -109,26 +127,26 @@ def make_worker(
     gone: Callable[[], bool] = never,
     began: float | None = None,
 ) -> Supervisor:
-    """A worker of the Redis at `url`; its `run` blocks the main thread until it stops. `gone`, `began` as in `Plan`.
-
-    Its handlers dispatch to the same Redis, unless they say otherwise.
-    """
-    replace_manager(make_manager(settings, url))
-    plan = Plan(RedisStreamsFactory(url, settings.options()), registry, options, listeners, gone)
+    """A worker of such a plan; its `run` blocks the main thread until it stops. `gone` and `began` as in `Plan`."""
+    plan = replace(make_plan(settings, url, registry, options, listeners=listeners), gone=gone)
     return Supervisor(plan if began is None else replace(plan, began=began))
 
 
 def make_loops(driver: RedisStreams, settings: Settings) -> list[Loop]:
-    """Mover and janitor of all queues, for a process of their own."""
-    return [Loop(Mover(driver)), Loop(Janitor(driver, tidy_every_s=settings.tidy_every_ms / 1000))]
+    """Mover, relay and janitor of all queues, for a process of their own."""
+    relay, janitor = Relay(driver), Janitor(driver, tidy_every_s=settings.tidy_every_ms / 1000)
+    return [Loop(Mover(driver, owing=relay.hint)), Loop(relay), Loop(janitor)]
 
 
 def move_once(driver: RedisStreams, settings: Settings) -> int:
-    """Promote what is due and look after every queue, once; how many jobs became ready."""
-    mover, janitor = Mover(driver), Janitor(driver, tidy_every_s=settings.tidy_every_ms / 1000)
+    """Promote what is due, carry what follows, and look after every queue, once; how many jobs became ready."""
+    relay, janitor = Relay(driver), Janitor(driver, tidy_every_s=settings.tidy_every_ms / 1000)
+    mover = Mover(driver, owing=relay.hint)
     try:
         janitor.run_once()
-        return _until_nothing(mover.promote_all)
+        moved = _until_nothing(mover.promote_all)
+        relay.run_once()
+        return moved + _until_nothing(mover.promote_all)
     finally:
         mover.close()
         janitor.close()

@@ -25,7 +25,7 @@ from delayq.core.names import check_queue
 from delayq.core.options import Options
 from delayq.core.routes import NOWHERE, Route, find
 from delayq.core.spec import JobSpec
-from delayq.drivers.connection import Connection
+from delayq.drivers.connection import AsyncBatchStore, BatchStore, Connection, KeepsBatches
 from delayq.drivers.null import NullConnection
 from delayq.drivers.redis_connection import RedisConnection
 from delayq.drivers.sync import Runner, SyncConnection
@@ -94,6 +94,23 @@ class Manager:
             if name not in self._made:
                 self._made[name] = self._maker(name)
             return self._made[name]
+
+    def batches(self, name: str | None = None) -> BatchStore:
+        """Where that connection keeps batches. Raises `ConfigError` for one that keeps none."""
+        return self._keeper(name).batches
+
+    def abatches(self, name: str | None = None) -> AsyncBatchStore:
+        """As `batches`, for asyncio."""
+        return self._keeper(name).abatches
+
+    def _keeper(self, name: str | None) -> KeepsBatches:
+        connection = self.connection(name)
+        if isinstance(connection, KeepsBatches):
+            return connection
+        raise ConfigError(
+            f"The connection {connection.name!r} keeps no batches.",
+            hint="Dispatch over one to Redis: on_connection(…).",
+        )
 
     def waits_for_commit(self, name: str | None) -> bool:
         """Whether jobs on that connection wait for a commit unless they say otherwise."""

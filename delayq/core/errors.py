@@ -24,7 +24,10 @@
     ├─ CommittedUnsent          the transaction is committed; jobs that waited for it were not sent
     ├─ NotDelivered             a channel did not take a notification
     ├─ BadEnvelope              bytes that are no envelope
-    └─ UnknownJob               no handler registered for this name
+    ├─ UnknownJob               no handler registered for this name
+    ├─ ModelMissing             a model that a job refers to is gone
+    ├─ UnknownKey               encrypted, and the key is not known here
+    └─ BrokenSeal               encrypted, and changed or moved since
 
 A class's docstring is its default message. `exit_code` is what the command line ends with.
 Raised *by handlers* are signals, not errors: see `delayq.core.signals`.
@@ -92,6 +95,12 @@ class JobNotFound(DelayqError):
 
 class LimitNotFound(DelayqError):
     """Nothing is kept for such a limit."""
+
+    exit_code = 3
+
+
+class BatchNotFound(DelayqError):
+    """No batch with this id is known."""
 
     exit_code = 3
 
@@ -175,3 +184,15 @@ class BadEnvelope(DelayqError):
 
 class UnknownJob(DelayqError):
     """No handler is registered for this job name."""
+
+
+class ModelMissing(DelayqError):
+    """A model that the job refers to is gone."""
+
+
+class UnknownKey(DelayqError):
+    """The data is encrypted with a key that is not known here."""
+
+
+class BrokenSeal(DelayqError):
+    """The encrypted data was changed, or belongs to another job."""

@@ -16,6 +16,7 @@ from typing import Final
 from delayq.core.backoff import DEFAULT, Backoff, from_wire
 from delayq.core.envelope import Envelope
 from delayq.core.errors import DelayqError
+from delayq.core.follow import linked
 from delayq.core.interrupts import JobCancelled, JobTimedOut
 from delayq.core.signals import Discard, Fail, Retry, Snooze
 
@@ -85,10 +86,16 @@ def policy_of(envelope: Envelope, fallback: Policy) -> Policy:
 
 @dataclass(frozen=True, slots=True)
 class Ack:
-    """Done. Kept for `retention_ms` with `result` (JSON, or b''), else forgotten."""
+    """Done. Kept for `retention_ms` with `result` (JSON, or b''), else forgotten.
+
+    `called_off`: it was asked to stop, so nothing of its chain follows. `chain`: what its handler made of the rest of
+    its chain; b'' = as it was.
+    """
 
     retention_ms: int = 0
     result: bytes = b""
+    called_off: bool = False
+    chain: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +119,7 @@ class GiveUp:
 
 Outcome = Ack | Release | GiveUp
 DONE: Final = Ack()
-"""Done and forgotten: what becomes of nearly every job."""
+"""Done and forgotten, with nothing to follow: what becomes of nearly every job."""
 
 
 def told_as(outcome: Outcome) -> tuple[str, BaseException | None]:
@@ -144,9 +151,11 @@ def decide(
     `now_ms` is the server's time as last seen; `rand` gives numbers in [0, 1) for jitter.
     """
     if error is None:
-        return Ack(policy.retention_ms) if policy.retention_ms else DONE
-    if isinstance(error, Discard | JobCancelled):
-        return DONE
+        return Ack(policy.retention_ms) if policy.retention_ms or linked(envelope) else DONE
+    if isinstance(error, JobCancelled):
+        return Ack(called_off=True)
+    if isinstance(error, Discard):
+        return Ack() if linked(envelope) else DONE
     attempts = envelope.attempts + 1
     if isinstance(error, Snooze):
         return Release(error.delay_ms, envelope.attempts, envelope.exceptions, None)
@@ -171,7 +180,7 @@ def _ends_with_a_timeout(policy: Policy, now_ms: int) -> bool:
 
 def stopped(outcome: Outcome) -> Outcome:
     """What becomes of a job that was asked to stop while it ran: whatever else happens, it is not tried again."""
-    return Ack() if isinstance(outcome, Release) else outcome
+    return Ack(called_off=True) if isinstance(outcome, Release) else outcome
 
 
 def _backoff_ms(backoff: Backoff, attempt: int, error: BaseException, rand: Callable[[], float]) -> int:

@@ -12,10 +12,12 @@ import msgspec
 
 from delayq.core import envelope as envelopes
 from delayq.core.backoff import BackoffSpec, parse_backoff, to_wire
-from delayq.core.envelope import VERSION, Envelope
+from delayq.core.envelope import ABSENT, VERSION, Envelope
 from delayq.core.errors import InvalidInput
+from delayq.core.follow import Chain, encode_chain, encode_membership
 from delayq.core.names import check_id, check_job_name, check_queue, new_id
 from delayq.core.options import Options
+from delayq.core.sealing import Members, Place, seal_data
 from delayq.core.when import duration_ms, instant_ms
 
 Delay = str | timedelta
@@ -32,7 +34,9 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     queue. `tries` 0 means no limit, None what the worker says. `unique` names a key that at most one unfinished job may
     own. `deadline` is when the job is no longer worth starting, `retry_until` when it is no longer tried again, which
     then goes before `tries`; both are points in time, or durations counted from when the job is due. `timeout` limits
-    one attempt ("0s" = no limit), `max_exceptions` how many attempts may end with an error.
+    one attempt ("0s" = no limit), `max_exceptions` how many attempts may end with an error. `encrypted` hides the
+    payload from all who do not hold the key; None: as the settings say for jobs of that name. `chain` and `batch` are
+    written by those who build these.
     """
 
     name: str
@@ -53,6 +57,9 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     deadline: Limit | None = None
     retry_until: Limit | None = None
     max_exceptions: int | None = None
+    encrypted: bool | None = None
+    chain: Chain | None = None
+    batch: str | None = None
 
     @property
     def timed(self) -> bool:
@@ -85,9 +92,11 @@ def prepare(spec: JobSpec, options: Options, now_ms: int) -> Prepared:
     queue = options.queue_for(name) if spec.queue is None else spec.queue
     queue = options.sent_to(_queue_name(queue) if type(queue) is str else check_queue(queue))
     job_id = new_id() if spec.id is None else check_id(spec.id)
-    data = spec.data
-    limit = options.max_payload
+    data, limit = spec.data, options.max_payload
     raw = envelopes.check_data(data, limit) if isinstance(data, bytes) else envelopes.encode_data(data, limit)
+    encrypted = ABSENT
+    if (spec.encrypted is not None or options.encrypt) and options.encrypts(name, spec.encrypted):
+        raw, encrypted = _sealed(raw, Place(job_id, name), options)
     due = when(spec, now_ms)
     digest = "" if spec.unique is None else unique_digest(spec.unique)
     envelope = Envelope(
@@ -106,14 +115,19 @@ def prepare(spec: JobSpec, options: Options, now_ms: int) -> Prepared:
         tags=list(spec.tags) if spec.tags else None,
         timeout_ms=None if spec.timeout is None else duration_ms(spec.timeout),
         max_exceptions=None if spec.max_exceptions is None else _check_max_exceptions(spec.max_exceptions),
+        encrypted=encrypted,
         deadline_ms=_limit_ms("deadline", spec.deadline, due, now_ms),
         retry_until_ms=_limit_ms("retry_until", spec.retry_until, due, now_ms),
+        chain=ABSENT if spec.chain is None else encode_chain(spec.chain),
+        batch=ABSENT if spec.batch is None else encode_membership(spec.batch),
     )
     return Prepared(job_id, envelopes.encode(envelope), due, digest, name, queue, spec.id is not None)
 
 
 def prepare_raw(raw: bytes, options: Options, queue: str | None = None, delay: Delay | None = None) -> Prepared:
     """An envelope that is made already, as it is; only another `queue` is written into it.
+
+    Unless its name is among those that `options` say to encrypt: then a plain payload is sealed.
 
     Raises `BadEnvelope`, `InvalidInput`.
     """
@@ -123,8 +137,18 @@ def prepare_raw(raw: bytes, options: Options, queue: str | None = None, delay: D
     target = options.sent_to(check_queue(envelope.queue if queue is None else queue))
     if target != envelope.queue:
         raw = envelopes.rewrite(raw, queue=target)
+    if envelope.encrypted is ABSENT and options.encrypts(envelope.name, None):
+        members = _sealed(envelope.data, Place(envelope.id, envelope.name), options)
+        raw = envelopes.rewrite(raw, data=members.data, encrypted=members.encrypted)
     due = "+0" if delay is None else f"+{duration_ms(delay)}"
     return Prepared(envelope.id, raw, due, envelope.unique or "", check_job_name(envelope.name), target, True)
+
+
+def _sealed(data: msgspec.Raw, place: Place, options: Options) -> Members:
+    """An encrypted payload; the limit counts for what travels."""
+    members = seal_data(options.keyring, place, data)
+    envelopes.within(members.data, options.max_payload, "The encrypted payload")
+    return members
 
 
 def when(spec: JobSpec, now_ms: int) -> str:

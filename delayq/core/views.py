@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from delayq.core.envelope import Envelope
+from delayq.core.envelope import ABSENT, Envelope
 from delayq.core.errors import DelayqError
 from delayq.core.failure import Failure
 from delayq.core.progress import Progress
@@ -82,7 +82,10 @@ class WaitingRef(JobRef, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class JobInfo:
-    """Everything known about one job. `raw` is its envelope's bytes; `envelope` is None when they cannot be read."""
+    """Everything known about one job. `raw` is its envelope's bytes; `envelope` is None when they cannot be read.
+
+    `opened` is the payload of an encrypted job whose key is known; only `get` looks for one.
+    """
 
     id: str
     queue: str
@@ -100,6 +103,7 @@ class JobInfo:
     idle_ms: int | None = None
     cancel_asked_ms: int | None = None
     progress: Progress | None = None
+    opened: msgspec.Raw | None = field(default=None, repr=False)
 
     @property
     def name(self) -> str:
@@ -108,8 +112,15 @@ class JobInfo:
 
     @property
     def data(self) -> Any:
-        """The payload, decoded; None when the envelope cannot be read."""
-        return msgspec.json.decode(self.envelope.data) if self.envelope else None
+        """The payload, decoded; None when the envelope cannot be read, or is encrypted and was not opened."""
+        if self.opened is not None:
+            return msgspec.json.decode(self.opened)
+        return msgspec.json.decode(self.envelope.data) if self.envelope and not self.encrypted else None
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether its payload is encrypted; its result is then too."""
+        return self.envelope is not None and self.envelope.encrypted is not ABSENT
 
     @property
     def attempts(self) -> int | None:
@@ -158,6 +169,11 @@ class QueueStats:
     @property
     def paused(self) -> bool:
         return self.paused_until_ms is not None
+
+    @property
+    def load(self) -> int:
+        """How much there is to do: jobs that are ready or run. What waits for its time is none of it."""
+        return self.ready + self.reserved
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,59 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
+from delayq.core.batches import BatchInfo
+from delayq.core.follow import Link, Plan
 from delayq.core.spec import Delay, JobSpec
 from delayq.core.states import OnConflict
 from delayq.core.views import JobRef
+
+
+class BatchStore(Protocol):
+    """Keeps batches. All but `open` and `list` raise `BatchNotFound` for one that is not there."""
+
+    def open(self, plan: Plan) -> BatchInfo:
+        """Begin a batch and send its members; done again with the same plan, it is the same batch."""
+
+    def get(self, batch: str) -> BatchInfo:
+        """A batch as it stands."""
+
+    def add(self, batch: str, members: Sequence[Link]) -> BatchInfo:
+        """More members for a batch that goes on. Raises `Conflict` for one that has finished or was cancelled."""
+
+    def cancel(self, batch: str) -> BatchInfo:
+        """Let nothing of it start any more."""
+
+    def retry(self, batch: str) -> int:
+        """Retry every member that failed; how many."""
+
+
+class AsyncBatchStore(Protocol):
+    """As `BatchStore`, awaited."""
+
+    async def open(self, plan: Plan) -> BatchInfo:
+        """See `BatchStore.open`."""
+
+    async def get(self, batch: str) -> BatchInfo:
+        """See `BatchStore.get`."""
+
+    async def add(self, batch: str, members: Sequence[Link]) -> BatchInfo:
+        """See `BatchStore.add`."""
+
+    async def cancel(self, batch: str) -> BatchInfo:
+        """See `BatchStore.cancel`."""
+
+    async def retry(self, batch: str) -> int:
+        """See `BatchStore.retry`."""
+
+
+@runtime_checkable
+class KeepsBatches(Protocol):
+    """A connection that also keeps batches."""
+
+    batches: BatchStore
+    abatches: AsyncBatchStore
 
 
 class Connection(Protocol):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 
 from delayq.core.options import Options
 from delayq.core.spec import Delay, JobSpec, Prepared, prepare, prepare_raw
@@ -17,7 +18,7 @@ class LocalConnection(ABC):
 
     def __init__(self, name: str, options: Options) -> None:
         self.name = name
-        self.options = options
+        self.options = replace(options, travels=False)
 
     @abstractmethod
     def _take(self, job: Prepared) -> Fate:

@@ -8,6 +8,7 @@ from delayq.core.options import Options
 from delayq.core.spec import Delay, JobSpec, Prepared
 from delayq.core.states import OnConflict
 from delayq.core.views import JobRef
+from delayq.drivers.connection import AsyncBatchStore, BatchStore
 from delayq.redis.aio import AsyncClient
 from delayq.redis.carrying import carried, carry
 from delayq.redis.client import Client
@@ -22,6 +23,8 @@ class RedisConnection:
         self.name = name
         self.client = Client(connector, options, clock)
         self.aclient = AsyncClient(connector, options, clock)
+        self.batches: BatchStore = self.client.batches
+        self.abatches: AsyncBatchStore = self.aclient.batches
 
     def schedule(self, spec: JobSpec, on_conflict: OnConflict) -> JobRef:
         """One script call."""

@@ -16,8 +16,9 @@ from itertools import islice
 from delayq.core import failure as failures
 from delayq.core.failure import Failure
 from delayq.core.options import Options
+from delayq.core.outcome import Ack
 from delayq.drivers.base import Tidied
-from delayq.redis import presence
+from delayq.redis import presence, settling
 from delayq.redis.calls import deliver, inspect
 from delayq.redis.calls.call import Scope
 from delayq.redis.calls.deliver import Held, Unsettled
@@ -133,13 +134,22 @@ class RedisRepair:
         )
 
     def _close(self, scope: Scope, acked: Sequence[Unsettled]) -> list[bool]:
-        """Settle what a plain consumer acknowledged, with the retention its envelope asks for."""
-        done = []
+        """Settle what a plain consumer acknowledged, with the retention and the follow-ups its envelope asks for."""
+        endings = []
         for row in acked:
             info = through(self._connector, inspect.get(scope, row.id))
             retention_ms = (info.envelope.retention_ms or 0) if info and info.envelope else 0
-            done.append(deliver.Acked(Held(row.id, row.entry), retention_ms))
-        return through(self._connector, deliver.ack(scope, done)) if done else []
+            raw = info.raw if info else b""
+            endings.append(settling.Ending(scope.queue, row.id, row.entry, raw, Ack(retention_ms)))
+        closed: list[bool] = []
+        for call, _, _ in settling.calls(lambda _: scope, endings, {}, self._now_ms() if endings else 0):
+            settled: list[bool] = through(self._connector, call)
+            closed += settled
+        return closed
+
+    def _now_ms(self) -> int:
+        seconds, micros = self._connector.call(presence.server_time, safe=True, reads=True)
+        return self._clock() or seconds * 1000 + micros // 1000
 
     # -- everything --------------------------------------------------------------------------------------------------
 

@@ -12,8 +12,9 @@ from delayq.core.endpoint import Endpoint
 from delayq.core.errors import BackendDamaged, BackendFull
 from delayq.core.options import Options
 from delayq.core.order import Order, strict
-from delayq.drivers.base import Promotion, Tidied
+from delayq.drivers.base import Promotion, Relayed, Tidied
 from delayq.drivers.redis_consumer import RedisConsumer
+from delayq.drivers.redis_relay import RedisRelay
 from delayq.drivers.redis_repair import RedisRepair
 from delayq.drivers.redis_steward import RedisSteward
 from delayq.redis import presence
@@ -38,6 +39,7 @@ class RedisStreams:
         self._clock = clock
         self._client = Client(connector, options, clock)
         self._repair = RedisRepair(connector, options, clock)
+        self._relay = RedisRelay(self._client)
 
     def queues(self) -> list[str]:
         """All queues known."""
@@ -51,9 +53,13 @@ class RedisStreams:
 
     def promote(self, queue: str) -> Promotion:
         """Move one batch of due jobs."""
-        moved, lost, wait_us = through(self.connector, deliver.promote(self._scope(queue)))
+        moved, lost, wait_us, owed = through(self.connector, deliver.promote(self._scope(queue)))
         special = {-1: None, -2: FULL_RETRY_S, -3: PAUSED_RETRY_S}
-        return Promotion(moved, lost, special[wait_us] if wait_us < 0 else wait_us / 1_000_000)
+        return Promotion(moved, lost, special[wait_us] if wait_us < 0 else wait_us / 1_000_000, owed)
+
+    def relay(self, queue: str) -> Relayed:
+        """Carry what follows jobs of this queue to other queues and to batches, until nothing is left that can be."""
+        return self._relay.relay(queue)
 
     def reclaim(self, queue: str) -> Tidied:
         """Take back what vanished workers hold, all of it, batch by batch."""

@@ -2,13 +2,18 @@
 
 As Laravel's: a delay is not waited for, there is one attempt whatever the tries, and the error of a job that fails is
 raised where it was dispatched, after its `failed` hook. What asks to be tried again is not: the answer says
-`released` or `snoozed`, and nobody else knows of it.
+`released` or `snoozed`, and nobody else knows of it. The links of a chain run one after the other, until one fails.
 """
 
 from __future__ import annotations
 
+import time
 from typing import Any, NamedTuple, Protocol
 
+from delayq.core import envelope as envelopes
+from delayq.core.ending import ending
+from delayq.core.errors import ConfigError
+from delayq.core.follow import Open, Send
 from delayq.core.options import Options
 from delayq.core.outcome import GiveUp, Outcome, Release
 from delayq.core.signals import Discard
@@ -54,7 +59,28 @@ class SyncConnection(LocalConnection):
         self._runner = runner
 
     def _take(self, job: Prepared) -> Fate:
-        return self._runner.run(job.envelope).fate
+        ran = self._runner.run(job.envelope)
+        for envelope in _following(job.envelope, ran):
+            self._take(job._replace(envelope=envelope))
+        return ran.fate
 
     async def _atake(self, job: Prepared) -> Fate:
-        return (await self._runner.arun(job.envelope)).fate
+        ran = await self._runner.arun(job.envelope)
+        for envelope in _following(job.envelope, ran):
+            await self._atake(job._replace(envelope=envelope))
+        return ran.fate
+
+
+def _following(raw: bytes, ran: Ran) -> list[bytes]:
+    """The envelopes of what follows, which is run at once too: the next link of a chain, or who catches a failure."""
+    if ran.outcome is None:
+        return []
+    envelope = envelopes.decode(raw)
+    ended = ending(raw, envelope.id, envelope.queue, ran.outcome, time.time_ns() // 1_000_000)
+    todo = ended.todo if ended else []
+    if any(isinstance(item, Open) for item in todo):
+        raise ConfigError(
+            "A chain on a connection that runs jobs at once holds a batch, and it keeps no batches.",
+            hint="Dispatch it over a connection to Redis.",
+        )
+    return [bytes(item.envelope) for item in todo if isinstance(item, Send)]

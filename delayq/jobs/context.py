@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from delayq.core.progress import Number
+from delayq.jobs.coordinated import RunningBatch, RunningChain
 from delayq.jobs.stopping import Stopping
 from delayq.jobs.talk import Talk
 
@@ -23,6 +24,8 @@ class JobContext:
     may pass it to its own database to refuse a late writer (after a failover that lost writes it may repeat).
     `stop_asked()` tells whether somebody asked this job to stop (`cancel` with `running`): a handler that loops may
     look, tidy up and return. It is known within a third of the lease. `stopping` tells when the worker wants to end.
+    `chain` is the rest of the chain this job is a link of, which it may prepend to and append to; `batch` the batch it
+    is a member of, or None.
     """
 
     id: str
@@ -37,6 +40,8 @@ class JobContext:
     tags: tuple[str, ...] = ()
     stop_asked: Callable[[], bool] = field(default=_nobody_asked, repr=False)
     talk: Talk = field(default_factory=Talk, repr=False)
+    chain: RunningChain = field(default_factory=RunningChain, repr=False)
+    batch: RunningBatch | None = field(default=None, repr=False)
 
     @property
     def stopping(self) -> Stopping:

@@ -149,6 +149,11 @@ class Dispatch(Sendable):
         return self
 
 
+def dispatch_of(job: Sendable) -> Dispatch:
+    """What would be sent of it, and how."""
+    return job._dispatch()
+
+
 def named(name: str, data: Any = None) -> Dispatch:
     """A job by its name alone. Its class is not asked, even where it is known: routes say where such a job goes."""
     return Dispatch(Message(name, lambda: data))

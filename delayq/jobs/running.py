@@ -18,14 +18,17 @@ from delayq.core.backoff import DEFAULT
 from delayq.core.envelope import Envelope
 from delayq.core.errors import InvalidInput
 from delayq.core.events import JobEnded, JobStarted
+from delayq.core.keyring import NO_KEYS
 from delayq.core.limiting import Limits
 from delayq.core.options import Options
 from delayq.core.outcome import Ack, Outcome, Policy, before_start, decide, policy_of, told_as
-from delayq.core.signals import JobSignal
+from delayq.core.sealing import open_data
+from delayq.core.signals import Discard, JobSignal
 from delayq.core.spec import prepare
 from delayq.drivers.base import Delivery
 from delayq.drivers.sync import Ran
 from delayq.jobs.context import JobContext
+from delayq.jobs.coordinated import RunningChain, batch_of
 from delayq.jobs.failing import atell_failed, tell_failed
 from delayq.jobs.handler import Handler
 from delayq.jobs.middleware.surrounded import Surrounded
@@ -57,12 +60,15 @@ class Rules:
 
 
 def envelope_of(parcel: Parcel, options: Options) -> bytes:
-    """The bytes that would travel."""
-    return prepare(parcel.spec, options, wall_ms()).envelope
+    """The bytes that would travel; as they stay here, they are not encrypted."""
+    return prepare(parcel.spec, replace(options, travels=False), wall_ms()).envelope
 
 
 class LocalRunner:
-    """Runs jobs of the current registry. Raises `BadEnvelope` and `UnknownJob`; all else is in the answer."""
+    """Runs jobs of the current registry. Raises `BadEnvelope` and `UnknownJob`; all else is in the answer.
+
+    What runs here never travelled, so an encrypted envelope that comes all the same raises `UnknownKey`.
+    """
 
     def __init__(self, rules: Rules = Rules()) -> None:
         self._rules = rules
@@ -111,7 +117,8 @@ class _Attempt:
     """One envelope on its way through; `refused` when it may not start."""
 
     def __init__(self, raw: bytes, rules: Rules, delivery: Delivery | None) -> None:
-        self.envelope: Envelope = envelopes.decode(raw)
+        envelope = envelopes.decode(raw)
+        self.envelope: Envelope = open_data(NO_KEYS, envelope, envelope.id)
         self.handler: Handler = current().get(self.envelope.name)
         self._rules = rules
         self._delivery = delivery
@@ -119,8 +126,10 @@ class _Attempt:
         if rules.fallback is None:
             self._policy = replace(self._policy, tries=1, retry_until_ms=None, max_exceptions=None, retention_ms=0)
         self.refused = before_start(self.envelope, self._policy, rules.now_ms())
+        self._chain = RunningChain(self.envelope)
         self._events = current().events
         self._started = time.perf_counter()
+        self._ended_as = ""
         if self.refused is not None:
             self._tell_end(self.refused)
         elif self._events.hears(JobStarted):
@@ -144,8 +153,11 @@ class _Attempt:
             # A job that asks to be tried again has not failed; there is only nobody who does it.
             policy = replace(policy, tries=0)
         outcome = decide(self.envelope, policy, error, self._rules.now_ms(), self._rules.rand)
+        if error is None and isinstance(outcome, Ack) and (changed := self._chain.changed()):
+            outcome = replace(outcome, chain=changed)
         if result is not None and isinstance(outcome, Ack) and outcome.retention_ms:
-            outcome = Ack(outcome.retention_ms, encoded(self.envelope, result))
+            outcome = replace(outcome, result=encoded(self.envelope, result, NO_KEYS))
+        self._ended_as = "discarded" if isinstance(error, Discard) else ""
         self._tell_end(outcome)
         return outcome
 
@@ -153,7 +165,7 @@ class _Attempt:
         """Let those who listen here hear how it ended."""
         if self._events.hears(JobEnded):
             envelope, took_ms = self.envelope, (time.perf_counter() - self._started) * 1000
-            word, error = told_as(outcome)
+            word, error = told_as(outcome) if self._ended_as == "" else (self._ended_as, None)
             queue, attempt = self._delivery.queue if self._delivery else envelope.queue, envelope.attempts + 1
             self._events.tell(JobEnded(envelope.id, envelope.name, queue, attempt, word, took_ms, error))
 
@@ -171,6 +183,8 @@ class _Attempt:
             headers=envelope.headers or {},
             tags=tuple(envelope.tags or ()),
             talk=Talk(limits=self._rules.limits if delivery else None),
+            chain=self._chain,
+            batch=batch_of(envelope),
         )
 
 

@@ -1,7 +1,8 @@
 """From a job and what is said of it to a connection and a spec: which option counts, then who takes it.
 
-This is the one way from a `Dispatch` to a connection. What changes a payload before it travels (encryption, say) has
-its place in `compose`; what decides whether it travels at all, in `Message.veto`.
+This is the one way from a `Dispatch` to a connection. What changes a payload before it travels has its place in
+`compose` (encryption needs the id, and so waits for `core.spec.prepare`); what decides whether it travels at all, in
+`Message.veto`.
 """
 
 from __future__ import annotations
@@ -73,6 +74,7 @@ def compose(message: Message, said: Dispatched, manager: Manager) -> Parcel | Jo
         retry_until=_limit(said.get("retry_until"), declared.retry_until),
         tags=_tags(message, said),
         headers=said.get("headers"),
+        encrypted=_either(said.get("encrypted"), declared.encrypted),
         **{name: value for name, value in said.items() if name in _SPEC_ONLY},  # type: ignore[arg-type]  # as `Dispatched`
     )
     for stamp in manager.stamps:
@@ -89,6 +91,19 @@ def send(message: Message, said: Dispatched, manager: Manager) -> JobRef:
     parcel = compose(message, said, manager)
     if isinstance(parcel, JobRef):
         return told(parcel)
+    return deliver(parcel, said, manager)
+
+
+async def asend(message: Message, said: Dispatched, manager: Manager) -> JobRef:
+    """As `send`, awaited."""
+    parcel = compose(message, said, manager)
+    if isinstance(parcel, JobRef):
+        return told(parcel)
+    return await adeliver(parcel, said, manager)
+
+
+def deliver(parcel: Parcel, said: Dispatched, manager: Manager) -> JobRef:
+    """Hand a parcel in, now or after the commit."""
     if parcel.after_commit and (ref := wait_for_commit(parcel, said, manager)):
         return ref
     connection = manager.connection(parcel.connection)
@@ -97,11 +112,8 @@ def send(message: Message, said: Dispatched, manager: Manager) -> JobRef:
     return told(ref, connection.name, parcel.spec.name)
 
 
-async def asend(message: Message, said: Dispatched, manager: Manager) -> JobRef:
-    """As `send`, awaited."""
-    parcel = compose(message, said, manager)
-    if isinstance(parcel, JobRef):
-        return told(parcel)
+async def adeliver(parcel: Parcel, said: Dispatched, manager: Manager) -> JobRef:
+    """As `deliver`, awaited."""
     if parcel.after_commit and (ref := wait_for_commit(parcel, said, manager)):
         return ref
     connection = manager.connection(parcel.connection)

@@ -23,12 +23,23 @@ CEILING_S = 1.0
 
 
 class Mover:
-    """Promotes the due jobs of `queues`, or of all queues known when none are named."""
+    """Promotes the due jobs of `queues`, or of all queues known when none are named.
+
+    `owing` is told the queues in which follow-ups wait for a relay.
+    """
 
     name = "mover"
 
-    def __init__(self, driver: Driver, queues: Sequence[str] = (), clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        driver: Driver,
+        queues: Sequence[str] = (),
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        owing: Callable[[str], object] = lambda queue: None,
+    ) -> None:
         self._driver = driver
+        self._owing = owing
         self._only = tuple(queues)
         self._clock = clock
         self._wake_ups = driver.wake_ups()
@@ -59,8 +70,10 @@ class Mover:
         self._refresh()
         total = 0
         for queue in self._look_at:
-            while moved := self._driver.promote(queue).moved:
+            while moved := (promotion := self._driver.promote(queue)).moved:
                 total += moved
+            if promotion.owed:
+                self._owing(queue)
         return total
 
     def sleep(self, seconds: float) -> None:
@@ -76,6 +89,8 @@ class Mover:
 
     def _promote(self, queue: str) -> float:
         promotion = self._driver.promote(queue)
+        if promotion.owed:
+            self._owing(queue)
         if promotion.lost:
             log.error(
                 "queue %s: %d jobs had lost their payload and were moved to failed; somebody removed rows of `jobs`",

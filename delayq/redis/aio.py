@@ -18,6 +18,7 @@ from delayq.core.spec import Delay, JobSpec
 from delayq.core.states import Answer, OnConflict, State
 from delayq.core.views import JobInfo, JobRef, Page, QueueStats, Retried, Upcoming, WorkerInfo
 from delayq.redis import operations
+from delayq.redis.batches import AsyncBatches
 from delayq.redis.calls.call import Call, Command
 from delayq.redis.calls.operate import Switch
 from delayq.redis.client import ScheduleOptions, When
@@ -43,6 +44,7 @@ class AsyncClient:
         self.failed_verbs = FailedVerbs(self.verbs)
         self.limits = AsyncLimitDesk(self)
         self.audit_log = AsyncAuditDesk(self)
+        self.batches = AsyncBatches(self.run, self.verbs)
 
     @property
     def options(self) -> Options:
@@ -131,6 +133,10 @@ class AsyncClient:
         """As `Client.stats`."""
         return await self.run(self.verbs.stats(queue))
 
+    async def busy(self, *, above: int, queue: str | None = None) -> list[QueueStats]:
+        """As `Client.busy`."""
+        return await self.run(operations.busy(self.verbs, above, queue))
+
     async def workers(self) -> list[WorkerInfo]:
         """As `Client.workers`."""
         return await self.run(self.verbs.workers())
@@ -198,11 +204,11 @@ class AsyncClient:
 
     async def pause(self, queue: str | None = None, *, length: str | None = None) -> int:
         """As `Client.pause`."""
-        return await self.run(self.verbs.pause(queue, length))
+        return await self.run(operations.pause(self.verbs, queue, length))
 
     async def resume(self, queue: str | None = None) -> None:
         """As `Client.resume`."""
-        await self.run(self.verbs.resume(queue))
+        await self.run(operations.resume(self.verbs, queue))
 
     async def queue_set(self, queue: str | None = None, *, lease: str | None = None) -> int:
         """As `Client.queue_set`."""

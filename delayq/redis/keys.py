@@ -29,6 +29,7 @@ TYPES: Final[Mapping[str, str]] = MappingProxyType(
         "cancel": "hash",
         "progress": "hash",
         "outbox": "stream",
+        "stamps": "hash",
         "meta": "hash",
     }
 )
@@ -112,9 +113,19 @@ class Globals(msgspec.Struct, frozen=True):
         return f"{self.prefix}:wake"
 
     @property
+    def cancels(self) -> str:
+        """The pub/sub channel for "this running job is asked to stop"."""
+        return f"{self.prefix}:cancel"
+
+    @property
     def control(self) -> str:
         """What holds for all workers at once: a pause of everything, maintenance, the call to restart."""
         return f"{self.prefix}:control"
+
+    @property
+    def batches(self) -> str:
+        """All batches: id -> when it began."""
+        return f"{self.prefix}:batches"
 
     def worker(self, name: str) -> str:
         return f"{self.prefix}:worker:{name}"
@@ -125,6 +136,7 @@ class Globals(msgspec.Struct, frozen=True):
             self.queues: "set",
             self.workers: "zset",
             self.control: "hash",
+            self.batches: "zset",
             self.limits: "set",
             self.audit: "stream",
         }

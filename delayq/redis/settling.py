@@ -8,14 +8,18 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from delayq.core import ending as endings
 from delayq.core import envelope as envelopes
 from delayq.core import failure as failures
+from delayq.core import follow
 from delayq.core.errors import BadEnvelope
 from delayq.core.failure import Failure
+from delayq.core.follow import FollowUp, Send
 from delayq.core.outcome import DONE, Ack, GiveUp, Release, stopped
 from delayq.redis.calls import deliver
 from delayq.redis.calls.call import Call, Scope
 from delayq.redis.calls.deliver import Acked, Failed, Held, Released
+from delayq.redis.calls.follow import Finished, finish
 from delayq.redis.calls.produce import MAX_BYTES, MAX_JOBS
 from delayq.redis.presence import Record
 
@@ -54,7 +58,13 @@ class _Row(msgspec.Struct, frozen=True):
 
 
 _BUILDERS: Mapping[type, Callable[..., Call[list[bool]]]] = MappingProxyType(
-    {tuple: deliver.forget_done, Acked: deliver.ack, Released: deliver.release, Failed: deliver.fail}
+    {
+        tuple: deliver.forget_done,
+        Acked: deliver.ack,
+        Released: deliver.release,
+        Failed: deliver.fail,
+        Finished: finish,
+    }
 )
 
 
@@ -64,19 +74,17 @@ def wants_record(ending: Ending) -> bool:
 
 
 def calls(
-    scope: Callable[[str], Scope], endings: Sequence[Ending], records: Mapping[int, Record], now_ms: int
+    scope: Callable[[str], Scope], given: Sequence[Ending], records: Mapping[int, Record], now_ms: int
 ) -> list[SettleCall]:
-    """The calls that settle these endings. `records` has what is on record for those that `wants_record`."""
+    """The calls that settle what is `given`. `records` has what is on record for those that `wants_record`."""
     groups: dict[tuple[str, type], list[_Row]] = {}
-    item: tuple[str, str] | Acked | Released | Failed
-    for n, ending in enumerate(endings):
+    item: tuple[str, str] | Acked | Released | Failed | Finished
+    for n, ending in enumerate(given):
         outcome, size = ending.outcome, 0
         if outcome is DONE:  # nearly always
             item = (ending.id, ending.entry)
-        elif isinstance(outcome, Ack):
-            item, size = Acked(ending.held, outcome.retention_ms, outcome.result), len(outcome.result)
         else:
-            item, size = _unfinished(ending, outcome, records[n], now_ms)
+            item, size = _weighed(ending, records.get(n), now_ms)
         size += len(ending.raw) // FREED_PER_SENT
         groups.setdefault((ending.queue, type(item)), []).append(_Row(n, item, size))
     return [
@@ -84,6 +92,38 @@ def calls(
         for (queue, kind), rows in groups.items()
         for chunk in _chunks(rows)
     ]
+
+
+def _weighed(ending: Ending, record: Record | None, now_ms: int) -> tuple[Acked | Released | Failed | Finished, int]:
+    """What a call takes for it, and how many bytes that is."""
+    outcome = ending.outcome
+    item: Acked | Released | Failed
+    if isinstance(outcome, Ack):
+        item, size = Acked(ending.held, outcome.retention_ms, outcome.result), len(outcome.result)
+    else:
+        assert record is not None  # asked for, because it `wants_record`
+        item, size = _unfinished(ending, outcome, record, now_ms)
+    if isinstance(item, Released):
+        return item, size
+    followed = _followed(ending, item, now_ms)
+    return followed, size + (sum(map(_weight, followed.todo)) if isinstance(followed, Finished) else 0)
+
+
+def _followed(ending: Ending, item: Acked | Failed, now_ms: int) -> Acked | Failed | Finished:
+    """As it was to be settled, and what follows, if anything does."""
+    outcome = ending.outcome
+    if isinstance(outcome, Release):  # it was asked to stop, or it would be tried again
+        outcome = Ack(called_off=True)
+    ended = endings.ending(ending.raw, ending.id, ending.queue, outcome, now_ms)
+    if ended is None:
+        return item
+    if isinstance(item, Failed):
+        return Finished(item.held, ended.end, ended.todo, 0, item.envelope, item.failure)
+    return Finished(item.held, ended.end, ended.todo, item.retention_ms, b"", item.result)
+
+
+def _weight(follow_up: FollowUp) -> int:
+    return len(bytes(follow_up.envelope)) if isinstance(follow_up, Send) else len(follow.encode_todo([follow_up]))
 
 
 def _unfinished(

@@ -20,6 +20,8 @@ name further connections, and send what is meant for one queue to another:
     [forwards]
     orders = "orders-2"
 
+`keys`, which encrypt payloads, are shown by their ids only, wherever settings are shown.
+
 An unknown key of a file is refused, an unknown `DELAYQ_` variable is a warning: a file is ours alone, the
 environment is shared. Importing this package loads pydantic, which costs time; the engine uses `Options` instead.
 """

@@ -19,6 +19,7 @@ from delayq.core.backoff import Backoff, parse_backoff, to_wire
 from delayq.core.durations import duration_ms, format_duration
 from delayq.core.endpoint import Endpoint
 from delayq.core.errors import DelayqError
+from delayq.core.keyring import Keyring, parse_keys
 from delayq.core.leases import LONGEST_MS, SHORTEST_MS
 from delayq.core.mask import mask_url
 from delayq.core.names import check_queue
@@ -132,6 +133,23 @@ def _backoff(value: Any) -> Backoff:
     return parse_backoff(value)
 
 
+def _keys(value: Any) -> Keyring:
+    """Never shows what it was given: it may be most of a key."""
+    if isinstance(value, Keyring):
+        return value
+    texts = value.split(",") if isinstance(value, str) else value
+    if not isinstance(texts, list | tuple) or not all(isinstance(text, str) for text in texts):
+        raise refused("that is no list of keys.")
+    return parse_keys(texts)
+
+
+def _patterns(value: Any) -> tuple[str, ...]:
+    texts = value.split(",") if isinstance(value, str) else value
+    if not isinstance(texts, list | tuple) or not all(isinstance(text, str) and text.strip() for text in texts):
+        raise refused(f"{shown(value)} is no list of patterns for job names.")
+    return tuple(text.strip() for text in texts)
+
+
 def _path(value: Any) -> Path:
     if not isinstance(value, str | Path) or not str(value) or "\0" in str(value):
         raise refused(f"{shown(value)} is no path.")
@@ -158,4 +176,6 @@ Entries: TypeAlias = Annotated[int, _whole(1, 1_000_000_000)]
 Payload: TypeAlias = Annotated[int, _size(1, 64 * 1024 * 1024)]
 BackoffSetting: TypeAlias = Annotated[Backoff, PlainValidator(ours(_backoff)), PlainSerializer(to_wire)]
 Location: TypeAlias = Annotated[Path, PlainValidator(_path)]
+Keys: TypeAlias = Annotated[Keyring, PlainValidator(ours(_keys)), PlainSerializer(str)]
+Patterns: TypeAlias = Annotated[tuple[str, ...], PlainValidator(_patterns), PlainSerializer(",".join)]
 Choice: Final = BeforeValidator(_choice)

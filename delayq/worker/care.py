@@ -1,4 +1,4 @@
-"""Mover and janitor beside a worker: a process of their own, where no user code runs.
+"""Mover, janitor and relay beside a worker: a process of their own, where no user code runs.
 
 A handler that holds the interpreter's lock delays no other job's promotion, and nobody's recovery.
 """
@@ -13,6 +13,7 @@ import time
 from delayq.loops.janitor import Janitor
 from delayq.loops.loop import Loop
 from delayq.loops.mover import Mover
+from delayq.loops.relay import Relay
 from delayq.worker.fork import Process, fork
 from delayq.worker.plan import Plan
 from delayq.worker.watchdog import end_group
@@ -63,6 +64,8 @@ def _look_after(plan: Plan, pipe: int) -> None:
     driver, options = plan.driver_factory(), plan.options
     janitor = Janitor(driver, options.queues, tidy_every_s=options.tidy_every_ms / 1000)
     Loop(janitor).start()
-    Loop(Mover(driver, options.queues)).start()
+    relay = Relay(driver)
+    Loop(relay).start()
+    Loop(Mover(driver, options.queues, owing=relay.hint)).start()
     os.read(pipe, 1)
     end_group()

@@ -15,7 +15,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
-from delayq.core.outcome import Ack, Outcome
+from delayq.core.outcome import DONE, Ack, Outcome
 from delayq.drivers.base import Delivery
 from delayq.worker import spill
 from delayq.worker.clock import boot_clock
@@ -109,7 +109,7 @@ class Holding:
             held = self._waiting.popleft()
         except IndexError:
             return None
-        if held.delivery.recoveries and held is not alone:
+        if held.delivery.recoveries and held is not alone and not held.delivery.stop:
             self._waiting.appendleft(held)
             self.suspect = held
             return None
@@ -134,7 +134,7 @@ class Holding:
         """It has ended. False when its outcome found no room in the shared memory: settle before anything else."""
         slot, written = held.slot, True
         held.outcome = outcome
-        if type(outcome) is Ack and not outcome.retention_ms:
+        if outcome is DONE:  # nearly always
             self._phases[slot] = FINISHED
         else:
             written = self._write(slot, outcome)
@@ -252,8 +252,8 @@ class Holding:
             self._waiting.extend(held for held in waiting if not orders[held])
             for held in waiting:
                 if orders[held] == CANCEL:
-                    held.outcome = Ack()
-                    self._phases[held.slot] = FINISHED
+                    held.outcome = Ack(called_off=True)
+                    self._write(held.slot, held.outcome)
                     self._finished.append(held)
 
     def _drop(self, taken: Sequence[Held]) -> None:

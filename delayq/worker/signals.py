@@ -29,6 +29,8 @@ class Signals:
 
     def __init__(self, at_once: Callable[[], None] = lambda: None, *, last: bool = False) -> None:
         self.stops = 0
+        self.first_stop = ""
+        """The name of the first signal that asked for an end."""
         self.stopped_at = float("inf")
         self.paused = False
         self.dump_wanted = False
@@ -72,6 +74,7 @@ class Signals:
     def _heard(self, number: int, frame: FrameType | None) -> None:
         if number in STOPS:
             self.stops += 1
+            self.first_stop = self.first_stop or signal.Signals(number).name
             self.stopped_at = min(self.stopped_at, time.monotonic())
         elif number == signal.SIGUSR2:
             self.paused = True

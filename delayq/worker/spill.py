@@ -21,6 +21,8 @@ from delayq.worker.slots import FINISHED, SPILL_BYTES, SPILLED, Seen, Slots
 class _Kept(msgspec.Struct, array_like=True, frozen=True, tag="ack"):
     retention_ms: int
     result: bytes
+    called_off: bool
+    chain: bytes
 
 
 class _Again(msgspec.Struct, array_like=True, frozen=True, tag="release"):
@@ -45,7 +47,7 @@ _decode = msgspec.msgpack.Decoder(_Kept | _Again | _Over).decode
 def encode(outcome: Outcome, now_ms: int) -> bytes:
     """An outcome as bytes; `now_ms` is written into its failure."""
     if isinstance(outcome, Ack):
-        return _encode(_Kept(outcome.retention_ms, outcome.result))
+        return _encode(_Kept(outcome.retention_ms, outcome.result, outcome.called_off, outcome.chain))
     failure = None
     if outcome.error is not None:
         failure = failures.describe(outcome.error, at_ms=now_ms, attempt=outcome.attempts)
@@ -58,7 +60,7 @@ def decode(raw: bytes) -> Outcome:
     """The outcome again; its error, if any, is a `Recorded` one."""
     kept = _decode(raw)
     if isinstance(kept, _Kept):
-        return Ack(kept.retention_ms, kept.result)
+        return Ack(kept.retention_ms, kept.result, kept.called_off, kept.chain)
     if isinstance(kept, _Again):
         error = None if kept.failure is None else Recorded(kept.failure)
         return Release(kept.delay_ms, kept.attempts, kept.exceptions, error)

@@ -14,19 +14,26 @@
 -- KEYS[11] locks       hash    id -> digest
 -- KEYS[12] meta        hash
 -- KEYS[13] once        string  kept when once_ms > 0 and the answer is cancelled
+-- KEYS[14] outbox      stream  what belongs elsewhere: `todo`, JSON, or `ended` and `job`
 -- ARGV[1]  now_ms      int     '' = the server's clock
 -- ARGV[2]  id          text
 -- ARGV[3]  running     0|1     1 = ask a running job to stop
 -- ARGV[4]  once_ms     int     0 = a resend may be answered anew
+-- ARGV[5]  queue       text    its name, for the hint
+-- ARGV[6]  hint        text    channel; told `queue id` when a running job is asked to stop
 -- returns  {answer}: cancelled, running, failed, finished or unknown
 -- cost     O(log n)
 --
 -- Why an entry counts as delivered by its id and not by the pending list: a worker that acknowledged early, or whose
 -- consumer was deleted, may be running it all the same, and "cancelled" must mean that nobody will.
+-- Why a hint that cannot be sent is no error: the worker reads the wish with its next renewal.
+-- Why an envelope's text is searched: what follows its job has to hear of this end, and a relay reads it. A payload that
+-- holds these words by chance costs the relay a look.
 -- Why only that answer is kept: whatever else is answered was not this call's doing, and a resend may find better news.
 
 local scheduled, jobs, stream, entries, failed, completed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local recoveries, errors, cancel, unique, locks, meta, once = KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13]
+local outbox = KEYS[14]
 local now, id, running, once_ms = tonumber(ARGV[1]), ARGV[2], ARGV[3] == '1', tonumber(ARGV[4])
 local first = once_ms > 0 and redis.call('GET', once)
 if first then return { first } end
@@ -36,6 +43,7 @@ if not now then
 end
 for _, key in ipairs({ jobs, recoveries, errors, cancel, unique, locks, meta }) do redis.call('HLEN', key) end
 for _, key in ipairs({ failed, completed }) do redis.call('ZCARD', key) end
+redis.call('XLEN', outbox)
 local present = redis.call('XLEN', stream) > 0 or redis.call('EXISTS', stream) == 1
 
 local function pad(id)
@@ -55,10 +63,17 @@ local due, entry = redis.call('ZSCORE', scheduled, id), redis.call('HGET', entri
 local answer
 if entry and delivered(entry) then
   answer = 'running'
-  if running then redis.call('HSET', cancel, id, string.format('%.0f', now)) end
+  if running then
+    redis.call('HSET', cancel, id, string.format('%.0f', now))
+    redis.pcall('PUBLISH', ARGV[6] or '', (ARGV[5] or '') .. ' ' .. id)
+  end
 elseif entry or due then
   answer = 'cancelled'
   redis.call('ZREM', scheduled, id)
+  local job = redis.call('HGET', jobs, id) or ''
+  if string.find(job, '"chain":', 1, true) or string.find(job, '"batch":', 1, true) then
+    redis.call('XADD', outbox, '*', 'ended', 'cancelled', 'job', job)
+  end
   if entry then redis.call('XDEL', stream, entry) end
   for _, key in ipairs({ entries, jobs, recoveries, errors, cancel }) do redis.call('HDEL', key, id) end
   local digest = redis.call('HGET', locks, id)

@@ -11,16 +11,19 @@
 -- KEYS[8]  locks       hash    id -> digest
 -- KEYS[9]  meta        hash
 -- KEYS[10] cancel      hash    id -> asked at
+-- KEYS[11] outbox      stream  what belongs elsewhere: `todo`, JSON, or `ended` and `job`
 -- ARGV[1]  limit       int     jobs at most, 1..500
 -- returns  the number dropped; call again until it is 0
--- cost     O(limit * log n); 1 MB of what the stream holds, but one entry at least
+-- cost     O(limit * log n); 1 MB of payload, but one job at least
 --
 -- What is reserved runs on: it is somebody's work already, also where damage put the same id among what waits.
+-- Why an envelope's text is searched: what follows its job has to hear of this end, and a relay reads it. A payload that
+-- holds these words by chance costs the relay a look.
 
 local scheduled, jobs, stream, entries, recoveries = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local errors, unique, locks, meta, cancel = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
+local errors, unique, locks, meta, cancel, outbox = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
 local limit = tonumber(ARGV[1])
-redis.call('XLEN', stream)
+for _, key in ipairs({ stream, outbox }) do redis.call('XLEN', key) end
 for _, key in ipairs({ jobs, entries, recoveries, errors, unique, locks, cancel }) do redis.call('HLEN', key) end
 
 local last
@@ -35,7 +38,12 @@ end
 local top = redis.call('HGET', meta, 'delivered')
 if last and top and pad(last) < pad(top) then last = nil end
 
-local ids, gone, bytes, largest = redis.call('ZRANGE', scheduled, 0, limit - 1), {}, 0, 0
+local ids, gone, bytes, largest = {}, {}, 0, 0
+for _, id in ipairs(redis.call('ZRANGE', scheduled, 0, limit - 1)) do
+  bytes = bytes + redis.call('HSTRLEN', jobs, id)
+  if bytes > 1000000 and #ids > 0 then break end
+  ids[#ids + 1] = id
+end
 local waiting = #ids
 while last and #ids < limit and bytes < 1000000 do
   local chunk = largest > 0 and math.max(1, math.min(16, limit - #ids, math.floor((1000000 - bytes) / largest))) or 1
@@ -55,6 +63,12 @@ redis.call('ZREM', scheduled, unpack(ids))
 if #gone > 0 then
   redis.call('XDEL', stream, unpack(gone))
   redis.call('HDEL', entries, unpack(ids, waiting + 1))
+end
+for _, id in ipairs(ids) do
+  local job = redis.call('HGET', jobs, id) or ''
+  if string.find(job, '"chain":', 1, true) or string.find(job, '"batch":', 1, true) then
+    redis.call('XADD', outbox, '*', 'ended', 'cancelled', 'job', job)
+  end
 end
 for _, key in ipairs({ jobs, recoveries, errors, cancel }) do redis.call('HDEL', key, unpack(ids)) end
 for _, id in ipairs(redis.call('HLEN', locks) > 0 and ids or {}) do

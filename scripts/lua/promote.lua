@@ -12,13 +12,14 @@
 -- KEYS[9]  locks       hash    id -> digest
 -- KEYS[10] completed   zset    id -> forget at
 -- KEYS[11] meta        hash
+-- KEYS[12] outbox      stream  what belongs elsewhere: `todo`, JSON, or `ended` and `job`
 -- ARGV[1]  now_ms      int     '' = the server's clock
 -- ARGV[2]  limit       int     jobs at most, 1..500
 -- ARGV[3]  high_water  int     entries the stream may hold
 -- ARGV[4]  queue       text    for the stub of a lost payload
 -- ARGV[5]  lost        json    the failure written for a lost payload, without its closing brace
--- returns  {promoted, lost, wait_us}; wait_us: 0 = call again, -1 = nothing waits, -2 = stream full, -3 = paused,
---          else microseconds until the next job is due
+-- returns  {promoted, lost, wait_us, owed}; wait_us: 0 = call again, -1 = nothing waits, -2 = stream full, -3 = paused,
+--          else microseconds until the next job is due; owed: entries of the outbox, for a relay
 -- cost     O(limit * log n), 1 MB of payload at most, but one job at least
 --
 -- Why payloads are read in chunks that fit what was seen so far: 16 large ones at once would stop the server for long.
@@ -29,6 +30,7 @@
 
 local scheduled, jobs, stream, entries, recoveries = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local failed, errors, unique, locks, completed, meta = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
+local outbox = KEYS[12]
 local now, limit, high_water, queue, lost_failure = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4], ARGV[5]
 local past_us = 0
 if not now then
@@ -39,6 +41,7 @@ local at = string.format('%.0f', now)
 local known = redis.call('HMGET', meta, 'paused_until_ms', 'delivered')
 local paused, top = known[1] and (known[1] == '0' or tonumber(known[1]) > now), known[2]
 for _, key in ipairs({ errors, unique, locks }) do redis.call('HLEN', key) end
+local owed = redis.call('XLEN', outbox)
 local held, outstanding, marked = redis.call('XLEN', stream), redis.call('HLEN', entries), redis.call('HLEN', recoveries) > 0
 local damaged = redis.call('ZCARD', scheduled) + outstanding + redis.call('ZCARD', failed) + redis.call('ZCARD', completed)
   ~= redis.call('HLEN', jobs)
@@ -46,7 +49,7 @@ local room = paused and 0 or math.max(0, math.min(limit, high_water - held))
 local due = redis.call('ZRANGE', scheduled, '-inf', at, 'BYSCORE', 'LIMIT', 0, room, 'WITHSCORES')
 redis.call('HDEL', meta, '')
 redis.call('HSET', meta, 'mover_tick', at)
-if paused then return { 0, 0, -3 } end
+if paused then return { 0, 0, -3, owed } end
 
 local gone, envelopes, dues, bytes, largest, from = {}, {}, {}, 0, 0, 1
 while from < #due and bytes < 1000000 do
@@ -99,4 +102,4 @@ if lost > 0 then redis.pcall('HINCRBY', meta, 'failed_total', lost) end
 local head = redis.call('ZRANGE', scheduled, 0, 0, 'WITHSCORES')
 local wait_us = head[2] and math.max(0, (tonumber(head[2]) - now) * 1000 - past_us) or -1
 if wait_us == 0 and #gone == 0 then wait_us = -2 end
-return { p / 2, lost, wait_us }
+return { p / 2, lost, wait_us, owed }

@@ -12,6 +12,7 @@
 -- KEYS[9]  locks       hash    id -> digest
 -- KEYS[10] meta        hash
 -- KEYS[11] progress    hash    id -> what the job told last
+-- KEYS[12] outbox      stream  what belongs elsewhere: `todo`, JSON, or `ended` and `job`
 -- ARGV[1]  now_ms      int     '' = the server's clock
 -- ARGV[2]  limit       int     entries at most, 1..500
 -- ARGV[3]  max_recoveries int  more than this many fail the job
@@ -24,10 +25,15 @@
 -- nothing moves until a whole lease has passed, in which every live worker renews.
 -- Why an entry without a job of its own is only acknowledged: tidy then meets it as delivered and no longer pending.
 -- Why one that has its job but no payload anywhere stays: once acknowledged it would look like work that was done.
+-- Why the wish to stop stays, and is said in the entry: nobody withdrew it. Whoever reads the entry next ends the job
+-- without starting it, and needs no call of its own to know.
+-- Why an envelope's text is searched: what follows its job has to hear of this end, and a relay reads it. A payload that
+-- holds these words by chance costs the relay a look.
 -- Why HDEL of nothing comes first: it is a write that a server at its memory limit allows, and opens it for the rest.
 
 local stream, entries, jobs, recoveries, failed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local errors, cancel, unique, locks, meta, progress = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
+local outbox = KEYS[12]
 local now, limit, most, vanished = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
 if not now then
   local time = redis.call('TIME')
@@ -39,6 +45,7 @@ local lease, tick, hold = tonumber(known[1] or 30000), tonumber(known[2] or 0), 
 for _, key in ipairs({ entries, jobs, errors, cancel, unique, locks, progress }) do redis.call('HLEN', key) end
 local marked = redis.call('HLEN', recoveries) > 0
 redis.call('ZCARD', failed)
+redis.call('XLEN', outbox)
 if redis.call('XLEN', stream) == 0 and redis.call('EXISTS', stream) == 0 then return { 0, 0, 0, lease, 0 } end
 
 redis.call('HDEL', meta, '')
@@ -73,22 +80,27 @@ if #let_go > 0 then redis.call('XACK', stream, 'delayq', unpack(let_go)) end
 if #ids == 0 then return { 0, 0, 0, lease, more } end
 
 redis.call('XDEL', stream, unpack(gone))
-for _, key in ipairs({ cancel, progress }) do redis.call('HDEL', key, unpack(ids)) end
-local placed, counts, given_up = {}, {}, 0
+redis.call('HDEL', progress, unpack(ids))
+local placed, counts, given_up, wishes = {}, {}, 0, redis.call('HLEN', cancel) > 0
 for n, id in ipairs(ids) do
   local envelope, lost, due, times, before = unpack(batch[n])
   counts[2 * n - 1], counts[2 * n] = id, times
   if lost then redis.call('HSET', jobs, id, envelope) end
   if not before then
+    local stop = wishes and redis.call('HEXISTS', cancel, id) == 1 and { 'stop', '1' } or {}
     placed[#placed + 1] = id
-    placed[#placed + 1] = redis.call('XADD', stream, '*', 'id', id, 'job', envelope, 'due', due, 'recoveries', times)
+    placed[#placed + 1] = redis.call('XADD', stream, '*', 'id', id, 'job', envelope, 'due', due, 'recoveries', times,
+      unpack(stop))
   else
     local digest = redis.call('HGET', locks, id)
     if digest and redis.call('HGET', unique, digest) == id then redis.call('HDEL', unique, digest) end
     redis.call('HDEL', locks, id)
-    redis.call('HDEL', entries, id)
+    for _, key in ipairs({ entries, cancel }) do redis.call('HDEL', key, id) end
     redis.call('ZADD', failed, at, id)
     redis.call('HSET', errors, id, vanished .. ',"at_ms":' .. at .. ',"history":[' .. before .. ']}')
+    if string.find(envelope, '"chain":', 1, true) or string.find(envelope, '"batch":', 1, true) then
+      redis.call('XADD', outbox, '*', 'ended', 'failed', 'job', envelope)
+    end
     given_up = given_up + 1
   end
 end

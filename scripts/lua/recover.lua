@@ -12,6 +12,7 @@
 -- KEYS[9]  locks       hash    id -> digest
 -- KEYS[10] meta        hash
 -- KEYS[11] progress    hash    id -> what the job told last
+-- KEYS[12] outbox      stream  what belongs elsewhere: `todo`, JSON, or `ended` and `job`
 -- ARGV[1]  now_ms      int     '' = the server's clock
 -- ARGV[2]  max_recoveries int  more than this many fail the job
 -- ARGV[3]  vanished    json    the failure of a job that fails here, without its closing brace
@@ -24,10 +25,15 @@
 -- needs no lease to run out, so it also needs none of reclaim's reasons to hold.
 -- Why nothing is taken back without a stream: only schedule, promote and tidy make one, together with its group. Then
 -- mend finds the job.
+-- Why the wish to stop stays, and is said in the entry: nobody withdrew it. Whoever reads the entry next ends the job
+-- without starting it, and needs no call of its own to know.
+-- Why an envelope's text is searched: what follows its job has to hear of this end, and a relay reads it. A payload that
+-- holds these words by chance costs the relay a look.
 -- Why XACK comes first: a server at its memory limit lets a script go on that starts with it, so a full one drains.
 
 local stream, entries, jobs, recoveries, failed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local errors, cancel, unique, locks, meta, progress = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
+local outbox = KEYS[12]
 local now, most, vanished = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
 if not now then
   local time = redis.call('TIME')
@@ -36,6 +42,7 @@ end
 local at = string.format('%.0f', now)
 for _, key in ipairs({ entries, jobs, recoveries, errors, cancel, unique, locks, meta, progress }) do redis.call('HLEN', key) end
 redis.call('ZCARD', failed)
+redis.call('XLEN', outbox)
 local present = redis.call('XLEN', stream) > 0 or redis.call('EXISTS', stream) == 1
 
 local reply, bytes, back, given_up = {}, 0, 0, 0
@@ -52,11 +59,13 @@ for i = 4, #ARGV, 2 do
   if envelope then
     redis.call('XACK', stream, 'delayq', entry)
     redis.call('XDEL', stream, entry)
-    for _, key in ipairs({ cancel, progress }) do redis.call('HDEL', key, id) end
+    redis.call('HDEL', progress, id)
     if not stored then redis.call('HSET', jobs, id, envelope) end
     local times = redis.call('HINCRBY', recoveries, id, 1)
     if times <= most then
-      local fresh = redis.call('XADD', stream, '*', 'id', id, 'job', envelope, 'due', is.due or at, 'recoveries', times)
+      local stop = redis.call('HEXISTS', cancel, id) == 1 and { 'stop', '1' } or {}
+      local fresh = redis.call('XADD', stream, '*', 'id', id, 'job', envelope, 'due', is.due or at, 'recoveries', times,
+        unpack(stop))
       redis.call('HSET', entries, id, fresh)
       back = back + 1
       reply[#reply] = 1
@@ -64,10 +73,13 @@ for i = 4, #ARGV, 2 do
       local digest = redis.call('HGET', locks, id)
       if digest and redis.call('HGET', unique, digest) == id then redis.call('HDEL', unique, digest) end
       redis.call('HDEL', locks, id)
-      redis.call('HDEL', entries, id)
+      for _, key in ipairs({ entries, cancel }) do redis.call('HDEL', key, id) end
       redis.call('ZADD', failed, at, id)
       local before = redis.call('HGET', errors, id)
       redis.call('HSET', errors, id, vanished .. ',"at_ms":' .. at .. ',"history":[' .. (before or '') .. ']}')
+      if string.find(envelope, '"chain":', 1, true) or string.find(envelope, '"batch":', 1, true) then
+        redis.call('XADD', outbox, '*', 'ended', 'failed', 'job', envelope)
+      end
       given_up = given_up + 1
       reply[#reply] = 2
     end

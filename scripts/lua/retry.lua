@@ -9,6 +9,7 @@
 -- KEYS[6]  recoveries  hash    id -> times its worker vanished
 -- KEYS[7]  unique      hash    digest -> owning id
 -- KEYS[8]  locks       hash    id -> digest
+-- KEYS[9]  outbox      stream  what belongs elsewhere: `todo`, JSON, or `ended` and `job`
 -- ARGV[1]  now_ms      int     '' = the server's clock
 -- ARGV[2]  queue       text    its name, for the wake-up
 -- ARGV[3]  wake        text    channel
@@ -16,6 +17,7 @@
 -- ARGV[5]  fingerprint text    SHA-1 of the envelope that was read
 -- ARGV[6]  envelope    json    the same with attempts 0
 -- ARGV[7]  digest      text    of its unique key, or ''
+-- ARGV[8]  todo        json    what its batch must hear of, or ''
 -- returns  {answer, due_ms or '', owner or ''}: scheduled, changed (read it again), conflict (owner holds the digest),
 --          refused (it has not failed) or unknown
 -- cost     O(log n)
@@ -24,15 +26,16 @@
 -- Why ZADD comes first: it is the write that grows, so a full server refuses the whole call.
 
 local failed, scheduled, jobs, entries = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local completed, recoveries, unique, locks = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
+local completed, recoveries, unique, locks, outbox = KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local now, queue, wake, id = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4]
-local fingerprint, envelope, digest = ARGV[5], ARGV[6], ARGV[7]
+local fingerprint, envelope, digest, todo = ARGV[5], ARGV[6], ARGV[7], ARGV[8]
 if not now then
   local time = redis.call('TIME')
   now = time[1] * 1000 + math.floor(time[2] / 1000)
 end
 for _, key in ipairs({ jobs, entries, recoveries, unique, locks }) do redis.call('HLEN', key) end
 redis.call('ZCARD', completed)
+redis.call('XLEN', outbox)
 local head_due = tonumber(redis.call('ZRANGE', scheduled, 0, 0, 'WITHSCORES')[2] or math.huge)
 if not redis.call('ZSCORE', failed, id) then
   local elsewhere = redis.call('HEXISTS', entries, id) == 1 or redis.call('ZSCORE', scheduled, id)
@@ -51,6 +54,7 @@ if digest ~= '' then
   redis.call('HSET', unique, digest, id)
   redis.call('HSET', locks, id, digest)
 end
+if todo ~= '' then redis.call('XADD', outbox, '*', 'todo', todo) end
 redis.call('ZREM', failed, id)
 redis.call('HDEL', recoveries, id)
 if now < head_due then redis.call('PUBLISH', wake, queue .. ' ' .. at) end

@@ -33,6 +33,7 @@
 -- it: streams deleted twice in one second must not start alike.
 -- Why an id with an entry is taken even if its payload is lost: a worker may hold the entry, and would settle the new job
 -- with it. mend takes the payload back from there. A batch looks only when the sums show damage, because it costs.
+-- Why `kept` is not remembered when nothing was created: a relay asks again until the unique key is free.
 -- Why an owner that neither waits nor runs owns nothing: only damage leaves such a lock, and nothing would free it.
 
 local jobs, scheduled, stream, entries, meta = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -115,5 +116,5 @@ if w > 0 then redis.call('ZADD', scheduled, unpack(waiting, 1, w)) end
 if earliest < head_due then redis.call('PUBLISH', ARGV[4], ARGV[3] .. ' ' .. string.format('%.0f', earliest)) end
 if created > 0 then redis.pcall('HINCRBY', meta, 'scheduled_total', string.format('%.0f', created)) end
 if not known[1] then redis.call('HSET', meta, 'schema', '1', 'lease_ms', ARGV[6], 'shards', '1') end
-if once_ms ~= '0' then redis.call('SET', once, cjson.encode(reply), 'PX', once_ms) end
+if once_ms ~= '0' and (created > 0 or taken == 'conflict') then redis.call('SET', once, cjson.encode(reply), 'PX', once_ms) end
 return reply

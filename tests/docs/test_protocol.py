@@ -25,7 +25,7 @@ from delayq.settings.sources import PREFIX, setting_names
 from tests.docs import sections
 from tests.docs.manuals import SCRIPTS, read, read_all
 from tests.docs.pages import names, page, rows, section
-from tests.support.key_contract import OF_A_LIMIT, OF_A_LIMITS_KEY, OF_A_QUEUE
+from tests.support.key_contract import OF_A_BATCH, OF_A_LIMIT, OF_A_LIMITS_KEY, OF_A_QUEUE
 
 PAGE = page("docs/protocol.md")
 ORDERS = Keys("delayq", "orders")
@@ -56,7 +56,13 @@ def test_the_keys_of_no_queue() -> None:
     below = section(PAGE, "Keys").split("Of no queue:")[1]
     written = [names(cells[0])[0] for cells in rows(below, "key")]
     own = Globals("delayq")
-    assert written == [own.queues, own.workers, own.worker("<name>"), own.control, own.limits, own.audit, own.wake]
+    once = [own.queues, own.workers, own.worker("<name>"), own.batches, own.control, own.limits, own.audit]
+    assert written == [*once, own.wake, own.cancels]
+
+
+def test_the_keys_of_a_batch() -> None:
+    written = {names(cells[0])[0]: cells[1] for cells in rows(section(PAGE, "Keys"), "of a batch")}
+    assert written == {Keys("delayq", "batch:b").of(role): kind for role, kind in OF_A_BATCH.items()}
 
 
 def test_the_keys_of_a_limit() -> None:
@@ -125,6 +131,9 @@ def test_the_defaults() -> None:
         f"up to {format_duration(DEFAULT.cap_ms)}, with jitter",
         "routes": "none",
         "forwards": "none",
+        "keyring": "no keys",
+        "encrypt": "none",
+        "travels": "yes; no, where jobs run at once",
         "max_payload": f"{defaults.max_payload:,} bytes",
         "high_water": f"{defaults.high_water:,} entries",
     }
@@ -169,7 +178,9 @@ def test_every_key_a_script_takes_is_a_key_of_the_contract() -> None:
             elif key.name in OF_A_QUEUE:
                 assert key.type == OF_A_QUEUE[key.name], f"{manual.name}: {key}"
             else:
-                assert (manual.name, key.name) in {("list", "set"), ("control", "control")} or key.name == "once"
+                batch = manual.name.startswith("batch_") and OF_A_BATCH.get(key.name) == key.type
+                special = {("list", "set"), ("control", "control")}
+                assert batch or (manual.name, key.name) in special or key.name == "once"
 
 
 def test_a_manual_without_a_label_is_refused(tmp_path: Path) -> None:

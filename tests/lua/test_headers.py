@@ -12,14 +12,16 @@ from delayq.core.states import TRANSITIONS, State
 from delayq.redis.calls.call import Scope
 from delayq.redis.keys import PER_QUEUE, LimitKeys
 from delayq.redis.scripts import Script, load, names, parse
+from tests.support.key_contract import OF_A_BATCH
 from tests.support.script_calls import all_calls
 
-SPECIAL_KEYS = {"once", "set", "control"}
+SPECIAL_KEYS = {"once", "set", "control", *OF_A_BATCH}
 LIMIT_KEYS = {*LimitKeys.PER_LIMIT, *LimitKeys.PER_KEY}
 KINDS = {
     "scheduled": "zset", "jobs": "hash", "stream": "stream", "entries": "hash", "recoveries": "hash", "failed": "zset",
     "errors": "hash", "completed": "zset", "results": "hash", "unique": "hash", "locks": "hash", "cancel": "hash",
-    "progress": "hash", "meta": "hash", "once": "string", "set": "zset", "control": "hash",
+    "progress": "hash", "meta": "hash", "once": "string", "set": "zset", "control": "hash", "outbox": "stream",
+    "stamps": "hash", "plan": "hash", "pending": "hash", "succeeded": "set", "broken": "hash", "skipped": "hash",
     "holders": "zset", "waiting": "zset", "places": "zset", "counters": "hash", "rates": "hash", "rates_until": "zset",
     "turns": "zset", "passed": "zset", "breakers": "hash", "breakers_until": "zset",
 }  # fmt: skip

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from delayq.core.control import Heed, obey
 from delayq.core.order import Order, strict
-from delayq.drivers.base import Consumer, Promotion, Steward, Tidied
+from delayq.drivers.base import Consumer, Promotion, Relayed, Steward, Tidied
 
 
 class Clock:
@@ -62,6 +62,10 @@ class Backend:
     def promote(self, queue: str) -> Promotion:
         self._ask(f"promote {queue}")
         return self.promotions.get(queue, Promotion(0, 0, None))
+
+    def relay(self, queue: str) -> Relayed:
+        self._ask(f"relay {queue}")
+        return Relayed()
 
     def reclaim(self, queue: str) -> Tidied:
         self._ask(f"reclaim {queue}")

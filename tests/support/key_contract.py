@@ -28,6 +28,7 @@ OF_A_QUEUE = {
     "cancel": "hash",
     "progress": "hash",
     "outbox": "stream",
+    "stamps": "hash",
     "meta": "hash",
 }
 OF_A_LIMIT = {
@@ -42,6 +43,7 @@ OF_A_LIMIT = {
 }
 OF_A_LIMITS_KEY = {"holders": "zset", "waiting": "zset"}
 LIMIT_TAG = r"\{limit:[A-Za-z0-9][A-Za-z0-9._:@/%-]{0,127}\}"
+OF_A_BATCH = {"plan": "hash", "pending": "hash", "succeeded": "set", "broken": "hash", "skipped": "hash"}
 RESERVED_OF_A_QUEUE = r"limit:.+|keys:.+"
 QUEUE_TAG = r"\{[A-Za-z0-9][A-Za-z0-9._:-]{0,127}(?:#\d+)?\}"
 FOR_EVER = -1
@@ -89,10 +91,15 @@ def _wrong_in_prefix(key: Key, rest: str) -> str:
         return _must(key, kind="set", expires=False)
     if rest == "control":
         return _must(key, kind="hash", expires=False)
+    if rest == "batches":
+        return _must(key, kind="zset", expires=False)
     if rest == "audit":
         return _must(key, kind="stream", expires=False)
-    if rest == "workers" or re.fullmatch(r"\{batch:[^}]+\}:.+|\{cron\}:.+", rest):
+    if rest == "workers" or re.fullmatch(r"\{cron\}:.+", rest):
         return ""
+    if of_batch := re.fullmatch(r"\{batch:[^}]+\}:(.+)", rest):
+        kind = OF_A_BATCH.get(of_batch[1])
+        return "is no key of a batch" if kind is None else _must(key, kind=kind, expires=key.ttl_ms != FOR_EVER)
     if re.fullmatch(r"worker:.+", rest):
         return _must(key, kind=None, expires=True)
     of_limit = re.fullmatch(rf"{LIMIT_TAG}:(?:(\w+)|(\w+):.*)", rest, re.DOTALL)

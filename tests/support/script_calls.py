@@ -11,15 +11,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from delayq.core.control import Control
 from delayq.core.envelope import fingerprint
+from delayq.core.follow import End, Note, Send, Todo, Word
 from delayq.core.limiting import Admit, Admitted, Circuit, Place, Probe, Report, Verdict, Who
 from delayq.core.rate_limit import RateLimit
 from delayq.core.states import Answer, OnConflict, State
 from delayq.core.views import Page
-from delayq.redis.calls import deliver, inspect, limit, operate, produce
+from delayq.redis.calls import deliver, follow, inspect, limit, operate, produce
 from delayq.redis.calls.call import Call, Scope
 from delayq.redis.calls.deliver import Acked, Failed, Held, Released
+from delayq.redis.calls.follow import Finished, Opened, Owed, OwedPage, Standing
 from delayq.redis.calls.operate import Switch, Telling
 from delayq.redis.calls.produce import Outcome
 from delayq.redis.keys import GROUP
@@ -143,6 +147,40 @@ def probe(engine: Engine) -> Call[Any]:
     return limit.probe(engine.scope, Probe(who("b"), "api", "k"))
 
 
+def finish(engine: Engine) -> Call[Any]:
+    """A link that ends: the next one is for this queue, and its batch lives elsewhere."""
+    todo: Todo = [Note("b", [("held", Word.DONE)]), Send("orders", "next", msgspec.Raw(envelope("next")), 500)]
+    return follow.finish(engine.scope, [Finished(held(engine), End.DONE, todo, HOUR, b"", b"1")])
+
+
+def owed(engine: Engine) -> Call[Any]:
+    engine.client.xadd(engine.keys.of("outbox"), {"todo": "[]"}, id="7-1")
+    return follow.owed(engine.scope, "relay", "-")
+
+
+def carried(engine: Engine) -> Call[Any]:
+    engine.run(owed(engine))
+    return follow.carried(engine.scope, ["7-1"])
+
+
+def batch(engine: Engine) -> Scope:
+    return follow.place(engine.scope, "b")
+
+
+def noting(engine: Engine) -> Call[Any]:
+    engine.run(follow.batch_open(batch(engine), b"{}", [("m", "orders"), ("n", "mails")]))
+    return follow.batch_note(batch(engine), [("m", Word.FAILED)])
+
+
+def telling(engine: Engine) -> Call[Any]:
+    engine.run(noting(engine))
+    return follow.batch_told(batch(engine), ["catch", "progress"], 1)
+
+
+OWED = (Owed("7-1", NOW, {"todo": b"[]"}),)
+STANDING = Standing(b"{}", 1, 0, 1, 0, 0, NOW, NOW, None, ("progress", "cancel", "catch"))
+
+
 def scene(prepare: Prepare, first: object, again: object, *, grows: bool = False, writes: bool = True) -> Scene:
     def prepared(engine: Engine) -> Call[Any]:
         world(engine)
@@ -193,6 +231,17 @@ SCENES = {
     "ack": scene(lambda e: deliver.ack(e.scope, [Acked(held(e), HOUR, b"1")]), [True], [False]),
     "release": scene(release, [True], [False]),
     "fail": scene(lambda e: deliver.fail(e.scope, [Failed(held(e), b"", FAILURE)]), [True], [False]),
+    "finish": scene(finish, [True], [False]),
+    "owed": scene(owed, OwedPage(False, False, OWED), OwedPage(False, False, OWED)),
+    "carried": scene(carried, 1, 0),
+    "batch_open": scene(
+        lambda e: follow.batch_open(batch(e), b"{}", [("m", "orders"), ("n", "mails")]),
+        Opened("opened", 2),
+        Opened("opened", 0),
+        grows=True,
+    ),
+    "batch_note": scene(noting, STANDING, STANDING),
+    "batch_told": scene(telling, True, True),
     "hand_back": scene(lambda e: deliver.hand_back(e.scope, [held(e)]), [True], [False]),
     "reclaim": scene(reclaim, deliver.Reclaimed(1, 0, 0, 30_000, False), deliver.Reclaimed(0, 0, 0, 30_000, False)),
     "recover": scene(
@@ -266,11 +315,18 @@ def all_calls(scope: Scope) -> list[Call[Any]]:
         inspect.resume(scope),
         inspect.configure(scope, None),
         inspect.clear(scope),
-        operate.progress(scope, [Telling(LEASE, b'{"done":1')]),
+        *_operating(scope, LEASE),
+        *_following(scope, LEASE),
+        *limit_calls(scope),
+    ]
+
+
+def _operating(scope: Scope, lease: Held) -> list[Call[Any]]:
+    return [
+        operate.progress(scope, [Telling(lease, b'{"done":1')]),
         operate.switch(scope, Switch.PAUSE, 0),
         operate.restart(scope),
         operate.control(scope),
-        *limit_calls(scope),
     ]
 
 
@@ -283,4 +339,16 @@ def limit_calls(scope: Scope) -> list[Call[Any]]:
         limit.admit(scope, Admit(who("j"), "api", RATES)),
         limit.probe(scope, Probe(who("j"), "api", "k"), ["orders k 1-1"]),
         limit.report(scope, Report(who("j"), "api", "k", Verdict.PASSED, 1, 1)),
+    ]
+
+
+def _following(scope: Scope, lease: Held) -> list[Call[Any]]:
+    place = follow.place(scope, "b")
+    return [
+        follow.finish(scope, [Finished(lease, End.DONE, [])]),
+        follow.owed(scope, "r", "-"),
+        follow.carried(scope, ["1-1"]),
+        follow.batch_open(place, b"{}", [("j", "orders")]),
+        follow.batch_note(place, [("j", Word.DONE)]),
+        follow.batch_told(place, ["then"], 1),
     ]

@@ -19,7 +19,7 @@ from tests.support.key_contract import FOR_EVER, Key, wrong_keys
         Key("delayq:control", "hash", FOR_EVER),
         Key("delayq:{orders}:progress", "hash", FOR_EVER),
         Key("delayq:worker:w1", "hash", 60_000),
-        Key("delayq:{batch:b1}:left", "set", FOR_EVER),
+        Key("delayq:{batch:b1}:succeeded", "set", FOR_EVER),
         Key("delayq:audit", "stream", FOR_EVER),
     ],
 )

@@ -170,8 +170,8 @@ def test_a_backoff_function_that_fails_keeps_the_attempts_own_error() -> None:
 
 def test_a_job_that_was_asked_to_stop_is_not_tried_again() -> None:
     given_up = GiveUp(1, 1, BOOM)
-    assert stopped(Release(10, 1, 1, BOOM)) == Ack()
-    assert stopped(Release(10, 0, 0, None)) == Ack(), "neither after a snooze"
+    assert stopped(Release(10, 1, 1, BOOM)) == Ack(called_off=True)
+    assert stopped(Release(10, 0, 0, None)) == Ack(called_off=True), "neither after a snooze"
     assert stopped(given_up) is given_up, "what has failed has failed"
     assert stopped(Ack(60_000, b"1")) == Ack(60_000, b"1"), "what is done is done"
 

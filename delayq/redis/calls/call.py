@@ -127,6 +127,11 @@ def text(value: bytes) -> str:
     return value.decode("utf-8", "backslashreplace")
 
 
+def pages(items: Sequence[T], size: int) -> list[Sequence[T]]:
+    """Items in pages of at most that many."""
+    return [items[start : start + size] for start in range(0, len(items), size)]
+
+
 def number(value: bytes | int | None) -> int | None:
     """A reply's number; None for '' or nil. Scores may carry a fraction, which is dropped."""
     if value is None or value == b"":

@@ -30,11 +30,15 @@ class Held(NamedTuple):
 
 
 class Promoted(NamedTuple):
-    """`wait_us`: 0 = call again, -1 = nothing waits, -2 = stream full, -3 = paused, else microseconds to the next."""
+    """`wait_us`: 0 = call again, -1 = nothing waits, -2 = stream full, -3 = paused, else microseconds to the next.
+
+    `owed` is how much the outbox holds for other places.
+    """
 
     moved: int
     lost: int
     wait_us: int
+    owed: int = 0
 
 
 def promote(scope: Scope, limit: int = PAGE) -> Call[Promoted]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from delayq.core.outcome import Ack, Release
+from delayq.core.outcome import DONE, Ack, Release
 from delayq.drivers.base import Delivery
 from delayq.worker.held import Held
 from delayq.worker.holding import LOOKS_S, Holding
@@ -61,7 +61,7 @@ def test_each_step_is_one_phase(bench: Bench) -> None:
     assert bench.phases() == {"a": WAITING, "b": WAITING}
     one, other = bench.start(), bench.start()
     assert bench.phases() == {"a": RUNNING, "b": RUNNING}
-    bench.holding.finish(one, Ack())
+    bench.holding.finish(one, DONE)
     bench.holding.finish(other, Release(5, 1, 1, ValueError()))
     assert bench.phases() == {"a": FINISHED, "b": SPILLED}
     taken = bench.holding.take_finished()
@@ -146,7 +146,7 @@ def test_what_waits_and_is_cancelled_is_done_without_being_started(bench: Bench)
     bench.add("a", "b")
     bench.order("a", CANCEL)
     assert bench.start().delivery.id == "b"
-    assert [(held.delivery.id, held.outcome) for held in bench.holding.take_finished()] == [("a", Ack())]
+    assert [(held.delivery.id, held.outcome) for held in bench.holding.take_finished()] == [("a", Ack(called_off=True))]
 
 
 def test_whoever_is_to_be_interrupted_is_named_once(bench: Bench) -> None:

@@ -1,0 +1,49 @@
+"""From an outcome to what follows it: the step between `outcome` and `follow`."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from delayq.core import follow
+from delayq.core.errors import BadEnvelope
+from delayq.core.follow import End, Part, Todo
+from delayq.core.outcome import DONE, Ack, GiveUp, Outcome, Release
+
+
+class Ending(NamedTuple):
+    """How a job ended, and what follows."""
+
+    end: End
+    todo: Todo
+
+
+def ending(raw: bytes, job_id: str, queue: str, outcome: Outcome, now_ms: int) -> Ending | None:
+    """What follows a job that ended so; None when nothing does, or when it is tried again.
+
+    An envelope whose chain cannot be read was never made here; its job ends alone.
+    """
+    if outcome is DONE or isinstance(outcome, Release):
+        return None
+    part = _part(raw, job_id, outcome)
+    if part is None:
+        return None
+    end, headers = _end(outcome), None
+    if isinstance(outcome, GiveUp):
+        headers = follow.told_of(part, queue, outcome.error)
+    return Ending(end, follow.follow_ups(part, end, now_ms, headers))
+
+
+def _part(raw: bytes, job_id: str, outcome: Outcome) -> Part | None:
+    try:
+        part = follow.part_of(raw)
+        if isinstance(outcome, Ack) and outcome.chain:  # its handler changed the rest of its chain, or began one
+            return Part(job_id, follow.decode_chain(outcome.chain), part.batch if part else None)
+    except BadEnvelope:
+        return None
+    return part
+
+
+def _end(outcome: Outcome) -> End:
+    if isinstance(outcome, GiveUp):
+        return End.FAILED
+    return End.CANCELLED if isinstance(outcome, Ack) and outcome.called_off else End.DONE

@@ -1,0 +1,135 @@
+"""Jobs one after the other: each starts when the one before it has succeeded.
+
+    chain(Fetch(order_id=42), Convert(order_id=42), Send(order_id=42)).catch(Tell(order_id=42)).dispatch()
+
+What is left of a chain travels with the link whose turn it is, and the script that settles a link writes the next one:
+no crash runs a link twice or loses the rest. A link that fails for good stops its chain and sends the jobs given to
+`catch`; retrying it (`delayq failed retry`) takes the chain up again. Follows Laravel's `Bus::chain`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeAlias
+
+import msgspec
+
+from delayq.core.errors import InvalidInput
+from delayq.core.follow import Chain, Link, Plan
+from delayq.core.names import new_id
+from delayq.core.spec import Delay
+from delayq.core.views import JobRef
+from delayq.jobs.current import current_manager
+from delayq.jobs.dispatch import Sendable
+from delayq.jobs.links import NOWHERE, Builder, Where, with_delay
+from delayq.jobs.sending import Parcel, adeliver, deliver
+
+if TYPE_CHECKING:
+    from delayq.core.batches import BatchInfo
+    from delayq.jobs.batch import PendingBatch
+
+Element: TypeAlias = "Sendable | PendingBatch"
+
+
+@dataclass(frozen=True, slots=True)
+class PendingChain:
+    """A chain that has not been dispatched. Immutable: every method that says more answers with another one."""
+
+    elements: tuple[Element, ...]
+    catchers: tuple[Sendable, ...] = ()
+    where: Where = NOWHERE
+    first_delay: Delay | None = None
+
+    def catch(self, *jobs: Sendable) -> PendingChain:
+        """Send these when a link fails for good; their headers `delayq-failed-…` say which and why."""
+        return replace(self, catchers=(*self.catchers, *jobs))
+
+    def on_connection(self, connection: str) -> PendingChain:
+        """Over this connection, all of it."""
+        return replace(self, where=replace(self.where, connection=connection))
+
+    def on_queue(self, queue: str) -> PendingChain:
+        """To this queue, whatever has none of its own."""
+        return replace(self, where=replace(self.where, queue=queue))
+
+    def delay(self, delay: Delay) -> PendingChain:
+        """Start after this long; a link's own delay counts from its turn."""
+        return replace(self, first_delay=delay)
+
+    def prepend(self, *elements: Element) -> PendingChain:
+        """With these in front."""
+        return replace(self, elements=(*elements, *self.elements))
+
+    def append(self, *elements: Element) -> PendingChain:
+        """With these at the end."""
+        return replace(self, elements=(*self.elements, *elements))
+
+    def dispatch(self) -> JobRef | BatchInfo:
+        """Send the first link, and the rest with it; what is answered is the first link's: a job's or a batch's.
+
+        Raises `InvalidInput` (nothing sent), `ConfigError`, `Conflict`, `BackendError`.
+        """
+        builder = Builder(current_manager())
+        head = self._head(builder)
+        if isinstance(head, Parcel):
+            return deliver(head, builder.said, builder.manager)
+        return builder.manager.batches(builder.connection).open(head)
+
+    async def adispatch(self) -> JobRef | BatchInfo:
+        """As `dispatch`, awaited."""
+        builder = Builder(current_manager())
+        head = self._head(builder)
+        if isinstance(head, Parcel):
+            return await adeliver(head, builder.said, builder.manager)
+        return await builder.manager.abatches(builder.connection).open(head)
+
+    # -- how it travels ----------------------------------------------------------------------------------------------
+
+    def as_link(self, builder: Builder, outer: Where, batch: str | None) -> Link:
+        """The chain as a member of a batch: its first link, which carries the rest."""
+        first, rest, where = self._parts(builder, outer, batch)
+        if isinstance(first, Sendable):
+            return builder.link(
+                with_delay(first, self.first_delay), where, chain=rest, batch=batch, first_of_batch=True
+            )
+        return Link(batch=msgspec.structs.replace(first.plan(builder, where, batch), chain=rest))
+
+    def _head(self, builder: Builder) -> Parcel | Plan:
+        first, rest, where = self._parts(builder, NOWHERE, None)
+        if isinstance(first, Sendable):
+            parcel = builder.parcel(with_delay(first, self.first_delay), where)
+            spec = msgspec.structs.replace(parcel.spec, chain=rest)
+            return parcel._replace(spec=spec, after_commit=builder.after_commit)
+        plan = msgspec.structs.replace(first.plan(builder, where, None), chain=rest)
+        builder.refuse_after_commit("a chain that begins with a batch")
+        return plan
+
+    def _parts(self, builder: Builder, outer: Where, batch: str | None) -> tuple[Element, Chain | None, Where]:
+        """The first element, what it carries of the chain, and where it all goes."""
+        if not self.elements:
+            raise InvalidInput("A chain needs at least one job.", hint="chain(First(), Second()).dispatch()")
+        where = self.where.over(outer)
+        first, *others = self.elements
+        links = [link_of(element, builder, where, batch) for element in others]
+        caught = builder.links(self.catchers, where)
+        rest = Chain(id=new_id(), next=links, catch=caught) if links or caught else None
+        return first, rest, where
+
+
+def link_of(element: Element, builder: Builder, where: Where, batch: str | None) -> Link:
+    """An element of a chain as it travels; `batch`: the one it is a member of."""
+    if isinstance(element, Sendable):
+        return builder.link(element, where, batch=batch)
+    return Link(batch=element.plan(builder, where, batch))
+
+
+def chain(*elements: Element | Sequence[Element]) -> PendingChain:
+    """Jobs and batches, one after the other; given one by one or as a list. Nothing happens before `dispatch`."""
+    flat: list[Element] = []
+    for element in elements:
+        if isinstance(element, Sequence):
+            flat += element
+        else:
+            flat.append(element)
+    return PendingChain(tuple(flat))

@@ -1,0 +1,141 @@
+"""What a running job may do with its chain and its batch: `context.chain`, `context.batch`.
+
+What builds links is imported where a job changes something: it knows how to dispatch, and that knows contexts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from delayq.core import follow
+from delayq.core.envelope import ABSENT, Envelope
+from delayq.core.errors import InvalidInput
+from delayq.core.follow import Chain, Link
+from delayq.core.names import new_id
+
+if TYPE_CHECKING:
+    from delayq.core.batches import BatchInfo
+    from delayq.jobs.batch import Member
+    from delayq.jobs.chain import Element
+    from delayq.jobs.links import Builder
+
+
+class RunningChain:
+    """The rest of the chain a running job is a link of. Changes count when the attempt succeeds."""
+
+    def __init__(self, envelope: Envelope | None = None) -> None:
+        self._envelope = envelope
+        self._new: Chain | None = None
+
+    @property
+    def remaining(self) -> int:
+        """How many links come after this one."""
+        return len(self._rest.next)
+
+    def prepend(self, *elements: Element) -> None:
+        """Let these come next. Raises `InvalidInput` for a chain inside a batch, and what `dispatch` raises."""
+        self._change([*self._links(elements), *self._rest.next])
+
+    def append(self, *elements: Element) -> None:
+        """Let these come last. As `prepend`."""
+        self._change([*self._rest.next, *self._links(elements)])
+
+    def changed(self) -> bytes:
+        """The rest as it travels, if the job has changed it; else b''."""
+        return b"" if self._new is None else bytes(follow.encode_chain(self._new))
+
+    @property
+    def _rest(self) -> Chain:
+        """As it is now; read when it is first asked for, because few jobs ask."""
+        if self._new is not None:
+            return self._new
+        raw = ABSENT if self._envelope is None else self._envelope.chain
+        return Chain(id=new_id()) if raw is ABSENT else follow.decode_chain(raw)
+
+    def _links(self, elements: Sequence[Element]) -> list[Link]:
+        from delayq.jobs.chain import link_of
+        from delayq.jobs.links import Where
+
+        envelope = self._envelope
+        if envelope is not None and envelope.batch is not ABSENT:
+            raise InvalidInput(
+                "A chain inside a batch cannot grow: its links are counted when the batch begins.",
+                hint="Give the batch more members: context.batch.add(…).",
+            )
+        builder = _builder()
+        links = [
+            link_of(element, builder, Where(queue=envelope.queue if envelope else None), None) for element in elements
+        ]
+        builder.refuse_after_commit("a chain under way")
+        return links
+
+    def _change(self, links: list[Link]) -> None:
+        self._new = msgspec.structs.replace(self._rest, next=links)
+
+
+class RunningBatch:
+    """The batch a running job is a member of. The verbs ask the default connection; those with `a` are awaited."""
+
+    def __init__(self, batch_id: str, queue: str | None = None) -> None:
+        self.id = batch_id
+        self._queue = queue
+
+    def info(self) -> BatchInfo:
+        """How it stands."""
+        builder = _builder()
+        return builder.manager.batches(None).get(self.id)
+
+    async def ainfo(self) -> BatchInfo:
+        """As `info`, awaited."""
+        return await _builder().manager.abatches(None).get(self.id)
+
+    def cancelled(self) -> bool:
+        """Whether it was cancelled."""
+        return self.info().cancelled_ms is not None
+
+    async def acancelled(self) -> bool:
+        """As `cancelled`, awaited."""
+        return (await self.ainfo()).cancelled_ms is not None
+
+    def add(self, *members: Member) -> BatchInfo:
+        """Give it more members. Raises `Conflict` once it was cancelled, and what `dispatch` raises."""
+        builder, links = self._links(members)
+        return builder.manager.batches(None).add(self.id, links)
+
+    async def aadd(self, *members: Member) -> BatchInfo:
+        """As `add`, awaited."""
+        builder, links = self._links(members)
+        return await builder.manager.abatches(None).add(self.id, links)
+
+    def cancel(self) -> BatchInfo:
+        """Let nothing of it start any more."""
+        return _builder().manager.batches(None).cancel(self.id)
+
+    async def acancel(self) -> BatchInfo:
+        """As `cancel`, awaited."""
+        return await _builder().manager.abatches(None).cancel(self.id)
+
+    def _links(self, members: Sequence[Member]) -> tuple[Builder, list[Link]]:
+        from delayq.jobs.batch import links_of
+        from delayq.jobs.links import Where
+
+        builder = _builder()
+        links = links_of(members, builder, Where(queue=self._queue), self.id)
+        builder.refuse_after_commit("a batch under way")
+        return builder, links
+
+
+def _builder() -> Builder:
+    from delayq.jobs.current import current_manager
+    from delayq.jobs.links import Builder
+
+    return Builder(current_manager())
+
+
+def batch_of(envelope: Envelope) -> RunningBatch | None:
+    """The batch of a job; None for one that is in none."""
+    part = follow.part_of_envelope(envelope)
+    return None if part is None or part.batch is None else RunningBatch(part.batch, envelope.queue)

@@ -1,0 +1,155 @@
+"""From jobs to links: what travels of a job whose turn comes later, in a chain or as a callback of a batch.
+
+Everything wrong with a link is found here, before anything is sent. Ids are made here too, once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from delayq.core.errors import ConfigError, InvalidInput
+from delayq.core.follow import Chain, Link
+from delayq.core.names import new_id
+from delayq.core.spec import Delay, JobSpec, Limit, prepare
+from delayq.core.views import JobRef
+from delayq.core.when import duration_ms
+from delayq.jobs.dispatch import Dispatch, Sendable, dispatch_of
+from delayq.jobs.options import Dispatched
+from delayq.jobs.running import wall_ms
+from delayq.jobs.sending import Parcel, compose
+
+if TYPE_CHECKING:
+    from delayq.manager import Manager
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """What the links of a chain or the members of a batch are given that say nothing themselves."""
+
+    connection: str | None = None
+    queue: str | None = None
+
+    def over(self, outer: Where) -> Where:
+        """The inner one's word goes before the outer one's."""
+        return Where(self.connection or outer.connection, self.queue or outer.queue)
+
+
+NOWHERE = Where()
+
+
+class Builder:
+    """Makes links for one dispatch; all of them must go over one connection, because one relay carries them on."""
+
+    def __init__(self, manager: Manager) -> None:
+        self.manager = manager
+        self.after_commit = False
+        self.said: Dispatched = {}
+        self._connections: dict[str, str] = {}
+
+    @property
+    def connection(self) -> str | None:
+        """The one connection; None before the first link is made."""
+        return next(iter(self._connections), None)
+
+    def parcel(self, job: Sendable, where: Where) -> Parcel:
+        """A job as it would be sent, with an id of its own. Raises `InvalidInput` for one that vetoes itself."""
+        dispatch = dispatch_of(job)
+        found = compose(dispatch.message, _with(dispatch, where), self.manager)
+        name = dispatch.message.name
+        if isinstance(found, JobRef):
+            raise InvalidInput(
+                f"The job {name!r} says no to its own dispatch (prepare_for_dispatch).",
+                hint="Leave it out of the chain or the batch.",
+            )
+        self._same(self.manager.connection(found.connection).name, name)
+        self.after_commit = self.after_commit or found.after_commit
+        if dispatch.said.get("within") is not None:
+            self.said = {"within": dispatch.said["within"]}
+        return found._replace(spec=_with_id(found.spec))
+
+    def link(
+        self,
+        job: Sendable,
+        where: Where = NOWHERE,
+        *,
+        chain: Chain | None = None,
+        batch: str | None = None,
+        first_of_batch: bool = False,
+    ) -> Link:
+        """A job whose turn comes later; `first_of_batch`: together with its batch, where nobody waits for a key."""
+        spec = self.parcel(job, where).spec
+        if first_of_batch and spec.unique is not None:
+            raise InvalidInput(
+                f"The job {spec.name!r} has a unique key, and a batch would wait for its owner for ever.",
+                hint="Dispatch it by itself, or put it behind another link of a chain.",
+            )
+        if spec.at is not None:
+            raise InvalidInput(
+                f"The job {spec.name!r} has a time (at), and when its turn comes is not known.",
+                hint="Give a delay; it counts from its turn.",
+            )
+        deadline, deadline_after = _after(spec.deadline)
+        until, until_after = _after(spec.retry_until)
+        spec = msgspec.structs.replace(spec, deadline=deadline, retry_until=until, chain=chain, batch=batch)
+        made = prepare(spec, self.manager.settings.options(), wall_ms())
+        return Link(
+            job=msgspec.Raw(made.envelope),
+            delay_ms=int(made.when),
+            deadline_after_ms=deadline_after,
+            retry_until_after_ms=until_after,
+        )
+
+    def links(self, jobs: Iterable[Sendable], where: Where = NOWHERE) -> list[Link]:
+        """Jobs, each by itself."""
+        return [self.link(job, where) for job in jobs]
+
+    def refuse_after_commit(self, what: str) -> None:
+        """Raises `InvalidInput` when one of the jobs waits for a commit, which `what` cannot."""
+        if self.after_commit:
+            raise InvalidInput(
+                f"A job in it waits for a commit, and {what} cannot.",
+                hint="Dispatch it in the transaction's own after-commit hook, or its jobs with after_commit(False).",
+            )
+
+    def _same(self, connection: str, name: str) -> None:
+        self._connections.setdefault(connection, name)
+        if len(self._connections) > 1:
+            (first, other), *_ = self._connections.items()
+            raise ConfigError(
+                f"The job {name!r} goes over the connection {connection!r}, and {other!r} over {first!r}.",
+                hint="The parts of a chain or a batch share one connection: name it with on_connection.",
+            )
+
+
+def _with(dispatch: Dispatch, where: Where) -> Dispatched:
+    """What is said of a job, and for what neither it nor its declaration says, where its chain or batch goes."""
+    said, declared = dispatch.said, dispatch.message.options
+    added: Dispatched = {}
+    if where.queue and said.get("queue") is None and declared.queue is None:
+        added["queue"] = where.queue
+    if where.connection and said.get("connection") is None and declared.connection is None:
+        added["connection"] = where.connection
+    return {**said, **added}
+
+
+def _with_id(spec: JobSpec) -> JobSpec:
+    return spec if spec.id is not None else msgspec.structs.replace(spec, id=new_id())
+
+
+def _after(limit: Limit | None) -> tuple[Limit | None, int | None]:
+    """A limit that is a point in time as it is; one that counts from when the job is due, in ms."""
+    if isinstance(limit, timedelta) or (isinstance(limit, str) and "-" not in limit):
+        return None, duration_ms(limit)
+    return limit, None
+
+
+def with_delay(job: Sendable, delay: Delay | None) -> Sendable:
+    """The job after that long, unless it has a delay of its own."""
+    dispatch = dispatch_of(job)
+    own = dispatch.said.get("delay") is not None or dispatch.said.get("at") is not None
+    return job if delay is None or own or dispatch.message.options.delay is not None else dispatch.having(delay=delay)

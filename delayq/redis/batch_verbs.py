@@ -1,0 +1,109 @@
+"""The verbs on batches, without I/O: what producers and operators ask. As `verbs`, and run by the same shells."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from delayq.core import follow
+from delayq.core.batches import BatchInfo
+from delayq.core.errors import BatchNotFound, Conflict, JobNotFound
+from delayq.core.follow import Link, Plan, Word
+from delayq.core.names import check_id
+from delayq.redis.calls.call import Command, text
+from delayq.redis.calls.follow import Standing
+from delayq.redis.follow_verbs import FollowVerbs
+from delayq.redis.keys import Globals, Keys
+from delayq.redis.verbs import Flow, Verbs
+
+
+class BatchVerbs:
+    """What can be done with batches. Each raises `BatchNotFound` for one that is not there."""
+
+    def __init__(self, verbs: Verbs) -> None:
+        self._verbs = verbs
+        self._follow = FollowVerbs(verbs)
+
+    def open(self, plan: Plan) -> Flow[BatchInfo]:
+        """Begin a batch."""
+        return _info(plan.id, (yield from self._follow.open(plan)))
+
+    def get(self, batch: str) -> Flow[BatchInfo]:
+        """A batch as it stands; what is due of it and was never sent is sent now."""
+        return _info(batch, (yield from self._follow.note(check_id(batch))))
+
+    def add(self, batch: str, members: Sequence[Link]) -> Flow[BatchInfo]:
+        """Let a batch have more members. Raises `Conflict` for one that has finished or was cancelled."""
+        answer = yield from self._follow.add(check_id(batch), members)
+        if answer in ("finished", "cancelled"):
+            said = "has finished" if answer == "finished" else "was cancelled"
+            raise Conflict(f"The batch {batch!r} {said}, so it takes no more jobs.", hint="Dispatch another batch.")
+        return _info(batch, None) if answer == "unknown" else (yield from self.get(batch))
+
+    def cancel(self, batch: str) -> Flow[BatchInfo]:
+        """Let nothing of it start any more: what waits is cancelled, what runs goes on."""
+        return _info(batch, (yield from self._follow.note(check_id(batch), cancel=True)))
+
+    def retry(self, batch: str) -> Flow[int]:
+        """Retry every member that failed; answers how many."""
+        yield from self.get(batch)
+        count = 0
+        for member, queue in (yield from self._broken(batch)):
+            if queue == "":
+                yield from self._follow.note(batch, [(member, Word.PENDING)])
+                count += yield from self.retry(member)
+                continue
+            try:
+                yield from self._verbs.retry(member, queue)
+            except (JobNotFound, Conflict):
+                continue  # forgotten, or somebody else was faster
+            count += 1
+        return count
+
+    def failed(self, batch: str) -> Flow[list[tuple[str, str]]]:
+        """The members that failed, each with its queue ('' = a batch)."""
+        yield from self.get(batch)
+        return (yield from self._broken(batch))
+
+    def _broken(self, batch: str) -> Flow[list[tuple[str, str]]]:
+        broken = Keys(self._verbs.options.prefix, f"batch:{batch}").of("broken")
+        flat: list[bytes] = yield Command(("HGETALL", broken), _flat, True)
+        return sorted((text(member), text(queue)) for member, queue in zip(flat[::2], flat[1::2], strict=True))
+
+    def list(self, limit: int) -> Flow[list[BatchInfo]]:
+        """The newest batches; those that were kept long enough are taken off the list."""
+        key = Globals(self._verbs.options.prefix).batches
+        names: list[bytes] = yield Command(("ZRANGE", key, 0, limit - 1, "REV"), list, True)
+        found = []
+        for name in map(text, names):
+            standing = yield from self._follow.note(name)
+            if standing is None:
+                yield Command(("ZREM", key, name), int)
+            else:
+                found.append(_info(name, standing))
+        return found
+
+
+def _info(batch: str, standing: Standing | None) -> BatchInfo:
+    if standing is None:
+        raise BatchNotFound(f"There is no batch {batch!r}.", hint="delayq batch list shows those there are.")
+    plan = follow.decode_plan(standing.plan)
+    return BatchInfo(
+        id=batch,
+        name=plan.name,
+        pending=standing.pending,
+        done=standing.done,
+        failed=standing.failed,
+        skipped=standing.skipped,
+        created_ms=standing.created_ms,
+        cancelled_ms=standing.cancelled_ms,
+        finished_ms=standing.finished_ms,
+        allow_failures=plan.allow_failures,
+    )
+
+
+def _flat(reply: object) -> list[bytes]:
+    """A hash's reply, in whichever shape the protocol version gives it."""
+    if isinstance(reply, dict):
+        return [word for pair in reply.items() for word in pair]
+    assert isinstance(reply, list)
+    return reply

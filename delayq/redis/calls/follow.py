@@ -1,0 +1,151 @@
+"""What settles jobs that something follows, what a relay calls, and what batches are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any, Final, NamedTuple
+
+from delayq.core import follow
+from delayq.core.follow import End, Send, Todo, Word
+from delayq.redis.calls.call import Argument, Call, Scope, call, number, text
+from delayq.redis.calls.deliver import PAGE, Held
+
+HOLD_MS: Final = 5_000
+KEEP_BATCH_MS: Final = 7 * 24 * 3_600_000
+
+
+class Finished(NamedTuple):
+    """One delivery and what follows its end. `envelope`, `record` (result or failure): b'' = unchanged, none."""
+
+    held: Held
+    end: End
+    todo: Todo
+    retention_ms: int = 0
+    envelope: bytes = b""
+    record: bytes = b""
+
+
+def finish(scope: Scope, finished: Sequence[Finished]) -> Call[list[bool]]:
+    """Settle, and write what follows; True for each that was still ours.
+
+    A job for this very queue is scheduled in the same step, unless it has a unique key: somebody may hold that, and
+    then it has to wait in the outbox.
+    """
+    args: list[Argument] = [scope.now, scope.queue, scope.wake]
+    for item in finished:
+        here = [job for job in item.todo if isinstance(job, Send) and job.queue == scope.queue and not job.unique]
+        owed = [other for other in item.todo if other not in here]
+        args += (item.held.id, item.held.entry, item.end, item.retention_ms, item.envelope, item.record)
+        args += (follow.encode_todo(owed), len(here))
+        for job in here:
+            args += (job.id, bytes(job.envelope), job.delay_ms)
+    return call("finish", scope, args, lambda reply: [value == 1 for value in reply])
+
+
+class Owed(NamedTuple):
+    """One entry of an outbox: its id, when a relay was first given it, and its fields."""
+
+    entry: str
+    first_ms: int
+    fields: dict[str, bytes]
+
+
+class OwedPage(NamedTuple):
+    """`busy`: another relay is at it."""
+
+    busy: bool
+    more: bool
+    entries: tuple[Owed, ...]
+
+
+def owed(scope: Scope, relay: str, after: str, limit: int = PAGE) -> Call[OwedPage]:
+    """What the outbox holds behind `after` ('-' = from the start)."""
+    return call("owed", scope, [scope.now, relay, HOLD_MS, after, limit], _owed_page)
+
+
+def _owed_page(reply: list[Any]) -> OwedPage:
+    rows = zip(reply[2::3], reply[3::3], reply[4::3], strict=True)
+    entries = tuple(Owed(text(entry), int(first), _pairs(fields)) for entry, first, fields in rows)
+    return OwedPage(reply[0] == 1, reply[1] == 1, entries)
+
+
+def _pairs(flat: Sequence[bytes]) -> dict[str, bytes]:
+    return {text(name): value for name, value in zip(flat[::2], flat[1::2], strict=True)}
+
+
+def carried(scope: Scope, entries: Sequence[str]) -> Call[int]:
+    """Take entries out of the outbox."""
+    return call("carried", scope, list(entries), int)
+
+
+# -- batches ---------------------------------------------------------------------------------------------------------
+
+
+def place(scope: Scope, batch: str) -> Scope:
+    """Where a batch lives: a slot of its own."""
+    return Scope(scope.options, f"batch:{batch}", scope.now_ms)
+
+
+class Opened(NamedTuple):
+    """`answer`: opened, added, unknown, finished or cancelled."""
+
+    answer: str
+    added: int
+
+
+def batch_open(scope: Scope, plan: bytes, members: Sequence[tuple[str, str]], *, allow: bool = False) -> Call[Opened]:
+    """Begin a batch (`plan` b'': let it have more), with members as (id, queue). `scope` is the batch's place."""
+    args: list[Argument] = [scope.now, plan, "1" if allow else "0", *chain.from_iterable(members)]
+    return call("batch_open", scope, args, lambda reply: Opened(text(reply[0]), int(reply[1])))
+
+
+class Standing(NamedTuple):
+    """A batch as it stands, and what is `due` because of it: progress, cancel, catch, finally, then, stopped, onward.
+
+    `round` counts how often it was taken up again after a failure.
+    """
+
+    plan: bytes
+    pending: int
+    done: int
+    failed: int
+    skipped: int
+    round: int
+    created_ms: int
+    cancelled_ms: int | None
+    finished_ms: int | None
+    due: tuple[str, ...]
+
+    @property
+    def ended(self) -> int:
+        """Members that have ended, however they did."""
+        return self.done + self.failed + self.skipped
+
+
+def batch_note(
+    scope: Scope, members: Sequence[tuple[str, Word]] = (), *, seal: bool = False, cancel: bool = False
+) -> Call[Standing | None]:
+    """Write down what became of members; None for a batch that is not there."""
+    keep_ms = scope.options.keep_failed_ms
+    args: list[Argument] = [scope.now, "1" if seal else "0", "1" if cancel else "0", KEEP_BATCH_MS, keep_ms]
+    for member, word in members:
+        args += (member, word)
+    return call("batch_note", scope, args, _standing)
+
+
+def _standing(reply: list[Any]) -> Standing | None:
+    if reply[0] == 0:
+        return None
+    _, plan, pending, done, failed, skipped, rounds, created, cancelled, finished, *due = reply
+    counts = (int(pending), int(done), int(failed), int(skipped), int(rounds))
+    times = (number(created) or 0, number(cancelled), number(finished))
+    return Standing(plan, *counts, *times, tuple(map(text, due)))
+
+
+def batch_told(scope: Scope, names: Sequence[str], ended: int) -> Call[bool]:
+    """What was due has been sent; `ended` is how far progress has been told."""
+    args: list[Argument] = []
+    for name in names:
+        args += (name, ended)
+    return call("batch_told", scope, args, lambda reply: bool(reply == 1))

@@ -1,0 +1,75 @@
+"""`delayq batch …`."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from delayq import DelayQ, Manager, Settings, batch, using_manager
+from delayq.core.follow import Word
+from delayq.core.states import State
+from delayq.jobs.dispatch import named
+from delayq.redis.calls import follow
+from delayq.redis.calls.call import Scope
+from delayq.redis.send import through
+from tests.cli.conftest import Inline
+
+
+@pytest.fixture
+def imports(q: DelayQ, redis_url: str) -> str:
+    """A batch of three: one has failed, two wait."""
+    manager = Manager(Settings(url=redis_url))
+    with using_manager(manager):
+        members = [named("import", {"n": n}).having(id=f"m{n}", delay="1h") for n in range(3)]
+        batch(members, id="import-7", name="imports", allow_failures=True).dispatch()
+    manager.close()
+    place = follow.place(Scope(q.options, "default"), "import-7")
+    through(q.connector, follow.batch_note(place, [("m0", Word.FAILED)]))
+    return "import-7"
+
+
+def test_list(inline: Inline, imports: str) -> None:
+    columns, row = [re.split(r" {2,}", line.strip()) for line in inline("batch", "list").out.splitlines()]
+    assert columns == ["id", "name", "state", "ended", "total", "failed", "skipped", "began"]
+    assert row[:-1] == ["import-7", "imports", "running", "33 %", "3", "1", "0"]
+    shape = inline("batch", "list", "--json").json
+    assert (shape["id"], shape["total"], shape["failed"]) == ("import-7", 3, 1)
+
+
+def test_show(inline: Inline, imports: str) -> None:
+    shown = inline("batch", "show", imports).out
+    assert "3: 0 done, 1 failed, 0 skipped, 2 left" in shown
+    assert "m0  (queue default)" in shown
+    shape = inline("batch", "show", imports, "--json").json
+    assert set(shape) == {
+        "id", "name", "state", "total", "pending", "done", "failed", "skipped", "progress", "allow_failures",
+        "created_ms", "created", "cancelled_ms", "cancelled", "finished_ms", "finished", "failed_members",
+    }  # fmt: skip
+    assert shape["failed_members"] == [{"id": "m0", "queue": "default"}]
+
+
+def test_cancel(inline: Inline, imports: str, q: DelayQ) -> None:
+    assert inline("batch", "cancel", imports).out.startswith("import-7: ")
+    assert q.get("m1") is None
+    assert inline("batch", "show", imports, "--json").json["cancelled_ms"] is not None
+
+
+def test_retry_of_members_that_are_gone_is_none(inline: Inline, imports: str, q: DelayQ) -> None:
+    q.cancel("m0")
+    assert inline("batch", "retry", imports).out == "import-7: 0 jobs to be tried again\n"
+    assert inline("batch", "retry", imports, "--json").json == {"id": "import-7", "retried": 0}
+
+
+def test_one_that_is_not_there(inline: Inline) -> None:
+    for verb in ("show", "cancel", "retry"):
+        ended = inline("batch", verb, "nobody")
+        assert (ended.code, ended.out) == (3, "")
+        assert "There is no batch 'nobody'" in ended.err
+
+
+def test_members_are_jobs_like_others(inline: Inline, imports: str, q: DelayQ) -> None:
+    assert inline("show", "m1").code == 0
+    info = q.get("m1")
+    assert info is not None
+    assert info.state is State.SCHEDULED

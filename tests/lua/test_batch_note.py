@@ -1,0 +1,125 @@
+"""batch_note and its kin: a batch counts members, says what is due until it was told, and is kept for a time."""
+
+from __future__ import annotations
+
+import pytest
+
+from delayq.core.follow import Word
+from delayq.redis.calls import follow
+from delayq.redis.calls.call import Scope
+from delayq.redis.calls.follow import KEEP_BATCH_MS, Standing
+from delayq.redis.keys import Keys
+from tests.support.engine import Engine
+
+ENDED = ("finally", "then", "onward")
+
+
+@pytest.fixture
+def place(engine: Engine) -> Scope:
+    """A batch of three that is sealed."""
+    place = follow.place(engine.scope, "b")
+    engine.run(follow.batch_open(place, b"{}", [(f"m{n}", "orders") for n in range(3)]))
+    engine.run(follow.batch_note(place, seal=True))
+    return place
+
+
+def note(engine: Engine, place: Scope, *members: tuple[str, Word], **how: bool) -> Standing:
+    standing = engine.run(follow.batch_note(place, members, **how))
+    assert standing is not None
+    return standing
+
+
+def counts(standing: Standing) -> tuple[int, int, int, int]:
+    return standing.pending, standing.done, standing.failed, standing.skipped
+
+
+def test_a_note_that_comes_twice_counts_once(engine: Engine, place: Scope) -> None:
+    for _ in range(3):
+        assert counts(note(engine, place, ("m0", Word.DONE), ("m0", Word.DONE))) == (2, 1, 0, 0)
+
+
+def test_a_stranger_is_no_member(engine: Engine, place: Scope) -> None:
+    assert counts(note(engine, place, ("nobody", Word.DONE), ("nobody", Word.FAILED))) == (3, 0, 0, 0)
+
+
+def test_a_late_failure_changes_nothing_that_is_done(engine: Engine, place: Scope) -> None:
+    note(engine, place, ("m0", Word.DONE))
+    assert counts(note(engine, place, ("m0", Word.FAILED), ("m0", Word.SKIPPED))) == (2, 1, 0, 0)
+
+
+def test_what_is_due_is_said_until_it_was_told(engine: Engine, place: Scope) -> None:
+    ended = note(engine, place, *((f"m{n}", Word.DONE) for n in range(3)))
+    assert ended.due == ("progress", *ENDED)
+    assert note(engine, place).due == ("progress", *ENDED)
+    engine.run(follow.batch_told(place, ["progress", "then"], ended.ended))
+    assert note(engine, place).due == ("finally", "onward")
+
+
+def test_progress_that_was_told_late_takes_nothing_back(engine: Engine, place: Scope) -> None:
+    engine.run(follow.batch_told(place, ["progress"], 2))
+    engine.run(follow.batch_told(place, ["progress"], 1))
+    assert "progress" not in note(engine, place, ("m0", Word.DONE), ("m1", Word.DONE)).due
+
+
+def test_before_it_is_sealed_it_does_not_finish(engine: Engine) -> None:
+    place = follow.place(engine.scope, "b")
+    engine.run(follow.batch_open(place, b"{}", [("m0", "orders")]))
+    assert note(engine, place, ("m0", Word.DONE)).finished_ms is None
+    engine.run(follow.batch_open(place, b"{}", [("m1", "orders")]))
+    assert note(engine, place, ("m1", Word.DONE), seal=True).finished_ms == engine.now
+
+
+def test_members_that_are_known_are_not_added_again(engine: Engine, place: Scope) -> None:
+    note(engine, place, ("m0", Word.DONE), ("m1", Word.SKIPPED))
+    again = engine.run(follow.batch_open(place, b"{}", [(f"m{n}", "orders") for n in range(4)]))
+    assert (again.added, counts(note(engine, place))) == (1, (2, 1, 0, 1))
+
+
+@pytest.mark.parametrize("allow", [True, False])
+def test_a_failure_ends_it_unless_failures_are_allowed(engine: Engine, allow: bool) -> None:
+    place = follow.place(engine.scope, "b")
+    engine.run(follow.batch_open(place, b"{}", [("m0", "orders"), ("m1", "orders")], allow=allow))
+    standing = note(engine, place, ("m0", Word.FAILED), seal=True)
+    assert (standing.cancelled_ms is None) == allow
+    assert ("cancel" in standing.due) == (not allow)
+    standing = note(engine, place, ("m1", Word.DONE))
+    assert ("onward" in standing.due, "stopped" in standing.due) == (allow, not allow)
+    assert "then" not in standing.due
+
+
+def test_a_retry_takes_it_up_again(engine: Engine, place: Scope) -> None:
+    ended = note(engine, place, ("m0", Word.FAILED), ("m1", Word.SKIPPED), ("m2", Word.DONE))
+    engine.run(follow.batch_told(place, ended.due, ended.ended))
+    taken_up = note(engine, place, ("m0", Word.PENDING), ("m1", Word.PENDING))
+    assert (counts(taken_up), taken_up.round) == ((2, 1, 0, 0), 1)
+    assert (taken_up.finished_ms, taken_up.cancelled_ms) == (None, None)
+    well = note(engine, place, ("m0", Word.DONE), ("m1", Word.DONE))
+    assert well.due == ENDED
+
+
+def test_a_finished_batch_is_kept_for_a_time(engine: Engine, place: Scope) -> None:
+    keys = [Keys("delayq", "batch:b").of(name) for name in ("plan", "pending", "succeeded", "broken", "skipped")]
+
+    def lives() -> set[int]:
+        return {engine.client.pttl(key) for key in keys if engine.client.exists(key)}
+
+    assert lives() == {-1}
+    note(engine, place, *((f"m{n}", Word.DONE) for n in range(3)))
+    assert all(0 < ttl <= KEEP_BATCH_MS for ttl in lives())
+    note(engine, place, ("m0", Word.PENDING))
+    assert all(0 < ttl <= KEEP_BATCH_MS for ttl in lives()), "what is done stays done"
+
+
+def test_one_with_failures_is_kept_longer_and_a_retry_keeps_it(engine: Engine, place: Scope) -> None:
+    plan = Keys("delayq", "batch:b").of("plan")
+    note(engine, place, *((f"m{n}", Word.FAILED) for n in range(3)))
+    assert engine.client.pttl(plan) > KEEP_BATCH_MS
+    note(engine, place, ("m0", Word.PENDING))
+    assert engine.client.pttl(plan) == -1
+
+
+def test_a_batch_that_is_not_there(engine: Engine) -> None:
+    place = follow.place(engine.scope, "nobody")
+    assert engine.unchanged(follow.batch_note(place, [("m0", Word.DONE)])) is None
+    assert engine.unchanged(follow.batch_told(place, ["then"], 1)) is False
+    assert engine.unchanged(follow.batch_open(place, b"", [("m0", "orders")])).answer == "unknown"

@@ -1,0 +1,75 @@
+"""Links and members that write down that they ran: one handler on every queue of a story.
+
+steps = Steps(station)
+chain(steps("a"), steps("b").on_queue("mails")).dispatch()
+steps.until("a", "b")
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from delayq import Discard, Fail, JobContext, Snooze
+from delayq.jobs.dispatch import Dispatch, named
+from tests.support.station import QUEUE, Station
+from tests.support.tape import Tape
+from tests.support.waiting import wait_until
+
+QUEUES = (QUEUE, "mails", "parcels")
+
+
+class Steps:
+    """The handler `step`, and what its runs left on the tape: a name, and the headers it came with."""
+
+    def __init__(self, station: Station) -> None:
+        self.station = station
+        self._ran: Tape[tuple[str, dict[str, str]]] = station.tape()
+        ran = self._ran
+
+        def step(context: JobContext, name: str, does: str = "", times: int = 0) -> None:
+            ran.append((name, dict(context.headers)))
+            if does == "fail" or (does == "fail first" and context.attempt <= times):
+                raise ValueError(f"{name} cannot")
+            if does == "give up":
+                raise Fail(f"{name} gives up")
+            if does == "discard":
+                raise Discard
+            if does == "snooze" and sum(1 for other, _ in ran[:] if other == name) <= times:
+                raise Snooze("10ms")
+
+        station.handles("step", step)
+
+    def __call__(self, name: str, does: str = "", times: int = 0, **said: Any) -> Dispatch:
+        """A step of that name, not dispatched."""
+        return named("step", {"name": name, "does": does, "times": times}).having(**said)
+
+    @property
+    def ran(self) -> list[str]:
+        """The names of those that ran, in order."""
+        return [name for name, _ in self._ran[:]]
+
+    @property
+    def counts(self) -> Counter[str]:
+        """How often each ran."""
+        return Counter(self.ran)
+
+    def headers(self, name: str) -> dict[str, str]:
+        """What the last run of a step came with."""
+        return [headers for ran, headers in self._ran[:] if ran == name][-1]
+
+    def until(self, *names: str, timeout: float = 15.0) -> None:
+        """Wait until all of these have run."""
+        wait_until(lambda: set(names) <= set(self.ran), timeout=timeout, what=f"{names} have run; {self.ran} have")
+
+    def quiet(self) -> None:
+        """Wait until nothing waits, runs or is to be carried in any queue."""
+        wait_until(self._nothing_left, timeout=15.0, what="nothing is left to do")
+
+    def _nothing_left(self) -> bool:
+        keys = [self.station.keys(queue) for queue in QUEUES]
+        commands: Any = self.station.connector.commands()
+        if any(commands.xlen(key.of("outbox")) for key in keys):
+            return False
+        stats = [self.station.client.stats(queue)[0] for queue in QUEUES]
+        return not any(one.scheduled or one.ready or one.reserved for one in stats)
