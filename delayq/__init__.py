@@ -44,6 +44,7 @@ if typing.TYPE_CHECKING:
         JobDispatched,
         JobEnded,
         JobFenced,
+        JobLimited,
         JobModelMissing,
         JobRetryRequested,
         JobRolledBack,
@@ -68,6 +69,7 @@ if typing.TYPE_CHECKING:
         WorkerStopping,
     )
     from delayq.core.progress import Progress
+    from delayq.core.rate_limit import RateLimit
     from delayq.core.signals import (
         Discard,
         Fail,
@@ -117,12 +119,15 @@ if typing.TYPE_CHECKING:
     from delayq.jobs.gates import gate
     from delayq.jobs.job import Job
     from delayq.jobs.methods import handles
+    from delayq.jobs.middleware.concurrency import Concurrency, WithoutOverlapping
     from delayq.jobs.middleware.fail_on import FailOnException
     from delayq.jobs.middleware.forms import Middleware, Next
+    from delayq.jobs.middleware.rate_limited import RateLimited
     from delayq.jobs.middleware.release import Release
     from delayq.jobs.middleware.running_job import RunningJob
     from delayq.jobs.middleware.skip import Skip
     from delayq.jobs.middleware.skip_if_batch_cancelled import SkipIfBatchCancelled
+    from delayq.jobs.middleware.throttles_exceptions import ThrottlesExceptions
     from delayq.jobs.notifications.broadcast import BroadcastChannel
     from delayq.jobs.notifications.channel import Channel, Letter
     from delayq.jobs.notifications.mail import MailChannel, Smtp
@@ -133,7 +138,7 @@ if typing.TYPE_CHECKING:
     from delayq.jobs.notifications.webhook import WebhookChannel, WebhookMessage
     from delayq.jobs.references.models import Models
     from delayq.jobs.references.reference import OnMissing, Reference
-    from delayq.jobs.registry import use_middleware, use_models
+    from delayq.jobs.registry import use_limit, use_middleware, use_models
     from delayq.manager import Manager
     from delayq.settings import Settings
 
@@ -151,6 +156,7 @@ __all__ = [
     "BroadcastChannel",
     "Channel",
     "CommittedUnsent",
+    "Concurrency",
     "ConfigError",
     "Conflict",
     "Control",
@@ -172,6 +178,7 @@ __all__ = [
     "JobFinished",
     "JobHasFailed",
     "JobInfo",
+    "JobLimited",
     "JobModelMissing",
     "JobNotFailed",
     "JobNotFound",
@@ -211,6 +218,8 @@ __all__ = [
     "QueueResumed",
     "QueueStats",
     "Ran",
+    "RateLimit",
+    "RateLimited",
     "Recipient",
     "Reference",
     "Release",
@@ -226,9 +235,11 @@ __all__ = [
     "Snooze",
     "State",
     "Steps",
+    "ThrottlesExceptions",
     "Upcoming",
     "WebhookChannel",
     "WebhookMessage",
+    "WithoutOverlapping",
     "WorkerIdle",
     "WorkerInfo",
     "WorkerInterrupted",
@@ -260,6 +271,7 @@ __all__ = [
     "queued_listener",
     "set_manager",
     "use_channel",
+    "use_limit",
     "use_middleware",
     "use_models",
     "using_manager",

@@ -100,6 +100,23 @@ def fallback_policy(settings: Settings) -> Policy:
     )
 
 
+def make_plan(
+    settings: Settings,
+    url: str | Endpoint,
+    registry: Registry,
+    options: WorkerOptions,
+    *,
+    listeners: Sequence[Listener] = (),
+) -> Plan:
+    """What a worker of the Redis at `url` is to do.
+
+    Its handlers dispatch to the same Redis, unless they say otherwise.
+    """
+    replace_manager(make_manager(settings, url))
+    engine = settings.options()
+    return Plan(RedisStreamsFactory(url, engine), registry, options, listeners, keyring=engine.keyring)
+
+
 def make_worker(
     settings: Settings,
     url: str | Endpoint,
@@ -110,13 +127,8 @@ def make_worker(
     gone: Callable[[], bool] = never,
     began: float | None = None,
 ) -> Supervisor:
-    """A worker of the Redis at `url`; its `run` blocks the main thread until it stops. `gone`, `began` as in `Plan`.
-
-    Its handlers dispatch to the same Redis, unless they say otherwise.
-    """
-    replace_manager(make_manager(settings, url))
-    engine = settings.options()
-    plan = Plan(RedisStreamsFactory(url, engine), registry, options, listeners, gone, keyring=engine.keyring)
+    """A worker of such a plan; its `run` blocks the main thread until it stops. `gone` and `began` as in `Plan`."""
+    plan = replace(make_plan(settings, url, registry, options, listeners=listeners), gone=gone)
     return Supervisor(plan if began is None else replace(plan, began=began))
 
 

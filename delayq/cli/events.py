@@ -42,6 +42,7 @@ from delayq.core.events import (
     WorkerStarting,
     WorkerStopping,
 )
+from delayq.core.failure import message_of
 from delayq.core.when import format_instant
 
 LONGEST_TYPE: Final = 100
@@ -111,10 +112,7 @@ def _ended(event: JobEnded) -> dict[str, Any]:
 
 def _shown(error: BaseException) -> str:
     """Its message, however it is made: it must not hide what became of the job."""
-    try:
-        return printable(str(error)[:LONGEST_MESSAGE])
-    except Exception as broken:  # noqa: BLE001  (a stranger's __str__)
-        return f"its message cannot be read: {type(broken).__name__}"
+    return printable(message_of(error)[:LONGEST_MESSAGE])
 
 
 def _line(event: str, about: dict[str, Any]) -> bytes:

@@ -91,6 +91,18 @@ class JobSkipped:
 
 
 @dataclass(frozen=True, slots=True)
+class JobLimited:
+    """A limit kept a job from starting. It is snoozed for `delay_ms`, or, with None, left undone."""
+
+    id: str
+    name: str
+    queue: str
+    limit: str
+    key: str
+    delay_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class JobModelMissing:
     """A model that a job refers to is gone. `outcome` says what became of the job: failed or discarded."""
 

@@ -39,6 +39,7 @@ HOMES: Final[Mapping[str, Sequence[str]]] = {
         "JobDispatched",
         "JobEnded",
         "JobFenced",
+        "JobLimited",
         "JobModelMissing",
         "JobRetryRequested",
         "JobRolledBack",
@@ -63,6 +64,7 @@ HOMES: Final[Mapping[str, Sequence[str]]] = {
         "WorkerStopping",
     ),
     "delayq.core.progress": ("Progress",),
+    "delayq.core.rate_limit": ("RateLimit",),
     "delayq.core.signals": (
         "Discard",
         "Fail",
@@ -128,15 +130,21 @@ HOMES: Final[Mapping[str, Sequence[str]]] = {
     "delayq.jobs.gates": ("gate",),
     "delayq.jobs.job": ("Job",),
     "delayq.jobs.methods": ("handles",),
+    "delayq.jobs.middleware.concurrency": (
+        "Concurrency",
+        "WithoutOverlapping",
+    ),
     "delayq.jobs.middleware.fail_on": ("FailOnException",),
     "delayq.jobs.middleware.forms": (
         "Middleware",
         "Next",
     ),
+    "delayq.jobs.middleware.rate_limited": ("RateLimited",),
     "delayq.jobs.middleware.release": ("Release",),
     "delayq.jobs.middleware.running_job": ("RunningJob",),
     "delayq.jobs.middleware.skip": ("Skip",),
     "delayq.jobs.middleware.skip_if_batch_cancelled": ("SkipIfBatchCancelled",),
+    "delayq.jobs.middleware.throttles_exceptions": ("ThrottlesExceptions",),
     "delayq.jobs.notifications.broadcast": ("BroadcastChannel",),
     "delayq.jobs.notifications.channel": (
         "Channel",
@@ -170,6 +178,7 @@ HOMES: Final[Mapping[str, Sequence[str]]] = {
         "Reference",
     ),
     "delayq.jobs.registry": (
+        "use_limit",
         "use_middleware",
         "use_models",
     ),

@@ -51,16 +51,18 @@ class Batch:
         for entry, fields in rows:
             if not fields:  # the entry is gone, and tidy will see to its job
                 continue
+            stop = False
             if fields[::2] == FIELDS:
                 _, job_id, _, raw, _, due, _, recoveries = fields
-            else:  # foreign, or of another version
+            else:  # asked to stop, foreign, or of another version
                 named = dict(zip(fields[::2], fields[1::2], strict=False))
                 job_id, raw, due, recoveries = map(named.get, FIELDS)
-            if job_id is None or raw is None:
+                stop = b"stop" in named
+            if not job_id or raw is None:
                 self.garbage.append((queue, text(entry)))
                 continue
             times = 0 if recoveries == b"0" else _count(recoveries)
-            self.deliveries.append(Delivery(queue, text(job_id), entry.decode(), raw, _count(due), times))
+            self.deliveries.append(Delivery(queue, text(job_id), entry.decode(), raw, _count(due), times, stop))
 
 
 class RedisReader:

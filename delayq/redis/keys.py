@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import ClassVar, Final
 
 import msgspec
 
@@ -64,6 +64,26 @@ class Keys(msgspec.Struct, frozen=True):
         return self.of(f"once:{token}")
 
 
+class LimitKeys(msgspec.Struct, frozen=True):
+    """The keys of one limit under one prefix: a slot of its own, because jobs of several queues may share it."""
+
+    PER_KEY: ClassVar = ("holders", "waiting")
+    PER_LIMIT: ClassVar = (
+        "places", "rates", "rates_until", "turns", "passed", "breakers", "breakers_until", "counters",
+    )  # fmt: skip
+
+    prefix: str
+    name: str
+
+    def of(self, role: str) -> str:
+        """The key called `role` in the contract (`places`, `rates`, …)."""
+        return f"{self.prefix}:{{limit:{self.name}}}:{role}"
+
+    def of_key(self, role: str, key: str) -> str:
+        """The same of one key of the limit (`holders`, `waiting`)."""
+        return f"{self.prefix}:{{limit:{self.name}}}:{role}:{key}"
+
+
 class Globals(msgspec.Struct, frozen=True):
     """The keys that belong to no queue."""
 
@@ -74,6 +94,16 @@ class Globals(msgspec.Struct, frozen=True):
         return f"{self.prefix}:queues"
 
     @property
+    def limits(self) -> str:
+        """The names of limits that were asked."""
+        return f"{self.prefix}:limits"
+
+    @property
+    def audit(self) -> str:
+        """What people did by hand, and why."""
+        return f"{self.prefix}:audit"
+
+    @property
     def workers(self) -> str:
         return f"{self.prefix}:workers"
 
@@ -81,6 +111,11 @@ class Globals(msgspec.Struct, frozen=True):
     def wake(self) -> str:
         """The pub/sub channel for "the head of this queue moved earlier"."""
         return f"{self.prefix}:wake"
+
+    @property
+    def cancels(self) -> str:
+        """The pub/sub channel for "this running job is asked to stop"."""
+        return f"{self.prefix}:cancel"
 
     @property
     def control(self) -> str:
@@ -97,4 +132,11 @@ class Globals(msgspec.Struct, frozen=True):
 
     def types(self) -> dict[str, str]:
         """The key and the type of each that is there once, whatever workers there are."""
-        return {self.queues: "set", self.workers: "zset", self.control: "hash", self.batches: "zset"}
+        return {
+            self.queues: "set",
+            self.workers: "zset",
+            self.control: "hash",
+            self.batches: "zset",
+            self.limits: "set",
+            self.audit: "stream",
+        }

@@ -22,7 +22,7 @@ from delayq.core.interrupts import JobCancelled, JobInterrupted
 from delayq.core.keyring import NO_KEYS, Keyring
 from delayq.core.outcome import DONE, Ack, GiveUp, Outcome, Policy, Release, before_start, decide, stopped, told_as
 from delayq.core.sealing import Place, What, open_data, seal_value
-from delayq.core.signals import Discard, Fail
+from delayq.core.signals import Discard, Fail, TurnedAway
 from delayq.drivers.base import Delivery
 from delayq.jobs.context import JobContext
 from delayq.jobs.coordinated import RunningChain, batch_of
@@ -144,6 +144,9 @@ class Attempts:
             envelope = envelopes.decode(delivery.raw)
         except BadEnvelope as error:
             return self._unrun(delivery, None, GiveUp(0, 0, error))
+        if delivery.stop:
+            outcome = decide(envelope, self._policies.of(envelope, None), JobCancelled(), self.now_ms(), random.random)
+            return self._unrun(delivery, envelope, outcome, "stopped")
         try:
             handler = self._registry.get(envelope.name)
         except UnknownJob as error:
@@ -186,6 +189,8 @@ class Attempts:
         ended_as = "stopped" if isinstance(error, JobCancelled) else "discarded" if isinstance(error, Discard) else ""
         if isinstance(outcome, Release) and attempt.lines.stop_asked(attempt.held):
             outcome, ended_as = stopped(outcome), "stopped"
+        elif isinstance(error, TurnedAway) and error.settled is not None:
+            attempt.lines.afterwards.add(attempt.held, error.settled)
         changed = attempt.chain.changed() if attempt.chain is not None and error is None else b""
         if changed and isinstance(outcome, Ack):
             outcome = replace(outcome, chain=changed)
@@ -207,10 +212,10 @@ class Attempts:
             said = Fail(error) if isinstance(error, BrokenSeal) else error
             return decide(envelope, policy, said, self.now_ms(), random.random)
 
-    def _unrun(self, delivery: Delivery, envelope: Envelope | None, outcome: Outcome) -> Outcome:
+    def _unrun(self, delivery: Delivery, envelope: Envelope | None, outcome: Outcome, ended_as: str = "") -> Outcome:
         """An attempt that ends without having started."""
         if self._heard:
-            self._listeners.tell(_ended(delivery, envelope, outcome, 0.0))
+            self._listeners.tell(_ended(delivery, envelope, outcome, 0.0, ended_as))
         return outcome
 
 

@@ -37,7 +37,10 @@ class Killed(StrEnum):
 
 @dataclass(slots=True, eq=False)
 class Member:
-    """One child as its supervisor knows it. `share`: jobs it may start, 0 = no limit; `end_by` = monotonic seconds."""
+    """One child as its supervisor knows it. `share`: jobs it may start, 0 = no limit.
+
+    `end_by`: when it is ended, in monotonic seconds, and why, because of a job that does not end.
+    """
 
     number: int
     process: Process
@@ -46,6 +49,7 @@ class Member:
     share: int
     killed: Killed | None = None
     end_by: float | None = None
+    end_why: Killed = Killed.OVERTIME
     warned: dict[int, int] = field(default_factory=dict)
 
     @property

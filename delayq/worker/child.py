@@ -81,10 +81,11 @@ class Child:
         plan, slots, holding, options = self._plan, self._slots, self._holding, self._plan.options
         listeners = Listeners(plan.audience)
         self._switches.tell(self._name, options.queues, listeners)
-        lines = Lines(holding.stop_asked, Progress(consumer.tell), Farewell())
+        lines = Lines(holding.stop_asked, Progress(consumer.tell), Farewell(), consumer.limits)
         policies = Policies(options.fallback)
         attempts = Attempts(plan.registry, policies, self._now_ms, lines, listeners, keyring=plan.keyring)
         supply = self._supply = Supply(slots, holding, consumer, listeners)
+        supply.afterwards = lines.afterwards
         turns = Turns(slots, holding, supply, attempts, options)
         turns.may_fetch = self._switches.gates_are_open
         if options.threads > 1:

@@ -31,7 +31,8 @@ def never() -> bool:
 class Plan:
     """Who works on what. `listeners` are called in the children, but for the end of the worker and of killed jobs.
 
-    `gone` is asked now and then, by the supervisor; true ends the worker as TERM does. `began` is when the code began
+    `told` and `gone` are asked now and then, by the supervisor. `told` ends the worker as TERM does, `gone` soon: what
+    it served is not there any more, so that what runs cannot be settled. `began` is when the code began
     to be loaded that the children run (monotonic): who calls on workers to restart later, means this one. `keyring`
     opens what is encrypted.
     """
@@ -40,6 +41,7 @@ class Plan:
     registry: Registry
     options: WorkerOptions
     listeners: Sequence[Listener] = ()
+    told: Callable[[], bool] = never
     gone: Callable[[], bool] = never
     began: float = field(default_factory=time.monotonic)
     keyring: Keyring = NO_KEYS

@@ -42,6 +42,8 @@ log = logging.getLogger("delayq.supervisor")
 TICK_S = 0.1
 NEAR_TICK_S = 0.02
 GONE_LOOK_S = 0.25
+# For children that run nothing: they leave by themselves.
+GONE_GRACE_S = 1.0
 # Its calls are few and can all be repeated; a short wait keeps the loop going when the backend hangs.
 ANSWER_MS = 500
 # No call begins so shortly before the grace ends: it could last beyond, and the one that gives back comes after it.
@@ -63,7 +65,7 @@ class Supervisor:
         self._grace_ends = float("inf")
         self._memory = MemoryLimit(options.memory_mb)
         self._look_at = 0.0
-        self._gone = False
+        self._told = self._gone = False
         self._to_dump: list[Member] = []
 
     def run(self) -> StopReason:
@@ -150,7 +152,7 @@ class Supervisor:
         """In Laravel's order."""
         options = self._options
         if self._is_told_to():
-            return StopReason.INTERRUPTED
+            return StopReason.GONE if self._gone else StopReason.INTERRUPTED
         if self._memory.exceeded() or self._brood.over_memory:
             return StopReason.MEMORY
         if self._brood.called_to_restart:
@@ -164,9 +166,13 @@ class Supervisor:
         return None
 
     def _begin_to_stop(self) -> None:
-        log.info("stopping (%s); what runs has %g s", self._reason, self._options.grace_ms / 1000)
+        grace_s = self._options.grace_ms / 1000
+        if self._reason is StopReason.GONE:
+            grace_s = min(grace_s, GONE_GRACE_S)
+            log.warning("what it serves is gone: nothing that runs could be settled, and it starts again elsewhere")
+        log.info("stopping (%s); what runs has %g s", self._reason, grace_s)
         # From the signal on, not from when a backend that hangs let us look for one.
-        self._grace_ends = min(time.monotonic(), self._signals.stopped_at) + self._options.grace_ms / 1000
+        self._grace_ends = min(time.monotonic(), self._signals.stopped_at) + grace_s
         self._brood.stop_respawning()
         for member in self._brood.members.values():
             member.tell(Stop.DRAIN)
@@ -212,8 +218,8 @@ class Supervisor:
         now = time.monotonic()
         if not self._signals.stops and now >= self._look_at:
             self._look_at = now + GONE_LOOK_S
-            self._gone = self._plan.gone()
-        return self._gone or self._signals.stops > 0
+            self._told, self._gone = self._plan.told(), self._plan.gone()
+        return self._told or self._gone or self._signals.stops > 0
 
     def _word(self) -> Stop:
         return Stop.PAUSE if self._signals.paused else Stop.NO

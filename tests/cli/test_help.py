@@ -40,6 +40,7 @@ def test_the_commands_of_the_design_are_there() -> None:
         "failed flush", "failed prune", "pause", "resume", "clear", "workers", "queue", "queue set", "config",
         "config show", "restart", "top", "listen", "maintenance", "maintenance on", "maintenance off",
         "maintenance show", "relay", "outbox", "outbox sql", "outbox list", "outbox retry", "outbox forget",
+        "limit", "limit list", "limit show", "limit free", "audit",
         "batch", "batch list", "batch show", "batch cancel", "batch retry",
         "key", "key new", "key list",
     }  # fmt: skip
@@ -91,6 +92,12 @@ def test_an_option_behind_the_command_is_named(bare: Cli) -> None:
     done = bare("list", "--url", "redis://localhost")
     assert done.code == 2
     assert "--url stands before the command" in done.err
+
+
+def test_an_option_that_the_command_has_too_is_not_misplaced(bare: Cli) -> None:
+    done = bare("queue", "set", "orders", "--lease", "1ms")
+    assert done.code == 2
+    assert done.err.splitlines() == ["Error: The lease '1ms' is out of range.", "Use 100ms to 1d, such as 30s."]
 
 
 # For its own types typer needs pydantic as soon as a command is named; nothing of ours is needed then either.

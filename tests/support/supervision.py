@@ -121,6 +121,10 @@ class House:
         """Let those handlers go on that wait for it."""
         self.ledger.with_name("go").touch()
 
+    def ask_silently(self, job_id: str) -> None:
+        """Ask a running job to stop with nobody being told: the wish lies there for who looks."""
+        self._connector.commands().hset(f"delayq:{{{QUEUE}}}:cancel", job_id, "1")
+
     def rows(self, word: str, job_id: str | None = None) -> list[list[str]]:
         """Lines of the ledger: word, job, process, time."""
         rows = [line.split() for line in self.ledger.read_text().splitlines(keepends=True) if line.endswith("\n")]

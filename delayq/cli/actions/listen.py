@@ -34,7 +34,7 @@ def listen(session: Session, folders: Sequence[Path], words: Sequence[str]) -> i
     command = [sys.executable, "-m", "delayq", *_before(session), "work", *words]
     watch = Watch(folders)
     session.out.note(f"Watching {', '.join(map(str, folders))}. Stop with Ctrl-C.")
-    with Signals() as signals:
+    with Signals(last=True) as signals:
         worker = _Worker(command)
         try:
             while not signals.stops:

@@ -9,6 +9,7 @@ from delayq.core.spec import Prepared
 from delayq.core.states import Answer, OnConflict, State
 from delayq.core.views import JobRef
 from delayq.redis.calls.call import ONCE_MS, Argument, Call, Nature, Scope, call, number, text
+from delayq.redis.keys import Globals
 
 MAX_JOBS = 500
 # A schedule does more for each job than other scripts do; so many keep Redis for well below 10 ms.
@@ -103,6 +104,7 @@ def _scheduled(reply: list[bytes], jobs: Sequence[Prepared]) -> Scheduled:
 def cancel(scope: Scope, job_id: str, *, running: bool, token: str) -> Call[Answer]:
     """Stop a job that nobody has taken; with `running`, ask a running one to stop."""
     args: list[Argument] = [scope.now, job_id, "1" if running else "0", ONCE_MS]
+    args += (scope.queue, Globals(scope.options.prefix).cancels)
     return call("cancel", scope, args, lambda reply: _ANSWERS[reply[0]], once=token)
 
 
