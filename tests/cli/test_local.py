@@ -44,7 +44,7 @@ def upped(local: Cli, *words: str) -> subprocess.Popen[str]:
 def slow_job(local: Cli) -> None:
     """A job that runs until there is a file `go`, and which must not run a second time."""
     local.ok("schedule", "slow", "--in", "0s", "--id", "s1", "--retention", "1h")
-    wait_until((local.folder / "started").exists, timeout=15, what="the job runs")
+    wait_until((local.folder / "started").exists, what="the job runs")
 
 
 def let_it_end(local: Cli) -> None:

@@ -238,9 +238,9 @@ def test_a_timeout_names_the_limit_and_how_long_it_ran(cli: Cli, q: DelayQ) -> N
 
 def test_a_sleep_of_laravels_length_is_taken(cli: Cli, q: DelayQ) -> None:
     worker = cli.start("work", "--app", "shop", "--sleep", "3s")
-    wait_until(q.workers, timeout=15, what="it says that it is here")
+    wait_until(q.workers, what="it says that it is here")
     schedule(q, "orders a")
-    wait_until(lambda: orders(cli) == ["orders a"], timeout=15, what="the job has run")
+    wait_until(lambda: orders(cli) == ["orders a"], what="the job has run")
     worker.terminate()
     assert end(worker).code == 0
 
@@ -249,11 +249,11 @@ def test_signals_again_and_again_do_not_change_how_move_ends(cli: Cli, q: DelayQ
     """Also those that come while it leaves."""
     mover = cli.start("move")
     q.schedule("order.close", {"order_id": 1}, id="a", delay="50ms")
-    wait_until(lambda: q.stats("default")[0].ready, timeout=15, what="it moves jobs")
+    wait_until(lambda: q.stats("default")[0].ready, what="it moves jobs")
 
     def told_and_ended() -> bool:
         mover.terminate()
         return mover.poll() is not None
 
-    wait_until(told_and_ended, timeout=15, what="it has ended")
+    wait_until(told_and_ended, what="it has ended")
     assert end(mover).code == 0

@@ -95,6 +95,36 @@ def test_what_a_test_leaves_behind_fails_that_test_and_no_other(tmp_path: Path) 
         assert complaint in run.stdout
 
 
+MEASURES_TIME = """
+import pytest
+from tests.support import machine
+
+machine.STILL_S, machine.CROWDED = {limits}
+runs = []
+
+@pytest.mark.timed
+def test_the_third_time(): runs.append(1); assert len(runs) == 3, "too slow"
+@pytest.mark.timed
+def test_never(): assert not "true"
+"""
+
+
+def test_what_measures_time_is_run_again_on_a_machine_that_has_none(tmp_path: Path) -> None:
+    run = _run_pytest(tmp_path, MEASURES_TIME.format(limits="-1.0, -1.0"))
+
+    assert "1 failed, 1 passed" in run.stdout, run.stdout
+    assert run.stdout.count("test_the_third_time: it stood still for") == 2
+    assert run.stdout.count("test_never: it stood still for") == 2
+    assert "AssertionError: too slow" in run.stdout
+
+
+def test_what_measures_time_fails_at_once_on_a_machine_that_has_it(tmp_path: Path) -> None:
+    run = _run_pytest(tmp_path, MEASURES_TIME.format(limits="1000.0, 2.0"))
+
+    assert "2 failed" in run.stdout, run.stdout
+    assert "run again" not in run.stdout
+
+
 @pytest.mark.parametrize(("ci", "outcome"), [("", "1 skipped"), ("true", "1 error")])
 def test_containers_without_an_engine_are_never_passed_over_in_silence(tmp_path: Path, ci: str, outcome: str) -> None:
     run = _run_pytest(
