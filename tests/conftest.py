@@ -76,7 +76,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         said = [str(value) for report in reports for name, value in report.user_properties if name == title]
         if said:
             terminalreporter.section(title)
-            terminalreporter.write_line("\n".join(dict.fromkeys(said)))
+            terminalreporter.write_line("\n".join(said))
     terminalreporter.section("servers")
     if containers_wanted():
         terminalreporter.write_line(f"containers: {engine_problem() or 'the Docker engine answers'}")
