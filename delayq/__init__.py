@@ -38,6 +38,7 @@ if typing.TYPE_CHECKING:
         JobDispatched,
         JobEnded,
         JobFenced,
+        JobLimited,
         JobSkipped,
         JobStarted,
         NotificationEvent,
@@ -49,6 +50,7 @@ if typing.TYPE_CHECKING:
         WorkerStopping,
     )
     from delayq.core.progress import Progress
+    from delayq.core.rate_limit import RateLimit
     from delayq.core.signals import Discard, Fail, JobSignal, Retry, Snooze
     from delayq.core.spec import JobSpec
     from delayq.core.states import Answer, OnConflict, State
@@ -66,12 +68,15 @@ if typing.TYPE_CHECKING:
     from delayq.jobs.gates import gate
     from delayq.jobs.job import Job
     from delayq.jobs.methods import handles
+    from delayq.jobs.middleware.concurrency import Concurrency, WithoutOverlapping
     from delayq.jobs.middleware.fail_on import FailOnException
     from delayq.jobs.middleware.forms import Middleware, Next
+    from delayq.jobs.middleware.rate_limited import RateLimited
     from delayq.jobs.middleware.release import Release
     from delayq.jobs.middleware.running_job import RunningJob
     from delayq.jobs.middleware.skip import Skip
     from delayq.jobs.middleware.skip_if_batch_cancelled import SkipIfBatchCancelled
+    from delayq.jobs.middleware.throttles_exceptions import ThrottlesExceptions
     from delayq.jobs.notifications.channel import Channel, Letter
     from delayq.jobs.notifications.mail import MailChannel, Smtp
     from delayq.jobs.notifications.mail_message import Attachment, MailMessage
@@ -79,7 +84,7 @@ if typing.TYPE_CHECKING:
     from delayq.jobs.notifications.notifying import anotify, notify, use_channel
     from delayq.jobs.notifications.recipient import Notifiable, Recipient
     from delayq.jobs.notifications.webhook import WebhookChannel, WebhookMessage
-    from delayq.jobs.registry import use_middleware
+    from delayq.jobs.registry import use_limit, use_middleware
     from delayq.manager import Manager
     from delayq.settings import Settings
 
@@ -95,6 +100,7 @@ __all__ = [
     "BatchInfo",
     "BatchNotFound",
     "Channel",
+    "Concurrency",
     "ConfigError",
     "Conflict",
     "Control",
@@ -116,6 +122,7 @@ __all__ = [
     "JobFinished",
     "JobHasFailed",
     "JobInfo",
+    "JobLimited",
     "JobNotFailed",
     "JobNotFound",
     "JobRef",
@@ -145,6 +152,8 @@ __all__ = [
     "Progress",
     "QueueStats",
     "Ran",
+    "RateLimit",
+    "RateLimited",
     "Recipient",
     "Release",
     "Retried",
@@ -159,9 +168,11 @@ __all__ = [
     "Snooze",
     "State",
     "Steps",
+    "ThrottlesExceptions",
     "Upcoming",
     "WebhookChannel",
     "WebhookMessage",
+    "WithoutOverlapping",
     "WorkerInfo",
     "WorkerStarting",
     "WorkerStopping",
@@ -187,6 +198,7 @@ __all__ = [
     "queued_listener",
     "set_manager",
     "use_channel",
+    "use_limit",
     "use_middleware",
     "using_manager",
 ]
@@ -197,6 +209,7 @@ _HOMES = {
         "JobDispatched",
         "JobEnded",
         "JobFenced",
+        "JobLimited",
         "JobSkipped",
         "JobStarted",
         "NotificationEvent",
@@ -262,6 +275,7 @@ _HOMES = {
         "OutcomeUnknown",
     ),
     "delayq.core.progress": ("Progress",),
+    "delayq.core.rate_limit": ("RateLimit",),
     "delayq.core.signals": ("Discard", "Fail", "JobSignal", "Retry", "Snooze"),
     "delayq.core.spec": ("JobSpec",),
     "delayq.core.states": ("Answer", "OnConflict", "State"),
@@ -277,13 +291,16 @@ _HOMES = {
     "delayq.jobs.gates": ("gate",),
     "delayq.jobs.job": ("Job",),
     "delayq.jobs.methods": ("handles",),
+    "delayq.jobs.middleware.concurrency": ("Concurrency", "WithoutOverlapping"),
     "delayq.jobs.middleware.fail_on": ("FailOnException",),
     "delayq.jobs.middleware.forms": ("Middleware", "Next"),
+    "delayq.jobs.middleware.rate_limited": ("RateLimited",),
     "delayq.jobs.middleware.release": ("Release",),
     "delayq.jobs.middleware.running_job": ("RunningJob",),
     "delayq.jobs.middleware.skip": ("Skip",),
     "delayq.jobs.middleware.skip_if_batch_cancelled": ("SkipIfBatchCancelled",),
-    "delayq.jobs.registry": ("use_middleware",),
+    "delayq.jobs.middleware.throttles_exceptions": ("ThrottlesExceptions",),
+    "delayq.jobs.registry": ("use_limit", "use_middleware"),
     "delayq.manager": ("Manager",),
     "delayq.settings": ("Settings",),
 }

@@ -12,6 +12,7 @@ from benchmarks.measures import (
     idle,
     lateness,
     layers,
+    limits,
     memory,
     promote,
     schedule_many,
@@ -30,6 +31,6 @@ class Measure(Protocol):
 
 
 _ALL: tuple[Measure, ...] = (
-    schedule_many, schedule_one, promote, consume, lateness, burst, idle, memory, growth, layers,
+    schedule_many, schedule_one, promote, consume, lateness, burst, idle, memory, growth, layers, limits,
 )  # fmt: skip
 MEASURES: dict[str, Measure] = {measure.NAME: measure for measure in _ALL}

@@ -11,7 +11,15 @@ from typing import Annotated
 import typer
 
 from delayq import __version__
-from delayq.cli import batch_commands, failed_commands, job_commands, queue_commands, service_commands, worker_commands
+from delayq.cli import (
+    batch_commands,
+    failed_commands,
+    job_commands,
+    limit_commands,
+    queue_commands,
+    service_commands,
+    worker_commands,
+)
 from delayq.cli.flags import example, session_of
 
 app = typer.Typer(
@@ -21,7 +29,16 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
 )
-for family in (job_commands, queue_commands, failed_commands, batch_commands, worker_commands, service_commands):
+FAMILIES = (
+    job_commands,
+    queue_commands,
+    failed_commands,
+    batch_commands,
+    limit_commands,
+    worker_commands,
+    service_commands,
+)
+for family in FAMILIES:
     family.add_to(app)
 
 

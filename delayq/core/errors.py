@@ -9,6 +9,7 @@
     │  ├─ InvalidName           queue, job name, id
     │  └─ InvalidPayload        not JSON, NaN, too large
     ├─ JobNotFound              no job with that id in that queue
+    ├─ LimitNotFound            nobody holds, or counts against, such a limit
     ├─ Conflict                 the job's state, or another job, forbids it
     │  ├─ JobRunning
     │  ├─ JobFinished
@@ -90,6 +91,12 @@ class JobNotFound(DelayqError):
 
 class BatchNotFound(DelayqError):
     """No batch with this id is known."""
+
+    exit_code = 3
+
+
+class LimitNotFound(DelayqError):
+    """Nothing is kept for such a limit."""
 
     exit_code = 3
 

@@ -71,6 +71,18 @@ class JobSkipped:
 
 
 @dataclass(frozen=True, slots=True)
+class JobLimited:
+    """A limit kept a job from starting. It is snoozed for `delay_ms`, or, with None, left undone."""
+
+    id: str
+    name: str
+    queue: str
+    limit: str
+    key: str
+    delay_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class NotificationEvent:
     """A notification, one address, one channel. `id` is the notification's, `job_id` its job's."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 
 from delayq.core.when import duration_ms
@@ -28,6 +29,14 @@ class Snooze(JobSignal):
     def __init__(self, delay: str | timedelta, *, reason: str = "") -> None:
         super().__init__(reason or "snoozed")
         self.delay_ms = duration_ms(delay)
+
+
+class TurnedAway(Snooze):
+    """A snooze by a limit. `settled`, if any, is called once the job is back in its queue."""
+
+    def __init__(self, delay: timedelta, *, reason: str, settled: Callable[[], object] | None = None) -> None:
+        super().__init__(delay, reason=reason)
+        self.settled = settled
 
 
 class Fail(JobSignal):

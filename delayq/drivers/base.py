@@ -14,6 +14,7 @@ import msgspec
 
 from delayq.core.control import Heed, obey
 from delayq.core.errors import DelayqError
+from delayq.core.limiting import Limits
 from delayq.core.order import Order, strict
 from delayq.core.outcome import Outcome
 from delayq.core.progress import Told
@@ -183,6 +184,10 @@ class Consumer(Protocol):
     """
 
     name: str
+
+    @property
+    def limits(self) -> Limits:
+        """What jobs ask before they start."""
 
     def fetch(self, settlements: Sequence[Settlement], count: int) -> Fetched:
         """Settle, and read up to `count` deliveries without waiting, in one round trip."""

@@ -20,6 +20,7 @@ from delayq.core.options import Options
 from delayq.core.order import Order, strict
 from delayq.core.progress import Told
 from delayq.drivers.base import Delivery, Fetched, Renewal, Settlement
+from delayq.drivers.redis_limits import RedisLimits
 from delayq.drivers.redis_reader import BLOCK_MS, Batch, RedisReader
 from delayq.redis import presence, settling
 from delayq.redis.calls import deliver, operate
@@ -57,6 +58,7 @@ class RedisConsumer:
     ) -> None:
         self.name = name
         self.queues = tuple(queues)
+        self.limits = RedisLimits(connector, options, clock)
         self._connector = connector
         self._options = options
         self._clock = clock

@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import TypeAlias
 
 from delayq.core.errors import ConfigError, UnknownJob
+from delayq.core.limit_names import check_limit
 from delayq.jobs.codecs import Codecs
 from delayq.jobs.events.hub import Events
 from delayq.jobs.handler import Handler
 from delayq.jobs.methods import DEFAULT_METHOD, MethodClass
 from delayq.jobs.middleware.forms import Middleware, Step, steps_of
+from delayq.jobs.middleware.rate_limited import Definition, checked_definition
 from delayq.jobs.middleware.surrounded import surround
 from delayq.jobs.notifications.channel import Channel
 
@@ -35,6 +37,7 @@ class Registry:
         self._around: list[Step] = []
         self._ready: dict[str, Handler] = {}
         self._gates: dict[str, Gate] = {}
+        self._limits: dict[str, Definition] = {}
 
     def add(self, handler: Handler) -> None:
         """Register a handler; a second, different one for the same name is refused."""
@@ -82,6 +85,19 @@ class Registry:
         place = f"{getattr(gate, '__module__', '')}.{getattr(gate, '__qualname__', id(gate))}"
         self._gates[place] = gate
 
+    def add_limit(self, name: str, rates: Definition) -> None:
+        """Define a rate limit; a definition that is there is replaced. Raises as `use_limit`."""
+        self._limits[check_limit(name)] = checked_definition(name, rates)
+
+    def limit(self, name: str) -> Definition:
+        """How a rate limit is defined; raises `ConfigError` when it is not."""
+        if name not in self._limits:
+            known = ", ".join(sorted(self._limits)) or "none"
+            raise ConfigError(
+                f"No rate limit {name!r} is defined; known here: {known}.", hint="Use use_limit for that."
+            )
+        return self._limits[name]
+
     @property
     def gates(self) -> tuple[Gate, ...]:
         """All gates, in the order they were registered."""
@@ -120,6 +136,15 @@ _current: ContextVar[Registry] = ContextVar("delayq_registry")
 def use_middleware(*middleware: Middleware) -> None:
     """Surround all handlers of the current registry; see `Registry.use`."""
     current().use(*middleware)
+
+
+def use_limit(name: str, rates: Definition) -> None:
+    """Define a rate limit in the current registry, for `RateLimited(name)`.
+
+    `rates`: a `RateLimit`, a list of them that must all let a job through, None (unlimited), or a function that is
+    given the `RunningJob` and answers with one of these. Raises `InvalidName`, and `ConfigError` for anything else.
+    """
+    current().add_limit(name, rates)
 
 
 def current() -> Registry:

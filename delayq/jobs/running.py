@@ -18,6 +18,7 @@ from delayq.core.backoff import DEFAULT
 from delayq.core.envelope import Envelope
 from delayq.core.errors import InvalidInput
 from delayq.core.events import JobEnded, JobStarted
+from delayq.core.limiting import Limits
 from delayq.core.options import Options
 from delayq.core.outcome import Ack, Outcome, Policy, before_start, decide, policy_of, told_as
 from delayq.core.signals import JobSignal
@@ -32,6 +33,7 @@ from delayq.jobs.middleware.surrounded import Surrounded
 from delayq.jobs.registry import current
 from delayq.jobs.results import encoded
 from delayq.jobs.sending import Parcel
+from delayq.jobs.talk import Talk
 
 _ONE_ATTEMPT = Policy(tries=1, backoff=DEFAULT)
 
@@ -46,12 +48,13 @@ class Rules:
     """How jobs are tried here, by which clock, and with which jitter.
 
     Without a `fallback` each has one attempt, whatever its tries: nobody is there to try again later. With one, it is
-    decided as a worker with that policy would.
+    decided as a worker with that policy would. Without `limits` nothing is limited.
     """
 
     fallback: Policy | None = None
     now_ms: Callable[[], int] = wall_ms
     rand: Callable[[], float] = random.random
+    limits: Limits | None = None
 
 
 def envelope_of(parcel: Parcel, options: Options) -> bytes:
@@ -173,6 +176,7 @@ class _Attempt:
             tags=tuple(envelope.tags or ()),
             chain=self._chain,
             batch=batch_of(envelope),
+            talk=Talk(limits=self._rules.limits if delivery else None),
         )
 
 

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from delayq.core.limiting import Limits
 from delayq.jobs.stopping import Stopping
 from delayq.jobs.teller import Teller
 
 
 class Line(Protocol):
     """The worker's end. `held` is what it calls the delivery."""
+
+    @property
+    def limits(self) -> Limits | None:
+        """Who knows the limits, if anybody does."""
 
     def listener(self) -> Stopping:
         """How one attempt hears of the end of the worker."""
@@ -19,12 +24,13 @@ class Line(Protocol):
 
 
 class Talk:
-    """Of one attempt; outside of a worker nobody is at the other end."""
+    """Of one attempt; outside of a worker nobody is at the other end, but perhaps somebody who knows the limits."""
 
-    __slots__ = ("_held", "_line", "_stopping", "_teller")
+    __slots__ = ("_held", "_limits", "_line", "_stopping", "_teller")
 
-    def __init__(self, line: Line | None = None, held: Any = None) -> None:
+    def __init__(self, line: Line | None = None, held: Any = None, limits: Limits | None = None) -> None:
         self._line = line
+        self._limits = limits
         self._held = held
         self._stopping: Stopping | None = None
         self._teller: Teller | None = None
@@ -35,6 +41,11 @@ class Talk:
         if self._stopping is None:
             self._stopping = Stopping() if self._line is None else self._line.listener()
         return self._stopping
+
+    @property
+    def limits(self) -> Limits | None:
+        """Who knows the limits; None where no job waits for another."""
+        return self._limits if self._line is None else self._line.limits
 
     @property
     def teller(self) -> Teller:

@@ -24,6 +24,7 @@ from delayq.redis.calls.operate import Switch
 from delayq.redis.client import ScheduleOptions, When
 from delayq.redis.connect import Connector
 from delayq.redis.failed_verbs import FailedVerbs
+from delayq.redis.limit_desk import AsyncAuditDesk, AsyncLimitDesk
 from delayq.redis.send import asend
 from delayq.redis.verbs import Clock, Flow, Verbs, server_clock
 
@@ -42,6 +43,8 @@ class AsyncClient:
         self.verbs = Verbs(options, clock)
         self.failed_verbs = FailedVerbs(self.verbs)
         self.batches = AsyncBatches(self.run, self.verbs)
+        self.limits = AsyncLimitDesk(self)
+        self.audit_log = AsyncAuditDesk(self)
 
     @property
     def options(self) -> Options:

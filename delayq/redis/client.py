@@ -22,6 +22,7 @@ from delayq.redis.batches import Batches
 from delayq.redis.calls.operate import Switch
 from delayq.redis.connect import Connector
 from delayq.redis.failed_verbs import FailedVerbs
+from delayq.redis.limit_desk import AuditDesk, LimitDesk
 from delayq.redis.send import send, send_every
 from delayq.redis.verbs import Clock, Flow, Verbs, server_clock
 
@@ -66,6 +67,8 @@ class Client:
         self.verbs = Verbs(options, clock)
         self.failed_verbs = FailedVerbs(self.verbs)
         self.batches = Batches(self.run, self.verbs)
+        self.limits = LimitDesk(self)
+        self.audit_log = AuditDesk(self)
 
     @property
     def options(self) -> Options:

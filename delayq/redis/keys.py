@@ -6,6 +6,8 @@ script may touch them together.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import msgspec
 
 GROUP = "delayq"
@@ -38,6 +40,26 @@ class Keys(msgspec.Struct, frozen=True):
         return self.of(f"once:{token}")
 
 
+class LimitKeys(msgspec.Struct, frozen=True):
+    """The keys of one limit under one prefix: a slot of its own, because jobs of several queues may share it."""
+
+    PER_KEY: ClassVar = ("holders", "waiting")
+    PER_LIMIT: ClassVar = (
+        "places", "rates", "rates_until", "turns", "passed", "breakers", "breakers_until", "counters",
+    )  # fmt: skip
+
+    prefix: str
+    name: str
+
+    def of(self, role: str) -> str:
+        """The key called `role` in the contract (`places`, `rates`, …)."""
+        return f"{self.prefix}:{{limit:{self.name}}}:{role}"
+
+    def of_key(self, role: str, key: str) -> str:
+        """The same of one key of the limit (`holders`, `waiting`)."""
+        return f"{self.prefix}:{{limit:{self.name}}}:{role}:{key}"
+
+
 class Globals(msgspec.Struct, frozen=True):
     """The keys that belong to no queue."""
 
@@ -46,6 +68,16 @@ class Globals(msgspec.Struct, frozen=True):
     @property
     def queues(self) -> str:
         return f"{self.prefix}:queues"
+
+    @property
+    def limits(self) -> str:
+        """The names of limits that were asked."""
+        return f"{self.prefix}:limits"
+
+    @property
+    def audit(self) -> str:
+        """What people did by hand, and why."""
+        return f"{self.prefix}:audit"
 
     @property
     def workers(self) -> str:

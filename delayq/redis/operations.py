@@ -52,7 +52,7 @@ def recent_failures(verbs: Verbs, queue: str | None, limit: int) -> Flow[list[Jo
     newest: list[tuple[int, str, str]] = []
     for name in queues:
         rows: list[tuple[int, str]] = yield Command(
-            ("ZREVRANGE", verbs.scope(name).keys.of("failed"), 0, limit - 1, "WITHSCORES"), _scored, reads=True
+            ("ZREVRANGE", verbs.scope(name).keys.of("failed"), 0, limit - 1, "WITHSCORES"), scored, reads=True
         )
         newest += [(failed_ms, name, job_id) for failed_ms, job_id in rows]
     found: list[JobInfo] = []
@@ -62,8 +62,8 @@ def recent_failures(verbs: Verbs, queue: str | None, limit: int) -> Flow[list[Jo
     return found
 
 
-def _scored(reply: list[Any]) -> list[tuple[int, str]]:
-    """Members with their scores: RESP2 answers them flat, RESP3 in pairs."""
+def scored(reply: list[Any]) -> list[tuple[int, str]]:
+    """Scores and members: RESP2 answers them flat, RESP3 in pairs."""
     flat = [item for row in reply for item in (row if isinstance(row, list | tuple) else (row,))]
     return [(number(_bytes(score)) or 0, text(member)) for member, score in zip(flat[::2], flat[1::2], strict=True)]
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from delayq.core.options import Options
+from delayq.core.signals import TurnedAway
 from delayq.drivers.base import Delivery
 from delayq.drivers.redis_streams import RedisStreams
 from delayq.drivers.sync import Ran
@@ -89,6 +90,8 @@ class Journeys:
                         raise
                     assert ran.outcome is not None, "a delivery cannot veto itself"
                     line.settle(delivery, ran.outcome)
+                    if isinstance(ran.error, TurnedAway) and ran.error.settled is not None:
+                        ran.error.settled()
 
     def _next_due_ms(self) -> int | None:
         """When something happens next."""

@@ -38,6 +38,7 @@ from delayq.settings.tables import ConnectionSettings
 from delayq.testing.attempted import Attempted, word_of
 from delayq.testing.attempts import blocking, middle
 from delayq.testing.journey import Backend, Journeys, Running, VirtualClock
+from delayq.testing.limits import TravelLimits
 from delayq.testing.private_server import empty, private_server
 from delayq.testing.travel_connection import TravelConnection
 
@@ -55,7 +56,8 @@ class Travel:
         self._options = manager.settings.options()
         self._clock = VirtualClock(wall_ms())
         self._fallback = fallback_policy(manager.settings)
-        self._runner = LocalRunner(Rules(self._fallback, self._clock, middle))
+        self._limits = TravelLimits(server, self._options, self._clock)
+        self._runner = LocalRunner(Rules(self._fallback, self._clock, middle, self._limits))
         self._backends: dict[str, Backend] = {}
         self._journeys = Journeys(self._clock, self._backends)
         self.client = self._backend(self._options).client

@@ -20,6 +20,7 @@ from delayq.core.events import JobEnded, JobStarted
 from delayq.core.follow import linked
 from delayq.core.interrupts import JobCancelled, JobInterrupted
 from delayq.core.outcome import DONE, Ack, GiveUp, Outcome, Policy, Release, before_start, decide, stopped, told_as
+from delayq.core.signals import TurnedAway
 from delayq.drivers.base import Delivery
 from delayq.jobs.context import JobContext
 from delayq.jobs.coordinated import RunningChain, batch_of
@@ -153,6 +154,8 @@ class Attempts:
         called_off = isinstance(error, JobCancelled)
         if isinstance(outcome, Release) and attempt.lines.stop_asked(attempt.held):
             outcome, called_off = stopped(outcome), True
+        elif isinstance(error, TurnedAway) and error.settled is not None:
+            attempt.lines.afterwards.add(attempt.held, error.settled)
         changed = attempt.chain.changed() if attempt.chain is not None and error is None else b""
         if changed and isinstance(outcome, Ack):
             outcome = replace(outcome, chain=changed)

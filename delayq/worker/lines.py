@@ -5,17 +5,19 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, TypeAlias
 from weakref import WeakSet
 
 from delayq.core.errors import DelayqError
+from delayq.core.limiting import Limits
 from delayq.core.progress import Told
 from delayq.drivers.base import Delivery
 from delayq.jobs.stopping import Stopping
 from delayq.jobs.teller import Teller
 from delayq.loops.troubles import Troubles
+from delayq.worker.afterwards import Afterwards
 from delayq.worker.held import Held
 
 log = logging.getLogger("delayq.worker")
@@ -126,6 +128,8 @@ class Lines:
     stop_asked: Callable[[Held], bool]
     progress: Progress
     farewell: Farewell
+    limits: Limits | None = None
+    afterwards: Afterwards = field(default_factory=Afterwards)
 
     def listener(self) -> Stopping:
         """For one attempt."""

@@ -18,6 +18,7 @@ from delayq.core.events import JobFenced
 from delayq.drivers.base import Consumer, Delivery, Fetched, Settlement
 from delayq.loops.pauses import Pauses
 from delayq.loops.troubles import Troubles
+from delayq.worker.afterwards import Afterwards
 from delayq.worker.clock import boot_clock
 from delayq.worker.held import Held
 from delayq.worker.holding import Holding
@@ -50,6 +51,7 @@ class Supply:
         self.replay_wanted = False
         self.outage = False
         self.bytes_read = 0
+        self.afterwards = Afterwards()
         self._slots = slots
         self._holding = holding
         self._consumer = consumer
@@ -209,6 +211,8 @@ class Supply:
         self._holding.settled(done)
         if kept:
             self._holding.unsettled(kept)
+        if self.afterwards:
+            self.afterwards.happen(done)
 
     def _fenced(self, held: Held) -> None:
         job = held.delivery

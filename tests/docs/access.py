@@ -45,7 +45,8 @@ USERS = (
         "A worker with mover and janitor in it, or `delayq move`:",
         "~delayq:* resetchannels &delayq:wake",
         ("promote", "ack", "release", "fail", "reclaim", "recover", "renew", "hand_back", "tidy", "unsettled", "mend",
-         "bury", "prune", "retire", "get", "progress"),
+         "bury", "prune", "retire", "get", "progress", "run_now", "acquire", "vacate", "line_up", "admit", "probe",
+         "report"),
         SENT_BY_WORKERS,
     ),
     User(

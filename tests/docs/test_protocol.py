@@ -17,7 +17,7 @@ from delayq.core.states import ANSWERS, Answer, State
 from delayq.redis.calls.call import ONCE_MS
 from delayq.redis.calls.operate import CONTROL_FIELDS
 from delayq.redis.calls.refusals import refusal
-from delayq.redis.keys import PER_QUEUE, Globals, Keys
+from delayq.redis.keys import PER_QUEUE, Globals, Keys, LimitKeys
 from delayq.redis.scripts import load
 from delayq.redis.scripts import names as script_names
 from delayq.settings import Settings
@@ -25,10 +25,11 @@ from delayq.settings.sources import PREFIX, setting_names
 from tests.docs import sections
 from tests.docs.manuals import SCRIPTS, read, read_all
 from tests.docs.pages import names, page, rows, section
-from tests.support.key_contract import OF_A_BATCH, OF_A_QUEUE
+from tests.support.key_contract import OF_A_BATCH, OF_A_LIMIT, OF_A_LIMITS_KEY, OF_A_QUEUE
 
 PAGE = page("docs/protocol.md")
 ORDERS = Keys("delayq", "orders")
+LIMITING = sections.FAMILIES["Limiting"]
 
 
 @pytest.mark.parametrize("name", sections.SECTIONS)
@@ -55,12 +56,20 @@ def test_the_keys_of_no_queue() -> None:
     below = section(PAGE, "Keys").split("Of no queue:")[1]
     written = [names(cells[0])[0] for cells in rows(below, "key")]
     own = Globals("delayq")
-    assert written == [own.queues, own.workers, own.worker("<name>"), own.batches, own.control, own.wake]
+    of_all = [own.control, own.limits, own.audit, own.wake]
+    assert written == [own.queues, own.workers, own.worker("<name>"), own.batches, *of_all]
 
 
 def test_the_keys_of_a_batch() -> None:
     written = {names(cells[0])[0]: cells[1] for cells in rows(section(PAGE, "Keys"), "of a batch")}
     assert written == {Keys("delayq", "batch:b").of(role): kind for role, kind in OF_A_BATCH.items()}
+
+
+def test_the_keys_of_a_limit() -> None:
+    written = {names(cells[0])[0]: cells[1] for cells in rows(section(PAGE, "Keys"), "limit")}
+    keys = LimitKeys("delayq", "<name>")
+    of_keys = {keys.of_key(role, "<key>"): OF_A_LIMITS_KEY[role] for role in LimitKeys.PER_KEY}
+    assert written == of_keys | {keys.of(role): OF_A_LIMIT[role] for role in LimitKeys.PER_LIMIT}
 
 
 def test_the_fields_of_control() -> None:
@@ -161,7 +170,9 @@ def test_the_manuals_say_what_the_loader_reads() -> None:
 def test_every_key_a_script_takes_is_a_key_of_the_contract() -> None:
     for manual in read_all():
         for key in manual.keys:
-            if key.name in OF_A_QUEUE:
+            if manual.name in LIMITING:
+                assert key.type == (OF_A_LIMIT | OF_A_LIMITS_KEY)[key.name], f"{manual.name}: {key}"
+            elif key.name in OF_A_QUEUE:
                 assert key.type == OF_A_QUEUE[key.name], f"{manual.name}: {key}"
             else:
                 batch = manual.name.startswith("batch_") and OF_A_BATCH.get(key.name) == key.type

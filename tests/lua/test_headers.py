@@ -10,17 +10,21 @@ import redis
 
 from delayq.core.states import TRANSITIONS, State
 from delayq.redis.calls.call import Scope
-from delayq.redis.keys import PER_QUEUE
+from delayq.redis.keys import PER_QUEUE, LimitKeys
 from delayq.redis.scripts import Script, load, names, parse
 from tests.support.key_contract import OF_A_BATCH
 from tests.support.script_calls import all_calls
 
 SPECIAL_KEYS = {"once", "set", "control", *OF_A_BATCH}
+LIMIT_KEYS = {*LimitKeys.PER_LIMIT, *LimitKeys.PER_KEY}
 KINDS = {
     "scheduled": "zset", "jobs": "hash", "stream": "stream", "entries": "hash", "recoveries": "hash", "failed": "zset",
     "errors": "hash", "completed": "zset", "results": "hash", "unique": "hash", "locks": "hash", "cancel": "hash",
-    "progress": "hash", "meta": "hash", "once": "string", "set": "zset", "control": "hash", "outbox": "stream",
+    "progress": "hash", "meta": "hash", "once": "string", "set": "zset", "control": "hash",
+    "outbox": "stream",
     "stamps": "hash", "plan": "hash", "pending": "hash", "succeeded": "set", "broken": "hash", "skipped": "hash",
+    "holders": "zset", "waiting": "zset", "places": "zset", "counters": "hash", "rates": "hash", "rates_until": "zset",
+    "turns": "zset", "passed": "zset", "breakers": "hash", "breakers_until": "zset",
 }  # fmt: skip
 MOVE = re.compile(r"\b(\w+) -> (\w+)")
 
@@ -74,7 +78,7 @@ def test_every_key_and_argument_is_named_and_used(script: Script) -> None:
 @each_script
 def test_keys_are_those_of_the_contract(script: Script) -> None:
     assert len(set(script.keys)) == len(script.keys)
-    assert set(script.keys) <= set(PER_QUEUE) | SPECIAL_KEYS
+    assert set(script.keys) <= set(PER_QUEUE) | SPECIAL_KEYS or set(script.keys) <= LIMIT_KEYS
     for line in manual(script):
         if found := re.match(r"-- KEYS\[\d+\] +(\w+) +(\w+)", line):
             assert found[2] == KINDS[found[1]], line
@@ -142,7 +146,9 @@ def test_every_script_has_a_call_and_every_call_fits_its_manual(scope: Scope) ->
         if not script.variadic:
             assert len(call.args) == len(script.args), script.name
         for name, key in zip(script.keys, call.keys, strict=True):
-            if name not in SPECIAL_KEYS:
+            if name in LIMIT_KEYS:
+                assert key.startswith(f"delayq:{{limit:api}}:{name}"), script.name
+            elif name not in SPECIAL_KEYS:
                 assert key == scope.keys.of(name), script.name
 
 

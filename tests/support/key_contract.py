@@ -32,6 +32,18 @@ OF_A_QUEUE = {
     "meta": "hash",
 }
 OF_A_BATCH = {"plan": "hash", "pending": "hash", "succeeded": "set", "broken": "hash", "skipped": "hash"}
+OF_A_LIMIT = {
+    "places": "zset",
+    "rates": "hash",
+    "rates_until": "zset",
+    "turns": "zset",
+    "passed": "zset",
+    "breakers": "hash",
+    "breakers_until": "zset",
+    "counters": "hash",
+}
+OF_A_LIMITS_KEY = {"holders": "zset", "waiting": "zset"}
+LIMIT_TAG = r"\{limit:[A-Za-z0-9][A-Za-z0-9._:@/%-]{0,127}\}"
 RESERVED_OF_A_QUEUE = r"limit:.+|keys:.+"
 QUEUE_TAG = r"\{[A-Za-z0-9][A-Za-z0-9._:-]{0,127}(?:#\d+)?\}"
 FOR_EVER = -1
@@ -75,19 +87,24 @@ def _wrong(key: Key, prefixes: tuple[str, ...]) -> str:
 
 
 def _wrong_in_prefix(key: Key, rest: str) -> str:
-    if rest == "queues":
+    if rest in ("queues", "limits"):
         return _must(key, kind="set", expires=False)
     if rest == "control":
         return _must(key, kind="hash", expires=False)
     if rest == "batches":
         return _must(key, kind="zset", expires=False)
-    if rest == "workers" or re.fullmatch(r"\{cron\}:.+|audit", rest):
+    if rest == "audit":
+        return _must(key, kind="stream", expires=False)
+    if rest == "workers" or re.fullmatch(r"\{cron\}:.+", rest):
         return ""
     if of_batch := re.fullmatch(r"\{batch:[^}]+\}:(.+)", rest):
         kind = OF_A_BATCH.get(of_batch[1])
         return "is no key of a batch" if kind is None else _must(key, kind=kind, expires=key.ttl_ms != FOR_EVER)
     if re.fullmatch(r"worker:.+", rest):
         return _must(key, kind=None, expires=True)
+    of_limit = re.fullmatch(rf"{LIMIT_TAG}:(?:(\w+)|(\w+):.*)", rest, re.DOTALL)
+    if of_limit and (kind := OF_A_LIMIT.get(of_limit[1]) or OF_A_LIMITS_KEY.get(of_limit[2])):
+        return _must(key, kind=kind, expires=False)
     of_queue = re.fullmatch(rf"{QUEUE_TAG}:(.+)", rest)
     if of_queue is None:
         return "is no key of the contract"

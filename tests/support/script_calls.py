@@ -16,9 +16,11 @@ import msgspec
 from delayq.core.control import Control
 from delayq.core.envelope import fingerprint
 from delayq.core.follow import End, Note, Send, Todo, Word
+from delayq.core.limiting import Admit, Admitted, Circuit, Place, Probe, Report, Verdict, Who
+from delayq.core.rate_limit import RateLimit
 from delayq.core.states import Answer, OnConflict, State
 from delayq.core.views import Page
-from delayq.redis.calls import deliver, follow, inspect, operate, produce
+from delayq.redis.calls import deliver, follow, inspect, limit, operate, produce
 from delayq.redis.calls.call import Call, Scope
 from delayq.redis.calls.deliver import Acked, Failed, Held, Released
 from delayq.redis.calls.follow import Finished, Opened, Owed, OwedPage, Standing
@@ -29,6 +31,9 @@ from tests.support.engine import HOUR, OURS, START, Engine, envelope
 
 FAILURE = b'{"type":"E","message":"m"}'
 OTHER = "dq:host:9:z9"
+LEASE = Held("j", "1-1")
+PLACE = Place("api", "k", 1)
+RATES = (RateLimit.per_minute(1).by("k"), RateLimit.sliding(2, "1m"), RateLimit.bucket(2, "1m"))
 DUE = START + 1_000
 NOW = START + 2_000
 
@@ -149,6 +154,29 @@ def telling(engine: Engine) -> Call[Any]:
 
 OWED = (Owed("7-1", NOW, {"todo": b"[]"}),)
 STANDING = Standing(b"{}", 1, 0, 1, 0, 0, NOW, NOW, None, ("progress", "cancel", "catch"))
+def who(job_id: str) -> Who:
+    return Who("orders", job_id, "1-1")
+
+
+def vacate(engine: Engine) -> Call[Any]:
+    engine.run(limit.acquire(engine.scope, PLACE, who("a")))
+    engine.run(limit.line_up(engine.scope, PLACE, who("b")))
+    return limit.vacate(engine.scope, PLACE, who("a").holder)
+
+
+def line_up(engine: Engine) -> Call[Any]:
+    engine.run(limit.acquire(engine.scope, PLACE, who("a")))
+    return limit.line_up(engine.scope, PLACE, who("b"))
+
+
+def report(engine: Engine, verdict: Verdict = Verdict.FAILED) -> Call[Any]:
+    return limit.report(engine.scope, Report(who("a"), "api", "k", verdict, 1, 1_000))
+
+
+def probe(engine: Engine) -> Call[Any]:
+    engine.run(report(engine))
+    engine.now += 1_000
+    return limit.probe(engine.scope, Probe(who("b"), "api", "k"))
 
 
 def scene(prepare: Prepare, first: object, again: object, *, grows: bool = False, writes: bool = True) -> Scene:
@@ -233,6 +261,12 @@ SCENES = {
     "mend": scene(mend, ["scheduled", "fine"], ["fine", "fine"]),
     "bury": scene(bury, ["buried"], ["left"]),
     "retire": scene(retire, True, True),
+    "acquire": scene(lambda e: limit.acquire(e.scope, PLACE, who("a")), limit.Got(True, 0, ()), limit.Got(True, 0, ())),
+    "vacate": scene(vacate, limit.Left(True, "orders b"), limit.Left(False, "")),
+    "line_up": scene(line_up, False, False, grows=True),
+    "admit": scene(lambda e: limit.admit(e.scope, Admit(who("a"), "api", RATES)), Admitted(True, 0), Admitted(True, 0)),
+    "probe": scene(probe, limit.Asked(Circuit.PROBE, 1, ""), limit.Asked(Circuit.PROBE, 1, "")),
+    "report": scene(report, True, True),
     "get": scene(lambda e: inspect.get(e.scope, "nobody"), None, None, writes=False),
     "list": scene(
         lambda e: inspect.list_jobs(e.scope, State.COMPLETED, f"{START + 2 * HOUR} x", 9),
@@ -247,7 +281,6 @@ SCENES = {
 
 def all_calls(scope: Scope) -> list[Call[Any]]:
     """A call of every script, made without any server."""
-    lease = Held("j", "1-1")
     job = Engine(None).job("j")
     return [
         produce.schedule(scope, [job], OnConflict.KEEP, "t"),
@@ -259,14 +292,14 @@ def all_calls(scope: Scope) -> list[Call[Any]]:
         produce.retry(scope, "j", "", b"{}", ""),
         produce.forget(scope, ["j"]),
         deliver.promote(scope),
-        deliver.ack(scope, [Acked(lease)]),
-        deliver.release(scope, [Released(lease, 0)]),
-        deliver.fail(scope, [Failed(lease, b"", b"")]),
+        deliver.ack(scope, [Acked(LEASE)]),
+        deliver.release(scope, [Released(LEASE, 0)]),
+        deliver.fail(scope, [Failed(LEASE, b"", b"")]),
         deliver.bury(scope, [("1-1", b"{}")]),
-        deliver.hand_back(scope, [lease]),
-        deliver.renew(scope, OURS, [lease]),
+        deliver.hand_back(scope, [LEASE]),
+        deliver.renew(scope, OURS, [LEASE]),
         deliver.reclaim(scope),
-        deliver.recover(scope, [lease]),
+        deliver.recover(scope, [LEASE]),
         deliver.tidy(scope),
         deliver.unsettled(scope, "-", "", everything=True),
         deliver.mend(scope, ["j"]),
@@ -280,24 +313,37 @@ def all_calls(scope: Scope) -> list[Call[Any]]:
         inspect.resume(scope),
         inspect.configure(scope, None),
         inspect.clear(scope),
-        *_operating(scope, lease),
-        *_following(scope, lease),
+        *_operating(scope),
+        *_following(scope),
+        *limit_calls(scope),
     ]
 
 
-def _operating(scope: Scope, lease: Held) -> list[Call[Any]]:
+def _operating(scope: Scope) -> list[Call[Any]]:
     return [
-        operate.progress(scope, [Telling(lease, b'{"done":1')]),
+        operate.progress(scope, [Telling(LEASE, b'{"done":1')]),
         operate.switch(scope, Switch.PAUSE, 0),
         operate.restart(scope),
         operate.control(scope),
     ]
 
 
-def _following(scope: Scope, lease: Held) -> list[Call[Any]]:
+def limit_calls(scope: Scope) -> list[Call[Any]]:
+    """Those about limits."""
+    return [
+        limit.acquire(scope, PLACE, who("j"), ["orders k 1-1"]),
+        limit.vacate(scope, PLACE, ""),
+        limit.line_up(scope, PLACE, who("j")),
+        limit.admit(scope, Admit(who("j"), "api", RATES)),
+        limit.probe(scope, Probe(who("j"), "api", "k"), ["orders k 1-1"]),
+        limit.report(scope, Report(who("j"), "api", "k", Verdict.PASSED, 1, 1)),
+    ]
+
+
+def _following(scope: Scope) -> list[Call[Any]]:
     place = follow.place(scope, "b")
     return [
-        follow.finish(scope, [Finished(lease, End.DONE, [])]),
+        follow.finish(scope, [Finished(LEASE, End.DONE, [])]),
         follow.owed(scope, "r", "-"),
         follow.carried(scope, ["1-1"]),
         follow.batch_open(place, b"{}", [("j", "orders")]),

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 import pytest
 
 from delayq.core.errors import BackendUnavailable, InvalidInput, InvalidPayload
+from delayq.core.limiting import Limits
 from delayq.core.outcome import DONE
 from delayq.core.progress import Told
 from delayq.drivers.base import Delivery
@@ -99,6 +100,10 @@ def test_the_context_keeps_both_kinds_of_words() -> None:
     told: list[Told] = []
 
     class Line:
+        @property
+        def limits(self) -> Limits:
+            raise AssertionError("the job has none")
+
         def listener(self) -> Stopping:
             raise AssertionError("the job did not ask for it")
 

@@ -1,0 +1,43 @@
+"""What people did by hand, as it is kept: who, what, to what, why, when."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from delayq.core.errors import InvalidInput
+
+MAX_REASON: Final = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Deed:
+    """Something to be done by hand. `what` is a verb of delayq ('limit free'), `target` what it is done to."""
+
+    what: str
+    target: str
+    reason: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEntry:
+    """A deed on record. `id` grows with time; `who` is user@host/pid."""
+
+    id: str
+    at_ms: int
+    who: str
+    what: str
+    target: str
+    reason: str
+    detail: str
+
+
+def check_reason(reason: object) -> str:
+    """A reason that says something, without blanks around it; raises `InvalidInput` otherwise."""
+    text = reason.strip() if isinstance(reason, str) else ""
+    if not text or len(text) > MAX_REASON:
+        raise InvalidInput(
+            "What is done by hand needs a reason.", hint=f"Say why, in at most {MAX_REASON} characters: --reason TEXT."
+        )
+    return text

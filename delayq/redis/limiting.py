@@ -1,0 +1,149 @@
+"""Questions about limits as flows: generators like those of `verbs`, which they are given.
+
+A limit that is full names its holders. Whether these still are is known in their queues, which lie in other slots: a
+holder is gone when `entries` of its queue has another entry for its job, or none. Then the question is put once more.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any, Final, TypeVar
+
+from delayq.core.limiting import (
+    Acquire,
+    Admit,
+    Admitted,
+    Circuit,
+    LineUp,
+    Place,
+    Probe,
+    Probed,
+    Question,
+    Report,
+    Taken,
+    Vacate,
+    Who,
+)
+from delayq.core.states import Answer
+from delayq.redis.calls import limit, produce
+from delayq.redis.calls.call import Command, Scope, text
+from delayq.redis.keys import Globals, Keys
+from delayq.redis.verbs import Flow, Verbs
+
+T = TypeVar("T")
+
+KNOWN_S: Final = 60.0
+"""How long a name counts as registered; then it is said again, in case the server forgot it."""
+WAKE_UPS: Final = 20
+"""So many of the list are tried for one place: some may be cancelled, or run already."""
+
+
+class LimitVerbs:
+    """What may be asked about limits. `scope` has the prefix and the clock; its queue has no part in it."""
+
+    def __init__(self, verbs: Verbs) -> None:
+        self._verbs = verbs
+        self._known: dict[str, float] = {}
+
+    def answer(self, question: Question[T]) -> Flow[T]:
+        """The flow that answers a question."""
+        answer: T = yield from self._flow(question)
+        return answer
+
+    def _flow(self, question: Any) -> Flow[Any]:
+        match question:
+            case Acquire(who, place):
+                return self._acquire(place, who)
+            case Vacate(who, place):
+                return self.vacate(place, who.holder)
+            case LineUp(who, place):
+                return self._line_up(place, who)
+            case Admit():
+                return self._admit(question)
+            case Probe():
+                return self._probe(question)
+            case Report():
+                return self._report(question)
+        raise TypeError(f"{question!r} is no question about limits")
+
+    def _acquire(self, place: Place, who: Who) -> Flow[Taken]:
+        yield from self._register(place.name)
+        got: limit.Got = yield limit.acquire(self._scope, place, who)
+        if not got.taken and (stale := (yield from self.stale(got.others))):
+            got = yield limit.acquire(self._scope, place, who, stale)
+        if got.taken:
+            for job in got.others:
+                yield from self._wake(place, job)
+        return Taken(got.taken, got.waiting)
+
+    def vacate(self, place: Place, holder: str) -> Flow[bool]:
+        """Free a holder's place and wake the next one; whether it held one."""
+        left: limit.Left = yield limit.vacate(self._scope, place, holder)
+        if left.woken:
+            yield from self._wake(place, left.woken)
+        return left.held
+
+    def _wake(self, place: Place, job: str) -> Flow[None]:
+        """Run a job that waits, now; when it cannot be, the next one."""
+        for _ in range(WAKE_UPS):
+            queue, _, job_id = job.partition(" ")
+            ran: produce.Outcome = yield produce.run_now(self._verbs.scope(queue), job_id)
+            if ran.answer is Answer.READY:
+                return
+            left: limit.Left = yield limit.vacate(self._scope, place, "")
+            if not left.woken:
+                return
+            job = left.woken
+
+    def _line_up(self, place: Place, who: Who) -> Flow[bool]:
+        free: bool = yield limit.line_up(self._scope, place, who)
+        if free:
+            yield produce.run_now(self._verbs.scope(who.queue), who.id)
+        return free
+
+    def _admit(self, question: Admit) -> Flow[Admitted]:
+        yield from self._register(question.name)
+        admitted: Admitted = yield limit.admit(self._scope, question)
+        return admitted
+
+    def _probe(self, question: Probe) -> Flow[Probed]:
+        yield from self._register(question.name)
+        asked: limit.Asked = yield limit.probe(self._scope, question)
+        if asked.prober and (stale := (yield from self.stale([asked.prober]))):
+            asked = yield limit.probe(self._scope, question, stale)
+        if asked.circuit is Circuit.OPEN:
+            return Probed(asked.circuit, 0, asked.number)
+        return Probed(asked.circuit, asked.number)
+
+    def _report(self, question: Report) -> Flow[bool]:
+        opened: bool = yield limit.report(self._scope, question)
+        return opened
+
+    def stale(self, holders: Sequence[str]) -> Flow[list[str]]:
+        """Which of these holders are gone: their job has another entry by now, or none."""
+        by_queue: dict[str, list[tuple[str, str, str]]] = {}
+        for holder in holders:
+            queue, job_id, entry = holder.split(" ")
+            by_queue.setdefault(queue, []).append((holder, job_id, entry))
+        gone: list[str] = []
+        for queue, rows in by_queue.items():
+            entries = Keys(self._verbs.options.prefix, queue).of("entries")
+            found: list[str] = yield Command(("HMGET", entries, *(row[1] for row in rows)), _texts, True)
+            gone += [holder for (holder, _, entry), now in zip(rows, found, strict=True) if now != entry]
+        return gone
+
+    def _register(self, name: str) -> Flow[None]:
+        """Make the name known to who looks at limits."""
+        now = time.monotonic()
+        if self._known.get(name, 0.0) < now:
+            yield Command(("SADD", Globals(self._verbs.options.prefix).limits, name), int)
+            self._known[name] = now + KNOWN_S
+
+    @property
+    def _scope(self) -> Scope:
+        return self._verbs.scope(None)
+
+
+def _texts(reply: Sequence[bytes | None]) -> list[str]:
+    return [text(value or b"") for value in reply]
