@@ -16,6 +16,7 @@ from delayq.cli import (
     failed_commands,
     job_commands,
     limit_commands,
+    lock_commands,
     queue_commands,
     service_commands,
     worker_commands,
@@ -35,6 +36,7 @@ FAMILIES = (
     failed_commands,
     batch_commands,
     limit_commands,
+    lock_commands,
     worker_commands,
     service_commands,
 )

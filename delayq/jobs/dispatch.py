@@ -173,7 +173,7 @@ def dispatch_many(jobs: Iterable[Sendable]) -> list[JobRef]:
         connection = manager.connection(name)
         refs = connection.schedule_many([spec for _, spec in some], on_conflict)
         for (number, spec), ref in zip(some, refs, strict=True):
-            answers[number] = told(ref, connection.name, spec.name)
+            answers[number] = told(ref, connection.name, spec)
     return [ref for ref in answers if ref is not None]
 
 
@@ -185,7 +185,7 @@ async def adispatch_many(jobs: Iterable[Sendable]) -> list[JobRef]:
         connection = manager.connection(name)
         refs = await connection.aschedule_many([spec for _, spec in some], on_conflict)
         for (number, spec), ref in zip(some, refs, strict=True):
-            answers[number] = told(ref, connection.name, spec.name)
+            answers[number] = told(ref, connection.name, spec)
     return [ref for ref in answers if ref is not None]
 
 

@@ -32,6 +32,10 @@ class Surrounded:
         self._steps = tuple(steps)
         refuse_mixture(inner, self._steps)
 
+    def around(self, inner: Handler) -> Surrounded:
+        """The same around another handler."""
+        return Surrounded(inner, self._steps, self._tell)
+
     def __repr__(self) -> str:
         return repr(self.inner)
 
