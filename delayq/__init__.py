@@ -13,11 +13,14 @@ from __future__ import annotations
 
 import typing
 
+from delayq.homes import HOMES as _HOMES
+
 if typing.TYPE_CHECKING:
     from delayq.client import AsyncDelayQ, DelayQ
     from delayq.core.backoff import Exponential, Fixed, Steps
     from delayq.core.batches import BatchInfo
     from delayq.core.control import Control
+    from delayq.core.debounce import Debounce
     from delayq.core.errors import (
         BackendError,
         BackendFull,
@@ -35,6 +38,7 @@ if typing.TYPE_CHECKING:
         OutcomeUnknown,
     )
     from delayq.core.events import (
+        JobDebounced,
         JobDispatched,
         JobEnded,
         JobFenced,
@@ -46,6 +50,7 @@ if typing.TYPE_CHECKING:
         NotificationSending,
         NotificationSent,
         NotificationSkipped,
+        UniqueJobSkipped,
         WorkerStarting,
         WorkerStopping,
     )
@@ -54,6 +59,7 @@ if typing.TYPE_CHECKING:
     from delayq.core.signals import Discard, Fail, JobSignal, Retry, Snooze
     from delayq.core.spec import JobSpec
     from delayq.core.states import Answer, OnConflict, State
+    from delayq.core.unique import Unique
     from delayq.core.views import Fate, JobInfo, JobRef, Page, QueueStats, Retried, Upcoming, WorkerInfo
     from delayq.drivers.sync import Ran
     from delayq.jobs.batch import PendingBatch, afind_batch, batch, find_batch
@@ -104,6 +110,7 @@ __all__ = [
     "ConfigError",
     "Conflict",
     "Control",
+    "Debounce",
     "DelayQ",
     "DelayqError",
     "Discard",
@@ -116,6 +123,7 @@ __all__ = [
     "InvalidInput",
     "Job",
     "JobContext",
+    "JobDebounced",
     "JobDispatched",
     "JobEnded",
     "JobFenced",
@@ -169,6 +177,8 @@ __all__ = [
     "State",
     "Steps",
     "ThrottlesExceptions",
+    "Unique",
+    "UniqueJobSkipped",
     "Upcoming",
     "WebhookChannel",
     "WebhookMessage",
@@ -202,108 +212,6 @@ __all__ = [
     "use_middleware",
     "using_manager",
 ]
-
-# Where each name of __all__ is made; tests/unit/test_lazy_names.py compares it with the imports above.
-_HOMES = {
-    "delayq.core.events": (
-        "JobDispatched",
-        "JobEnded",
-        "JobFenced",
-        "JobLimited",
-        "JobSkipped",
-        "JobStarted",
-        "NotificationEvent",
-        "NotificationFailed",
-        "NotificationSending",
-        "NotificationSent",
-        "NotificationSkipped",
-        "WorkerStarting",
-        "WorkerStopping",
-    ),
-    "delayq.jobs.events.announcing": (
-        "aannounce",
-        "announce",
-    ),
-    "delayq.jobs.events.listening": (
-        "listener",
-        "queued_listener",
-    ),
-    "delayq.jobs.notifications.channel": (
-        "Channel",
-        "Letter",
-    ),
-    "delayq.jobs.notifications.mail": (
-        "MailChannel",
-        "Smtp",
-    ),
-    "delayq.jobs.notifications.mail_message": (
-        "Attachment",
-        "MailMessage",
-    ),
-    "delayq.jobs.notifications.notification": ("Notification",),
-    "delayq.jobs.notifications.notifying": (
-        "anotify",
-        "notify",
-        "use_channel",
-    ),
-    "delayq.jobs.notifications.recipient": (
-        "Notifiable",
-        "Recipient",
-    ),
-    "delayq.jobs.notifications.webhook": (
-        "WebhookChannel",
-        "WebhookMessage",
-    ),
-    "delayq.client": ("AsyncDelayQ", "DelayQ"),
-    "delayq.core.backoff": ("Exponential", "Fixed", "Steps"),
-    "delayq.core.batches": ("BatchInfo",),
-    "delayq.core.control": ("Control",),
-    "delayq.core.errors": (
-        "BackendError",
-        "BackendFull",
-        "BackendUnavailable",
-        "BatchNotFound",
-        "ConfigError",
-        "Conflict",
-        "DelayqError",
-        "InvalidInput",
-        "JobFinished",
-        "JobHasFailed",
-        "JobNotFailed",
-        "JobNotFound",
-        "JobRunning",
-        "OutcomeUnknown",
-    ),
-    "delayq.core.progress": ("Progress",),
-    "delayq.core.rate_limit": ("RateLimit",),
-    "delayq.core.signals": ("Discard", "Fail", "JobSignal", "Retry", "Snooze"),
-    "delayq.core.spec": ("JobSpec",),
-    "delayq.core.states": ("Answer", "OnConflict", "State"),
-    "delayq.core.views": ("Fate", "JobInfo", "JobRef", "Page", "QueueStats", "Retried", "Upcoming", "WorkerInfo"),
-    "delayq.drivers.sync": ("Ran",),
-    "delayq.jobs.batch": ("PendingBatch", "afind_batch", "batch", "find_batch"),
-    "delayq.jobs.chain": ("PendingChain", "chain"),
-    "delayq.jobs.context": ("JobContext",),
-    "delayq.jobs.coordinated": ("RunningBatch", "RunningChain"),
-    "delayq.jobs.current": ("current_manager", "make_manager", "set_manager", "using_manager"),
-    "delayq.jobs.dispatch": ("Dispatch", "adispatch", "adispatch_many", "dispatch", "dispatch_many"),
-    "delayq.jobs.function": ("job",),
-    "delayq.jobs.gates": ("gate",),
-    "delayq.jobs.job": ("Job",),
-    "delayq.jobs.methods": ("handles",),
-    "delayq.jobs.middleware.concurrency": ("Concurrency", "WithoutOverlapping"),
-    "delayq.jobs.middleware.fail_on": ("FailOnException",),
-    "delayq.jobs.middleware.forms": ("Middleware", "Next"),
-    "delayq.jobs.middleware.rate_limited": ("RateLimited",),
-    "delayq.jobs.middleware.release": ("Release",),
-    "delayq.jobs.middleware.running_job": ("RunningJob",),
-    "delayq.jobs.middleware.skip": ("Skip",),
-    "delayq.jobs.middleware.skip_if_batch_cancelled": ("SkipIfBatchCancelled",),
-    "delayq.jobs.middleware.throttles_exceptions": ("ThrottlesExceptions",),
-    "delayq.jobs.registry": ("use_limit", "use_middleware"),
-    "delayq.manager": ("Manager",),
-    "delayq.settings": ("Settings",),
-}
 
 if not typing.TYPE_CHECKING:  # a type checker would otherwise believe in every name
 

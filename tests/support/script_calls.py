@@ -346,9 +346,7 @@ def all_calls(scope: Scope) -> list[Call[Any]]:
         *_operating(scope),
         *_following(scope),
         *limit_calls(scope),
-        produce.debounce(scope, debounced("j"), Quiet(1, 2), "d"),
-        lock.unlock(scope, "j", "d", "1-1"),
-        lock.sweep(scope, ["d.1"]),
+        *lock_calls(scope),
     ]
 
 
@@ -358,6 +356,15 @@ def _operating(scope: Scope) -> list[Call[Any]]:
         operate.switch(scope, Switch.PAUSE, 0),
         operate.restart(scope),
         operate.control(scope),
+    ]
+
+
+def lock_calls(scope: Scope) -> list[Call[Any]]:
+    """Those about unique keys."""
+    return [
+        produce.debounce(scope, debounced("j"), Quiet(1, 2), "d"),
+        lock.unlock(scope, "j", "d", "1-1"),
+        lock.sweep(scope, ["d.1"]),
     ]
 
 
