@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import typing
 
-from delayq.homes import HOMES as _HOMES
+from delayq.core.homes import HOMES as _HOMES
 
 if typing.TYPE_CHECKING:
     from delayq.client import AsyncDelayQ, DelayQ

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import delayq
+from delayq.core.homes import HOMES
 
 SOURCE = Path(str(delayq.__file__))
 HEAVY = {"redis", "msgspec", "pydantic", "pydantic_settings", "typer", "asyncio", "zoneinfo"}
@@ -25,11 +26,11 @@ def imports_for_the_type_checker() -> dict[str, set[str]]:
 
 
 def test_both_lists_of_names_agree() -> None:
-    assert {module: set(names) for module, names in delayq._HOMES.items()} == imports_for_the_type_checker()
+    assert {module: set(names) for module, names in HOMES.items()} == imports_for_the_type_checker()
 
 
 def test_everything_offered_has_a_home() -> None:
-    homes = [name for names in delayq._HOMES.values() for name in names]
+    homes = [name for names in HOMES.values() for name in names]
     assert sorted([*homes, "__version__"]) == delayq.__all__
 
 
@@ -40,7 +41,7 @@ def test_every_name_can_be_imported(name: str) -> None:
 
 
 def test_a_name_is_the_one_of_its_home() -> None:
-    for module, names in delayq._HOMES.items():
+    for module, names in HOMES.items():
         for name in names:
             assert getattr(delayq, name) is getattr(importlib.import_module(module), name)
 

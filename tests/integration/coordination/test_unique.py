@@ -57,7 +57,7 @@ def test_a_second_one_is_told_who_owns_the_key(station: Station) -> None:
     assert kind(order_id=1).dispatch().outcome == Answer.CREATED
 
 
-def test_what_a_dispatch_says_goes_before_what_its_job_declares() -> None:
+def test_what_is_said_goes_before_what_is_declared() -> None:
     kind = invoice(unique=Unique())
     assert kind(order_id=1).dispatch().outcome == Answer.CREATED
     assert kind(order_id=1).dispatch(unique="key").outcome == Answer.CREATED

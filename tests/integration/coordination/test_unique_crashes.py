@@ -37,7 +37,7 @@ def test_two_hundred_at_once_are_one_job(station: Station) -> None:
     assert station.client.stats("orders")[0].scheduled == 1
 
 
-def test_a_killed_worker_keeps_it_and_the_end_frees_it(redis_url: str, tmp_path: Path) -> None:
+def test_a_killed_worker_keeps_it(redis_url: str, tmp_path: Path) -> None:
     house = House(redis_url, tmp_path)
     try:
         first = house.client.schedule("limited", {"how": "hang"}, id="first", unique=KEY)
