@@ -50,8 +50,7 @@ for i = 10, #ARGV + 2, 4 do
   local when = ARGV[i + 1] and ARGV[i] or ''
   if not dues[when] then
     local due = (tonumber(when) or 0 / 0) + (string.sub(when, 1, 1) == '+' and now or 0)
-    local wrong = not (math.abs(due) <= 9007199254740991)
-    if wrong then return redis.error_reply('ERR a job is: id, envelope, +delay_ms or due_ms up to 2^53 - 1, digest') end
+    if not (math.abs(due) < 2^53) then return redis.error_reply('ERR a job is: id, envelope, +delay_ms or due_ms below 2^53, lock') end
     dues[when], texts[when], latest = math.max(due, now), string.format('%.0f', math.max(due, now)), due
   end
 end
@@ -94,17 +93,18 @@ end
 local reply, r, created, earliest = { known[1] and '0' or '1' }, 1, 0, math.huge
 for i = 8, #ARGV, 4 do
   local id, due, digest, word, state, at = ARGV[i], dues[ARGV[i + 2]], ARGV[i + 3], 'created', 'scheduled', texts[ARGV[i + 2]]
-  local holder, till, span = id, '', digest ~= '' and tonumber(string.match(digest, '%.(%d+)$'))
-  if digest ~= '' then holder, till = string.match(redis.call('HGET', unique, digest) or id, '(%S*) ?(%d*)') end
-  local free = holder == id or string.find('failed completed absent', (where(holder)), 1, true)
-  if till ~= '' then free = tonumber(till) <= now end
-  if free then holder = id end
-  if not free or damaged and redis.call('HEXISTS', entries, id) == 1 or redis.call('HSETNX', jobs, id, ARGV[i + 1]) == 0 then
-    word, state, at = taken, where(holder)
+  local holder, till, span
+  if digest ~= '' then
+    span, holder, till = tonumber(string.match(digest, '%.(%d+)$')), string.match(redis.call('HGET', unique, digest) or id, '(%S*) ?(%d*)')
+    local over = holder == id or string.find('failed completed absent', (where(holder)), 1, true)
+    if till == '' and over or till ~= '' and tonumber(till) <= now then holder = nil end
+  end
+  if holder or damaged and redis.call('HEXISTS', entries, id) == 1 or redis.call('HSETNX', jobs, id, ARGV[i + 1]) == 0 then
+    word, state, at = taken, where(holder or id)
   else
     created = created + 1
-    if digest ~= '' then redis.call('HSET', unique, digest, span and id .. string.format(' %.0f', now + span) or id) end
-    if digest ~= '' and not span then redis.call('HSET', locks, id, digest) end
+    if span then redis.call('HSET', unique, digest, id .. string.format(' %.0f', now + span))
+    elseif digest ~= '' then redis.call('HSET', unique, digest, id); redis.call('HSET', locks, id, digest) end
     if due <= now and room > 0 then
       state, room = 'ready', room - 1
       redis.call('HSET', entries, id, redis.call('XADD', stream, '*', 'id', id, 'job', ARGV[i + 1], 'due', at, 'recoveries', '0'))
@@ -112,7 +112,7 @@ for i = 8, #ARGV, 4 do
       waiting[w + 1], waiting[w + 2], w, earliest = at, id, w + 2, math.min(earliest, due)
     end
   end
-  reply[r + 1], reply[r + 2], reply[r + 3], reply[r + 4], r = word, state, at, holder, r + 4
+  reply[r + 1], reply[r + 2], reply[r + 3], reply[r + 4], r = word, state, at, holder or id, r + 4
 end
 if w > 0 then redis.call('ZADD', scheduled, unpack(waiting, 1, w)) end
 if earliest < head_due then redis.call('PUBLISH', ARGV[4], ARGV[3] .. ' ' .. string.format('%.0f', earliest)) end
