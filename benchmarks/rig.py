@@ -69,7 +69,7 @@ class Rig:
         factory = RedisStreamsFactory(self._url, self.options)
 
         def work(pipe: int) -> None:
-            Supervisor(Plan(factory, registry, options, gone=partial(is_told, pipe))).run()
+            Supervisor(Plan(factory, registry, options, told=partial(is_told, pipe))).run()
 
         worker = fork(work, [])
         try:

@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import typing
 
-from delayq.core.homes import HOMES as _HOMES
+from delayq.core.lazy import importer as _importer
+from delayq.core.lazy import lister as _lister
+from delayq.core.public_names import HOMES as _HOMES
 
 if typing.TYPE_CHECKING:
     from delayq.client import AsyncDelayQ, DelayQ
@@ -26,6 +28,7 @@ if typing.TYPE_CHECKING:
         BackendFull,
         BackendUnavailable,
         BatchNotFound,
+        CommittedUnsent,
         ConfigError,
         Conflict,
         DelayqError,
@@ -35,6 +38,7 @@ if typing.TYPE_CHECKING:
         JobNotFailed,
         JobNotFound,
         JobRunning,
+        ModelMissing,
         OutcomeUnknown,
     )
     from delayq.core.events import (
@@ -43,31 +47,76 @@ if typing.TYPE_CHECKING:
         JobEnded,
         JobFenced,
         JobLimited,
+        JobModelMissing,
+        JobRetryRequested,
+        JobRolledBack,
         JobSkipped,
         JobStarted,
+        JobUnsent,
         NotificationEvent,
         NotificationFailed,
         NotificationSending,
         NotificationSent,
         NotificationSkipped,
+        QueueBusy,
+        QueuePaused,
+        QueueResumed,
         UniqueJobSkipped,
+        WorkerIdle,
+        WorkerInterrupted,
+        WorkerPausing,
+        WorkerQueuePaused,
+        WorkerQueueResumed,
+        WorkerResuming,
         WorkerStarting,
         WorkerStopping,
     )
     from delayq.core.progress import Progress
     from delayq.core.rate_limit import RateLimit
-    from delayq.core.signals import Discard, Fail, JobSignal, Retry, Snooze
+    from delayq.core.signals import (
+        Discard,
+        Fail,
+        JobSignal,
+        Retry,
+        Snooze,
+    )
     from delayq.core.spec import JobSpec
     from delayq.core.states import Answer, OnConflict, State
     from delayq.core.unique import Unique
-    from delayq.core.views import Fate, JobInfo, JobRef, Page, QueueStats, Retried, Upcoming, WorkerInfo
+    from delayq.core.views import (
+        Fate,
+        JobInfo,
+        JobRef,
+        Page,
+        QueueStats,
+        Retried,
+        Upcoming,
+        WorkerInfo,
+    )
     from delayq.drivers.sync import Ran
-    from delayq.jobs.batch import PendingBatch, afind_batch, batch, find_batch
+    from delayq.drivers.within import within
+    from delayq.jobs.batch import (
+        PendingBatch,
+        afind_batch,
+        batch,
+        find_batch,
+    )
     from delayq.jobs.chain import PendingChain, chain
     from delayq.jobs.context import JobContext
     from delayq.jobs.coordinated import RunningBatch, RunningChain
-    from delayq.jobs.current import current_manager, make_manager, set_manager, using_manager
-    from delayq.jobs.dispatch import Dispatch, adispatch, adispatch_many, dispatch, dispatch_many
+    from delayq.jobs.current import (
+        current_manager,
+        make_manager,
+        set_manager,
+        using_manager,
+    )
+    from delayq.jobs.dispatch import (
+        Dispatch,
+        adispatch,
+        adispatch_many,
+        dispatch,
+        dispatch_many,
+    )
     from delayq.jobs.events.announcing import aannounce, announce
     from delayq.jobs.events.listening import listener, queued_listener
     from delayq.jobs.function import job
@@ -83,6 +132,7 @@ if typing.TYPE_CHECKING:
     from delayq.jobs.middleware.skip import Skip
     from delayq.jobs.middleware.skip_if_batch_cancelled import SkipIfBatchCancelled
     from delayq.jobs.middleware.throttles_exceptions import ThrottlesExceptions
+    from delayq.jobs.notifications.broadcast import BroadcastChannel
     from delayq.jobs.notifications.channel import Channel, Letter
     from delayq.jobs.notifications.mail import MailChannel, Smtp
     from delayq.jobs.notifications.mail_message import Attachment, MailMessage
@@ -90,7 +140,9 @@ if typing.TYPE_CHECKING:
     from delayq.jobs.notifications.notifying import anotify, notify, use_channel
     from delayq.jobs.notifications.recipient import Notifiable, Recipient
     from delayq.jobs.notifications.webhook import WebhookChannel, WebhookMessage
-    from delayq.jobs.registry import use_limit, use_middleware
+    from delayq.jobs.references.models import Models
+    from delayq.jobs.references.reference import OnMissing, Reference
+    from delayq.jobs.registry import use_limit, use_middleware, use_models
     from delayq.manager import Manager
     from delayq.settings import Settings
 
@@ -105,7 +157,9 @@ __all__ = [
     "BackendUnavailable",
     "BatchInfo",
     "BatchNotFound",
+    "BroadcastChannel",
     "Channel",
+    "CommittedUnsent",
     "Concurrency",
     "ConfigError",
     "Conflict",
@@ -131,19 +185,25 @@ __all__ = [
     "JobHasFailed",
     "JobInfo",
     "JobLimited",
+    "JobModelMissing",
     "JobNotFailed",
     "JobNotFound",
     "JobRef",
+    "JobRetryRequested",
+    "JobRolledBack",
     "JobRunning",
     "JobSignal",
     "JobSkipped",
     "JobSpec",
     "JobStarted",
+    "JobUnsent",
     "Letter",
     "MailChannel",
     "MailMessage",
     "Manager",
     "Middleware",
+    "ModelMissing",
+    "Models",
     "Next",
     "Notifiable",
     "Notification",
@@ -153,16 +213,21 @@ __all__ = [
     "NotificationSent",
     "NotificationSkipped",
     "OnConflict",
+    "OnMissing",
     "OutcomeUnknown",
     "Page",
     "PendingBatch",
     "PendingChain",
     "Progress",
+    "QueueBusy",
+    "QueuePaused",
+    "QueueResumed",
     "QueueStats",
     "Ran",
     "RateLimit",
     "RateLimited",
     "Recipient",
+    "Reference",
     "Release",
     "Retried",
     "Retry",
@@ -183,7 +248,13 @@ __all__ = [
     "WebhookChannel",
     "WebhookMessage",
     "WithoutOverlapping",
+    "WorkerIdle",
     "WorkerInfo",
+    "WorkerInterrupted",
+    "WorkerPausing",
+    "WorkerQueuePaused",
+    "WorkerQueueResumed",
+    "WorkerResuming",
     "WorkerStarting",
     "WorkerStopping",
     "__version__",
@@ -210,19 +281,11 @@ __all__ = [
     "use_channel",
     "use_limit",
     "use_middleware",
+    "use_models",
     "using_manager",
+    "within",
 ]
 
 if not typing.TYPE_CHECKING:  # a type checker would otherwise believe in every name
-
-    def __getattr__(name: str) -> object:
-        from importlib import import_module
-
-        for module, names in _HOMES.items():
-            if name in names:
-                value = globals()[name] = getattr(import_module(module), name)
-                return value
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-    def __dir__() -> list[str]:
-        return sorted({*globals(), *__all__})
+    __getattr__ = _importer(__name__, _HOMES)
+    __dir__ = _lister(__name__)

@@ -19,7 +19,7 @@ from delayq.core.errors import AWAY, ConfigError, DelayqError, UnsafeSetup
 from delayq.core.events import Listener
 from delayq.core.outcome import Policy
 from delayq.drivers.redis_streams import RedisStreams, RedisStreamsFactory
-from delayq.jobs.current import make_manager, set_manager
+from delayq.jobs.current import make_manager, replace_manager
 from delayq.jobs.registry import Registry, current, load_app
 from delayq.loops.janitor import Janitor
 from delayq.loops.loop import Loop
@@ -100,6 +100,23 @@ def fallback_policy(settings: Settings) -> Policy:
     )
 
 
+def make_plan(
+    settings: Settings,
+    url: str | Endpoint,
+    registry: Registry,
+    options: WorkerOptions,
+    *,
+    listeners: Sequence[Listener] = (),
+) -> Plan:
+    """What a worker of the Redis at `url` is to do.
+
+    Its handlers dispatch to the same Redis, unless they say otherwise.
+    """
+    replace_manager(make_manager(settings, url))
+    engine = settings.options()
+    return Plan(RedisStreamsFactory(url, engine), registry, options, listeners, keyring=engine.keyring)
+
+
 def make_worker(
     settings: Settings,
     url: str | Endpoint,
@@ -110,12 +127,8 @@ def make_worker(
     gone: Callable[[], bool] = never,
     began: float | None = None,
 ) -> Supervisor:
-    """A worker of the Redis at `url`; its `run` blocks the main thread until it stops. `gone`, `began` as in `Plan`.
-
-    Its handlers dispatch to the same Redis, unless they say otherwise.
-    """
-    set_manager(make_manager(settings, url))
-    plan = Plan(RedisStreamsFactory(url, settings.options()), registry, options, listeners, gone)
+    """A worker of such a plan; its `run` blocks the main thread until it stops. `gone` and `began` as in `Plan`."""
+    plan = replace(make_plan(settings, url, registry, options, listeners=listeners), gone=gone)
     return Supervisor(plan if began is None else replace(plan, began=began))
 
 

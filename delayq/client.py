@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from delayq.jobs.registry import current
 from delayq.redis.aio import AsyncClient
 from delayq.redis.client import Client
 from delayq.redis.opening import open_connector
@@ -31,6 +32,7 @@ class DelayQ(Client):
     ) -> None:
         chosen = _settings(url, prefix, queue, settings)
         super().__init__(open_connector(chosen), chosen.options())
+        self.verbs.tell = _tell
 
 
 class AsyncDelayQ(AsyncClient):
@@ -50,6 +52,12 @@ class AsyncDelayQ(AsyncClient):
     ) -> None:
         chosen = _settings(url, prefix, queue, settings)
         super().__init__(open_connector(chosen), chosen.options())
+        self.verbs.tell = _tell
+
+
+def _tell(event: object) -> None:
+    """To the listeners of the application this program is."""
+    current().events.tell(event)
 
 
 def _settings(url: str | None, prefix: str | None, queue: str | None, settings: Settings | None) -> Settings:

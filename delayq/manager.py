@@ -25,11 +25,11 @@ from delayq.core.names import check_queue
 from delayq.core.options import Options
 from delayq.core.routes import NOWHERE, Route, find
 from delayq.core.spec import JobSpec
-from delayq.core.views import JobRef
 from delayq.drivers.connection import AsyncBatchStore, BatchStore, Connection, KeepsBatches
 from delayq.drivers.null import NullConnection
 from delayq.drivers.redis_connection import RedisConnection
 from delayq.drivers.sync import Runner, SyncConnection
+from delayq.drivers.waiting import Waiting
 from delayq.redis.opening import open_connector
 from delayq.settings import Settings
 from delayq.settings.tables import ConnectionSettings
@@ -46,8 +46,14 @@ DEFAULT = "default"
 class CommitHook(Protocol):
     """Knows the database transaction under way, and runs something after it."""
 
-    def after_commit(self, send: Callable[[], JobRef]) -> bool:
-        """Take `send` to be called after the commit, and dropped on a rollback. False: there is no transaction."""
+    def current(self) -> object | None:
+        """The session under way in this thread or coroutine, where the application has such a thing; else None."""
+
+    def after_commit(self, waiting: Waiting, session: object, *, named: bool) -> bool:
+        """Keep `waiting` until the transaction of `session` ends, as `delayq.drivers.waiting` says.
+
+        `named`: the dispatch itself named the session, which then has a transaction from here on. False: none is open.
+        """
 
 
 class Manager:
@@ -64,7 +70,12 @@ class Manager:
         self._lock = threading.RLock()
         self._made: dict[str, Connection] = {}
         self._maker: Callable[[str], Connection] = self._make
-        self._factories: dict[str, Factory] = {"redis": self._redis, "sync": self._sync, "null": _null}
+        self._factories: dict[str, Factory] = {
+            "redis": self._redis,
+            "sync": self._sync,
+            "null": _null,
+            "outbox": _outbox,
+        }
         self._known = {DEFAULT: ConnectionSettings(), **_without_settings(), **settings.connections}
         self._routes = dict(settings.routes)
         self._kinds: dict[type, Route] = {}
@@ -105,6 +116,16 @@ class Manager:
         """Whether jobs on that connection wait for a commit unless they say otherwise."""
         given = self._known.get(self.settings.connection if name is None else name)
         return given is not None and given.after_commit
+
+    def joins(self, name: str | None) -> bool:
+        """Whether that connection writes jobs in the database transaction they belong to: it is an outbox."""
+        given = self._known.get(self.settings.connection if name is None else name)
+        return given is not None and given.driver == "outbox"
+
+    def options_of(self, name: str | None) -> Options:
+        """What the engine knows of that connection. Raises `ConfigError` for a name nobody knows."""
+        name = self.settings.connection if name is None else name
+        return self._options(name, self._given(name))
 
     def connected(self, name: str) -> bool:
         """Whether that connection has been made."""
@@ -200,6 +221,14 @@ class Manager:
         """Make `after_commit` work: the hook knows the transactions of your database."""
         self.commit_hook = hook
 
+    def take_over(self, other: Manager) -> None:
+        """Know what an application told `other`: hooks, drivers, routes, connections. Its own settings go before."""
+        self.commit_hook, self.stamps = other.commit_hook, other.stamps
+        self._factories = {**other._factories, **self._factories}
+        self._known = {**other._known, **self._known}
+        self._routes, self._kinds = {**other._routes, **self._routes}, other._kinds
+        self._forwards, self._forwards_of = {**other._forwards, **self._forwards}, other._forwards_of
+
     # -- making ------------------------------------------------------------------------------------------------------
 
     def _given(self, name: str) -> ConnectionSettings:
@@ -244,6 +273,12 @@ class Manager:
 def _null(name: str, given: ConnectionSettings, options: Options) -> Connection:
     _refuse_options(name, given)
     return NullConnection(name, options)
+
+
+def _outbox(name: str, given: ConnectionSettings, options: Options) -> Connection:
+    from delayq.drivers.outbox.connection import connect  # few applications have one
+
+    return connect(name, given, options)
 
 
 def _without_settings() -> dict[str, ConnectionSettings]:

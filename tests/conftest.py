@@ -3,6 +3,7 @@
     redis_url, redis_client              the default flavour's server, empty at the start of each test
     each_redis_url, each_redis_client    the same, once per flavour
     each_flavour, default_server         the flavour itself; the default flavour's program
+    postgres_url                         a PostgreSQL
     own_server                           makes servers that a test may kill, stop and restart
     leak_check                           runs by itself: keys, settings, processes and threads left behind fail the test
 
@@ -30,6 +31,7 @@ from tests.support.flavours import (
 )
 from tests.support.key_contract import read_keys, wrong_keys
 from tests.support.leftovers import Living
+from tests.support.postgres import postgres
 from tests.support.servers import LocalServer, OwnServer, SharedServers, connect
 from tests.support.waiting import wait_until
 
@@ -127,6 +129,13 @@ def own_server(request: pytest.FixtureRequest) -> Iterator[OwnServer]:
         for server in servers:
             leaks = _wrong_in(server.url, request) if server.is_ready() else []
             assert not leaks, f"keys left on a server of the test's own: {leaks}"
+
+
+@pytest.fixture(scope="session")
+def postgres_url() -> Iterator[str]:
+    """A PostgreSQL of this run; ends the test where none is installed."""
+    with postgres() as url:
+        yield url
 
 
 @pytest.fixture(autouse=True)

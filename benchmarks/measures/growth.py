@@ -12,7 +12,7 @@ from benchmarks.plan import Plan, side_by_side, timed
 from benchmarks.raw import RawQueue
 from benchmarks.rig import Rig, quiet_logs, rig_on
 from benchmarks.shared import Marks
-from benchmarks.work import raw_jobs, registry_of, specs
+from benchmarks.work import raw_jobs, specs
 from delayq.redis.scripts import load, names
 
 NAME = "growth"
@@ -109,4 +109,4 @@ def _slow(client: Any) -> list[str]:
 
 def _drain(rig: Rig) -> float:
     first = Marks(1)
-    return rig.drain(registry_of(plain(first)), first)
+    return rig.drain(plain(first), first)

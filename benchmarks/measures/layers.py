@@ -12,6 +12,7 @@ from hiredis import pack_command
 from benchmarks.figures import Report, Row, Samples
 from benchmarks.plan import Plan
 from benchmarks.rig import Rig, quiet_logs, rig_on
+from benchmarks.work import NAME as JOB_NAME
 from benchmarks.work import QUEUE, registry_of, specs
 from delayq.core import envelope as envelopes
 from delayq.core.backoff import DEFAULT
@@ -20,6 +21,8 @@ from delayq.core.spec import Prepared, prepare
 from delayq.core.states import OnConflict
 from delayq.drivers.base import Delivery, Settlement
 from delayq.drivers.redis_reader import Batch
+from delayq.jobs.job import Job
+from delayq.jobs.registry import Registry, using
 from delayq.redis.calls import produce
 from delayq.redis.keys import GROUP
 from delayq.redis.send import words_of
@@ -94,7 +97,8 @@ def _consuming(plan: Plan, rig: Rig, client: Any) -> list[Row]:
     deliveries = batch.deliveries
     endings = [Ending(item.queue, item.id, item.entry, item.raw, DONE) for item in deliveries]
     [(call, _, _)] = calls(lambda queue: rig.scope, endings, {}, 0)
-    bench = _Bench()
+    bench = _Bench(registry_of(_nothing))
+    as_class, surrounded = _Bench(_class_registry()), _Bench(_surrounded())
     return [
         _server_row(plan, "XREADGROUP in the server", MOST, client, partial(_read_once, rig, client), "xreadgroup"),
         _row(plan, "deliveries from the reply", MOST, lambda: Batch().take(QUEUE, rows)),
@@ -104,6 +108,8 @@ def _consuming(plan: Plan, rig: Rig, client: Any) -> list[Row]:
         _row(
             plan, "all of a child's work but Redis: the two above, arguments, call", MOST, lambda: bench.run(deliveries)
         ),
+        _row(plan, "the same, with a Job class", MOST, lambda: as_class.run(deliveries)),
+        _row(plan, "the same, with middleware around the function", MOST, lambda: surrounded.run(deliveries)),
         _row(plan, "settle: arguments of ack.lua", MOST, lambda: calls(lambda queue: rig.scope, endings, {}, 0)),
         _row(plan, "pack: the command's bytes ", MOST, lambda: pack_command(words_of(call))),
         _server_row(plan, "ack.lua in the server", MOST, client, partial(_ack_once, rig, client)),
@@ -134,19 +140,44 @@ def _ack_once(rig: Rig, client: Any) -> None:
     consumer.close()
 
 
+def _nothing(order_id: int, customer: str, total: str, note: str) -> None:
+    """Nothing."""
+
+
+def _surrounded() -> Registry:
+    """The same with one plain middleware."""
+    registry = registry_of(_nothing)
+    registry.use(lambda job, next: next(job))
+    return registry
+
+
+def _class_registry() -> Registry:
+    """The same as a class."""
+    registry = Registry()
+    with using(registry):
+
+        class CloseOrder(Job, name=JOB_NAME):
+            order_id: int
+            customer: str
+            total: str
+            note: str
+
+            def handle(self) -> None:
+                """Nothing."""
+
+    return registry
+
+
 class _Bench:
     """A child without a backend: its books, and the crew that runs one handler at a time."""
 
-    def __init__(self) -> None:
-        def handler(order_id: int, customer: str, total: str, note: str) -> None:
-            """Nothing."""
-
+    def __init__(self, registry: Registry) -> None:
         slots = Slots((QUEUE,), 2 * MOST)
         slots.floats[Word.LEASE] = 30.0
         self._holding = Holding(slots, lambda: 0)
         policies = Policies(Policy(tries=5, backoff=DEFAULT, timeout_ms=60_000))
         lines = Lines(self._holding.stop_asked, Progress(lambda told: None), Farewell())
-        self._attempts = Attempts(registry_of(handler), policies, lambda: 0, lines, Listeners())
+        self._attempts = Attempts(registry, policies, lambda: 0, lines, Listeners())
         self._crew = Inline(self._holding, self._attempts, lambda: None)
 
     def prepare(self, deliveries: Sequence[Delivery]) -> None:

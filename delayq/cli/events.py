@@ -5,6 +5,9 @@
     {"event":"job_ended","time":"…","job_id":"a","job":"mail","queue":"default","attempt":1,"outcome":"done",
      "took_ms":1.2,"error":null}
     {"event":"job_fenced","time":"…","job_id":"a","queue":"default","resent":false}
+    {"event":"queue_paused","time":"…","name":"dq:…","queue":"default"}             by each process; queue_resumed
+    {"event":"worker_pausing","time":"…","name":"dq:…"}                             and worker_resuming
+    {"event":"worker_interrupted","time":"…","name":"dq:…","signal":"SIGTERM"}
     {"event":"worker_stopping","time":"…","name":"dq:…","reason":"empty","jobs":1}
 
 `error` is the type and the message of what was raised. Payloads and results are never shown.
@@ -25,7 +28,21 @@ from typing import Any, Final
 import msgspec
 
 from delayq.cli.printable import printable
-from delayq.core.events import Event, JobEnded, JobFenced, JobStarted, WorkerStarting, WorkerStopping
+from delayq.core.events import (
+    Event,
+    JobEnded,
+    JobFenced,
+    JobStarted,
+    WorkerIdle,
+    WorkerInterrupted,
+    WorkerPausing,
+    WorkerQueuePaused,
+    WorkerQueueResumed,
+    WorkerResuming,
+    WorkerStarting,
+    WorkerStopping,
+)
+from delayq.core.failure import message_of
 from delayq.core.when import format_instant
 
 LONGEST_TYPE: Final = 100
@@ -53,6 +70,18 @@ class EventLines:
                 self._write("worker_starting", _worker(event))
             case WorkerStopping():
                 self._write("worker_stopping", {"name": event.name, "reason": event.reason, "jobs": event.jobs})
+            case WorkerInterrupted():
+                self._write("worker_interrupted", {"name": event.name, "signal": event.signal})
+            case WorkerPausing():
+                self._write("worker_pausing", {"name": event.name})
+            case WorkerResuming():
+                self._write("worker_resuming", {"name": event.name})
+            case WorkerQueuePaused():
+                self._write("queue_paused", {"name": event.name, "queue": event.queue})
+            case WorkerQueueResumed():
+                self._write("queue_resumed", {"name": event.name, "queue": event.queue})
+            case WorkerIdle():
+                pass  # no change of any job; `top` shows it
 
     def _write(self, event: str, about: dict[str, Any]) -> None:
         line = _line(event, about)
@@ -83,10 +112,7 @@ def _ended(event: JobEnded) -> dict[str, Any]:
 
 def _shown(error: BaseException) -> str:
     """Its message, however it is made: it must not hide what became of the job."""
-    try:
-        return printable(str(error)[:LONGEST_MESSAGE])
-    except Exception as broken:  # noqa: BLE001  (a stranger's __str__)
-        return f"its message cannot be read: {type(broken).__name__}"
+    return printable(message_of(error)[:LONGEST_MESSAGE])
 
 
 def _line(event: str, about: dict[str, Any]) -> bytes:

@@ -51,6 +51,9 @@ Tries = Annotated[int | None, typer.Option("--tries", metavar="N", help="Attempt
 Retention = Annotated[
     str | None, typer.Option("--retention", metavar="D", help="How long it is kept when done.", callback=duration)
 ]
+Encrypted = Annotated[
+    bool, typer.Option("--encrypted", help="Hide the payload from all who do not hold the key (DELAYQ_KEYS).")
+]
 Running = Annotated[bool, typer.Option("--running", help="Ask a running job to stop; the answer stays 'running'.")]
 StateName = Annotated[
     str | None,
@@ -86,6 +89,7 @@ def schedule(
     on_conflict: OnConflict = "keep",
     tries: Tries = None,
     retention: Retention = None,
+    encrypted: Encrypted = False,
     as_json: Json = False,
 ) -> None:
     """Schedule a job for later. Prints its id.
@@ -95,7 +99,8 @@ def schedule(
     from delayq.cli.actions import produce
 
     given = {"delay": in_, "at": at, "tz": tz, "fold": fold, "id": job_id, "queue": queue, "tries": tries}
-    request = produce.Request(name, data, on_conflict, {**given, "retention": retention})
+    more = {"retention": retention, "encrypted": encrypted or None}
+    request = produce.Request(name, data, on_conflict, {**given, **more})
     produce.schedule(session_of(ctx), request, as_json=as_json)
 
 

@@ -10,6 +10,7 @@ import msgspec
 
 from delayq.cli.printable import printable
 from delayq.core.events import Event, JobEnded, JobFenced, JobStarted, WorkerStarting, WorkerStopping
+from delayq.core.failure import MAX_TRACEBACK, in_a_line
 from delayq.core.when import format_instant
 from delayq.settings import LogFormat, Settings
 
@@ -50,7 +51,7 @@ def tell(event: Event) -> None:
 
 def _ended(event: JobEnded) -> None:
     level = logging.WARNING if event.outcome == "failed" else logging.INFO
-    why = f": {type(event.error).__name__}: {event.error}" if event.error else ""
+    why = f": {in_a_line(event.error)}" if event.error else ""
     about = {
         "job_id": event.id,
         "job": event.name,
@@ -63,6 +64,13 @@ def _ended(event: JobEnded) -> None:
     _JOBS.log(level, text, event.name, event.id, event.outcome, event.took_ms, event.attempt, why, extra=about)
 
 
+def _traceback(formatter: logging.Formatter, record: logging.LogRecord) -> str:
+    """The end of it, which says what was raised where; an error's message may be of any length."""
+    text = formatter.formatException(record.exc_info) if record.exc_info else ""
+    left_out = len(text) - MAX_TRACEBACK
+    return text if left_out <= 0 else f"({left_out:,} characters left out) … {text[-MAX_TRACEBACK:]}"
+
+
 class _Console(logging.Formatter):
     """`2026-11-21T15:00:00.000Z INFO delayq.jobs: order.close o1 done in 1.2 ms (attempt 1)`."""
 
@@ -70,7 +78,7 @@ class _Console(logging.Formatter):
         when = format_instant(record.created * 1000)
         lines = [f"{when} {record.levelname} {record.name}: {record.getMessage()}"]
         if record.exc_info:
-            lines += self.formatException(record.exc_info).splitlines()
+            lines += _traceback(self, record).splitlines()
         return "\n".join(map(printable, lines))
 
 
@@ -86,5 +94,5 @@ class _Json(logging.Formatter):
         }
         line |= {name: getattr(record, name) for name in _FIELDS if hasattr(record, name)}
         if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)
+            line["exception"] = _traceback(self, record)
         return msgspec.json.encode(line).decode()

@@ -8,6 +8,7 @@ from typing import Final
 
 from delayq.core.control import Control
 from delayq.core.progress import Progress
+from delayq.core.sealing import hide
 from delayq.core.views import JobInfo, QueueStats, WorkerInfo
 from delayq.redis.client import Client
 
@@ -72,7 +73,7 @@ def _named(client: Client, job: Running) -> Running:
     info = client.get(job.id, queue=job.queue)
     if info is None:
         return job
-    return Running(job.id, job.queue, job.worker, job.for_ms, info.name, info.progress)
+    return Running(job.id, job.queue, job.worker, job.for_ms, info.name, hide(info).progress)
 
 
 def runs(one: WorkerInfo) -> Iterator[Running]:

@@ -26,6 +26,9 @@ OneOrAll = Annotated[
     str | None, typer.Argument(metavar="QUEUE", help="The queue's name; or --all.", callback=queue_name)
 ]
 All = Annotated[bool, typer.Option("--all", help="All queues, also those that come.")]
+BusyAbove = Annotated[
+    int | None, typer.Option("--busy-above", metavar="N", min=1, help="Exit with 1 when a queue has N jobs to do.")
+]
 Lease = Annotated[
     str | None,
     typer.Option("--lease", metavar="D", help="Silence, 100ms to 1d, after which a worker is gone.", callback=lease),
@@ -34,7 +37,7 @@ Lease = Annotated[
 
 def add_to(app: typer.Typer) -> None:
     """Give `app` the commands of this module."""
-    app.command("stats", epilog=example("delayq stats --json"))(stats)
+    app.command("stats", epilog=example("delayq stats --json", "delayq stats --busy-above 1000"))(stats)
     app.command("pause", epilog=example("delayq pause orders --for 10m", "delayq pause --all"))(pause)
     app.command("resume", epilog=example("delayq resume orders", "delayq resume --all"))(resume)
     app.command("clear", epilog=example("delayq clear --queue orders --yes"))(clear)
@@ -48,11 +51,15 @@ def _queue() -> None:
     """Change what a queue keeps for itself."""
 
 
-def stats(ctx: typer.Context, queue: AnyQueue = None, as_json: Json = False) -> None:
-    """Show how many jobs are in which state."""
+def stats(ctx: typer.Context, queue: AnyQueue = None, busy_above: BusyAbove = None, as_json: Json = False) -> None:
+    """Show how many jobs are in which state.
+
+    With --busy-above it watches over them: exit code 1 when a queue has so many jobs that are ready or run, and the
+    listeners of your application (DELAYQ_APP) hear QueueBusy.
+    """
     from delayq.cli.actions import look
 
-    look.stats(session_of(ctx), queue, as_json=as_json)
+    raise typer.Exit(look.stats(session_of(ctx), queue, busy_above, as_json=as_json))
 
 
 def pause(

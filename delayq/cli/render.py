@@ -8,6 +8,7 @@ single escape byte. What came from Redis passes through `printable` first: a pay
 
 from __future__ import annotations
 
+import codecs
 import errno
 import os
 import re
@@ -18,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from delayq.cli.printable import printable
+from delayq.cli.printable import encodable, printable
 from delayq.core.errors import DelayqError, InvalidInput
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ Row = Sequence[object]
 # the same; the line breaks can only stand between tokens.
 _BLANKS: Final = re.compile(r"[\t\n\r]+")
 _CONTROLS: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_NOT_ASCII: Final = re.compile("[^\x00-\x7f]")
 
 
 class Declined(DelayqError):
@@ -50,12 +52,12 @@ class Output:
         _put(f"{printable(text)}\n")
 
     def json(self, value: Any) -> None:
-        """One JSON document on one line, all text as it is, control characters escaped. Flushed: somebody may wait."""
-        import msgspec
+        """One JSON document on one line, all text as it is, control characters escaped. Flushed: somebody may wait.
 
-        text = msgspec.json.encode(value).decode("utf-8", "replace")
-        text = _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", _BLANKS.sub(" ", text))
-        _put(f"{text}\n")
+        A stdout that is not UTF-8 gets everything beyond ASCII escaped.
+        """
+        text = _CONTROLS.sub(_escaped, _BLANKS.sub(" ", _encoded(value)))
+        _put(f"{text if _is_utf8() else _NOT_ASCII.sub(_escaped, text)}\n")
 
     def table(self, columns: Sequence[str], rows: Iterable[Row], *, numbers: Sequence[str] = ()) -> None:
         """Rows under headings; the columns named in `numbers` stand to the right."""
@@ -129,12 +131,37 @@ class Output:
             raise Declined
 
 
+def _encoded(value: Any) -> str:
+    """`value` as JSON. Bytes of others that are no UTF-8 become the replacement character."""
+    import msgspec
+
+    try:
+        raw = msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        raw = msgspec.json.encode(encodable(value))
+    return raw.decode("utf-8", "replace")
+
+
+def _escaped(found: re.Match[str]) -> str:
+    """A character as JSON escapes it: beyond U+FFFF as a surrogate pair."""
+    units = found[0].encode("utf-16-be")
+    return "".join(f"\\u{units[n : n + 2].hex()}" for n in range(0, len(units), 2))
+
+
+def _is_utf8() -> bool:
+    return codecs.lookup(sys.stdout.encoding).name == "utf-8"
+
+
 def _put(text: str) -> None:
     """Write and flush, so that what goes wrong is met here and not when the interpreter ends.
+
+    What the encoding of stdout has no bytes for is escaped.
 
     A reader that left is no error, and no reason to stop half-way: the command goes on to its own exit code.
     """
     try:
+        if not _is_utf8():
+            text = text.encode(sys.stdout.encoding, "backslashreplace").decode(sys.stdout.encoding)
         sys.stdout.write(text)
         sys.stdout.flush()
     except OSError as error:
@@ -174,7 +201,10 @@ def _plain_table(columns: Sequence[str], rows: Sequence[Sequence[str]], numbers:
 def _rich_table(columns: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[str]) -> None:
     from rich.console import Console
 
-    Console().print(_made(columns, rows, numbers))
+    try:
+        Console().print(_made(columns, rows, numbers))
+    except UnicodeEncodeError:  # nothing was written: a terminal that is not UTF-8
+        _plain_table(columns, rows, numbers)
 
 
 def _rich_board(shown: Board) -> Group:

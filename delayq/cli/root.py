@@ -6,7 +6,7 @@ import inspect
 import os
 from collections.abc import Sequence
 from itertools import dropwhile
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -15,8 +15,10 @@ from delayq.cli import (
     batch_commands,
     failed_commands,
     job_commands,
+    key_commands,
     limit_commands,
     lock_commands,
+    outbox_commands,
     queue_commands,
     service_commands,
     worker_commands,
@@ -30,7 +32,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
 )
-FAMILIES = (
+_FAMILIES = (
     job_commands,
     queue_commands,
     failed_commands,
@@ -39,8 +41,10 @@ FAMILIES = (
     lock_commands,
     worker_commands,
     service_commands,
+    outbox_commands,
+    key_commands,
 )
-for family in FAMILIES:
+for family in _FAMILIES:
     family.add_to(app)
 
 
@@ -66,6 +70,8 @@ def root(
     max_recoveries: Annotated[Text, typer.Option(metavar="N", help="Starts after a vanished worker.")] = None,
     max_payload: Annotated[Text, typer.Option(metavar="SIZE", help="Largest payload: 256KiB.")] = None,
     high_water: Annotated[Text, typer.Option(metavar="N", help="Ready jobs above which the mover waits.")] = None,
+    encrypt: Annotated[Text, typer.Option(metavar="NAMES", help="Encrypt these jobs: 'payment.*,…'; * = all.")] = None,
+    keys_file: Annotated[Text, typer.Option(metavar="FILE", help="The keys of encrypted payloads.")] = None,
     data_dir: Annotated[Text, typer.Option(metavar="DIR", help="Data of the embedded server.")] = None,
     redis_server: Annotated[Text, typer.Option(metavar="PROGRAM", help="Program of the embedded server.")] = None,
     log_format: Annotated[Text, typer.Option(metavar="console|json", help="How log lines look.")] = None,
@@ -90,11 +96,20 @@ def root(
 
 
 def misplaced(words: Sequence[str]) -> str:
-    """The first option of `delayq` itself that stands behind a command; '' when there is none."""
+    """The first option of `delayq` itself that stands behind a command which has none of that name; '' for none."""
     names = {command.name for command in app.registered_commands} | {group.name for group in app.registered_groups}
     own = {f"--{name.replace('_', '-')}" for name in inspect.signature(root).parameters} - {"--quiet"} | {"-v", "-q"}
-    behind = dropwhile(lambda word: word not in names, words)
+    behind = list(dropwhile(lambda word: word not in names, words))
+    own -= _options_of(behind)
     return next((word.partition("=")[0] for word in behind if word.partition("=")[0] in own), "")
+
+
+def _options_of(words: Sequence[str]) -> set[str]:
+    """The options of the command that these words name: `queue set orders …`."""
+    command: Any = typer.main.get_command(app)
+    for word in words:
+        command = getattr(command, "commands", {}).get(word, command)
+    return {option for parameter in command.params for option in parameter.opts} if words else set()
 
 
 _NO_SETTINGS = frozenset({"config", "verbose", "quiet", "version"})

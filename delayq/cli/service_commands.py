@@ -44,12 +44,17 @@ Memory = Annotated[int, typer.Option("--memory", metavar="MB", min=0, help="Stop
 Tries = Annotated[
     str | None, typer.Option("--tries", metavar="N", help="Attempts of jobs that say nothing; 0 = no limit.")
 ]
-Backoff = Annotated[
-    str | None, typer.Option("--backoff", "--delay", metavar="D,…", help="Waits between attempts: 10s,1m,10m.")
-]
+Backoff = Annotated[str | None, typer.Option("--backoff", metavar="D,…", help="Waits between attempts: 10s,1m,10m.")]
+OldBackoff = Annotated[str | None, typer.Option("--delay", metavar="D,…", help="Laravel's old word for --backoff.")]
 Rest = Annotated[str, typer.Option("--rest", metavar="D", help="Pause after each job.", callback=duration)]
 Sleep = Annotated[
-    str, typer.Option("--sleep", metavar="D", help="Longest wait between two looks, at most 1s.", callback=duration)
+    str,
+    typer.Option(
+        "--sleep",
+        metavar="D",
+        help="Longest wait between two looks; more than 1s counts as 1s. A job that comes ends the wait at once.",
+        callback=duration,
+    ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Log warnings and errors only; with --json not how jobs ended.")]
 Events = Annotated[
@@ -62,6 +67,7 @@ AllowEviction = Annotated[
     bool, typer.Option("--allow-eviction", help="Serve a Redis whose maxmemory-policy may throw jobs away.")
 ]
 Force = Annotated[bool, typer.Option("--force", help="Work during maintenance too.")]
+Now = Annotated[bool, typer.Option("--now", help="Do not wait for the jobs of a running `up`.")]
 WithOrigin = Annotated[bool, typer.Option("--origin", help="Show who set each.")]
 
 
@@ -96,6 +102,7 @@ def work(
     memory: Memory = 0,
     tries: Tries = None,
     backoff: Backoff = None,
+    delay: OldBackoff = None,
     timeout: Timeout = None,
     processes: Processes = 1,
     threads: Threads = 1,
@@ -115,6 +122,7 @@ def work(
     """
     from delayq.cli.actions import serve
 
+    backoff = serve.one_word(backoff, delay)
     limits = serve.Limits(once, stop_when_empty, stop_when_empty_for, max_jobs, max_time, memory)
     size = serve.Size(processes, threads, mover=not no_mover)
     wishes = serve.Wishes(queue, tries, backoff, timeout, rest, sleep, name, size, allow_eviction, force, weighted)
@@ -149,11 +157,14 @@ def up(
     raise typer.Exit(local.up(session_of(ctx), app or [], wishes, quiet=quiet))
 
 
-def down(ctx: typer.Context, as_json: Json = False) -> None:
-    """Stop the embedded server; its data stays."""
+def down(ctx: typer.Context, now: Now = False, as_json: Json = False) -> None:
+    """Stop the embedded server; its data stays.
+
+    A running `delayq up` leaves first and finishes its jobs, unless this is called a second time or with --now.
+    """
     from delayq.cli.actions import local
 
-    local.down(session_of(ctx), as_json=as_json)
+    local.down(session_of(ctx), now=now, as_json=as_json)
 
 
 def demo(ctx: typer.Context) -> None:

@@ -36,6 +36,9 @@ class Session:
     def client(self) -> Iterator[Client]:
         """All verbs, on the Redis of the settings."""
         from delayq.app import open_client
+        from delayq.cli.audience import Audience
 
-        with open_client(self.settings()) as client:
+        settings = self.settings()
+        with open_client(settings) as client:
+            client.verbs.tell = Audience(settings, self.out).tell
             yield client

@@ -15,6 +15,7 @@ from delayq.core.batches import BatchInfo
 from delayq.core.control import Control
 from delayq.core.diagnosis import Finding
 from delayq.core.progress import Progress
+from delayq.core.sealing import HIDDEN
 from delayq.core.views import JobInfo, JobRef, QueueStats, Upcoming, WorkerInfo
 from delayq.core.when import format_instant
 
@@ -34,7 +35,10 @@ def scheduled(ref: JobRef) -> Shape:
 
 
 def job(info: JobInfo) -> Shape:
-    """One job as `list` knows it. `data` are the bytes that were scheduled; null when the envelope is unreadable."""
+    """One job as `list` knows it. `data` are the bytes that were scheduled; null when the envelope is unreadable.
+
+    Of an encrypted job it is only said that they are: what is printed is often kept.
+    """
     envelope = info.envelope
     return {
         "id": info.id,
@@ -45,6 +49,7 @@ def job(info: JobInfo) -> Shape:
         "attempts": info.attempts,
         "tries": envelope.tries if envelope else None,
         "data": payload(info),
+        "encrypted": info.encrypted,
         **_time("created", envelope.created_ms if envelope else None),
         **_time("failed", info.failed_ms),
         **_time("forget", info.forget_ms),
@@ -82,7 +87,9 @@ def told(progress: Progress) -> Shape:
 
 
 def payload(info: JobInfo) -> msgspec.Raw:
-    """The payload's own bytes; `null` when the envelope cannot be read."""
+    """The payload's own bytes, or that they are encrypted; `null` when the envelope cannot be read."""
+    if info.encrypted:
+        return msgspec.Raw(msgspec.json.encode(HIDDEN))
     return info.envelope.data if info.envelope else msgspec.Raw(b"null")
 
 

@@ -29,6 +29,8 @@ class Control:
     maintenance_since_ms: int | None = None
     restart_ms: int | None = None
     reason: str = ""
+    paused_queues: frozenset[str] = frozenset()
+    """Those of the queues that were asked about, as far as they were read, that are paused by name."""
 
     @property
     def paused(self) -> bool:

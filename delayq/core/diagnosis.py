@@ -6,15 +6,16 @@ Every finding says what, where, and the next step.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
 from delayq.core.control import Control
 from delayq.core.durations import format_duration
+from delayq.core.facts import Facts, ForeignKey, QueueFacts, ServerFacts
 from delayq.core.known_bad import known_bad
-from delayq.core.views import QueueStats, WorkerInfo
+from delayq.core.views import QueueStats
 
 MINIMUM_VERSION: Final = (6, 2, 0)
 MOVER_SILENT_MS: Final = 10_000
@@ -41,50 +42,15 @@ class Finding:
     level: Level = Level.PROBLEM
 
 
-@dataclass(frozen=True, slots=True)
-class ServerFacts:
-    """What the server said of itself. None: it may not be asked (`forbidden` names the commands)."""
-
-    product: str
-    version: tuple[int, int, int] | None
-    eviction: str | None
-    persists: bool | None
-    skew_ms: int
-    """This machine's clock minus the server's."""
-    forbidden: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class QueueFacts:
-    """One queue. `names`: of the jobs looked at; `unknown`: those a worker met without a handler; `outsiders`: plain
-    consumers seen lately; `broken`: why it could not be looked at."""
-
-    queue: str
-    stats: QueueStats | None = None
-    names: frozenset[str] = frozenset()
-    unknown: frozenset[str] = frozenset()
-    outsiders: int = 0
-    broken: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """All that is known. `handlers` None: no application was named, so names cannot be compared."""
-
-    where: str
-    prefix: str
-    server: ServerFacts
-    queues: tuple[QueueFacts, ...] = ()
-    workers: tuple[WorkerInfo, ...] = ()
-    other_prefixes: tuple[str, ...] = ()
-    handlers: frozenset[str] | None = None
-    control: Control = field(default_factory=Control)
-    app: str = field(default="")
-
-
 def judge(facts: Facts) -> list[Finding]:
     """Everything that is wrong, the server first; [] when all is well."""
-    return [*_server(facts.where, facts.server), *_control(facts.control), *_prefix(facts), *_queues(facts)]
+    return [
+        *_server(facts.where, facts.server),
+        *_foreign(facts.where, facts.foreign),
+        *_control(facts.control),
+        *_prefix(facts),
+        *_queues(facts),
+    ]
 
 
 def _server(where: str, server: ServerFacts) -> Iterator[Finding]:
@@ -131,6 +97,16 @@ def _version(where: str, product: str, version: tuple[int, int, int]) -> Iterato
         yield Finding("bad-server", where, f"{name} has a known fault: {bug.what}.", bug.advice, level)
 
 
+def _foreign(where: str, keys: Iterable[ForeignKey]) -> Iterator[Finding]:
+    for one in keys:
+        yield Finding(
+            "damage",
+            where,
+            f"The key {one.key} holds a {one.found} of somebody else; delayq keeps a {one.expected} there.",
+            f"Rename or delete it: redis-cli RENAMENX '{one.key}' '{one.aside}'",
+        )
+
+
 def _control(control: Control) -> Iterator[Finding]:
     """What keeps all workers from fetching."""
     if control.paused:
@@ -148,24 +124,30 @@ def _left(until_ms: int, now_ms: int, otherwise: str) -> str:
 
 
 def _prefix(facts: Facts) -> Iterator[Finding]:
-    if not facts.queues and facts.other_prefixes:
-        others = ", ".join(facts.other_prefixes)
-        yield Finding(
-            "prefix",
-            facts.where,
-            f"There is nothing under the prefix {facts.prefix!r}, but there are queues under {others}.",
-            f"Set DELAYQ_PREFIX={facts.other_prefixes[0]}, or use --prefix.",
-        )
+    """A worker that once ran under the wrong prefix left queues there: then it may be wrong, and need not be."""
+    if not facts.other_prefixes or not all(queue.is_empty for queue in facts.queues):
+        return
+    others = ", ".join(facts.other_prefixes)
+    what, level = ("no job", Level.ADVICE) if facts.queues else ("nothing", Level.PROBLEM)
+    yield Finding(
+        "prefix",
+        facts.where,
+        f"There is {what} under the prefix {facts.prefix!r}, but there are queues under {others}.",
+        f"Set DELAYQ_PREFIX={facts.other_prefixes[0]}, or use --prefix.",
+        level,
+    )
 
 
 def _queues(facts: Facts) -> Iterator[Finding]:
-    served = {queue for worker in facts.workers for queue in worker.queues}
+    workers = facts.workers
     for queue in facts.queues:
         where = f"queue {queue.queue}"
-        if queue.broken:
+        yield from _foreign(where, queue.foreign)
+        if queue.broken and not queue.foreign:
             yield Finding("damage", where, queue.broken, "Remove or rename the foreign key; delayq then goes on.")
         if queue.stats is not None:
-            yield from _flow(where, queue, queue.stats, served=queue.queue in served, held=facts.control.held_by())
+            served = workers is None or any(queue.queue in worker.queues for worker in workers)
+            yield from _flow(where, queue, queue.stats, served=served, held=facts.control.held_by())
         yield from _names(where, queue, facts)
 
 
@@ -220,6 +202,6 @@ def _names(where: str, queue: QueueFacts, facts: Facts) -> Iterator[Finding]:
 
 def _announced(queue: str, facts: Facts) -> frozenset[str] | None:
     """The names that some worker of this queue says it handles; None when no worker says anything."""
-    said = [worker.about.get("jobs") for worker in facts.workers if queue in worker.queues]
+    said = [worker.about.get("jobs") for worker in facts.workers or () if queue in worker.queues]
     lists = [names for names in said if isinstance(names, list)]
     return frozenset(str(name) for names in lists for name in names) if lists else None

@@ -111,7 +111,7 @@ def encode_data(data: object, limit: int) -> msgspec.Raw:
     if data is None:
         return NO_DATA
     if isinstance(data, msgspec.Raw):  # JSON that was made here, by the codec of a job's fields
-        return data if len(data) <= limit else _within(bytes(data), limit)
+        return data if len(data) <= limit else within(bytes(data), limit)
     try:
         raw = _encoder.encode(data)
     except RecursionError:
@@ -124,7 +124,7 @@ def encode_data(data: object, limit: int) -> msgspec.Raw:
         raise InvalidPayload(f"The payload cannot be written as JSON: {error}.") from None
     if b"null" in raw:
         _refuse_non_finite(data)
-    return msgspec.Raw(raw) if len(raw) <= limit else _within(raw, limit)
+    return msgspec.Raw(raw) if len(raw) <= limit else within(raw, limit)
 
 
 _EXAMPLE: Final = 'An example: {"order_id": 42}'
@@ -145,7 +145,7 @@ def _why(raw: bytes, error: Exception) -> str:
 
 def check_data(raw: bytes, limit: int) -> msgspec.Raw:
     """A payload that is JSON text already: checked, and otherwise left byte for byte."""
-    _within(raw, limit)
+    within(raw, limit)
     try:
         _decode_any(raw)
     except RecursionError:
@@ -155,10 +155,11 @@ def check_data(raw: bytes, limit: int) -> msgspec.Raw:
     return msgspec.Raw(raw)
 
 
-def _within(raw: bytes, limit: int) -> msgspec.Raw:
+def within(raw: bytes | msgspec.Raw, limit: int, what: str = "The payload") -> msgspec.Raw:
+    """A payload that is not too large. Raises `InvalidPayload`."""
     if len(raw) > limit:
         raise InvalidPayload(
-            f"The payload has {len(raw):,} bytes; the limit is {limit:,}.",
+            f"{what} has {len(raw):,} bytes; the limit is {limit:,}.",
             hint="Store it elsewhere and send a reference, or raise DELAYQ_MAX_PAYLOAD.",
         )
     return msgspec.Raw(raw)

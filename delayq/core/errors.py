@@ -22,9 +22,13 @@
     │  ├─ BackendDamaged        a key is missing or holds something else; the others are fine
     │  ├─ OutcomeUnknown        the reply was lost; the job may or may not be stored
     │  └─ ProtocolError         a script answered something this version does not know
+    ├─ CommittedUnsent          the transaction is committed; jobs that waited for it were not sent
     ├─ NotDelivered             a channel did not take a notification
     ├─ BadEnvelope              bytes that are no envelope
-    └─ UnknownJob               no handler registered for this name
+    ├─ UnknownJob               no handler registered for this name
+    ├─ ModelMissing             a model that a job refers to is gone
+    ├─ UnknownKey               encrypted, and the key is not known here
+    └─ BrokenSeal               encrypted, and changed or moved since
 
 A class's docstring is its default message. `exit_code` is what the command line ends with.
 Raised *by handlers* are signals, not errors: see `delayq.core.signals`.
@@ -90,12 +94,6 @@ class JobNotFound(DelayqError):
     exit_code = 3
 
 
-class BatchNotFound(DelayqError):
-    """No batch with this id is known."""
-
-    exit_code = 3
-
-
 class LockNotFound(DelayqError):
     """Nobody holds such a lock."""
 
@@ -104,6 +102,12 @@ class LockNotFound(DelayqError):
 
 class LimitNotFound(DelayqError):
     """Nothing is kept for such a limit."""
+
+    exit_code = 3
+
+
+class BatchNotFound(DelayqError):
+    """No batch with this id is known."""
 
     exit_code = 3
 
@@ -164,6 +168,19 @@ AWAY: Final = (BackendUnavailable, OutcomeUnknown)
 """Redis cannot be talked to just now, whatever the call: loops and workers wait and come again."""
 
 
+class CommittedUnsent(DelayqError):
+    """The transaction is committed, and jobs that waited for it were not sent."""
+
+    def __init__(self, refs: tuple[object, ...], cause: Exception) -> None:
+        """`refs` are the answers their dispatches gave; `cause` is the first error, and the `__cause__` of this one."""
+        self.refs = refs
+        jobs = "a job that waited for it was" if len(refs) == 1 else f"{len(refs)} jobs that waited for it were"
+        super().__init__(
+            f"The transaction is committed, and {jobs} not sent: {cause}",
+            hint="Do not repeat the transaction; dispatch the jobs again. An outbox leaves no such gap.",
+        )
+
+
 class NotDelivered(DelayqError):
     """A channel did not take a notification."""
 
@@ -174,3 +191,15 @@ class BadEnvelope(DelayqError):
 
 class UnknownJob(DelayqError):
     """No handler is registered for this job name."""
+
+
+class ModelMissing(DelayqError):
+    """A model that the job refers to is gone."""
+
+
+class UnknownKey(DelayqError):
+    """The data is encrypted with a key that is not known here."""
+
+
+class BrokenSeal(DelayqError):
+    """The encrypted data was changed, or belongs to another job."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, TypeAlias, get_args
+from typing import Any, Final, TypeAlias, get_args
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +23,9 @@ class JobStarted:
 class JobEnded:
     """An attempt ended; `took_ms` is its duration, `error` its cause.
 
-    `outcome` is done, released (to be tried again), snoozed (released without an error), stopped (as it was asked to)
-    or failed. An attempt may end without having started: no handler, no tries left, an envelope nobody can read (its
-    `name` is then '').
+    `outcome` is done, released (to be tried again), snoozed (released without an error), stopped (as it was asked to),
+    discarded or failed. An attempt may end without having started: no handler, no tries left, an envelope nobody can
+    read (its `name` is then '').
     """
 
     id: str
@@ -48,9 +48,10 @@ class JobFenced:
 
 @dataclass(frozen=True, slots=True)
 class JobDispatched:
-    """A job was handed in. `outcome` is its answer's: created, kept (it is there already), vetoed, after commit, …
+    """A job was handed in. `outcome` is its answer's: created, kept (it is there already), vetoed, outbox, …
 
-    `due_ms` is None when it waits for no time. Told where it was dispatched, once it was.
+    `due_ms` is None when it waits for no time. Told where it was dispatched, once it was: after the commit, if it
+    waited for one.
     """
 
     id: str
@@ -59,6 +60,25 @@ class JobDispatched:
     connection: str
     outcome: str
     due_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class JobRolledBack:
+    """A job that waited for a commit was dropped: the transaction, or the savepoint, was rolled back."""
+
+    id: str
+    name: str
+    queue: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobUnsent:
+    """A job that waited for a commit could not be sent after it. The transaction stays committed."""
+
+    id: str
+    name: str
+    queue: str
+    error: BaseException
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +119,19 @@ class JobLimited:
     limit: str
     key: str
     delay_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class JobModelMissing:
+    """A model that a job refers to is gone. `outcome` says what became of the job: failed or discarded."""
+
+    id: str
+    name: str
+    queue: str
+    field: str
+    model: str
+    key: Any
+    outcome: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +189,108 @@ class WorkerStopping:
     jobs: int
 
 
-Event: TypeAlias = JobStarted | JobEnded | JobFenced | WorkerStarting | WorkerStopping
+@dataclass(frozen=True, slots=True)
+class WorkerIdle:
+    """A worker has nothing to do: none of its queues has a job that is due. Told once each time that begins.
+
+    `jobs` is how many it ran until now.
+    """
+
+    name: str
+    queues: tuple[str, ...]
+    jobs: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerInterrupted:
+    """A signal asked a worker to stop; what runs comes to its end first. `signal` is its name, as `SIGTERM`."""
+
+    name: str
+    signal: str
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerPausing:
+    """A signal asked a worker to start nothing more until it is told to go on."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerResuming:
+    """A signal told a paused worker to go on."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerQueuePaused:
+    """A process of a worker found a queue paused, by its name or with all others. `name` is that process's."""
+
+    name: str
+    queue: str
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerQueueResumed:
+    """A process of a worker found that a queue is not paused any more."""
+
+    name: str
+    queue: str
+
+
+@dataclass(frozen=True, slots=True)
+class QueuePaused:
+    """Somebody paused a queue; '' = all of them. `until_ms` 0 = until it is resumed. Told where that was done."""
+
+    queue: str
+    until_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueueResumed:
+    """Somebody undid the pause of a queue; '' = that of everything. Told where that was done."""
+
+    queue: str
+
+
+@dataclass(frozen=True, slots=True)
+class QueueBusy:
+    """Somebody looked, and a queue had more to do than it should: `size` jobs ready or running, `limit` or more."""
+
+    queue: str
+    size: int
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobRetryRequested:
+    """Somebody gave a failed job all its tries again. Told where that was done."""
+
+    id: str
+    name: str
+    queue: str
+
+
+Event: TypeAlias = (
+    JobStarted
+    | JobEnded
+    | JobFenced
+    | WorkerStarting
+    | WorkerStopping
+    | WorkerIdle
+    | WorkerInterrupted
+    | WorkerPausing
+    | WorkerResuming
+    | WorkerQueuePaused
+    | WorkerQueueResumed
+)
 EVENTS: Final[tuple[type, ...]] = get_args(Event)
 """What a worker tells its listeners."""
 Listener: TypeAlias = Callable[[Event], None]
+Tell: TypeAlias = Callable[[object], None]
+"""Tells an event to whoever listens here."""
+
+
+def nobody_listens(event: object) -> None:
+    """Where there is no application, nobody can listen."""

@@ -15,6 +15,8 @@ import msgspec
 MAX_MESSAGE: Final = 4_000
 MAX_TRACEBACK: Final = 16_000
 MAX_HISTORY: Final = 10
+MAX_IN_A_LINE: Final = 1_000
+MAX_TYPE_IN_A_LINE: Final = 100
 
 
 class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -49,17 +51,29 @@ def describe(error: BaseException, *, at_ms: int | None = None, attempt: int | N
     """What a raised exception leaves behind, cut to a size that does no harm."""
     if isinstance(error, Recorded):
         return error.failure
-    try:
-        message = str(error)
-    except Exception as broken:  # noqa: BLE001  (the __str__ of a stranger may raise anything; it is named below)
-        message = f"(its message could not be made: {type(broken).__name__})"
     return Failure(
         type=type(error).__name__,
-        message=_cut(message, MAX_MESSAGE),
+        message=_cut(message_of(error), MAX_MESSAGE),
         traceback=_cut(_traceback(error), MAX_TRACEBACK, tail=True),
         at_ms=at_ms,
         attempt=attempt,
     )
+
+
+def message_of(error: BaseException) -> str:
+    """An error's own words, whole; when it cannot say them, that."""
+    try:
+        return str(error)
+    except Exception as broken:  # noqa: BLE001  (the __str__ of a stranger may raise anything; it is named below)
+        return f"(its message could not be made: {type(broken).__name__})"
+
+
+def in_a_line(error: BaseException) -> str:
+    """Type and message, as much of them as a line of a log should hold, and how much was left out."""
+    kind, message = type(error).__name__, message_of(error)
+    left_out = len(message) - MAX_IN_A_LINE
+    shown = message if left_out <= 0 else f"{message[:MAX_IN_A_LINE]} … ({left_out:,} characters left out)"
+    return f"{kind[:MAX_TYPE_IN_A_LINE]}: {shown}" if shown else kind[:MAX_TYPE_IN_A_LINE]
 
 
 def _traceback(error: BaseException) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from delayq.core.backoff import DEFAULT, Backoff
 from delayq.core.errors import InvalidInput
+from delayq.core.keyring import NO_KEYS, Keyring, encrypts
 from delayq.core.routes import Routes, find
 
 
@@ -17,6 +18,8 @@ class Options:
     `lease_ms` counts for a queue seen for the first time; later the queue's own value does. `routes` maps name
     patterns ('order.*') to queues for jobs scheduled without one; the first match in order wins. `forwards` renames
     queues: what is sent to the one goes to the other. `connection` is the name of the connection these belong to.
+    `encrypt` holds name patterns of jobs whose payload is encrypted unless they say otherwise, with the first key of
+    `keyring`. What does not travel (`travels`) stays in this process, and is never encrypted.
     """
 
     prefix: str = "delayq"
@@ -33,6 +36,9 @@ class Options:
     routes: Routes = field(default_factory=dict)
     forwards: Mapping[str, str] = field(default_factory=dict)
     connection: str = "default"
+    keyring: Keyring = NO_KEYS
+    encrypt: Sequence[str] = ()
+    travels: bool = True
 
     def queue_for(self, name: str) -> str:
         """The queue a job goes to when its producer names none."""
@@ -43,6 +49,10 @@ class Options:
                 hint="Dispatch it through the manager, or name its queue.",
             )
         return route.queue or self.queue
+
+    def encrypts(self, name: str, said: bool | None) -> bool:
+        """Whether the payload of a job is encrypted, where its producer or its class `said` so, or not, or nothing."""
+        return self.travels and (encrypts(self.encrypt, name) if said is None else said)
 
     def sent_to(self, queue: str) -> str:
         """Where a job for that queue really goes."""

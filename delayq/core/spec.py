@@ -17,6 +17,7 @@ from delayq.core.errors import InvalidInput
 from delayq.core.follow import Chain, encode_chain, encode_membership
 from delayq.core.names import check_id, check_job_name, check_queue, new_id
 from delayq.core.options import Options
+from delayq.core.sealing import Members, Place, seal_data
 from delayq.core.states import OnConflict
 from delayq.core.unique import Unique, refuse_changes, wire, word_of
 from delayq.core.when import duration_ms, instant_ms
@@ -36,7 +37,8 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     own, or a `Unique`; `debounce` lets the last of many win. `deadline` is when the job is no longer worth starting,
     `retry_until` when it is no longer tried again, which then goes before `tries`; both are points in time, or
     durations counted from when the job is due. `timeout` limits one attempt ("0s" = no limit), `max_exceptions` how
-    many attempts may end with an error. `chain` and `batch` are written by those who build these.
+    many attempts may end with an error. `encrypted` hides the payload from all who do not hold the key; None: as the
+    settings say for jobs of that name. `chain` and `batch` are written by those who build these.
     """
 
     name: str
@@ -57,6 +59,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     deadline: Limit | None = None
     retry_until: Limit | None = None
     max_exceptions: int | None = None
+    encrypted: bool | None = None
     chain: Chain | None = None
     batch: str | None = None
     debounce: Debounce | None = None
@@ -94,11 +97,12 @@ def prepare(spec: JobSpec, options: Options, now_ms: int, on_conflict: OnConflic
     queue = options.queue_for(name) if spec.queue is None else spec.queue
     queue = options.sent_to(_queue_name(queue) if type(queue) is str else check_queue(queue))
     job_id = new_id() if spec.id is None else check_id(spec.id)
-    data = spec.data
-    limit = options.max_payload
+    data, limit = spec.data, options.max_payload
     raw = envelopes.check_data(data, limit) if isinstance(data, bytes) else envelopes.encode_data(data, limit)
+    (unique, quiet), encrypted = _lock(spec, name, raw, on_conflict), ABSENT
+    if (spec.encrypted is not None or options.encrypt) and options.encrypts(name, spec.encrypted):
+        raw, encrypted = _sealed(raw, Place(job_id, name), options)
     due = when(spec, now_ms)
-    unique, quiet = _lock(spec, name, raw, on_conflict)
     envelope = Envelope(
         v=VERSION,
         id=job_id,
@@ -115,6 +119,7 @@ def prepare(spec: JobSpec, options: Options, now_ms: int, on_conflict: OnConflic
         tags=list(spec.tags) if spec.tags else None,
         timeout_ms=None if spec.timeout is None else duration_ms(spec.timeout),
         max_exceptions=None if spec.max_exceptions is None else _check_max_exceptions(spec.max_exceptions),
+        encrypted=encrypted,
         deadline_ms=_limit_ms("deadline", spec.deadline, due, now_ms),
         retry_until_ms=_limit_ms("retry_until", spec.retry_until, due, now_ms),
         chain=ABSENT if spec.chain is None else encode_chain(spec.chain),
@@ -126,6 +131,8 @@ def prepare(spec: JobSpec, options: Options, now_ms: int, on_conflict: OnConflic
 def prepare_raw(raw: bytes, options: Options, queue: str | None = None, delay: Delay | None = None) -> Prepared:
     """An envelope that is made already, as it is; only another `queue` is written into it.
 
+    Unless its name is among those that `options` say to encrypt: then a plain payload is sealed.
+
     Raises `BadEnvelope`, `InvalidInput`.
     """
     envelope = envelopes.decode(raw)
@@ -134,8 +141,18 @@ def prepare_raw(raw: bytes, options: Options, queue: str | None = None, delay: D
     target = options.sent_to(check_queue(envelope.queue if queue is None else queue))
     if target != envelope.queue:
         raw = envelopes.rewrite(raw, queue=target)
+    if envelope.encrypted is ABSENT and options.encrypts(envelope.name, None):
+        members = _sealed(envelope.data, Place(envelope.id, envelope.name), options)
+        raw = envelopes.rewrite(raw, data=members.data, encrypted=members.encrypted)
     due = "+0" if delay is None else f"+{duration_ms(delay)}"
     return Prepared(envelope.id, raw, due, word_of(envelope.unique), check_job_name(envelope.name), target, True)
+
+
+def _sealed(data: msgspec.Raw, place: Place, options: Options) -> Members:
+    """An encrypted payload; the limit counts for what travels."""
+    members = seal_data(options.keyring, place, data)
+    envelopes.within(members.data, options.max_payload, "The encrypted payload")
+    return members
 
 
 def when(spec: JobSpec, now_ms: int) -> str:
@@ -184,7 +201,7 @@ def _lock(spec: JobSpec, name: str, raw: bytes, on_conflict: OnConflict) -> tupl
         unique = wire(spec.unique or "", name, raw)
         refuse_changes(word_of(unique), on_conflict)
         return unique, None
-    own = {"unique": spec.unique, "id": spec.id, "delay": spec.delay, "at": spec.at}
+    own = {"unique": spec.unique, "delay": spec.delay, "at": spec.at}
     if wrong := next((word for word, said in own.items() if said is not None), ""):
         raise InvalidInput(
             f"The job {name!r} is debounced and has {wrong}= too.",

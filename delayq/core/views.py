@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from delayq.core.envelope import Envelope
+from delayq.core.envelope import ABSENT, Envelope
 from delayq.core.errors import DelayqError
 from delayq.core.failure import Failure
 from delayq.core.progress import Progress
@@ -21,7 +21,8 @@ class Fate(StrEnum):
 
     done, released, snoozed, discarded: how it ended on a connection that runs it at once, where nobody tries it again.
     dropped: sent to the null connection. vetoed: its `prepare_for_dispatch` said no. after response, after commit: it
-    is sent then, if that comes.
+    is sent then, if that comes. rolled back: it did not come. not sent: it came, and the backend did not take the job.
+    outbox: written in the sender's own transaction; the relay sends it.
     """
 
     DONE = "done"
@@ -32,6 +33,9 @@ class Fate(StrEnum):
     VETOED = "vetoed"
     AFTER_RESPONSE = "after response"
     AFTER_COMMIT = "after commit"
+    ROLLED_BACK = "rolled back"
+    UNSENT = "not sent"
+    OUTBOX = "outbox"
 
 
 class JobRef(msgspec.Struct, frozen=True, gc=False):
@@ -51,10 +55,38 @@ class JobRef(msgspec.Struct, frozen=True, gc=False):
     name: str = ""
     instead_of: str = ""
 
+    @property
+    def latest(self) -> JobRef:
+        """What is known by now: of a job that waited for a commit, what became of it; else this answer."""
+        return self
+
+
+class Later:
+    """What becomes known of a job after its dispatch was answered."""
+
+    __slots__ = ("ref",)
+
+    def __init__(self) -> None:
+        self.ref: JobRef | None = None
+
+
+class WaitingRef(JobRef, frozen=True, kw_only=True):
+    """The answer for a job that waits for a commit: `outcome` says so, and `latest` what became of it."""
+
+    later: Later = msgspec.field(default_factory=Later)
+
+    @property
+    def latest(self) -> JobRef:
+        """This answer while the transaction is open; then the backend's, or one that says `rolled back`, `not sent`."""
+        return self.later.ref or self
+
 
 @dataclass(frozen=True, slots=True)
 class JobInfo:
-    """Everything known about one job. `raw` is its envelope's bytes; `envelope` is None when they cannot be read."""
+    """Everything known about one job. `raw` is its envelope's bytes; `envelope` is None when they cannot be read.
+
+    `opened` is the payload of an encrypted job whose key is known; only `get` looks for one.
+    """
 
     id: str
     queue: str
@@ -72,6 +104,7 @@ class JobInfo:
     idle_ms: int | None = None
     cancel_asked_ms: int | None = None
     progress: Progress | None = None
+    opened: msgspec.Raw | None = field(default=None, repr=False)
 
     @property
     def name(self) -> str:
@@ -80,8 +113,15 @@ class JobInfo:
 
     @property
     def data(self) -> Any:
-        """The payload, decoded; None when the envelope cannot be read."""
-        return msgspec.json.decode(self.envelope.data) if self.envelope else None
+        """The payload, decoded; None when the envelope cannot be read, or is encrypted and was not opened."""
+        if self.opened is not None:
+            return msgspec.json.decode(self.opened)
+        return msgspec.json.decode(self.envelope.data) if self.envelope and not self.encrypted else None
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether its payload is encrypted; its result is then too."""
+        return self.envelope is not None and self.envelope.encrypted is not ABSENT
 
     @property
     def attempts(self) -> int | None:
@@ -130,6 +170,11 @@ class QueueStats:
     @property
     def paused(self) -> bool:
         return self.paused_until_ms is not None
+
+    @property
+    def load(self) -> int:
+        """How much there is to do: jobs that are ready or run. What waits for its time is none of it."""
+        return self.ready + self.reserved
 
 
 @dataclass(frozen=True, slots=True)

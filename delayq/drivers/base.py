@@ -21,7 +21,10 @@ from delayq.core.progress import Told
 
 
 class Delivery(msgspec.Struct, frozen=True, gc=False):
-    """One reservation of one envelope. `entry` is its lease and its fencing token; `raw` the envelope's bytes."""
+    """One reservation of one envelope. `entry` is its lease and its fencing token; `raw` the envelope's bytes.
+
+    `stop`: somebody asked it to stop while another held it, so it is not to be started.
+    """
 
     queue: str
     id: str
@@ -29,6 +32,7 @@ class Delivery(msgspec.Struct, frozen=True, gc=False):
     raw: bytes
     due_ms: int
     recoveries: int
+    stop: bool = False
 
 
 class Claim(NamedTuple):
@@ -202,7 +206,7 @@ class Consumer(Protocol):
         """Settle without reading."""
 
     def hand_back(self, deliveries: Sequence[Delivery]) -> None:
-        """Give back what was not started; it costs no attempt. What was asked to stop is done instead.
+        """Give back what was not started; it costs no attempt. What was asked to stop will not start elsewhere either.
 
         May be repeated after an error, for the same ones.
         """
@@ -234,6 +238,18 @@ class Steward(Protocol):
 
     def renew(self, consumer: str, claims: Sequence[Claim]) -> Renewal:
         """Start the leases anew, in the consumer's name. Raises only when the backend is away."""
+
+    def listen(self) -> None:
+        """Begin to hear of jobs that somebody asks to stop; again and again is as good as once. Never raises."""
+
+    def heard(self) -> frozenset[tuple[str, str]]:
+        """(queue, id) of jobs that somebody asked to stop since the last call. Never waits and never raises.
+
+        It may miss some: what `renew` answers is what counts.
+        """
+
+    def asked_to_stop(self, claim: Claim) -> bool:
+        """Whether somebody asked this job to stop."""
 
     def settle(self, ended: Sequence[tuple[Claim, Outcome]]) -> list[bool]:
         """Settle what a dead process had finished; True for each that was still its own."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 
 from delayq.core.options import Options
 from delayq.core.spec import Delay, JobSpec, Prepared, prepare, prepare_raw
@@ -11,18 +13,20 @@ from delayq.core.states import OnConflict, State
 from delayq.core.views import Fate, JobRef
 
 
-class LocalConnection:
+class LocalConnection(ABC):
     """A `Connection` that stores nothing. Ids are never taken here, so `on_conflict` has nothing to decide."""
 
     def __init__(self, name: str, options: Options) -> None:
         self.name = name
-        self.options = options
+        self.options = replace(options, travels=False)
 
+    @abstractmethod
     def _take(self, job: Prepared) -> Fate:
-        raise NotImplementedError
+        """Do with a checked job what this connection is for."""
 
+    @abstractmethod
     async def _atake(self, job: Prepared) -> Fate:
-        raise NotImplementedError
+        """As `_take`."""
 
     def schedule(self, spec: JobSpec, on_conflict: OnConflict) -> JobRef:
         """Take one."""
@@ -52,10 +56,10 @@ class LocalConnection:
         job = prepare_raw(envelope, self.options, queue, delay)
         return _ref(job, await self._atake(job))
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027  (nothing to close is what these have in common)
         """Nothing is open."""
 
-    async def aclose(self) -> None:
+    async def aclose(self) -> None:  # noqa: B027
         """Nothing is open."""
 
     def _prepare(self, spec: JobSpec) -> Prepared:

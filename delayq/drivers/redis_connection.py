@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from delayq.core.options import Options
-from delayq.core.spec import Delay, JobSpec
+from delayq.core.spec import Delay, JobSpec, Prepared
 from delayq.core.states import OnConflict
 from delayq.core.views import JobRef
 from delayq.drivers.connection import AsyncBatchStore, BatchStore
 from delayq.redis.aio import AsyncClient
+from delayq.redis.carrying import carried, carry
 from delayq.redis.client import Client
 from delayq.redis.connect import Connector
 from delayq.redis.verbs import Clock, server_clock
@@ -36,6 +37,14 @@ class RedisConnection:
     def push_raw(self, envelope: bytes, *, queue: str | None = None, delay: Delay | None = None) -> JobRef:
         """One script call."""
         return self.client.push_raw(envelope, queue=queue, delay=delay)
+
+    def carry(self, jobs: Sequence[Prepared], on_conflict: OnConflict, token: str) -> list[JobRef]:
+        """For relays: jobs of one queue, few enough for one script call; sent again, the answer is the first one."""
+        return self.client.run(carry(self.client.verbs, jobs, on_conflict, token))
+
+    def carried(self, queue: str, token: str) -> None:
+        """For relays: nobody will send those again on purpose."""
+        self.client.run(carried(self.client.verbs, queue, token))
 
     async def aschedule(self, spec: JobSpec, on_conflict: OnConflict) -> JobRef:
         """As `schedule`."""

@@ -5,6 +5,7 @@ The stream entry id is the lease. Settling batch k and reading batch k+1 travel 
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -12,20 +13,20 @@ from typing import Any
 
 import msgspec
 
-from delayq.core import failure as failures
 from delayq.core.control import Heed, obey
 from delayq.core.errors import AWAY, DelayqError
-from delayq.core.failure import Failure
 from delayq.core.options import Options
 from delayq.core.order import Order, strict
+from delayq.core.outcome import stopped
 from delayq.core.progress import Told
 from delayq.drivers.base import Delivery, Fetched, Renewal, Settlement
+from delayq.drivers.redis_burial import Burial, Garbage
 from delayq.drivers.redis_limits import RedisLimits
 from delayq.drivers.redis_reader import BLOCK_MS, Batch, RedisReader
 from delayq.redis import presence, settling
 from delayq.redis.calls import deliver, operate
 from delayq.redis.calls.call import Scope
-from delayq.redis.calls.deliver import Acked, Held
+from delayq.redis.calls.deliver import Held
 from delayq.redis.calls.operate import Telling, batches
 from delayq.redis.connect import Connector
 from delayq.redis.presence import Record
@@ -34,12 +35,7 @@ from delayq.redis.settling import Ending, SettleCall
 from delayq.redis.translate import translate
 from delayq.redis.verbs import Clock, server_clock
 
-GARBAGE = failures.encode(Failure(type="Garbage", message="This stream entry has no id or no job: it is none of ours."))
-STRAY = failures.encode(
-    Failure(
-        type="Garbage", message="This stream entry looked like a job, but nobody had scheduled it under this entry."
-    )
-)
+log = logging.getLogger("delayq.worker")
 
 
 class RedisConsumer:
@@ -64,6 +60,7 @@ class RedisConsumer:
         self._clock = clock
         self._offset_ms = 0.0
         self._see_time(connector.call(presence.server_time, safe=True, reads=True))
+        self._burial = Burial(connector, self._scope)
         self._reader = RedisReader(connector, options.prefix, name, queues, heed, order)
 
     # -- reading -----------------------------------------------------------------------------------------------------
@@ -93,25 +90,8 @@ class RedisConsumer:
         return self._fetched(self._reader.replay())
 
     def _fetched(self, batch: Batch, settled: Sequence[bool | None] = ()) -> Fetched:
-        self._bury(batch.garbage, GARBAGE, batch.errors)
+        self._burial.bury(batch.garbage, Garbage.NO_JOB, batch.errors)
         return Fetched(settled, batch.deliveries, batch.errors, len(batch.garbage))
-
-    def _bury(self, entries: Iterable[tuple[str, str]], why: bytes, errors: list[DelayqError]) -> list[str]:
-        """Dead-letter entries, as (queue, entry id); those that were given back to their job after all.
-
-        What cannot be buried now stays pending and comes again.
-        """
-        adopted = []
-        for queue, group in _by_queue(entries, lambda pair: pair[0]).items():
-            rest = [(entry, why) for _, entry in group]
-            try:
-                while rest:
-                    words = through(self._connector, deliver.bury(self._scope(queue), rest))
-                    adopted += [entry for (entry, _), word in zip(rest, words, strict=False) if word == "adopted"]
-                    rest = rest[len(words) :]
-            except DelayqError as error:
-                errors.append(error)
-        return adopted
 
     # -- settling ----------------------------------------------------------------------------------------------------
 
@@ -127,13 +107,7 @@ class RedisConsumer:
         self._each_queue(_by_queue(deliveries, lambda delivery: delivery.queue), self._hand_back_to)
 
     def _hand_back_to(self, queue: str, deliveries: Sequence[Delivery]) -> None:
-        """A job that was asked to stop would lose that wish with its entry, and start somewhere: it is done instead."""
-        records = self._records({n: (queue, delivery.id) for n, delivery in enumerate(deliveries)})
-        held = [Held(delivery.id, delivery.entry) for delivery in deliveries]
-        called_off = [Acked(item) for n, item in enumerate(held) if records[n].asked_to_stop]
-        if called_off:
-            through(self._connector, deliver.ack(self._scope(queue), called_off))
-        rest = [item for n, item in enumerate(held) if not records[n].asked_to_stop]
+        rest = [Held(delivery.id, delivery.entry) for delivery in deliveries]
         while rest:
             done = through(self._connector, deliver.hand_back(self._scope(queue), rest[: deliver.PAGE]))
             rest = rest[len(done) :]
@@ -144,7 +118,11 @@ class RedisConsumer:
             for given in settlements
         ]
         asked = {n: (end.queue, end.id) for n, end in enumerate(endings) if settling.wants_record(end)}
-        return settling.calls(self._scope, endings, self._records(asked), self.now_ms())
+        records = self._records(asked)
+        for n in asked:
+            if records[n].asked_to_stop and stopped(endings[n].outcome) is not endings[n].outcome:
+                log.info("job %s was asked to stop meanwhile: it is not tried again", endings[n].id)
+        return settling.calls(self._scope, endings, records, self.now_ms())
 
     def _records(self, jobs: Mapping[int, tuple[str, str]]) -> Mapping[int, Record]:
         """What is on record for these jobs, read in one round trip; jobs that succeeded need none."""
@@ -169,8 +147,8 @@ class RedisConsumer:
     ) -> list[bool | None]:
         """An answer for each settlement.
 
-        What was fenced is cleared away, should it be no job's entry at all; one whose row was lost is its job's again,
-        and settled with the next try.
+        What was fenced is cleared away, should it be no job's entry at all: then there is nothing to settle any more.
+        One whose row was lost is its job's again, and settled with the next try.
         """
         settled: list[bool | None] = [None] * len(settlements)
         for (_, queue, numbers), answer in zip(calls, answers, strict=True):
@@ -182,10 +160,9 @@ class RedisConsumer:
             for n, ours in zip(numbers, answer, strict=True):
                 settled[n] = ours
         fenced = [(n, settlements[n].delivery) for n, ours in enumerate(settled) if ours is False]
-        adopted = self._bury([(delivery.queue, delivery.entry) for _, delivery in fenced], STRAY, errors)
+        said = self._burial.bury([(delivery.queue, delivery.entry) for _, delivery in fenced], Garbage.STRAY, errors)
         for n, delivery in fenced:
-            if delivery.entry in adopted:
-                settled[n] = None
+            settled[n] = {"adopted": None, "buried": True}.get(said.get(delivery.entry, ""), False)
         return settled
 
     # -- staying -----------------------------------------------------------------------------------------------------

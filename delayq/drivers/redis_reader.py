@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from delayq.core.control import Heed, obey
@@ -51,16 +51,18 @@ class Batch:
         for entry, fields in rows:
             if not fields:  # the entry is gone, and tidy will see to its job
                 continue
+            stop = False
             if fields[::2] == FIELDS:
                 _, job_id, _, raw, _, due, _, recoveries = fields
-            else:  # foreign, or of another version
+            else:  # asked to stop, foreign, or of another version
                 named = dict(zip(fields[::2], fields[1::2], strict=False))
                 job_id, raw, due, recoveries = map(named.get, FIELDS)
-            if job_id is None or raw is None:
+                stop = b"stop" in named
+            if not job_id or raw is None:
                 self.garbage.append((queue, text(entry)))
                 continue
             times = 0 if recoveries == b"0" else _count(recoveries)
-            self.deliveries.append(Delivery(queue, text(job_id), entry.decode(), raw, _count(due), times))
+            self.deliveries.append(Delivery(queue, text(job_id), entry.decode(), raw, _count(due), times, stop))
 
 
 class RedisReader:
@@ -159,7 +161,6 @@ class RedisReader:
             with translated(self._where, reads=True):
                 marks, control = presence.switches(self._prefix, self._queues, self._client)
             self._pause_checked, paused = now, set()
-            self._look_at(control, batch, now_ms)
             for queue, reply in zip(self._queues, marks, strict=True):
                 mark = self._known(reply, queue)
                 if isinstance(mark, DelayqError):
@@ -167,6 +168,7 @@ class RedisReader:
                 elif mark is not None and (mark == 0 or mark > now_ms):
                     paused.add(queue)
             self._paused = frozenset(paused)
+            self._look_at(control, batch, now_ms)
         if not self._allowed:
             return []
         return [queue for queue in self._queues if queue not in self._paused and self._shunned.get(queue, now) <= now]
@@ -177,7 +179,7 @@ class RedisReader:
         if isinstance(known, DelayqError):
             batch.errors.append(known)
         else:
-            self._allowed = self._heed(read_control(known, now_ms))
+            self._allowed = self._heed(replace(read_control(known, now_ms), paused_queues=self._paused))
 
     def _shun(self, batch: Batch, queue: str, error: DelayqError) -> None:
         batch.errors.append(error)

@@ -20,6 +20,7 @@ from delayq.redis import presence, settling
 from delayq.redis.calls import deliver, inspect
 from delayq.redis.calls.call import Scope, text
 from delayq.redis.calls.deliver import Held
+from delayq.redis.cancel_hints import CancelHints
 from delayq.redis.connect import Connector
 from delayq.redis.keys import GROUP, Keys
 from delayq.redis.send import through
@@ -36,6 +37,7 @@ class RedisSteward:
         self._connector = connector
         self._options = options
         self._offset_ms: float | None = None
+        self._hints = CancelHints(connector, options.prefix)
 
     def renew(self, consumer: str, claims: Sequence[Claim]) -> Renewal:
         """Start the leases anew, queue by queue; queues without claims are asked too, for lost replies."""
@@ -79,6 +81,18 @@ class RedisSteward:
             for number, mine in zip(numbers, ours, strict=True):
                 settled[number] = mine
         return settled
+
+    def listen(self) -> None:
+        """Begin to hear of jobs that somebody asks to stop."""
+        self._hints.listen()
+
+    def heard(self) -> frozenset[tuple[str, str]]:
+        """(queue, id) of jobs that somebody asked to stop since the last call."""
+        return self._hints.heard()
+
+    def asked_to_stop(self, claim: Claim) -> bool:
+        """Whether somebody asked this job to stop."""
+        return self._on_record(claim).asked_to_stop
 
     def hand_back(self, claims: Sequence[Claim]) -> None:
         """Deliver again, uncounted."""
@@ -141,7 +155,7 @@ class RedisSteward:
         seconds, micros = server
         self._offset_ms = seconds * 1000 + micros / 1000 - time.monotonic() * 1000
 
-    def _on_record(self, ending: settling.Ending) -> presence.Record:
+    def _on_record(self, ending: settling.Ending | Claim) -> presence.Record:
         read = partial(presence.records, self._options.prefix, [(ending.queue, ending.id)])
         (record,) = self._connector.call(read, safe=True, reads=True)
         return record

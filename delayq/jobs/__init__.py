@@ -1,1 +1,1 @@
-"""What users write: functions that handle jobs, and what these are told."""
+"""What users write: jobs and their handlers, events, notifications; and how they are sent."""

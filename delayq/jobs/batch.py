@@ -14,7 +14,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias, TypedDict, Unpack
 
+from delayq.core import envelope as envelopes
 from delayq.core.batches import BatchInfo
+from delayq.core.envelope import ABSENT
+from delayq.core.errors import InvalidInput
 from delayq.core.follow import Callbacks, Link, Plan
 from delayq.core.names import check_id, new_id
 from delayq.jobs.chain import Element, PendingChain, chain
@@ -110,6 +113,7 @@ class PendingBatch:
         """The batch as it travels; `batch`: the one it is a member of."""
         where, own_id = self.where.over(outer), new_id() if self.id is None else check_id(self.id)
         called = {name: builder.links(jobs, where) for name, jobs in self.callbacks.items()}
+        _refuse_sealed(called.get("progress", ()))
         return Plan(
             id=own_id,
             name=self.title,
@@ -127,6 +131,17 @@ class PendingBatch:
 
     def _calling(self, name: str, jobs: Iterable[Sendable]) -> PendingBatch:
         return replace(self, callbacks={**self.callbacks, name: (*self.callbacks.get(name, ()), *jobs)})
+
+
+def _refuse_sealed(links: Iterable[Link]) -> None:
+    """What tells of progress is sent more than once, each time under another id, and a seal holds for one."""
+    for link in links:
+        envelope = envelopes.decode(link.job)
+        if envelope.encrypted is not ABSENT:
+            raise InvalidInput(
+                f"The job {envelope.name!r} is encrypted, and what tells of a batch's progress cannot be.",
+                hint="Let it carry nothing secret, and dispatch an encrypted job from it.",
+            )
 
 
 def links_of(members: Iterable[Member], builder: Builder, where: Where, batch: str) -> list[Link]:

@@ -63,7 +63,7 @@ def _look_at(name: str, function: Callable[..., Any]) -> tuple[inspect.Signature
         signature = inspect.signature(function)
         # A partial, or an object with __call__, has no annotations of its own.
         annotated = function if inspect.isroutine(function) else getattr(function, "func", type(function).__call__)
-        return signature, get_type_hints(annotated)
+        return signature, get_type_hints(annotated, include_extras=True)
     except NameError as error:
         raise ConfigError(
             f"The job {name!r} has an annotation that cannot be found: {error}.",

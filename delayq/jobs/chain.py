@@ -73,7 +73,7 @@ class PendingChain:
         builder = Builder(current_manager())
         head = self._head(builder)
         if isinstance(head, Parcel):
-            return deliver(head, builder.manager)
+            return deliver(head, builder.said, builder.manager)
         return builder.manager.batches(builder.connection).open(head)
 
     async def adispatch(self) -> JobRef | BatchInfo:
@@ -81,7 +81,7 @@ class PendingChain:
         builder = Builder(current_manager())
         head = self._head(builder)
         if isinstance(head, Parcel):
-            return await adeliver(head, builder.manager)
+            return await adeliver(head, builder.said, builder.manager)
         return await builder.manager.abatches(builder.connection).open(head)
 
     # -- how it travels ----------------------------------------------------------------------------------------------

@@ -42,7 +42,7 @@ class ClassHandler:
         self.place = f"{kind.__module__}.{kind.__qualname__}"
         self._takes_context = _takes_context(self.name, handle)
         with suppress(NameError):  # it names a type that is defined further down; looked at again when first used
-            _ = self.payload
+            _ = self._payload
 
     def __repr__(self) -> str:
         return f"<job {self.name!r}: {self.place}>"
@@ -52,9 +52,14 @@ class ClassHandler:
         """What the class declares."""
         return self.kind.job_options
 
-    @cached_property
+    @property
     def payload(self) -> Payload:
-        """The fields, by their annotations."""
+        """The fields."""
+        return self._known()
+
+    @cached_property
+    def _payload(self) -> Payload:
+        """By their annotations."""
         hints = get_type_hints(self.kind, include_extras=True)
         return Payload(self.name, [_field(field, hints[field.name]) for field in fields_of(self.kind)], self._codecs)
 
@@ -109,7 +114,7 @@ class ClassHandler:
 
     def _known(self) -> Payload:
         try:
-            return self.payload
+            return self._payload
         except NameError as error:
             raise ConfigError(
                 f"The job {self.name!r} has an annotation that cannot be found: {error}.",

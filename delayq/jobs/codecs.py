@@ -11,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from delayq.jobs.references.models import Models
+
 _UNKNOWN: Final = object()
 
 
@@ -18,22 +20,39 @@ _UNKNOWN: Final = object()
 class TypeCodec:
     """One kind of type. `write` gives something JSON can carry, `read` makes the value again.
 
-    `repeatable`: reading has no effects, so a dispatch may read what it wrote to see whether it comes back equal. A
-    codec that asks a database is not; its own `write` must refuse what `read` could not find.
+    Reading has no effects: a dispatch reads what it wrote, to see whether it comes back equal. What has to be looked
+    up somewhere is a model: see `delayq.jobs.references.models`.
     """
 
     fits: Callable[[type], bool]
     write: Callable[[Any], Any]
     read: Callable[[type, Any], Any]
-    repeatable: bool = True
 
 
 class Codecs:
-    """The codecs of one application. Types are asked for by their class, once each."""
+    """The codecs and the models of one application. Types are asked for by their class, once each."""
 
     def __init__(self) -> None:
         self._codecs: list[TypeCodec] = [TypeCodec(_is_pydantic, _write_pydantic, _read_pydantic)]
         self._found: dict[type, Any] = {}
+        self._models: list[Models] = []
+        self._owners: dict[type, Models | None] = {}
+
+    @property
+    def known(self) -> int:
+        """How many kinds of models are known; they only ever grow."""
+        return len(self._models)
+
+    def add_models(self, models: Models) -> None:
+        """Let these models be fields of jobs, also of those declared before."""
+        self._models.append(models)
+        self._owners.clear()
+
+    def models_of(self, kind: type) -> Models | None:
+        """Whose models a class is; None when it is no model."""
+        if kind not in self._owners:
+            self._owners[kind] = next((one for one in self._models if one.name_of(kind) is not None), None)
+        return self._owners[kind]
 
     def add(self, codec: TypeCodec) -> None:
         """Use this codec for the types it fits, before those added earlier."""

@@ -32,6 +32,9 @@ class _Process:
                     self._manager = make_manager()
         return self._manager
 
+    def made(self) -> Manager | None:
+        return self._manager
+
     def set(self, manager: Manager | None) -> None:
         with self._lock:
             self._manager = manager
@@ -45,7 +48,7 @@ def make_manager(settings: Settings | None = None, url: str | Endpoint | None = 
 
     `url` is where its default connection leads, unless the settings define that connection themselves.
     """
-    from delayq.core.endpoint import parse_endpoint
+    from delayq.core.redis_url import parse_endpoint
     from delayq.manager import (  # with the settings comes pydantic, which a module of jobs should not cost
         DEFAULT,
         Manager,
@@ -67,6 +70,14 @@ def current_manager() -> Manager:
 
 def set_manager(manager: Manager | None) -> None:
     """Make this the manager of the process; None: one from the settings, when next asked for."""
+    _process.set(manager)
+
+
+def replace_manager(manager: Manager) -> None:
+    """As `set_manager`; what the application told the manager of the process before, this one knows too."""
+    told = _process.made()
+    if told is not None:
+        manager.take_over(told)
     _process.set(manager)
 
 

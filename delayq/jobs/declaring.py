@@ -9,7 +9,7 @@ from delayq.core.errors import ConfigError
 from delayq.jobs.options import NAMES
 
 _OVERRIDABLE: Final = ("failed", "middleware", "prepare_for_dispatch")
-_GIVEN: Final = ("job_name", "job_options", "_handler")
+_GIVEN: Final = ("job_name", "job_options", "_handler", "_abc_impl")
 """What every job class is given of its own."""
 
 

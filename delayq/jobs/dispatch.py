@@ -12,6 +12,7 @@ run it here and answer with a `Ran`; `dispatch_after_response` keeps it until a 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Unpack
@@ -22,17 +23,19 @@ from delayq.core.states import State
 from delayq.core.views import Fate, JobRef
 from delayq.drivers.sync import Ran
 from delayq.jobs.after_response import defer
+from delayq.jobs.committing import joining
 from delayq.jobs.current import current_manager
 from delayq.jobs.options import Dispatched
 from delayq.jobs.running import LocalRunner, envelope_of
 from delayq.jobs.sending import Message, asend, compose, grouped, send, told
 
 
-class Sendable:
+class Sendable(ABC):
     """What can be dispatched: a job, or a `Dispatch` that says more about how."""
 
+    @abstractmethod
     def _dispatch(self) -> Dispatch:
-        raise NotImplementedError
+        """The job, and what is said of its way so far."""
 
     # -- how ---------------------------------------------------------------------------------------------------------
 
@@ -57,6 +60,10 @@ class Sendable:
     def after_commit(self, wait: bool = True) -> Dispatch:
         """When the database transaction under way commits, and never if it is rolled back; `wait=False`: at once."""
         return self._dispatch().having(after_commit=wait)
+
+    def within(self, session: Any) -> Dispatch:
+        """Belonging to the transaction of this session: sent after its commit; to an outbox, written in it."""
+        return self._dispatch().having(within=session)
 
     def with_headers(self, headers: Mapping[str, str]) -> Dispatch:
         """With these headers, besides those given before."""
@@ -165,13 +172,14 @@ async def adispatch(name: str, data: Any = None, **said: Unpack[Dispatched]) -> 
 def dispatch_many(jobs: Iterable[Sendable]) -> list[JobRef]:
     """Hand in many jobs, one script call for each chunk of a queue; an answer for each, in order.
 
-    All are checked before the first is sent. They are not one transaction.
+    All are checked before the first is sent; those that wait for a commit wait. They are not one transaction.
     """
     manager = current_manager()
     answers, groups = grouped(_messages(jobs), manager)
-    for (name, on_conflict), some in groups.items():
-        connection = manager.connection(name)
-        refs = connection.schedule_many([spec for _, spec in some], on_conflict)
+    for first, some in groups.values():
+        connection = manager.connection(first.connection)
+        with joining(first):
+            refs = connection.schedule_many([spec for _, spec in some], first.on_conflict)
         for (number, spec), ref in zip(some, refs, strict=True):
             answers[number] = told(ref, connection.name, spec)
     return [ref for ref in answers if ref is not None]
@@ -181,9 +189,10 @@ async def adispatch_many(jobs: Iterable[Sendable]) -> list[JobRef]:
     """As `dispatch_many`, awaited."""
     manager = current_manager()
     answers, groups = grouped(_messages(jobs), manager)
-    for (name, on_conflict), some in groups.items():
-        connection = manager.connection(name)
-        refs = await connection.aschedule_many([spec for _, spec in some], on_conflict)
+    for first, some in groups.values():
+        connection = manager.connection(first.connection)
+        with joining(first):
+            refs = await connection.aschedule_many([spec for _, spec in some], first.on_conflict)
         for (number, spec), ref in zip(some, refs, strict=True):
             answers[number] = told(ref, connection.name, spec)
     return [ref for ref in answers if ref is not None]

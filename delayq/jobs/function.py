@@ -42,7 +42,7 @@ class JobFunction(Generic[P, R]):
         self.options = options
         self.is_async = _is_async(function)
         self.place = place_of(function)
-        self._context, self._payload = bind(name, function, codecs)
+        self._context, self.payload = bind(name, function, codecs)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.function(*args, **kwargs)
@@ -65,14 +65,14 @@ class JobFunction(Generic[P, R]):
         extra = next((one.name for one in signature.parameters.values() if one.kind is one.VAR_KEYWORD), "")
         values = {**bound.arguments, **bound.arguments.get(extra, {})}
         values.pop(extra, None)
-        return Dispatch(Message(self.name, partial(self._payload.write, values), self.options))
+        return Dispatch(Message(self.name, partial(self.payload.write, values), self.options))
 
     def failed(self, data: msgspec.Raw, error: BaseException) -> None:
         """A function has no hook for failures."""
 
     def open(self, data: msgspec.Raw, context: Callable[[], JobContext]) -> Opened:
         """Read the payload. Raises `InvalidPayload`."""
-        fields = self._payload.read(data)
+        fields = self.payload.read(data)
         arguments = {**fields, self._context: context()} if self._context else fields
         return Opened(fields, partial(self.function, **arguments))
 
@@ -81,7 +81,7 @@ class JobFunction(Generic[P, R]):
 
         Raises `InvalidPayload` when the payload does not fit the parameters. `context` is only asked when wanted.
         """
-        arguments = self._payload.read(data)
+        arguments = self.payload.read(data)
         if self._context:
             arguments[self._context] = context()
         return self.function(**arguments)  # type: ignore[call-arg]  # checked against the signature by the payload

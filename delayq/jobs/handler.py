@@ -10,6 +10,7 @@ import msgspec
 from delayq.jobs.context import JobContext
 from delayq.jobs.opened import Opened
 from delayq.jobs.options import HandlerOptions
+from delayq.jobs.payload import Payload
 
 
 class Handler(Protocol):
@@ -42,6 +43,10 @@ class Handler(Protocol):
     @property
     def brings_middleware(self) -> bool:
         """Whether the job itself may answer with middleware, once its payload is read."""
+
+    @property
+    def payload(self) -> Payload | None:
+        """Its fields; None for one that takes any data."""
 
     def open(self, data: msgspec.Raw, context: Callable[[], JobContext]) -> Opened:
         """Read the payload, for somebody who wants to do something before the handler is called.

@@ -41,6 +41,10 @@ def keyed(declared: HandlerOptions, said: Dispatched, data: Any, subject: Any) -
         return NEITHER
     if unique is not None and debounce is not None:
         raise InvalidInput("A job is unique or debounced, not both.", hint="Drop unique= or debounce=.")
+    if debounce is not None and said.get("id") is not None:
+        raise InvalidInput(
+            "A debounced job has no id of your own: each dispatch of it is another job.", hint="Leave id= out."
+        )
     if isinstance(unique, Unique):
         unique = replace(unique, key=key_text(unique.key, data, subject))
     if debounce is not None:

@@ -48,6 +48,7 @@ class Builder:
     def __init__(self, manager: Manager) -> None:
         self.manager = manager
         self.after_commit = False
+        self.said: Dispatched = {}
         self._connections: dict[str, str] = {}
 
     @property
@@ -72,6 +73,8 @@ class Builder:
             )
         self._same(self.manager.connection(found.connection).name, name)
         self.after_commit = self.after_commit or found.after_commit
+        if dispatch.said.get("within") is not None:
+            self.said = {"within": dispatch.said["within"]}
         return found._replace(spec=_with_id(found.spec))
 
     def link(

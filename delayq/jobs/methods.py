@@ -37,6 +37,7 @@ class MethodHandler:
     """The `Handler` of one method. A fresh instance for each attempt."""
 
     brings_middleware = False
+    payload = None
 
     def __init__(self, name: str, kind: type, method: str, options: HandlerOptions) -> None:
         function = getattr(kind, method)

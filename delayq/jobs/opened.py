@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
+
+import msgspec
+
+NOTHING: Final[Sequence[Any]] = ()
 
 
 def _nothing() -> Sequence[Any]:
-    return ()
+    return NOTHING
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
+class Opened(msgspec.Struct, frozen=True):
     """`call` runs the handler, as `Handler.run` would: the result, or a coroutine to await for it."""
 
     fields: Mapping[str, Any]

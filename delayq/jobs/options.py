@@ -23,6 +23,7 @@ from delayq.core.spec import Delay, Instant, Limit
 from delayq.core.unique import Unique
 from delayq.core.when import duration_ms
 from delayq.jobs.middleware.forms import Middleware, steps_of
+from delayq.jobs.references.reference import OnMissing, read_on_missing
 
 Tags: TypeAlias = Sequence[str] | Callable[[Any], Sequence[str]]
 """Tags, or a function that is given the job and answers with them."""
@@ -46,6 +47,8 @@ class Declared(TypedDict, total=False):
     debounce: Debounce | None
     tags: Tags | None
     after_commit: bool | None
+    encrypted: bool | None
+    on_missing: OnMissing | str | None
     middleware: Sequence[Middleware] | None
 
 
@@ -56,7 +59,10 @@ class ClassOptions(Declared, total=False):
 
 
 class Dispatched(TypedDict, total=False):
-    """What a dispatch may say; see `JobSpec`. Each goes before what the job declares."""
+    """What a dispatch may say; see `JobSpec`. Each goes before what the job declares.
+
+    `within` is the database session whose transaction the job belongs to: it is sent after that one's commit.
+    """
 
     connection: str | None
     queue: str | None
@@ -78,15 +84,17 @@ class Dispatched(TypedDict, total=False):
     headers: Mapping[str, str] | None
     tags: Sequence[str] | None
     after_commit: bool | None
+    encrypted: bool | None
+    within: Any
 
 
 @dataclass(frozen=True, slots=True)
 class HandlerOptions:
     """What a handler asks for; None leaves it to the job, the routes or the worker. Durations in ms.
 
-    `tries`, `backoff`, `timeout_ms`, `on_timeout`, `max_exceptions`, `retention_ms` and `middleware` are read by the
-    worker, so a new release changes them for jobs that wait. The others count where the job is dispatched: `delay`,
-    `unique`, `debounce`, and `deadline` and `retry_until`, which travel as points in time.
+    `tries`, `backoff`, `timeout_ms`, `on_timeout`, `max_exceptions`, `retention_ms`, `on_missing` and `middleware` are
+    read by the worker, so a new release changes them for jobs that wait. The others count where the job is dispatched:
+    `delay`, `encrypted`, `unique`, `debounce`, and `deadline` and `retry_until`, which travel as points in time.
     """
 
     queue: str | None = None
@@ -102,6 +110,8 @@ class HandlerOptions:
     retry_until: Limit | None = None
     tags: Tags | None = None
     after_commit: bool | None = None
+    encrypted: bool | None = None
+    on_missing: OnMissing | None = None
     middleware: Sequence[Middleware] | None = None
     unique: str | Unique | None = None
     debounce: Debounce | None = None
@@ -126,6 +136,7 @@ _READERS: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "backoff": ("backoff", parse_backoff),
     "timeout": ("timeout_ms", duration_ms),
     "retention": ("retention_ms", duration_ms),
+    "on_missing": ("on_missing", read_on_missing),
 }
 
 
@@ -147,6 +158,8 @@ def declare(name: str, base: HandlerOptions, given: Mapping[str, Any]) -> Handle
 def _checked(name: str, option: str, value: Any) -> Any:
     if option == "on_timeout":
         return _on_timeout(name, value)
+    if option in ("after_commit", "encrypted") and not isinstance(value, bool):
+        raise ConfigError(f"The job {name!r} has {option}={value!r}.", hint="Use True or False.")
     if option == "middleware":
         steps_of(value)
         return tuple(value)

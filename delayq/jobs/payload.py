@@ -3,6 +3,8 @@
 What is written comes back equal, or is not sent: a dispatch reads what it wrote and compares, unless every value is a
 plain one of exactly the type its field names. So a datetime in a field of type `Any`, a NaN, or text in a number's
 field is refused where the mistake is, with the name of the field.
+
+Models are not written: references to them are, and `read` puts the models back that were loaded for the attempt.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ import msgspec
 from delayq.core.envelope import NO_DATA
 from delayq.core.errors import ConfigError, InvalidPayload
 from delayq.jobs.codecs import Codecs
+from delayq.jobs.references.linked import Linked, refuse_hidden
+from delayq.jobs.references.loading import Loading, Wanted, current_loading
 
 _PLAIN: Final = (int, str, bool, float)
 _UNREADABLE: Final = (msgspec.MsgspecError, RecursionError, UnicodeError, TypeError, ValueError)
@@ -42,20 +46,78 @@ class Payload:
         self._codecs = codecs
         self._open_ended = open_ended
         self._plain = {field.name: field.kind for field in fields if field.kind in _PLAIN}
-        self._shape = self._make_shape()
-        self._decode = msgspec.json.Decoder(self._shape, dec_hook=codecs.read).decode
         self._decode_any = msgspec.json.Decoder(dict[str, Any]).decode
         self._encode = msgspec.json.Encoder(enc_hook=codecs.write).encode
+        self._learn()
+
+    def _learn(self) -> None:
+        """Which fields hold models, and how the rest is read; anew when another kind of models was made known."""
+        codecs = self._codecs
+        self._known = codecs.known
+        links = [Linked(self.name, field.name, field.kind, codecs.models_of) for field in self.fields if codecs.known]
+        self._linked = {link.name: link for link in links if link}
+        self._kinds = {
+            **{field.name: field.kind for field in self.fields},
+            **{n: x.shape for n, x in self._linked.items()},
+        }
+        self._shape = self._make_shape()
+        if codecs.known:
+            refuse_hidden(self.name, self._shape, codecs.models_of)
+        self._decode = msgspec.json.Decoder(self._shape, dec_hook=codecs.read).decode
+
+    @property
+    def holds_models(self) -> bool:
+        """Whether any of its fields does."""
+        self._refresh()
+        return bool(self._linked)
 
     def read(self, data: msgspec.Raw) -> dict[str, Any]:
-        """The values of the fields. Raises `InvalidPayload`."""
+        """The values of the fields, models among them. Raises `InvalidPayload`, and `ModelMissing`."""
+        values = self._values(data)
+        return self._with_models(values) if self._linked else values
+
+    def wanted(self, data: msgspec.Raw) -> list[Wanted]:
+        """The models that a payload refers to. Raises `InvalidPayload`."""
+        return self._wanted(self._values(data))
+
+    def _wanted(self, values: Mapping[str, Any]) -> list[Wanted]:
+        return [Wanted(link, ref) for name, link in self._linked.items() for ref in link.refs(values[name])]
+
+    def _values(self, data: msgspec.Raw) -> dict[str, Any]:
+        self._refresh()
         try:
             return self._read(b"{}" if data == NO_DATA else data, self._decode)
         except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
             raise InvalidPayload(f"The payload does not fit the parameters of {self.name!r}: {error}.") from None
 
+    def _with_models(self, values: dict[str, Any]) -> dict[str, Any]:
+        """With the models loaded for this attempt; for a payload of another, with some loaded for this once."""
+        wanted, current = self._wanted(values), current_loading()
+        if current is not None and current.missing(wanted) is None:
+            return self._put(values, current)
+        with Loading() as loading:
+            loading.load(wanted)
+            gone = loading.missing(wanted)
+            if gone is not None:
+                raise gone.error()
+            return self._put(values, loading)
+
+    def _put(self, values: dict[str, Any], loading: Loading) -> dict[str, Any]:
+        return {
+            name: self._linked[name].put(value, loading.model) if name in self._linked else value
+            for name, value in values.items()
+        }
+
+    def _refresh(self) -> None:
+        if self._codecs.known != self._known:
+            self._learn()
+
     def write(self, values: Mapping[str, Any]) -> msgspec.Raw:
         """The JSON of some values. Raises `InvalidPayload`, which names the field, for what would not come back."""
+        self._refresh()
+        if self._linked:
+            links = self._linked
+            values = {name: links[name].refer(value) if name in links else value for name, value in values.items()}
         plain = all(_exact(value, self._plain.get(name)) for name, value in values.items())
         try:
             if plain:
@@ -69,21 +131,8 @@ class Payload:
         return raw
 
     def _there_and_back(self, values: Mapping[str, Any], shape: Any) -> tuple[msgspec.Raw, dict[str, Any]]:
-        """Values of types that may be read only once are not read: they stand for themselves, in their order."""
-        kept: list[Any] = []
-
-        def write(value: Any) -> Any:
-            codec = self._codecs.of(type(value))
-            if codec is not None and not codec.repeatable:
-                kept.append(value)
-            return self._codecs.write(value)
-
-        def read(kind: type, value: Any) -> Any:
-            codec = self._codecs.of(kind)
-            return kept.pop(0) if codec is not None and not codec.repeatable else self._codecs.read(kind, value)
-
-        raw = msgspec.json.encode(values, enc_hook=write)
-        return msgspec.Raw(raw), self._read(raw, msgspec.json.Decoder(shape, dec_hook=read).decode)
+        raw = self._encode(values)
+        return msgspec.Raw(raw), self._read(raw, msgspec.json.Decoder(shape, dec_hook=self._codecs.read).decode)
 
     def _read(self, raw: bytes | msgspec.Raw, decode: Callable[[Any], Any]) -> dict[str, Any]:
         arguments = msgspec.structs.asdict(decode(raw))
@@ -91,9 +140,9 @@ class Payload:
 
     def _make_shape(self) -> type[msgspec.Struct]:
         members = [
-            (field.name, field.kind)
+            (field.name, self._kinds[field.name])
             if field.default is None
-            else (field.name, field.kind, msgspec.field(default_factory=field.default))
+            else (field.name, self._kinds[field.name], msgspec.field(default_factory=field.default))
             for field in self.fields
         ]
         return self._shaped(members)
@@ -111,7 +160,7 @@ class Payload:
 
     def _blame(self, values: Mapping[str, Any], error: Exception) -> InvalidPayload:
         """Which field it was: the first that cannot go alone."""
-        kinds = {field.name: field.kind for field in self.fields}
+        kinds = self._kinds
         for name, value in values.items():
             if name not in kinds and not self._open_ended:
                 return InvalidPayload(f"The job {self.name!r} has no field {name!r}.")

@@ -20,6 +20,8 @@ from delayq.jobs.middleware.forms import Middleware, Step, steps_of
 from delayq.jobs.middleware.rate_limited import Definition, checked_definition
 from delayq.jobs.middleware.surrounded import surround
 from delayq.jobs.notifications.channel import Channel
+from delayq.jobs.references.models import Models
+from delayq.jobs.references.referring import refer
 
 Gate: TypeAlias = Callable[[], object]
 """Says whether workers may fetch: `False` is "not now", anything else is yes."""
@@ -77,8 +79,14 @@ class Registry:
         if handler is None:
             known = ", ".join(self.names()) or "none"
             raise UnknownJob(f"No handler is registered for {name!r}; known here: {known}.")
-        ready = self._ready[name] = surround(handler, self._around, self.events.tell)
+        ready = surround(handler, self._around, self.events.tell)
+        ready = self._ready[name] = refer(handler, ready, self.events.tell) if self.codecs.known else ready
         return ready
+
+    def add_models(self, models: Models) -> None:
+        """Let these models be fields of jobs, also of those registered before."""
+        self.codecs.add_models(models)
+        self._ready.clear()
 
     def add_gate(self, gate: Gate) -> None:
         """Register a gate; the same function seen twice (a module imported again) counts once."""
@@ -145,6 +153,15 @@ def use_limit(name: str, rates: Definition) -> None:
     given the `RunningJob` and answers with one of these. Raises `InvalidName`, and `ConfigError` for anything else.
     """
     current().add_limit(name, rates)
+
+
+def use_models(*models: Models) -> None:
+    """Let models be fields of the jobs of the current registry; they travel by name and key.
+
+    `delayq.contrib` has those of SQLAlchemy and Django; `Models` is what any other kind has to know.
+    """
+    for one in models:
+        current().add_models(one)
 
 
 def current() -> Registry:

@@ -18,10 +18,12 @@ from delayq.core.backoff import DEFAULT
 from delayq.core.envelope import Envelope
 from delayq.core.errors import InvalidInput
 from delayq.core.events import JobEnded, JobStarted
+from delayq.core.keyring import NO_KEYS
 from delayq.core.limiting import Limits, Unlock, Who
 from delayq.core.options import Options
 from delayq.core.outcome import Ack, Outcome, Policy, before_start, decide, policy_of, told_as
-from delayq.core.signals import JobSignal
+from delayq.core.sealing import open_data
+from delayq.core.signals import Discard, JobSignal
 from delayq.core.spec import prepare
 from delayq.core.unique import Until, until_of, word_of
 from delayq.drivers.base import Delivery
@@ -60,12 +62,15 @@ class Rules:
 
 
 def envelope_of(parcel: Parcel, options: Options) -> bytes:
-    """The bytes that would travel."""
-    return prepare(parcel.spec, options, wall_ms()).envelope
+    """The bytes that would travel; as they stay here, they are not encrypted."""
+    return prepare(parcel.spec, replace(options, travels=False), wall_ms()).envelope
 
 
 class LocalRunner:
-    """Runs jobs of the current registry. Raises `BadEnvelope` and `UnknownJob`; all else is in the answer."""
+    """Runs jobs of the current registry. Raises `BadEnvelope` and `UnknownJob`; all else is in the answer.
+
+    What runs here never travelled, so an encrypted envelope that comes all the same raises `UnknownKey`.
+    """
 
     def __init__(self, rules: Rules = Rules()) -> None:
         self._rules = rules
@@ -114,7 +119,8 @@ class _Attempt:
     """One envelope on its way through; `refused` when it may not start."""
 
     def __init__(self, raw: bytes, rules: Rules, delivery: Delivery | None) -> None:
-        self.envelope: Envelope = envelopes.decode(raw)
+        envelope = envelopes.decode(raw)
+        self.envelope: Envelope = open_data(NO_KEYS, envelope, envelope.id)
         self.handler: Handler = current().get(self.envelope.name)
         self._rules = rules
         self._delivery = delivery
@@ -125,6 +131,7 @@ class _Attempt:
         self._chain = RunningChain(self.envelope)
         self._events = current().events
         self._started = time.perf_counter()
+        self._ended_as = ""
         if self.refused is not None:
             self._tell_end(self.refused)
         elif self._events.hears(JobStarted):
@@ -155,7 +162,8 @@ class _Attempt:
         if error is None and isinstance(outcome, Ack) and (changed := self._chain.changed()):
             outcome = replace(outcome, chain=changed)
         if result is not None and isinstance(outcome, Ack) and outcome.retention_ms:
-            outcome = replace(outcome, result=encoded(self.envelope, result))
+            outcome = replace(outcome, result=encoded(self.envelope, result, NO_KEYS))
+        self._ended_as = "discarded" if isinstance(error, Discard) else ""
         self._tell_end(outcome)
         return outcome
 
@@ -163,7 +171,7 @@ class _Attempt:
         """Let those who listen here hear how it ended."""
         if self._events.hears(JobEnded):
             envelope, took_ms = self.envelope, (time.perf_counter() - self._started) * 1000
-            word, error = told_as(outcome)
+            word, error = told_as(outcome) if self._ended_as == "" else (self._ended_as, None)
             queue, attempt = self._delivery.queue if self._delivery else envelope.queue, envelope.attempts + 1
             self._events.tell(JobEnded(envelope.id, envelope.name, queue, attempt, word, took_ms, error))
 
@@ -180,9 +188,9 @@ class _Attempt:
             token=delivery.entry if delivery else "",
             headers=envelope.headers or {},
             tags=tuple(envelope.tags or ()),
+            talk=Talk(limits=self._rules.limits if delivery else None),
             chain=self._chain,
             batch=batch_of(envelope),
-            talk=Talk(limits=self._rules.limits if delivery else None),
         )
 
 

@@ -1,23 +1,24 @@
 """From a job and what is said of it to a connection and a spec: which option counts, then who takes it.
 
-This is the one way from a `Dispatch` to a connection. What changes a payload before it travels (encryption, say) has
-its place in `compose`; what decides whether it travels at all, in `Message.veto`.
+This is the one way from a `Dispatch` to a connection. What changes a payload before it travels has its place in
+`compose` (encryption needs the id, and so waits for `core.spec.prepare`); what decides whether it travels at all, in
+`Message.veto`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 
-from delayq.core.errors import ConfigError, InvalidInput
+from delayq.core.errors import InvalidInput
 from delayq.core.events import JobDispatched
 from delayq.core.spec import JobSpec, Limit
 from delayq.core.states import OnConflict, State
 from delayq.core.views import Fate, JobRef
+from delayq.jobs.committing import joining, session_of, wait_for_commit, waits
 from delayq.jobs.keyed import keyed, tell_keyed
 from delayq.jobs.options import Dispatched, HandlerOptions
 from delayq.jobs.registry import current
@@ -53,6 +54,8 @@ class Parcel(NamedTuple):
     spec: JobSpec
     on_conflict: OnConflict
     after_commit: bool
+    session: Any
+    """What its transaction is known by: it waits for that one's commit, or is written in it. None: no such thing."""
 
 
 def compose(message: Message, said: Dispatched, manager: Manager) -> Parcel | JobRef:
@@ -76,14 +79,16 @@ def compose(message: Message, said: Dispatched, manager: Manager) -> Parcel | Jo
         retry_until=_limit(said.get("retry_until"), declared.retry_until),
         tags=_tags(message, said),
         headers=said.get("headers"),
+        encrypted=_either(said.get("encrypted"), declared.encrypted),
         **{name: value for name, value in said.items() if name in _SPEC_ONLY},  # type: ignore[arg-type]  # as `Dispatched`
     )
     for stamp in manager.stamps:
         spec = _with_headers(spec, stamp(spec))
     connection = _either(said.get("connection"), _either(declared.connection, route.connection))
-    wait = _either(said.get("after_commit"), declared.after_commit)
     on_conflict = _on_conflict(said.get("on_conflict", "keep"))
-    return Parcel(connection, spec, on_conflict, manager.waits_for_commit(connection) if wait is None else wait)
+    wait = waits(said, declared, connection, manager)
+    session = session_of(said, manager) if wait or manager.joins(connection) else None
+    return Parcel(connection, spec, on_conflict, wait, session)
 
 
 def send(message: Message, said: Dispatched, manager: Manager) -> JobRef:
@@ -91,29 +96,35 @@ def send(message: Message, said: Dispatched, manager: Manager) -> JobRef:
     parcel = compose(message, said, manager)
     if isinstance(parcel, JobRef):
         return told(parcel)
-    return deliver(parcel, manager)
+    return deliver(parcel, said, manager)
 
 
 async def asend(message: Message, said: Dispatched, manager: Manager) -> JobRef:
-    """As `send`, awaited. What waits for a commit is sent by the hook, blocking."""
+    """As `send`, awaited."""
     parcel = compose(message, said, manager)
     if isinstance(parcel, JobRef):
         return told(parcel)
-    return await adeliver(parcel, manager)
+    return await adeliver(parcel, said, manager)
 
 
-def deliver(parcel: Parcel, manager: Manager) -> JobRef:
+def deliver(parcel: Parcel, said: Dispatched, manager: Manager) -> JobRef:
     """Hand a parcel in, now or after the commit."""
-    send_now = partial(_deliver, parcel, manager)
-    return _after_commit(parcel, send_now, manager) if parcel.after_commit else send_now()
-
-
-async def adeliver(parcel: Parcel, manager: Manager) -> JobRef:
-    """As `deliver`, awaited. What waits for a commit is sent by the hook, blocking."""
-    if parcel.after_commit:
-        return _after_commit(parcel, partial(_deliver, parcel, manager), manager)
+    if parcel.after_commit and (ref := wait_for_commit(parcel, said, manager)):
+        return ref
     connection = manager.connection(parcel.connection)
-    return told(await connection.aschedule(parcel.spec, parcel.on_conflict), connection.name, parcel.spec)
+    with joining(parcel):
+        ref = connection.schedule(parcel.spec, parcel.on_conflict)
+    return told(ref, connection.name, parcel.spec)
+
+
+async def adeliver(parcel: Parcel, said: Dispatched, manager: Manager) -> JobRef:
+    """As `deliver`, awaited."""
+    if parcel.after_commit and (ref := wait_for_commit(parcel, said, manager)):
+        return ref
+    connection = manager.connection(parcel.connection)
+    with joining(parcel):
+        ref = await connection.aschedule(parcel.spec, parcel.on_conflict)
+    return told(ref, connection.name, parcel.spec)
 
 
 def told(ref: JobRef, connection: str = "", spec: JobSpec | None = None) -> JobRef:
@@ -127,45 +138,26 @@ def told(ref: JobRef, connection: str = "", spec: JobSpec | None = None) -> JobR
     return ref
 
 
-def _deliver(parcel: Parcel, manager: Manager) -> JobRef:
-    connection = manager.connection(parcel.connection)
-    return told(connection.schedule(parcel.spec, parcel.on_conflict), connection.name, parcel.spec)
+Group = tuple[str | None, OnConflict, int]
+"""What goes in one call: the connection, what a taken id means, and the session it is written in (its `id`)."""
+Grouped = dict[Group, tuple[Parcel, list[tuple[int, JobSpec]]]]
+"""The first parcel of each group, and the place and the spec of all."""
 
 
-Group = tuple[str | None, OnConflict]
-
-
-def grouped(
-    messages: Sequence[tuple[Message, Dispatched]], manager: Manager
-) -> tuple[list[JobRef | None], dict[Group, list[tuple[int, JobSpec]]]]:
+def grouped(messages: Sequence[tuple[Message, Dispatched]], manager: Manager) -> tuple[list[JobRef | None], Grouped]:
     """Many jobs, by connection; the answers that are known already stand in their places."""
     answers: list[JobRef | None] = [None] * len(messages)
-    groups: dict[Group, list[tuple[int, JobSpec]]] = {}
+    groups: Grouped = {}
     for number, (message, said) in enumerate(messages):
         parcel = compose(message, said, manager)
         if isinstance(parcel, JobRef):
             answers[number] = told(parcel)
-        elif parcel.after_commit:
-            raise InvalidInput(
-                f"The job {message.name!r} waits for a commit, and many at once cannot.",
-                hint="Dispatch it by itself, or with after_commit=False.",
-            )
+        elif parcel.after_commit and (ref := wait_for_commit(parcel, said, manager)):
+            answers[number] = ref
         else:
-            groups.setdefault((parcel.connection, parcel.on_conflict), []).append((number, parcel.spec))
+            group = (parcel.connection, parcel.on_conflict, id(parcel.session))
+            groups.setdefault(group, (parcel, []))[1].append((number, parcel.spec))
     return answers, groups
-
-
-def _after_commit(parcel: Parcel, deliver: Callable[[], JobRef], manager: Manager) -> JobRef:
-    hook = manager.commit_hook
-    if hook is None:
-        raise ConfigError(
-            f"The job {parcel.spec.name!r} waits for a commit, and nobody here knows of a database.",
-            hint="Tell the manager with on_commit(hook), or dispatch without after_commit.",
-        )
-    if hook.after_commit(deliver):
-        spec = parcel.spec
-        return JobRef(spec.id or "", spec.queue or "", State.ABSENT, None, Fate.AFTER_COMMIT, spec.name)
-    return deliver()
 
 
 def _either(said: T | None, otherwise: T | None) -> T | None:

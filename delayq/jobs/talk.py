@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from delayq.core.limiting import Limits
@@ -24,14 +25,24 @@ class Line(Protocol):
 
 
 class Talk:
-    """Of one attempt; outside of a worker nobody is at the other end, but perhaps somebody who knows the limits."""
+    """Of one attempt; outside of a worker nobody is at the other end, but perhaps somebody who knows the limits.
 
-    __slots__ = ("_held", "_limits", "_line", "_stopping", "_teller")
+    `seal` hides partial results.
+    """
 
-    def __init__(self, line: Line | None = None, held: Any = None, limits: Limits | None = None) -> None:
+    __slots__ = ("_held", "_limits", "_line", "_seal", "_stopping", "_teller")
+
+    def __init__(
+        self,
+        line: Line | None = None,
+        held: Any = None,
+        seal: Callable[[bytes], bytes] | None = None,
+        limits: Limits | None = None,
+    ) -> None:
         self._line = line
         self._limits = limits
         self._held = held
+        self._seal = seal
         self._stopping: Stopping | None = None
         self._teller: Teller | None = None
 
@@ -52,4 +63,5 @@ class Talk:
         """See `JobContext.progress`."""
         if self._teller is None:
             self._teller = Teller() if self._line is None else self._line.teller(self._held)
+            self._teller.seal = self._seal
         return self._teller

@@ -19,6 +19,8 @@ class Teller:
     """Of one attempt. `tell` is given everything told so far, each time. Costs a handler microseconds."""
 
     def __init__(self, tell: Callable[[Told], None] = _nobody) -> None:
+        self.seal: Callable[[bytes], bytes] | None = None
+        """Encrypts a partial result; None of a job that is not encrypted."""
         self._tell = tell
         self._told = Told()
 
@@ -29,7 +31,8 @@ class Teller:
 
     def partial(self, value: Any) -> None:
         """See `JobContext.partial`."""
-        self._say(replace(self._told, partial=encode_partial(value, MAX_PARTIAL)))
+        raw = encode_partial(value, MAX_PARTIAL)
+        self._say(replace(self._told, partial=raw if self.seal is None else self.seal(raw)))
 
     def _say(self, told: Told) -> None:
         self._told = told

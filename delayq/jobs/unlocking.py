@@ -23,6 +23,7 @@ from delayq.jobs.handler import Handler
 from delayq.jobs.middleware.surrounded import Surrounded
 from delayq.jobs.opened import Opened
 from delayq.jobs.options import HandlerOptions
+from delayq.jobs.payload import Payload
 
 log = logging.getLogger("delayq.jobs")
 
@@ -39,7 +40,7 @@ class Unlocking:
 
     @property
     def name(self) -> str:
-        """As the inner one's; so are the next five."""
+        """As the inner one's; so are the next six."""
         return self._inner.name
 
     @property
@@ -61,6 +62,10 @@ class Unlocking:
     @property
     def brings_middleware(self) -> bool:
         return self._inner.brings_middleware
+
+    @property
+    def payload(self) -> Payload | None:
+        return self._inner.payload
 
     def open(self, data: msgspec.Raw, context: Callable[[], JobContext]) -> Opened:
         """The inner one's job; its call frees the lock first."""

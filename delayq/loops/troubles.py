@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 from delayq.core.errors import AWAY, DelayqError
+from delayq.core.failure import in_a_line
 from delayq.loops.log_limit import LogLimit
 
 
@@ -26,7 +27,7 @@ class Troubles:
             return
         level = logging.WARNING if isinstance(error, AWAY) else logging.ERROR
         expected = isinstance(error, DelayqError)
-        text = str(error) if expected else f"unexpected {type(error).__name__}: {error}"
+        text = str(error) if expected else f"unexpected {in_a_line(error)}"
         head = f"{place}: " if place else ""
         tail = f" (and {number - 1} more like it)" if number > 1 else ""
         self._log.log(level, "%s%s%s", head, text, tail, exc_info=None if expected else error)

@@ -28,9 +28,6 @@ from delayq.redis.wire import Wire, common_options, pool_options, sentinel_optio
 AsyncClient: TypeAlias = redis.asyncio.Redis
 """For one server, for the primary behind sentinels, or for a cluster, which has the same methods."""
 
-# As for the sync clients: these pools refuse rather than wait, so they may grow wider.
-_WIDER = 8
-
 
 def make_async_client(endpoint: Endpoint, wire: Wire) -> AsyncClient:
     """A new client. Opens no connection yet."""
@@ -83,7 +80,7 @@ def _sentinel(endpoint: Endpoint, wire: Wire) -> AsyncClient:
     manager: Any = Sentinel(list(endpoint.hosts), sentinel_kwargs=sentinel_kwargs)  # type: ignore[no-untyped-call]
     client: AsyncClient = manager.master_for(
         endpoint.service,
-        max_connections=wire.connections * _WIDER,
+        max_connections=wire.refusing_pool,
         db=endpoint.db,
         retry=_no_retries(),
         **tls_options(endpoint),
@@ -95,7 +92,7 @@ def _sentinel(endpoint: Endpoint, wire: Wire) -> AsyncClient:
 def _cluster(endpoint: Endpoint, wire: Wire) -> AsyncClient:
     cluster = RedisCluster(
         startup_nodes=[ClusterNode(host, port) for host, port in endpoint.hosts],
-        max_connections=wire.connections * _WIDER,
+        max_connections=wire.refusing_pool,
         retry=_no_retries(),
         **tls_options(endpoint),
         **common_options(endpoint, wire, connection=AbstractConnection),

@@ -43,10 +43,10 @@ class AsyncClient:
         self.connector = connector
         self.verbs = Verbs(options, clock)
         self.failed_verbs = FailedVerbs(self.verbs)
-        self.batches = AsyncBatches(self.run, self.verbs)
         self.limits = AsyncLimitDesk(self)
         self.locks = AsyncLockDesk(self)
         self.audit_log = AsyncAuditDesk(self)
+        self.batches = AsyncBatches(self.run, self.verbs)
 
     @property
     def options(self) -> Options:
@@ -135,6 +135,10 @@ class AsyncClient:
         """As `Client.stats`."""
         return await self.run(self.verbs.stats(queue))
 
+    async def busy(self, *, above: int, queue: str | None = None) -> list[QueueStats]:
+        """As `Client.busy`."""
+        return await self.run(operations.busy(self.verbs, above, queue))
+
     async def workers(self) -> list[WorkerInfo]:
         """As `Client.workers`."""
         return await self.run(operations.workers(self.verbs))
@@ -202,11 +206,11 @@ class AsyncClient:
 
     async def pause(self, queue: str | None = None, *, length: str | None = None) -> int:
         """As `Client.pause`."""
-        return await self.run(self.verbs.pause(queue, length))
+        return await self.run(operations.pause(self.verbs, queue, length))
 
     async def resume(self, queue: str | None = None) -> None:
         """As `Client.resume`."""
-        await self.run(self.verbs.resume(queue))
+        await self.run(operations.resume(self.verbs, queue))
 
     async def queue_set(self, queue: str | None = None, *, lease: str | None = None) -> int:
         """As `Client.queue_set`."""

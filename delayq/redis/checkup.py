@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from redis.exceptions import NoPermissionError
 
-from delayq.core.diagnosis import Facts, QueueFacts, ServerFacts
+from delayq.core.control import Control
 from delayq.core.endpoint import Topology
-from delayq.core.errors import BackendError, BackendUnavailable, ConfigError
+from delayq.core.errors import BackendDamaged, BackendError, BackendUnavailable, ConfigError
+from delayq.core.facts import Facts, ForeignKey, QueueFacts, ServerFacts
 from delayq.core.states import State
 from delayq.core.views import JobInfo
 from delayq.redis.client import Client
 from delayq.redis.connect import Connector
+from delayq.redis.foreign import foreign_keys, foreign_of_all
 from delayq.redis.keys import GROUP, Keys
+
+T = TypeVar("T")
 
 SAMPLE: Final = 200
 """Jobs of each state whose names are looked at."""
@@ -39,16 +44,23 @@ def gather(client: Client, *, handlers: Iterable[str] | None = None, app: str = 
     `handlers` are the job names an application registers, `app` how it is called in findings. Raises `BackendError`
     or `ConfigError` when the server cannot be asked at all.
     """
+    foreign = foreign_of_all(client.connector, client.options.prefix)
+    seen = foreign or ()
+    known = _unless(seen, client.queues)
+    queues = tuple(_queue(client, queue) for queue in known or ())
+    workers = _unless(seen, client.workers)
     server = _server(client)
-    queues = tuple(_queue(client, queue) for queue in client.queues())
+    if foreign is None:
+        server = replace(server, forbidden=(*server.forbidden, "TYPE"))
     return Facts(
         where=client.connector.endpoint.where,
         prefix=client.options.prefix,
         server=server,
         queues=queues,
-        workers=tuple(client.workers()),
-        other_prefixes=() if queues else _other_prefixes(client),
-        control=client.control(),
+        workers=None if workers is None else tuple(workers),
+        foreign=seen,
+        other_prefixes=_other_prefixes(client) if all(one.is_empty for one in queues) and not seen else (),
+        control=_unless(seen, client.control) or Control(),
         handlers=None if handlers is None else frozenset(handlers),
         app=app,
     )
@@ -59,6 +71,16 @@ def eviction_policy(connector: Connector) -> str | None:
     info = _ask(connector, "INFO", [], "memory") or {}
     policy = info.get("maxmemory_policy")
     return None if policy is None else str(policy)
+
+
+def _unless(foreign: tuple[ForeignKey, ...], ask: Callable[[], T]) -> T | None:
+    """The answer; None when one of these keys kept the server from giving it."""
+    try:
+        return ask()
+    except BackendDamaged:
+        if not foreign:
+            raise
+        return None
 
 
 # -- the server ------------------------------------------------------------------------------------------------------
@@ -121,12 +143,14 @@ def _skew_ms(client: Client) -> int:
 
 
 def _queue(client: Client, queue: str) -> QueueFacts:
+    foreign = foreign_keys(client.connector, Keys(client.options.prefix, queue).types())
+    facts = QueueFacts(queue, foreign=foreign or ())
     try:
         [stats] = client.stats(queue)
+        facts = replace(facts, stats=stats)
         jobs = [job for state in _SAMPLED for job in client.list_jobs(state, queue=queue, limit=SAMPLE).jobs]
-        return QueueFacts(
-            queue=queue,
-            stats=stats,
+        return replace(
+            facts,
             names=frozenset(job.name for job in jobs if job.name),
             unknown=_unknown(client, queue, jobs),
             outsiders=client.connector.call(partial(_outsiders, client.options.prefix, queue), safe=True, reads=True),
@@ -134,7 +158,7 @@ def _queue(client: Client, queue: str) -> QueueFacts:
     except BackendUnavailable:
         raise
     except BackendError as error:
-        return QueueFacts(queue=queue, broken=error.message)
+        return replace(facts, broken=error.message)
 
 
 _SAMPLED: Final = (State.SCHEDULED, State.READY, State.FAILED)

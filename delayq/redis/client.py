@@ -55,6 +55,7 @@ class ScheduleOptions(When, total=False):
     deadline: Limit | None
     retry_until: Limit | None
     max_exceptions: int | None
+    encrypted: bool | None
 
 
 class Client:
@@ -68,10 +69,10 @@ class Client:
         self.connector = connector
         self.verbs = Verbs(options, clock)
         self.failed_verbs = FailedVerbs(self.verbs)
-        self.batches = Batches(self.run, self.verbs)
         self.limits = LimitDesk(self)
         self.locks = LockDesk(self)
         self.audit_log = AuditDesk(self)
+        self.batches = Batches(self.run, self.verbs)
 
     @property
     def options(self) -> Options:
@@ -166,6 +167,10 @@ class Client:
         """How much is in which state, for one queue or all."""
         return self.run(self.verbs.stats(queue))
 
+    def busy(self, *, above: int, queue: str | None = None) -> list[QueueStats]:
+        """Which queues have `above` jobs or more that are ready or run, of one or all; `QueueBusy` is told of each."""
+        return self.run(operations.busy(self.verbs, above, queue))
+
     def workers(self) -> list[WorkerInfo]:
         """The workers that are alive: their names, their queues, what they say of themselves."""
         return self.run(operations.workers(self.verbs))
@@ -239,11 +244,11 @@ class Client:
 
     def pause(self, queue: str | None = None, *, length: str | None = None) -> int:
         """Stop promotion and fetching, for a time or until `resume`; returns until when (epoch ms, 0 = until then)."""
-        return self.run(self.verbs.pause(queue, length))
+        return self.run(operations.pause(self.verbs, queue, length))
 
     def resume(self, queue: str | None = None) -> None:
         """Undo a pause."""
-        self.run(self.verbs.resume(queue))
+        self.run(operations.resume(self.verbs, queue))
 
     def queue_set(self, queue: str | None = None, *, lease: str | None = None) -> int:
         """Set what a queue keeps for itself; returns the lease in force, in ms.

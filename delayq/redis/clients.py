@@ -20,9 +20,6 @@ from delayq.redis.wire import Wire, common_options, pool_options, sentinel_optio
 Client: TypeAlias = redis.Redis
 """For one server, for the primary behind sentinels, or for a cluster, which has the same methods."""
 
-# Sentinel and Cluster have no pool that waits for a free connection: theirs refuses, so it may grow wider.
-_WIDER = 8
-
 
 def make_client(endpoint: Endpoint, wire: Wire) -> Client:
     """A new client. Opens no connection yet, except for a cluster, whose map it reads."""
@@ -70,7 +67,7 @@ def _sentinel(endpoint: Endpoint, wire: Wire) -> Client:
     client: Client = manager.master_for(
         endpoint.service,
         redis_class=OneServer,
-        max_connections=wire.connections * _WIDER,
+        max_connections=wire.refusing_pool,
         db=endpoint.db,
         retry=_no_retries(),
         **tls_options(endpoint),
@@ -83,7 +80,7 @@ def _cluster(endpoint: Endpoint, wire: Wire) -> Client:
     nodes = [ClusterNode(host, port) for host, port in endpoint.hosts]  # type: ignore[no-untyped-call]
     cluster = redis.RedisCluster(
         startup_nodes=nodes,
-        max_connections=wire.connections * _WIDER,
+        max_connections=wire.refusing_pool,
         retry=_no_retries(),
         **tls_options(endpoint),
         **common_options(endpoint, wire, connection=AbstractConnection),

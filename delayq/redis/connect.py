@@ -26,8 +26,9 @@ import redis
 from redis.asyncio.client import PubSub as AsyncPubSub
 from redis.client import PubSub
 
-from delayq.core.endpoint import Endpoint, Topology, parse_endpoint
+from delayq.core.endpoint import Endpoint, Topology
 from delayq.core.errors import ConfigError
+from delayq.core.redis_url import parse_endpoint
 from delayq.redis.aclients import AsyncClient, close_async_client, drop_async_idle, make_async_client
 from delayq.redis.clients import Client, close_client, make_client
 from delayq.redis.resend import Budget, Resends, aresend, resend

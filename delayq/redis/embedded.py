@@ -19,6 +19,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from delayq.core.errors import BackendUnavailable, ConfigError
+from delayq.redis.attendance import Attendance
 from delayq.redis.child_server import ChildServer
 from delayq.redis.server_binary import ServerBinary, choose_server
 from delayq.redis.server_home import ServerHome, default_data_dir
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["ChildServer", "EmbeddedServer", "Running", "ServerBinary", "default_data_dir"]
+__all__ = ["Attendance", "ChildServer", "EmbeddedServer", "Running", "ServerBinary", "default_data_dir"]
 
 START_TIMEOUT_S: Final = 30.0
 """Long, because a server with much data answers only when it has read it."""
@@ -94,6 +95,17 @@ class EmbeddedServer:
             with self._alone(deadline):
                 launched = Launch(self._home, lambda: self.chosen, deadline).as_child()
             return ChildServer(launched.running, launched.child)
+
+    @property
+    def has_run(self) -> bool:
+        """Whether a server was ever started here. Never raises."""
+        return self._home.exists()
+
+    def attendance(self) -> Attendance:
+        """Who runs everything on it. Use it in a `with`; makes the data directory."""
+        with self._usable():
+            self._home.prepare()
+            return Attendance(self._home.up_lock)
 
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> bool:
         """End the server, cleanly if it manages within `timeout_s`. True if there was one, whoever started it.

@@ -77,7 +77,7 @@ class FollowVerbs:
 
     def _schedule(self, token: str, jobs: Sequence[Prepared]) -> Call[produce.Scheduled]:
         """One call for jobs of one queue."""
-        return produce.schedule(self._verbs.scope(jobs[0].queue), jobs, OnConflict.KEEP, token, ONCE_MS)
+        return produce.schedule(self._verbs.scope(jobs[0].queue), jobs, OnConflict.KEEP, token, once_ms=ONCE_MS)
 
     # -- batches -----------------------------------------------------------------------------------------------------
 

@@ -6,15 +6,35 @@ script may touch them together.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import ClassVar, Final
 
 import msgspec
 
 GROUP = "delayq"
-PER_QUEUE = (
-    "scheduled", "jobs", "stream", "entries", "recoveries", "failed", "errors", "completed", "results",
-    "unique", "locks", "cancel", "progress", "outbox", "stamps", "meta",
-)  # fmt: skip
+TYPES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "scheduled": "zset",
+        "jobs": "hash",
+        "stream": "stream",
+        "entries": "hash",
+        "recoveries": "hash",
+        "failed": "zset",
+        "errors": "hash",
+        "completed": "zset",
+        "results": "hash",
+        "unique": "hash",
+        "locks": "hash",
+        "cancel": "hash",
+        "progress": "hash",
+        "outbox": "stream",
+        "stamps": "hash",
+        "meta": "hash",
+    }
+)
+"""What each key of a queue is, in the words of `TYPE`."""
+PER_QUEUE = tuple(TYPES)
 
 
 class Keys(msgspec.Struct, frozen=True):
@@ -26,6 +46,10 @@ class Keys(msgspec.Struct, frozen=True):
     def of(self, name: str) -> str:
         """The key called `name` in the contract (`scheduled`, `jobs`, …)."""
         return f"{self.prefix}:{{{self.queue}}}:{name}"
+
+    def types(self) -> dict[str, str]:
+        """The key and the type of each."""
+        return {self.of(name): kind for name, kind in TYPES.items()}
 
     @property
     def stream(self) -> str:
@@ -89,6 +113,11 @@ class Globals(msgspec.Struct, frozen=True):
         return f"{self.prefix}:wake"
 
     @property
+    def cancels(self) -> str:
+        """The pub/sub channel for "this running job is asked to stop"."""
+        return f"{self.prefix}:cancel"
+
+    @property
     def control(self) -> str:
         """What holds for all workers at once: a pause of everything, maintenance, the call to restart."""
         return f"{self.prefix}:control"
@@ -100,3 +129,14 @@ class Globals(msgspec.Struct, frozen=True):
 
     def worker(self, name: str) -> str:
         return f"{self.prefix}:worker:{name}"
+
+    def types(self) -> dict[str, str]:
+        """The key and the type of each that is there once, whatever workers there are."""
+        return {
+            self.queues: "set",
+            self.workers: "zset",
+            self.control: "hash",
+            self.batches: "zset",
+            self.limits: "set",
+            self.audit: "stream",
+        }

@@ -4,17 +4,48 @@ from __future__ import annotations
 
 from functools import partial
 from heapq import nlargest
-from typing import Any
+from typing import Any, Final
 
 from delayq.core.control import Control
 from delayq.core.durations import duration_ms
+from delayq.core.errors import InvalidInput
+from delayq.core.events import QueueBusy, QueuePaused, QueueResumed
 from delayq.core.progress import Progress
-from delayq.core.views import JobInfo, WorkerInfo
+from delayq.core.views import JobInfo, QueueStats, WorkerInfo
 from delayq.redis.calls import inspect, operate
 from delayq.redis.calls.call import Command, number, text
 from delayq.redis.calls.operate import Switch
 from delayq.redis.keys import Globals
 from delayq.redis.verbs import Flow, Verbs
+
+ALL: Final = ""
+"""No queue in particular, in events."""
+
+
+def pause(verbs: Verbs, queue: str | None, length: str | None) -> Flow[int]:
+    """Pause a queue, for a time or until resumed; answers until when."""
+    scope = verbs.scope(queue)
+    yield from verbs.register(scope.queue)
+    until_ms: int = yield inspect.pause(scope, operate.UNTIL_ENDED if length is None else max(1, duration_ms(length)))
+    verbs.tell(QueuePaused(scope.queue, until_ms))
+    return until_ms
+
+
+def resume(verbs: Verbs, queue: str | None) -> Flow[None]:
+    """Undo a pause."""
+    scope = verbs.scope(queue)
+    yield inspect.resume(scope)
+    verbs.tell(QueueResumed(scope.queue))
+
+
+def busy(verbs: Verbs, above: int, queue: str | None) -> Flow[list[QueueStats]]:
+    """The queues that have that much to do, or more."""
+    if above < 1:
+        raise InvalidInput(f"above is {above}; it must be at least 1.", hint="A queue without a job is not busy.")
+    found = [one for one in (yield from verbs.stats(queue)) if one.load >= above]
+    for one in found:
+        verbs.tell(QueueBusy(one.queue, one.load, above))
+    return found
 
 
 def control(verbs: Verbs) -> Flow[Control]:
@@ -27,12 +58,16 @@ def turn_on(verbs: Verbs, what: Switch, length: str | None, reason: str = "") ->
     """For a time, or until it is ended."""
     for_ms = operate.UNTIL_ENDED if length is None else max(1, duration_ms(length))
     found: Control = yield operate.switch(verbs.scope(None), what, for_ms, reason)
+    if what is Switch.PAUSE:
+        verbs.tell(QueuePaused(ALL, found.paused_until_ms or 0))
     return found
 
 
 def turn_off(verbs: Verbs, what: Switch) -> Flow[Control]:
     """Now."""
     found: Control = yield operate.switch(verbs.scope(None), what, operate.END)
+    if what is Switch.PAUSE:
+        verbs.tell(QueueResumed(ALL))
     return found
 
 

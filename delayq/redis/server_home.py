@@ -6,6 +6,7 @@
                        server.socket      one line: where its socket is
                        server.lock        held by the server for as long as it lives
                        start.lock         held by a command while it starts or stops the server
+                       up.lock            held in parts by every `delayq up`
     socket directory   <hash>.sock        in a short private directory, named after the data directory
 
 A socket's path must fit in 103 bytes, so it cannot stand in just any data directory. Where it stands depends on the
@@ -77,6 +78,10 @@ class ServerHome:
     @property
     def start_lock(self) -> Path:
         return self.data_dir / "start.lock"
+
+    @property
+    def up_lock(self) -> Path:
+        return self.data_dir / "up.lock"
 
     @property
     def _socket_record(self) -> Path:

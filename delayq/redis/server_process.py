@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Final
 from delayq.redis.die_with_parent import ending_with_us
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from delayq.redis.server_home import ServerHome
 
 _POLL_S: Final = 0.01
@@ -87,20 +89,7 @@ class ServerProcess:
 
     def send(self, number: signal.Signals) -> None:
         """Send a signal, or do nothing if that process is gone."""
-        # Opened first, looked at second: what the descriptor means cannot change in between; a number could.
-        descriptor = _process_descriptor(self.pid)
-        try:
-            if not self.is_alive():
-                return
-            if sys.platform == "linux" and descriptor is not None:
-                signal.pidfd_send_signal(descriptor, number)
-            else:
-                os.kill(self.pid, number)
-        except ProcessLookupError:
-            return
-        finally:
-            if descriptor is not None:
-                os.close(descriptor)
+        signal_process(self.pid, number, self.is_alive)
 
     def end(self, *, timeout_s: float) -> bool:
         """Ask it to stop, give it `timeout_s` seconds to write out its data, then kill it.
@@ -120,6 +109,24 @@ class ServerProcess:
                 return False
             time.sleep(_POLL_S)
         return True
+
+
+def signal_process(pid: int, number: signal.Signals, is_it: Callable[[], bool]) -> None:
+    """Send process `pid` a signal if `is_it` still; never another one that got its number meanwhile."""
+    # Opened first, looked at second: what the descriptor means cannot change in between; a number could.
+    descriptor = _process_descriptor(pid)
+    try:
+        if not is_it():
+            return
+        if sys.platform == "linux" and descriptor is not None:
+            signal.pidfd_send_signal(descriptor, number)
+        else:
+            os.kill(pid, number)
+    except ProcessLookupError:
+        return
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
 
 
 def _process_descriptor(pid: int) -> int | None:

@@ -75,7 +75,7 @@ def translate(error: BaseException, *, where: str, fault: Fault | None = None, r
             return BackendDamaged(
                 f"A key of {place_of(error) or 'delayq'} on Redis at {where} is missing or holds something else: "
                 f"{text_of(error)}",
-                hint="Another program wrote there; rename or remove that key and delayq goes on.",
+                hint="Another program wrote there: `delayq doctor` names the key; rename or delete it and all goes on.",
             )
         case Kind.BUG:
             return ProtocolError(f"Redis at {where} gave an answer delayq does not know: {text_of(error)}")

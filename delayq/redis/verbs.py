@@ -12,9 +12,11 @@ from typing import Any, TypeVar
 
 from delayq.core import envelope as envelopes
 from delayq.core import follow
+from delayq.core.events import JobRetryRequested, Tell, nobody_listens
 from delayq.core.leases import check_lease
 from delayq.core.names import check_id, check_queue, new_id
 from delayq.core.options import Options
+from delayq.core.sealing import reveal
 from delayq.core.spec import Delay, JobSpec, Prepared, prepare, prepare_raw, when
 from delayq.core.states import Answer, OnConflict, State
 from delayq.core.unique import again_of
@@ -24,6 +26,7 @@ from delayq.redis.calls import deliver, inspect, produce
 from delayq.redis.calls.call import Call, Command, Scope, text
 from delayq.redis.calls.refusals import refusal
 from delayq.redis.keys import Globals
+from delayq.redis.server_time import ServerTime, epoch_ms
 
 T = TypeVar("T")
 Flow = Generator[Call[Any] | Command[Any] | tuple[Call[Any], ...], Any, T]
@@ -33,7 +36,6 @@ Clock = Callable[[], int | None]
 Ask = Callable[[Scope], Call[produce.Outcome]]
 
 RETRY_READS = 5
-TIME_COUNTS_MS = 60_000
 UNDER_WAY = 8
 """Chunks of a `schedule_many` sent before the first answer is read: the server works while we pack and unpack."""
 
@@ -43,13 +45,17 @@ def server_clock() -> None:
 
 
 class Verbs:
-    """The verbs on one prefix. `clock` gives the scripts another time than the server's; only tests do."""
+    """The verbs on one prefix. `clock` gives the scripts another time than the server's; only tests do.
+
+    `tell` is told of what people do to jobs and queues.
+    """
 
     def __init__(self, options: Options, clock: Clock = server_clock) -> None:
         self.options = options
         self.clock = clock
+        self.tell: Tell = nobody_listens
         self._registered: set[str] = set()
-        self._seen = (0, 0)
+        self._time = ServerTime()
 
     def scope(self, queue: str | None) -> Scope:
         """Where and when; a missing queue name is the default queue, never searched."""
@@ -166,7 +172,9 @@ class Verbs:
             outcome = yield produce.retry(scope, job_id, envelopes.fingerprint(raw), fresh, digest, todo)
             if outcome.answer is not Answer.CHANGED:
                 break
-        return self._ref(outcome, job_id, scope.queue, name)
+        ref = self._ref(outcome, job_id, scope.queue, name)
+        self.tell(JobRetryRequested(job_id, name, scope.queue))
+        return ref
 
     def forget(self, job_ids: Sequence[str], queue: str | None) -> Flow[list[Answer]]:
         """Drop failed or completed jobs; an answer for each."""
@@ -202,7 +210,7 @@ class Verbs:
         for scope in self._places(queue):
             info: JobInfo | None = yield inspect.get(scope, check_id(job_id))
             if info is not None:
-                return info
+                return reveal(self.options.keyring, info)
         return None
 
     def list_jobs(self, state: State, queue: str | None, cursor: str, limit: int) -> Flow[Page]:
@@ -229,17 +237,6 @@ class Verbs:
         """A histogram of due times."""
         histogram: Upcoming = yield inspect.upcoming(self.scope(queue), max(1, duration_ms(span)), spans)
         return histogram
-
-    def pause(self, queue: str | None, length: str | None) -> Flow[int]:
-        """Pause a queue, for a time or until resumed."""
-        scope = self.scope(queue)
-        yield from self.register(scope.queue)
-        until: int = yield inspect.pause(scope, 0 if length is None else max(1, duration_ms(length)))
-        return until
-
-    def resume(self, queue: str | None) -> Flow[None]:
-        """Undo a pause."""
-        yield inspect.resume(self.scope(queue))
 
     def configure(self, queue: str | None, lease: str | None) -> Flow[int]:
         """Set a queue's lease; answers the one in force, in ms."""
@@ -270,20 +267,9 @@ class Verbs:
         told = self.clock()
         if told is not None:
             return told
-        seen_ms, server_ms = self._seen
-        if not seen_ms or _monotonic_ms() - seen_ms > TIME_COUNTS_MS:
-            server_ms = yield Command(("TIME",), _epoch_ms, True)
-            seen_ms = _monotonic_ms()
-            self._seen = seen_ms, server_ms
-        return server_ms + _monotonic_ms() - seen_ms
+        if not self._time.known:
+            self._time.see((yield Command(("TIME",), epoch_ms, True)))
+        return self._time.now_ms()
 
     def _local_ms(self) -> int:
         return self.clock() or time.time_ns() // 1_000_000
-
-
-def _epoch_ms(reply: Sequence[Any]) -> int:
-    return int(reply[0]) * 1000 + int(reply[1]) // 1000
-
-
-def _monotonic_ms() -> int:
-    return time.monotonic_ns() // 1_000_000

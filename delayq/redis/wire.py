@@ -44,6 +44,11 @@ class Wire:
     connections: int
     """At most so many; who wants one more waits for `answer_s`."""
 
+    @property
+    def refusing_pool(self) -> int:
+        """At most so many where a pool refuses rather than waits, as those of Sentinel and Cluster do: wider."""
+        return self.connections * 8
+
 
 def pool_options(endpoint: Endpoint, wire: Wire, *, connection: type) -> dict[str, Any]:
     """Options for a pool of connections to the one server at `endpoint`."""

@@ -14,11 +14,13 @@ a file somebody left further up. The file may also route job names to queues:
 name further connections, and send what is meant for one queue to another:
 
     [connections.reports]
-    url = "redis://elsewhere/0"     driver (redis, sync, null, or one of your own), url, prefix, queue,
-                                    after_commit
+    url = "redis://elsewhere/0"     driver (redis, sync, null, outbox, or one of your own), url, prefix, queue,
+                                    after_commit; of an outbox also to and table
 
     [forwards]
     orders = "orders-2"
+
+`keys`, which encrypt payloads, are shown by their ids only, wherever settings are shown.
 
 An unknown key of a file is refused, an unknown `DELAYQ_` variable is a warning: a file is ours alone, the
 environment is shared. Importing this package loads pydantic, which costs time; the engine uses `Options` instead.

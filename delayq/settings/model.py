@@ -11,9 +11,11 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from delayq.core.backoff import DEFAULT
 from delayq.core.errors import ConfigError
+from delayq.core.keyring import Keyring
 from delayq.core.options import Options
 from delayq.core.shown import shown
 from delayq.settings import tables, values
+from delayq.settings.keys import keyring_of
 from delayq.settings.sources import EnvironmentSource, FileSource, Given, did_you_mean, setting_names, stray_variables
 
 _Self = TypeVar("_Self", bound="Settings")
@@ -79,6 +81,17 @@ class Settings(BaseSettings):
     high_water: values.Entries = Field(
         100_000, description="ready jobs of a queue above which the mover waits", examples=["100000"]
     )
+    encrypt: values.Patterns = Field(
+        (), description="name patterns of jobs whose payload is encrypted; * = all", examples=["payment.*"]
+    )
+    keys: values.Keys | None = Field(
+        None,
+        description="the keys of encrypted payloads, id:base64; the first one encrypts",
+        examples=["what `delayq key new` prints"],
+    )
+    keys_file: values.Location | None = Field(
+        None, description="a file with those keys instead, one a line", examples=["/run/secrets/delayq-keys"]
+    )
     log_format: Annotated[LogFormat, values.Choice] = Field(
         LogFormat.CONSOLE, description="console or json", examples=["json"]
     )
@@ -90,6 +103,9 @@ class Settings(BaseSettings):
     )
     redis_server: values.Location | None = Field(
         None, description="the program the embedded server runs", examples=["/usr/bin/redis-server"]
+    )
+    database: values.Database | None = Field(
+        None, description="the database whose outbox a relay reads", examples=["postgresql://shop@localhost/shop"]
     )
     routes: tables.Routes = Field(
         default_factory=dict, description="job name patterns and their queues", examples=['{"order.*" = "orders"}']
@@ -106,6 +122,7 @@ class Settings(BaseSettings):
 
     _origins: dict[str, str] = PrivateAttr(default_factory=dict)
     _warnings: tuple[str, ...] = PrivateAttr(default=())
+    _keyring: Keyring | None = PrivateAttr(default=None)
 
     def __init__(self, **flags: Any) -> None:
         super().__init__(**{name: value for name, value in flags.items() if value is not None})
@@ -134,7 +151,15 @@ class Settings(BaseSettings):
             high_water=self.high_water,
             routes=self.routes,
             forwards=self.forwards,
+            keyring=self.keyring(),
+            encrypt=self.encrypt,
         )
+
+    def keyring(self) -> Keyring:
+        """The keys, from `keys` or `keys_file`; read once. Raises `ConfigError` for a file that holds none."""
+        if self._keyring is None:
+            self._keyring = keyring_of(self.keys, self.keys_file)
+        return self._keyring
 
     @classmethod
     def settings_customise_sources(

@@ -53,6 +53,8 @@ def _written(field: str, value: Any) -> str:
             return ", ".join(f"{name} = {_written('', one)}" for name, one in value.items())
         case Route(queue, connection):
             return queue or "" if connection is None else f"{connection}:{queue or ''}"
+        case tuple():
+            return ",".join(value)
         case int() if field.endswith("_ms"):
             return format_duration(value)
         case _:

@@ -19,7 +19,7 @@ PREFIX: Final = "DELAYQ_"
 _NO_SETTINGS: Final = (files.VARIABLE,)
 # Variables of delayq's own test suite; a developer's shell may hold them.
 _TESTS: Final = f"{PREFIX}TEST_"
-_PATHS: Final = ("data_dir", "redis_server")
+_PATHS: Final = ("data_dir", "redis_server", "keys_file")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,9 @@ from typing import Annotated, Any, Final, TypeAlias
 
 from pydantic import PlainValidator
 
-from delayq.core.endpoint import Endpoint, parse_endpoint
+from delayq.core.endpoint import Endpoint
 from delayq.core.names import check_queue
+from delayq.core.redis_url import parse_endpoint
 from delayq.core.routes import Route
 from delayq.core.shown import shown
 from delayq.settings.values import ours, prefix_text, refused

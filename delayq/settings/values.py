@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias
 
@@ -16,10 +17,13 @@ from pydantic_core import PydanticCustomError
 
 from delayq.core.backoff import Backoff, parse_backoff, to_wire
 from delayq.core.durations import duration_ms, format_duration
-from delayq.core.endpoint import Endpoint, parse_endpoint
+from delayq.core.endpoint import Endpoint
 from delayq.core.errors import DelayqError
+from delayq.core.keyring import Keyring, parse_keys
 from delayq.core.leases import LONGEST_MS, SHORTEST_MS
+from delayq.core.mask import mask_url
 from delayq.core.names import check_queue
+from delayq.core.redis_url import parse_endpoint
 from delayq.core.shown import shown
 
 _PREFIX: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,63}")
@@ -44,6 +48,24 @@ def ours(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
             raise refused(error.message) from None
 
     return reader
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseUrl:
+    """The URL of a database, as SQLAlchemy writes it. As text it has no password."""
+
+    url: str = field(repr=False)
+
+    def __str__(self) -> str:
+        return mask_url(self.url)
+
+
+def _database(value: Any) -> DatabaseUrl:
+    if isinstance(value, DatabaseUrl):
+        return value
+    if not isinstance(value, str) or "://" not in value:
+        raise refused(f"{shown(value) if not isinstance(value, str) else mask_url(value)} is no URL of a database.")
+    return DatabaseUrl(value)
 
 
 def _milliseconds(least_ms: int, most_ms: int) -> PlainValidator:
@@ -111,6 +133,23 @@ def _backoff(value: Any) -> Backoff:
     return parse_backoff(value)
 
 
+def _keys(value: Any) -> Keyring:
+    """Never shows what it was given: it may be most of a key."""
+    if isinstance(value, Keyring):
+        return value
+    texts = value.split(",") if isinstance(value, str) else value
+    if not isinstance(texts, list | tuple) or not all(isinstance(text, str) for text in texts):
+        raise refused("that is no list of keys.")
+    return parse_keys(texts)
+
+
+def _patterns(value: Any) -> tuple[str, ...]:
+    texts = value.split(",") if isinstance(value, str) else value
+    if not isinstance(texts, list | tuple) or not all(isinstance(text, str) and text.strip() for text in texts):
+        raise refused(f"{shown(value)} is no list of patterns for job names.")
+    return tuple(text.strip() for text in texts)
+
+
 def _path(value: Any) -> Path:
     if not isinstance(value, str | Path) or not str(value) or "\0" in str(value):
         raise refused(f"{shown(value)} is no path.")
@@ -123,6 +162,7 @@ def _path(value: Any) -> Path:
 _DAY: Final = 86_400_000
 
 # An endpoint's text has no password; its fields, which a dump would show, do.
+Database: TypeAlias = Annotated[DatabaseUrl, PlainValidator(_database), PlainSerializer(str)]
 Url: TypeAlias = Annotated[Endpoint, PlainValidator(ours(_url)), PlainSerializer(str)]
 Prefix: TypeAlias = Annotated[str, PlainValidator(prefix_text)]
 Queue: TypeAlias = Annotated[str, PlainValidator(ours(check_queue))]
@@ -136,4 +176,6 @@ Entries: TypeAlias = Annotated[int, _whole(1, 1_000_000_000)]
 Payload: TypeAlias = Annotated[int, _size(1, 64 * 1024 * 1024)]
 BackoffSetting: TypeAlias = Annotated[Backoff, PlainValidator(ours(_backoff)), PlainSerializer(to_wire)]
 Location: TypeAlias = Annotated[Path, PlainValidator(_path)]
+Keys: TypeAlias = Annotated[Keyring, PlainValidator(ours(_keys)), PlainSerializer(str)]
+Patterns: TypeAlias = Annotated[tuple[str, ...], PlainValidator(_patterns), PlainSerializer(",".join)]
 Choice: Final = BeforeValidator(_choice)

@@ -11,6 +11,9 @@ from __future__ import annotations
 
 import typing
 
+from delayq.core.lazy import importer as _importer
+from delayq.core.lazy import lister as _lister
+
 if typing.TYPE_CHECKING:
     from delayq.core.outcome import Ack, GiveUp, Outcome, Release
     from delayq.testing.attempted import Attempted
@@ -44,12 +47,5 @@ _HOMES = {
 }
 
 if not typing.TYPE_CHECKING:  # a type checker would otherwise believe in every name
-
-    def __getattr__(name: str) -> object:
-        from importlib import import_module
-
-        for module, names in _HOMES.items():
-            if name in names:
-                value = globals()[name] = getattr(import_module(module), name)
-                return value
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    __getattr__ = _importer(__name__, _HOMES)
+    __dir__ = _lister(__name__)

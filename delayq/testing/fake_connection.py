@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from delayq.core import envelope as envelopes
 from delayq.core.errors import BadEnvelope
@@ -21,7 +22,7 @@ class FakeConnection:
 
     def __init__(self, name: str, options: Options, book: Book, real: Callable[[], Connection]) -> None:
         self.name = name
-        self._options = options
+        self._options = replace(options, travels=False)
         self._book = book
         self._real = real
 

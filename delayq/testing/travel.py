@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from delayq.app import fallback_policy
@@ -53,7 +54,7 @@ class Travel:
         self.attempts: list[Attempted] = []
         """Everything that ran so far."""
         self._server = server
-        self._options = manager.settings.options()
+        self._options = replace(manager.settings.options(), travels=False)
         self._clock = VirtualClock(wall_ms())
         self._fallback = fallback_policy(manager.settings)
         self._limits = TravelLimits(server, self._options, self._clock)
@@ -111,6 +112,7 @@ class Travel:
         """A connection to the private server, for a manager's `interposed`."""
         if given.driver in LOCAL_DRIVERS:
             return real()
+        options = replace(options, travels=False)
         self._backend(options)
         return TravelConnection(name, self._server, options, self._clock)
 

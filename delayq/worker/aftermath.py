@@ -21,7 +21,7 @@ from delayq.core import envelope as envelopes
 from delayq.core.errors import AWAY, BadEnvelope, DelayqError
 from delayq.core.events import JobEnded
 from delayq.core.interrupts import JobCancelled
-from delayq.core.outcome import Ack, GiveUp, Release
+from delayq.core.outcome import Ack, GiveUp, Release, stopped
 from delayq.drivers.base import Claim, Steward
 from delayq.loops.troubles import Troubles
 from delayq.worker import spill
@@ -125,7 +125,7 @@ class Aftermath:
         for item in grave.cancelled:
             self._end(grave, item, JobCancelled())
         for item in grave.late:
-            self._end(grave, item, timed_out(grave.died_at - item.started))
+            self._end(grave, item, timed_out(grave.died_at - item.started, item.soft_at - item.started))
         grave.cancelled, grave.late = [], []
         steward.settle(grave.settled)
         if grave.vanished:
@@ -144,12 +144,15 @@ class Aftermath:
         """Settle one as its own process could not, and tell of it."""
         raw = self._steward.envelope(item.claim)
         outcome = of_a_killed(self._plan.registry, self._policies, raw, error, self._steward.now_ms())
+        if isinstance(outcome, Release) and self._steward.asked_to_stop(item.claim):
+            outcome = stopped(outcome)  # settling would find that out, but could not say it
         (mine,) = self._steward.settle([(item.claim, outcome)])
         if mine and self._listeners:
             word = {Ack: "stopped", Release: "released", GiveUp: "failed"}[type(outcome)]
+            cause = None if isinstance(outcome, Ack) else error
             took_ms = (grave.died_at - item.started) * 1000
             name, attempt = _named(raw)
-            self._listeners.tell(JobEnded(item.claim.id, name, item.claim.queue, attempt, word, took_ms, error))
+            self._listeners.tell(JobEnded(item.claim.id, name, item.claim.queue, attempt, word, took_ms, cause))
 
 
 def _named(raw: bytes) -> tuple[str, int]:

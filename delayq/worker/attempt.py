@@ -14,14 +14,16 @@ from functools import partial
 from typing import Any
 
 from delayq.core import envelope as envelopes
-from delayq.core.envelope import Envelope
-from delayq.core.errors import BadEnvelope, UnknownJob
+from delayq.core.envelope import ABSENT, Envelope
+from delayq.core.errors import BadEnvelope, BrokenSeal, DelayqError, UnknownJob
 from delayq.core.events import JobEnded, JobStarted
 from delayq.core.follow import linked
 from delayq.core.interrupts import JobCancelled, JobInterrupted
+from delayq.core.keyring import NO_KEYS, Keyring
 from delayq.core.limiting import Unlock, Who
 from delayq.core.outcome import DONE, Ack, GiveUp, Outcome, Policy, Release, before_start, decide, stopped, told_as
-from delayq.core.signals import TurnedAway
+from delayq.core.sealing import Place, What, open_data, seal_value
+from delayq.core.signals import Discard, Fail, TurnedAway
 from delayq.core.unique import Until, until_of, word_of
 from delayq.drivers.base import Delivery
 from delayq.jobs.context import JobContext
@@ -44,7 +46,18 @@ class Attempt:
     crew runs the `failed` hook as after any other failure.
     """
 
-    __slots__ = ("chain", "delivery", "envelope", "handler", "held", "lines", "policy", "refused", "started")
+    __slots__ = (
+        "chain",
+        "delivery",
+        "envelope",
+        "handler",
+        "held",
+        "keyring",
+        "lines",
+        "policy",
+        "refused",
+        "started",
+    )
 
     def __init__(self, held: Held, envelope: Envelope, handler: Handler, policy: Policy, lines: Lines) -> None:
         self.held = held
@@ -53,6 +66,7 @@ class Attempt:
         self.envelope = envelope
         self.handler = handler
         self.policy = policy
+        self.keyring = NO_KEYS
         self.refused: GiveUp | None = None
         self.started = 0.0
         self.chain: RunningChain | None = None
@@ -102,10 +116,14 @@ class Attempt:
             headers=envelope.headers or {},
             tags=tuple(envelope.tags or ()),
             stop_asked=partial(self.lines.stop_asked, self.held),
-            talk=Talk(self.lines, self.held),
+            talk=Talk(self.lines, self.held, None if envelope.encrypted is ABSENT else self._seal),
             chain=self.chain,
             batch=batch_of(envelope),
         )
+
+    def _seal(self, partial_result: bytes) -> bytes:
+        place = Place(self.delivery.id, self.envelope.name)
+        return seal_value(self.keyring, place, What.PARTIAL, partial_result)
 
 
 class Attempts:
@@ -115,9 +133,17 @@ class Attempts:
     """
 
     def __init__(
-        self, registry: Registry, policies: Policies, now_ms: Callable[[], int], lines: Lines, listeners: Listeners
+        self,
+        registry: Registry,
+        policies: Policies,
+        now_ms: Callable[[], int],
+        lines: Lines,
+        listeners: Listeners,
+        *,
+        keyring: Keyring = NO_KEYS,
     ) -> None:
         self.now_ms = now_ms
+        self._keyring = keyring
         self.out_of_memory = False
         self._registry = registry
         self._policies = policies
@@ -132,12 +158,20 @@ class Attempts:
             envelope = envelopes.decode(delivery.raw)
         except BadEnvelope as error:
             return self._unrun(delivery, None, GiveUp(0, 0, error))
+        if delivery.stop:
+            outcome = decide(envelope, self._policies.of(envelope, None), JobCancelled(), self.now_ms(), random.random)
+            return self._unrun(delivery, envelope, outcome, "stopped")
         try:
             handler = self._registry.get(envelope.name)
         except UnknownJob as error:
             outcome = decide(envelope, self._policies.of(envelope, None), error, self.now_ms(), random.random)
             return self._unrun(delivery, envelope, outcome)
         policy = self._policies.of(envelope, handler)
+        if envelope.encrypted is not ABSENT:
+            opened = self._opened(delivery, envelope, policy)
+            if not isinstance(opened, Envelope):
+                return self._unrun(delivery, envelope, opened)
+            envelope = opened
         if envelope.attempts or policy.timed:
             refused = before_start(envelope, policy, self.now_ms())  # else nothing can speak against it
             if refused is not None and not handler.hears_failures:
@@ -145,6 +179,7 @@ class Attempts:
         else:
             refused = None
         attempt = Attempt(held, envelope, handler, policy, self._lines)
+        attempt.keyring = self._keyring
         attempt.refused = refused
         if refused is not None:
             return attempt
@@ -165,25 +200,36 @@ class Attempts:
         self.out_of_memory = self.out_of_memory or isinstance(error, MemoryError)
         envelope = attempt.envelope
         outcome = decide(envelope, attempt.policy, error, self.now_ms(), random.random)
-        called_off = isinstance(error, JobCancelled)
+        ended_as = "stopped" if isinstance(error, JobCancelled) else "discarded" if isinstance(error, Discard) else ""
         if isinstance(outcome, Release) and attempt.lines.stop_asked(attempt.held):
-            outcome, called_off = stopped(outcome), True
+            outcome, ended_as = stopped(outcome), "stopped"
         elif isinstance(error, TurnedAway) and error.settled is not None:
             attempt.lines.afterwards.add(attempt.held, error.settled)
         changed = attempt.chain.changed() if attempt.chain is not None and error is None else b""
         if changed and isinstance(outcome, Ack):
             outcome = replace(outcome, chain=changed)
         if result is not None and isinstance(outcome, Ack) and outcome.retention_ms:
-            outcome = replace(outcome, result=encoded(envelope, result))
+            outcome = replace(outcome, result=encoded(envelope, result, self._keyring))
         if self._heard:
             took_ms = (time.perf_counter() - attempt.started) * 1000
-            self._listeners.tell(_ended(attempt.delivery, envelope, outcome, took_ms, called_off=called_off))
+            self._listeners.tell(_ended(attempt.delivery, envelope, outcome, took_ms, ended_as))
         return outcome
 
-    def _unrun(self, delivery: Delivery, envelope: Envelope | None, outcome: Outcome) -> Outcome:
+    def _opened(self, delivery: Delivery, envelope: Envelope, policy: Policy) -> Envelope | Outcome:
+        """The envelope with its payload decrypted; or what becomes of a job that cannot be.
+
+        A worker that has the key may come, so an unknown one costs an attempt. What was tampered with stays so.
+        """
+        try:
+            return open_data(self._keyring, envelope, delivery.id)
+        except DelayqError as error:
+            said = Fail(error) if isinstance(error, BrokenSeal) else error
+            return decide(envelope, policy, said, self.now_ms(), random.random)
+
+    def _unrun(self, delivery: Delivery, envelope: Envelope | None, outcome: Outcome, ended_as: str = "") -> Outcome:
         """An attempt that ends without having started."""
         if self._heard:
-            self._listeners.tell(_ended(delivery, envelope, outcome, 0.0))
+            self._listeners.tell(_ended(delivery, envelope, outcome, 0.0, ended_as))
         return outcome
 
 
@@ -194,8 +240,8 @@ def _started(attempt: Attempt, now_ms: int) -> JobStarted:
 
 
 def _ended(
-    delivery: Delivery, envelope: Envelope | None, outcome: Outcome, took_ms: float, *, called_off: bool = False
+    delivery: Delivery, envelope: Envelope | None, outcome: Outcome, took_ms: float, ended_as: str = ""
 ) -> JobEnded:
     name, attempts = (envelope.name, envelope.attempts) if envelope else ("", 0)
-    word, cause = ("stopped", None) if called_off else told_as(outcome)
+    word, cause = (ended_as, None) if ended_as else told_as(outcome)
     return JobEnded(delivery.id, name, delivery.queue, attempts + 1, word, took_ms, cause)

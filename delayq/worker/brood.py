@@ -18,7 +18,7 @@ from delayq.worker.child import Child
 from delayq.worker.fork import Process, fork
 from delayq.worker.names import consumer_name, label_of, new_token
 from delayq.worker.plan import Plan
-from delayq.worker.slots import FINISHED, RUNNING, SPILLED, Slots, Stop, Word
+from delayq.worker.slots import FINISHED, RUNNING, SPILLED, Hold, Slots, Stop, Word
 
 log = logging.getLogger("delayq.supervisor")
 
@@ -37,7 +37,10 @@ class Killed(StrEnum):
 
 @dataclass(slots=True, eq=False)
 class Member:
-    """One child as its supervisor knows it. `share`: jobs it may start, 0 = no limit; `end_by` = monotonic seconds."""
+    """One child as its supervisor knows it. `share`: jobs it may start, 0 = no limit.
+
+    `end_by`: when it is ended, in monotonic seconds, and why, because of a job that does not end.
+    """
 
     number: int
     process: Process
@@ -46,6 +49,7 @@ class Member:
     share: int
     killed: Killed | None = None
     end_by: float | None = None
+    end_why: Killed = Killed.OVERTIME
     warned: dict[int, int] = field(default_factory=dict)
 
     @property
@@ -108,6 +112,17 @@ class Brood:
     def called_to_restart(self) -> bool:
         """Whether a child has heard the call."""
         return any(member.slots.ints[Word.RESTART] for member in self.members.values())
+
+    @property
+    def idle_since(self) -> float | None:
+        """When the last of the children to do so began to ask in vain; None when one has something to do."""
+        asked = [member.slots.floats[Word.EMPTY_AT] for member in self.members.values()]
+        return min(asked) if asked and all(asked) else None
+
+    @property
+    def held(self) -> bool:
+        """Whether something keeps a child from asking: a pause of everything, maintenance, a closed gate."""
+        return any(member.slots.ints[Word.HOLD] != Hold.NO for member in self.members.values())
 
     @property
     def used_up(self) -> bool:

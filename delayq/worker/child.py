@@ -80,8 +80,10 @@ class Child:
         """The parts, threads included: they are made after the fork, in the process that needs them."""
         plan, slots, holding, options = self._plan, self._slots, self._holding, self._plan.options
         listeners = Listeners(plan.audience)
+        self._switches.tell(self._name, options.queues, listeners)
         lines = Lines(holding.stop_asked, Progress(consumer.tell), Farewell(), consumer.limits)
-        attempts = Attempts(plan.registry, Policies(plan.options.fallback), self._now_ms, lines, listeners)
+        policies = Policies(options.fallback)
+        attempts = Attempts(plan.registry, policies, self._now_ms, lines, listeners, keyring=plan.keyring)
         supply = self._supply = Supply(slots, holding, consumer, listeners)
         supply.afterwards = lines.afterwards
         turns = Turns(slots, holding, supply, attempts, options)

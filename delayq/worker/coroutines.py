@@ -1,4 +1,5 @@
-"""Runs async handlers, one after another, on an event loop that lives as long as the worker.
+"""Awaits for crews that are not async: what a plain function answered with, an async `failed`; one after another, on an
+event loop that lives as long as the worker.
 
 So what a handler keeps on the loop (a pool of connections, say) is there for the next one. What it leaves *running*
 is not: a job ends when its handler does, and a task that went on would stand still until the next async job and then

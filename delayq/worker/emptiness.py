@@ -15,7 +15,6 @@ from delayq.worker.brood import Brood
 from delayq.worker.clock import boot_clock
 from delayq.worker.options import StopReason
 from delayq.worker.plan import Plan
-from delayq.worker.slots import Word
 
 log = logging.getLogger("delayq.supervisor")
 
@@ -36,7 +35,7 @@ class Emptiness:
         options = self._options
         if not options.stop_when_empty and not options.stop_when_empty_for_ms:
             return None
-        since = self._idle_since()
+        since = self._brood.idle_since
         if busy or since is None or self._brood.done != self._done:
             self._promoted_at, self._busy_at, self._done = None, time.monotonic(), self._brood.done
             return None
@@ -46,11 +45,6 @@ class Emptiness:
         if options.stop_when_empty_for_ms and idle_ms >= options.stop_when_empty_for_ms:
             return StopReason.EMPTY_FOR
         return None
-
-    def _idle_since(self) -> float | None:
-        """When the last of the children to do so began to ask in vain; None when one has something to do."""
-        asked = [member.slots.floats[Word.EMPTY_AT] for member in self._brood.members.values()]
-        return min(asked) if asked and all(asked) else None
 
     def _nothing_due(self, asked_at: float) -> bool:
         if self._promoted_at is not None:

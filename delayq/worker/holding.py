@@ -109,7 +109,7 @@ class Holding:
             held = self._waiting.popleft()
         except IndexError:
             return None
-        if held.delivery.recoveries and held is not alone:
+        if held.delivery.recoveries and held is not alone and not held.delivery.stop:
             self._waiting.appendleft(held)
             self.suspect = held
             return None

@@ -33,6 +33,7 @@ def of_a_killed(registry: Registry, policies: Policies, raw: bytes, error: BaseE
     return decide(envelope, policy, error, now_ms, random.random)
 
 
-def timed_out(seconds: float) -> JobTimedOut:
-    """The error of a job that was over its time after that long."""
-    return JobTimedOut(f"It was still running after {format_duration(round(seconds * 1000))}, its time limit.")
+def timed_out(ran_s: float, limit_s: float) -> JobTimedOut:
+    """The error of a job that was allowed `limit_s` seconds and still ran after `ran_s`."""
+    ran, limit = (format_duration(round(seconds * 1000)) for seconds in (ran_s, limit_s))
+    return JobTimedOut(f"It was still running after {ran}; its timeout or deadline allowed it {limit}.")

@@ -11,7 +11,8 @@ from delayq.core.outcome import Policy
 class StopReason(StrEnum):
     """Why a worker stopped. The names are Laravel's where it has one.
 
-    interrupted: by one signal, after the running job. aborted: by a second one, in the middle of it.
+    interrupted: by one signal, after the running job. aborted: by a second one, in the middle of it. gone: what it
+    served has ended.
     """
 
     INTERRUPTED = "interrupted"
@@ -23,6 +24,7 @@ class StopReason(StrEnum):
     MAX_TIME = "max_time"
     MAX_JOBS = "max_jobs"
     ONCE = "once"
+    GONE = "gone"
 
     @property
     def exit_code(self) -> int:

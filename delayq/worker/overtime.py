@@ -36,7 +36,7 @@ class Overtime:
         """Warn, recycle or kill."""
         for member in members:
             if member.end_by is not None and (time.monotonic() >= member.end_by or self._only_late(member)):
-                member.kill(Killed.OVERTIME)
+                member.kill(member.end_why)
             elif member.killed is None and self._is_late(member):
                 for item in member.slots.read()[1]:
                     if item.phase == RUNNING:
@@ -83,10 +83,12 @@ class Overtime:
                 member.process.send(signal.SIGTERM)
         elif over_s >= self._kill_after_s and member.end_by is None:
             log.warning(
-                "child %d (process %d): job %s did not end in time; the process is replaced",
+                "child %d (process %d): job %s did not end %s; the process is replaced",
                 member.number,
                 member.process.pid,
                 item.claim.id,
+                "when it was cancelled" if why is Killed.CANCEL else "in time",
             )
+            member.end_why = why
             member.tell(Stop.DRAIN)
             member.end_by = time.monotonic() + self._recycle_s

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from delayq.core.events import EVENTS, Listener
+from delayq.core.keyring import NO_KEYS, Keyring
 from delayq.drivers.base import Driver
 from delayq.jobs.registry import Registry
 from delayq.worker.options import WorkerOptions
@@ -30,16 +31,20 @@ def never() -> bool:
 class Plan:
     """Who works on what. `listeners` are called in the children, but for the end of the worker and of killed jobs.
 
-    `gone` is asked now and then, by the supervisor; true ends the worker as TERM does. `began` is when the code began
-    to be loaded that the children run (monotonic): who calls on workers to restart later, means this one.
+    `told` and `gone` are asked now and then, by the supervisor. `told` ends the worker as TERM does, `gone` soon: what
+    it served is not there any more, so that what runs cannot be settled. `began` is when the code began
+    to be loaded that the children run (monotonic): who calls on workers to restart later, means this one. `keyring`
+    opens what is encrypted.
     """
 
     driver_factory: DriverFactory
     registry: Registry
     options: WorkerOptions
     listeners: Sequence[Listener] = ()
+    told: Callable[[], bool] = never
     gone: Callable[[], bool] = never
     began: float = field(default_factory=time.monotonic)
+    keyring: Keyring = NO_KEYS
 
     @property
     def audience(self) -> Sequence[Listener]:

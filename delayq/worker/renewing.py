@@ -32,6 +32,7 @@ LEASE_LOOK_S = 5.0  # an operator may have changed it
 ANNOUNCE_S = 10.0
 NEWS_S = 1.0
 ANNOUNCE_TTL_S = 30.0
+HINT_S = 1.0
 
 
 class Renewing:
@@ -49,6 +50,7 @@ class Renewing:
         self._told: dict[Member, object] = {}
         self._lease_at = clock() + LEASE_LOOK_S
         self._rest_until = 0.0
+        self._hints: dict[tuple[str, str], float] = {}
         self._troubles = Troubles(log)
 
     def prepare(self, slots: Slots) -> None:
@@ -60,12 +62,14 @@ class Renewing:
         """Renew and announce those whose time has come. A failure ends the step; all are tried again soon."""
         if self._clock() < self._rest_until:
             return
+        self._hear(members)
         try:
             self._look_at_lease_if_due(members)
             for member in members:
                 self._renew_if_due(member)
             for member in members:
                 self._announce_if_due(member)
+            self._steward.listen()
         except DelayqError as error:
             self._rest_until = self._clock() + RETRY_S
             self._troubles.tell(error)
@@ -75,6 +79,19 @@ class Renewing:
         self._renew_at.pop(member, None)
         self._announce_at.pop(member, None)
         self._told.pop(member, None)
+
+    def _hear(self, members: Sequence[Member]) -> None:
+        """A job that somebody asks to stop is renewed at once, because that reads the wish.
+
+        A hint may come before the child has written down what it read; so it is kept for a moment.
+        """
+        now = self._clock()
+        self._hints.update(dict.fromkeys(self._steward.heard(), now + HINT_S))
+        for member in members if self._hints else ():
+            for item in member.slots.read()[1]:
+                if self._hints.pop((item.claim.queue, item.claim.id), None):
+                    self._renew_at[member] = now
+        self._hints = {job: until for job, until in self._hints.items() if until > now}
 
     def _look_at_lease_if_due(self, members: Sequence[Member]) -> None:
         if self._clock() >= self._lease_at:

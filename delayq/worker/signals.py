@@ -11,6 +11,7 @@ import os
 import select
 import signal
 import threading
+import time
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
@@ -23,10 +24,14 @@ class Signals:
     """While entered, signals are collected. `at_once` is called inside the handler, for what must not wait.
 
     With `last`, the process ends soon after the block: once a stop was heard, no later one tears it out of its end.
+    `stopped_at` is when the first stop came, on the monotonic clock, however late somebody looks; inf before.
     """
 
     def __init__(self, at_once: Callable[[], None] = lambda: None, *, last: bool = False) -> None:
         self.stops = 0
+        self.first_stop = ""
+        """The name of the first signal that asked for an end."""
+        self.stopped_at = float("inf")
         self.paused = False
         self.dump_wanted = False
         self._at_once = at_once
@@ -69,6 +74,8 @@ class Signals:
     def _heard(self, number: int, frame: FrameType | None) -> None:
         if number in STOPS:
             self.stops += 1
+            self.first_stop = self.first_stop or signal.Signals(number).name
+            self.stopped_at = min(self.stopped_at, time.monotonic())
         elif number == signal.SIGUSR2:
             self.paused = True
         elif number == signal.SIGCONT:

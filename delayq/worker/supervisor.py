@@ -26,6 +26,7 @@ from delayq.worker.emptiness import Emptiness
 from delayq.worker.fork import Process
 from delayq.worker.listeners import Listeners
 from delayq.worker.memory import MemoryLimit
+from delayq.worker.moods import Moods
 from delayq.worker.names import consumer_name
 from delayq.worker.options import StopReason
 from delayq.worker.overtime import Overtime
@@ -40,8 +41,11 @@ log = logging.getLogger("delayq.supervisor")
 
 TICK_S = 0.1
 GONE_LOOK_S = 0.25
+# For children that run nothing: they leave by themselves.
+GONE_GRACE_S = 1.0
 # Its calls are few and can all be repeated; a short wait keeps the loop going when the backend hangs.
 ANSWER_MS = 500
+# No call begins so shortly before the grace ends: it could last beyond, and the one that gives back comes after it.
 LAST_WORDS_S = 0.6
 
 
@@ -54,11 +58,13 @@ class Supervisor:
         self._options = options
         self._signals = Signals(self._speak, last=options.ends_process)
         self._name = options.name or consumer_name()
+        self._listeners = Listeners(plan.audience)
+        self._moods = Moods(self._name, options.queues, self._listeners)
         self._reason: StopReason | None = None
         self._grace_ends = float("inf")
         self._memory = MemoryLimit(options.memory_mb)
         self._look_at = 0.0
-        self._gone = False
+        self._told = self._gone = False
         self._to_dump: list[Member] = []
 
     def run(self) -> StopReason:
@@ -69,7 +75,7 @@ class Supervisor:
         if threading.active_count() > 1:
             names = ", ".join(thread.name for thread in threading.enumerate() if thread is not threading.main_thread())
             log.warning("threads started while the application was imported do not exist in the children: %s", names)
-        reason, done, listeners = StopReason.INTERRUPTED, 0, Listeners(self._plan.audience)
+        reason, done, listeners = StopReason.INTERRUPTED, 0, self._listeners
         with self._signals, closing(self._plan.driver_factory(answer_ms=ANSWER_MS)) as driver:
             listeners.tell(self._starting())
             steward = driver.steward(self._options.queues)
@@ -77,6 +83,7 @@ class Supervisor:
             if renewing is not None:
                 self._make(driver, steward, renewing)
                 reason, done = self._work(), self._brood.done
+            self._moods.hear(self._signals)
         listeners.tell(WorkerStopping(self._name, reason, done))
         return reason
 
@@ -88,7 +95,7 @@ class Supervisor:
         started = time.monotonic()
         try:
             while (reason := self._turn(started)) is None:
-                self._signals.wait(TICK_S)
+                self._signals.wait(min(TICK_S, self._grace_ends - time.monotonic()))
             return reason
         finally:
             self._leave()
@@ -110,6 +117,9 @@ class Supervisor:
     def _turn(self, started: float) -> StopReason | None:
         """One look at everything; the reason once all has come to an end."""
         self._bury_the_dead()
+        if self._listeners:
+            self._moods.hear(self._signals)
+            self._moods.look(self._brood)
         if self._reason is None:
             self._reason = self._reason_to_stop(started)
             if self._reason is not None:
@@ -121,7 +131,7 @@ class Supervisor:
             return self._reason
         members = list(self._brood.members.values())
         self._overtime.step(members)
-        if time.monotonic() < self._grace_ends - LAST_WORDS_S:
+        if self._has_time():
             self._renewing.step(members)
         self._dump()
         return None
@@ -131,7 +141,8 @@ class Supervisor:
             self._renewing.forget(member)
             self._overtime.forget(member)
             self._aftermath.add(member)
-        self._aftermath.step()
+        if self._has_time():
+            self._aftermath.step()
         if os.getpid() == 1:
             _reap_orphans(self._processes())
 
@@ -139,7 +150,7 @@ class Supervisor:
         """In Laravel's order."""
         options = self._options
         if self._is_told_to():
-            return StopReason.INTERRUPTED
+            return StopReason.GONE if self._gone else StopReason.INTERRUPTED
         if self._memory.exceeded() or self._brood.over_memory:
             return StopReason.MEMORY
         if self._brood.called_to_restart:
@@ -153,8 +164,13 @@ class Supervisor:
         return None
 
     def _begin_to_stop(self) -> None:
-        log.info("stopping (%s); what runs has %g s", self._reason, self._options.grace_ms / 1000)
-        self._grace_ends = time.monotonic() + self._options.grace_ms / 1000
+        grace_s = self._options.grace_ms / 1000
+        if self._reason is StopReason.GONE:
+            grace_s = min(grace_s, GONE_GRACE_S)
+            log.warning("what it serves is gone: nothing that runs could be settled, and it starts again elsewhere")
+        log.info("stopping (%s); what runs has %g s", self._reason, grace_s)
+        # From the signal on, not from when a backend that hangs let us look for one.
+        self._grace_ends = min(time.monotonic(), self._signals.stopped_at) + grace_s
         self._brood.stop_respawning()
         for member in self._brood.members.values():
             member.tell(Stop.DRAIN)
@@ -162,7 +178,7 @@ class Supervisor:
     def _stopped(self) -> bool:
         """Whether nobody is left, or nobody may be left any longer."""
         members = self._brood.members.values()
-        if not members and not self._aftermath.unsettled:
+        if not members and not (self._aftermath.unsettled and self._has_time()):
             return True
         if self._signals.stops > 1 and any(member.running for member in members):
             self._reason = StopReason.ABORTED
@@ -171,6 +187,10 @@ class Supervisor:
                 member.kill(Killed.STOP)
             return True
         return False
+
+    def _has_time(self) -> bool:
+        """Whether a call to the backend ends before the grace does, even without an answer."""
+        return time.monotonic() < self._grace_ends - LAST_WORDS_S
 
     def _leave(self) -> None:
         """Nobody stays behind, and what can still be given back is."""
@@ -196,8 +216,8 @@ class Supervisor:
         now = time.monotonic()
         if not self._signals.stops and now >= self._look_at:
             self._look_at = now + GONE_LOOK_S
-            self._gone = self._plan.gone()
-        return self._gone or self._signals.stops > 0
+            self._told, self._gone = self._plan.told(), self._plan.gone()
+        return self._told or self._gone or self._signals.stops > 0
 
     def _word(self) -> Stop:
         return Stop.PAUSE if self._signals.paused else Stop.NO

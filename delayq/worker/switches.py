@@ -11,7 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from delayq.core.control import Control, RestartWatch
+from delayq.core.events import WorkerQueuePaused, WorkerQueueResumed
 from delayq.jobs.gates import Gate
+from delayq.worker.listeners import Listeners
 from delayq.worker.slots import Hold, Slots, Word
 
 log = logging.getLogger("delayq.worker")
@@ -34,9 +36,17 @@ class Switches:
         self._ask_at = 0.0
         self._closed: Gate | None = None
         self._held = Hold.NO
+        self._paused: frozenset[str] = frozenset()
+        self._told: tuple[str, tuple[str, ...], Listeners] | None = None
+
+    def tell(self, name: str, queues: tuple[str, ...], listeners: Listeners) -> None:
+        """Tell these which of the queues are paused and resumed, in the name of this child."""
+        self._told = (name, queues, listeners) if listeners else None
 
     def heed(self, control: Control) -> bool:
         """Told what holds for all workers; whether to fetch."""
+        if self._told is not None:
+            self._tell_pauses(control, *self._told)
         if self._watch is None:
             self._watch = RestartWatch(control.restart_ms, control.now_ms, self._started_ms())
         if self._watch.concerns(control.restart_ms):
@@ -55,6 +65,14 @@ class Switches:
                 _tell(self._closed)
             self._say()
         return self._closed is None
+
+    def _tell_pauses(self, control: Control, name: str, queues: tuple[str, ...], listeners: Listeners) -> None:
+        before, self._paused = self._paused, frozenset(queues) if control.paused else control.paused_queues
+        for queue in queues:
+            if queue in self._paused and queue not in before:
+                listeners.tell(WorkerQueuePaused(name, queue))
+            elif queue in before and queue not in self._paused:
+                listeners.tell(WorkerQueueResumed(name, queue))
 
     def _say(self) -> None:
         self._slots.ints[Word.HOLD] = Hold.GATE if self._held is Hold.NO and self._closed is not None else self._held

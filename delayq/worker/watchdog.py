@@ -106,9 +106,10 @@ class Watchdog:
         ends must not go on as if nothing had been said.
         """
         for held, cancel in self._holding.to_interrupt():
-            ran_s = boot_clock() - self._slots.started[held.slot]
+            started = self._slots.started[held.slot]
             if held.interrupter is not None:
-                held.interrupter(held, JobCancelled() if cancel else timed_out(ran_s))
+                limit_s = self._slots.soft_at[held.slot] - started
+                held.interrupter(held, JobCancelled() if cancel else timed_out(boot_clock() - started, limit_s))
 
     def _look(self) -> None:
         self.interrupt_late()

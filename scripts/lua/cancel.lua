@@ -19,11 +19,14 @@
 -- ARGV[2]  id          text
 -- ARGV[3]  running     0|1     1 = ask a running job to stop
 -- ARGV[4]  once_ms     int     0 = a resend may be answered anew
+-- ARGV[5]  queue       text    its name, for the hint
+-- ARGV[6]  hint        text    channel; told `queue id` when a running job is asked to stop
 -- returns  {answer}: cancelled, running, failed, finished or unknown
 -- cost     O(log n)
 --
 -- Why an entry counts as delivered by its id and not by the pending list: a worker that acknowledged early, or whose
 -- consumer was deleted, may be running it all the same, and "cancelled" must mean that nobody will.
+-- Why a hint that cannot be sent is no error: the worker reads the wish with its next renewal.
 -- Why an envelope's text is searched: what follows its job has to hear of this end, and a relay reads it. A payload that
 -- holds these words by chance costs the relay a look.
 -- Why only that answer is kept: whatever else is answered was not this call's doing, and a resend may find better news.
@@ -60,7 +63,10 @@ local due, entry = redis.call('ZSCORE', scheduled, id), redis.call('HGET', entri
 local answer
 if entry and delivered(entry) then
   answer = 'running'
-  if running then redis.call('HSET', cancel, id, string.format('%.0f', now)) end
+  if running then
+    redis.call('HSET', cancel, id, string.format('%.0f', now))
+    redis.pcall('PUBLISH', ARGV[6] or '', (ARGV[5] or '') .. ' ' .. id)
+  end
 elseif entry or due then
   answer = 'cancelled'
   redis.call('ZREM', scheduled, id)

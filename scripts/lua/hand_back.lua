@@ -18,6 +18,8 @@
 -- still carries it.
 -- Why nothing is handed back without a stream: only schedule, promote and tidy make one, together with its group. Then
 -- mend finds the job.
+-- Why the wish to stop stays, and is said in the entry: nobody withdrew it. Whoever reads the entry next ends the job
+-- without starting it, and needs no call of its own to know.
 -- Why a new entry: the entry id is the lease, and its old holder may still be alive somewhere.
 
 local entries, stream, jobs, recoveries, cancel, meta = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
@@ -54,13 +56,15 @@ end
 if #done == 0 then return reply end
 redis.call('XACK', stream, 'delayq', unpack(gone))
 redis.call('XDEL', stream, unpack(gone))
-local placed = {}
+local placed, wishes = {}, redis.call('HLEN', cancel) > 0
 for n, job in ipairs(batch) do
   if job[4] then redis.call('HSET', jobs, done[n], job[1]) end
+  local stop = wishes and redis.call('HEXISTS', cancel, done[n]) == 1 and { 'stop', '1' } or {}
   placed[2 * n - 1] = done[n]
-  placed[2 * n] = redis.call('XADD', stream, '*', 'id', done[n], 'job', job[1], 'due', job[2], 'recoveries', job[3])
+  placed[2 * n] = redis.call('XADD', stream, '*', 'id', done[n], 'job', job[1], 'due', job[2], 'recoveries', job[3],
+    unpack(stop))
 end
 redis.call('HSET', entries, unpack(placed))
-for _, key in ipairs({ cancel, progress }) do redis.call('HDEL', key, unpack(done)) end
+redis.call('HDEL', progress, unpack(done))
 redis.pcall('HINCRBY', meta, 'handed_back_total', #done)
 return reply

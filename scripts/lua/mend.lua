@@ -30,7 +30,7 @@
 -- while here its job has no place and would be delivered a second time.
 -- Why a missing stream is not made: only schedule, promote and tidy make one, together with its group. The job waits.
 -- Why a failed or completed job stays where it is without its payload: its failure or result is worth showing.
--- Why an entry appended anew ends the wish to stop: that was for the delivery that is gone, as with hand_back.
+-- Why the wish to stop stays with an entry appended anew, and is said in it: as with hand_back.
 -- Why HDEL of nothing comes first: it is a write that a server at its memory limit allows, and opens it for the rest.
 
 local jobs, scheduled, stream, entries, recoveries, failed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
@@ -52,10 +52,9 @@ local function in_stream(id, known)
   local valid = string.match(entry, '^%d+%-%d+$')
   local found = valid and redis.call('XRANGE', stream, entry, entry)[1]
   for i = 1, found and #found[2] or 0, 2 do is[found[2][i]], size = found[2][i + 1], size + #found[2][i + 1] end
-  if is.id == id and known then return entries, 'fine', true, size end
-  if is.id == id and is.job then
-    redis.call('HSET', jobs, id, is.job)
-    return entries, 'restored', true, size
+  if is.id == id and (known or is.job) then
+    if not known then redis.call('HSET', jobs, id, is.job) end
+    return entries, known and 'fine' or 'restored', true, size
   end
   if valid and (is.id == id or not found) then
     redis.call('XACK', stream, 'delayq', entry)
@@ -64,10 +63,11 @@ local function in_stream(id, known)
   redis.call('HDEL', entries, id)
   if not known then return nil, 'lost', false, size end
   local envelope, times = redis.call('HGET', jobs, id), redis.call('HGET', recoveries, id) or '0'
-  local fresh = redis.call('XADD', stream, 'NOMKSTREAM', '*', 'id', id, 'job', envelope, 'due', at, 'recoveries', times)
+  local fresh = redis.call('XADD', stream, 'NOMKSTREAM', '*', 'id', id, 'job', envelope, 'due', at, 'recoveries', times,
+    unpack(redis.call('HEXISTS', cancel, id) == 1 and { 'stop', '1' } or {}))
   if not fresh then return nil, 'fine', true, size end
   redis.call('HSET', entries, id, fresh)
-  for _, key in ipairs({ cancel, progress }) do redis.call('HDEL', key, id) end
+  redis.call('HDEL', progress, id)
   return entries, 'appended', true, size + #envelope
 end
 local function lose(id, place)

@@ -25,6 +25,8 @@
 -- nothing moves until a whole lease has passed, in which every live worker renews.
 -- Why an entry without a job of its own is only acknowledged: tidy then meets it as delivered and no longer pending.
 -- Why one that has its job but no payload anywhere stays: once acknowledged it would look like work that was done.
+-- Why the wish to stop stays, and is said in the entry: nobody withdrew it. Whoever reads the entry next ends the job
+-- without starting it, and needs no call of its own to know.
 -- Why an envelope's text is searched: what follows its job has to hear of this end, and a relay reads it. A payload that
 -- holds these words by chance costs the relay a look.
 -- Why HDEL of nothing comes first: it is a write that a server at its memory limit allows, and opens it for the rest.
@@ -78,20 +80,22 @@ if #let_go > 0 then redis.call('XACK', stream, 'delayq', unpack(let_go)) end
 if #ids == 0 then return { 0, 0, 0, lease, more } end
 
 redis.call('XDEL', stream, unpack(gone))
-for _, key in ipairs({ cancel, progress }) do redis.call('HDEL', key, unpack(ids)) end
-local placed, counts, given_up = {}, {}, 0
+redis.call('HDEL', progress, unpack(ids))
+local placed, counts, given_up, wishes = {}, {}, 0, redis.call('HLEN', cancel) > 0
 for n, id in ipairs(ids) do
   local envelope, lost, due, times, before = unpack(batch[n])
   counts[2 * n - 1], counts[2 * n] = id, times
   if lost then redis.call('HSET', jobs, id, envelope) end
   if not before then
+    local stop = wishes and redis.call('HEXISTS', cancel, id) == 1 and { 'stop', '1' } or {}
     placed[#placed + 1] = id
-    placed[#placed + 1] = redis.call('XADD', stream, '*', 'id', id, 'job', envelope, 'due', due, 'recoveries', times)
+    placed[#placed + 1] = redis.call('XADD', stream, '*', 'id', id, 'job', envelope, 'due', due, 'recoveries', times,
+      unpack(stop))
   else
     local digest = redis.call('HGET', locks, id)
     if digest and redis.call('HGET', unique, digest) == id then redis.call('HDEL', unique, digest) end
     redis.call('HDEL', locks, id)
-    redis.call('HDEL', entries, id)
+    for _, key in ipairs({ entries, cancel }) do redis.call('HDEL', key, id) end
     redis.call('ZADD', failed, at, id)
     redis.call('HSET', errors, id, vanished .. ',"at_ms":' .. at .. ',"history":[' .. before .. ']}')
     if string.find(envelope, '"chain":', 1, true) or string.find(envelope, '"batch":', 1, true) then

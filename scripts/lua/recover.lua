@@ -25,6 +25,8 @@
 -- needs no lease to run out, so it also needs none of reclaim's reasons to hold.
 -- Why nothing is taken back without a stream: only schedule, promote and tidy make one, together with its group. Then
 -- mend finds the job.
+-- Why the wish to stop stays, and is said in the entry: nobody withdrew it. Whoever reads the entry next ends the job
+-- without starting it, and needs no call of its own to know.
 -- Why an envelope's text is searched: what follows its job has to hear of this end, and a relay reads it. A payload that
 -- holds these words by chance costs the relay a look.
 -- Why XACK comes first: a server at its memory limit lets a script go on that starts with it, so a full one drains.
@@ -57,11 +59,13 @@ for i = 4, #ARGV, 2 do
   if envelope then
     redis.call('XACK', stream, 'delayq', entry)
     redis.call('XDEL', stream, entry)
-    for _, key in ipairs({ cancel, progress }) do redis.call('HDEL', key, id) end
+    redis.call('HDEL', progress, id)
     if not stored then redis.call('HSET', jobs, id, envelope) end
     local times = redis.call('HINCRBY', recoveries, id, 1)
     if times <= most then
-      local fresh = redis.call('XADD', stream, '*', 'id', id, 'job', envelope, 'due', is.due or at, 'recoveries', times)
+      local stop = redis.call('HEXISTS', cancel, id) == 1 and { 'stop', '1' } or {}
+      local fresh = redis.call('XADD', stream, '*', 'id', id, 'job', envelope, 'due', is.due or at, 'recoveries', times,
+        unpack(stop))
       redis.call('HSET', entries, id, fresh)
       back = back + 1
       reply[#reply] = 1
@@ -69,7 +73,7 @@ for i = 4, #ARGV, 2 do
       local digest = redis.call('HGET', locks, id)
       if digest and redis.call('HGET', unique, digest) == id then redis.call('HDEL', unique, digest) end
       redis.call('HDEL', locks, id)
-      redis.call('HDEL', entries, id)
+      for _, key in ipairs({ entries, cancel }) do redis.call('HDEL', key, id) end
       redis.call('ZADD', failed, at, id)
       local before = redis.call('HGET', errors, id)
       redis.call('HSET', errors, id, vanished .. ',"at_ms":' .. at .. ',"history":[' .. (before or '') .. ']}')

@@ -7,6 +7,7 @@
 -- KEYS[4]  failed      zset    id -> failed at
 -- KEYS[5]  completed   zset    id -> forget at
 -- KEYS[6]  meta        hash
+-- KEYS[7]  cancel      hash    id -> asked at
 -- ARGV[1]  now_ms      int     '' = the server's clock
 -- ARGV[2]  queue       text    its name, for the wake-up
 -- ARGV[3]  wake        text    channel
@@ -15,9 +16,11 @@
 -- returns  {answer, due_ms or ''}: rescheduled, running, failed, finished or unknown
 -- cost     O(log n)
 --
+-- Why it ends a wish to stop, which a job handed back still has: whoever gives it a new time wants it to run then.
 -- Why ZADD comes first: it is the write that grows, so a full server refuses the whole call.
 
 local scheduled, stream, entries, failed, completed, meta = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local cancel = KEYS[7]
 local now, queue, wake, id, when = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 if not now then
   local time = redis.call('TIME')
@@ -28,7 +31,7 @@ if not (math.abs(due) <= 9007199254740991) then
   return redis.error_reply('ERR when is +delay_ms or due_ms, up to 2^53 - 1, not ' .. when)
 end
 for _, key in ipairs({ failed, completed }) do redis.call('ZCARD', key) end
-redis.call('HLEN', meta)
+for _, key in ipairs({ meta, cancel }) do redis.call('HLEN', key) end
 local present = redis.call('XLEN', stream) > 0 or redis.call('EXISTS', stream) == 1
 
 local function pad(id)
@@ -56,7 +59,7 @@ local head_due = tonumber(redis.call('ZRANGE', scheduled, 0, 0, 'WITHSCORES')[2]
 redis.call('ZADD', scheduled, at, id)
 if entry then
   redis.call('XDEL', stream, entry)
-  redis.call('HDEL', entries, id)
+  for _, key in ipairs({ entries, cancel }) do redis.call('HDEL', key, id) end
 end
 if due < head_due then redis.call('PUBLISH', wake, queue .. ' ' .. at) end
 return { 'rescheduled', at }

@@ -98,7 +98,9 @@ CASES: dict[str, tuple[tuple[str | bytes, ...], str]] = {
     "lease too long": (("queue", "set", "orders", "--lease", "25h"), "100ms to 1d"),
     "prune without an age": (("failed", "prune"), "--older"),
     "prune an age in words": (("failed", "prune", "--older", "old"), "'old'"),
-    "sleep too long": (("work", "--app", "shop", "--sleep", "3s"), "--sleep 3s"),
+    "sleep too long": (("work", "--app", "shop", "--sleep", "2h"), "--sleep 2h"),
+    "backoff in both words": (("work", "--app", "shop", "--backoff", "1s", "--delay", "2s"), "same thing twice"),
+    "two numbers of jobs": (("work", "--app", "shop", "--once", "--max-jobs", "3"), "--max-jobs 3"),
     "memory below zero": (("work", "--app", "shop", "--memory=-1"), "--memory"),
     "tries of a worker": (("work", "--app", "shop", "--tries", "none"), "--tries"),
     "backoff of a worker": (("work", "--app", "shop", "--backoff", "1,2"), "--backoff"),
@@ -156,6 +158,6 @@ def test_the_limit_itself_still_passes(cli: Cli) -> None:
 
 
 def test_a_traceback_only_with_v(cli: Cli) -> None:
-    done = cli("-v", "work", "--app", "shop", "--sleep", "3s")
+    done = cli("-v", "work", "--app", "shop", "--sleep", "2h")
     assert done.code == 2
     assert "Traceback" in done.err

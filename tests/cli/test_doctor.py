@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 
 import pytest
@@ -11,6 +12,7 @@ from delayq import DelayQ
 from tests.cli.conftest import Inline
 from tests.support.cli import Cli, environment
 from tests.support.flavours import Flavour
+from tests.support.key_contract import OF_A_QUEUE
 from tests.support.servers import LocalServer, OwnServer, connect
 from tests.support.waiting import wait_until
 
@@ -108,6 +110,15 @@ def test_a_wrong_prefix(sick: Inline, q: DelayQ) -> None:
     assert "DELAYQ_PREFIX=delayq" in done.json["findings"][0]["next"]
 
 
+@pytest.mark.redis_prefix("delayq", "shop")
+def test_a_prefix_under_which_only_a_worker_ever_was(sick: Inline, cli: Cli, q: DelayQ) -> None:
+    q.schedule("x", delay="1h")
+    cli.ok("--prefix", "shop", "work", "--app", "shop", "--stop-when-empty")
+    done = sick("--prefix", "shop", "doctor", "--json")
+    assert [(found["code"], found["level"]) for found in done.json["findings"]] == [("prefix", "advice")]
+    assert codes(sick) == ["no-mover", "no-worker"]
+
+
 def test_eviction_and_persistence(sick: Inline, good: LocalServer) -> None:
     with connect(good.url) as plain:
         plain.config_set("maxmemory-policy", "allkeys-lru")
@@ -136,6 +147,76 @@ def test_a_damaged_queue_hides_no_other(sick: Inline, q: DelayQ, good: LocalServ
         plain.delete("delayq:{default}:scheduled")
         plain.set("delayq:{default}:scheduled", "not a sorted set")
     assert codes(sick) == ["damage", "no-mover", "no-worker"]
+
+
+def a_foreign(plain: redis.Redis, key: str, kind: str) -> str:
+    """Something of another type in the place of `key`; answers which."""
+    plain.delete(key)
+    if kind == "string":
+        plain.rpush(key, "not a string")
+        return "list"
+    plain.set(key, f"not a {kind}")
+    return "string"
+
+
+def damage(inline: Inline) -> list[dict[str, str]]:
+    done = inline("doctor", "--json")
+    assert done.code == 1
+    return [found for found in done.json["findings"] if found["code"] == "damage"]
+
+
+@pytest.mark.foreign_keys("delayq:{default}:*")
+@pytest.mark.parametrize(("name", "kind"), OF_A_QUEUE.items())
+def test_a_foreign_key_is_named(sick: Inline, q: DelayQ, good: LocalServer, name: str, kind: str) -> None:
+    q.schedule("x", delay="1h")
+    key = f"delayq:{{default}}:{name}"
+    with connect(good.url) as plain:
+        held = a_foreign(plain, key, kind)
+    [found] = damage(sick)
+    assert found["where"] == "queue default"
+    assert found["what"] == f"The key {key} holds a {held} of somebody else; delayq keeps a {kind} there."
+    carry_out(found["next"], good)
+    assert damage_is_gone(sick)
+
+
+@pytest.mark.foreign_keys("delayq:*", "{delayq:*}.foreign")
+@pytest.mark.parametrize(
+    ("name", "kind"), [("queues", "set"), ("workers", "zset"), ("control", "hash"), ("worker:w1", "string")]
+)
+def test_a_foreign_key_of_no_queue_is_named(sick: Inline, q: DelayQ, good: LocalServer, name: str, kind: str) -> None:
+    q.schedule("x", delay="1h")
+    with connect(good.url) as plain:
+        plain.zadd("delayq:workers", {"w1": 4e12})
+        held = a_foreign(plain, f"delayq:{name}", kind)
+    [found] = damage(sick)
+    assert found["what"] == f"The key delayq:{name} holds a {held} of somebody else; delayq keeps a {kind} there."
+    assert ("no-worker" in codes(sick)) == (name == "control"), "who serves a queue cannot be told without the others"
+    carry_out(found["next"], good)
+    assert damage_is_gone(sick)
+
+
+@pytest.mark.foreign_keys("delayq:{default}:scheduled")
+def test_damage_is_told_without_a_name_to_a_user_who_may_not_ask(
+    sick: Inline, q: DelayQ, good: LocalServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    q.schedule("x", delay="1h")
+    with connect(good.url) as plain:
+        a_foreign(plain, "delayq:{default}:scheduled", "zset")
+        plain.execute_command("ACL", "SETUSER", "worker", "on", ">pw", "~*", "&*", "+@all", "-type")
+    monkeypatch.setenv("DELAYQ_URL", good.url.replace("unix://", "unix://worker:pw@"))
+    assert codes(sick) == ["forbidden", "damage"]
+
+
+def carry_out(advice: str, server: LocalServer) -> None:
+    """The command that the advice ends with, as a shell would take it apart."""
+    program, *words = shlex.split(advice.partition(": ")[2])
+    assert program == "redis-cli"
+    with connect(server.url) as plain:
+        assert plain.execute_command(*words)
+
+
+def damage_is_gone(inline: Inline) -> bool:
+    return "damage" not in codes(inline)
 
 
 def test_an_old_server_with_a_known_fault(own_server: OwnServer, cli: Cli) -> None:

@@ -25,10 +25,14 @@ def note(context: JobContext) -> None:
         file.write(f"{context.id} WORD\\n")
 """
 
+SECOND = 1_900_000_000
+
 
 def write(folder: Path, word: str) -> None:
-    """In one step: a listener must not see half a file."""
+    """In one step: a listener must not see half a file. All in one second, and each as long: Python's bytecode of one
+    passes for that of another."""
     (folder / "new").write_text(CODE.replace("WORD", word))
+    os.utime(folder / "new", (SECOND, SECOND))
     (folder / "new").rename(folder / "desk.py")
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
-import tempfile
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from delayq.redis.embedded import EmbeddedServer
 from tests.support.cli import Cli, end
 from tests.support.waiting import wait_until
 
@@ -31,18 +33,95 @@ def test_up_runs_everything_until_down(local: Cli) -> None:
     assert end(up).code == 0
 
 
-@pytest.mark.parametrize("words", [(), ("--app", "shop")], ids=["loops", "worker"])
-def test_down_ends_an_up_that_joined(local: Cli, words: tuple[str, ...]) -> None:
-    local.ok("stats")
+def upped(local: Cli, *words: str) -> subprocess.Popen[str]:
+    """A running `up`."""
     up = local.start("up", *words)
     assert up.stdout is not None
-    up.stdout.readline()
+    assert up.stdout.readline()
+    return up
+
+
+def slow_job(local: Cli) -> None:
+    """A job that runs until there is a file `go`, and which must not run a second time."""
+    local.ok("schedule", "slow", "--in", "0s", "--id", "s1", "--retention", "1h")
+    wait_until((local.folder / "started").exists, timeout=15, what="the job runs")
+
+
+def let_it_end(local: Cli) -> None:
+    (local.folder / "go").touch()
+
+
+@pytest.mark.parametrize("joined", [False, True], ids=["own", "joined"])
+@pytest.mark.parametrize("words", [(), ("--app", "shop")], ids=["loops", "worker"])
+def test_down_ends_an_up(local: Cli, words: tuple[str, ...], joined: bool) -> None:
+    if joined:
+        local.ok("stats")
+    up = upped(local, *words)
+    down = local.ok("down")
+    assert down.out == "stopped\n"
+    assert f"Asked `delayq up` (process {up.pid}) to leave" in down.err
+    done = end(up)
+    assert done.code == 0
+    assert "`delayq down` wants to stop the embedded server, so this ended first." in done.err.splitlines()
+    assert ("Joined" if joined else "Started") in done.err
+    assert local.ok("down").out == "not running\n"
+
+
+@pytest.mark.parametrize("joined", [False, True], ids=["own", "joined"])
+def test_down_waits_for_the_job_that_runs(local: Cli, joined: bool) -> None:
+    if joined:
+        local.ok("stats")
+    up = upped(local, "--app", "shop")
+    slow_job(local)
+    down = local.start("down")
+    assert down.stderr is not None
+    assert "to leave; what runs may end" in down.stderr.readline()
+    assert down.poll() is None
+    assert up.poll() is None
+    let_it_end(local)
+    assert end(up).code == 0
+    assert end(down).out == "stopped\n"
+    shown = local.ok("show", "s1", "--json").json
+    assert (shown["state"], shown["attempts"]) == ("completed", 1), "its outcome was kept; it does not run twice"
+
+
+def test_down_now_waits_for_nothing_and_the_job_starts_elsewhere(local: Cli) -> None:
+    up = upped(local, "--app", "shop")
+    slow_job(local)
+    assert local.ok("down", "--now").out == "stopped\n"
+    assert end(up).code == 130
+    shown = local.ok("show", "s1", "--json").json
+    assert (shown["state"], shown["attempts"]) == ("ready", 0), "handed back, uncounted"
+
+
+def test_a_second_down_is_tired_of_waiting(local: Cli) -> None:
+    up = upped(local, "--app", "shop")
+    slow_job(local)
+    down = local.start("down")
+    assert down.stderr is not None
+    down.stderr.readline()
     local.ok("down")
-    local.ok("stats")  # starts another server on the same socket, which that `up` must not take for its own
+    assert end(up).code == 130
+    assert end(down).code == 0
+
+
+@pytest.mark.parametrize("words", [(), ("--app", "shop")], ids=["loops", "worker"])
+def test_a_server_that_ends_by_itself_ends_the_up_on_it_at_once(local: Cli, words: tuple[str, ...]) -> None:
+    """By its process: another one on the same socket, which the next command starts, is not taken for it."""
+    local.ok("stats")
+    up = upped(local, *words)
+    if words:
+        slow_job(local)
+    server = EmbeddedServer(local.folder / "data").running()
+    assert server is not None
+    os.kill(server.pid, signal.SIGTERM)
+    wait_until(lambda: EmbeddedServer(local.folder / "data").running() is None, what="the server has ended")
+    local.ok("stats")
     done = end(up)
     assert done.code == 0
     assert done.err.splitlines()[-1] == "The embedded server was stopped, so this ends with it."
-    assert "Joined" in done.err
+    if words:
+        assert "stopping (gone); what runs has 1 s" in done.err
 
 
 def test_up_without_an_application_makes_jobs_ready(local: Cli) -> None:
@@ -87,7 +166,9 @@ def test_a_data_directory_that_cannot_be_used(local: Cli) -> None:
 
 
 def test_demo(local: Cli) -> None:
-    before = set(Path(tempfile.gettempdir()).glob("delayq-demo-*"))
+    own = local.folder / "tmp"
+    own.mkdir()
+    local.env["TMPDIR"] = str(own)
     done = local.ok("demo")
     lines = done.lines
     assert lines[0].split() == ["order", "due", "started", "late", "ms", "outcome"]
@@ -100,7 +181,7 @@ def test_demo(local: Cli) -> None:
     assert closed[-1][0] == "order-3"
     assert lines[-1].startswith("5 orders closed, 2 paid in time, 1 postponed; late by ")
     assert "\x1b" not in done.out + done.err
-    assert set(Path(tempfile.gettempdir()).glob("delayq-demo-*")) <= before
+    assert not list(own.glob("delayq-demo-*"))
     assert not (local.folder / "data").exists(), "it leaves the user's own server alone"
 
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from delayq import DelayQ
@@ -138,13 +139,50 @@ def test_json_of_every_kind_parses(inline: Inline, q: DelayQ) -> None:
 
 
 def test_json_is_one_line_and_means_the_same(capsys: pytest.CaptureFixture[str]) -> None:
-    import msgspec
-
     Output().json({"a": NASTY, "b": msgspec.Raw(b'{\n\t"c":\r\n "\\u001b \xc2\x9b"}')})
     out = capsys.readouterr().out
     assert out.count("\n") == 1
     assert json.loads(out) == {"a": NASTY, "b": {"c": "\x1b \x9b"}}
     assert not any(letter in out for letter in "\x1b\x9b\x07\u2028")
+
+
+LONE = "no text: \ud800"  # what a path or a variable that is no UTF-8 becomes in Python
+
+
+def test_a_lone_surrogate_is_shown_escaped(capsys: pytest.CaptureFixture[str]) -> None:
+    out = Output()
+    out.json({"result": {LONE: [LONE, (LONE,)]}, "n": 1, "data": msgspec.Raw(b'"\\ud800"')})
+    out.table(["what"], [[LONE]])
+    out.record([("what", f"{LONE}\n{LONE}")])
+    out.line(LONE)
+    document, *lines = capsys.readouterr().out.splitlines()
+    escaped = LONE.replace("\ud800", "\\ud800")
+    assert json.loads(document) == {"result": {escaped: [escaped, [escaped]]}, "n": 1, "data": "\ud800"}
+    assert lines == ["what", escaped, "what", f"    {escaped}", f"    {escaped}", escaped]
+
+
+def test_a_folder_that_is_no_utf8_can_be_shown(cli: Cli) -> None:
+    folder = os.fsdecode(b"/tmp/d\xff")
+    done = cli("config", "show", "--json", env={"DELAYQ_DATA_DIR": folder})
+    assert done.code == 0
+    assert "/tmp/d\\udcff" in {json.loads(line)["value"] for line in done.out.splitlines()}
+    done = cli("config", "show", env={"DELAYQ_DATA_DIR": folder})
+    assert done.code == 0
+    assert "/tmp/d\\udcff" in done.out
+
+
+def test_a_stdout_that_is_not_utf8_gets_escapes(cli: Cli, q: DelayQ) -> None:
+    payload = {"text": "Zoë 世界 🚲"}
+    q.schedule("世界", payload, delay="1h", id="o1")
+    ascii_only = {"PYTHONIOENCODING": "ascii"}
+    done = cli("show", "o1", "--json", env=ascii_only)
+    assert (done.code, done.out.isascii()) == (0, True)
+    assert (done.json["name"], done.json["data"]) == ("世界", payload)
+    for words in (("show", "o1"), ("list",)):
+        done = cli(*words, env=ascii_only)
+        assert (done.code, "\\u4e16\\u754c" in done.out) == (0, True), words
+    code, shown = on_terminal(cli, "list", PYTHONIOENCODING="ascii")
+    assert (code, "\\u4e16\\u754c" in shown) == (0, True)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import time
 
@@ -23,6 +24,18 @@ def meet(others: int, context: JobContext) -> None:
     Path(f"met-{others}-{context.id}").touch()
     while len(list(Path().glob(f"met-{others}-*"))) < others:
         time.sleep(0.01)
+"""
+
+MUTE = """
+from delayq import job
+
+class Mute(Exception):
+    def __str__(self):
+        raise RuntimeError
+
+@job("mute", tries=1)
+def mute() -> None:
+    raise Mute
 """
 
 
@@ -195,3 +208,52 @@ def test_the_application_may_come_from_the_environment(cli: Cli, q: DelayQ) -> N
 def test_two_applications(cli: Cli) -> None:
     (cli.folder / "mail.py").write_text("from delayq import job\n@job('mail', queue='mails')\ndef mail(): ...\n")
     assert "default, orders, mails with 5 job names" in cli.ok("work", "--app", "shop", "--app", "mail", "--once").err
+
+
+@pytest.mark.parametrize("log_format", ["console", "json"])
+def test_a_huge_error_is_a_short_line_and_a_mute_one_is_told_by_its_type(cli: Cli, q: DelayQ, log_format: str) -> None:
+    q.schedule("bad", {"text": "x" * 200_000}, id="b1")
+    (cli.folder / "mute.py").write_text(MUTE)
+    q.schedule("mute", id="m1")
+    cli.env["DELAYQ_LOG_FORMAT"] = log_format
+    done = cli.ok("work", "--app", "shop", "--app", "mute", "--stop-when-empty")
+    [huge] = [line for line in done.err.splitlines() if "bad b1 failed" in line]
+    [mute] = [line for line in done.err.splitlines() if "mute m1 failed" in line]
+    assert "ValueError: xxx" in huge
+    assert "(199,000 characters left out)" in huge
+    assert len(huge) < 2_000
+    assert "Mute: (its message could not be made: RuntimeError)" in mute
+
+
+def test_a_timeout_names_the_limit_and_how_long_it_ran(cli: Cli, q: DelayQ) -> None:
+    q.schedule("slow", id="s1", tries=1, timeout="1.5s")
+    cli.ok("work", "--app", "shop", "--max-jobs", "1")
+    info = q.get("s1")
+    assert info is not None
+    assert info.failure is not None
+    assert re.fullmatch(
+        r"It was still running after \S+; its timeout or deadline allowed it 1\.5s\.", info.failure.message
+    )
+
+
+def test_a_sleep_of_laravels_length_is_taken(cli: Cli, q: DelayQ) -> None:
+    worker = cli.start("work", "--app", "shop", "--sleep", "3s")
+    wait_until(q.workers, timeout=15, what="it says that it is here")
+    schedule(q, "orders a")
+    wait_until(lambda: orders(cli) == ["orders a"], timeout=15, what="the job has run")
+    worker.terminate()
+    assert end(worker).code == 0
+
+
+def test_signals_again_and_again_do_not_change_how_move_ends(cli: Cli, q: DelayQ) -> None:
+    """Also those that come while it leaves."""
+    mover = cli.start("move")
+    q.schedule("order.close", {"order_id": 1}, id="a", delay="50ms")
+    wait_until(lambda: q.stats("default")[0].ready, timeout=15, what="it moves jobs")
+
+    def told_and_ended() -> bool:
+        mover.terminate()
+        return mover.poll() is not None
+
+    wait_until(told_and_ended, timeout=15, what="it has ended")
+    assert end(mover).code == 0

@@ -36,14 +36,14 @@ USERS = (
     User(
         "shop-producer",
         "A producer (schedule, cancel, reschedule, run now, get):",
-        "~delayq:* resetchannels &delayq:wake",
+        "~delayq:* resetchannels &delayq:cancel &delayq:wake",
         ("schedule", "replace", "debounce", "cancel", "reschedule", "run_now", "get"),
         SENT,
     ),
     User(
         "shop-worker",
         "A worker with mover and janitor in it, or `delayq move`:",
-        "~delayq:* resetchannels &delayq:wake",
+        "~delayq:* resetchannels &delayq:cancel &delayq:wake",
         ("promote", "ack", "release", "fail", "reclaim", "recover", "renew", "hand_back", "tidy", "unsettled", "mend",
          "bury", "prune", "retire", "get", "progress", "run_now", "acquire", "vacate", "line_up", "admit", "probe",
          "report", "unlock", "sweep"),

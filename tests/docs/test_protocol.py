@@ -56,8 +56,8 @@ def test_the_keys_of_no_queue() -> None:
     below = section(PAGE, "Keys").split("Of no queue:")[1]
     written = [names(cells[0])[0] for cells in rows(below, "key")]
     own = Globals("delayq")
-    of_all = [own.control, own.limits, own.audit, own.wake]
-    assert written == [own.queues, own.workers, own.worker("<name>"), own.batches, *of_all]
+    once = [own.queues, own.workers, own.worker("<name>"), own.batches, own.control, own.limits, own.audit]
+    assert written == [*once, own.wake, own.cancels]
 
 
 def test_the_keys_of_a_batch() -> None:
@@ -131,6 +131,9 @@ def test_the_defaults() -> None:
         f"up to {format_duration(DEFAULT.cap_ms)}, with jitter",
         "routes": "none",
         "forwards": "none",
+        "keyring": "no keys",
+        "encrypt": "none",
+        "travels": "yes; no, where jobs run at once",
         "max_payload": f"{defaults.max_payload:,} bytes",
         "high_water": f"{defaults.high_water:,} entries",
     }

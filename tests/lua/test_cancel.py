@@ -5,7 +5,9 @@ from __future__ import annotations
 from delayq.core.states import Answer, State
 from delayq.redis.calls import deliver, produce
 from delayq.redis.calls.call import Call
+from delayq.redis.keys import Globals
 from tests.support.engine import OURS, Engine
+from tests.support.listener import listening
 
 
 def cancelling(engine: Engine, job_id: str = "a", *, running: bool = False, token: str = "t") -> Call[Answer]:
@@ -44,6 +46,17 @@ def test_or_asked_to_stop(engine: Engine) -> None:
     engine.reserved("a")
     assert engine.changes(cancelling(engine, running=True)) == (Answer.RUNNING, {"cancel"})
     assert engine.rows("cancel") == {"a": str(engine.now)}
+
+
+def test_who_runs_it_is_told(engine: Engine) -> None:
+    """Only of a wish: not of a question, nor of a job that nobody runs any more."""
+    engine.reserved("a")
+    engine.schedule([engine.job("s", "+100")])
+    with listening(engine, Globals(engine.options.prefix).cancels) as ear:
+        assert ear.heard(cancelling(engine)) == []
+        assert ear.heard(cancelling(engine, "s", running=True, token="s")) == []
+        assert ear.heard(cancelling(engine, "x", running=True)) == []
+        assert ear.heard(cancelling(engine, running=True)) == [f"{engine.scope.queue} a"]
 
 
 def test_nobody_is_asked_to_stop_what_nobody_runs(engine: Engine) -> None:

@@ -70,14 +70,16 @@ def test_nor_when_a_producer_or_the_mover_makes_the_stream(engine: Engine, verb:
     assert len(set(tokens)) == len(tokens)
 
 
-def test_a_wish_to_stop_ends_with_the_delivery_that_was_lost(engine: Engine) -> None:
+def test_a_wish_to_stop_outlives_the_delivery_that_was_lost(engine: Engine) -> None:
     engine.reserved("a")
     with engine.damaged():
         engine.client.delete(engine.keys.stream)
         assert engine.run(produce.cancel(engine.scope, "a", running=True, token="t")) is Answer.RUNNING
         repair(engine)
     assert engine.state("a") is State.READY
-    assert engine.rows("cancel") == {}
+    assert set(engine.rows("cancel")) == {"a"}
+    ((_, fields),) = engine.entries()
+    assert fields["stop"] == "1"
 
 
 def test_a_wish_to_stop_without_a_delivery_ends_with_its_job(engine: Engine) -> None:

@@ -16,10 +16,11 @@ def test_it_joins_the_tail_under_a_new_entry(each_engine: Engine) -> None:
     payload = engine.rows("jobs")
     engine.now += 7
     answer, names = engine.changes(deliver.hand_back(engine.scope, [held]))
-    assert (answer, names) == ([True], {"stream", "entries", "cancel", "meta"})
+    assert (answer, names) == ([True], {"stream", "entries", "meta"})
     assert engine.in_stream() == ["b", "a"]
     fresh, fields = engine.entries()[1]
-    assert fields == {"id": "a", "job": payload["a"], "due": str(START), "recoveries": "0"}
+    assert fields == {"id": "a", "job": payload["a"], "due": str(START), "recoveries": "0", "stop": "1"}
+    assert set(engine.rows("cancel")) == {"a"}
     assert engine.rows("entries")["a"] == fresh != held.entry
     assert engine.pending() == {}
     assert engine.state("a") == State.READY

@@ -34,10 +34,11 @@ def test_a_vanished_workers_job_joins_the_tail(each_engine: Engine) -> None:
     payload = engine.rows("jobs")["a"]
     answer, names = engine.changes(deliver.reclaim(engine.scope))
     assert answer == Reclaimed(1, 0, 0, LEASE, False)
-    assert names == {"stream", "entries", "recoveries", "cancel", "meta"}
+    assert names == {"stream", "entries", "recoveries", "meta"}
     assert engine.in_stream() == ["b", "a"]
     fresh, fields = engine.entries()[1]
-    assert fields == {"id": "a", "job": payload, "due": str(START), "recoveries": "1"}
+    assert fields == {"id": "a", "job": payload, "due": str(START), "recoveries": "1", "stop": "1"}
+    assert set(engine.rows("cancel")) == {"a"}
     assert engine.rows("entries")["a"] == fresh != held.entry
     assert (engine.rows("recoveries"), engine.pending()) == ({"a": "1"}, {})
     assert (engine.state("a"), engine.rows("meta")["reclaimed_total"]) == (State.READY, "1")

@@ -24,10 +24,11 @@ def test_it_joins_the_tail_without_waiting_for_a_lease(each_engine: Engine) -> N
     payload = engine.rows("jobs")["a"]
     answer, names = engine.changes(deliver.recover(engine.scope, [held]))
     assert answer == Recovered(1, 1, 0)
-    assert names == {"stream", "entries", "recoveries", "cancel", "meta"}
+    assert names == {"stream", "entries", "recoveries", "meta"}
     assert engine.in_stream() == ["u", "b", "a"]
     fresh, fields = engine.entries()[-1]
-    assert fields == {"id": "a", "job": payload, "due": str(START), "recoveries": "1"}
+    assert fields == {"id": "a", "job": payload, "due": str(START), "recoveries": "1", "stop": "1"}
+    assert set(engine.rows("cancel")) == {"a"}
     assert engine.rows("entries")["a"] == fresh != held.entry
     assert (engine.rows("recoveries"), set(engine.pending())) == ({"a": "1"}, {untouched.entry})
     assert engine.rows("meta")["reclaimed_total"] == "1"

@@ -29,6 +29,14 @@ def test_a_ready_job_goes_back_to_the_set(each_engine: Engine) -> None:
     assert [held.id for held in engine.read()] == ["b"]
 
 
+def test_who_gives_it_a_new_time_wants_it_to_run(engine: Engine) -> None:
+    (held,) = engine.reserved("a")
+    engine.run(produce.cancel(engine.scope, "a", running=True, token="t"))
+    engine.run(deliver.hand_back(engine.scope, [held]))
+    assert engine.run(produce.reschedule(engine.scope, "a", "+5")).answer == Answer.RESCHEDULED
+    assert engine.rows("cancel") == {}
+
+
 def test_to_a_point_in_time(engine: Engine) -> None:
     engine.schedule([engine.job("a")])
     assert engine.run(produce.reschedule(engine.scope, "a", str(START + 77))).due_ms == START + 77

@@ -31,7 +31,6 @@ OF_A_QUEUE = {
     "stamps": "hash",
     "meta": "hash",
 }
-OF_A_BATCH = {"plan": "hash", "pending": "hash", "succeeded": "set", "broken": "hash", "skipped": "hash"}
 OF_A_LIMIT = {
     "places": "zset",
     "rates": "hash",
@@ -44,6 +43,7 @@ OF_A_LIMIT = {
 }
 OF_A_LIMITS_KEY = {"holders": "zset", "waiting": "zset"}
 LIMIT_TAG = r"\{limit:[A-Za-z0-9][A-Za-z0-9._:@/%-]{0,127}\}"
+OF_A_BATCH = {"plan": "hash", "pending": "hash", "succeeded": "set", "broken": "hash", "skipped": "hash"}
 RESERVED_OF_A_QUEUE = r"limit:.+|keys:.+"
 QUEUE_TAG = r"\{[A-Za-z0-9][A-Za-z0-9._:-]{0,127}(?:#\d+)?\}"
 FOR_EVER = -1

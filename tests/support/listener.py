@@ -1,4 +1,4 @@
-"""What is said on the wake-up channel, without waiting for time to pass."""
+"""What is said on a channel, without waiting for time to pass."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ END = b"end"
 
 
 class Listener:
-    """Hears the channel of an engine's prefix."""
+    """Hears one channel."""
 
-    def __init__(self, engine: Engine, pubsub: Any) -> None:
+    def __init__(self, engine: Engine, pubsub: Any, channel: str) -> None:
         self._engine = engine
         self._pubsub = pubsub
+        self._channel = channel
 
     def heard(self, call: Call[Any] | None = None) -> list[str]:
         """What was published since the last time, `call` included. A mark of our own follows it and is read up to."""
         if call is not None:
             self._engine.run(call)
-        self._engine.client.publish(self._engine.scope.wake, END)
+        self._engine.client.publish(self._channel, END)
         messages: list[str] = []
         while True:
             message = self._pubsub.get_message(ignore_subscribe_messages=True, timeout=5)
@@ -35,9 +36,10 @@ class Listener:
 
 
 @contextmanager
-def listening(engine: Engine) -> Iterator[Listener]:
-    """A listener that is subscribed already."""
+def listening(engine: Engine, channel: str = "") -> Iterator[Listener]:
+    """A listener that is subscribed already; to the wake-ups when no channel is named."""
+    channel = channel or engine.scope.wake
     with engine.client.pubsub() as pubsub:
-        pubsub.subscribe(engine.scope.wake)
+        pubsub.subscribe(channel)
         assert pubsub.get_message(timeout=5)["type"] == "subscribe"
-        yield Listener(engine, pubsub)
+        yield Listener(engine, pubsub, channel)

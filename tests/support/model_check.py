@@ -47,6 +47,7 @@ def learn_entries(model: QueueModel, old: View, view: View, ledger: Ledger, unsu
         assert entry not in ledger.tokens, f"{job_id} joins the entry {entry}, where {ledger.tokens[entry]} was before"
         ledger.tokens[entry] = job_id
     for entry, job_id in sure:
+        _same(f"stop of {job_id}", job_id in view.cancel, "stop" in view.stream[entry])
         _same(f"due of {job_id}", model.jobs[job_id].due, int(view.stream[entry]["due"]))
         model.jobs[job_id].entry = entry
         model.stream[entry] = job_id
@@ -56,8 +57,11 @@ def learn_entries(model: QueueModel, old: View, view: View, ledger: Ledger, unsu
 def check_fresh(model: QueueModel, view: View, entry: str, job_id: str) -> None:
     """What a new entry must carry. I6: nothing is in the stream before it is due."""
     fields = view.stream[entry]
-    assert set(fields) == {"id", "job", "due", "recoveries"}, f"the entry of {job_id} has the fields {set(fields)}"
+    assert set(fields) - {"stop"} == {"id", "job", "due", "recoveries"}, (
+        f"the entry of {job_id} has the fields {set(fields)}"
+    )
     assert int(fields["due"]) <= model.latest, f"{job_id}, due at {fields['due']!r}, is in the stream at {model.latest}"
+    assert "stop" not in fields or job_id in view.cancel, f"the entry of {job_id} says stop, and nobody asked for that"
     assert fields["job"] == view.jobs.get(job_id), f"the entry of {job_id} carries other bytes than its envelope"
 
 

@@ -121,8 +121,7 @@ class DeliveryModel(ModelState):
         if not self.owns(item.id, item.entry):
             return False
         job = self.jobs[item.id]
-        self.leave_stream(job)
-        self.to_stream(job)
+        self.deliver_again(job)
         return True
 
     def reclaim(self, limit: int) -> Taken:
@@ -146,8 +145,7 @@ class DeliveryModel(ModelState):
                 self._give_up(job, ANYTHING)
                 failed.append(job_id)
             else:
-                self.leave_stream(job)
-                self.to_stream(job)
+                self.deliver_again(job)
                 back.append(job_id)
         return Taken(back, failed, 0, max(0, len(expired) - limit))
 

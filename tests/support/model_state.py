@@ -125,12 +125,19 @@ class ModelState:
         job.place, job.entry = Place.STREAM, ""
         self.awaited.append(job.id)
 
+    def deliver_again(self, job: Job) -> None:
+        """Under a new entry; what it was asked it is still asked."""
+        asked = job.asked
+        self.leave_stream(job)
+        self.to_stream(job)
+        job.asked = asked
+
     def to_schedule(self, job: Job, due: int) -> None:
         self.leave_stream(job)
         job.place, job.due = Place.SCHEDULED, due
 
     def leave_stream(self, job: Job) -> None:
-        """The entry ends: acknowledged, deleted, and nobody is asked to stop any more."""
+        """The entry ends: acknowledged, deleted, and nobody is asked to stop any more, unless it is delivered again."""
         self.stream.pop(job.entry, None)
         self.pending.pop(job.entry, None)
         if job.id in self.awaited:

@@ -16,9 +16,11 @@ from typing import Any
 from aiosmtpd.smtp import SMTP, AuthResult, Envelope
 
 
-@dataclass(slots=True)
+# No slots: the server reads every attribute of what handles its mails, and up to Python 3.11.2 a slotted dataclass has
+# one that cannot be read (`__weakref__`, left over from the class without slots).
+@dataclass
 class Mailbox:
-    """`refuse` and `busy` are answers by recipient; `data` is the answer to a whole mail."""
+    """`refuse` are answers by recipient; `data` is the answer to a whole mail."""
 
     port: int = 0
     envelopes: list[Envelope] = field(default_factory=list)
@@ -60,21 +62,33 @@ def mailbox(certificate: Path | None = None, *, tls: str = "none") -> Iterator[M
         options = {"authenticator": box.login, "auth_required": True, "auth_require_tls": tls == "starttls"}
     if tls == "starttls":
         options |= {"tls_context": context, "require_starttls": True}
-    with _serving(lambda: SMTP(box, hostname="box", **options), context if tls == "tls" else None) as box.port:
+
+    def server(loop: asyncio.AbstractEventLoop) -> asyncio.Protocol:
+        protocol: asyncio.Protocol = SMTP(box, hostname="box", loop=loop, **options)
+        return protocol
+
+    with _serving(server, context if tls == "tls" else None) as box.port:
         yield box
 
 
 @contextmanager
-def _serving(factory: Callable[[], asyncio.Protocol], context: ssl.SSLContext | None) -> Iterator[int]:
-    """A server in a thread; its port."""
+def _serving(
+    factory: Callable[[asyncio.AbstractEventLoop], asyncio.Protocol], context: ssl.SSLContext | None
+) -> Iterator[int]:
+    """A server in a thread; its port. Raises what keeps the factory from making a protocol."""
     loop = asyncio.new_event_loop()
     made: list[Any] = []
 
     def make() -> asyncio.Protocol:
-        made.append(factory())
+        made.append(factory(loop))
         protocol: asyncio.Protocol = made[-1]
         return protocol
 
+    try:
+        make()  # asyncio would swallow what fails in here, once a connection is there, and drop the connection
+    except BaseException:
+        loop.close()
+        raise
     server = loop.run_until_complete(loop.create_server(make, "127.0.0.1", 0, ssl=context))
     thread = threading.Thread(target=loop.run_forever, name="mail-server", daemon=True)
     thread.start()

@@ -39,7 +39,7 @@ class Running:
         with warnings.catch_warnings():
             # Newer Pythons warn of a fork beside threads. Those of the test hold no lock a worker would need.
             warnings.simplefilter("ignore", DeprecationWarning)
-            self._process = fork(lambda pipe: self._run(replace(plan, gone=partial(is_told, pipe))), [])
+            self._process = fork(lambda pipe: self._run(replace(plan, told=partial(is_told, pipe))), [])
         self.pid = self._process.pid
         self._reason: StopReason | None = None
 

@@ -124,40 +124,6 @@ def prune(engine: Engine) -> Call[Any]:
     return deliver.prune(engine.scope, 0)
 
 
-def finish(engine: Engine) -> Call[Any]:
-    """A link that ends: the next one is for this queue, and its batch lives elsewhere."""
-    todo: Todo = [Note("b", [("held", Word.DONE)]), Send("orders", "next", msgspec.Raw(envelope("next")), 500)]
-    return follow.finish(engine.scope, [Finished(held(engine), End.DONE, todo, HOUR, b"", b"1")])
-
-
-def owed(engine: Engine) -> Call[Any]:
-    engine.client.xadd(engine.keys.of("outbox"), {"todo": "[]"}, id="7-1")
-    return follow.owed(engine.scope, "relay", "-")
-
-
-def carried(engine: Engine) -> Call[Any]:
-    engine.run(owed(engine))
-    return follow.carried(engine.scope, ["7-1"])
-
-
-def batch(engine: Engine) -> Scope:
-    return follow.place(engine.scope, "b")
-
-
-def noting(engine: Engine) -> Call[Any]:
-    engine.run(follow.batch_open(batch(engine), b"{}", [("m", "orders"), ("n", "mails")]))
-    return follow.batch_note(batch(engine), [("m", Word.FAILED)])
-
-
-def telling(engine: Engine) -> Call[Any]:
-    engine.run(noting(engine))
-    return follow.batch_told(batch(engine), ["catch", "progress"], 1)
-
-
-OWED = (Owed("7-1", NOW, {"todo": b"[]"}),)
-STANDING = Standing(b"{}", 1, 0, 1, 0, 0, NOW, NOW, None, ("progress", "cancel", "catch"))
-
-
 def who(job_id: str) -> Who:
     return Who("orders", job_id, "1-1")
 
@@ -204,6 +170,40 @@ def probe(engine: Engine) -> Call[Any]:
     engine.run(report(engine))
     engine.now += 1_000
     return limit.probe(engine.scope, Probe(who("b"), "api", "k"))
+
+
+def finish(engine: Engine) -> Call[Any]:
+    """A link that ends: the next one is for this queue, and its batch lives elsewhere."""
+    todo: Todo = [Note("b", [("held", Word.DONE)]), Send("orders", "next", msgspec.Raw(envelope("next")), 500)]
+    return follow.finish(engine.scope, [Finished(held(engine), End.DONE, todo, HOUR, b"", b"1")])
+
+
+def owed(engine: Engine) -> Call[Any]:
+    engine.client.xadd(engine.keys.of("outbox"), {"todo": "[]"}, id="7-1")
+    return follow.owed(engine.scope, "relay", "-")
+
+
+def carried(engine: Engine) -> Call[Any]:
+    engine.run(owed(engine))
+    return follow.carried(engine.scope, ["7-1"])
+
+
+def batch(engine: Engine) -> Scope:
+    return follow.place(engine.scope, "b")
+
+
+def noting(engine: Engine) -> Call[Any]:
+    engine.run(follow.batch_open(batch(engine), b"{}", [("m", "orders"), ("n", "mails")]))
+    return follow.batch_note(batch(engine), [("m", Word.FAILED)])
+
+
+def telling(engine: Engine) -> Call[Any]:
+    engine.run(noting(engine))
+    return follow.batch_told(batch(engine), ["catch", "progress"], 1)
+
+
+OWED = (Owed("7-1", NOW, {"todo": b"[]"}),)
+STANDING = Standing(b"{}", 1, 0, 1, 0, 0, NOW, NOW, None, ("progress", "cancel", "catch"))
 
 
 def scene(prepare: Prepare, first: object, again: object, *, grows: bool = False, writes: bool = True) -> Scene:
@@ -343,16 +343,16 @@ def all_calls(scope: Scope) -> list[Call[Any]]:
         inspect.resume(scope),
         inspect.configure(scope, None),
         inspect.clear(scope),
-        *_operating(scope),
-        *_following(scope),
+        *_operating(scope, LEASE),
+        *_following(scope, LEASE),
         *limit_calls(scope),
         *lock_calls(scope),
     ]
 
 
-def _operating(scope: Scope) -> list[Call[Any]]:
+def _operating(scope: Scope, lease: Held) -> list[Call[Any]]:
     return [
-        operate.progress(scope, [Telling(LEASE, b'{"done":1')]),
+        operate.progress(scope, [Telling(lease, b'{"done":1')]),
         operate.switch(scope, Switch.PAUSE, 0),
         operate.restart(scope),
         operate.control(scope),
@@ -380,10 +380,10 @@ def limit_calls(scope: Scope) -> list[Call[Any]]:
     ]
 
 
-def _following(scope: Scope) -> list[Call[Any]]:
+def _following(scope: Scope, lease: Held) -> list[Call[Any]]:
     place = follow.place(scope, "b")
     return [
-        follow.finish(scope, [Finished(LEASE, End.DONE, [])]),
+        follow.finish(scope, [Finished(lease, End.DONE, [])]),
         follow.owed(scope, "r", "-"),
         follow.carried(scope, ["1-1"]),
         follow.batch_open(place, b"{}", [("j", "orders")]),

@@ -102,7 +102,8 @@ class Station:
         fallback = Policy(tries=self.options.tries, backoff=self.options.backoff)
         given = {"queues": (QUEUE,), "fallback": fallback, "mover": False, "sleep_ms": 100, **options}
         factory = RedisStreamsFactory(url or self.url, self.options, self.clock, waits)
-        return Plan(factory, self.registry, WorkerOptions(**given), self.listeners)
+        keyring = self.options.keyring
+        return Plan(factory, self.registry, WorkerOptions(**given), self.listeners, keyring=keyring)
 
     def run(self, **options: Any) -> StopReason:
         """A worker until it stops by itself; why it did."""

@@ -1,7 +1,7 @@
 """A worker under a supervisor as a program: `python -m tests.support.supervised '{"url": …}'`.
 
-The JSON gives the url, the lease, whether async handlers are there too, `more` modules of handlers, and any
-`WorkerOptions`. Prints the reason it stopped, and exits with the reason's code.
+The JSON gives the url, the lease, whether async handlers are there too, `more` modules of handlers, whether the ends
+of jobs are logged (`tell`), and any `WorkerOptions`. Prints the reason it stopped, and exits with the reason's code.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import logging
 import sys
 from typing import Any
 
+from delayq.cli import logs
 from delayq.core.backoff import Fixed
 from delayq.core.options import Options
 from delayq.core.outcome import Policy
@@ -32,10 +33,11 @@ def supervisor(config: dict[str, Any]) -> Supervisor:
     with using(Registry()) as registry:
         for one in modules:
             load_app(one)
+    listeners = [logs.tell] if config.pop("tell", False) else []
     fallback = Policy(tries=tries, backoff=Fixed(backoff_ms), timeout_ms=config.pop("timeout_ms", 60_000))
     queues = tuple(config.pop("queues", ["default"]))
     worker = WorkerOptions(queues=queues, fallback=fallback, ends_process=True, **config)
-    return Supervisor(Plan(RedisStreamsFactory(url, Options(lease_ms=lease_ms)), registry, worker))
+    return Supervisor(Plan(RedisStreamsFactory(url, Options(lease_ms=lease_ms)), registry, worker, listeners))
 
 
 if __name__ == "__main__":

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import assert_type
+from typing import Annotated, assert_type
+
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, sessionmaker
 
 from delayq import (
     Dispatch,
@@ -21,8 +23,10 @@ from delayq import (
     Middleware,
     Next,
     Notification,
+    OnMissing,
     Ran,
     Recipient,
+    Reference,
     RunningJob,
     Skip,
     adispatch_many,
@@ -35,7 +39,9 @@ from delayq import (
     notify,
     queued_listener,
     use_middleware,
+    use_models,
 )
+from delayq.contrib.sqlalchemy_models import SqlAlchemyModels
 
 
 class Order(Job, queue="orders", tries=3, backoff=["10s", timedelta(minutes=1)], timeout="30s", on_timeout="fail"):
@@ -64,12 +70,12 @@ class Timed:
 
 
 @contextmanager
-def watched(job: RunningJob) -> Iterator[None]:
+def watched(job: RunningJob) -> Generator[None]:
     yield
 
 
 @asynccontextmanager
-async def waited(job: RunningJob) -> AsyncIterator[None]:
+async def waited(job: RunningJob) -> AsyncGenerator[None]:
     yield
 
 
@@ -167,3 +173,33 @@ async def asend() -> None:
     assert_type(await Poll().adispatch(delay="5m"), JobRef)
     assert_type(await Poll().delay("1m").adispatch(), JobRef)
     assert_type(await adispatch_many([Poll()]), list[JobRef])
+
+
+class Base(DeclarativeBase): ...
+
+
+class Parcel(Base):
+    __tablename__ = "parcels"
+    id: Mapped[int] = mapped_column(primary_key=True)
+
+
+class Ship(Job, name="order.ship", encrypted=True, on_missing="discard"):
+    order: Parcel
+    more: Annotated[list[Parcel], Reference(on_missing=OnMissing.FAIL)]
+    maybe: Parcel | None = None
+
+    def handle(self) -> int:
+        return self.order.id
+
+
+@job("order.weigh", encrypted=True, on_missing="fail")
+def weigh(order: Parcel) -> int:
+    return order.id
+
+
+def send_models(order: Parcel) -> None:
+    models = SqlAlchemyModels(Base, session=sessionmaker(), eager={Parcel: []})
+    use_models(models)
+    assert_type(models.current_session(), Session)
+    Ship(order=order, more=[order]).dispatch(encrypted=False)
+    weigh.job(order).dispatch()

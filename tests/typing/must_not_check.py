@@ -4,7 +4,9 @@ that is an error too. Nothing here is run.
 
 from __future__ import annotations
 
-from delayq import Job, JobContext, JobRef, Notification, dispatch, dispatch_many, job, listener
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+from delayq import Job, JobContext, JobRef, Notification, dispatch, dispatch_many, job, listener, use_models
 
 
 class CloseOrder(Job, name="order.close", queue="orders"):
@@ -74,3 +76,25 @@ def send() -> None:
 
 async def asend() -> JobRef:
     return CloseOrder(order_id=1).adispatch()  # type: ignore[return-value]  # not awaited
+
+
+class Base(DeclarativeBase): ...
+
+
+class Order(Base):
+    __tablename__ = "orders"
+    id: Mapped[int] = mapped_column(primary_key=True)
+
+
+class Ship(Job, name="order.ship", encrypted="yes"):  # type: ignore[arg-type]
+    order: Order
+
+    def handle(self) -> None:
+        self.order.number  # type: ignore[attr-defined]  # noqa: B018  # a member its model has not
+
+
+def send_models(order: Order) -> None:
+    Ship(order=order.id)  # type: ignore[arg-type]  # the key is not the model
+    Ship(order=[order])  # type: ignore[arg-type]
+    Ship(order=order).dispatch(encrypted=1)  # type: ignore[arg-type]
+    use_models(Order)  # type: ignore[arg-type]  # a model is not its models

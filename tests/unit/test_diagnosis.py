@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from delayq.core.control import Control
-from delayq.core.diagnosis import Facts, Finding, Level, QueueFacts, ServerFacts, judge
+from delayq.core.diagnosis import Finding, Level, judge
+from delayq.core.facts import Facts, ForeignKey, QueueFacts, ServerFacts
 from delayq.core.known_bad import known_bad
 from delayq.core.views import QueueStats, WorkerInfo
 
@@ -101,6 +102,22 @@ def test_a_wrong_prefix() -> None:
     assert judge(replace(WELL, other_prefixes=("test",))) == []
 
 
+STATES = ("scheduled", "ready", "reserved", "failed", "completed")
+
+
+def test_a_prefix_with_queues_but_no_job_may_be_wrong() -> None:
+    empty = replace(STATS, **dict.fromkeys(STATES, 0))  # type: ignore[arg-type]
+    bare = replace(WELL, other_prefixes=("test",), queues=(QueueFacts("orders", empty),))
+    [found] = judge(bare)
+    assert (found.code, found.level) == ("prefix", Level.ADVICE)
+    assert "DELAYQ_PREFIX=test" in found.next
+    assert judge(replace(bare, other_prefixes=())) == []
+    for state in STATES:
+        mails = QueueFacts("mails", replace(empty, **{state: 1}))  # type: ignore[arg-type]
+        used = replace(bare, queues=(QueueFacts("orders", empty), mails))
+        assert "prefix" not in codes(judge(used)), state
+
+
 @pytest.mark.parametrize(
     ("stats", "changes", "expected"),
     [
@@ -132,6 +149,20 @@ def test_how_long_a_pause_lasts() -> None:
 def test_a_damaged_queue() -> None:
     findings = judge(replace(WELL, queues=(QueueFacts("orders", broken="a key holds something else"),)))
     assert codes(findings) == ["damage"]
+
+
+def test_a_foreign_key_is_named_and_can_be_put_aside() -> None:
+    key = ForeignKey("delayq:{orders}:errors", "list", "hash")
+    [found] = judge(replace(WELL, queues=(replace(QUEUE, foreign=(key,), broken="WRONGTYPE"),)))
+    assert (found.code, found.where, found.level) == ("damage", "queue orders", Level.PROBLEM)
+    assert all(word in found.what for word in ("delayq:{orders}:errors", "list", "hash"))
+    assert found.next.endswith("redis-cli RENAMENX 'delayq:{orders}:errors' 'delayq:{orders}:errors.foreign'")
+
+
+def test_a_foreign_key_of_no_queue_stays_in_its_slot() -> None:
+    [found] = judge(replace(WELL, foreign=(ForeignKey("delayq:workers", "list", "zset"),), workers=None))
+    assert (found.code, found.where) == ("damage", "db:6379")
+    assert found.next.endswith("redis-cli RENAMENX 'delayq:workers' '{delayq:workers}.foreign'")
 
 
 @pytest.mark.parametrize(

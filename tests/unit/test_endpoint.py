@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from delayq.core.endpoint import Endpoint, Login, Topology, parse_endpoint
+from delayq.core.endpoint import Endpoint, Login, Topology
 from delayq.core.errors import ConfigError
 from delayq.core.mask import mask_url
+from delayq.core.redis_url import parse_endpoint
 
 SECRET = "s3cr/t"
 QUOTED = "s3cr%2Ft"

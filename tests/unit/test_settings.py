@@ -14,6 +14,7 @@ from delayq.core.errors import ConfigError
 from delayq.core.options import Options
 from delayq.settings import LogFormat, LogLevel, Settings, origins
 from delayq.settings.tables import NAMES as TABLES
+from tests.support.keys import key, ring
 
 ROOT = Path(__file__).parents[2]
 
@@ -62,27 +63,31 @@ def test_no_limit_of_tries_can_be_the_default(monkeypatch: pytest.MonkeyPatch) -
     assert Settings().options().tries == 0
 
 
+GIVEN = {
+    "URL": "redis://h/2",
+    "PREFIX": "shop",
+    "QUEUE": "orders",
+    "APP": "shop.jobs:app",
+    "LEASE": "5s",
+    "TIDY_EVERY": "500ms",
+    "MAX_RECOVERIES": "0",
+    "TRIES": "9",
+    "BACKOFF": "10s,1m",
+    "RETENTION": "0s",
+    "TIMEOUT": "90s",
+    "MAX_PAYLOAD": "1MiB",
+    "HIGH_WATER": "10",
+    "ENCRYPT": "payment.*, order.close",
+    "KEYS": ",".join(map(key, ("new", "old"))),
+    "LOG_FORMAT": "JSON",
+    "LOG_LEVEL": "debug",
+    "DATA_DIR": "/var/lib/delayq",
+    "REDIS_SERVER": "/opt/redis-server",
+}
+
+
 def test_every_setting_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    given = {
-        "URL": "redis://h/2",
-        "PREFIX": "shop",
-        "QUEUE": "orders",
-        "APP": "shop.jobs:app",
-        "LEASE": "5s",
-        "TIDY_EVERY": "500ms",
-        "MAX_RECOVERIES": "0",
-        "TRIES": "9",
-        "BACKOFF": "10s,1m",
-        "RETENTION": "0s",
-        "TIMEOUT": "90s",
-        "MAX_PAYLOAD": "1MiB",
-        "HIGH_WATER": "10",
-        "LOG_FORMAT": "JSON",
-        "LOG_LEVEL": "debug",
-        "DATA_DIR": "/var/lib/delayq",
-        "REDIS_SERVER": "/opt/redis-server",
-    }
-    for name, value in given.items():
+    for name, value in GIVEN.items():
         monkeypatch.setenv(f"DELAYQ_{name}", value)
     settings = Settings()
     assert settings.options() == Options(
@@ -96,12 +101,28 @@ def test_every_setting_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
         retention_ms=0,
         max_payload=1024 * 1024,
         high_water=10,
+        keyring=ring("new", "old"),
+        encrypt=("payment.*", "order.close"),
     )
     assert str(settings.url) == "redis://h/2"
     assert (settings.app, settings.log_format, settings.log_level) == ("shop.jobs:app", LogFormat.JSON, LogLevel.DEBUG)
-    assert [str(settings.data_dir), str(settings.redis_server)] == [given["DATA_DIR"], given["REDIS_SERVER"]]
+    assert [str(settings.data_dir), str(settings.redis_server)] == [GIVEN["DATA_DIR"], GIVEN["REDIS_SERVER"]]
     assert settings.timeout_ms == 90_000
-    assert {row.name for row in origins(settings) if row.origin == "default"} == {"connection", *TABLES}
+    assert {row.name for row in origins(settings) if row.origin == "default"} == {
+        "connection",
+        "keys_file",
+        "database",
+        *TABLES,
+    }
+
+
+def test_the_url_of_a_database(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DELAYQ_DATABASE", "postgresql://shop:secret@db/shop")
+    database = Settings().database
+    assert database is not None
+    assert (str(database), database.url) == ("postgresql://shop:***@db/shop", "postgresql://shop:secret@db/shop")
+    with pytest.raises(ConfigError, match="shop is no URL of a database"):
+        Settings(database="shop")
 
 
 def test_an_empty_variable_counts_as_not_set(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,14 +13,14 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from delayq.app import fallback_policy, make_worker, open_driver
+from delayq.app import fallback_policy, make_plan, open_driver
 from delayq.cli.session import Session
 from delayq.cli.words import count
 from delayq.core.errors import BackendError
@@ -34,6 +34,7 @@ from delayq.redis.opening import embedded_server
 from delayq.settings import Settings
 from delayq.worker.fork import fork, is_told
 from delayq.worker.options import WorkerOptions
+from delayq.worker.supervisor import Supervisor
 
 QUEUE: Final = "orders"
 CLOSE_AFTER: Final = {
@@ -174,7 +175,8 @@ def _working(settings: Settings, url: str) -> Iterator[int]:
 
     def work(pipe: int) -> None:
         tell = partial(_report, writer)
-        make_worker(settings, url, registry, options, listeners=[tell], gone=partial(is_told, pipe)).run()
+        plan = make_plan(settings, url, registry, options, listeners=[tell])
+        Supervisor(replace(plan, told=partial(is_told, pipe))).run()
 
     worker = fork(work, [])
     os.close(writer)
@@ -194,8 +196,6 @@ def _report(pipe: int, event: Event) -> None:
             os.write(pipe, msgspec.json.encode(News(event.id, event.due_ms, max(0, event.late_ms))) + b"\n")
         case JobEnded():
             os.write(pipe, msgspec.json.encode(News(event.id, outcome=event.outcome)) + b"\n")
-        case _:
-            pass
 
 
 class _Lines:

@@ -18,6 +18,7 @@ from delayq.cli.words import count, distance
 from delayq.core.errors import JobNotFailed, JobNotFound
 from delayq.core.failure import Failure
 from delayq.core.rate import Pace, parse_rate
+from delayq.core.sealing import hide
 from delayq.core.states import Answer, State
 from delayq.core.views import JobInfo, Retried
 from delayq.redis.client import Client
@@ -33,7 +34,7 @@ def list_failed(session: Session, chosen: Chosen, limit: int, *, as_json: bool) 
         jobs = (client.get(info.id, queue=info.queue) or info for info in islice(found, limit))
         if as_json:
             for info in jobs:
-                session.out.json(shapes.job_in_full(info))
+                session.out.json(shapes.job_in_full(hide(info)))
         else:
             now_ms = local_ms()
             session.out.table(("id", "name", "queue", "failed", "error"), [_row(info, now_ms) for info in jobs])

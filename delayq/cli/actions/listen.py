@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from importlib.util import cache_from_source
 from pathlib import Path
 from typing import Final
 
@@ -33,7 +34,7 @@ def listen(session: Session, folders: Sequence[Path], words: Sequence[str]) -> i
     command = [sys.executable, "-m", "delayq", *_before(session), "work", *words]
     watch = Watch(folders)
     session.out.note(f"Watching {', '.join(map(str, folders))}. Stop with Ctrl-C.")
-    with Signals() as signals:
+    with Signals(last=True) as signals:
         worker = _Worker(command)
         try:
             while not signals.stops:
@@ -41,6 +42,7 @@ def listen(session: Session, folders: Sequence[Path], words: Sequence[str]) -> i
                 if changed := watch.changed():
                     session.out.note(f"Changed: {_named(changed)}; the worker starts anew.")
                     worker.end(signals)
+                    _drop_bytecode(session, changed)
                     worker = _Worker(command)
                 elif worker.may_start_again():
                     worker = _Worker(command)
@@ -58,6 +60,20 @@ def _before(session: Session) -> list[str]:
 def _named(paths: Sequence[str]) -> str:
     names = ", ".join(os.path.relpath(path) for path in paths[:_SHOWN])
     return names if len(paths) <= _SHOWN else f"{names} and {len(paths) - _SHOWN} more"
+
+
+def _drop_bytecode(session: Session, sources: Sequence[str]) -> None:
+    """Remove what Python compiled of these sources.
+
+    Python knows a source again by its length and the second in which it was changed. What is saved twice in a second,
+    at one length, would go on running as it was saved first.
+    """
+    for source in sources:
+        if source.endswith(".py"):
+            try:
+                Path(cache_from_source(source)).unlink(missing_ok=True)
+            except OSError as error:
+                session.out.note(f"The bytecode of {os.path.relpath(source)} cannot be removed: {error}.")
 
 
 class _Worker:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Sequence
 from typing import Final
@@ -11,11 +12,16 @@ from delayq.cli import logs
 from delayq.cli.actions import serve
 from delayq.cli.session import Session
 from delayq.core.errors import BackendError, ConfigError
-from delayq.redis.embedded import ChildServer, EmbeddedServer
+from delayq.redis.embedded import Attendance, ChildServer, EmbeddedServer
 from delayq.redis.opening import embedded_server
 from delayq.settings import Settings
 
 JOINED_LOOK_S: Final = 1.0
+LOOK_S: Final = 0.05
+TELL_S: Final = 5.0
+LEAVE_S: Final = 27.0
+"""How long an `up` may take to leave: its grace, and a moment to say so."""
+NOW_S: Final = 5.0
 
 
 def up(session: Session, apps: Sequence[str], wishes: serve.Wishes, *, quiet: bool) -> int:
@@ -25,7 +31,8 @@ def up(session: Session, apps: Sequence[str], wishes: serve.Wishes, *, quiet: bo
     options = serve.worker_options(settings, registry, wishes, serve.Limits())
     quiet = quiet or session.out.quiet
     embedded = embedded_server(settings)
-    with embedded.start_child() as server:
+    with embedded.attendance() as attendance, embedded.start_child() as server:
+        attendance.attend()
         running = server.running
         serve.look_before(settings, running.url, wishes)  # CONFIG SET may have changed a server that runs already
         session.out.line(running.url)
@@ -41,18 +48,76 @@ def up(session: Session, apps: Sequence[str], wishes: serve.Wishes, *, quiet: bo
                 code = serve.run_loops(driver, settings, gone)
         if gone.seen:
             session.out.note("The embedded server was stopped, so this ends with it.")
+        elif attendance.end_awaited():
+            session.out.note("`delayq down` wants to stop the embedded server, so this ended first.")
         return code
 
 
-def down(session: Session, *, as_json: bool) -> None:
-    """Stop the embedded server, whoever started it."""
+def down(session: Session, *, now: bool, as_json: bool) -> None:
+    """Stop the embedded server, whoever started it, after every `up` on it; with `now` those do not finish their jobs.
+
+    An `up` whose server is its own takes it along.
+    """
     server = embedded_server(_embedded(session.settings(), "down"))
-    stopped = server.stop()
+    stopped = False
+    if server.has_run:
+        with server.attendance() as attendance:
+            stopped = _see_them_off(session, attendance, now=now)
+            stopped = server.stop() or stopped
     if as_json:
         session.out.json({"stopped": stopped, "data_dir": str(server.data_dir)})
         return
     session.out.line("stopped" if stopped else "not running")
     session.out.note(f"The data stays in {server.data_dir}.")
+
+
+def _see_them_off(session: Session, attendance: Attendance, *, now: bool) -> bool:
+    """Ask every `up` to leave and wait until they have, at most as long as they may take; whether there was one."""
+    asked = [pid for pid in attendance.others() if pid]
+    if not asked:
+        return False
+    attendance.await_end()
+    # A second wish means "at once"; two of one kind might be heard as one.
+    for pid in asked:
+        for number in (signal.SIGTERM, signal.SIGINT) if now else (signal.SIGTERM,):
+            _ask(attendance, pid, number)
+    who = f"`delayq up` ({_processes(asked)})"
+    if now:
+        session.out.note(f"Asked {who} to leave at once; what runs is handed back.")
+    else:
+        session.out.note(
+            f"Asked {who} to leave; what runs may end within {LEAVE_S:g} s. A second `delayq down`, or "
+            "`delayq down --now`, does not wait for it."
+        )
+    _wait_for(session, attendance, asked, NOW_S if now else LEAVE_S)
+    return True
+
+
+def _ask(attendance: Attendance, pid: int, number: signal.Signals) -> None:
+    try:
+        attendance.ask_to_leave(pid, number)
+    except PermissionError:
+        raise ConfigError(
+            f"`delayq up` ({_processes([pid])}) is another user's, so this one cannot ask it to leave.",
+            hint="Run `delayq down` as that user.",
+        ) from None
+
+
+def _wait_for(session: Session, attendance: Attendance, asked: Sequence[int], limit_s: float) -> None:
+    began = told = time.monotonic()
+    while left := [pid for pid in attendance.others() if pid in asked]:
+        now = time.monotonic()
+        if now - began >= limit_s:
+            session.out.note(f"`delayq up` ({_processes(left)}) is still there; the server stops all the same.")
+            return
+        if now - told >= TELL_S:
+            told = now
+            session.out.note(f"Waiting for {_processes(left)}, {now - began:.0f} s so far.")
+        time.sleep(LOOK_S)
+
+
+def _processes(pids: Sequence[int]) -> str:
+    return f"process{'' if len(pids) == 1 else 'es'} {', '.join(map(str, pids))}"
 
 
 def _embedded(settings: Settings, command: str) -> Settings:

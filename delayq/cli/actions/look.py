@@ -13,9 +13,10 @@ import msgspec
 
 from delayq.cli import shapes
 from delayq.cli.session import Session
-from delayq.cli.words import distance, moment, span
+from delayq.cli.words import count, distance, moment, span
 from delayq.core.errors import JobNotFound
 from delayq.core.progress import Progress
+from delayq.core.sealing import HIDDEN, hide
 from delayq.core.states import State
 from delayq.core.views import JobInfo, QueueStats, Upcoming
 from delayq.core.when import format_instant
@@ -60,7 +61,8 @@ def find(client: Client, job_id: str, queue: str | None) -> JobInfo:
 
 
 def print_job(session: Session, info: JobInfo, *, as_json: bool) -> None:
-    """One job in full."""
+    """One job in full; of an encrypted one without what is encrypted."""
+    info = hide(info)
     if as_json:
         session.out.json(shapes.job_in_full(info))
         return
@@ -85,7 +87,7 @@ def _fields(info: JobInfo, now_ms: int) -> Iterator[tuple[str, object]]:
     if info.progress is not None:
         yield from _told(info.progress, now_ms)
     yield "tags", ", ".join(envelope.tags or ()) if envelope else ""
-    yield "data", cut(bytes(shapes.payload(info)) if envelope else info.raw)
+    yield "data", HIDDEN if info.encrypted else cut(bytes(shapes.payload(info)) if envelope else info.raw)
     yield "result", "" if info.result is None else info.result
     if info.failure:
         yield "error", f"{info.failure.type}: {info.failure.message}"
@@ -168,21 +170,26 @@ def _spans(histogram: Upcoming) -> Iterator[tuple[object, ...]]:
             yield histogram.queue, due.replace("in ", "within "), start, f"{jobs:,}", "#" * -(-jobs * _BAR // most)
 
 
-def stats(session: Session, queue: str | None, *, as_json: bool) -> None:
-    """How much is in which state."""
+def stats(session: Session, queue: str | None, busy_above: int | None, *, as_json: bool) -> int:
+    """How much is in which state; the exit code, which is 1 when a queue is busy."""
     with session.client() as client:
+        busy = [] if busy_above is None else client.busy(above=busy_above, queue=queue)
         found, switches = client.stats(queue), client.control()
-    held = switches.held_by()
+    held, code = switches.held_by(), 1 if busy else 0
+    for one in busy:
+        session.out.note(f"Queue {one.queue} is busy: {count(one.load, 'job')} to do, and {busy_above:,} are many.")
     if as_json:
         control = {"control": shapes.control(switches)} if held else {}
-        session.out.json({"queues": [shapes.queue(one) for one in found], **control})
-        return
+        watched = {} if busy_above is None else {"busy": [one.queue for one in busy]}
+        session.out.json({"queues": [shapes.queue(one) for one in found], **watched, **control})
+        return code
     numbers = ("scheduled", "ready", "reserved", "failed", "completed", "overdue")
     session.out.table(("queue", *numbers, "paused"), map(_counts, found), numbers=numbers)
     if not found:
         session.out.note("No queue is known yet; the first `delayq schedule` makes one.")
     if held:
         session.out.note(f"Workers fetch nothing now ({held}); `delayq maintenance show` tells more.")
+    return code
 
 
 def _counts(one: QueueStats) -> tuple[object, ...]:

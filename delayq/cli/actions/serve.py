@@ -40,7 +40,9 @@ from delayq.worker.plan import never
 from delayq.worker.signals import Signals
 
 LOOK_S: Final = 0.25
-LONGEST_SLEEP_MS: Final = 1_000
+LONGEST_SLEEP_MS: Final = 3_600_000
+LOOKS_MS: Final = 1_000
+"""A worker looks this often at least: at its queues, and at whether they are paused."""
 _LABEL: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 Gone = Callable[[], bool]
@@ -102,6 +104,15 @@ def work(session: Session, apps: Sequence[str], wishes: Wishes, limits: Limits, 
     return run_worker(session, settings, url, Staff(registry, options, quiet or session.out.quiet, began, events))
 
 
+def one_word(backoff: str | None, delay: str | None) -> str | None:
+    """`--backoff`, or what Laravel called it before. Raises `InvalidInput` for both."""
+    if backoff is not None and delay is not None:
+        raise InvalidInput(
+            f"--backoff {backoff} and --delay {delay} say the same thing twice.", hint="Use --backoff alone."
+        )
+    return delay if backoff is None else backoff
+
+
 def print_at_once() -> None:
     """What handlers print shows line by line, also in a pipe or a file: children end without a last flush."""
     for stream in (sys.stdout, sys.stderr):
@@ -125,8 +136,12 @@ def worker_options(settings: Settings, registry: Registry, wishes: Wishes, limit
     """What a worker is told; everything wrong with the options is found here."""
     if (sleep_ms := duration_ms(wishes.sleep)) > LONGEST_SLEEP_MS:
         raise InvalidInput(
-            f"--sleep {wishes.sleep} is too long: a worker looks at its queues at least every second.",
-            hint="Use at most 1s.",
+            f"--sleep {wishes.sleep} is too long for a wait between two looks.",
+            hint="Use at most 1h; a worker looks at least every second all the same.",
+        )
+    if limits.once and limits.max_jobs:
+        raise InvalidInput(
+            f"--once is one job, and --max-jobs {limits.max_jobs} is another number.", hint="Use one of them."
         )
     queues, weights = _queues(settings, registry, wishes)
     return WorkerOptions(
@@ -143,7 +158,7 @@ def worker_options(settings: Settings, registry: Registry, wishes: Wishes, limit
         max_time_ms=duration_ms(limits.max_time),
         memory_mb=limits.memory,
         rest_ms=duration_ms(wishes.rest),
-        sleep_ms=sleep_ms,
+        sleep_ms=min(sleep_ms, LOOKS_MS),
         mover=wishes.size.mover,
         force=wishes.force,
         ends_process=True,
@@ -232,7 +247,7 @@ def move(session: Session, *, once: bool, allow_eviction: bool) -> int:
 def run_loops(driver: RedisStreams, settings: Settings, gone: Gone = never) -> int:
     """Mover and janitor of all queues in threads, until a signal or `gone`; the exit code."""
     loops = make_loops(driver, settings)
-    with Signals() as signals:
+    with Signals(last=True) as signals:
         for loop in loops:
             loop.start()
         while not signals.stops and not gone():

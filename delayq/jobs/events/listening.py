@@ -38,14 +38,16 @@ E = TypeVar("E")
 L = TypeVar("L", bound=Callable[..., Any])
 
 
-def listener(kind: type[E]) -> Callable[[Callable[[E], Any]], Callable[[E], Any]]:
+def listener(kind: type[E], *, after_commit: bool = False) -> Callable[[Callable[[E], Any]], Callable[[E], Any]]:
     """Call the function with every event of that kind, in the process and thread where it happens.
 
-    Also delayq's own events: `JobStarted`, `JobEnded` and others. What it raises is logged, and changes nothing.
+    `after_commit`: when the database transaction commits in which the event was announced, and never if it is rolled
+    back; at once when none is open. Also delayq's own events: `JobStarted`, `JobEnded` and others. What it raises is
+    logged, and changes nothing.
     """
 
     def register(function: Callable[[E], Any]) -> Callable[[E], Any]:
-        current().events.listen(kind, function)
+        current().events.listen(kind, function, after_commit=after_commit)
         return function
 
     return register

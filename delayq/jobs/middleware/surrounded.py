@@ -19,8 +19,9 @@ from delayq.jobs.context import JobContext
 from delayq.jobs.handler import Handler
 from delayq.jobs.middleware.forms import Step, steps_of
 from delayq.jobs.middleware.running_job import RunningJob
-from delayq.jobs.opened import Opened
+from delayq.jobs.opened import NOTHING, Opened
 from delayq.jobs.options import HandlerOptions
+from delayq.jobs.payload import Payload
 
 
 class Surrounded:
@@ -30,6 +31,7 @@ class Surrounded:
         self.inner = inner
         self._tell = tell
         self._steps = tuple(steps)
+        self._plain = not inner.is_async and all(step.plain for step in steps)
         refuse_mixture(inner, self._steps)
 
     def around(self, inner: Handler) -> Surrounded:
@@ -41,7 +43,7 @@ class Surrounded:
 
     @property
     def name(self) -> str:
-        """As the inner one's; so are the next five."""
+        """As the inner one's; so are the next six."""
         return self.inner.name
 
     @property
@@ -64,6 +66,10 @@ class Surrounded:
     def brings_middleware(self) -> bool:
         return self.inner.brings_middleware
 
+    @property
+    def payload(self) -> Payload | None:
+        return self.inner.payload
+
     def open(self, data: msgspec.Raw, context: Callable[[], JobContext]) -> Opened:
         """The inner one's job, with everything around it."""
         opened = self.inner.open(data, context)
@@ -78,9 +84,12 @@ class Surrounded:
         return self.inner.failed(data, error)
 
     def _pass(self, opened: Opened, context: Callable[[], JobContext]) -> Any:
-        steps = (*self._steps, *steps_of(opened.middleware()))
-        job = RunningJob(self.name, opened, context, self._tell)
-        if not self.is_async and all(step.plain for step in steps):
+        steps, plain, own = self._steps, self._plain, opened.middleware()
+        if own is not NOTHING:  # a job that brings none says so with the same empty tuple each time
+            steps += steps_of(own)
+            plain = plain and all(step.plain for step in steps)
+        job = RunningJob(self.inner.name, opened, context, self._tell)
+        if plain:
             return _chained(steps, partial(_call, opened))(job)
         refuse_mixture(self.inner, steps)
         following: Callable[[RunningJob], Any] = partial(_acall, opened)
@@ -124,7 +133,7 @@ async def _astep(step: Step, following: Callable[[RunningJob], Any], job: Runnin
 
 def _call(opened: Opened, job: RunningJob) -> Any:
     result = opened.call()
-    if inspect.iscoroutine(result):
+    if result is not None and inspect.iscoroutine(result):
         result.close()
         raise ConfigError(
             f"The handler of {job.name!r} answered with a coroutine, which its middleware cannot wait for.",

@@ -10,6 +10,7 @@ from delayq.core.spec import Prepared
 from delayq.core.states import Answer, OnConflict, State
 from delayq.core.views import JobRef
 from delayq.redis.calls.call import ONCE_MS, Argument, Call, Nature, Scope, call, number, text
+from delayq.redis.keys import Globals
 
 MAX_JOBS = 500
 # A schedule does more for each job than other scripts do; so many keep Redis for well below 10 ms.
@@ -60,18 +61,18 @@ def chunks(jobs: Iterable[Prepared]) -> Iterator[list[Prepared]]:
 
 
 def schedule(
-    scope: Scope, jobs: Sequence[Prepared], on_conflict: OnConflict, token: str, token_ms: int = 0
+    scope: Scope, jobs: Sequence[Prepared], on_conflict: OnConflict, token: str, *, once_ms: int = 0
 ) -> Call[Scheduled]:
     """Put jobs of one queue (one chunk) in their place. `token` makes a resend answer as the first time.
 
-    `token_ms`: for that long, whatever the jobs; 0 = for a minute, where a resend could do harm.
+    It counts for `once_ms`; 0: for as long as this client may resend, and only where a resend would do harm.
     """
     options = scope.options
     if jobs and (quiet := jobs[0].quiet):
         return debounce(scope, jobs[0], quiet, token)
     soon = _soon(jobs[0].when) if len(jobs) == 1 else any(map(_soon, {job.when for job in jobs}))
-    once = token if soon or token_ms or on_conflict is OnConflict.ERROR else ""
-    once_ms = (token_ms or ONCE_MS) if once else 0
+    once = token if once_ms or soon or on_conflict is OnConflict.ERROR else ""
+    once_ms = (once_ms or ONCE_MS) if once else 0
     script, word = _SCRIPTS[on_conflict]
     args: list[Argument] = [scope.now, word, scope.queue, scope.wake]
     if script == "schedule":
@@ -119,6 +120,7 @@ def _debounced(reply: list[bytes], job: Prepared) -> Scheduled:
 def cancel(scope: Scope, job_id: str, *, running: bool, token: str) -> Call[Answer]:
     """Stop a job that nobody has taken; with `running`, ask a running one to stop."""
     args: list[Argument] = [scope.now, job_id, "1" if running else "0", ONCE_MS]
+    args += (scope.queue, Globals(scope.options.prefix).cancels)
     return call("cancel", scope, args, lambda reply: _ANSWERS[reply[0]], once=token)
 
 

@@ -90,6 +90,8 @@ def test_what_cannot_be_declared() -> None:
         chain(kind(order_id=1)).dispatch()
     with pytest.raises(InvalidInput, match="is debounced"):
         batch([kind(order_id=1)]).dispatch()
+    with pytest.raises(InvalidInput, match="no id of your own"):
+        kind(order_id=1).dispatch(id="mine")
     with pytest.raises(InvalidInput, match="not both"):
         invoice()(order_id=1).dispatch(unique="k", debounce=Debounce("1s"))
 

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from delayq.contrib.sqlalchemy_models import SqlAlchemyModels
 from delayq.jobs.current import make_manager, using_manager
-from delayq.jobs.registry import using
+from delayq.jobs.registry import use_models, using
 from delayq.manager import Manager
 from delayq.settings import Settings
+from tests.support.shop_tables import Base, Shop
 from tests.support.station import QUEUE, Station
 
 
@@ -34,3 +36,15 @@ def manager(station: Station) -> Iterator[Manager]:
     with using_manager(manager):
         yield manager
     manager.close()
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Shop:
+    return Shop(tmp_path)
+
+
+@pytest.fixture
+def models(station: Station, shop: Shop) -> SqlAlchemyModels:
+    models = SqlAlchemyModels(Base, session=shop.session)
+    use_models(models)
+    return models

@@ -12,6 +12,7 @@ from delayq.core.envelope import Envelope
 from delayq.core.errors import ConfigError, InvalidInput, InvalidPayload
 from delayq.core.states import State
 from delayq.core.views import Fate
+from delayq.drivers.waiting import Waiting, send_committed
 from delayq.jobs.registry import current
 from delayq.manager import Manager
 from tests.support.station import Station
@@ -251,20 +252,25 @@ def test_after_commit_waits_for_a_hook(station: Station, manager: Manager) -> No
     manager.on_commit(hook)
     assert kind(order_id=1).dispatch(id="o-1").outcome is Fate.AFTER_COMMIT
     assert station.client.queues() == []
-    assert [send().outcome for send in hook.waiting] == ["created"]
+    send_committed(hook.waiting)
+    assert station.state("o-1") is State.READY
     hook.open = False
     assert kind(order_id=2).dispatch().outcome == "created"
     assert kind(order_id=3).after_commit(False).dispatch().outcome == "created"
 
 
 class Hook:
-    """A database with one transaction, open until told otherwise."""
+    """A database with one session and one transaction, open until told otherwise."""
 
     def __init__(self) -> None:
         self.open = True
-        self.waiting: list[Any] = []
+        self.waiting: list[Waiting] = []
 
-    def after_commit(self, send: Any) -> bool:
+    def current(self) -> object | None:
+        return self
+
+    def after_commit(self, waiting: Waiting, session: object, *, named: bool) -> bool:
+        assert (session, named) == (self, False)
         if self.open:
-            self.waiting.append(send)
+            self.waiting.append(waiting)
         return self.open

@@ -264,23 +264,6 @@ def test_dispatches_are_heard_of_with_what_became_of_them(station: Station, mana
     ]
 
 
-def test_a_job_that_waits_for_a_commit_is_heard_of_when_it_is_sent(station: Station, manager: Manager) -> None:
-    heard: list[str] = []
-    kept: list[Any] = []
-
-    class Transaction:
-        def after_commit(self, send: Any) -> bool:
-            kept.append(send)
-            return True
-
-    listener(JobDispatched)(lambda event: heard.append(event.outcome))
-    manager.on_commit(Transaction())
-    dispatch("act", after_commit=True)
-    assert heard == []
-    kept[0]()
-    assert heard == ["created"]
-
-
 def test_a_skip_is_heard_of(station: Station) -> None:
     heard = station.tape()
     listener(JobSkipped)(heard.append)

@@ -82,8 +82,9 @@ def test_whatever_ends_the_handler_gives_the_place_back(station: Station, is_asy
     for how in ("fail", "end"):
         dispatch("act", {"how": how}, id=how)
     with station.working(threads=threads, kill_after_ms=3_000):
-        wait_until(lambda: station.state("end") is State.ABSENT, timeout=15.0, what="the last one has run")
-    assert station.state("fail") is State.FAILED
+        station.until("fail", State.FAILED)
+        station.until("end", State.ABSENT)
+        station.until("hang", State.FAILED, State.ABSENT)
     [view] = station.client.limits.all()
     assert view.places == ()
 

@@ -43,11 +43,12 @@ def test_a_job_over_the_rate_is_snoozed_until_its_turn(station: Station, kind: s
     act = declare(kind, marks, [RateLimited("sms")], tries=1)
     ids = [act() for _ in range(3)]
     station.drain()
-    assert [station.ends(job_id) for job_id in ids] == [["done"], ["snoozed"], ["snoozed"]]
-    jobs = [station.job(job_id) for job_id in ids[1:]]
+    ends = {job_id: station.ends(job_id) for job_id in ids}  # async ones ask side by side, in any order
+    assert sorted(ends.values()) == [["done"], ["snoozed"], ["snoozed"]]
+    jobs = [station.job(job_id) for job_id, how in ends.items() if how == ["snoozed"]]
     assert [(job.state, job.attempts) for job in jobs] == [(State.SCHEDULED, 0)] * 2
     first, second = (job.due_ms or 0 for job in jobs)
-    assert second - first >= 3_500_000, "each has a turn of its own"
+    assert abs(second - first) >= 3_500_000, "each has a turn of its own"
     [view] = station.client.limits.all()
     assert (view.name, view.turns, view.rates[0].used) == ("sms", 2, 1)
 
@@ -179,7 +180,7 @@ def pay(*ids: str) -> None:
 
 @pytest.mark.parametrize("is_async", [False, True])
 def test_failures_open_the_circuit_and_a_try_closes_it(travel: Travel, is_async: bool) -> None:
-    errors: dict[str, BaseException] = {word: OSError("no answer") for word in ("a", "b", "p")}
+    errors: dict[str, BaseException] = {word: OSError("no answer") for word in ("a", "b")}
     bank(errors, ThrottlesExceptions(2, "10m"), is_async=is_async)
     pay("a", "b", "c")
     assert ends(travel("0s")) == {"a": "failed", "b": "failed", "c": "snoozed"}
@@ -187,12 +188,8 @@ def test_failures_open_the_circuit_and_a_try_closes_it(travel: Travel, is_async:
     travel("9m")
     [view] = travel.client.limits.all()
     assert (view.name, view.circuits[0].state) == ("throttle:pay", "open")
-    pay("p")
-    later = ends(travel("2m"))
-    assert later["p"] in ("failed", "snoozed")
-    travel("30m")
-    assert travel.client.get("c") is None
-    assert travel.client.get("d") is None
+    later = travel("30m")
+    assert sorted(attempt.id for attempt in later if attempt.ended == "done") == ["c", "d"]
     assert [view.circuits for view in travel.client.limits.all()] == [()]
 
 

@@ -26,8 +26,9 @@ from delayq.core.states import State
 from delayq.worker.names import consumer_name, label_of
 from tests.support.flavours import missing
 from tests.support.orphans import adopting, children, zombies
+from tests.support.pace import pacing
 from tests.support.servers import LocalServer, OwnServer
-from tests.support.supervision import House, Shop
+from tests.support.supervision import PATIENCE_S, House, Shop
 from tests.support.waiting import wait_until
 
 GRACE_S = 1.0
@@ -83,12 +84,18 @@ def worker(home: House, *, busy: bool, before: Sequence[str] = ()) -> Iterator[S
 
 def asked(shop: Shop, sent: str, send: Callable[[signal.Signals], None]) -> int:
     """Ask it to stop, and wait until it has; the exit code."""
-    began = time.monotonic()
-    for number in SENT[sent]:
-        send(number)
-        wait_until(lambda: "stopping (interrupted)" in shop.said() or not shop.alive(), what="it has heard")
-    code = shop.ended(GRACE_S + 5)
-    assert time.monotonic() - began < GRACE_S + 1.0
+    with pacing() as pace:
+        began = time.monotonic()
+        for number in SENT[sent]:
+            send(number)
+            wait_until(
+                lambda: "stopping (interrupted)" in shop.said() or not shop.alive(),
+                timeout=PATIENCE_S,
+                what="it has heard",
+            )
+        code = shop.ended()
+        took_s = time.monotonic() - began
+    assert took_s < GRACE_S + 1.0 + pace.allowance_s
     return code
 
 
@@ -103,6 +110,7 @@ def standing_by(elsewhere: House) -> Iterator[None]:
     with elsewhere.open(name=consumer_name("elsewhere")):
         wait_until(
             lambda: any(label_of(one.name) == "elsewhere" for one in elsewhere.client.workers()),
+            timeout=PATIENCE_S,
             what="the other worker is there",
         )
         yield
@@ -124,9 +132,10 @@ def trouble(server: LocalServer, scene: str) -> Iterator[None]:
 
 def starts_elsewhere(home: House, elsewhere: House, left: float) -> None:
     """`held` runs in the worker that stands by, soon after the other has left, and as if for the first time."""
-    elsewhere.until_started("held")
+    with pacing() as pace:
+        elsewhere.until_started("held")
     (row,) = elsewhere.rows("start", "held")
-    assert float(row[3]) - left < ELSEWHERE_S
+    assert float(row[3]) - left < ELSEWHERE_S + pace.allowance_s
     assert len(home.starts("held")) == 1
     held = elsewhere.job("held")
     assert held.envelope is not None
@@ -157,8 +166,8 @@ def test_what_it_had_not_finished_starts_elsewhere(home: House, elsewhere: House
 @pytest.mark.parametrize("scene", ["idle", "busy"])
 def test_as_process_1(home: House, elsewhere: House, alone: list[str], scene: str, sent: str) -> None:
     with worker(home, busy=scene == "busy", before=alone) as shop, standing_by(elsewhere):
-        wait_until(lambda: home.rows("gone"), what="the orphan has ended")
-        wait_until(lambda: not zombies(shop.pid), what="the orphan was waited for")
+        wait_until(lambda: home.rows("gone"), timeout=PATIENCE_S, what="the orphan has ended")
+        wait_until(lambda: not zombies(shop.pid), timeout=PATIENCE_S, what="the orphan was waited for")
         (first,) = children(shop.pid)
         assert asked(shop, sent, lambda number: os.kill(first, number)) == code_of(scene, sent)
         left = time.monotonic()
@@ -173,11 +182,12 @@ def test_process_1_leaves_while_its_code_is_loaded(home: House, tmp_path: Path, 
     command = [*alone, sys.executable, "-m", "delayq", *work]
     shop = Shop(command, {**os.environ, "LEDGER": str(home.ledger)}, tmp_path / "stderr")
     try:
-        wait_until(lambda: home.rows("loading"), what="it loads its code")
+        wait_until(lambda: home.rows("loading"), timeout=PATIENCE_S, what="it loads its code")
         (first,) = children(shop.pid)
-        os.kill(first, signal.SIGTERM)
-        assert shop.ended() == 128 + signal.SIGTERM
-        assert shop.took_s < 1.0
+        with pacing() as pace:
+            os.kill(first, signal.SIGTERM)
+            assert shop.ended() == 128 + signal.SIGTERM
+        assert shop.took_s < 1.0 + pace.allowance_s
     finally:
         shop.close()
 

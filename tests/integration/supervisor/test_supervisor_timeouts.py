@@ -74,7 +74,7 @@ def test_a_soft_end_keeps_the_process(house: House) -> None:
     assert house.starts("late") == house.starts("g1")
 
 
-def test_a_handlers_own_timeout_goes_before_the_workers(house: House) -> None:
+def test_the_handlers_timeout_goes_first(house: House) -> None:
     house.schedule("hasty", "h1", seconds=60)
     with house.open(timeout_ms=60_000):
         house.until("h1", State.FAILED, timeout=5)

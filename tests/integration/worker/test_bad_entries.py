@@ -55,6 +55,11 @@ def test_an_entry_that_is_no_job_is_dead_lettered_and_the_loop_lives(station: St
     stats = station.client.stats(QUEUE)[0]
     assert (stats.ready, stats.reserved, stats.failed) == (0, 0, 1)
     assert station.connector.commands().xlen(station.keys().stream) == 0
+    said = station.said()
+    assert f"queue {QUEUE}, entry {entry}: This stream entry" in said
+    assert f"It is kept as failed job x-{entry}." in said
+    assert "taken back meanwhile" not in said
+    assert station.fences() == []
 
 
 def test_an_entry_of_sixty_megabytes(station: Station) -> None:

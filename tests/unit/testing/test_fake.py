@@ -14,13 +14,17 @@ from delayq import (
     Fate,
     InvalidInput,
     Job,
+    JobDispatched,
     Manager,
     State,
     adispatch,
     adispatch_many,
+    announce,
     dispatch,
     dispatch_many,
     job,
+    listener,
+    queued_listener,
 )
 from delayq.core.errors import InvalidPayload
 from delayq.core.states import Answer
@@ -232,3 +236,16 @@ def test_a_block_of_its_own_and_what_comes_after_it(close: Any, manager: Manager
 def test_connections_nobody_knows_are_refused_as_always(delayq_fake: Fake, close: Any) -> None:
     with pytest.raises(ConfigError, match="no connection 'nowhere'"):
         close(order_id=1).on_connection("nowhere").dispatch()
+
+
+def test_jobs_of_queued_listeners_are_pushed(delayq_fake: Fake, manager: Manager) -> None:
+    heard: list[str] = []
+    listener(JobDispatched)(lambda event: heard.append(event.name))
+
+    @queued_listener(timedelta, name="told", queue="mail")
+    def tell(event: timedelta) -> None:
+        raise AssertionError("a fake runs nothing")
+
+    announce(timedelta(minutes=5))
+    delayq_fake.assert_pushed_on("mail", "told")
+    assert heard == ["told"]

@@ -94,9 +94,13 @@ def test_exit_codes() -> None:
 def test_signals_are_counted_said_at_once_and_end_a_wait(number: signal.Signals) -> None:
     before, heard = signal.getsignal(number), []
     with Signals(lambda: heard.append(number)) as signals:
+        assert signals.stopped_at == float("inf")
         os.kill(os.getpid(), number)
         assert (signals.stops, len(heard)) == (1, 1)
+        first_at = signals.stopped_at
+        assert first_at <= time.monotonic()
         os.kill(os.getpid(), number)
+        assert signals.stopped_at == first_at
         started = time.monotonic()
         signals.wait(10)
         assert time.monotonic() - started < 5

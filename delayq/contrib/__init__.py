@@ -1,0 +1,1 @@
+"""Bridges to other libraries. Each module imports one, and is imported by those who use it."""

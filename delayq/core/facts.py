@@ -1,0 +1,73 @@
+"""What is known of a server and its queues, for `diagnosis` to judge."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from delayq.core.control import Control
+from delayq.core.views import QueueStats, WorkerInfo
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFacts:
+    """What the server said of itself. None: it may not be asked (`forbidden` names the commands)."""
+
+    product: str
+    version: tuple[int, int, int] | None
+    eviction: str | None
+    persists: bool | None
+    skew_ms: int
+    """This machine's clock minus the server's."""
+    forbidden: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignKey:
+    """A key of ours that holds something else: `found` instead of `expected`, both in the words of `TYPE`."""
+
+    key: str
+    found: str
+    expected: str
+
+    @property
+    def aside(self) -> str:
+        """A name to give it: in a cluster it must stay in the same slot, which the part in braces decides."""
+        return f"{self.key}.foreign" if "{" in self.key else f"{{{self.key}}}.foreign"
+
+
+@dataclass(frozen=True, slots=True)
+class QueueFacts:
+    """One queue. `names`: of the jobs looked at; `unknown`: those a worker met without a handler; `outsiders`: plain
+    consumers seen lately; `foreign`: its keys that hold something else; `broken`: why it could not be looked at."""
+
+    queue: str
+    stats: QueueStats | None = None
+    names: frozenset[str] = frozenset()
+    unknown: frozenset[str] = frozenset()
+    outsiders: int = 0
+    foreign: tuple[ForeignKey, ...] = ()
+    broken: str = ""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no job is in it, in any state; False when that cannot be told."""
+        return self.stats is not None and not any(
+            (self.stats.scheduled, self.stats.ready, self.stats.reserved, self.stats.failed, self.stats.completed)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """All that is known. `foreign`: keys of no queue that hold something else. `workers` None: that cannot be told.
+    `handlers` None: no application was named, so names cannot be compared."""
+
+    where: str
+    prefix: str
+    server: ServerFacts
+    queues: tuple[QueueFacts, ...] = ()
+    workers: tuple[WorkerInfo, ...] | None = ()
+    foreign: tuple[ForeignKey, ...] = ()
+    other_prefixes: tuple[str, ...] = ()
+    handlers: frozenset[str] | None = None
+    control: Control = field(default_factory=Control)
+    app: str = field(default="")

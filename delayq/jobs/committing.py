@@ -1,0 +1,92 @@
+"""Jobs and database transactions: which one a job belongs to, and how it waits for its commit.
+
+dispatch(..., within=session)       named by the dispatch
+with within(session): ...           by the block around it
+manager.on_commit(hook)             by the hook, where the application has a current session
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from delayq.core.errors import ConfigError, InvalidInput
+from delayq.core.names import new_id
+from delayq.core.spec import prepare
+from delayq.core.states import State
+from delayq.core.views import Fate, JobRef, WaitingRef
+from delayq.drivers.waiting import WaitingCall, WaitingJob
+from delayq.drivers.within import session_at_hand, within
+from delayq.jobs.options import Dispatched, HandlerOptions
+from delayq.jobs.registry import current
+
+if TYPE_CHECKING:
+    from delayq.jobs.sending import Parcel
+    from delayq.manager import CommitHook, Manager
+
+
+def waits(said: Dispatched, declared: HandlerOptions, connection: str | None, manager: Manager) -> bool:
+    """Whether a job waits for a commit: the dispatch says it, then the job, the block around it, the connection."""
+    if manager.joins(connection):
+        return False  # it is written in the transaction itself
+    wait, named = said.get("after_commit"), said.get("within") is not None
+    if wait is False and named:
+        raise InvalidInput(
+            "within= says that the job waits for a commit, and after_commit=False that it does not.",
+            hint="Drop one of them.",
+        )
+    for says in (wait, named or None, declared.after_commit):
+        if says is not None:
+            return says
+    return session_at_hand() is not None or manager.waits_for_commit(connection)
+
+
+def session_of(said: Dispatched, manager: Manager) -> Any:
+    """The session a job belongs to; None when nobody named one and the hook knows none."""
+    named = said.get("within")
+    if named is None:
+        named = session_at_hand()
+    hook = manager.commit_hook
+    return hook.current() if named is None and hook is not None else named
+
+
+def wait_for_commit(parcel: Parcel, said: Dispatched, manager: Manager) -> JobRef | None:
+    """Let a job wait; None when no transaction is open, so that it may go. All that is wrong with it is found here."""
+    hook = _hook(f"The job {parcel.spec.name!r} waits for a commit", manager)
+    if parcel.session is None:
+        return None
+    spec = parcel.spec if parcel.spec.id is not None else msgspec.structs.replace(parcel.spec, id=new_id())
+    connection = manager.connection(parcel.connection)
+    prepared = prepare(spec, manager.options_of(parcel.connection), time.time_ns() // 1_000_000)
+    ref = WaitingRef(prepared.id, prepared.queue, State.ABSENT, None, Fate.AFTER_COMMIT, prepared.name)
+    waiting = WaitingJob(spec, parcel.on_conflict, connection, ref, current().events.tell)
+    named = said.get("within") is not None or session_at_hand() is not None
+    return ref if hook.after_commit(waiting, parcel.session, named=named) else None
+
+
+def joining(parcel: Parcel) -> AbstractContextManager[None]:
+    """What to send a job inside of: an outbox learns there which transaction to write in."""
+    joins = parcel.session is not None and not parcel.after_commit
+    return within(parcel.session) if joins else nullcontext()
+
+
+def call_after_commit(call: Callable[[], None], session: object | None, manager: Manager) -> None:
+    """Make a call when the transaction commits, never if it is rolled back; now, when none is open."""
+    hook = _hook("A listener waits for a commit", manager)
+    named = session is not None or session_at_hand() is not None
+    session = session_of({"within": session}, manager)
+    if session is None or not hook.after_commit(WaitingCall(call), session, named=named):
+        call()
+
+
+def _hook(who: str, manager: Manager) -> CommitHook:
+    if manager.commit_hook is None:
+        raise ConfigError(
+            f"{who}, and nobody here knows of a database.",
+            hint="Tell the manager: manager.on_commit(SessionCommits()) for SQLAlchemy, DjangoCommits() for Django.",
+        )
+    return manager.commit_hook

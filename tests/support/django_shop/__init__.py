@@ -1,0 +1,1 @@
+"""A Django application with one table, for tests of models in jobs."""
