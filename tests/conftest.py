@@ -8,16 +8,18 @@
     leak_check                           runs by itself: keys, settings, processes and threads left behind fail the test
 
 Markers: `redis_prefix("shop")` for a test with a key prefix of its own, `foreign_keys("other:*")` for one that leaves
-keys that are not delayq's.
+keys that are not delayq's, `timed` for one that measures time (see tests/support/machine.py).
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing
 
 import pytest
 import redis
+from hypothesis import HealthCheck, settings
 
 from delayq.redis.server_binary import ServerBinary
 from tests.support.containers import containers_wanted, engine_problem
@@ -31,11 +33,13 @@ from tests.support.flavours import (
 )
 from tests.support.key_contract import read_keys, wrong_keys
 from tests.support.leftovers import Living
+from tests.support.machine import AGAIN, TIMEOUT_S, run_fairly
 from tests.support.postgres import postgres
 from tests.support.servers import LocalServer, OwnServer, SharedServers, connect
 from tests.support.waiting import wait_until
 
-GRACE_S = 2.0
+# Only what takes its time to end is waited for; a test that leaves nothing waits for nothing.
+GRACE_S = float(os.environ.get("DELAYQ_TEST_GRACE_S", "10"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -43,17 +47,36 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # An example may take as long as the machine lets it.
+    settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("suite")
     config.addinivalue_line("markers", "redis_prefix(*prefixes): the key prefixes this test uses instead of delayq")
     config.addinivalue_line("markers", "foreign_keys(*globs): keys this test leaves that are not delayq's")
+    config.addinivalue_line("markers", "timed: measures time; run again if it fails while the machine had none for it")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("timed") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(TIMEOUT_S))  # for all its runs together
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    if item.get_closest_marker("timed") is None:
+        return None
+    run_fairly(item, nextitem)
+    return True
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say what the suite ran against, and what it did without: nothing is skipped in silence."""
     reports = [report for kind in ("passed", "failed") for report in terminalreporter.stats.get(kind, [])]
-    figures = [value for report in reports for name, value in report.user_properties if name == "chaos"]
-    if figures:
-        terminalreporter.section("chaos")
-        terminalreporter.write_line("\n".join(figures))
+    for title in ("chaos", AGAIN):
+        said = [str(value) for report in reports for name, value in report.user_properties if name == title]
+        if said:
+            terminalreporter.section(title)
+            terminalreporter.write_line("\n".join(said))
     terminalreporter.section("servers")
     if containers_wanted():
         terminalreporter.write_line(f"containers: {engine_problem() or 'the Docker engine answers'}")

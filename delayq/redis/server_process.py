@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -103,10 +104,11 @@ class ServerProcess:
         return self.wait_gone(timeout_s=_KILL_WAIT_S)
 
     def wait_gone(self, *, timeout_s: float) -> bool:
+        """Wait until it holds nothing any more, its data directory included; False if it still serves after that."""
         deadline = time.monotonic() + timeout_s
-        while self.is_alive():
+        while self.is_alive() or _is_ending(self.pid):
             if time.monotonic() >= deadline:
-                return False
+                return not self.is_alive()
             time.sleep(_POLL_S)
         return True
 
@@ -138,6 +140,22 @@ def _process_descriptor(pid: int) -> int | None:
             return None
     else:
         return None
+
+
+def _is_ending(pid: int) -> bool:
+    """Whether process `pid` has given its memory back, its command line with it, and may have files open still.
+
+    Its descriptor tells: it can be read once the last of its threads has ended.
+    """
+    descriptor = None if _command_line(pid) else _process_descriptor(pid)
+    if descriptor is None:
+        return False
+    try:
+        ends = select.poll()
+        ends.register(descriptor, select.POLLIN)
+        return not ends.poll(0)
+    finally:
+        os.close(descriptor)
 
 
 def _command_line(pid: int) -> str:

@@ -18,6 +18,8 @@ from delayq.worker.plan import Plan
 
 log = logging.getLogger("delayq.supervisor")
 
+EARLY_S = 1.0
+
 
 class Emptiness:
     """Asked every turn; asks the backend only when all children are idle."""
@@ -28,7 +30,14 @@ class Emptiness:
         self._brood = brood
         self._promoted_at: float | None = None
         self._busy_at = time.monotonic()
+        self._early_until = time.monotonic() + EARLY_S
         self._done = 0
+
+    @property
+    def near(self) -> bool:
+        """Whether the end may come at the next look: early on, and once a promotion has found nothing."""
+        early = time.monotonic() < self._early_until
+        return self._options.stop_when_empty and (early or self._promoted_at is not None)
 
     def reason(self, *, busy: bool) -> StopReason | None:
         """EMPTY or EMPTY_FOR, when such an end is wanted and reached. `busy`: something is still to be given back."""

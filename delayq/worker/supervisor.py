@@ -40,6 +40,7 @@ from delayq.worker.slots import Stop
 log = logging.getLogger("delayq.supervisor")
 
 TICK_S = 0.1
+NEAR_TICK_S = 0.02
 GONE_LOOK_S = 0.25
 # For children that run nothing: they leave by themselves.
 GONE_GRACE_S = 1.0
@@ -95,7 +96,8 @@ class Supervisor:
         started = time.monotonic()
         try:
             while (reason := self._turn(started)) is None:
-                self._signals.wait(min(TICK_S, self._grace_ends - time.monotonic()))
+                tick_s = NEAR_TICK_S if self._emptiness.near else TICK_S
+                self._signals.wait(min(tick_s, self._grace_ends - time.monotonic()))
             return reason
         finally:
             self._leave()

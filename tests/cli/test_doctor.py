@@ -64,12 +64,12 @@ def test_no_mover_no_worker_and_then_both(sick: Inline, cli: Cli, q: DelayQ) -> 
     q.schedule("slow", delay="1h")
     assert codes(sick) == ["no-mover", "no-worker"]
     worker = cli.start("work", "--app", "shop")
-    wait_until(lambda: q.workers() and q.stats("default")[0].mover_tick_ms, timeout=15, what="both are there")
+    wait_until(lambda: q.workers() and q.stats("default")[0].mover_tick_ms, what="both are there")
     assert codes(sick) == []
     q.schedule("nobody.knows", delay="1h")
     assert codes(sick) == ["unregistered"]
     worker.terminate()
-    worker.communicate(timeout=15)
+    worker.communicate(timeout=30)
     assert "no-worker" in codes(sick)
 
 

@@ -99,7 +99,7 @@ def test_it_names_the_reason_of_the_stop(cli: Cli, q: DelayQ, reason: str, code:
     """By one signal, after the job; by a second one, in the middle of it."""
     q.schedule("slow", id="s1")
     worker = cli.start("work", "--app", "shop", "--json")
-    wait_until((cli.folder / "started").exists, timeout=15, what="the job runs")
+    wait_until((cli.folder / "started").exists, what="the job runs")
     worker.terminate()
     if reason == "interrupted":
         (cli.folder / "go").touch()
@@ -134,6 +134,6 @@ def test_a_reader_that_leaves_costs_no_job(cli: Cli, q: DelayQ) -> None:
     worker.stdout.readline()
     worker.stdout.close()
     q.schedule_many([{"name": "order.close", "data": {"order_id": n}, "id": f"j{n}"} for n in range(20)])
-    wait_until(lambda: q.stats("default")[0].counters.get("acked_total") == 20, timeout=15, what="all are done")
+    wait_until(lambda: q.stats("default")[0].counters.get("acked_total") == 20, what="all are done")
     worker.terminate()
-    assert worker.wait(15) == 0
+    assert worker.wait(30) == 0

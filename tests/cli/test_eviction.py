@@ -76,7 +76,7 @@ def test_up_is_no_exception(local: Cli) -> None:
         assert second.stdout.readline().startswith("unix://")
         said = second.stderr
         assert said is not None
-        wait_until(lambda: "Stop with" in said.readline(), timeout=15, what="it serves")
+        wait_until(lambda: "Stop with" in said.readline(), what="it serves")
         second.send_signal(signal.SIGINT)
         assert end(second).code == 0
     first.send_signal(signal.SIGINT)

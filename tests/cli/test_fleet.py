@@ -91,20 +91,21 @@ def test_a_forced_worker_works_during_maintenance_and_leaves_at_a_restart(cli: C
     q.start_maintenance()
     worker = cli.start("work", "--app", "shop", "--queue", "orders", "--force")
     q.schedule("order.close", {"order_id": 1}, queue="orders", id="o1")
-    wait_until(lambda: q.get("o1", queue="orders") is None, timeout=20, what="it runs")
+    wait_until(lambda: q.get("o1", queue="orders") is None, what="it runs")
     said = cli.ok("restart", "--json").json
     assert said["workers"] == 1
     assert end(worker).code == 0
 
 
+@pytest.mark.timed
 def test_a_running_job_is_cancelled_and_not_failed(cli: Cli, q: DelayQ) -> None:
     q.queue_set("default", lease="1s")
     worker = cli.start("work", "--app", "shop", "--queue", "default")
     q.schedule("slow", id="s1")
-    wait_until((cli.folder / "started").exists, timeout=20, what="it runs")
+    wait_until((cli.folder / "started").exists, what="it runs")
     done = cli("cancel", "s1", "--running")
     assert (done.code, done.out) == (CONFLICT, "running\n")
-    wait_until(lambda: q.get("s1") is None, timeout=10, what="it is gone")
+    wait_until(lambda: q.get("s1") is None, what="it is gone")
     [stats] = q.stats("default")
     assert (stats.failed, stats.counters["failed_total"], stats.counters["released_total"]) == (0, 0, 0)
     worker.send_signal(signal.SIGTERM)

@@ -36,7 +36,7 @@ def test_cancel_says_what_a_job_does_that_it_cannot_stop(cli: Cli, inline: Inlin
     inline.ok("schedule", "slow", "--id", "s1", "--retention", "1m")
     inline.ok("schedule", "bad", "--id", "b1")
     worker = cli.start("work", "--app", "shop", "--queue", "default", "--max-jobs", "2")
-    wait_until((cli.folder / "started").exists, timeout=15, what="the job starts")
+    wait_until((cli.folder / "started").exists, what="the job starts")
     running = inline("cancel", "s1")
     assert (running.code, running.out) == (4, "running\n")
     assert "--running" in running.err

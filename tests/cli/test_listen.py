@@ -45,12 +45,12 @@ def test_the_next_job_runs_the_code_as_it_is_now(cli: Cli, q: DelayQ) -> None:
     write(cli.folder, "old")
     listener = cli.start("listen", "--app", "desk", "--queue", "default", "--quiet")
     q.schedule("note", id="n1")
-    wait_until(lambda: ran(cli) == ["n1 old"], timeout=20, what="the old code ran")
+    wait_until(lambda: ran(cli) == ["n1 old"], what="the old code ran")
     (before,) = q.workers()
     write(cli.folder, "new")
-    wait_until(lambda: [one.name for one in q.workers()] not in ([], [before.name]), timeout=20, what="another worker")
+    wait_until(lambda: [one.name for one in q.workers()] not in ([], [before.name]), what="another worker")
     q.schedule("note", id="n2")
-    wait_until(lambda: ran(cli) == ["n1 old", "n2 new"], timeout=20, what="the new code ran")
+    wait_until(lambda: ran(cli) == ["n1 old", "n2 new"], what="the new code ran")
     listener.send_signal(signal.SIGINT)
     done = end(listener)
     assert done.code == 0, done.err
@@ -68,7 +68,7 @@ def test_broken_code_waits_for_its_repair(cli: Cli, q: DelayQ) -> None:
         errors.append(listener.stderr.readline())
         assert errors[-1], "it ended"
     write(cli.folder, "good")
-    wait_until(lambda: ran(cli) == ["n1 good"], timeout=20, what="it runs")
+    wait_until(lambda: ran(cli) == ["n1 good"], what="it runs")
     listener.send_signal(signal.SIGTERM)
     assert end(listener).code == 0
 
@@ -76,12 +76,12 @@ def test_broken_code_waits_for_its_repair(cli: Cli, q: DelayQ) -> None:
 def test_a_worker_that_was_called_to_restart_comes_again(cli: Cli, q: DelayQ) -> None:
     write(cli.folder, "same")
     listener = cli.start("listen", "--app", "desk")
-    wait_until(q.workers, timeout=20, what="it is there")
+    wait_until(q.workers, what="it is there")
     (before,) = q.workers()
     q.restart_workers()
-    wait_until(lambda: [one.name for one in q.workers()] not in ([], [before.name]), timeout=20, what="another one")
+    wait_until(lambda: [one.name for one in q.workers()] not in ([], [before.name]), what="another one")
     listener.kill()
-    wait_until(lambda: not q.workers(), timeout=20, what="it ends with the one that started it")
+    wait_until(lambda: not q.workers(), what="it ends with the one that started it")
 
 
 def test_a_folder_that_is_none(inline: Inline) -> None:

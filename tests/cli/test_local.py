@@ -28,7 +28,7 @@ def test_up_runs_everything_until_down(local: Cli) -> None:
     assert up.stdout is not None
     assert re.fullmatch(r"unix:///.+\.sock\?db=0\n", up.stdout.readline())
     local.ok("schedule", "order.close", "--in", "100ms", "--id", "o1", "--queue", "orders", "--data", '{"order_id":1}')
-    wait_until((local.folder / "ran.txt").exists, timeout=15, what="the job runs")
+    wait_until((local.folder / "ran.txt").exists, what="the job runs")
     assert local.ok("down").out == "stopped\n"
     assert end(up).code == 0
 
@@ -44,7 +44,7 @@ def upped(local: Cli, *words: str) -> subprocess.Popen[str]:
 def slow_job(local: Cli) -> None:
     """A job that runs until there is a file `go`, and which must not run a second time."""
     local.ok("schedule", "slow", "--in", "0s", "--id", "s1", "--retention", "1h")
-    wait_until((local.folder / "started").exists, timeout=15, what="the job runs")
+    wait_until((local.folder / "started").exists, what="the job runs")
 
 
 def let_it_end(local: Cli) -> None:
@@ -129,7 +129,7 @@ def test_up_without_an_application_makes_jobs_ready(local: Cli) -> None:
     assert up.stdout is not None
     up.stdout.readline()
     local.ok("schedule", "order.close", "--in", "100ms", "--id", "o1", "--queue", "orders")
-    wait_until(lambda: ready(local), timeout=15, what="it is due")
+    wait_until(lambda: ready(local), what="it is due")
     up.send_signal(signal.SIGINT)
     assert end(up).code == 0
     assert local.ok("down").out == "not running\n", "its server ended with it"
@@ -146,7 +146,7 @@ def test_the_data_survives_a_kill_of_up(local: Cli) -> None:
     up.stdout.readline()
     local.ok("schedule", "order.close", "--in", "1h", "--id", "o1")
     up.kill()
-    up.wait(15)
+    up.wait(30)
     assert local.ok("cancel", "o1").out == "cancelled\n"
 
 
@@ -165,6 +165,7 @@ def test_a_data_directory_that_cannot_be_used(local: Cli) -> None:
     assert "DELAYQ_DATA_DIR" in done.err
 
 
+@pytest.mark.timed
 def test_demo(local: Cli) -> None:
     own = local.folder / "tmp"
     own.mkdir()

@@ -58,8 +58,8 @@ def test_what_runs_and_what_failed(cli: Cli, q: DelayQ) -> None:
     worker = cli.start("work", "--app", "shop", "--queue", "default")
     q.schedule("bad", {"text": "not \x1b today"}, id="b1")
     q.schedule("slow", id="s1")
-    wait_until((cli.folder / "started").exists, timeout=15, what="it runs")
-    wait_until(lambda: any(one.about["running"] for one in q.workers()), timeout=10, what="the worker says so")
+    wait_until((cli.folder / "started").exists, what="it runs")
+    wait_until(lambda: any(one.about["running"] for one in q.workers()), what="the worker says so")
     shown = cli.ok("top", "--json", *FAST).json
     (running,) = shown["running"]
     assert (running["id"], running["name"], running["queue"]) == ("s1", "slow", "default")
@@ -97,7 +97,7 @@ def terminal(cli: Cli, *words: str) -> Iterator[tuple[subprocess.Popen[bytes], i
         os.close(ours)
 
 
-def read_until(fd: int, wanted: str, seconds: float = 15.0) -> str:
+def read_until(fd: int, wanted: str, seconds: float = 30.0) -> str:
     """What the terminal showed until `wanted` was on it, without its escape sequences."""
     seen, text, end = b"", "", time.monotonic() + seconds
     while time.monotonic() < end:
@@ -116,7 +116,7 @@ def test_on_a_terminal_it_follows_what_happens_until_ctrl_c(cli: Cli, q: DelayQ)
         q.schedule("order.close", queue="later-came-this", delay="1h")
         read_until(fd, "later-came-this")
         process.send_signal(signal.SIGINT)
-        assert process.wait(10) == 0
+        assert process.wait(30) == 0
 
 
 def test_json_is_one_document(inline: Inline) -> None:

@@ -125,7 +125,7 @@ def test_over_its_memory(cli: Cli) -> None:
 def test_a_signal_lets_the_running_job_finish(cli: Cli, q: DelayQ, number: signal.Signals) -> None:
     q.schedule("slow", id="s1", retention="1m")
     worker = cli.start("work", "--app", "shop")
-    wait_until((cli.folder / "started").exists, timeout=15, what="the job runs")
+    wait_until((cli.folder / "started").exists, what="the job runs")
     worker.send_signal(number)
     (cli.folder / "go").touch()
     assert end(worker).code == 0
@@ -138,7 +138,7 @@ def test_a_signal_lets_the_running_job_finish(cli: Cli, q: DelayQ, number: signa
 
 def test_workers_lists_it_under_its_name(cli: Cli, q: DelayQ) -> None:
     worker = cli.start("work", "--app", "shop", "--name", "blue")
-    wait_until(q.workers, timeout=15, what="it says that it is here")
+    wait_until(q.workers, what="it says that it is here")
     [said] = cli.ok("workers", "--json").documents
     assert said["name"].startswith("dq:blue:")
     assert said["queues"] == ["default", "orders"]
@@ -176,7 +176,7 @@ def test_without_a_mover_nothing_falls_due(cli: Cli, q: DelayQ) -> None:
 def test_move_runs_until_it_is_told(cli: Cli, q: DelayQ) -> None:
     mover = cli.start("move")
     q.schedule("order.close", {"order_id": 1}, id="a", queue="orders", delay="300ms")
-    wait_until(lambda: [stats.ready for stats in q.stats("orders")] == [1], timeout=15, what="it is moved")
+    wait_until(lambda: [stats.ready for stats in q.stats("orders")] == [1], what="it is moved")
     mover.terminate()
     assert end(mover).code == 0
 
@@ -238,9 +238,9 @@ def test_a_timeout_names_the_limit_and_how_long_it_ran(cli: Cli, q: DelayQ) -> N
 
 def test_a_sleep_of_laravels_length_is_taken(cli: Cli, q: DelayQ) -> None:
     worker = cli.start("work", "--app", "shop", "--sleep", "3s")
-    wait_until(q.workers, timeout=15, what="it says that it is here")
+    wait_until(q.workers, what="it says that it is here")
     schedule(q, "orders a")
-    wait_until(lambda: orders(cli) == ["orders a"], timeout=15, what="the job has run")
+    wait_until(lambda: orders(cli) == ["orders a"], what="the job has run")
     worker.terminate()
     assert end(worker).code == 0
 
@@ -249,11 +249,11 @@ def test_signals_again_and_again_do_not_change_how_move_ends(cli: Cli, q: DelayQ
     """Also those that come while it leaves."""
     mover = cli.start("move")
     q.schedule("order.close", {"order_id": 1}, id="a", delay="50ms")
-    wait_until(lambda: q.stats("default")[0].ready, timeout=15, what="it moves jobs")
+    wait_until(lambda: q.stats("default")[0].ready, what="it moves jobs")
 
     def told_and_ended() -> bool:
         mover.terminate()
         return mover.poll() is not None
 
-    wait_until(told_and_ended, timeout=15, what="it has ended")
+    wait_until(told_and_ended, what="it has ended")
     assert end(mover).code == 0

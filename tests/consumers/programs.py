@@ -48,7 +48,7 @@ class Program:
         """Of the jobs it handled, in order."""
         return [line["id"] for line in self.lines]
 
-    def wait_for_ids(self, *ids: str, timeout: float = 15.0) -> None:
+    def wait_for_ids(self, *ids: str, timeout: float = 30.0) -> None:
         """Until these were handled, in this order, and nothing else."""
         wait_until(lambda: self.ids() == list(ids) or self._ended(), timeout=timeout, what=f"{ids} are handled")
         assert self.ids() == list(ids), self.complaints

@@ -89,6 +89,7 @@ def test_xack_alone_is_closed_by_the_janitor(client: Client, driver: RedisStream
     assert state_of(client, "o-2") is State.COMPLETED
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize("settle", ["xack", "ack"])
 def test_long_work_keeps_its_lease(client: Client, driver: RedisStreams, start: Start, settle: str) -> None:
     client.schedule("order.close", {"seconds": 4 * LEASE_MS / 1000}, id="o-1")
@@ -111,12 +112,13 @@ def test_what_a_dead_consumer_held_is_taken_back(client: Client, driver: RedisSt
     with start("xack") as consumer:
         consumer.wait_for_ids("o-1")
         consumer.kill()
-    wait_until(lambda: driver.reclaim("orders").reclaimed, timeout=10.0, what="the janitor takes it back")
+    wait_until(lambda: driver.reclaim("orders").reclaimed, what="the janitor takes it back")
     job = client.get("o-1")
     assert job is not None
     assert (job.state, job.recoveries) == (State.READY, 1)
 
 
+@pytest.mark.timed  # it is killed within the second that its job takes
 @pytest.mark.parametrize("settle", ["xack", "ack"])
 def test_after_a_restart_it_goes_on_with_what_it_held(client: Client, start: Start, settle: str) -> None:
     client.schedule("order.close", {"seconds": 1}, id="o-1")
@@ -142,12 +144,12 @@ def test_a_job_that_raises_is_left_for_delayq(client: Client, driver: RedisStrea
     with start("ack") as consumer:
         consumer.wait_for_ids("o-1")
         wait_until(lambda: "left for delayq" in consumer.complaints, what="it says so")
-        wait_until(lambda: driver.reclaim("orders").reclaimed, timeout=10.0, what="the janitor takes it back")
+        wait_until(lambda: driver.reclaim("orders").reclaimed, what="the janitor takes it back")
         consumer.wait_for_ids("o-1", "o-1")
 
 
 def test_it_waits_for_a_queue_that_never_had_a_job(client: Client, start: Start) -> None:
     with start("ack") as consumer:
-        wait_until(lambda: "NOGROUP" in consumer.complaints, timeout=15.0, what="it meets no group")
+        wait_until(lambda: "NOGROUP" in consumer.complaints, what="it meets no group")
         client.schedule("order.close", id="o-1")
         consumer.wait_for_ids("o-1")

@@ -21,6 +21,7 @@ from delayq.drivers.redis_consumer import RedisConsumer
 from delayq.drivers.redis_reader import PAUSE_CHECK_S
 from delayq.drivers.redis_streams import RedisStreams
 from delayq.redis.connect import Connector
+from tests.support.machine import wait_fairly
 from tests.support.waiting import wait_until
 
 NAME = "dq:host:1:a1"
@@ -57,7 +58,7 @@ def test_everything_is_paused_also_what_nobody_had_seen(q: DelayQ, consumer: Red
     q.resume("mails")
     q.pause("mails")
     assert not q.resume_all().paused
-    wait_until(lambda: gets(consumer) == ["a"], timeout=SEEN_S, what="it fetches again")
+    wait_fairly(lambda: gets(consumer) == ["a"], within=SEEN_S, what="it fetches again")
     assert q.stats("mails")[0].paused, "what was paused by name stays so"
 
 
@@ -69,13 +70,13 @@ def test_maintenance_holds_all_but_the_forced(q: DelayQ, driver: RedisStreams, c
         assert gets(forced) == ["a"]
         forced.hand_back(forced.replay().deliveries)
     assert not q.end_maintenance().maintenance
-    wait_until(lambda: gets(consumer) == ["a"], timeout=SEEN_S, what="it fetches again")
+    wait_fairly(lambda: gets(consumer) == ["a"], within=SEEN_S, what="it fetches again")
 
 
 def test_a_pause_for_a_time_ends_by_itself(q: DelayQ, consumer: RedisConsumer) -> None:
     q.pause_all(length="300ms")
     q.schedule("x", id="a")
-    wait_until(lambda: gets(consumer) == ["a"], timeout=SEEN_S + 1, what="it fetches again")
+    wait_fairly(lambda: gets(consumer) == ["a"], within=SEEN_S + 1, what="it fetches again")
 
 
 def test_a_worker_hears_of_a_restart_with_its_pauses(q: DelayQ, driver: RedisStreams) -> None:
@@ -89,7 +90,7 @@ def test_a_worker_hears_of_a_restart_with_its_pauses(q: DelayQ, driver: RedisStr
         gets(consumer)
         assert seen[-1].restart_ms is None
         called = q.restart_workers()
-        wait_until(lambda: gets(consumer) == [] and seen[-1].restart_ms == called.restart_ms, timeout=SEEN_S)
+        wait_fairly(lambda: gets(consumer) == [] and seen[-1].restart_ms == called.restart_ms, within=SEEN_S)
     assert called.restart_ms == called.now_ms
 
 

@@ -61,7 +61,7 @@ def test_it_dies_with_a_parent_that_is_killed(parent: subprocess.Popen[str]) -> 
 
         parent.kill()
 
-        wait_until(lambda: command_of(pid) == "", timeout=2.0, what="the server ends")
+        wait_until(lambda: command_of(pid) == "", what="the server ends")
 
 
 @pytest.mark.parametrize("how", ["end", "raise"])

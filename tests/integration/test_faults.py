@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import random
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -24,7 +26,8 @@ from tests.support.flavours import Flavour
 from tests.support.servers import LocalServer, OwnServer, connect
 from tests.support.waiting import wait_until
 
-pytestmark = pytest.mark.foreign_keys("*")
+# Timed: the clients of these tests give up within a second.
+pytestmark = [pytest.mark.foreign_keys("*"), pytest.mark.timed]
 
 QUICK = Waits(connect_ms=300, answer_ms=300, budget_ms=600, reader_margin_ms=1_000)
 SECRET = "s3cret"
@@ -252,10 +255,7 @@ def test_a_reader_whose_primary_is_demoted(
 def test_a_cluster_with_a_part_missing(
     own_server: OwnServer, each_flavour: Flavour, opened: Callable[[str], Connector]
 ) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        # Its bus listens 10,000 above.
-        port = free.getsockname()[1] % 10_000 + 20_000
-    options = {"cluster-enabled": "yes", "port": str(port), "bind": "127.0.0.1"}
+    options = {"cluster-enabled": "yes", "port": str(_free_with_its_bus()), "bind": "127.0.0.1"}
     server = own_server(flavour=each_flavour, options=options)
 
     assert "a cluster with a part missing" in refusal(opened(server.url), plainly, BackendUnavailable)
@@ -269,6 +269,16 @@ def test_something_that_is_no_redis(opened: Callable[[str], Connector]) -> None:
 
         refusal(opened(url), plainly, ConfigError)
         answer.join()
+
+
+def _free_with_its_bus() -> int:
+    """A port that is free together with the one 10,000 above, both below those that connections are given."""
+    while True:
+        port = random.randrange(11_000, 21_000)
+        with contextlib.suppress(OSError):
+            for number in (port, port + 10_000):
+                socket.create_server(("127.0.0.1", number)).close()
+            return port
 
 
 def _answer_as_a_web_server(listener: socket.socket) -> None:

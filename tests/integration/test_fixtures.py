@@ -61,22 +61,27 @@ def test_an_own_server_that_is_stopped_answers_when_it_goes_on(own_server: OwnSe
 
 
 LEAVES_NOTHING = "def test_nothing(redis_client): redis_client.sadd('delayq:queues', 'orders')\n"
-# What they leave lives longer than the grace of the check, and not much longer: nothing here ends it.
+# What they leave lives much longer than the grace of the check, which is short here, and ends with the session.
 LEAVES_THINGS = """
-import subprocess, threading
+import atexit, subprocess, threading
 
 def test_key(redis_client): redis_client.set('delayq:{orders}:jbos', 'x')
 def test_own_key(own_server):
     from tests.support.servers import OwnServer, connect
     with connect(own_server().url) as client: client.set('stray', 'x')
 def test_setting(redis_client): redis_client.config_set('maxmemory', '100mb')
-def test_process(): test_process.child = subprocess.Popen(['sleep', '3'])
-def test_thread(): threading.Timer(3, print).start()
+def test_process():
+    test_process.child = subprocess.Popen(['sleep', '60'])
+    atexit.register(test_process.child.kill)
+def test_thread():
+    timer = threading.Timer(60, print)
+    timer.daemon = True
+    timer.start()
 """
 
 
 def test_what_a_test_leaves_behind_fails_that_test_and_no_other(tmp_path: Path) -> None:
-    run = _run_pytest(tmp_path, LEAVES_THINGS + LEAVES_NOTHING)
+    run = _run_pytest(tmp_path, LEAVES_THINGS + LEAVES_NOTHING, DELAYQ_TEST_GRACE_S="0.3")
 
     assert "6 passed, 5 errors" in run.stdout, run.stdout
     assert "ERROR test_it.py::test_nothing" not in run.stdout
@@ -84,10 +89,40 @@ def test_what_a_test_leaves_behind_fails_that_test_and_no_other(tmp_path: Path) 
         "delayq:{orders}:jbos (string): is no key of a queue",
         "stray (string): is outside of the prefix delayq",
         "setting changed: maxmemory was '0', is '104857600'",
-        ": sleep 3",
+        ": sleep 60",
         "still there: thread Thread-",
     ):
         assert complaint in run.stdout
+
+
+MEASURES_TIME = """
+import pytest
+from tests.support import machine
+
+machine.STILL_S, machine.CROWDED = {limits}
+runs = []
+
+@pytest.mark.timed
+def test_the_third_time(): runs.append(1); assert len(runs) == 3, "too slow"
+@pytest.mark.timed
+def test_never(): assert not "true"
+"""
+
+
+def test_what_measures_time_is_run_again_on_a_machine_that_has_none(tmp_path: Path) -> None:
+    run = _run_pytest(tmp_path, MEASURES_TIME.format(limits="-1.0, -1.0"))
+
+    assert "1 failed, 1 passed" in run.stdout, run.stdout
+    assert run.stdout.count("test_the_third_time: it stood still for") == 2
+    assert run.stdout.count("test_never: it stood still for") == 2
+    assert "AssertionError: too slow" in run.stdout
+
+
+def test_what_measures_time_fails_at_once_on_a_machine_that_has_it(tmp_path: Path) -> None:
+    run = _run_pytest(tmp_path, MEASURES_TIME.format(limits="1000.0, 2.0"))
+
+    assert "2 failed" in run.stdout, run.stdout
+    assert "run again" not in run.stdout
 
 
 @pytest.mark.parametrize(("ci", "outcome"), [("", "1 skipped"), ("true", "1 error")])

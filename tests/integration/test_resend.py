@@ -18,11 +18,13 @@ import redis
 from delayq.core.errors import BackendUnavailable, DelayqError, OutcomeUnknown
 from delayq.redis.connect import Connector, Waits
 from tests.support.doors import AsyncDoor, Door, SyncDoor
+from tests.support.machine import fair_clock
 from tests.support.proxy import Proxy
 from tests.support.servers import LocalServer, OwnServer, connect
 from tests.support.waiting import wait_until
 
-pytestmark = pytest.mark.foreign_keys("*")
+# Timed: the clients of these tests give up within a second or two.
+pytestmark = [pytest.mark.foreign_keys("*"), pytest.mark.timed]
 
 QUICK = Waits(connect_ms=300, answer_ms=300, budget_ms=1_500, reader_margin_ms=300)
 COUNTER = "counter"
@@ -100,10 +102,11 @@ def test_a_read_is_sent_again(proxy: Proxy, door: OpenDoor) -> None:
 def test_a_swallowed_reply_costs_one_timeout(server: LocalServer, proxy: Proxy, door: OpenDoor) -> None:
     opened = door(proxy.url)
     proxy.swallow()
-    started = time.monotonic()
+    started, fairly_started = time.monotonic(), fair_clock()
 
     assert opened.call(bump, safe=True) == 2
-    assert 0.3 <= time.monotonic() - started < 1.5
+    assert time.monotonic() - started >= 0.3
+    assert fair_clock() - fairly_started < 1.5
 
 
 def test_what_was_not_sent_is_sent_again_though_unsafe(server: LocalServer, proxy: Proxy, door: OpenDoor) -> None:
@@ -255,12 +258,15 @@ def test_a_frozen_server_gives_every_caller_one_error_within_five_seconds(server
 def test_nobody_listens(door: OpenDoor, url: str) -> None:
     opened = door(url, waits=Waits(), connected=False)
 
+    started = time.monotonic()
     error, seconds = _timed(lambda: opened.call(bump, safe=False))
+    waited = time.monotonic() - started
 
     assert type(error) is BackendUnavailable
     assert opened.connector.endpoint.where in str(error)
     assert "s3cret" not in str(error) + repr(opened.connector)
-    assert 2.0 < seconds < 5.0, "a server that is just starting again is waited for"
+    assert seconds < 5.0
+    assert waited > 2.0, "a server that is just starting again is waited for"
 
 
 async def test_a_cancelled_call_leaves_no_reply_to_the_next_caller(server: LocalServer, proxy: Proxy) -> None:
@@ -293,12 +299,12 @@ class _Case:
 
 
 def _timed(call: Callable[[], object]) -> tuple[Exception | None, float]:
-    started = time.monotonic()
+    started = fair_clock()
     try:
         call()
     except DelayqError as error:
-        return error, time.monotonic() - started
-    return None, time.monotonic() - started
+        return error, fair_clock() - started
+    return None, fair_clock() - started
 
 
 def _run_for_ever(client: redis.Redis) -> None:

@@ -87,10 +87,10 @@ class Rig:
 
     # -- what is done to them ----------------------------------------------------------------------------------------
 
-    def kill_now_and_then(self, every_s: float) -> None:
+    def kill_now_and_then(self, every_s: float, at_least: int) -> None:
         """Until the time is over: kill -9 somebody, and put another in the place at once."""
         end = time.monotonic() + self.size.seconds
-        while time.monotonic() < end:
+        while time.monotonic() < end or self.struck < at_least:
             time.sleep(every_s)
             self.kill(self.rand.choice(self.posts))
 
@@ -100,16 +100,16 @@ class Rig:
             return
         pids = whole(post.pid)
         os.kill(post.pid, signal.SIGKILL)
-        post.holder.join(10)
+        post.holder.join(30)
         self.struck += 1
         wait_until(lambda: not any(map(_runs, pids)), what="its children die with it")
         self.held += sum(map(self._held_by, pids))
         post.holder = self.crew.hire(post.duty, post.life)
 
-    def freeze_now_and_then(self, every_s: float, for_s: float) -> None:
+    def freeze_now_and_then(self, every_s: float, for_s: float, at_least: int) -> None:
         """Until the time is over: freeze somebody for so long; one worker always stays awake."""
         end = time.monotonic() + self.size.seconds
-        while time.monotonic() < end:
+        while time.monotonic() < end or self.struck < at_least:
             time.sleep(every_s)
             self._thaw_all(time.monotonic())
             awake = [post for post in self.posts if not post.thaw_at and post.holder.is_alive()]
@@ -119,7 +119,7 @@ class Rig:
                 self._signal(post, signal.SIGSTOP)
                 post.thaw_at = time.monotonic() + for_s
                 self.struck += 1
-        wait_until(lambda: not self._thaw_all(time.monotonic()), timeout=for_s + 5, what="all are thawed")
+        wait_until(lambda: not self._thaw_all(time.monotonic()), timeout=for_s + 20, what="all are thawed")
 
     def _thaw_all(self, now: float) -> bool:
         """Thaw those whose time is over; whether some are frozen still."""
@@ -145,7 +145,7 @@ class Rig:
         """Wait until the producer has asked for everything and all of it is done."""
         wait_until(lambda: len(self.log.asked()) == self.size.jobs, timeout=timeout, what="all is scheduled")
         producer = self.posts[-1].holder
-        producer.join(20)
+        producer.join(40)
         assert not producer.is_alive(), "the producer did not end"
         client, keys = self.client, self.keys
 

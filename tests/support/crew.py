@@ -3,7 +3,8 @@
 They are forked from a server that has everything imported already, so a new one costs milliseconds and not half a
 second of processor time. Their handlers write the ledger:
 
-    note     {"ms": 5}               start, work that long, end; the token is the result
+    note     {"ms": 5}               start, work that long, end; the token is the result. With {"until": "go"} it works
+                                     on until there is such a file in the folder
     shaky    {"ms": 5, "fails": 2}   the first attempts fail
     spin     {"ms": 5}               as `note`, with the interpreter's lock held
     deadly   {}                      start, then SIGKILL to the whole worker: its supervisor, and so its own process
@@ -40,7 +41,7 @@ from delayq.worker.signals import Signals
 from delayq.worker.supervisor import Supervisor
 from tests.support.ledger import Ledger
 
-END_S = 15.0
+END_S = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,19 +150,21 @@ def _work(duty: Duty) -> int:
         "sleep_ms": 200,
         **duty.more,
     }
-    plan = Plan(RedisStreamsFactory(duty.url, options), _handlers(ledger), WorkerOptions(**given))
+    plan = Plan(RedisStreamsFactory(duty.url, options), _handlers(ledger, duty.folder), WorkerOptions(**given))
     reason = Supervisor(plan).run()
     logging.getLogger("delayq.crew").info("stopped: %s", reason)
     return reason.exit_code
 
 
-def _handlers(ledger: Ledger) -> Registry:
+def _handlers(ledger: Ledger, folder: Path) -> Registry:
     with using(Registry()) as registry:
 
         @job("note")
-        def note(context: JobContext, ms: int = 0) -> str:
+        def note(context: JobContext, ms: int = 0, until: str = "") -> str:
             ledger.write("start", context)
             time.sleep(ms / 1000)
+            while until and not (folder / until).exists():
+                time.sleep(0.005)
             ledger.write("end", context)
             return context.token
 

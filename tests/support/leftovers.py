@@ -45,9 +45,11 @@ def _children() -> list[int]:
 
 
 def command_of(pid: int) -> str:
-    """Empty for a process that is gone or ended."""
+    """Empty for a process that is gone or ended; its name in brackets while it becomes another program, or ends."""
     if Path("/proc/self").exists():
-        return _read(Path(f"/proc/{pid}/cmdline")).replace("\0", " ").strip()
+        words = _read(Path(f"/proc/{pid}/cmdline")).replace("\0", " ").strip()
+        name, _, state = _read(Path(f"/proc/{pid}/stat")).partition("(")[2].rpartition(") ")
+        return words or (f"[{name}]" if state and state[0] not in "ZX" else "")
     shown = subprocess.run(["ps", "-ww", "-o", "command=", "-p", str(pid)], capture_output=True, text=True, check=False)
     return shown.stdout.strip()
 

@@ -17,7 +17,7 @@ from delayq.worker.supervisor import Supervisor
 from tests.support.tape import Tape, Tapes
 from tests.support.waiting import wait_until
 
-PATIENCE_S = 15.0
+PATIENCE_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ from tests.support.tape import Flag, Tally, Tape, Tapes
 from tests.support.waiting import wait_until
 
 QUEUE = "orders"
-PATIENCE_S = 15.0
+PATIENCE_S = 20.0
 
 
 class Station:

@@ -58,18 +58,20 @@ class Steps:
         """What the last run of a step came with."""
         return [headers for ran, headers in self._ran[:] if ran == name][-1]
 
-    def until(self, *names: str, timeout: float = 15.0) -> None:
+    def until(self, *names: str, timeout: float = 30.0) -> None:
         """Wait until all of these have run."""
         wait_until(lambda: set(names) <= set(self.ran), timeout=timeout, what=f"{names} have run; {self.ran} have")
 
     def quiet(self) -> None:
         """Wait until nothing waits, runs or is to be carried in any queue."""
-        wait_until(self._nothing_left, timeout=15.0, what="nothing is left to do")
+        wait_until(self._nothing_left, timeout=30.0, what="nothing is left to do")
 
     def _nothing_left(self) -> bool:
-        keys = [self.station.keys(queue) for queue in QUEUES]
-        commands: Any = self.station.connector.commands()
-        if any(commands.xlen(key.of("outbox")) for key in keys):
-            return False
-        stats = [self.station.client.stats(queue)[0] for queue in QUEUES]
-        return not any(one.scheduled or one.ready or one.reserved for one in stats)
+        """All at one instant: a step that ends between two looks would be in neither of them."""
+        with self.station.connector.commands().pipeline(transaction=True) as pipe:
+            for queue in QUEUES:
+                keys = self.station.keys(queue)
+                pipe.xlen(keys.of("outbox"))
+                pipe.zcard(keys.of("scheduled"))
+                pipe.hlen(keys.of("entries"))
+            return not any(pipe.execute())

@@ -7,12 +7,21 @@ import time
 
 from delayq.jobs.context import JobContext
 from delayq.jobs.function import job
-from tests.support.supervised_jobs import note
+from tests.support.supervised_jobs import let_go, note
 
 
 @job("async_good")
 async def async_good(context: JobContext, seconds: float = 0.0) -> None:
     note("start", context.id)
+    await asyncio.sleep(seconds)
+    note("end", context.id)
+
+
+@job("async_held")
+async def async_held(context: JobContext, seconds: float = 0.0) -> None:
+    note("start", context.id)
+    while not let_go():  # noqa: ASYNC110  (a file tells no event)
+        await asyncio.sleep(0.01)
     await asyncio.sleep(seconds)
     note("end", context.id)
 

@@ -22,6 +22,11 @@ def note(word: str, job_id: str) -> None:
         ledger.write(line)
 
 
+def let_go() -> bool:
+    """Whether the test has said so: a file beside the ledger."""
+    return Path(os.environ["LEDGER"]).with_name("go").exists()
+
+
 @job("noop")
 def noop() -> None:
     return None
@@ -30,6 +35,16 @@ def noop() -> None:
 @job("good")
 def good(context: JobContext, seconds: float = 0.0) -> None:
     note("start", context.id)
+    time.sleep(seconds)
+    note("end", context.id)
+
+
+@job("held")
+def held(context: JobContext, seconds: float = 0.0) -> None:
+    """Works on until the test lets it go, and that long after."""
+    note("start", context.id)
+    while not let_go():
+        time.sleep(0.01)
     time.sleep(seconds)
     note("end", context.id)
 

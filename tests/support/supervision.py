@@ -2,7 +2,7 @@
 
 house.schedule("good", "g1", seconds=2)      a job, due now
 with house.open(kill_after_ms=400) as shop:  the worker; it is killed at the end of the block if it still runs
-shop.signal(signal.SIGTERM); shop.ended()    its exit code; how long that took is `shop.took_s`
+shop.signal(signal.SIGTERM); shop.ended()    its exit code; how long that took is `shop.took_s`, by the fair clock
 house.starts("g1")                           how often, and in which processes, a handler began
 """
 
@@ -13,7 +13,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +23,7 @@ from delayq.core.states import State
 from delayq.core.views import JobInfo
 from delayq.redis.client import Client
 from delayq.redis.connect import Connector
+from tests.support.machine import fair_clock
 from tests.support.waiting import wait_until
 
 QUEUE = "default"
@@ -54,12 +54,12 @@ class Shop:
 
     def ended(self, timeout: float = PATIENCE_S) -> int:
         """Wait for the end; the exit code."""
-        began = time.monotonic()
+        began = fair_clock()
         try:
             code = self._process.wait(timeout)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"the worker has not ended within {timeout:g} s:\n{self.said()}") from None
-        self.took_s = time.monotonic() - began
+        self.took_s = fair_clock() - began
         return code
 
     def reason(self) -> str:
@@ -111,11 +111,15 @@ class House:
             yield shop
         finally:
             shop.close()
-            wait_until(lambda: not self.processes(), timeout=3.0, what="nobody is left behind")
+            wait_until(lambda: not self.processes(), what="nobody is left behind")
 
     def schedule(self, name: str, *ids: str, **data: Any) -> None:
         """Jobs that are due now."""
         self.client.schedule_many([{"name": name, "id": job_id, "data": data or None, "delay": "0s"} for job_id in ids])
+
+    def let_go(self) -> None:
+        """Let those handlers go on that wait for it."""
+        self.ledger.with_name("go").touch()
 
     def ask_silently(self, job_id: str) -> None:
         """Ask a running job to stop with nobody being told: the wish lies there for who looks."""
@@ -123,7 +127,7 @@ class House:
 
     def rows(self, word: str, job_id: str | None = None) -> list[list[str]]:
         """Lines of the ledger: word, job, process, time."""
-        rows = [line.split() for line in self.ledger.read_text().splitlines()]
+        rows = [line.split() for line in self.ledger.read_text().splitlines(keepends=True) if line.endswith("\n")]
         return [row for row in rows if row[0] == word and job_id in (None, row[1])]
 
     def starts(self, job_id: str) -> list[int]:

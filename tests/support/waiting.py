@@ -12,11 +12,12 @@ FIRST_WAIT_S = 0.001
 LONGEST_WAIT_S = 0.05
 
 
-def wait_until(predicate: Callable[[], T], *, timeout: float = 5.0, what: str = "the condition") -> T:
+def wait_until(predicate: Callable[[], T], *, timeout: float = 20.0, what: str = "the condition") -> T:
     """Call `predicate` until it answers something true, and return that.
 
-    `timeout` is in seconds. The predicate is asked once more after the deadline, so a test that was itself kept
-    waiting by a busy machine does not fail for it. What the predicate raises goes to the caller.
+    `timeout` is in seconds. It is generous, because only a failure ever takes that long; give a shorter one for what is
+    promised to come sooner. The predicate is asked once more after the deadline, so a test that was itself kept waiting
+    by a busy machine does not fail for it. What the predicate raises goes to the caller.
 
     Raises AssertionError, naming `what` and the last answer, when the time is over.
     """

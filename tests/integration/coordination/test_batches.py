@@ -38,7 +38,7 @@ def with_callbacks(pending: PendingBatch, steps: Steps) -> PendingBatch:
 
 def finished(station: Station, batch_id: str) -> BatchInfo:
     """The batch, once every member has ended and nothing is left to do."""
-    wait_until(lambda: find_batch(batch_id).finished_ms, timeout=15, what="the batch has finished")
+    wait_until(lambda: find_batch(batch_id).finished_ms, what="the batch has finished")
     return find_batch(batch_id)
 
 
@@ -199,7 +199,7 @@ def test_a_cancelled_one_ends_with_what_runs(station: Station, steps: Steps) -> 
     station.handles("slow", slow)
     info = with_callbacks(batch([named("slow"), *(steps(f"w{n}").delay("1h") for n in range(3))]), steps).dispatch()
     with work(station):
-        assert started.wait(15)
+        assert started.wait(50)
         assert station.client.batches.cancel(info.id).state in ("cancelling", "cancelled")
         go_on.set()
         steps.until("finally")

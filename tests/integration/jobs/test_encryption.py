@@ -253,12 +253,12 @@ def test_results_and_partial_results_are_hidden_too(station: Station, redis_clie
     def report(context: JobContext, card: str) -> dict[str, str]:
         context.progress(1, 2, "half")
         context.partial({"card": card})
-        assert go.wait(15)
+        assert go.wait(50)
         return {"card": card}
 
     ref = report.job(SECRET).dispatch()
     with station.working():
-        wait_until(lambda: partial_of(station, ref.id) is not None, timeout=15, what="it told a partial result")
+        wait_until(lambda: partial_of(station, ref.id) is not None, what="it told a partial result")
         assert SECRET not in everything_in(redis_client)
         assert partial_of(station, ref.id) == {"card": SECRET}
         go.set()

@@ -201,7 +201,7 @@ def test_max_exceptions_go_over_retry_until(station: Station) -> None:
 def test_a_job_past_its_deadline_does_not_start_and_hears_of_it(station: Station) -> None:
     kind = acting(station, raising(ValueError("never")))
     ref = kind().dispatch(deadline="1ms")
-    wait_until(lambda: _now(station) > (station.job(ref.id).due_ms or 0) + 50, timeout=5, what="the deadline passes")
+    wait_until(lambda: _now(station) > (station.job(ref.id).due_ms or 0) + 50, what="the deadline passes")
     station.drain()
     assert kind.runs == []
     assert [name for _, name, _ in kind.heard] == ["DeadlinePassed"]
@@ -220,7 +220,7 @@ def test_retry_gives_a_job_past_its_limit_another_chance(station: Station) -> No
     before = len(kind.runs)
     station.client.retry(ref.id)
     with station.working(mover=True):
-        wait_until(lambda: len(kind.heard) == 2, timeout=15, what="it is tried again, and fails again")
+        wait_until(lambda: len(kind.heard) == 2, what="it is tried again, and fails again")
     assert len(kind.runs) == before + 1
 
 

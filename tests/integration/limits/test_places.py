@@ -76,9 +76,9 @@ def test_whatever_ends_the_handler_gives_the_place_back(station: Station, is_asy
 
     function: Callable[..., object] = waiting if is_async else plain
     limit = Concurrency("api", 1, release_after="1h")
-    job("act", middleware=[limit], tries=1, timeout="200ms", on_timeout="fail")(function)
+    job("act", middleware=[limit], tries=1, on_timeout="fail")(function)
     if threads == 1 or is_async:
-        dispatch("act", {"how": "hang"}, id="hang")
+        dispatch("act", {"how": "hang"}, id="hang", timeout="200ms")
     for how in ("fail", "end"):
         dispatch("act", {"how": how}, id=how)
     with station.working(threads=threads, kill_after_ms=3_000):
@@ -102,6 +102,7 @@ def test_a_place_is_free_as_soon_as_its_job_has_another_entry(station: Station) 
     assert station.ends(job_id) == ["done"]
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize("how", ["kill", "hang"])
 def test_kill_9_of_a_holder_frees_its_place_with_the_lease(redis_url: str, tmp_path: Path, how: str) -> None:
     """A child that is killed in its handler, and a whole worker: nobody gives the place back, and nobody has to."""

@@ -15,7 +15,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,10 +24,10 @@ import pytest
 from delayq.core.states import State
 from delayq.worker.names import consumer_name, label_of
 from tests.support.flavours import missing
+from tests.support.machine import fair_clock, wait_fairly
 from tests.support.orphans import adopting, children, zombies
-from tests.support.pace import pacing
 from tests.support.servers import LocalServer, OwnServer
-from tests.support.supervision import PATIENCE_S, House, Shop
+from tests.support.supervision import House, Shop
 from tests.support.waiting import wait_until
 
 GRACE_S = 1.0
@@ -38,6 +37,7 @@ SENT = {
     "TERM twice": (signal.SIGTERM, signal.SIGTERM),
     "INT": (signal.SIGINT,),
 }
+pytestmark = pytest.mark.timed  # the grace is a promise
 EACH_WAY = pytest.mark.parametrize("sent", list(SENT))
 
 
@@ -71,10 +71,10 @@ def alone() -> list[str]:
 
 
 @contextmanager
-def worker(home: House, *, busy: bool, before: Sequence[str] = ()) -> Iterator[Shop]:
+def worker(home: House, *, busy: bool, before: Sequence[str] = (), grace_s: float = GRACE_S) -> Iterator[Shop]:
     """A worker of two processes that has worked; when `busy`, one of them runs `held`, which never ends."""
     home.schedule("orphan" if before else "good", "first")
-    with home.open(processes=2, grace_ms=int(GRACE_S * 1000), before=before) as shop:
+    with home.open(processes=2, grace_ms=int(grace_s * 1000), before=before) as shop:
         home.until_gone("first")
         if busy:
             home.schedule("deaf", "held", seconds=60)
@@ -84,19 +84,18 @@ def worker(home: House, *, busy: bool, before: Sequence[str] = ()) -> Iterator[S
 
 def asked(shop: Shop, sent: str, send: Callable[[signal.Signals], None]) -> int:
     """Ask it to stop, and wait until it has; the exit code."""
-    with pacing() as pace:
-        began = time.monotonic()
-        for number in SENT[sent]:
-            send(number)
-            wait_until(
-                lambda: "stopping (interrupted)" in shop.said() or not shop.alive(),
-                timeout=PATIENCE_S,
-                what="it has heard",
-            )
-        code = shop.ended()
-        took_s = time.monotonic() - began
-    assert took_s < GRACE_S + 1.0 + pace.allowance_s
+    began = fair_clock()
+    for number in SENT[sent]:
+        send(number)
+        wait_until(lambda: "stopping (interrupted)" in shop.said() or not shop.alive(), what="it has heard")
+    code = shop.ended()
+    assert fair_clock() - began < GRACE_S + 1.0
     return code
+
+
+def grace_of(sent: str) -> float:
+    """So long for the second signal that only the second one can have ended it."""
+    return 60.0 if sent == "TERM twice" else GRACE_S
 
 
 def code_of(scene: str, sent: str) -> int:
@@ -110,7 +109,6 @@ def standing_by(elsewhere: House) -> Iterator[None]:
     with elsewhere.open(name=consumer_name("elsewhere")):
         wait_until(
             lambda: any(label_of(one.name) == "elsewhere" for one in elsewhere.client.workers()),
-            timeout=PATIENCE_S,
             what="the other worker is there",
         )
         yield
@@ -130,12 +128,10 @@ def trouble(server: LocalServer, scene: str) -> Iterator[None]:
             server.cont()
 
 
-def starts_elsewhere(home: House, elsewhere: House, left: float) -> None:
+def starts_elsewhere(home: House, elsewhere: House) -> None:
     """`held` runs in the worker that stands by, soon after the other has left, and as if for the first time."""
-    with pacing() as pace:
-        elsewhere.until_started("held")
-    (row,) = elsewhere.rows("start", "held")
-    assert float(row[3]) - left < ELSEWHERE_S + pace.allowance_s
+    wait_fairly(lambda: elsewhere.starts("held"), within=ELSEWHERE_S, what="it starts elsewhere")
+    assert len(elsewhere.starts("held")) == 1
     assert len(home.starts("held")) == 1
     held = elsewhere.job("held")
     assert held.envelope is not None
@@ -145,7 +141,8 @@ def starts_elsewhere(home: House, elsewhere: House, left: float) -> None:
 @EACH_WAY
 @pytest.mark.parametrize("scene", ["idle", "stopped", "dead", "busy stopped", "busy dead"])
 def test_it_leaves_within_its_grace(home: House, server: LocalServer, scene: str, sent: str) -> None:
-    with worker(home, busy="busy" in scene) as shop, adopting() as orphans, trouble(server, scene):
+    busy, grace_s = "busy" in scene, grace_of(sent)
+    with worker(home, busy=busy, grace_s=grace_s) as shop, adopting() as orphans, trouble(server, scene):
         assert asked(shop, sent, shop.signal) == code_of(scene, sent)
         assert home.processes() == []
         assert orphans() == []
@@ -153,27 +150,26 @@ def test_it_leaves_within_its_grace(home: House, server: LocalServer, scene: str
 
 @EACH_WAY
 def test_what_it_had_not_finished_starts_elsewhere(home: House, elsewhere: House, sent: str) -> None:
-    with worker(home, busy=True) as shop, standing_by(elsewhere):
+    with worker(home, busy=True, grace_s=grace_of(sent)) as shop, standing_by(elsewhere):
         with adopting() as orphans:
             assert asked(shop, sent, shop.signal) == code_of("busy", sent)
-            left = time.monotonic()
             assert home.processes() == []
             assert orphans() == []
-        starts_elsewhere(home, elsewhere, left)
+        starts_elsewhere(home, elsewhere)
 
 
 @EACH_WAY
 @pytest.mark.parametrize("scene", ["idle", "busy"])
 def test_as_process_1(home: House, elsewhere: House, alone: list[str], scene: str, sent: str) -> None:
-    with worker(home, busy=scene == "busy", before=alone) as shop, standing_by(elsewhere):
-        wait_until(lambda: home.rows("gone"), timeout=PATIENCE_S, what="the orphan has ended")
-        wait_until(lambda: not zombies(shop.pid), timeout=PATIENCE_S, what="the orphan was waited for")
+    busy, grace_s = scene == "busy", grace_of(sent)
+    with worker(home, busy=busy, before=alone, grace_s=grace_s) as shop, standing_by(elsewhere):
+        wait_until(lambda: home.rows("gone"), what="the orphan has ended")
+        wait_until(lambda: not zombies(shop.pid), what="the orphan was waited for")
         (first,) = children(shop.pid)
         assert asked(shop, sent, lambda number: os.kill(first, number)) == code_of(scene, sent)
-        left = time.monotonic()
         assert home.processes() == []
-        if scene == "busy":
-            starts_elsewhere(home, elsewhere, left)
+        if busy:
+            starts_elsewhere(home, elsewhere)
 
 
 def test_process_1_leaves_while_its_code_is_loaded(home: House, tmp_path: Path, alone: list[str]) -> None:
@@ -182,12 +178,10 @@ def test_process_1_leaves_while_its_code_is_loaded(home: House, tmp_path: Path, 
     command = [*alone, sys.executable, "-m", "delayq", *work]
     shop = Shop(command, {**os.environ, "LEDGER": str(home.ledger)}, tmp_path / "stderr")
     try:
-        wait_until(lambda: home.rows("loading"), timeout=PATIENCE_S, what="it loads its code")
+        wait_until(lambda: home.rows("loading"), what="it loads its code")
         (first,) = children(shop.pid)
-        with pacing() as pace:
-            os.kill(first, signal.SIGTERM)
-            assert shop.ended() == 128 + signal.SIGTERM
-        assert shop.took_s < 1.0 + pace.allowance_s
+        os.kill(first, signal.SIGTERM)
+        assert shop.ended() == 128 + signal.SIGTERM  # loading takes longer than that is waited for
     finally:
         shop.close()
 

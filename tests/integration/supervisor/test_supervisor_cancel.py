@@ -48,6 +48,7 @@ def test_a_hint_that_is_lost_is_made_up_for_by_the_next_renewal(house: House) ->
     assert house.rows("end", "c1") == []
 
 
+@pytest.mark.timed
 def test_a_timeout_and_a_cancellation_that_meet_are_told_as_what_they_are(house: House) -> None:
     """A deaf job runs into its timeout and is asked to stop; the wish decides, whoever ends it in the end."""
     house.client.queue_set("default", lease="90s")

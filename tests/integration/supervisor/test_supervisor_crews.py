@@ -4,36 +4,40 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from typing import Any
 
 import pytest
 
 from delayq.core.states import State
+from tests.support.machine import fair_clock
 from tests.support.supervision import House
+from tests.support.waiting import wait_until
 
 
 def test_async_handlers_run_many_at_once(house: House) -> None:
     ids = [f"a{n}" for n in range(50)]
-    house.schedule("async_good", *ids, seconds=0.5)
+    house.schedule("async_held", *ids)
     with house.open(stop_when_empty=True, asynchronous=True) as shop:
+        wait_until(lambda: len(house.rows("start")) == 50, what="all have begun, and none has ended")
+        house.let_go()
         assert shop.ended() == 0
     assert [len(house.starts(job_id)) for job_id in ids] == [1] * 50
-    starts = [float(row[3]) for row in house.rows("start")]
-    ends = [float(row[3]) for row in house.rows("end")]
-    assert max(starts) < min(ends), "all had begun before the first ended"
 
 
 def test_no_more_at_once_than_there_are_places(house: House) -> None:
-    house.schedule("async_good", *[f"a{n}" for n in range(12)], seconds=0.2)
+    house.schedule("async_held", *[f"a{n}" for n in range(12)], seconds=0.05)
     with house.open(stop_when_empty=True, asynchronous=True, concurrency=4) as shop:
+        wait_until(lambda: len(house.rows("start")) >= 4, what="all places are taken")
+        house.let_go()
         assert shop.ended() == 0
     assert _most_at_once(house) == 4
 
 
 def test_threads_run_as_many_as_there_are(house: House) -> None:
-    house.schedule("good", *[f"g{n}" for n in range(12)], seconds=0.2)
+    house.schedule("held", *[f"g{n}" for n in range(12)], seconds=0.05)
     with house.open(stop_when_empty=True, threads=4) as shop:
+        wait_until(lambda: len(house.rows("start")) >= 4, what="all threads work")
+        house.let_go()
         assert shop.ended() == 0
     assert _most_at_once(house) == 4
 
@@ -49,12 +53,14 @@ def test_plain_and_async_handlers_in_one_child(house: House) -> None:
 
 
 def test_a_job_is_settled_when_it_ends_and_not_when_the_next_one_comes(house: House) -> None:
-    house.schedule("async_good", "long", seconds=3.0)
+    house.schedule("async_held", "long")
     house.schedule("async_good", "short", seconds=0.1)
     with house.open(asynchronous=True):
-        house.until_started("short")
-        house.until_gone("short", timeout=2.0)
+        house.until_started("long")
+        house.until_gone("short")
         assert house.state("long") is State.RESERVED
+        house.let_go()
+        house.until_gone("long")
 
 
 def test_a_handler_that_exits_through_the_loop_does_not_end_it(house: House) -> None:
@@ -73,12 +79,13 @@ def test_a_handler_that_exits_through_the_loop_does_not_end_it(house: House) -> 
 @pytest.mark.parametrize("config", [{"threads": 4}, {"asynchronous": True}])
 def test_a_suspect_starts_when_nothing_else_runs(house: House, config: dict[str, Any]) -> None:
     """Its first process was killed from outside: an innocent suspect."""
-    name = "async_good" if "asynchronous" in config else "good"
-    house.schedule(name, "suspect", seconds=1.0)
+    kind = "async_" if "asynchronous" in config else ""
+    house.schedule(f"{kind}held", "suspect", seconds=1.0)
     with house.open(**config) as shop:
         os.kill(house.until_started("suspect"), signal.SIGKILL)
+        house.let_go()
         others = [f"o{n}" for n in range(20)]
-        house.schedule(name, *others, seconds=0.3)
+        house.schedule(f"{kind}good", *others, seconds=0.3)
         house.until_gone("suspect", *others)
         assert shop.alive()
     began = float(house.rows("start", "suspect")[-1][3])
@@ -88,16 +95,18 @@ def test_a_suspect_starts_when_nothing_else_runs(house: House, config: dict[str,
     assert len(house.starts("suspect")) == 2
 
 
+@pytest.mark.timed
 def test_a_suspect_that_finds_no_room_goes_back_uncounted(house: House) -> None:
-    house.schedule("async_good", "suspect", seconds=0.2)
+    house.schedule("async_held", "suspect", seconds=0.2)
     with house.open(asynchronous=True, mover=True):
         os.kill(house.until_started("suspect"), signal.SIGKILL)
+        house.let_go()
         house.schedule("async_good", "long", seconds=3.0)
-        began = time.monotonic()
+        began = fair_clock()
         house.until_started("long")
-        house.until_gone("suspect", timeout=15)
+        house.until_gone("suspect")
         assert house.counter("reclaimed_total") == 1
-        assert time.monotonic() - began < 12
+        assert fair_clock() - began < 12
     assert len(house.starts("suspect")) == 2
 
 

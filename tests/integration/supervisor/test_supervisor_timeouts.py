@@ -24,11 +24,12 @@ UNSTOPPABLE: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize(("handler", "config"), UNSTOPPABLE)
 def test_whatever_a_handler_does_its_timeout_ends_it(house: House, handler: str, config: dict[str, Any]) -> None:
     ids = [f"g{n}" for n in range(50)]
     house.schedule(handler, "late", seconds=60)
-    with house.open(timeout_ms=1_000, kill_after_ms=1_000, grace_ms=1_000, tries=2, backoff_ms=300, **config):
+    with house.open(timeout_ms=700, kill_after_ms=700, grace_ms=700, tries=2, backoff_ms=300, **config):
         house.until_started("late")  # else it may hold the others' thread in the middle of them: see the next test
         house.schedule("good", *ids)
         house.until("late", State.FAILED, timeout=25)
@@ -41,12 +42,13 @@ def test_whatever_a_handler_does_its_timeout_ends_it(house: House, handler: str,
     assert len(house.starts("late")) == 2
     assert house.rows("end", "late") == []
     first, second = (float(row[3]) for row in house.rows("start", "late"))
-    assert second - first >= 1.3, "the timeout and the backoff have passed in between"
+    assert second - first >= 1.0, "the timeout and the backoff have passed in between"
     # What was killed with it is handed back uncounted; so it may have begun again, but was never charged.
     assert house.counter("reclaimed_total") == 0
     assert house.counter("failed_total") == 1
 
 
+@pytest.mark.timed
 def test_who_is_late_because_of_another_is_not_charged(house: House) -> None:
     """Three run beside one that holds the interpreter's lock: nobody can tell who kept whom, until each is alone."""
     ids = ["g1", "g2", "g3"]
@@ -66,9 +68,9 @@ def test_who_is_late_because_of_another_is_not_charged(house: House) -> None:
 
 
 def test_a_soft_end_keeps_the_process(house: House) -> None:
-    house.schedule("good", "late", seconds=60)
+    house.schedule("hasty", "late", seconds=60)
     house.schedule("good", "g1")
-    with house.open(timeout_ms=300, tries=1):
+    with house.open():
         house.until("late", State.FAILED)
         house.until_gone("g1")
     assert house.starts("late") == house.starts("g1")
@@ -77,7 +79,7 @@ def test_a_soft_end_keeps_the_process(house: House) -> None:
 def test_the_handlers_timeout_goes_first(house: House) -> None:
     house.schedule("hasty", "h1", seconds=60)
     with house.open(timeout_ms=60_000):
-        house.until("h1", State.FAILED, timeout=5)
+        house.until("h1", State.FAILED)
     failed = house.job("h1")
     assert failed.envelope is not None
     assert failed.envelope.attempts == 1, "on_timeout=fail: no second attempt, whatever tries are left"

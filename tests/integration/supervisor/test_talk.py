@@ -82,11 +82,10 @@ def test_what_is_taken_back_starts_without_it(house: House) -> None:
 @pytest.mark.parametrize("config", CREWS)
 def test_an_interruptible_job_hears_of_the_end(house: House, handler: str, config: dict[str, Any]) -> None:
     house.schedule(handler, "i1")
-    with house.open(**TALKERS, **config, grace_ms=15_000) as shop:
+    with house.open(**TALKERS, **config, grace_ms=60_000) as shop:
         house.until_started("i1")
         shop.signal(signal.SIGTERM)
-        assert shop.ended() == 0
-        assert shop.took_s < 5, "it did not wait for the end of its time"
+        assert shop.ended(timeout=30) == 0, "long before its time is over"
     assert len(house.rows("heard", "i1")) == 1
     after = house.job("i1")
     assert (after.state in (State.SCHEDULED, State.READY), after.attempts) == (True, 0)
@@ -102,6 +101,7 @@ def test_it_hears_of_a_restart_too(house: House) -> None:
     assert len(house.rows("heard", "i1")) == 1
 
 
+@pytest.mark.timed
 def test_a_worker_says_what_it_runs_and_since_when(house: House) -> None:
     with house.open(processes=2) as shop:
         wait_until(lambda: len(house.client.workers()) == 2, what="both are there")
@@ -110,7 +110,7 @@ def test_a_worker_says_what_it_runs_and_since_when(house: House) -> None:
         before = house.client.control().now_ms
         house.schedule("good", "long", seconds=8)
         house.until_started("long")
-        wait_until(lambda: any(one.about["running"] for one in house.client.workers()), timeout=3, what="it says so")
+        wait_until(lambda: any(one.about["running"] for one in house.client.workers()), what="it says so")
         after = house.client.control().now_ms
         (busy,) = (one for one in house.client.workers() if one.about["running"])
         (job,) = busy.about["running"]

@@ -79,7 +79,7 @@ def test_a_plain_consumer_that_vanished_is_recovered_like_any_other(station: Sta
     station.client.schedule("note", id="o1")
     taken_by_a_plain_consumer(station, 1)
     with station.working(mover=True, tidy_every_ms=TICK_MS):
-        station.until("o1", State.ABSENT, timeout=5)
+        station.until("o1", State.ABSENT)
     assert ran == [1]
 
 
@@ -157,16 +157,16 @@ def test_a_deleted_consumer_that_lives_keeps_its_job(station: Station) -> None:
     def slow(context: JobContext) -> None:
         starts.append(context.token)
         entered.set()
-        assert go_on.wait(20)
+        assert go_on.wait(50)
 
     station.handles("slow", slow)
     station.client.queue_set(QUEUE, lease="600ms")
     station.client.schedule("slow", id="o1")
     with station.working():
-        assert entered.wait(10)
+        assert entered.wait(50)
         delete_consumers(station)
         client: Any = station.connector.commands()
-        wait_until(lambda: client.xpending(station.keys().stream, GROUP)["pending"], timeout=3, what="it is back")
+        wait_until(lambda: client.xpending(station.keys().stream, GROUP)["pending"], what="it is back")
         assert station.driver.tidy(QUEUE).redelivered == 0
         go_on.set()
         station.until("o1", State.ABSENT)

@@ -15,6 +15,7 @@ from delayq.core.errors import BackendError, BackendFull, BackendUnavailable, Ou
 from delayq.core.states import State
 from delayq.jobs.context import JobContext
 from tests.integration.worker.conftest import MakeStation
+from tests.support.machine import fair_clock, wait_fairly
 from tests.support.rule_one import broken
 from tests.support.servers import LocalServer, OwnServer
 from tests.support.station import QUEUE, Station
@@ -107,6 +108,7 @@ def test_redis_is_killed_and_restarted_under_load(server: LocalServer, stations:
     sound(station)
 
 
+@pytest.mark.timed
 def test_a_hanging_redis_fails_producers_in_time_and_takes_no_work_away(
     server: LocalServer, stations: MakeStation
 ) -> None:
@@ -118,19 +120,19 @@ def test_a_hanging_redis_fails_producers_in_time_and_takes_no_work_away(
     def slow(context: JobContext) -> None:
         starts.append(context.token)
         entered.set()
-        assert go_on.wait(30)
+        assert go_on.wait(50)
 
     station.handles("slow", slow)
     load = Load(station, jobs=20)
     station.client.schedule("slow", id="slow")
     with station.working(mover=True, tidy_every_ms=200):
-        assert entered.wait(10)
+        assert entered.wait(50)
         server.stop()
         try:
-            begun = time.monotonic()
+            begun = fair_clock()
             with pytest.raises((BackendUnavailable, OutcomeUnknown)):
                 station.client.schedule("note", id="unheard")
-            assert time.monotonic() - begun <= 5.0
+            assert fair_clock() - begun <= 5.0
         finally:
             server.cont()
         with load.produced():
@@ -154,7 +156,7 @@ def test_all_is_flushed_under_load(server: LocalServer, stations: MakeStation) -
         for round_number in range(4):
             job_id = f"o{round_number}"
             station.client.schedule("note", {"context_id": job_id}, id=job_id, delay="10ms")
-            wait_until(partial(ran.__getitem__, job_id), timeout=3, what="it consumes")
+            wait_until(partial(ran.__getitem__, job_id), what="it consumes")
             station.connector.commands().flushall()
         station.client.schedule_many([{"name": "note", "data": {"context_id": f"j{n}"}} for n in range(200)])
         wait_until(lambda: len(ran) == 204, what="all later ones run")
@@ -213,8 +215,8 @@ def test_a_key_of_the_wrong_type_is_reported_loses_nothing_and_heals(station: St
     client.set(key, "not yours")
     with station.working(queues=(QUEUE, "other"), mover=True, tidy_every_ms=200):
         station.client.schedule("elsewhere", queue="other")
-        wait_until(lambda: ran_elsewhere, timeout=10, what="the other queue is served all the same")
-        wait_until(lambda: "WRONGTYPE" in station.said(), timeout=10, what="it is reported")
+        wait_until(lambda: ran_elsewhere, what="the other queue is served all the same")
+        wait_until(lambda: "WRONGTYPE" in station.said(), what="it is reported")
         client.delete(key)
         if client.exists("aside"):
             client.rename("aside", key)
@@ -234,9 +236,9 @@ def test_damage_that_comes_while_a_worker_is_idle_keeps_nobody_from_the_other_qu
         client.set(station.keys().stream, "not yours")
         for round_number in range(1, 4):
             seen = refusals(client)
-            wait_until(partial(more_refusals, client, seen), timeout=10, what="the damaged queue is asked again")
+            wait_until(partial(more_refusals, client, seen), what="the damaged queue is asked again")
             station.client.schedule("elsewhere", queue="other")
-            wait_until(partial(has_all, ran, round_number), timeout=1.5, what="the other queue is served")
+            wait_fairly(partial(has_all, ran, round_number), within=1.5, what="the other queue is served")
     client.delete(station.keys().stream)
     station.driver.tidy(QUEUE)
 
@@ -256,7 +258,7 @@ def test_an_outcome_kept_by_an_idle_worker_is_settled_when_it_can_be(station: St
         wait_until(lambda: ran, what="it runs")
         wait_until(lambda: refusals(client) > 1, what="settling fails")
         client.delete(station.keys().of("results"))
-        station.until("o1", State.ABSENT, timeout=5)
+        station.until("o1", State.ABSENT)
     assert station.ends("o1") == ["done"]
 
 
@@ -268,10 +270,11 @@ def test_a_damaged_queue_is_asked_about_once_a_second(station: Station) -> None:
     client.set(station.keys().stream, "not yours")
 
     with station.working(queues=(QUEUE, "other"), mover=True):
-        wait_until(lambda: "WRONGTYPE" in station.said(), timeout=10, what="it is reported")
+        wait_until(lambda: "WRONGTYPE" in station.said(), what="it is reported")
         first, begun = refusals(client), time.monotonic()
         wait_until(lambda: time.monotonic() - begun > 2.0, what="two seconds pass")
-        assert refusals(client) - first < 20
+        more, took = refusals(client) - first, time.monotonic() - begun
+        assert more < 10 * took
     client.delete(station.keys().stream)
     station.driver.tidy(QUEUE)
 

@@ -15,6 +15,7 @@ from delayq.drivers.redis_streams import RedisStreams
 from delayq.loops.loop import Loop
 from delayq.loops.mover import Mover
 from delayq.redis.connect import Connector
+from tests.support.machine import fair_clock, wait_fairly
 from tests.support.station import QUEUE, Station
 from tests.support.waiting import wait_until
 
@@ -64,7 +65,7 @@ def test_an_idle_worker_hears_of_every_queue_it_serves(station: Station) -> None
     with station.working(queues=("high", "middle", "low"), sleep_ms=1_000):
         for tag in ("low", "middle", "high"):
             station.client.schedule("note", {"tag": tag}, queue=tag)
-            wait_until(partial(heard, tag), timeout=2, what=f"{tag} is run")
+            wait_fairly(partial(heard, tag), within=2, what=f"{tag} is run")
 
 
 # -- pauses ----------------------------------------------------------------------------------------------------------
@@ -80,10 +81,11 @@ def test_a_paused_queue_is_left_alone_until_it_is_resumed(station: Station) -> N
         station.until("o1", State.ABSENT)
         assert station.state("c1", "calm") is State.SCHEDULED
         station.client.resume("calm")
-        station.until("c1", State.ABSENT, queue="calm", timeout=3)
+        wait_fairly(lambda: station.state("c1", "calm") is State.ABSENT, within=3, what="it is run")
     assert ran == ["other", "calm"]
 
 
+@pytest.mark.timed
 def test_what_a_blocked_reader_still_gets_is_handed_back_uncounted(station: Station) -> None:
     """A pause does not reach a reader that is blocked; what another worker hands back arrives there."""
     station.client.schedule("note", id="o1")
@@ -114,7 +116,7 @@ def test_a_pause_that_ends_by_itself(station: Station) -> None:
     started = time.monotonic()
     with station.working(mover=True):
         station.client.schedule("note", id="o1")
-        station.until("o1", State.ABSENT, timeout=4)
+        station.until("o1", State.ABSENT)
     assert time.monotonic() - started >= 0.4
 
 
@@ -135,7 +137,7 @@ def test_many_movers_side_by_side_move_each_job_once(station: Station, redis_url
         stack.enter_context(station.working())
         specs = [{"name": "note", "data": {"n": n}, "delay": f"{300 + n % 700}ms", "id": f"j{n}"} for n in range(count)]
         station.client.schedule_many(specs)
-        wait_until(lambda: len(runs) == count, timeout=20, what="all have run")
+        wait_until(lambda: len(runs) == count, timeout=40, what="all have run")
         station.until_gone([f"j{n}" for n in range(count)])
     assert set(runs.values()) == {1}
     assert station.client.stats(QUEUE)[0].counters["promoted_total"] == count
@@ -147,6 +149,7 @@ def deaf(seconds: float) -> frozenset[str]:
     return frozenset()
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize("hint", [True, False], ids=["by its wake-up", "by polling"])
 def test_a_new_queue_is_found(station: Station, hint: bool) -> None:
     mover = Mover(station.driver)
@@ -157,28 +160,29 @@ def test_a_new_queue_is_found(station: Station, hint: bool) -> None:
     try:
         wait_until(lambda: loop.last_success > 0, what="the mover runs")
         time.sleep(0.05)  # no synchronisation: only so that it sleeps already
-        started = time.monotonic()
+        started = fair_clock()
         ref = station.client.schedule("note", delay="100ms", queue="brand-new")
-        wait_until(lambda: station.state(ref.id, "brand-new") is State.READY, timeout=3, what="it is promoted")
-        late = time.monotonic() - started - 0.1
+        wait_until(lambda: station.state(ref.id, "brand-new") is State.READY, what="it is promoted")
+        late = fair_clock() - started - 0.1
         assert late < (0.15 if hint else 1.3)
     finally:
         loop.stop()
 
 
+@pytest.mark.timed
 def test_a_nearer_job_does_not_wait_for_a_farther_one(station: Station) -> None:
     started = station.tape()
-    station.handles("note", lambda tag: started.append((tag, time.monotonic())))
+    station.handles("note", lambda tag: started.append((tag, time.monotonic(), fair_clock())))
     with station.working(mover=True):
         wait_until(lambda: station.connector.commands().zcard("delayq:workers"), what="the worker is here")
-        begun = time.monotonic()
+        begun, fairly_begun = time.monotonic(), fair_clock()
         station.client.schedule("note", {"tag": "far"}, delay="600ms")
         station.client.schedule("note", {"tag": "near"}, delay="200ms")
         station.client.schedule("note", {"tag": "now"})
         wait_until(lambda: len(started) == 3, what="all have run")
-    at = dict(started[:])
-    lateness = {tag: at[tag] - begun - after for tag, after in (("now", 0), ("near", 0.2), ("far", 0.6))}
-    assert all(-0.001 <= late < 0.15 for late in lateness.values()), lateness
+    due = {"now": 0.0, "near": 0.2, "far": 0.6}
+    assert [tag for tag, at, _ in started if at - begun < due[tag] - 0.001] == []
+    assert [(tag, at) for tag, _, at in started if at - fairly_begun >= due[tag] + 0.15] == []
 
 
 @pytest.mark.station(high_water=50)
@@ -188,7 +192,7 @@ def test_a_backlog_waits_in_the_sorted_set_and_loses_nothing(station: Station) -
     go_on = station.flag()
 
     def note(n: int) -> None:
-        assert go_on.wait(10)
+        assert go_on.wait(50)
         runs.add(n)
 
     station.handles("note", note)
@@ -215,6 +219,6 @@ def test_only_the_servers_clock_counts(station: Station, monkeypatch: pytest.Mon
         ref = station.client.schedule("note", delay="300ms")
         begun = time.monotonic()
         with station.working(mover=True):
-            station.until(ref.id, State.ABSENT)
-        assert 0.3 <= time.monotonic() - begun + 0.01 < 1.0
+            station.until(ref.id, State.ABSENT)  # waits for seconds, and not for an hour
+        assert time.monotonic() - begun + 0.01 >= 0.3
     assert ran == [1, 1]

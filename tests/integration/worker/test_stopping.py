@@ -9,6 +9,7 @@ import pytest
 from delayq.core.events import WorkerStarting, WorkerStopping
 from delayq.core.states import State
 from delayq.worker.options import StopReason
+from tests.support.machine import fair_clock
 from tests.support.snapshot import word
 from tests.support.station import QUEUE, Station
 from tests.support.waiting import wait_until
@@ -56,10 +57,11 @@ def test_once_runs_one_job_of_many(station: Station) -> None:
     assert (stats.ready, stats.reserved) == (4, 0)
 
 
+@pytest.mark.timed
 def test_once_ends_soon_when_there_is_nothing(station: Station) -> None:
-    started = time.monotonic()
+    started = fair_clock()
     assert station.run(once=True, mover=True, sleep_ms=1_000) is StopReason.ONCE
-    assert time.monotonic() - started < 1.2
+    assert fair_clock() - started < 1.2
 
 
 # -- limits ----------------------------------------------------------------------------------------------------------
@@ -74,13 +76,14 @@ def test_max_jobs_hands_back_nothing_because_it_takes_no_more(station: Station) 
     assert stats.counters.get("handed_back_total", 0) == 0
 
 
+@pytest.mark.timed
 def test_max_time_ends_between_jobs(station: Station) -> None:
     station.handles("note", lambda: time.sleep(0.05))
     station.client.schedule_many([{"name": "note", "id": f"j{n}"} for n in range(50)])
-    assert station.run(max_time_ms=300) is StopReason.MAX_TIME
+    assert station.run(max_time_ms=1_000) is StopReason.MAX_TIME
     stats = station.client.stats(QUEUE)[0]
     assert stats.reserved == 0
-    assert 30 <= stats.ready < 50
+    assert 29 <= stats.ready < 50
 
 
 def test_memory_ends_with_twelve(station: Station) -> None:
@@ -102,12 +105,13 @@ def test_a_rest_between_jobs(station: Station) -> None:
 # -- an interruption -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.timed
 def test_an_idle_worker_stops_within_its_wait(station: Station) -> None:
     with station.working(mover=True, sleep_ms=1_000) as running:
         wait_until(lambda: consumers(station), what="the worker waits")
-        started = time.monotonic()
+        started = fair_clock()
         assert running.stop() is StopReason.INTERRUPTED
-        assert time.monotonic() - started < 1.3
+        assert fair_clock() - started < 1.3
     assert consumers(station) == [], "it took itself off the list"
     assert station.connector.commands().zcard("delayq:workers") == 0
 
@@ -120,13 +124,13 @@ def test_a_busy_worker_finishes_its_job_and_hands_the_rest_back_uncounted(statio
         ran.append(n)
         if n == 300:  # late enough for a large prefetch
             entered.set()
-            assert go_on.wait(10)
+            assert go_on.wait(50)
 
     station.handles("note", note)
     ids = [f"j{n}" for n in range(500)]
     station.client.schedule_many([{"name": "note", "data": {"n": n}, "id": ids[n]} for n in range(500)])
     with station.working() as running:
-        assert entered.wait(10)
+        assert entered.wait(50)
         running.ask()
         wait_until(lambda: "stopping (interrupted)" in station.said(), what="it was told")
         go_on.set()

@@ -20,6 +20,7 @@ from delayq.worker.holding import Holding
 from tests.support.waiting import wait_until
 
 ROUNDS = 300
+MOST_ROUNDS = 3_000  # for when chance hits none in those
 
 
 class Short:
@@ -64,7 +65,9 @@ def test_it_never_hits_the_next_one() -> None:
     crew = Threads(cast(Holding, book), cast(Attempts, book), 1, lambda: None)
     aimed = set()
     random.seed(7)
-    for number in range(ROUNDS):
+    for number in range(MOST_ROUNDS):
+        if number >= ROUNDS and any(error for _, error in book.ends.values()):
+            break
         held = Held.__new__(Held)
         held.interrupt = None
         crew.start(held, cast(Attempt, Short(number)))
@@ -75,7 +78,7 @@ def test_it_never_hits_the_next_one() -> None:
         wait_until(lambda: crew.room() == 1, what="the thread is free")
     crew.close()
     wait_until(lambda: not [t for t in threading.enumerate() if t.name.startswith("delayq-job")], what="it has ended")
-    assert len(book.ends) == ROUNDS
+    assert len(book.ends) >= ROUNDS
     for number, (result, error) in book.ends.items():
         if number not in aimed:
             assert (result, error) == (number, None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Callable
 
@@ -80,12 +81,12 @@ def test_a_confirmation_names_what_it_covers() -> None:
 def test_records_are_never_half_old_and_half_new() -> None:
     """A child that writes all the time, two ids of one letter each; a reader that trusts an epoch sees one letter."""
     slots = Slots(QUEUES, 2)
-    end = time.monotonic() + 1.0
+    end, latest = time.monotonic() + 1.0, time.monotonic() + 40.0
 
     def child() -> None:
         letters = ("a", "b")
         turn = 0
-        while time.monotonic() < end:
+        while time.monotonic() < latest:
             turn += 1
             letter = letters[turn % 2]
             slots.write([(0, delivery(letter * 200, f"{turn}-1")), (1, delivery(letter * 100, f"{turn}-1"))])
@@ -97,13 +98,16 @@ def test_records_are_never_half_old_and_half_new() -> None:
         finally:
             os._exit(0)
     whole = 0
-    while time.monotonic() < end:
-        epoch, seen = slots.read()
-        if epoch and len(seen) == 2:
-            whole += 1
-            assert seen[0].claim.entry == seen[1].claim.entry
-            assert len({*seen[0].claim.id, *seen[1].claim.id}) == 1
-    os.waitpid(pid, 0)
+    try:
+        while time.monotonic() < end or (whole <= 100 and time.monotonic() < latest):
+            epoch, seen = slots.read()
+            if epoch and len(seen) == 2:
+                whole += 1
+                assert seen[0].claim.entry == seen[1].claim.entry
+                assert len({*seen[0].claim.id, *seen[1].claim.id}) == 1
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
     assert whole > 100
 
 
