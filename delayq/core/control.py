@@ -13,7 +13,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-
 CLOCK_SLACK_MS: Final = 5_000
 
 
