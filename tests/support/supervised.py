@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import time
 from typing import Any
 
 from delayq.cli import logs
@@ -24,6 +25,7 @@ from delayq.worker.supervisor import Supervisor
 
 def supervisor(config: dict[str, Any]) -> Supervisor:
     """The worker that `config` asks for."""
+    began = time.monotonic()
     url, lease_ms = config.pop("url"), config.pop("lease_ms", 30_000)
     modules = ["tests.support.supervised_jobs"]
     if config.pop("asynchronous", False):
@@ -37,7 +39,8 @@ def supervisor(config: dict[str, Any]) -> Supervisor:
     fallback = Policy(tries=tries, backoff=Fixed(backoff_ms), timeout_ms=config.pop("timeout_ms", 60_000))
     queues = tuple(config.pop("queues", ["default"]))
     worker = WorkerOptions(queues=queues, fallback=fallback, ends_process=True, **config)
-    return Supervisor(Plan(RedisStreamsFactory(url, Options(lease_ms=lease_ms)), registry, worker, listeners))
+    factory = RedisStreamsFactory(url, Options(lease_ms=lease_ms))
+    return Supervisor(Plan(factory, registry, worker, listeners, began=began))
 
 
 if __name__ == "__main__":
