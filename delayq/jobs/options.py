@@ -17,11 +17,13 @@ from difflib import get_close_matches
 from typing import Any, NoReturn, TypeAlias, TypedDict
 
 from delayq.core.backoff import Backoff, BackoffSpec, parse_backoff
+from delayq.core.debounce import Debounce
 from delayq.core.errors import ConfigError, InvalidInput
 from delayq.core.names import check_queue
 from delayq.core.outcome import OnTimeout, Policy
 from delayq.core.shown import shown
 from delayq.core.spec import Delay, Instant, Limit, check_tags
+from delayq.core.unique import Unique
 from delayq.core.when import duration_ms, instant_ms
 from delayq.jobs.middleware.forms import Middleware, steps_of
 from delayq.jobs.references.reference import OnMissing, read_on_missing
@@ -44,6 +46,8 @@ class Declared(TypedDict, total=False):
     retry_until: Limit | None
     max_exceptions: int | None
     retention: Delay | None
+    unique: str | Unique | None
+    debounce: Debounce | None
     tags: Tags | None
     after_commit: bool | None
     encrypted: bool | None
@@ -78,7 +82,8 @@ class Dispatched(TypedDict, total=False):
     retry_until: Limit | None
     max_exceptions: int | None
     retention: Delay | None
-    unique: str | None
+    unique: str | Unique | None
+    debounce: Debounce | None
     headers: Mapping[str, str] | None
     tags: Sequence[str] | None
     after_commit: bool | None
@@ -92,7 +97,7 @@ class HandlerOptions:
 
     `tries`, `backoff`, `timeout_ms`, `on_timeout`, `max_exceptions`, `retention_ms`, `on_missing` and `middleware` are
     read by the worker, so a new release changes them for jobs that wait. The others count where the job is dispatched:
-    `delay`, `encrypted`, and `deadline` and `retry_until`, which travel as points in time.
+    `delay`, `encrypted`, `unique`, `debounce`, and `deadline` and `retry_until`, which travel as points in time.
     """
 
     queue: str | None = None
@@ -111,6 +116,8 @@ class HandlerOptions:
     encrypted: bool | None = None
     on_missing: OnMissing | None = None
     middleware: Sequence[Middleware] | None = None
+    unique: str | Unique | None = None
+    debounce: Debounce | None = None
 
     def over(self, base: Policy) -> Policy:
         """How jobs of this handler are tried, where `base` is the worker's own policy."""
@@ -125,6 +132,7 @@ class HandlerOptions:
         )
 
 
+_EXAMPLES: Mapping[str, str] = {"unique": 'Unique(key=["order_id"])', "debounce": 'Debounce("30s")'}
 NAMES = tuple(ClassOptions.__annotations__)
 SAYABLE = frozenset(Dispatched.__annotations__)
 """What a dispatch may say."""
@@ -158,7 +166,7 @@ def declare(name: str, base: HandlerOptions, given: Mapping[str, Any]) -> Handle
         if value is not None:
             member, read = _READERS.get(option, (option, None))
             changes[member] = _checked(name, option, value) if read is None else read(value)
-    return replace(base, **changes)
+    return _together(name, replace(base, **changes))
 
 
 def _checked(name: str, option: str, value: Any) -> Any:
@@ -177,6 +185,10 @@ def _checked(name: str, option: str, value: Any) -> Any:
         raise ConfigError(f"The job {name!r} has connection={shown(value)}.", hint="Give the name of a connection.")
     if option == "tags" and not callable(value):
         return _tags(name, value)
+    kinds = {"unique": (str, Unique), "debounce": (Debounce,)}.get(option)
+    if kinds is not None and (not isinstance(value, kinds) or value == ""):
+        hint = f"An example: {option}={_EXAMPLES[option]}."
+        raise ConfigError(f"The job {name!r} has {option}={value!r}.", hint=hint)
     if option in ("delay", "deadline", "retry_until"):
         _check_time(name, option, value)
     return value
@@ -199,6 +211,14 @@ def _check_time(name: str, option: str, value: Any) -> None:
     except InvalidInput as refused:
         text = f"The job {name!r} declares a wrong {option}: {refused.message}"
         raise type(refused)(text, hint=refused.hint) from refused
+
+
+def _together(name: str, options: HandlerOptions) -> HandlerOptions:
+    """Raises `ConfigError` for what cannot go together."""
+    if options.debounce is not None and (options.unique is not None or options.delay is not None):
+        other = "unique" if options.unique is not None else "delay"
+        raise ConfigError(f"The job {name!r} declares debounce= and {other}=.", hint="Drop one of them.")
+    return options
 
 
 def _on_timeout(name: str, word: str) -> OnTimeout:
