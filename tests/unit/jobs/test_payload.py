@@ -175,7 +175,7 @@ REFUSED = [
 @pytest.mark.parametrize(("kind", "value"), REFUSED, ids=map(str, range(len(REFUSED))))
 def test_what_would_not_come_back_is_refused_by_the_name_of_its_field(kind: Any, value: Any) -> None:
     payload = Payload("order.close", [Field("fine", int), Field("it", kind)], Codecs())
-    with pytest.raises(InvalidPayload, match="The field 'it' of 'order\.close'"):
+    with pytest.raises(InvalidPayload, match=r"The field 'it' of 'order\.close'"):
         payload.write({"fine": 1, "it": value})
 
 
