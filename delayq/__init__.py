@@ -22,6 +22,7 @@ if typing.TYPE_CHECKING:
     from delayq.core.backoff import Exponential, Fixed, Steps
     from delayq.core.batches import BatchInfo
     from delayq.core.control import Control
+    from delayq.core.debounce import Debounce
     from delayq.core.errors import (
         BackendError,
         BackendFull,
@@ -41,6 +42,7 @@ if typing.TYPE_CHECKING:
         OutcomeUnknown,
     )
     from delayq.core.events import (
+        JobDebounced,
         JobDispatched,
         JobEnded,
         JobFenced,
@@ -59,6 +61,7 @@ if typing.TYPE_CHECKING:
         QueueBusy,
         QueuePaused,
         QueueResumed,
+        UniqueJobSkipped,
         WorkerIdle,
         WorkerInterrupted,
         WorkerPausing,
@@ -79,6 +82,7 @@ if typing.TYPE_CHECKING:
     )
     from delayq.core.spec import JobSpec
     from delayq.core.states import Answer, OnConflict, State
+    from delayq.core.unique import Unique
     from delayq.core.views import (
         Fate,
         JobInfo,
@@ -160,6 +164,7 @@ __all__ = [
     "ConfigError",
     "Conflict",
     "Control",
+    "Debounce",
     "DelayQ",
     "DelayqError",
     "Discard",
@@ -172,6 +177,7 @@ __all__ = [
     "InvalidInput",
     "Job",
     "JobContext",
+    "JobDebounced",
     "JobDispatched",
     "JobEnded",
     "JobFenced",
@@ -236,6 +242,8 @@ __all__ = [
     "State",
     "Steps",
     "ThrottlesExceptions",
+    "Unique",
+    "UniqueJobSkipped",
     "Upcoming",
     "WebhookChannel",
     "WebhookMessage",

@@ -1,4 +1,4 @@
-"""What `--json` prints of limits and deeds, as `shapes` does for the rest."""
+"""What `--json` prints of limits, locks and deeds, as `shapes` does for the rest."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 from delayq.core.audit import AuditEntry
 from delayq.core.limit_views import CircuitView, Freed, LimitView, PlacesView, RateView
+from delayq.core.lock_views import LockView
 from delayq.core.when import format_instant
 
 Shape = dict[str, Any]
@@ -69,6 +70,20 @@ def freed(name: str, key: str, what: Freed) -> Shape:
     """What was freed by hand."""
     holders = [dict(zip(("queue", "id"), holder.split(" "), strict=True)) for holder in what.holders]
     return {"limit": name, "key": key, "holders": holders, "rate": what.rate, "circuit": what.circuit}
+
+
+def lock(view: LockView) -> Shape:
+    """A lock of a unique key. `state` is absent when its owner is gone."""
+    return {
+        "lock": view.lock,
+        "queue": view.queue,
+        "until": view.until,
+        "owner": view.owner,
+        "name": view.name or None,
+        "state": view.state,
+        **_time("since", view.since_ms),
+        **_time("ends", view.until_ms),
+    }
 
 
 def deed(entry: AuditEntry) -> Shape:

@@ -9,6 +9,7 @@
     │  ├─ InvalidName           queue, job name, id
     │  └─ InvalidPayload        not JSON, NaN, too large
     ├─ JobNotFound              no job with that id in that queue
+    ├─ LockNotFound             nobody holds such a unique key
     ├─ LimitNotFound            nobody holds, or counts against, such a limit
     ├─ Conflict                 the job's state, or another job, forbids it
     │  ├─ JobRunning
@@ -89,6 +90,12 @@ class InvalidPayload(InvalidInput):
 
 class JobNotFound(DelayqError):
     """No job with this id is known in this queue."""
+
+    exit_code = 3
+
+
+class LockNotFound(DelayqError):
+    """Nobody holds such a lock."""
 
     exit_code = 3
 

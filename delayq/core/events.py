@@ -91,6 +91,25 @@ class JobSkipped:
 
 
 @dataclass(frozen=True, slots=True)
+class UniqueJobSkipped:
+    """A dispatch changed nothing, because the job `owner` has its unique key. Told where it was dispatched."""
+
+    owner: str
+    name: str
+    queue: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobDebounced:
+    """A job that had not started will not run: the job `by` took its place. Told where that was dispatched."""
+
+    id: str
+    name: str
+    queue: str
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
 class JobLimited:
     """A limit kept a job from starting. It is snoozed for `delay_ms`, or, with None, left undone."""
 

@@ -1,11 +1,12 @@
-"""What running jobs ask about limits, as values; whoever can answer is `Limits`.
+"""What running jobs ask before they start, as values; whoever can answer is `Limits`.
 
     Acquire, Vacate, LineUp     one of so many places at a time
     Admit                       so many starts in a time
     Probe, Report               a circuit that opens after failures
+    Unlock                      the job's own unique key, which its start frees
 
-Each names the limit and, within it, the key. `Who` is the delivery that asks: its entry id never comes back, so what it
-holds is free as soon as its job has another entry, or none.
+All but the last name the limit and, within it, the key. `Who` is the delivery that asks: its entry id never comes back,
+so what it holds is free as soon as its job has another entry, or none.
 """
 
 from __future__ import annotations
@@ -139,6 +140,21 @@ class Report(Question[bool]):
     verdict: Verdict
     most: int
     decay_ms: int
+
+
+class Unlocked(StrEnum):
+    """Whether a unique key was freed: now, or it was not this job's, or the job is not this delivery's any more."""
+
+    FREED = "freed"
+    FREE = "free"
+    FENCED = "fenced"
+
+
+@dataclass(frozen=True, slots=True)
+class Unlock(Question[Unlocked]):
+    """Free the key, because the handler is about to be called."""
+
+    digest: str
 
 
 class Limits(Protocol):

@@ -17,6 +17,7 @@ HOMES: Final[Mapping[str, Sequence[str]]] = {
     ),
     "delayq.core.batches": ("BatchInfo",),
     "delayq.core.control": ("Control",),
+    "delayq.core.debounce": ("Debounce",),
     "delayq.core.errors": (
         "BackendError",
         "BackendFull",
@@ -36,6 +37,7 @@ HOMES: Final[Mapping[str, Sequence[str]]] = {
         "OutcomeUnknown",
     ),
     "delayq.core.events": (
+        "JobDebounced",
         "JobDispatched",
         "JobEnded",
         "JobFenced",
@@ -60,6 +62,7 @@ HOMES: Final[Mapping[str, Sequence[str]]] = {
         "WorkerQueuePaused",
         "WorkerQueueResumed",
         "WorkerResuming",
+        "UniqueJobSkipped",
         "WorkerStarting",
         "WorkerStopping",
     ),
@@ -78,6 +81,7 @@ HOMES: Final[Mapping[str, Sequence[str]]] = {
         "OnConflict",
         "State",
     ),
+    "delayq.core.unique": ("Unique",),
     "delayq.core.views": (
         "Fate",
         "JobInfo",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -12,12 +11,15 @@ import msgspec
 
 from delayq.core import envelope as envelopes
 from delayq.core.backoff import BackoffSpec, parse_backoff, to_wire
+from delayq.core.debounce import Debounce, Quiet
 from delayq.core.envelope import ABSENT, VERSION, Envelope
 from delayq.core.errors import InvalidInput
 from delayq.core.follow import Chain, encode_chain, encode_membership
 from delayq.core.names import check_id, check_job_name, check_queue, new_id
 from delayq.core.options import Options
 from delayq.core.sealing import Members, Place, seal_data
+from delayq.core.states import OnConflict
+from delayq.core.unique import Unique, refuse_changes, wire, word_of
 from delayq.core.when import duration_ms, instant_ms
 
 Delay = str | timedelta
@@ -31,12 +33,12 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     `data` is anything JSON can carry, or `bytes` that are JSON already. Exactly one of `delay` ('15m') and `at`
     (RFC 3339 text or datetime) may be given; neither means now. `queue` None means: by the routes, else the default
-    queue. `tries` 0 means no limit, None what the worker says. `unique` names a key that at most one unfinished job may
-    own. `deadline` is when the job is no longer worth starting, `retry_until` when it is no longer tried again, which
-    then goes before `tries`; both are points in time, or durations counted from when the job is due. `timeout` limits
-    one attempt ("0s" = no limit), `max_exceptions` how many attempts may end with an error. `encrypted` hides the
-    payload from all who do not hold the key; None: as the settings say for jobs of that name. `chain` and `batch` are
-    written by those who build these.
+    queue. `tries` 0 means no limit, None what the worker says. `unique` is a key that at most one unfinished job may
+    own, or a `Unique`; `debounce` lets the last of many win. `deadline` is when the job is no longer worth starting,
+    `retry_until` when it is no longer tried again, which then goes before `tries`; both are points in time, or
+    durations counted from when the job is due. `timeout` limits one attempt ("0s" = no limit), `max_exceptions` how
+    many attempts may end with an error. `encrypted` hides the payload from all who do not hold the key; None: as the
+    settings say for jobs of that name. `chain` and `batch` are written by those who build these.
     """
 
     name: str
@@ -50,7 +52,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     tries: int | None = None
     backoff: BackoffSpec | None = None
     retention: Delay | None = None
-    unique: str | None = None
+    unique: str | Unique | None = None
     headers: Mapping[str, str] | None = None
     tags: Sequence[str] | None = None
     timeout: Delay | None = None
@@ -60,6 +62,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     encrypted: bool | None = None
     chain: Chain | None = None
     batch: str | None = None
+    debounce: Debounce | None = None
 
     @property
     def timed(self) -> bool:
@@ -80,9 +83,11 @@ class Prepared(NamedTuple):
     name: str
     queue: str
     own_id: bool
+    quiet: Quiet | None = None
+    """Only of a job that is debounced."""
 
 
-def prepare(spec: JobSpec, options: Options, now_ms: int) -> Prepared:
+def prepare(spec: JobSpec, options: Options, now_ms: int, on_conflict: OnConflict = OnConflict.KEEP) -> Prepared:
     """Check a spec and build what is sent; everything wrong with it is found here, before anything is sent.
 
     `now_ms` bounds `at` (10 years ahead at most), and limits counted from the due time are counted from it: for a
@@ -94,11 +99,10 @@ def prepare(spec: JobSpec, options: Options, now_ms: int) -> Prepared:
     job_id = new_id() if spec.id is None else check_id(spec.id)
     data, limit = spec.data, options.max_payload
     raw = envelopes.check_data(data, limit) if isinstance(data, bytes) else envelopes.encode_data(data, limit)
-    encrypted = ABSENT
+    (unique, quiet), encrypted = _lock(spec, name, raw, on_conflict), ABSENT
     if (spec.encrypted is not None or options.encrypt) and options.encrypts(name, spec.encrypted):
         raw, encrypted = _sealed(raw, Place(job_id, name), options)
     due = when(spec, now_ms)
-    digest = "" if spec.unique is None else unique_digest(spec.unique)
     envelope = Envelope(
         v=VERSION,
         id=job_id,
@@ -110,7 +114,7 @@ def prepare(spec: JobSpec, options: Options, now_ms: int) -> Prepared:
         tries=None if spec.tries is None else _check_tries(spec.tries),
         backoff=None if spec.backoff is None else to_wire(parse_backoff(spec.backoff)),
         retention_ms=(options.retention_ms or None) if spec.retention is None else duration_ms(spec.retention),
-        unique=digest or None,
+        unique=unique,
         headers=dict(spec.headers) if spec.headers else None,
         tags=list(spec.tags) if spec.tags else None,
         timeout_ms=None if spec.timeout is None else duration_ms(spec.timeout),
@@ -121,7 +125,7 @@ def prepare(spec: JobSpec, options: Options, now_ms: int) -> Prepared:
         chain=ABSENT if spec.chain is None else encode_chain(spec.chain),
         batch=ABSENT if spec.batch is None else encode_membership(spec.batch),
     )
-    return Prepared(job_id, envelopes.encode(envelope), due, digest, name, queue, spec.id is not None)
+    return Prepared(job_id, envelopes.encode(envelope), due, word_of(unique), name, queue, spec.id is not None, quiet)
 
 
 def prepare_raw(raw: bytes, options: Options, queue: str | None = None, delay: Delay | None = None) -> Prepared:
@@ -141,7 +145,7 @@ def prepare_raw(raw: bytes, options: Options, queue: str | None = None, delay: D
         members = _sealed(envelope.data, Place(envelope.id, envelope.name), options)
         raw = envelopes.rewrite(raw, data=members.data, encrypted=members.encrypted)
     due = "+0" if delay is None else f"+{duration_ms(delay)}"
-    return Prepared(envelope.id, raw, due, envelope.unique or "", check_job_name(envelope.name), target, True)
+    return Prepared(envelope.id, raw, due, word_of(envelope.unique), check_job_name(envelope.name), target, True)
 
 
 def _sealed(data: msgspec.Raw, place: Place, options: Options) -> Members:
@@ -162,13 +166,6 @@ def when(spec: JobSpec, now_ms: int) -> str:
     if spec.delay is None:
         return "+0"
     return _relative(spec.delay) if isinstance(spec.delay, str) else f"+{duration_ms(spec.delay)}"
-
-
-def unique_digest(key: str) -> str:
-    """How a unique key is stored: short, and no longer readable in a list of keys."""
-    if not key:
-        raise InvalidInput("A unique key cannot be empty.", hint='An example: unique="invoice:42".')
-    return hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 # A program schedules few different names and delays, over and over. Only what is valid is remembered.
@@ -194,6 +191,25 @@ def _limit_ms(what: str, limit: Limit | None, due: str, now_ms: int) -> int | No
             f"The {what} {limit} lies before the job is due.", hint="Give a later one, or a duration after it is due."
         )
     return limit_ms
+
+
+def _lock(spec: JobSpec, name: str, raw: bytes, on_conflict: OnConflict) -> tuple[str | None, Quiet | None]:
+    """The lock as the envelope carries it, and how long a job is to be quiet that is debounced."""
+    if spec.unique is None and spec.debounce is None:
+        return None, None
+    if spec.debounce is None:
+        unique = wire(spec.unique or "", name, raw)
+        refuse_changes(word_of(unique), on_conflict)
+        return unique, None
+    own = {"unique": spec.unique, "delay": spec.delay, "at": spec.at}
+    if wrong := next((word for word, said in own.items() if said is not None), ""):
+        raise InvalidInput(
+            f"The job {name!r} is debounced and has {wrong}= too.",
+            hint="Each dispatch of it is another job, due when its wait is over; use one or the other.",
+        )
+    if on_conflict is not OnConflict.KEEP:
+        raise InvalidInput(f"The job {name!r} is debounced, so on_conflict has nothing to say.", hint="Leave it out.")
+    return spec.debounce.lock(name, raw), spec.debounce.quiet
 
 
 def _check_max_exceptions(most: object) -> int:

@@ -75,6 +75,7 @@ class Answer(StrEnum):
     REPLACED = "replaced"
     POSTPONED = "postponed"
     CONFLICT = "conflict"
+    DEBOUNCED = "debounced"
     RESCHEDULED = "rescheduled"
     READY = "ready"
     SCHEDULED = "scheduled"
@@ -120,6 +121,9 @@ TRANSITIONS: Final[frozenset[tuple[State, str, State]]] = frozenset(
         (State.READY, "replace", State.SCHEDULED),
         (State.FAILED, "replace", State.SCHEDULED),
         (State.COMPLETED, "replace", State.SCHEDULED),
+        (State.ABSENT, "debounce", State.SCHEDULED),
+        (State.SCHEDULED, "debounce", State.ABSENT),
+        (State.READY, "debounce", State.ABSENT),
         (State.SCHEDULED, "promote", State.READY),
         (State.SCHEDULED, "promote", State.FAILED),
         (State.RESERVED, "ack", State.ABSENT),

@@ -42,9 +42,9 @@ class JobRef(msgspec.Struct, frozen=True, gc=False):
     """The answer to a schedule, a reschedule, a retry.
 
     `outcome` says what happened (`created`, `kept`, `replaced`, `postponed`, `rescheduled`, …; a `Fate` if it is
-    stored nowhere). When another job
-    owns the unique key, `id` is that job's. `due_ms` is None when the job no longer waits for a time. `name` is ''
-    after reschedule and run_now, which do not read the job.
+    stored nowhere). When another job owns the unique key, `id` is that job's, wherever it is. `instead_of` is the job
+    whose place a debounced one took. `due_ms` is None when the job no longer waits for a time. `name` is '' after
+    reschedule and run_now, which do not read the job.
     """
 
     id: str
@@ -53,6 +53,7 @@ class JobRef(msgspec.Struct, frozen=True, gc=False):
     due_ms: int | None
     outcome: Answer | Fate
     name: str = ""
+    instead_of: str = ""
 
     @property
     def latest(self) -> JobRef:

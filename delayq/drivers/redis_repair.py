@@ -19,12 +19,12 @@ from delayq.core.options import Options
 from delayq.core.outcome import Ack
 from delayq.drivers.base import Tidied
 from delayq.redis import presence, settling
-from delayq.redis.calls import deliver, inspect
-from delayq.redis.calls.call import Scope
+from delayq.redis.calls import deliver, inspect, lock
+from delayq.redis.calls.call import Scope, pages
 from delayq.redis.calls.deliver import Held, Unsettled
 from delayq.redis.connect import Connector
 from delayq.redis.keys import GROUP
-from delayq.redis.scan import scan_ids
+from delayq.redis.scan import scan_ids, windows_over
 from delayq.redis.send import through
 from delayq.redis.verbs import Clock, server_clock
 
@@ -74,6 +74,7 @@ class RedisRepair:
         self._monotonic = monotonic
         self._walks: dict[str, _Walk] = {}
         self._rests: dict[str, _Rest] = {}
+        self._swept: dict[str, int] = {}
 
     def tidy(self, queue: str) -> Tidied:
         """Look for damage and heal it, prune, and take dead consumers off the list."""
@@ -90,6 +91,8 @@ class RedisRepair:
             tidied = replace(tidied, retired=self._retire(scope, silent, idle_ms))
         if sums.agree:
             self._rests.pop(queue, None)
+        if sums.unique > sums.locks:
+            self._sweep(scope)
         return replace(tidied, pruned=self._prune(scope))
 
     # -- what was delivered ------------------------------------------------------------------------------------------
@@ -195,6 +198,19 @@ class RedisRepair:
             if max(pruned) < deliver.PAGE:
                 break
         return total
+
+    def _sweep(self, scope: Scope) -> None:
+        """Drop windows of unique keys that are over: further pages at once while it finds any, a few otherwise."""
+        now_ms = self._now_ms()
+        for page in range(PAGES_OF_ALL):
+            after, windows = windows_over(self._connector, scope.keys, self._swept.pop(scope.queue, 0), now_ms)
+            for some in pages(windows, deliver.PAGE):
+                through(self._connector, lock.sweep(scope, some))
+            if after == 0:
+                return
+            self._swept[scope.queue] = after
+            if not windows and page >= PAGES:
+                return
 
     # -- consumers ---------------------------------------------------------------------------------------------------
 

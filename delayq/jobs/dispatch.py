@@ -181,7 +181,7 @@ def dispatch_many(jobs: Iterable[Sendable]) -> list[JobRef]:
         with joining(first):
             refs = connection.schedule_many([spec for _, spec in some], first.on_conflict)
         for (number, spec), ref in zip(some, refs, strict=True):
-            answers[number] = told(ref, connection.name, spec.name)
+            answers[number] = told(ref, connection.name, spec)
     return [ref for ref in answers if ref is not None]
 
 
@@ -194,7 +194,7 @@ async def adispatch_many(jobs: Iterable[Sendable]) -> list[JobRef]:
         with joining(first):
             refs = await connection.aschedule_many([spec for _, spec in some], first.on_conflict)
         for (number, spec), ref in zip(some, refs, strict=True):
-            answers[number] = told(ref, connection.name, spec.name)
+            answers[number] = told(ref, connection.name, spec)
     return [ref for ref in answers if ref is not None]
 
 

@@ -66,6 +66,11 @@ class Builder:
                 f"The job {name!r} says no to its own dispatch (prepare_for_dispatch).",
                 hint="Leave it out of the chain or the batch.",
             )
+        if found.spec.debounce is not None:
+            raise InvalidInput(
+                f"The job {name!r} is debounced, and a chain or a batch waits for every one of its jobs.",
+                hint="Dispatch it by itself.",
+            )
         self._same(self.manager.connection(found.connection).name, name)
         self.after_commit = self.after_commit or found.after_commit
         if dispatch.said.get("within") is not None:

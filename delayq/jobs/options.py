@@ -15,10 +15,12 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, TypedDict
 
 from delayq.core.backoff import Backoff, BackoffSpec, parse_backoff
+from delayq.core.debounce import Debounce
 from delayq.core.errors import ConfigError
 from delayq.core.names import check_queue
 from delayq.core.outcome import OnTimeout, Policy
 from delayq.core.spec import Delay, Instant, Limit
+from delayq.core.unique import Unique
 from delayq.core.when import duration_ms
 from delayq.jobs.middleware.forms import Middleware, steps_of
 from delayq.jobs.references.reference import OnMissing, read_on_missing
@@ -41,6 +43,8 @@ class Declared(TypedDict, total=False):
     retry_until: Limit | None
     max_exceptions: int | None
     retention: Delay | None
+    unique: str | Unique | None
+    debounce: Debounce | None
     tags: Tags | None
     after_commit: bool | None
     encrypted: bool | None
@@ -75,7 +79,8 @@ class Dispatched(TypedDict, total=False):
     retry_until: Limit | None
     max_exceptions: int | None
     retention: Delay | None
-    unique: str | None
+    unique: str | Unique | None
+    debounce: Debounce | None
     headers: Mapping[str, str] | None
     tags: Sequence[str] | None
     after_commit: bool | None
@@ -89,7 +94,7 @@ class HandlerOptions:
 
     `tries`, `backoff`, `timeout_ms`, `on_timeout`, `max_exceptions`, `retention_ms`, `on_missing` and `middleware` are
     read by the worker, so a new release changes them for jobs that wait. The others count where the job is dispatched:
-    `delay`, `encrypted`, and `deadline` and `retry_until`, which travel as points in time.
+    `delay`, `encrypted`, `unique`, `debounce`, and `deadline` and `retry_until`, which travel as points in time.
     """
 
     queue: str | None = None
@@ -108,6 +113,8 @@ class HandlerOptions:
     encrypted: bool | None = None
     on_missing: OnMissing | None = None
     middleware: Sequence[Middleware] | None = None
+    unique: str | Unique | None = None
+    debounce: Debounce | None = None
 
     def over(self, base: Policy) -> Policy:
         """How jobs of this handler are tried, where `base` is the worker's own policy."""
@@ -122,6 +129,7 @@ class HandlerOptions:
         )
 
 
+_EXAMPLES: Mapping[str, str] = {"unique": 'Unique(key=["order_id"])', "debounce": 'Debounce("30s")'}
 NAMES = tuple(ClassOptions.__annotations__)
 _READERS: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "queue": ("queue", check_queue),
@@ -144,7 +152,7 @@ def declare(name: str, base: HandlerOptions, given: Mapping[str, Any]) -> Handle
         if value is not None:
             member, read = _READERS.get(option, (option, None))
             changes[member] = _checked(name, option, value) if read is None else read(value)
-    return replace(base, **changes)
+    return _together(name, replace(base, **changes))
 
 
 def _checked(name: str, option: str, value: Any) -> Any:
@@ -161,9 +169,21 @@ def _checked(name: str, option: str, value: Any) -> Any:
         raise ConfigError(f"The job {name!r} has {option}={value!r}.", hint=hint)
     if option in ("delay", "deadline", "retry_until") and isinstance(value, str) and "-" not in value:
         duration_ms(value)
+    kinds = {"unique": (str, Unique), "debounce": (Debounce,)}.get(option)
+    if kinds is not None and (not isinstance(value, kinds) or value == ""):
+        hint = f"An example: {option}={_EXAMPLES[option]}."
+        raise ConfigError(f"The job {name!r} has {option}={value!r}.", hint=hint)
     if option == "tags" and isinstance(value, str):
         raise ConfigError(f"The job {name!r} has tags={value!r}.", hint=f"Give a list: tags=[{value!r}].")
     return value
+
+
+def _together(name: str, options: HandlerOptions) -> HandlerOptions:
+    """Raises `ConfigError` for what cannot go together."""
+    if options.debounce is not None and (options.unique is not None or options.delay is not None):
+        other = "unique" if options.unique is not None else "delay"
+        raise ConfigError(f"The job {name!r} declares debounce= and {other}=.", hint="Drop one of them.")
+    return options
 
 
 def _on_timeout(name: str, word: str) -> OnTimeout:

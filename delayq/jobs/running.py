@@ -19,12 +19,13 @@ from delayq.core.envelope import Envelope
 from delayq.core.errors import InvalidInput
 from delayq.core.events import JobEnded, JobStarted
 from delayq.core.keyring import NO_KEYS
-from delayq.core.limiting import Limits
+from delayq.core.limiting import Limits, Unlock, Who
 from delayq.core.options import Options
 from delayq.core.outcome import Ack, Outcome, Policy, before_start, decide, policy_of, told_as
 from delayq.core.sealing import open_data
 from delayq.core.signals import Discard, JobSignal
 from delayq.core.spec import prepare
+from delayq.core.unique import Until, until_of, word_of
 from delayq.drivers.base import Delivery
 from delayq.drivers.sync import Ran
 from delayq.jobs.context import JobContext
@@ -36,6 +37,7 @@ from delayq.jobs.registry import current
 from delayq.jobs.results import encoded
 from delayq.jobs.sending import Parcel
 from delayq.jobs.talk import Talk
+from delayq.jobs.unlocking import unlocking
 
 _ONE_ATTEMPT = Policy(tries=1, backoff=DEFAULT)
 
@@ -139,7 +141,11 @@ class _Attempt:
             self._events.tell(JobStarted(envelope.id, envelope.name, queue, attempt, due_ms, now_ms - due_ms))
 
     def call(self) -> Any:
-        return self.handler.run(self.envelope.data, self._context)
+        handler, lock, delivery, limits = self.handler, self.envelope.unique, self._delivery, self._rules.limits
+        if lock is not None and delivery is not None and limits is not None and until_of(lock) is Until.START:
+            who = Who(delivery.queue, delivery.id, delivery.entry)
+            handler = unlocking(handler, Unlock(who, word_of(lock)), limits)
+        return handler.run(self.envelope.data, self._context)
 
     def call_apart(self) -> Any:
         """In a thread of its own: async middleware around a plain handler is awaited there, not beside others."""

@@ -19,6 +19,7 @@ from delayq.core.spec import JobSpec, Limit
 from delayq.core.states import OnConflict, State
 from delayq.core.views import Fate, JobRef
 from delayq.jobs.committing import joining, session_of, wait_for_commit, waits
+from delayq.jobs.keyed import keyed, tell_keyed
 from delayq.jobs.options import Dispatched, HandlerOptions
 from delayq.jobs.registry import current
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_SPEC_ONLY = ("at", "tz", "fold", "id", "tries", "backoff", "timeout", "max_exceptions", "retention", "unique")
+_SPEC_ONLY = ("at", "tz", "fold", "id", "tries", "backoff", "timeout", "max_exceptions", "retention")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +66,13 @@ def compose(message: Message, said: Dispatched, manager: Manager) -> Parcel | Jo
     route = manager.route_of(message.name, message.kinds)
     queue = _either(said.get("queue"), _either(declared.queue, route.queue))
     timed = said.get("delay") is not None or said.get("at") is not None
+    data = message.data()
+    unique, debounce = keyed(declared, said, data, message.subject)
     spec = JobSpec(
         name=message.name,
-        data=message.data(),
+        data=data,
+        unique=unique,
+        debounce=debounce,
         queue=queue,
         delay=said.get("delay") if timed else declared.delay,
         deadline=_limit(said.get("deadline"), declared.deadline),
@@ -109,7 +114,7 @@ def deliver(parcel: Parcel, said: Dispatched, manager: Manager) -> JobRef:
     connection = manager.connection(parcel.connection)
     with joining(parcel):
         ref = connection.schedule(parcel.spec, parcel.on_conflict)
-    return told(ref, connection.name, parcel.spec.name)
+    return told(ref, connection.name, parcel.spec)
 
 
 async def adeliver(parcel: Parcel, said: Dispatched, manager: Manager) -> JobRef:
@@ -119,14 +124,17 @@ async def adeliver(parcel: Parcel, said: Dispatched, manager: Manager) -> JobRef
     connection = manager.connection(parcel.connection)
     with joining(parcel):
         ref = await connection.aschedule(parcel.spec, parcel.on_conflict)
-    return told(ref, connection.name, parcel.spec.name)
+    return told(ref, connection.name, parcel.spec)
 
 
-def told(ref: JobRef, connection: str = "", name: str = "") -> JobRef:
+def told(ref: JobRef, connection: str = "", spec: JobSpec | None = None) -> JobRef:
     """The answer, after those who listen here have heard of it; `connection` '' = it went nowhere."""
     events = current().events
     if events.hears(JobDispatched):
-        events.tell(JobDispatched(ref.id, ref.name or name, ref.queue, connection, ref.outcome, ref.due_ms))
+        name = ref.name or (spec.name if spec is not None else "")
+        events.tell(JobDispatched(ref.id, name, ref.queue, connection, ref.outcome, ref.due_ms))
+    if spec is not None and (spec.unique is not None or ref.instead_of):
+        tell_keyed(events.tell, ref, spec)
     return ref
 
 

@@ -25,6 +25,7 @@ from delayq.redis.client import ScheduleOptions, When
 from delayq.redis.connect import Connector
 from delayq.redis.failed_verbs import FailedVerbs
 from delayq.redis.limit_desk import AsyncAuditDesk, AsyncLimitDesk
+from delayq.redis.lock_desk import AsyncLockDesk
 from delayq.redis.send import asend
 from delayq.redis.verbs import Clock, Flow, Verbs, server_clock
 
@@ -43,6 +44,7 @@ class AsyncClient:
         self.verbs = Verbs(options, clock)
         self.failed_verbs = FailedVerbs(self.verbs)
         self.limits = AsyncLimitDesk(self)
+        self.locks = AsyncLockDesk(self)
         self.audit_log = AsyncAuditDesk(self)
         self.batches = AsyncBatches(self.run, self.verbs)
 
@@ -139,7 +141,7 @@ class AsyncClient:
 
     async def workers(self) -> list[WorkerInfo]:
         """As `Client.workers`."""
-        return await self.run(self.verbs.workers())
+        return await self.run(operations.workers(self.verbs))
 
     async def iter_failed(self, queue: str | None = None, **which: Unpack[FailedOptions]) -> AsyncIterator[JobInfo]:
         """As `Client.iter_failed`."""

@@ -16,6 +16,7 @@ from delayq.core.progress import Progress
 from delayq.core.rate import Pace, parse_rate
 from delayq.core.spec import Delay, Instant, JobSpec, Limit
 from delayq.core.states import Answer, OnConflict, State
+from delayq.core.unique import Unique
 from delayq.core.views import JobInfo, JobRef, Page, QueueStats, Retried, Upcoming, WorkerInfo
 from delayq.redis import operations
 from delayq.redis.batches import Batches
@@ -23,6 +24,7 @@ from delayq.redis.calls.operate import Switch
 from delayq.redis.connect import Connector
 from delayq.redis.failed_verbs import FailedVerbs
 from delayq.redis.limit_desk import AuditDesk, LimitDesk
+from delayq.redis.lock_desk import LockDesk
 from delayq.redis.send import send, send_every
 from delayq.redis.verbs import Clock, Flow, Verbs, server_clock
 
@@ -46,7 +48,7 @@ class ScheduleOptions(When, total=False):
     tries: int | None
     backoff: BackoffSpec | None
     retention: Delay | None
-    unique: str | None
+    unique: str | Unique | None
     headers: Mapping[str, str] | None
     tags: Sequence[str] | None
     timeout: Delay | None
@@ -68,6 +70,7 @@ class Client:
         self.verbs = Verbs(options, clock)
         self.failed_verbs = FailedVerbs(self.verbs)
         self.limits = LimitDesk(self)
+        self.locks = LockDesk(self)
         self.audit_log = AuditDesk(self)
         self.batches = Batches(self.run, self.verbs)
 
@@ -170,7 +173,7 @@ class Client:
 
     def workers(self) -> list[WorkerInfo]:
         """The workers that are alive: their names, their queues, what they say of themselves."""
-        return self.run(self.verbs.workers())
+        return self.run(operations.workers(self.verbs))
 
     def iter_failed(self, queue: str | None = None, **which: Unpack[FailedOptions]) -> Iterator[JobInfo]:
         """The failed jobs of one queue that are meant, in the order they failed in; see `FailedOptions`.

@@ -18,6 +18,7 @@ from delayq.core.errors import BadEnvelope
 from delayq.core.follow import ONCE_MS, End, Link, Note, Open, Part, Plan, Send, Todo, Word
 from delayq.core.spec import Prepared
 from delayq.core.states import Answer, OnConflict
+from delayq.core.unique import word_of
 from delayq.redis.calls import follow as calls
 from delayq.redis.calls import produce
 from delayq.redis.calls.call import Call, Command, Scope, pages, text
@@ -178,7 +179,7 @@ def todo_of(owed: calls.Owed, now_ms: int) -> Todo:
 
 
 def _prepared(job: Send) -> Prepared:
-    return Prepared(job.id, bytes(job.envelope), f"+{job.delay_ms}", job.unique, "", job.queue, own_id=True)
+    return Prepared(job.id, bytes(job.envelope), f"+{job.delay_ms}", word_of(job.unique), "", job.queue, own_id=True)
 
 
 def _is_there(scheduled: produce.Scheduled, job: Send) -> bool:

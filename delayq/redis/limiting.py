@@ -22,11 +22,13 @@ from delayq.core.limiting import (
     Question,
     Report,
     Taken,
+    Unlock,
+    Unlocked,
     Vacate,
     Who,
 )
 from delayq.core.states import Answer
-from delayq.redis.calls import limit, produce
+from delayq.redis.calls import limit, lock, produce
 from delayq.redis.calls.call import Command, Scope, text
 from delayq.redis.keys import Globals, Keys
 from delayq.redis.verbs import Flow, Verbs
@@ -65,6 +67,8 @@ class LimitVerbs:
                 return self._probe(question)
             case Report():
                 return self._report(question)
+            case Unlock(who, digest):
+                return self._unlock(who, digest)
         raise TypeError(f"{question!r} is no question about limits")
 
     def _acquire(self, place: Place, who: Who) -> Flow[Taken]:
@@ -119,6 +123,10 @@ class LimitVerbs:
     def _report(self, question: Report) -> Flow[bool]:
         opened: bool = yield limit.report(self._scope, question)
         return opened
+
+    def _unlock(self, who: Who, digest: str) -> Flow[Unlocked]:
+        answer: Unlocked = yield lock.unlock(self._verbs.scope(who.queue), who.id, digest, who.entry)
+        return answer
 
     def stale(self, holders: Sequence[str]) -> Flow[list[str]]:
         """Which of these holders are gone: their job has another entry by now, or none."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from heapq import nlargest
 from typing import Any, Final
 
@@ -10,10 +11,11 @@ from delayq.core.durations import duration_ms
 from delayq.core.errors import InvalidInput
 from delayq.core.events import QueueBusy, QueuePaused, QueueResumed
 from delayq.core.progress import Progress
-from delayq.core.views import JobInfo, QueueStats
+from delayq.core.views import JobInfo, QueueStats, WorkerInfo
 from delayq.redis.calls import inspect, operate
 from delayq.redis.calls.call import Command, number, text
 from delayq.redis.calls.operate import Switch
+from delayq.redis.keys import Globals
 from delayq.redis.verbs import Flow, Verbs
 
 ALL: Final = ""
@@ -72,6 +74,19 @@ def turn_off(verbs: Verbs, what: Switch) -> Flow[Control]:
 def restart_workers(verbs: Verbs) -> Flow[Control]:
     """Call on all workers that were started until now to leave after their job."""
     found: Control = yield operate.restart(verbs.scope(None))
+    return found
+
+
+def workers(verbs: Verbs) -> Flow[list[WorkerInfo]]:
+    """All workers that are alive, sorted by name."""
+    keys = Globals(verbs.options.prefix)
+    names: list[str] = yield Command(
+        ("ZRANGE", keys.workers, 0, -1), lambda reply: sorted(map(text, reply)), reads=True
+    )
+    found: list[WorkerInfo] = []
+    for name in names:  # one by one: in a cluster they lie in different slots
+        worker: WorkerInfo | None = yield Command(("GET", keys.worker(name)), partial(inspect.worker, name), True)
+        found += [worker] if worker else []
     return found
 
 

@@ -1,4 +1,4 @@
-"""Walking through all ids of a queue, page by page, for the janitor when the data was damaged."""
+"""Walking through a queue, page by page, for the janitor: all ids when the data was damaged; windows that are over."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from delayq.redis.keys import Keys
 
 # Pages are small because HSCAN brings the payloads along.
 PAGE = 64
+WINDOWS = 400
 _HASHES = ("jobs", "entries", "recoveries", "errors", "results", "cancel", "locks")
 _SETS = ("scheduled", "failed", "completed")
 
@@ -22,6 +23,18 @@ def scan_ids(connector: Connector, keys: Keys) -> Iterator[str]:
         yield from _pages(connector, partial(_hash_page, keys.of(name)))
     for name in _SETS:
         yield from _pages(connector, partial(_set_page, keys.of(name)))
+
+
+def windows_over(connector: Connector, keys: Keys, cursor: int, now_ms: int) -> tuple[int, list[str]]:
+    """A page of the unique keys: where the next begins (0 = through), and the windows that are over."""
+    after, rows = connector.call(partial(_rows, keys.of("unique"), cursor), safe=True, reads=True)
+    ends = ((text(name), text(value).partition(" ")[2]) for name, value in rows.items())
+    return after, [name for name, end in ends if end.isdigit() and int(end) <= now_ms]
+
+
+def _rows(key: str, cursor: int, client: Any) -> tuple[int, dict[bytes, bytes]]:
+    after, rows = client.hscan(key, cursor=cursor, count=WINDOWS)
+    return int(after), rows
 
 
 def _pages(connector: Connector, read: Callable[[int, Any], tuple[int, list[bytes]]]) -> Iterator[str]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -20,7 +19,8 @@ from delayq.core.options import Options
 from delayq.core.sealing import reveal
 from delayq.core.spec import Delay, JobSpec, Prepared, prepare, prepare_raw, when
 from delayq.core.states import Answer, OnConflict, State
-from delayq.core.views import JobInfo, JobRef, Page, QueueStats, Upcoming, WorkerInfo
+from delayq.core.unique import again_of
+from delayq.core.views import JobInfo, JobRef, Page, QueueStats, Upcoming
 from delayq.core.when import duration_ms
 from delayq.redis.calls import deliver, inspect, produce
 from delayq.redis.calls.call import Call, Command, Scope, text
@@ -75,7 +75,7 @@ class Verbs:
     def schedule(self, spec: JobSpec, on_conflict: OnConflict) -> Flow[JobRef]:
         """One job; raises when the answer is a refusal."""
         now_ms = (yield from self.server_ms()) if spec.timed else self._local_ms()
-        ref = yield from self._schedule_one(prepare(spec, self.options, now_ms), on_conflict)
+        ref = yield from self._schedule_one(prepare(spec, self.options, now_ms, on_conflict), on_conflict)
         return ref
 
     def push_raw(self, raw: bytes, queue: str | None, delay: Delay | None) -> Flow[JobRef]:
@@ -101,7 +101,7 @@ class Verbs:
         """Any number of jobs, each with its outcome, in the order given. All are checked before the first is sent."""
         specs = [item if isinstance(item, JobSpec) else JobSpec(**item) for item in items]
         now_ms = (yield from self.server_ms()) if any(spec.timed for spec in specs) else self._local_ms()
-        jobs = [prepare(spec, self.options, now_ms) for spec in specs]
+        jobs = [prepare(spec, self.options, now_ms, on_conflict) for spec in specs]
         places: dict[str, list[int]] = {}
         for n, job in enumerate(jobs):
             places.setdefault(job.queue, []).append(n)
@@ -167,7 +167,7 @@ class Verbs:
             raw, envelope = (info.raw, info.envelope) if info else (b"", None)
             name = envelope.name if envelope else ""
             fresh = envelopes.afresh(raw, envelope, (yield from self.server_ms())) if envelope else raw
-            digest = (envelope.unique or "") if envelope else ""
+            digest = again_of(envelope.unique) if envelope else ""
             todo = follow.encode_todo(follow.restarted(raw))
             outcome = yield produce.retry(scope, job_id, envelopes.fingerprint(raw), fresh, digest, todo)
             if outcome.answer is not Answer.CHANGED:
@@ -245,18 +245,6 @@ class Verbs:
         yield from self.register(scope.queue)
         in_force: int = yield inspect.configure(scope, lease_ms)
         return in_force
-
-    def workers(self) -> Flow[list[WorkerInfo]]:
-        """All workers that are alive, sorted by name."""
-        keys = Globals(self.options.prefix)
-        names: list[str] = yield Command(
-            ("ZRANGE", keys.workers, 0, -1), lambda reply: sorted(map(text, reply)), reads=True
-        )
-        found: list[WorkerInfo] = []
-        for name in names:  # one by one: in a cluster they lie in different slots
-            worker: WorkerInfo | None = yield Command(("GET", keys.worker(name)), partial(inspect.worker, name), True)
-            found += [worker] if worker else []
-        return found
 
     def prune_failed(self, queue: str | None, older: str) -> Flow[int]:
         """Forget jobs that failed that long ago; answers how many."""

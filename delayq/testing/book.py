@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 from delayq.core import envelope as envelopes
 from delayq.core.spec import Prepared
 from delayq.core.states import Answer, OnConflict, State
+from delayq.core.unique import word_of
 from delayq.core.views import JobRef
 from delayq.jobs.running import wall_ms
 from delayq.testing.pushed import Pushed, What, named
@@ -61,6 +62,8 @@ class Book:
             here = (connection, job.queue)
             owner = self._unique.get((*here, job.digest), job.id) if job.digest else job.id
             there = self._taken.get((*here, owner))
+            if job.quiet is not None:
+                return self._debounce(here, entry, there)
             if there is None:
                 outcome = Answer.CREATED
             else:
@@ -74,12 +77,20 @@ class Book:
         state = State.READY if entry.due_ms <= now_ms else State.SCHEDULED
         return JobRef(entry.id, job.queue, state, entry.due_ms, outcome, entry.name)
 
+    def _debounce(self, here: tuple[str, str], entry: Pushed, there: Pushed | None) -> JobRef:
+        """Write a job down in the place of the one with the same key."""
+        if there is not None:
+            del self._taken[(*here, there.id)]
+        self._write(here, entry)
+        outcome, before = (Answer.CREATED, "") if there is None else (Answer.DEBOUNCED, there.id)
+        return JobRef(entry.id, entry.queue, State.SCHEDULED, entry.due_ms, outcome, entry.name, before)
+
     def _write(self, here: tuple[str, str], entry: Pushed) -> None:
         """Keep it in the place of the one it replaces, and with the unique key of its own."""
         for key in [key for key, owner in self._unique.items() if key[:2] == here and owner == entry.id]:
             del self._unique[key]
         if entry.envelope.unique:
-            self._unique[(*here, entry.envelope.unique)] = entry.id
+            self._unique[(*here, word_of(entry.envelope.unique))] = entry.id
         self._taken[(*here, entry.id)] = entry
 
 

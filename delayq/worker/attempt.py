@@ -20,9 +20,11 @@ from delayq.core.events import JobEnded, JobStarted
 from delayq.core.follow import linked
 from delayq.core.interrupts import JobCancelled, JobInterrupted
 from delayq.core.keyring import NO_KEYS, Keyring
+from delayq.core.limiting import Unlock, Who
 from delayq.core.outcome import DONE, Ack, GiveUp, Outcome, Policy, Release, before_start, decide, stopped, told_as
 from delayq.core.sealing import Place, What, open_data, seal_value
 from delayq.core.signals import Discard, Fail, TurnedAway
+from delayq.core.unique import Until, until_of, word_of
 from delayq.drivers.base import Delivery
 from delayq.jobs.context import JobContext
 from delayq.jobs.coordinated import RunningChain, batch_of
@@ -30,6 +32,7 @@ from delayq.jobs.handler import Handler
 from delayq.jobs.registry import Registry
 from delayq.jobs.results import encoded
 from delayq.jobs.talk import Talk
+from delayq.jobs.unlocking import unlocking
 from delayq.worker.held import Held
 from delayq.worker.lines import Lines
 from delayq.worker.listeners import Listeners
@@ -72,7 +75,17 @@ class Attempt:
         """Call the handler; for an async one, the coroutine to await."""
         if self.refused is not None:
             raise self.refused.error
+        if self.envelope.unique is not None and until_of(self.envelope.unique) is Until.START:
+            return self._unlocking(self.envelope.unique).run(self.envelope.data, self._context)
         return self.handler.run(self.envelope.data, self._context)
+
+    def _unlocking(self, lock: str) -> Handler:
+        """The handler, which frees the job's own key before it begins."""
+        limits, delivery = self.lines.limits, self.delivery
+        if limits is None:
+            return self.handler
+        who = Who(delivery.queue, delivery.id, delivery.entry)
+        return unlocking(self.handler, Unlock(who, word_of(lock)), limits)
 
     @property
     def followed(self) -> bool:
@@ -89,7 +102,8 @@ class Attempt:
 
     def _context(self) -> JobContext:
         delivery, envelope = self.delivery, self.envelope
-        self.chain = RunningChain(envelope)
+        if self.chain is None:  # middleware and handler may each ask; what one adds, the other sees
+            self.chain = RunningChain(envelope)
         return JobContext(
             id=delivery.id,
             name=envelope.name,

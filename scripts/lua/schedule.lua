@@ -6,7 +6,7 @@
 -- KEYS[3]  stream      stream  group `delayq`
 -- KEYS[4]  entries     hash    id -> entry id
 -- KEYS[5]  meta        hash
--- KEYS[6]  unique      hash    digest -> owning id
+-- KEYS[6]  unique      hash    digest -> owning id; `id until_ms` for a window
 -- KEYS[7]  locks       hash    id -> digest
 -- KEYS[8]  failed      zset    id -> failed at
 -- KEYS[9]  completed   zset    id -> forget at
@@ -18,7 +18,7 @@
 -- ARGV[5]  high_water  int     entries the stream may hold before jobs wait in the set
 -- ARGV[6]  lease_ms    int     the lease of a queue seen for the first time
 -- ARGV[7]  once_ms     int     0 = a resend may be answered anew
--- ARGV[8+] job         4 each  id, envelope, when ('+delay_ms' or due_ms; past = now), digest of the unique key or ''
+-- ARGV[8+] job         4 each  id, envelope, when ('+delay_ms' or due_ms; past = now), lock ('', digest or digest.window_ms)
 -- returns  {'1' when meta was new, then 4 each: answer, state, due_ms or '', id of the job that holds the place}
 -- cost     O(jobs * log n); at most 500 jobs and 1 MB a call, which the client sees to
 --
@@ -34,6 +34,7 @@
 -- Why an id with an entry is taken even if its payload is lost: a worker may hold the entry, and would settle the new job
 -- with it. mend takes the payload back from there. A batch looks only when the sums show damage, because it costs.
 -- Why `kept` is not remembered when nothing was created: a relay asks again until the unique key is free.
+-- Why a window asks only the clock, and also keeps out its own id: its owner may have ended long ago.
 -- Why an owner that neither waits nor runs owns nothing: only damage leaves such a lock, and nothing would free it.
 
 local jobs, scheduled, stream, entries, meta = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -49,22 +50,19 @@ for i = 10, #ARGV + 2, 4 do
   local when = ARGV[i + 1] and ARGV[i] or ''
   if not dues[when] then
     local due = (tonumber(when) or 0 / 0) + (string.sub(when, 1, 1) == '+' and now or 0)
-    if not (math.abs(due) <= 9007199254740991) then
-      return redis.error_reply('ERR a job is: id, envelope, +delay_ms or due_ms up to 2^53 - 1, digest')
-    end
+    if not (math.abs(due) < 2^53) then return redis.error_reply('ERR a job is: id, envelope, +delay_ms or due_ms below 2^53, lock') end
     dues[when], texts[when], latest = math.max(due, now), string.format('%.0f', math.max(due, now)), due
   end
 end
 local known, there = redis.call('HMGET', meta, 'schema', 'paused_until_ms', 'delivered'), redis.call('EXISTS', stream) == 1
 local head_due = tonumber(redis.call('ZRANGE', scheduled, '0', '0', 'WITHSCORES')[2] or math.huge)
-local paused = known[2] and (known[2] == '0' or tonumber(known[2]) > now)
 one = one and there
 local later, top = one and latest > now, known[3]
 local outstanding, held = later and 0 or redis.call('HLEN', entries), later and 0 or redis.call('XLEN', stream)
 if not one then redis.call('HLEN', unique); redis.call('HLEN', locks) end
 local damaged = one or redis.call('ZCARD', scheduled) + outstanding + redis.call('ZCARD', failed)
   + redis.call('ZCARD', completed) ~= redis.call('HLEN', jobs)
-local room = (paused or head_due <= now) and 0 or ARGV[5] - held
+local room = (known[2] and (known[2] == '0' or tonumber(known[2]) > now) or head_due <= now) and 0 or ARGV[5] - held
 
 local function pad(id) return (string.gsub(id, '%d+', function(d) return string.rep('0', 20 - #d) .. d end)) end
 local function delivered(entry)
@@ -79,8 +77,7 @@ end
 local function where(id)
   if w > 0 then w = redis.call('ZADD', scheduled, unpack(waiting, 1, w)) and 0 end
   local entry, due = redis.call('HGET', entries, id), redis.call('ZSCORE', scheduled, id)
-  if entry then return delivered(entry) and 'reserved' or 'ready', '' end
-  if due then return 'scheduled', due end
+  if entry or due then return entry and (delivered(entry) and 'reserved' or 'ready') or 'scheduled', not entry and due or '' end
   return redis.call('ZSCORE', failed, id) and 'failed' or redis.call('ZSCORE', completed, id) and 'completed' or 'absent', ''
 end
 
@@ -96,13 +93,18 @@ end
 local reply, r, created, earliest = { known[1] and '0' or '1' }, 1, 0, math.huge
 for i = 8, #ARGV, 4 do
   local id, due, digest, word, state, at = ARGV[i], dues[ARGV[i + 2]], ARGV[i + 3], 'created', 'scheduled', texts[ARGV[i + 2]]
-  local holder = digest ~= '' and redis.call('HGET', unique, digest) or id
-  if holder ~= id and string.find('failed completed absent', (where(holder)), 1, true) then holder = id end
-  if holder ~= id or damaged and redis.call('HEXISTS', entries, id) == 1 or redis.call('HSETNX', jobs, id, ARGV[i + 1]) == 0 then
-    word, state, at = taken, where(holder)
+  local holder, till, span
+  if digest ~= '' then
+    span, holder, till = tonumber(string.match(digest, '%.(%d+)$')), string.match(redis.call('HGET', unique, digest) or id, '(%S*) ?(%d*)')
+    local over = holder == id or string.find('failed completed absent', (where(holder)), 1, true)
+    if till == '' and over or till ~= '' and tonumber(till) <= now then holder = nil end
+  end
+  if holder or damaged and redis.call('HEXISTS', entries, id) == 1 or redis.call('HSETNX', jobs, id, ARGV[i + 1]) == 0 then
+    word, state, at = taken, where(holder or id)
   else
     created = created + 1
-    if digest ~= '' then redis.call('HSET', unique, digest, id); redis.call('HSET', locks, id, digest) end
+    if span then redis.call('HSET', unique, digest, id .. string.format(' %.0f', now + span))
+    elseif digest ~= '' then redis.call('HSET', unique, digest, id); redis.call('HSET', locks, id, digest) end
     if due <= now and room > 0 then
       state, room = 'ready', room - 1
       redis.call('HSET', entries, id, redis.call('XADD', stream, '*', 'id', id, 'job', ARGV[i + 1], 'due', at, 'recoveries', '0'))
@@ -110,7 +112,7 @@ for i = 8, #ARGV, 4 do
       waiting[w + 1], waiting[w + 2], w, earliest = at, id, w + 2, math.min(earliest, due)
     end
   end
-  reply[r + 1], reply[r + 2], reply[r + 3], reply[r + 4], r = word, state, at, holder, r + 4
+  reply[r + 1], reply[r + 2], reply[r + 3], reply[r + 4], r = word, state, at, holder or id, r + 4
 end
 if w > 0 then redis.call('ZADD', scheduled, unpack(waiting, 1, w)) end
 if earliest < head_due then redis.call('PUBLISH', ARGV[4], ARGV[3] .. ' ' .. string.format('%.0f', earliest)) end

@@ -37,7 +37,7 @@ USERS = (
         "shop-producer",
         "A producer (schedule, cancel, reschedule, run now, get):",
         "~delayq:* resetchannels &delayq:cancel &delayq:wake",
-        ("schedule", "replace", "cancel", "reschedule", "run_now", "get"),
+        ("schedule", "replace", "debounce", "cancel", "reschedule", "run_now", "get"),
         SENT,
     ),
     User(
@@ -46,7 +46,7 @@ USERS = (
         "~delayq:* resetchannels &delayq:cancel &delayq:wake",
         ("promote", "ack", "release", "fail", "reclaim", "recover", "renew", "hand_back", "tidy", "unsettled", "mend",
          "bury", "prune", "retire", "get", "progress", "run_now", "acquire", "vacate", "line_up", "admit", "probe",
-         "report"),
+         "report", "unlock", "sweep"),
         SENT_BY_WORKERS,
     ),
     User(

@@ -34,6 +34,7 @@ FAMILIES = {
         "recover",
     ),
     "Following": ("finish", "owed", "carried", "batch_open", "batch_note", "batch_told"),
+    "Unique keys": ("debounce", "unlock", "sweep"),
     "Limiting": ("acquire", "vacate", "line_up", "admit", "probe", "report"),
     "Repairing": ("tidy", "unsettled", "mend", "bury", "prune", "retire"),
     "Looking and switching": ("get", "list", "stats", "upcoming", "pause", "control", "clear", "configure"),

@@ -118,7 +118,7 @@ def test_every_answer_is_in_the_table_of_codes() -> None:
 
 def test_every_answer_of_the_table_of_verbs_is_a_word_of_the_protocol() -> None:
     used = {answer for answers in ANSWERS.values() for answer in answers.values()}
-    assert used | {Answer.CHANGED} == set(Answer)
+    assert used | {Answer.CHANGED, Answer.DEBOUNCED} == set(Answer)
 
 
 def test_the_defaults() -> None:

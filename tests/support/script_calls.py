@@ -14,13 +14,15 @@ from typing import Any
 import msgspec
 
 from delayq.core.control import Control
+from delayq.core.debounce import Quiet
 from delayq.core.envelope import fingerprint
 from delayq.core.follow import End, Note, Send, Todo, Word
-from delayq.core.limiting import Admit, Admitted, Circuit, Place, Probe, Report, Verdict, Who
+from delayq.core.limiting import Admit, Admitted, Circuit, Place, Probe, Report, Unlocked, Verdict, Who
 from delayq.core.rate_limit import RateLimit
+from delayq.core.spec import Prepared
 from delayq.core.states import Answer, OnConflict, State
 from delayq.core.views import Page
-from delayq.redis.calls import deliver, follow, inspect, limit, operate, produce
+from delayq.redis.calls import deliver, follow, inspect, limit, lock, operate, produce
 from delayq.redis.calls.call import Call, Scope
 from delayq.redis.calls.deliver import Acked, Failed, Held, Released
 from delayq.redis.calls.follow import Finished, Opened, Owed, OwedPage, Standing
@@ -135,6 +137,29 @@ def vacate(engine: Engine) -> Call[Any]:
 def line_up(engine: Engine) -> Call[Any]:
     engine.run(limit.acquire(engine.scope, PLACE, who("a")))
     return limit.line_up(engine.scope, PLACE, who("b"))
+
+
+def debounce(engine: Engine) -> Call[Any]:
+    """The second dispatch, for a job that is ready by then."""
+    engine.run(produce.debounce(engine.scope, debounced("early"), Quiet(1_000, 1_000), "first"))
+    engine.now += 1_000
+    engine.run(deliver.promote(engine.scope))
+    return produce.debounce(engine.scope, debounced("late"), Quiet(1_000, 9_000), "second")
+
+
+def debounced(job_id: str) -> Prepared:
+    raw = envelope(job_id, unique="b.start")
+    return Prepared(job_id, raw, "+0", "b", "order.close", "orders", False, Quiet(1_000, 9_000))
+
+
+def unlock(engine: Engine) -> Call[Any]:
+    return lock.unlock(engine.scope, "held", "dg-held", held(engine).entry)
+
+
+def sweep(engine: Engine) -> Call[Any]:
+    engine.schedule([engine.job("windowed", digest="w.1000")])
+    engine.now += 1_000
+    return lock.sweep(engine.scope, ["w.1000", "dg-held"])
 
 
 def report(engine: Engine, verdict: Verdict = Verdict.FAILED) -> Call[Any]:
@@ -269,6 +294,9 @@ SCENES = {
     "admit": scene(lambda e: limit.admit(e.scope, Admit(who("a"), "api", RATES)), Admitted(True, 0), Admitted(True, 0)),
     "probe": scene(probe, limit.Asked(Circuit.PROBE, 1, ""), limit.Asked(Circuit.PROBE, 1, "")),
     "report": scene(report, True, True),
+    "debounce": scene(debounce, ["debounced"], ["debounced"], grows=True),
+    "unlock": scene(unlock, Unlocked.FREED, Unlocked.FREE),
+    "sweep": scene(sweep, 1, 0),
     "get": scene(lambda e: inspect.get(e.scope, "nobody"), None, None, writes=False),
     "list": scene(
         lambda e: inspect.list_jobs(e.scope, State.COMPLETED, f"{START + 2 * HOUR} x", 9),
@@ -318,6 +346,7 @@ def all_calls(scope: Scope) -> list[Call[Any]]:
         *_operating(scope, LEASE),
         *_following(scope, LEASE),
         *limit_calls(scope),
+        *lock_calls(scope),
     ]
 
 
@@ -327,6 +356,15 @@ def _operating(scope: Scope, lease: Held) -> list[Call[Any]]:
         operate.switch(scope, Switch.PAUSE, 0),
         operate.restart(scope),
         operate.control(scope),
+    ]
+
+
+def lock_calls(scope: Scope) -> list[Call[Any]]:
+    """Those about unique keys."""
+    return [
+        produce.debounce(scope, debounced("j"), Quiet(1, 2), "d"),
+        lock.unlock(scope, "j", "d", "1-1"),
+        lock.sweep(scope, ["d.1"]),
     ]
 
 

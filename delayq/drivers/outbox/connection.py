@@ -14,7 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from delayq.core.errors import ConfigError
+from delayq.core.errors import ConfigError, InvalidInput
 from delayq.core.options import Options
 from delayq.core.spec import Delay, JobSpec, Prepared, prepare, prepare_raw
 from delayq.core.states import OnConflict, State
@@ -42,7 +42,7 @@ class OutboxConnection:
         """Write a row for each, in one statement, once all are checked."""
         writer = self._writer()
         now_ms = writer.now_ms() if _timed(specs) else _local_ms()
-        jobs = [prepare(spec, self._options, now_ms) for spec in specs]
+        jobs = [_lasting(prepare(spec, self._options, now_ms, on_conflict)) for spec in specs]
         writer.write(self._rows(jobs, on_conflict))
         return [_ref(job) for job in jobs]
 
@@ -60,7 +60,7 @@ class OutboxConnection:
         """As `schedule_many`."""
         writer = self._writer()
         now_ms = await writer.anow_ms() if _timed(specs) else _local_ms()
-        jobs = [prepare(spec, self._options, now_ms) for spec in specs]
+        jobs = [_lasting(prepare(spec, self._options, now_ms, on_conflict)) for spec in specs]
         await writer.awrite(self._rows(jobs, on_conflict))
         return [_ref(job) for job in jobs]
 
@@ -81,6 +81,16 @@ class OutboxConnection:
 
     def _rows(self, jobs: Sequence[Prepared], on_conflict: OnConflict) -> list[OutboxRow]:
         return [row_of(job, on_conflict, self._to) for job in jobs]
+
+
+def _lasting(job: Prepared) -> Prepared:
+    """A job that a row can say all of."""
+    if job.quiet is not None:
+        raise InvalidInput(
+            f"The job {job.name!r} is debounced, and an outbox sends every job that is written in it.",
+            hint="Dispatch it after the commit: after_commit=True over another connection.",
+        )
+    return job
 
 
 def connect(name: str, given: ConnectionSettings, options: Options) -> OutboxConnection:

@@ -34,6 +34,10 @@ class Surrounded:
         self._plain = not inner.is_async and all(step.plain for step in steps)
         refuse_mixture(inner, self._steps)
 
+    def around(self, inner: Handler) -> Surrounded:
+        """The same around another handler."""
+        return Surrounded(inner, self._steps, self._tell)
+
     def __repr__(self) -> str:
         return repr(self.inner)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from delayq.core.debounce import Quiet
 from delayq.core.spec import Prepared
 from delayq.core.states import Answer, OnConflict, State
 from delayq.core.views import JobRef
@@ -45,12 +46,12 @@ class Outcome(NamedTuple):
 
 
 def chunks(jobs: Iterable[Prepared]) -> Iterator[list[Prepared]]:
-    """Batches for one script call each: at most 250 jobs and 1 MB, but one at least."""
+    """Batches for one script call each: at most 250 jobs and 1 MB, but one at least. A debounced job has its own."""
     batch: list[Prepared] = []
     size = 0
     for job in jobs:
         length = len(job.envelope)
-        if batch and (len(batch) == CHUNK or size + length > MAX_BYTES):
+        if batch and (len(batch) == CHUNK or size + length > MAX_BYTES or job.quiet or batch[-1].quiet):
             yield batch
             batch, size = [], 0
         batch.append(job)
@@ -67,6 +68,8 @@ def schedule(
     It counts for `once_ms`; 0: for as long as this client may resend, and only where a resend would do harm.
     """
     options = scope.options
+    if jobs and (quiet := jobs[0].quiet):
+        return debounce(scope, jobs[0], quiet, token)
     soon = _soon(jobs[0].when) if len(jobs) == 1 else any(map(_soon, {job.when for job in jobs}))
     once = token if once_ms or soon or on_conflict is OnConflict.ERROR else ""
     once_ms = (once_ms or ONCE_MS) if once else 0
@@ -99,6 +102,19 @@ def _scheduled(reply: list[bytes], jobs: Sequence[Prepared]) -> Scheduled:
             seen, due_ms = due, int(due) if due.isdigit() else number(due)
         refs.append(JobRef(owner, job.queue, _STATES.get(state, State.SCHEDULED), due_ms, outcome, job.name))
     return Scheduled(refs, new)
+
+
+def debounce(scope: Scope, job: Prepared, quiet: Quiet, token: str) -> Call[Scheduled]:
+    """Put a job in the place of the one with the same key that has not started."""
+    args: list[Argument] = [scope.now, scope.queue, scope.wake, scope.options.lease_ms, ONCE_MS]
+    args += (job.id, job.envelope, *quiet, job.digest)
+    return call("debounce", scope, args, lambda reply: _debounced(reply, job), once=token)
+
+
+def _debounced(reply: list[bytes], job: Prepared) -> Scheduled:
+    new, word, due, replaced = reply
+    ref = JobRef(job.id, job.queue, State.SCHEDULED, number(due), _ANSWERS[word], job.name, text(replaced))
+    return Scheduled([ref], new == b"1")
 
 
 def cancel(scope: Scope, job_id: str, *, running: bool, token: str) -> Call[Answer]:
