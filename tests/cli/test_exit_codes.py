@@ -50,9 +50,9 @@ def test_every_error_has_its_code(kind: type[errors.DelayqError], capsys: pytest
         errors.CommittedUnsent((), ValueError("\x1b[2J")) if own else kind("what\x1b[2J happened", hint="what to do")
     )
     assert fails_with(error) == CODES[kind]
-    said = capsys.readouterr()
-    assert (said.out, "\x1b" in said.err) == ("", False)
-    assert own or said.err == "Error: what\\x1b[2J happened\nwhat to do\n"
+    shown = capsys.readouterr()
+    assert (shown.out, "\x1b" in shown.err) == ("", False)
+    assert own or shown.err == "Error: what\\x1b[2J happened\nwhat to do\n"
 
 
 def test_no_error_is_forgotten() -> None:
