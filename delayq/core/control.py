@@ -11,7 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
+
+CLOCK_SLACK_MS: Final = 5_000
 
 
 def in_force(until_ms: int | None, now_ms: int) -> bool:
@@ -63,7 +65,8 @@ class RestartWatch:
     """Whether a call to restart concerns one worker. Made with what it saw first, at `seen_ms` by the server's clock.
 
     `started_ms` is when its process started, by the same clock. A call between the two concerns it: its code was
-    loaded before. One that lies ahead of the clock does not: the clock went back, and it would leave for ever.
+    loaded before. One that lies ahead of the clock does not: the clock went back, and it would leave for ever. A little
+    ahead means nothing: `seen_ms` is what a worker takes for the server's clock, which may be late by a slow answer.
     """
 
     first_ms: int | None
@@ -76,4 +79,4 @@ class RestartWatch:
             return False
         if restart_ms != self.first_ms:
             return True
-        return self.started_ms < restart_ms <= self.seen_ms
+        return self.started_ms < restart_ms <= self.seen_ms + CLOCK_SLACK_MS

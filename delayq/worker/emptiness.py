@@ -58,12 +58,15 @@ class Emptiness:
     def _nothing_due(self, asked_at: float) -> bool:
         if self._promoted_at is not None:
             return asked_at > self._promoted_at
+        moved = self.promote()
+        if moved is not None:
+            self._promoted_at = None if moved else boot_clock()
+        return False
+
+    def promote(self) -> int | None:
+        """Make ready what is due, unless it was not wanted; how many. None: the backend could not say."""
         try:
-            moved = 0
-            if self._options.mover:
-                moved = sum(self._driver.promote(queue).moved for queue in self._options.queues)
+            return sum(self._driver.promote(queue).moved for queue in self._options.queues if self._options.mover)
         except DelayqError as error:
             log.debug("cannot tell whether the queues are empty: %s", error)
-            return False
-        self._promoted_at = None if moved else boot_clock()
-        return False
+            return None

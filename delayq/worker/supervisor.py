@@ -97,6 +97,8 @@ class Supervisor:
 
     def _work(self) -> StopReason:
         started = time.monotonic()
+        if self._options.once:  # it leaves before its mover has looked for the first time
+            self._emptiness.promote()
         try:
             while (reason := self._turn(started)) is None:
                 tick_s = NEAR_TICK_S if self._emptiness.near else TICK_S

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from delayq import DelayQ
+from delayq.core.outcome import DONE, Ack, GiveUp
+from delayq.drivers.base import Settlement
+from delayq.drivers.redis_streams import RedisStreams
 from tests.cli.conftest import Inline
-from tests.support.cli import Cli, end
-from tests.support.waiting import wait_until
+from tests.support.cli import Cli
 
 SCHEDULED = {"id", "name", "queue", "state", "due_ms", "due", "outcome"}
 
@@ -32,20 +35,22 @@ def test_the_issues_own_sequence(cli: Cli) -> None:
     assert (unknown.code, unknown.json["outcome"]) == (3, "unknown")
 
 
-def test_cancel_says_what_a_job_does_that_it_cannot_stop(cli: Cli, inline: Inline) -> None:
+def test_cancel_says_what_a_job_does_that_it_cannot_stop(inline: Inline, q: DelayQ) -> None:
+    """A worker would end it at once; here the test holds it."""
     inline.ok("schedule", "slow", "--id", "s1", "--retention", "1m")
+    inline.ok("schedule", "slow", "--id", "d1", "--retention", "1m")
     inline.ok("schedule", "bad", "--id", "b1")
-    worker = cli.start("work", "--app", "shop", "--queue", "default", "--max-jobs", "2")
-    wait_until((cli.folder / "started").exists, what="the job starts")
-    running = inline("cancel", "s1")
-    assert (running.code, running.out) == (4, "running\n")
-    assert "--running" in running.err
-    asked = inline("cancel", "s1", "--running", "--json")
-    assert (asked.code, asked.json["outcome"]) == (4, "running")
-    assert inline.ok("show", "s1", "--json").json["cancel_asked_ms"] is not None
-    (cli.folder / "go").touch()
-    assert end(worker).code == 0
-    assert (inline("cancel", "s1").out, inline("cancel", "s1").code) == ("finished\n", 4)
+    with closing(RedisStreams(q.connector, q.options).consumer("dq:host:1:a1", ["default"])) as consumer:
+        held, done, bad = consumer.fetch([], 3).deliveries
+        running = inline("cancel", "s1")
+        assert (running.code, running.out) == (4, "running\n")
+        assert "--running" in running.err
+        asked = inline("cancel", "s1", "--running", "--json")
+        assert (asked.code, asked.json["outcome"]) == (4, "running")
+        assert inline.ok("show", "s1", "--json").json["cancel_asked_ms"] is not None
+        consumer.settle([Settlement(done, Ack(60_000)), Settlement(bad, GiveUp(1, 1, ValueError("no")))])
+        consumer.settle([Settlement(held, DONE)])
+    assert (inline("cancel", "d1").out, inline("cancel", "d1").code) == ("finished\n", 4)
     assert (inline("cancel", "b1").out, inline("cancel", "b1").code) == ("failed\n", 4)
 
 

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import pytest
 
 from delayq import Job, Retry
+from delayq.core import names
 from delayq.core.states import State
 from delayq.redis.presence import server_time
 from tests.support.station import Station
@@ -27,6 +28,7 @@ def wrong_by(seconds: int) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(time, "time", lambda: right() + seconds)
         patch.setattr(time, "time_ns", lambda: right_ns() + seconds * 1_000_000_000)
+        patch.setattr(names, "_ids", names._Ids())  # ids never step back: later tests' would stay ahead
         yield
 
 
