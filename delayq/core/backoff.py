@@ -17,7 +17,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final, TypeAlias, assert_never
+from typing import Any, Final, TypeAlias, assert_never
 
 from delayq.core.durations import MAX_DURATION_MS, duration_ms, format_duration
 from delayq.core.errors import BadEnvelope, InvalidDuration, InvalidInput
@@ -27,7 +27,8 @@ MAX_STEPS: Final = 100  # they travel in every envelope
 MAX_FACTOR: Final = 1_000
 
 Random: TypeAlias = Callable[[], float]
-BackoffFunction: TypeAlias = Callable[[int, BaseException | None], str | timedelta]
+BackoffFunction: TypeAlias = Callable[[int, Any], str | timedelta]
+"""Given the attempt and its error. `Any`, so that the error may be annotated as narrowly as its job raises."""
 WireBackoff: TypeAlias = int | list[int] | dict[str, int | float | bool]
 
 _HINT: Final = 'Write it like "10s", ["10s", "1m"] or Exponential(base_ms=5000), or give a function.'

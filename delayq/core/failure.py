@@ -64,7 +64,7 @@ def message_of(error: BaseException) -> str:
     """An error's own words, whole; when it cannot say them, that."""
     try:
         return str(error)
-    except Exception as broken:  # noqa: BLE001  (the __str__ of a stranger may raise anything; it is named below)
+    except BaseException as broken:  # noqa: BLE001  (the __str__ of a stranger may raise anything; it is named below)
         return f"(its message could not be made: {type(broken).__name__})"
 
 
@@ -82,7 +82,7 @@ def _traceback(error: BaseException) -> str:
         return ""
     try:
         return "".join(tracebacks.format_exception(error, limit=-50))
-    except Exception as broken:  # noqa: BLE001  (a stranger's error may break its own printing; the job's end must not)
+    except BaseException as broken:  # noqa: BLE001  (a stranger's error may break its own printing, not the job's end)
         return f"(its traceback could not be made: {type(broken).__name__})"
 
 

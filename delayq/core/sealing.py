@@ -114,19 +114,22 @@ def seal_value(keyring: Keyring, place: Place, what: What, value: bytes) -> byte
 
 
 def reveal(keyring: Keyring, info: JobInfo) -> JobInfo:
-    """An encrypted job with what these keys can open: payload, result, partial result. The rest stays hidden."""
-    if not info.encrypted or info.envelope is None or not keyring:
+    """An encrypted job with what these keys can open: payload, result, partial result.
+
+    A result that they cannot open is `HIDDEN`, a payload None.
+    """
+    if not info.encrypted or info.envelope is None:
         return info
     try:
-        envelope = open_data(keyring, info.envelope, info.id)
+        opened = open_data(keyring, info.envelope, info.id).data
     except (UnknownKey, BrokenSeal):
-        return info
+        opened = None
     place = Place(info.id, info.name)
     told = info.progress
     if told is not None and told.partial is not None:
         told = replace(told, partial=_value(keyring, place, What.PARTIAL, told.partial))
     result = None if info.result is None else _value(keyring, place, What.RESULT, info.result)
-    return replace(info, opened=envelope.data, result=result, progress=told)
+    return replace(info, opened=opened, result=result, progress=told)
 
 
 def key_of(info: JobInfo) -> str:
@@ -156,7 +159,7 @@ def _value(keyring: Keyring, place: Place, what: What, value: Any) -> Any:
     try:
         return msgspec.json.decode(_opened(keyring, place, what, sealed.encrypted, sealed.data))
     except (UnknownKey, BrokenSeal):
-        return value
+        return HIDDEN
 
 
 def _sealed(key: Key, place: Place, what: What, plain: bytes) -> tuple[Mark, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -18,6 +18,7 @@ from delayq.core.follow import Chain, encode_chain, encode_membership
 from delayq.core.names import check_id, check_job_name, check_queue, new_id
 from delayq.core.options import Options
 from delayq.core.sealing import Members, Place, seal_data
+from delayq.core.shown import shown
 from delayq.core.states import OnConflict
 from delayq.core.unique import Unique, refuse_changes, wire, word_of
 from delayq.core.when import duration_ms, instant_ms
@@ -115,8 +116,8 @@ def prepare(spec: JobSpec, options: Options, now_ms: int, on_conflict: OnConflic
         backoff=None if spec.backoff is None else to_wire(parse_backoff(spec.backoff)),
         retention_ms=(options.retention_ms or None) if spec.retention is None else duration_ms(spec.retention),
         unique=unique,
-        headers=dict(spec.headers) if spec.headers else None,
-        tags=list(spec.tags) if spec.tags else None,
+        headers=check_headers(spec.headers) or None if spec.headers is not None else None,
+        tags=check_tags(spec.tags) or None if spec.tags is not None else None,
         timeout_ms=None if spec.timeout is None else duration_ms(spec.timeout),
         max_exceptions=None if spec.max_exceptions is None else _check_max_exceptions(spec.max_exceptions),
         encrypted=encrypted,
@@ -166,6 +167,42 @@ def when(spec: JobSpec, now_ms: int) -> str:
     if spec.delay is None:
         return "+0"
     return _relative(spec.delay) if isinstance(spec.delay, str) else f"+{duration_ms(spec.delay)}"
+
+
+def check_tags(tags: object) -> list[str]:
+    """The tags of a job; raises `InvalidInput` unless each of them is text."""
+    if isinstance(tags, str):
+        raise InvalidInput(
+            f"tags is the text {shown(tags)}, and they are a list.", hint=f"Give a list: tags=[{shown(tags)}]."
+        )
+    if not isinstance(tags, Iterable) or isinstance(tags, bytes | bytearray | memoryview):
+        raise InvalidInput(f"tags is {shown(tags)}, and they are a list of texts.", hint='An example: tags=["urgent"].')
+    checked = list(tags)
+    for tag in checked:
+        if not _is_text(tag):
+            raise InvalidInput(f"The tag {shown(tag)} is no text.", hint="Write str(...) or f'order-{id}'.")
+    return checked
+
+
+def check_headers(headers: object) -> dict[str, str]:
+    """The headers of a job; raises `InvalidInput` unless names and values are text."""
+    if not isinstance(headers, Mapping):
+        raise InvalidInput(
+            f"headers is {shown(headers)}, and they are a mapping.", hint='An example: headers={"trace": "1"}.'
+        )
+    for name, value in headers.items():
+        if not _is_text(name):
+            raise InvalidInput(f"The name of a header is {shown(name)}, which is no text.", hint="Write it as a str.")
+        if not _is_text(value):
+            raise InvalidInput(f"The header {shown(name)} is {shown(value)}, which is no text.", hint="Write str(...).")
+    return dict(headers)
+
+
+def _is_text(value: object) -> bool:
+    """Text that UTF-8 can carry: no half of a surrogate pair."""
+    if not isinstance(value, str):
+        return False
+    return value.isascii() or not any("\ud800" <= character <= "\udfff" for character in value)
 
 
 # A program schedules few different names and delays, over and over. Only what is valid is remembered.

@@ -18,7 +18,7 @@ from delayq.core.signals import JobSignal, Retry
 from delayq.jobs.binding import is_context, refuse_generators
 from delayq.jobs.codecs import Codecs
 from delayq.jobs.context import JobContext
-from delayq.jobs.declaring import fields_of
+from delayq.jobs.declaring import fields_of, hints_of
 from delayq.jobs.opened import Opened
 from delayq.jobs.options import HandlerOptions
 from delayq.jobs.payload import Field, Payload, same
@@ -60,7 +60,7 @@ class ClassHandler:
     @cached_property
     def _payload(self) -> Payload:
         """By their annotations."""
-        hints = get_type_hints(self.kind, include_extras=True)
+        hints = hints_of(self.kind)
         return Payload(self.name, [_field(field, hints[field.name]) for field in fields_of(self.kind)], self._codecs)
 
     def write(self, job: Job) -> msgspec.Raw:

@@ -6,10 +6,14 @@ bytes (as base64), sets, tuples and mappings. Pydantic models are added here. Wh
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final
+
+import msgspec
 
 from delayq.jobs.references.models import Models
 
@@ -88,8 +92,40 @@ def _is_pydantic(kind: type) -> bool:
 
 
 def _write_pydantic(model: Any) -> Any:
-    return model.model_dump(mode="json")
+    """By field names; what is computed is left out."""
+    try:
+        text: str = model.model_dump_json(round_trip=True, by_alias=not _takes_names(type(model)))
+    except ValueError as error:
+        hint = "; with ser_json_bytes and val_json_bytes in its model_config any bytes can travel"
+        raise ValueError(f"{error}{hint if 'utf-8' in str(error) else ''}") from None
+    return msgspec.Raw(text.encode())
 
 
 def _read_pydantic(kind: Any, value: Any) -> Any:
-    return kind.model_validate(value)
+    """In JSON's mode, where strict models too take text for a time. Aliases are read as well as names."""
+    options = {"by_alias": True, "by_name": True} if _takes_names(kind) else {}
+    try:
+        return kind.model_validate_json(msgspec.json.encode(value), **options)
+    except ValueError as error:
+        raise ValueError(_said(kind, error)) from None
+
+
+def _takes_names(kind: Any) -> bool:
+    """Pydantic from 2.11 on; before, a model with aliases is written by these."""
+    return "by_name" in _parameters(kind.model_validate_json.__func__)
+
+
+@cache
+def _parameters(function: Any) -> frozenset[str]:
+    return frozenset(inspect.signature(function).parameters)
+
+
+def _said(kind: Any, error: Any) -> str:
+    """Pydantic's first complaint in one line, without the value."""
+    errors = getattr(error, "errors", None)
+    if errors is None:
+        return str(error)
+    first = errors()[0]
+    place = ".".join(map(str, (kind.__name__, *first["loc"])))
+    lost = first["type"] == "float_type" and first["input"] is None
+    return f"{place}: {first['msg']}{'; JSON has no inf and no nan' if lost else ''}"

@@ -23,7 +23,7 @@ class JobContext:
     `attempt` counts from 1. `token` is the stream entry's id: it grows with every delivery of the job, so a handler
     may pass it to its own database to refuse a late writer (after a failover that lost writes it may repeat).
     `stop_asked()` tells whether somebody asked this job to stop (`cancel` with `running`): a handler that loops may
-    look, tidy up and return. It is known within a third of the lease. `stopping` tells when the worker wants to end.
+    look, tidy up and return. It is known within a second. `stopping` tells when the worker wants to end.
     `chain` is the rest of the chain this job is a link of, which it may prepend to and append to; `batch` the batch it
     is a member of, or None.
     """

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any, Final, Generic, TypeVar, get_args, get_origin, get_type_hints
 
 from delayq.core.errors import ConfigError
 from delayq.jobs.options import NAMES
@@ -16,11 +17,23 @@ _GIVEN: Final = ("job_name", "job_options", "_handler", "_abc_impl")
 def prepare_class(cls: Any, base: type) -> None:
     """Make `cls` a dataclass and refuse reserved names; raises `ConfigError`, with one sentence."""
     dataclasses.dataclass(kw_only=True)(cls)
+    _refuse_init_vars(cls)
     fields = {field.name for field in dataclasses.fields(cls)}
     written = {name for kind in cls.__mro__ if not issubclass(base, kind) for name in vars(kind)}
     for name in sorted(written | fields):
         if not name.startswith("__"):
             _refuse(cls, base, name, is_field=name in fields)
+
+
+def _refuse_init_vars(cls: Any) -> None:
+    """The constructor takes them and keeps them nowhere, so a payload could not hold them."""
+    for field in cls.__dataclass_fields__.values():
+        if field._field_type is vars(dataclasses)["_FIELD_INITVAR"]:
+            own = f"{cls.__module__}.{cls.__qualname__}"
+            raise ConfigError(
+                f"The field {field.name!r} of {own} is an InitVar, which would not travel.",
+                hint="Make it a plain field, or work it out in handle.",
+            )
 
 
 def _refuse(cls: type, base: type, name: str, *, is_field: bool) -> None:
@@ -41,3 +54,30 @@ def _refuse(cls: type, base: type, name: str, *, is_field: bool) -> None:
 def fields_of(cls: Any) -> list[dataclasses.Field[Any]]:
     """The fields that travel: those its constructor takes."""
     return [field for field in dataclasses.fields(cls) if field.init]
+
+
+def hints_of(cls: type) -> dict[str, Any]:
+    """The annotations of a class and its bases; a type variable of a generic base is what the class says it is."""
+    if not issubclass(cls, Generic):
+        return get_type_hints(cls, include_extras=True)
+    known: dict[type, Mapping[Any, Any]] = {cls: {}}
+    hints: dict[str, Any] = {}
+    for kind in cls.__mro__:  # a class comes before its bases
+        for base in vars(kind).get("__orig_bases__", ()):
+            origin = get_origin(base)
+            if isinstance(origin, type) and origin is not Generic:
+                given = [_filled(one, known.get(kind, {})) for one in get_args(base)]
+                known.setdefault(origin, dict(zip(getattr(origin, "__parameters__", ()), given, strict=False)))
+        own = vars(kind).get("__annotations__", {})
+        for name, hint in get_type_hints(kind, include_extras=True).items() if own else ():
+            if name in own:
+                hints.setdefault(name, _filled(hint, known.get(kind, {})))
+    return hints
+
+
+def _filled(hint: Any, known: Mapping[Any, Any]) -> Any:
+    """An annotation with its type variables replaced by those that are known."""
+    if isinstance(hint, TypeVar):
+        return known.get(hint, hint)
+    wanted = getattr(hint, "__parameters__", ()) if get_origin(hint) is not None else ()
+    return hint[tuple(known.get(one, one) for one in wanted)] if any(one in known for one in wanted) else hint

@@ -18,14 +18,16 @@ from datetime import timedelta
 from typing import Any, Unpack
 
 from delayq.core import envelope as envelopes
-from delayq.core.spec import Delay, Instant
+from delayq.core.errors import InvalidInput
+from delayq.core.shown import shown
+from delayq.core.spec import Delay, Instant, check_headers
 from delayq.core.states import State
 from delayq.core.views import Fate, JobRef
 from delayq.drivers.sync import Ran
 from delayq.jobs.after_response import defer
 from delayq.jobs.committing import joining
 from delayq.jobs.current import current_manager
-from delayq.jobs.options import Dispatched
+from delayq.jobs.options import SAYABLE, Dispatched, refuse_unsayable
 from delayq.jobs.running import LocalRunner, envelope_of
 from delayq.jobs.sending import Message, asend, compose, grouped, send, told
 
@@ -68,7 +70,7 @@ class Sendable(ABC):
     def with_headers(self, headers: Mapping[str, str]) -> Dispatch:
         """With these headers, besides those given before."""
         dispatch = self._dispatch()
-        return dispatch.having(headers={**(dispatch.said.get("headers") or {}), **headers})
+        return dispatch.having(headers={**(dispatch.said.get("headers") or {}), **check_headers(headers)})
 
     def tags(self, *tags: str) -> Dispatch:
         """With these tags, besides those declared and those given before."""
@@ -142,16 +144,24 @@ class Dispatch(Sendable):
         return f"<dispatch of {self.message.name!r}, not sent: {dict(self.said)!r}>"
 
     def having(self, **said: Unpack[Dispatched]) -> Dispatch:
-        """The same, with more said about it."""
-        return Dispatch(self.message, {**self.said, **said}) if said else self
+        """The same, with more said about it. Raises `InvalidInput` for an option nobody knows."""
+        if not said:
+            return self
+        if not said.keys() <= SAYABLE:
+            refuse_unsayable(self.message.name, said)
+        return Dispatch(self.message, {**self.said, **said})
 
     def _dispatch(self) -> Dispatch:
         return self
 
 
 def dispatch_of(job: Sendable) -> Dispatch:
-    """What would be sent of it, and how."""
-    return job._dispatch()
+    """What would be sent of it, and how. Raises `InvalidInput` for what is no job."""
+    given: object = job
+    if not isinstance(given, Sendable):
+        kind = f"The class {given.__qualname__}" if isinstance(given, type) else shown(given)
+        raise InvalidInput(f"{kind} is no job.", hint="Give instances of Job classes, or f.job(...) of a function.")
+    return given._dispatch()
 
 
 def named(name: str, data: Any = None) -> Dispatch:
@@ -199,5 +209,5 @@ async def adispatch_many(jobs: Iterable[Sendable]) -> list[JobRef]:
 
 
 def _messages(jobs: Iterable[Sendable]) -> Sequence[tuple[Message, Dispatched]]:
-    dispatches = [job._dispatch() for job in jobs]
+    dispatches = [dispatch_of(job) for job in jobs]
     return [(one.message, one.said) for one in dispatches]

@@ -12,16 +12,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias, TypedDict
+from datetime import datetime
+from difflib import get_close_matches
+from typing import Any, NoReturn, TypeAlias, TypedDict
 
 from delayq.core.backoff import Backoff, BackoffSpec, parse_backoff
 from delayq.core.debounce import Debounce
-from delayq.core.errors import ConfigError
+from delayq.core.errors import ConfigError, InvalidInput
 from delayq.core.names import check_queue
 from delayq.core.outcome import OnTimeout, Policy
-from delayq.core.spec import Delay, Instant, Limit
+from delayq.core.shown import shown
+from delayq.core.spec import Delay, Instant, Limit, check_tags
 from delayq.core.unique import Unique
-from delayq.core.when import duration_ms
+from delayq.core.when import duration_ms, instant_ms
 from delayq.jobs.middleware.forms import Middleware, steps_of
 from delayq.jobs.references.reference import OnMissing, read_on_missing
 
@@ -131,6 +134,9 @@ class HandlerOptions:
 
 _EXAMPLES: Mapping[str, str] = {"unique": 'Unique(key=["order_id"])', "debounce": 'Debounce("30s")'}
 NAMES = tuple(ClassOptions.__annotations__)
+SAYABLE = frozenset(Dispatched.__annotations__)
+"""What a dispatch may say."""
+_END_OF_TIME_MS = 253_402_300_799_999
 _READERS: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "queue": ("queue", check_queue),
     "backoff": ("backoff", parse_backoff),
@@ -138,6 +144,14 @@ _READERS: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "retention": ("retention_ms", duration_ms),
     "on_missing": ("on_missing", read_on_missing),
 }
+
+
+def refuse_unsayable(name: str, said: Mapping[str, Any]) -> NoReturn:
+    """Raises `InvalidInput` for the options of a dispatch of the job `name` that nobody knows."""
+    unknown = min(option for option in said if option not in SAYABLE)
+    near = get_close_matches(unknown, sorted(SAYABLE), n=1)
+    hint = f"Did you mean {near[0]!r}?" if near else f"Known are {', '.join(sorted(SAYABLE))}."
+    raise InvalidInput(f"A dispatch of the job {name!r} has no option {unknown!r}.", hint=hint)
 
 
 def declare(name: str, base: HandlerOptions, given: Mapping[str, Any]) -> HandlerOptions:
@@ -167,15 +181,36 @@ def _checked(name: str, option: str, value: Any) -> Any:
     if least is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
         hint = "Use 0 for no limit, or a positive whole number." if least == 0 else "Use a positive whole number."
         raise ConfigError(f"The job {name!r} has {option}={value!r}.", hint=hint)
-    if option in ("delay", "deadline", "retry_until") and isinstance(value, str) and "-" not in value:
-        duration_ms(value)
+    if option == "connection" and not isinstance(value, str):
+        raise ConfigError(f"The job {name!r} has connection={shown(value)}.", hint="Give the name of a connection.")
+    if option == "tags" and not callable(value):
+        return _tags(name, value)
     kinds = {"unique": (str, Unique), "debounce": (Debounce,)}.get(option)
     if kinds is not None and (not isinstance(value, kinds) or value == ""):
         hint = f"An example: {option}={_EXAMPLES[option]}."
         raise ConfigError(f"The job {name!r} has {option}={value!r}.", hint=hint)
-    if option == "tags" and isinstance(value, str):
-        raise ConfigError(f"The job {name!r} has tags={value!r}.", hint=f"Give a list: tags=[{value!r}].")
+    if option in ("delay", "deadline", "retry_until"):
+        _check_time(name, option, value)
     return value
+
+
+def _tags(name: str, value: Any) -> Sequence[str]:
+    try:
+        return check_tags(value)
+    except InvalidInput as refused:
+        raise ConfigError(f"The job {name!r} declares wrong tags: {refused.message}", hint=refused.hint) from refused
+
+
+def _check_time(name: str, option: str, value: Any) -> None:
+    """A delay is a duration; a limit may be a point in time as well. How far ahead it lies is seen at the dispatch."""
+    try:
+        if option == "delay" or not (isinstance(value, datetime) or (isinstance(value, str) and "-" in value)):
+            duration_ms(value)
+        else:
+            instant_ms(value, now_ms=_END_OF_TIME_MS)
+    except InvalidInput as refused:
+        text = f"The job {name!r} declares a wrong {option}: {refused.message}"
+        raise type(refused)(text, hint=refused.hint) from refused
 
 
 def _together(name: str, options: HandlerOptions) -> HandlerOptions:

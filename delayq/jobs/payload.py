@@ -9,8 +9,10 @@ Models are not written: references to them are, and `read` puts the models back 
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
 
@@ -194,9 +196,31 @@ def _exact(value: Any, kind: Any) -> bool:
 
 def _equal(one: Any, other: Any) -> bool:
     try:
-        return bool(one == other)
+        return bool(one == other) or _same_instants(one, other)
     except Exception:  # noqa: BLE001  (the __eq__ of a stranger may raise anything; then nobody can say they are equal)
         return False
+
+
+def _same_instants(one: Any, other: Any) -> bool:
+    """Whether two values differ in nothing but how the same instants are written.
+
+    Python calls no two datetimes of different zones equal where the clocks of one are put back or forward.
+    """
+    if isinstance(one, datetime) and isinstance(other, datetime):
+        aware = one.utcoffset() is not None and other.utcoffset() is not None
+        return aware and one.astimezone(UTC) == other.astimezone(UTC)
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(_equal, one, other))
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(_equal(value, other[key]) for key, value in one.items())
+    made: Any = getattr(type(one), "__dataclass_params__", None)
+    if made is not None and made.eq:
+        return all(_equal(getattr(one, x.name), getattr(other, x.name)) for x in dataclasses.fields(one) if x.compare)
+    if isinstance(one, msgspec.Struct) and one.__struct_config__.eq:
+        return all(_equal(getattr(one, name), getattr(other, name)) for name in one.__struct_fields__)
+    return False
 
 
 def _sentence(error: Exception) -> str:

@@ -15,7 +15,7 @@ import msgspec
 
 from delayq.core.errors import InvalidInput
 from delayq.core.events import JobDispatched
-from delayq.core.spec import JobSpec, Limit
+from delayq.core.spec import JobSpec, Limit, check_headers, check_tags
 from delayq.core.states import OnConflict, State
 from delayq.core.views import Fate, JobRef
 from delayq.jobs.committing import joining, session_of, wait_for_commit, waits
@@ -78,7 +78,7 @@ def compose(message: Message, said: Dispatched, manager: Manager) -> Parcel | Jo
         deadline=_limit(said.get("deadline"), declared.deadline),
         retry_until=_limit(said.get("retry_until"), declared.retry_until),
         tags=_tags(message, said),
-        headers=said.get("headers"),
+        headers=None if (headers := said.get("headers")) is None else check_headers(headers),
         encrypted=_either(said.get("encrypted"), declared.encrypted),
         **{name: value for name, value in said.items() if name in _SPEC_ONLY},  # type: ignore[arg-type]  # as `Dispatched`
     )
@@ -171,7 +171,10 @@ def _limit(said: Limit | None, otherwise: Limit | None) -> Limit | None:
 def _tags(message: Message, said: Dispatched) -> Sequence[str] | None:
     declared = message.options.tags
     own = declared(message.subject) if callable(declared) else declared
-    return list(dict.fromkeys((*(own or ()), *(said.get("tags") or ())))) or None
+    tags = said.get("tags")
+    if own is None and tags is None:
+        return None
+    return list(dict.fromkeys((*check_tags(own or ()), *check_tags(tags or ())))) or None
 
 
 def _with_headers(spec: JobSpec, headers: Mapping[str, str]) -> JobSpec:

@@ -22,13 +22,17 @@ from delayq.worker.slots import CANCEL, RUNNING, Seen, Stop
 
 log = logging.getLogger("delayq.supervisor")
 
+# Others in a process that is replaced have so long to end. When it is frozen none of them can, and what waits behind it
+# has waited for the timeout and the kill before.
+RECYCLE_S = 15.0
+
 
 class Overtime:
     """Looks at the slots of each child, every turn."""
 
     def __init__(self, plan: Plan) -> None:
         self._kill_after_s = plan.options.kill_after_ms / 1000
-        self._recycle_s = max(self._kill_after_s, plan.options.grace_ms / 1000)
+        self._recycle_s = max(self._kill_after_s, min(RECYCLE_S, plan.options.grace_ms / 1000))
         self._alone = plan.alone
         self._cancels: dict[tuple[Member, int, int], float] = {}
 

@@ -14,7 +14,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 
 from delayq.core.events import WorkerStarting, WorkerStopping
@@ -68,8 +68,10 @@ class Supervisor:
         self._told = self._gone = False
         self._to_dump: list[Member] = []
 
-    def run(self) -> StopReason:
+    def run(self, ready: Callable[[], None] = lambda: None) -> StopReason:
         """Work until there is a reason to stop; returns it. Only in the main thread.
+
+        `ready` is called once signals are heard.
 
         Raises `ConfigError` when the backend refuses us; waits for one that is not there yet.
         """
@@ -78,6 +80,7 @@ class Supervisor:
             log.warning("threads started while the application was imported do not exist in the children: %s", names)
         reason, done, listeners = StopReason.INTERRUPTED, 0, self._listeners
         with self._signals, closing(self._plan.driver_factory(answer_ms=ANSWER_MS)) as driver:
+            ready()
             listeners.tell(self._starting())
             steward = driver.steward(self._options.queues)
             renewing = wait_for_backend(lambda: Renewing(self._plan, steward), self._is_told_to, self._signals.wait)

@@ -30,7 +30,9 @@ CODES = {
     errors.JobNotFound: 3, errors.Conflict: 4, errors.JobRunning: 4, errors.JobFinished: 4, errors.JobHasFailed: 4,
     errors.JobNotFailed: 4, errors.BackendDamaged: 1, errors.BackendError: 1, errors.BackendUnavailable: 5,
     errors.BackendFull: 5, errors.OutcomeUnknown: 7, errors.ProtocolError: 1, errors.BadEnvelope: 1,
-    errors.UnknownJob: 1, errors.NotDelivered: 1,
+    errors.UnknownJob: 1, errors.NotDelivered: 1, errors.LockNotFound: 3, errors.LimitNotFound: 3,
+    errors.BatchNotFound: 3, errors.CommittedUnsent: 1, errors.ModelMissing: 1, errors.UnknownKey: 1,
+    errors.BrokenSeal: 1,
 }  # fmt: skip
 
 
@@ -43,8 +45,14 @@ def fails_with(error: BaseException) -> int:
 
 @pytest.mark.parametrize("kind", CODES)
 def test_every_error_has_its_code(kind: type[errors.DelayqError], capsys: pytest.CaptureFixture[str]) -> None:
-    assert fails_with(kind("what\x1b[2J happened", hint="what to do")) == CODES[kind]
-    assert capsys.readouterr() == ("", "Error: what\\x1b[2J happened\nwhat to do\n")
+    own = kind is errors.CommittedUnsent  # it finds its own words
+    error = (
+        errors.CommittedUnsent((), ValueError("\x1b[2J")) if own else kind("what\x1b[2J happened", hint="what to do")
+    )
+    assert fails_with(error) == CODES[kind]
+    shown = capsys.readouterr()
+    assert (shown.out, "\x1b" in shown.err) == ("", False)
+    assert own or shown.err == "Error: what\\x1b[2J happened\nwhat to do\n"
 
 
 def test_no_error_is_forgotten() -> None:

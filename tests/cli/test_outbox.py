@@ -63,6 +63,51 @@ def test_rows_that_were_set_aside(path: Path, inline: Inline, q: DelayQ, monkeyp
     assert [info.id for info in q.iter_jobs("ready")] == ["b"]
 
 
+def test_a_row_of_wrong_types_is_set_aside_and_the_others_go(
+    path: Path, inline: Inline, q: DelayQ, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DELAYQ_DATABASE", f"sqlite:///{path}")
+    with sqlite3.connect(path) as connection:
+        [made] = connection.execute("SELECT sql FROM sqlite_master WHERE name = 'delayq_outbox'").fetchone()
+        connection.execute("DROP TABLE delayq_outbox")
+        connection.execute(made.replace(" NOT NULL", ""))  # as a table made by hand may be
+    connection.close()
+    faults = {
+        "envelope": (b"{}", None, "rubbish", "[]", 7),
+        "id": (b"b", None),
+        "name": (b"c", None),
+        "queue": (b"q", None),
+        "connection": (b"default", None, "elsewhere"),
+        "on_conflict": (b"keep", None, "win"),
+        "delay_ms": ("soon", None, 1.5, b"1"),
+        "due_ms": ("soon", b"1"),
+        "written_ms": ("today", None, 1.5),
+        "leads": ("maybe", None, b"1"),
+    }
+    ids = []
+    for column, values in faults.items():
+        for number, value in enumerate(values):
+            ids.append(f"{column}-{number}")
+            write(path, ids[-1])
+            with sqlite3.connect(path) as connection:
+                changed = f"UPDATE delayq_outbox SET {column} = ? WHERE seq = (SELECT max(seq) FROM delayq_outbox)"
+                connection.execute(changed, (value,))
+            connection.close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE delayq_outbox SET name = CAST(x'ff' AS TEXT) WHERE id = 'envelope-0'")
+    connection.close()
+    write(path, "good")
+    assert inline.ok("relay", "--once").out.strip().isdigit()
+    going = {info.id for info in q.iter_jobs("ready")}
+    assert "good" in going
+    assert going <= {"good", *(one for one in ids if one.startswith("leads"))}
+    listed = inline.ok("outbox", "list", "--json").documents
+    assert len(listed) == len(ids) + 1 - len(going)
+    assert all(one["reason"] for one in listed)
+    assert len(inline.ok("outbox", "list").lines) == len(listed) + 1
+    assert inline.ok("outbox", "forget", "--all", "--yes").out == f"{len(listed)}\n"
+
+
 def test_what_is_refused(path: Path, inline: Inline) -> None:
     for words, code, text in [
         (("relay", "--once"), 2, "No database is named"),

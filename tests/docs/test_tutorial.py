@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+
 from tests.docs.pages import page
 from tests.docs.tutorial import FOLDER, program, rewritten, shown
 
@@ -19,3 +21,15 @@ def test_a_program_that_differs_is_seen_and_written_anew() -> None:
     assert stale != PAGE
     assert shown(stale) != shown(PAGE)
     assert rewritten(stale) == PAGE
+
+
+def test_a_program_needs_no_fixture_but_those_the_page_names() -> None:
+    asked = {
+        argument.arg
+        for path in FOLDER.glob("test_*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
+        for argument in node.args.args
+    }
+    assert asked <= {"delayq_travel", "delayq_fake", "monkeypatch", "tmp_path"}
+    assert {name for name in asked if name.startswith("delayq_")} == {"delayq_travel", "delayq_fake"}

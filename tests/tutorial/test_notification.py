@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import subprocess
+import sys
 
 from delayq import Job
 from delayq.redis.client import Client
@@ -35,6 +37,13 @@ def acknowledge(payment_id: int, q: Client) -> None:
     q.cancel(f"notify-{payment_id}", queue="notify")
 
 
+def delayq(url: str, *words: str) -> str:
+    """What the command line prints; that of a shell: delayq failed list …"""
+    command = [sys.executable, "-m", "delayq", *words]
+    environment = {**os.environ, "DELAYQ_URL": url}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+
+
 def minutes(attempts: list[Attempted], began_ms: int) -> list[float]:
     return [(attempt.at_ms - began_ms) / 60_000 for attempt in attempts]
 
@@ -56,8 +65,8 @@ def test_an_acknowledgement_in_between_ends_it_too(delayq_travel: Travel) -> Non
     assert NOTIFIED.count(43) == 2
 
 
-def test_without_one_it_fails_is_seen_and_can_be_sent_again(delayq_travel: Travel, delayq: Callable[..., str]) -> None:
-    began_ms = delayq_travel.now_ms
+def test_without_one_it_fails_is_seen_and_can_be_sent_again(delayq_travel: Travel) -> None:
+    url, began_ms = delayq_travel.url, delayq_travel.now_ms
     notify(44)
     attempts = delayq_travel("1d")
     assert minutes(attempts, began_ms) == [1, 4, 9, 16, 25, 36, 49, 64, 81, 100]
@@ -65,9 +74,9 @@ def test_without_one_it_fails_is_seen_and_can_be_sent_again(delayq_travel: Trave
 
     [stats] = delayq_travel.client.stats("notify")
     assert (stats.failed, stats.scheduled) == (1, 0)
-    assert "NotAcknowledged: payment 44" in delayq("failed", "list", "--queue", "notify")
+    assert "NotAcknowledged: payment 44" in delayq(url, "failed", "list", "--queue", "notify")
 
     ACKNOWLEDGES[44] = 11  # the partner is repaired
-    assert delayq("failed", "retry", "--name", "payment.*", "--queue", "notify") == "notify-44\n"
+    assert delayq(url, "failed", "retry", "--name", "payment.*", "--queue", "notify") == "notify-44\n"
     assert [(attempt.id, attempt.ended) for attempt in delayq_travel("0s")] == [("notify-44", "done")]
     assert delayq_travel.client.stats("notify")[0].failed == 0

@@ -132,6 +132,22 @@ class InvoicePaid(Notification, queue="notices", tries=3):
 assert_type(notify(Recipient({"mail": "ann@example.org"}), InvoicePaid(invoice=1)), list[JobRef])
 
 
+def after_error(attempt: int, error: BaseException) -> str:
+    return "5m" if isinstance(error, TimeoutError) else f"{attempt}m"
+
+
+def after_anything(attempt: int, error: BaseException | None) -> timedelta:
+    return timedelta(minutes=attempt)
+
+
+@job("poll.often", backoff=after_error)
+def poll_often() -> None: ...
+
+
+@job("poll.seldom", backoff=after_anything)
+def poll_seldom() -> None: ...
+
+
 class Poll(Job, delay="5s", backoff=lambda attempt, error: timedelta(seconds=attempt)):
     async def handle(self) -> int:
         return 1

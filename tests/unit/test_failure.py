@@ -161,3 +161,13 @@ def test_what_is_no_record_is_shown_and_never_raises(raw: bytes) -> None:
 
 def test_no_record_is_none() -> None:
     assert failures.decode(b"") is None
+
+
+@pytest.mark.parametrize("raised", [SystemExit, KeyboardInterrupt, ValueError])
+def test_an_error_that_cannot_say_its_message_tears_nobody_out(raised: type[BaseException]) -> None:
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise raised
+
+    failure = failures.describe(Mute())
+    assert (failure.type, failure.message) == ("Mute", f"(its message could not be made: {raised.__name__})")

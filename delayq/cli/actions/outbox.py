@@ -76,12 +76,14 @@ def list_refused(session: Session, wishes: Wishes, limit: int, *, as_json: bool)
     with _store(session, wishes) as store:
         rows = store.refused(limit)
     if not as_json:
-        shown = [(str(row.seq), row.id, row.name, row.queue, span(row.age_ms), _reason(row)) for row in rows]
+        shown = [
+            (str(row.seq), _word(row.id), _word(row.name), _word(row.queue), _age(row), _reason(row)) for row in rows
+        ]
         session.out.table(("seq", "id", "name", "queue", "age", "reason"), shown, numbers=("seq",))
         return
     for row in rows:
-        about = {name: getattr(row, name) for name in ("seq", "id", "name", "queue", "connection", "written_ms")}
-        session.out.json({**about, "reason": row.refused})
+        about = {name: _plain(getattr(row, name)) for name in ("id", "name", "queue", "connection", "written_ms")}
+        session.out.json({"seq": row.seq, **about, "reason": _plain(row.refused)})
 
 
 def retry(session: Session, wishes: Wishes, numbers: Collection[int] | None) -> None:
@@ -161,5 +163,20 @@ def _shape(sent: int, lag: Lag) -> dict[str, int]:
     return {"sent": sent, "waiting": lag.waiting, "oldest_ms": lag.oldest_ms, "refused": lag.refused}
 
 
+def _plain(value: Any) -> Any:
+    """A column's value as it can be printed, whatever a database was given for it."""
+    if isinstance(value, bytes):
+        value = value.decode("utf-8", "backslashreplace")
+    return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
+
+
+def _word(value: Any) -> str:
+    return "-" if value is None else str(_plain(value))
+
+
+def _age(row: Any) -> str:
+    return span(int(row.age_ms)) if isinstance(row.age_ms, int | float) else "-"
+
+
 def _reason(row: Any) -> str:
-    return cut(str(row.refused).encode())
+    return cut(_word(row.refused).encode())

@@ -213,12 +213,15 @@ def run_worker(session: Session, settings: Settings, url: str | Endpoint, staff:
     print_at_once()
     logs.start(settings, quiet=staff.quiet)
     options, names = staff.options, staff.registry.names()
-    if not staff.quiet:
-        session.out.note(f"Serving {_served(options)} with {count(len(names), 'job name')}. Stop with Ctrl-C.")
+
+    def greet() -> None:
+        if not staff.quiet:
+            session.out.note(f"Serving {_served(options)} with {count(len(names), 'job name')}. Stop with Ctrl-C.")
+
     worker = make_worker(
         settings, url, staff.registry, options, listeners=staff.listeners, gone=gone, began=staff.began
     )
-    return worker.run().exit_code
+    return worker.run(greet).exit_code
 
 
 def _served(options: WorkerOptions) -> str:

@@ -105,7 +105,12 @@ def _engine(url: str | URL) -> Engine:
 
 def _sqlite_connect(connection: Any, record: object) -> None:
     connection.isolation_level = None  # the driver begins nothing by itself
+    connection.text_factory = _text  # text that is no UTF-8 is a fault of its row, not of the database
     connection.execute("PRAGMA busy_timeout = 5000")
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "surrogateescape")
 
 
 def _sqlite_begin(connection: Connection) -> None:

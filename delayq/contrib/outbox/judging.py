@@ -7,6 +7,7 @@ the same jobs.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -18,6 +19,11 @@ from delayq.core.states import OnConflict
 from delayq.redis.calls.produce import CHUNK, MAX_BYTES
 
 LONGEST_MS: Final = 10 * 366 * 86_400_000
+
+_TEXTS: Final = ("id", "name", "queue", "connection", "on_conflict", "envelope")
+_NUMBERS: Final = ("delay_ms", "due_ms", "written_ms")
+_MAY_LACK: Final = ("due_ms",)
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 Known = Callable[[str], Options]
 """What the relay knows of a connection. Raises `DelayqError` for one it cannot send over."""
@@ -47,8 +53,9 @@ def plan(rows: Iterable[Any], known: Known) -> tuple[list[Planned], dict[int, st
     refused: dict[int, str] = {}
     for row in rows:
         try:
+            check_columns(row)
             job = judged(row, known(row.connection))
-        except DelayqError as error:
+        except (DelayqError, ValueError) as error:  # of JSON, of text that is no UTF-8, of an unknown `on_conflict`
             refused[row.seq] = str(error)
             continue
         place, size = (row.connection, job.queue), len(job.envelope)
@@ -63,9 +70,24 @@ def plan(rows: Iterable[Any], known: Known) -> tuple[list[Planned], dict[int, st
     return batches, refused
 
 
+def check_columns(row: Any) -> None:
+    """Raises `InvalidInput` for a column that holds no text or no whole number where one belongs.
+
+    SQLite keeps whatever it is given, and a table made by hand may take NULL.
+    """
+    for columns, kind, called in ((_TEXTS, str, "text"), (_NUMBERS, int, "whole number")):
+        for column in columns:
+            value = getattr(row, column)
+            if not isinstance(value, kind) and not (value is None and column in _MAY_LACK):
+                found = "NULL" if value is None else f"a {type(value).__name__}"
+                raise InvalidInput(f"The row's {column} is {found}, not a {called}.")
+            if isinstance(value, str) and _SURROGATE.search(value):
+                raise InvalidInput(f"The row's {column} is no UTF-8.")
+
+
 def judged(row: Any, options: Options) -> Prepared:
     """A row as a job. Raises `DelayqError` with the reason why it cannot be sent."""
-    job = prepare_raw(row.envelope.encode("utf-8", "surrogatepass"), options, row.queue)
+    job = prepare_raw(row.envelope.encode(), options, row.queue)
     OnConflict(row.on_conflict)
     if job.id != row.id or job.name != row.name:
         raise InvalidInput(f"The row is called {row.name} {row.id}, its envelope {job.name} {job.id}.")

@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from delayq.core.errors import ConfigError
 from delayq.core.signals import Fail, JobSignal
+from delayq.jobs.middleware.conditions import at_once, refuse_async
 from delayq.jobs.middleware.forms import Next
 from delayq.jobs.middleware.running_job import RunningJob
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+_WAITS = "A function of FailOnException answered with something to await."
 
 
 class FailOnException:
@@ -33,6 +36,7 @@ class FailOnException:
                 f"FailOnException was given {which!r}.",
                 hint="Give classes of exceptions, or functions that are given the error.",
             )
+        refuse_async("FailOnException", *self._tests)
 
     def handle(self, job: RunningJob, next: Next) -> Any:
         """Around plain handlers."""
@@ -51,6 +55,6 @@ class FailOnException:
         except JobSignal:
             raise
         except Exception as error:
-            if isinstance(error, self._kinds) or any(test(error) for test in self._tests):
+            if isinstance(error, self._kinds) or any(at_once(test(error), _WAITS) for test in self._tests):
                 raise Fail(error) from error
             raise

@@ -7,9 +7,9 @@ from typing import Any, Self
 
 from delayq.core.signals import Snooze
 from delayq.core.when import duration_ms
+from delayq.jobs.middleware.conditions import Condition, aholds, holds
 from delayq.jobs.middleware.forms import Next
 from delayq.jobs.middleware.running_job import RunningJob
-from delayq.jobs.middleware.skip import Condition, holds
 
 
 class Release:
@@ -33,14 +33,14 @@ class Release:
 
     def handle(self, job: RunningJob, next: Next) -> Any:
         """Around plain handlers."""
-        self._look(job)
+        self._look(holds(self._condition, job))
         return next(job)
 
     async def ahandle(self, job: RunningJob, next: Next) -> Any:
         """Around async ones."""
-        self._look(job)
+        self._look(await aholds(self._condition, job))
         return await next(job)
 
-    def _look(self, job: RunningJob) -> None:
-        if holds(self._condition, job) is self._holds:
+    def _look(self, held: bool) -> None:
+        if held is self._holds:
             raise Snooze(self._delay, reason="put back by its middleware")

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from typing import Any, Self, TypeAlias
+from typing import Any, Self
 
 from delayq.core.events import JobSkipped
+from delayq.jobs.middleware.conditions import Condition, aholds, holds
 from delayq.jobs.middleware.forms import Next
 from delayq.jobs.middleware.running_job import RunningJob
 
 log = logging.getLogger("delayq.jobs")
-
-Condition: TypeAlias = bool | Callable[[RunningJob], bool]
-"""Known, or asked of the job at each attempt."""
 
 
 class Skip:
@@ -35,20 +32,14 @@ class Skip:
 
     def handle(self, job: RunningJob, next: Next) -> Any:
         """Around plain handlers."""
-        return None if self._skips(job) else next(job)
+        return None if self._skips(job, holds(self._condition, job)) else next(job)
 
     async def ahandle(self, job: RunningJob, next: Next) -> Any:
         """Around async ones."""
-        return None if self._skips(job) else await next(job)
+        return None if self._skips(job, await aholds(self._condition, job)) else await next(job)
 
-    def _skips(self, job: RunningJob) -> bool:
-        held = holds(self._condition, job)
+    def _skips(self, job: RunningJob, held: bool) -> bool:
         if held is self._holds:
             log.info("job %s (%s) is skipped by its middleware", job.context.id, job.name)
             job.tell(JobSkipped(job.context.id, job.name, job.context.queue))
         return held is self._holds
-
-
-def holds(condition: Condition, job: RunningJob) -> bool:
-    """Whether a condition holds now."""
-    return bool(condition(job)) if callable(condition) else condition

@@ -19,6 +19,7 @@ from delayq.core.limiting import Circuit, Probe, Probed, Report, Verdict, Who
 from delayq.core.shown import shown
 from delayq.core.signals import Discard, Fail, JobSignal, Retry
 from delayq.core.when import duration_ms
+from delayq.jobs.middleware.conditions import at_once, refuse_async
 from delayq.jobs.middleware.limited import Key, Limited, checked, key_of, spread, who_of
 from delayq.jobs.middleware.questions import CALL, Steps
 from delayq.jobs.middleware.running_job import RunningJob
@@ -63,6 +64,7 @@ class ThrottlesExceptions(Limited):
         self._shared = options.get("shared", False)
         self._when, self._discard_when = options.get("when"), options.get("discard_when")
         self._fail_when, self._backoff = options.get("fail_when"), options.get("backoff")
+        refuse_async("ThrottlesExceptions", self._when, self._discard_when, self._fail_when)
         if self._backoff is not None:
             duration_ms(self._backoff)
         if unknown := options.keys() - Throttle.__annotations__.keys():
@@ -143,4 +145,4 @@ def _chosen(which: Which | None, error: Exception) -> bool:
         return False
     if isinstance(which, type | tuple):
         return isinstance(error, which)
-    return bool(which(error))
+    return at_once(which(error), "A function of ThrottlesExceptions answered with something to await.")

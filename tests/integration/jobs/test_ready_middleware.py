@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
-from delayq import Discard, FailOnException, Middleware, Release, Retry, Skip, dispatch, job
+from delayq import (
+    Discard,
+    FailOnException,
+    Middleware,
+    Release,
+    Retry,
+    RunningJob,
+    Skip,
+    ThrottlesExceptions,
+    dispatch,
+    job,
+)
 from delayq.core.errors import ConfigError
 from delayq.core.states import State
 from tests.support.around import KINDS, Marks, declare
@@ -93,3 +105,44 @@ def test_what_fail_on_exception_cannot_judge_is_refused() -> None:
     for which in ((), (wrong,), (KeyError, wrong)):
         with pytest.raises(ConfigError, match="FailOnException was given"):
             FailOnException(*which)
+
+
+async def over_one(job: RunningJob) -> bool:
+    await asyncio.sleep(0)
+    return bool(job.fields["number"] > 1)
+
+
+@pytest.mark.parametrize(
+    ("middleware", "runs"),
+    [(Skip.when(over_one), True), (Skip.unless(over_one), False), (Release.when(over_one, "1h"), True)],
+)
+def test_an_async_condition_is_awaited_around_an_async_handler(
+    station: Station, middleware: Middleware, runs: bool
+) -> None:
+    marks: Marks = station.tape()
+    declare("async class", marks, [middleware])()
+    station.drain()
+    assert marks == (["run"] if runs else [])
+
+
+@pytest.mark.parametrize("middleware", [Skip.when(over_one), Release.unless(over_one, "1h")])
+def test_an_async_condition_around_a_plain_handler_is_refused(station: Station, middleware: Middleware) -> None:
+    marks: Marks = station.tape()
+    job_id = declare("function", marks, [middleware], tries=1)()
+    station.drain()
+    failure = station.job(job_id).failure
+    assert failure is not None
+    assert "has an async condition, and the handler is plain" in failure.message
+    assert marks == []
+
+
+def test_an_async_function_judges_no_error() -> None:
+    async def judge(error: Exception) -> bool:
+        return True
+
+    for option in ("when", "discard_when", "fail_when"):
+        with pytest.raises(ConfigError, match="ThrottlesExceptions was given the async function"):
+            ThrottlesExceptions(3, "1m", **{option: judge})  # type: ignore[arg-type]
+    wrong: Any = judge
+    with pytest.raises(ConfigError, match="FailOnException was given the async function"):
+        FailOnException(wrong)

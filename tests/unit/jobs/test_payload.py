@@ -46,6 +46,38 @@ class Address(pydantic.BaseModel):
     key: uuid.UUID
 
 
+class Aliased(pydantic.BaseModel):
+    order_id: int = pydantic.Field(alias="orderId")
+    other: int = pydantic.Field(validation_alias="in", serialization_alias="out")
+
+
+class Strict(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(strict=True)
+    at: date
+    key: uuid.UUID
+
+
+class Computing(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(extra="forbid")
+    width: int
+
+    @pydantic.computed_field  # type: ignore[prop-decorator]
+    @property
+    def area(self) -> int:
+        return self.width**2
+
+
+class Binary(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(ser_json_bytes="base64", val_json_bytes="base64", ser_json_inf_nan="strings")
+    raw: bytes
+    ratio: float = 1.0
+
+
+class Text(pydantic.BaseModel):
+    raw: bytes = b""
+    ratio: float = 1.0
+
+
 class Pair(NamedTuple):
     left: int
     right: str
@@ -89,6 +121,11 @@ EXACT = [
     (dict[int, Decimal], {1: Decimal("0.1")}),
     (tuple[int, str], (1, "a")),
     (frozenset[int], frozenset({1, 2})),
+    (list[Aliased], [Aliased.model_validate({"orderId": 1, "in": 2})]),
+    (Strict, Strict(at=date(2026, 1, 1), key=KEY)),
+    (Computing, Computing(width=3)),
+    (Binary, Binary(raw=b"\xff\x00", ratio=float("inf"))),
+    (Text, Text(raw=b"text")),
     (Pair, Pair(1, "a")),
     (Row, {"sku": "a", "amount": Decimal("1.0")}),
     (Literal["a", "b"], "b"),
@@ -205,3 +242,22 @@ def test_what_a_codec_raises_while_reading_is_the_jobs_error() -> None:
     payload = Payload("x", [Field("one", Shade)], with_shades())
     with pytest.raises(KeyError):
         payload.read(msgspec.Raw(b'{"one":"green"}'))
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        (Text(raw=b"\xff"), "ser_json_bytes"),
+        (Text(ratio=float("inf")), "Text.ratio: Input should be a valid number; JSON has no inf and no nan"),
+    ],
+)
+def test_what_a_model_cannot_say_in_json_is_refused_in_one_line(value: Text, why: str) -> None:
+    with pytest.raises(InvalidPayload, match="The field 'it' of 'x' cannot be sent") as refused:
+        there_and_back(Text, value)
+    assert why in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_model_is_read_by_its_aliases_too() -> None:
+    read = Payload("close", [Field("x", Aliased)], Codecs()).read
+    assert read(msgspec.Raw(b'{"x":{"orderId":1,"in":2}}')) == read(msgspec.Raw(b'{"x":{"order_id":1,"other":2}}'))
