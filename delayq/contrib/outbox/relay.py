@@ -141,7 +141,7 @@ class OutboxRelay:
         """One claim, and a number of batches, so that a relay that is asked to stop does; how many rows were moved."""
         claimed = self.store.claim(self._options_of)
         for job, why in claimed.refused.items():
-            log.warning("%s was set aside: %s", job, why)
+            log.warning("%s was set aside: %s", _sayable(job), why)
         moved = claimed.rows
         for _ in range(BATCHES):
             rows = self._next()
@@ -231,3 +231,8 @@ def _refusals(batch: Batch, refs: Sequence[JobRef]) -> Iterator[tuple[int, str]]
         owner = "" if ref.id == row.id else ref.id
         if isinstance(ref.outcome, Answer) and (error := refusal(ref.outcome, row.id, row.queue, owner=owner)):
             yield row.seq, str(error)
+
+
+def _sayable(name: str) -> str:
+    """What UTF-8 cannot carry, escaped: a row may hold anything, and a log may not."""
+    return name.encode("utf-8", "backslashreplace").decode()
