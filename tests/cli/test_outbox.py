@@ -63,6 +63,21 @@ def test_rows_that_were_set_aside(path: Path, inline: Inline, q: DelayQ, monkeyp
     assert [info.id for info in q.iter_jobs("ready")] == ["b"]
 
 
+FAULTS: dict[str, tuple[object, ...]] = {
+    "envelope": (b"{}", None, "rubbish", "[]", 7),
+    "id": (b"b", None),
+    "name": (b"c", None),
+    "queue": (b"q", None),
+    "connection": (b"default", None, "elsewhere"),
+    "on_conflict": (b"keep", None, "win"),
+    "delay_ms": ("soon", None, 1.5, b"1"),
+    "due_ms": ("soon", b"1"),
+    "written_ms": ("today", None, 1.5),
+    "leads": ("maybe", None, b"1"),
+}
+"""What a column may hold that it should not."""
+
+
 def test_a_row_of_wrong_types_is_set_aside_and_the_others_go(
     path: Path, inline: Inline, q: DelayQ, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -72,20 +87,8 @@ def test_a_row_of_wrong_types_is_set_aside_and_the_others_go(
         connection.execute("DROP TABLE delayq_outbox")
         connection.execute(made.replace(" NOT NULL", ""))  # as a table made by hand may be
     connection.close()
-    faults = {
-        "envelope": (b"{}", None, "rubbish", "[]", 7),
-        "id": (b"b", None),
-        "name": (b"c", None),
-        "queue": (b"q", None),
-        "connection": (b"default", None, "elsewhere"),
-        "on_conflict": (b"keep", None, "win"),
-        "delay_ms": ("soon", None, 1.5, b"1"),
-        "due_ms": ("soon", b"1"),
-        "written_ms": ("today", None, 1.5),
-        "leads": ("maybe", None, b"1"),
-    }
     ids = []
-    for column, values in faults.items():
+    for column, values in FAULTS.items():
         for number, value in enumerate(values):
             ids.append(f"{column}-{number}")
             write(path, ids[-1])
