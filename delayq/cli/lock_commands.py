@@ -29,7 +29,7 @@ def _lock() -> None:
 
 
 def list_locks(ctx: typer.Context, queue: Queue = None, limit: Limit = 100, as_json: NdJson = False) -> None:
-    """List the unique keys that are held, each with its owner; of all queues, or of one."""
+    """List the unique keys that are held, each with its owner."""
     from delayq.cli.actions import locks
 
     locks.list_locks(session_of(ctx), queue, limit, as_json=as_json)

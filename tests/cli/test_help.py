@@ -40,7 +40,7 @@ def test_the_commands_of_the_design_are_there() -> None:
         "failed flush", "failed prune", "pause", "resume", "clear", "workers", "queue", "queue set", "config",
         "config show", "restart", "top", "listen", "maintenance", "maintenance on", "maintenance off",
         "maintenance show", "relay", "outbox", "outbox sql", "outbox list", "outbox retry", "outbox forget",
-        "limit", "limit list", "limit show", "limit free", "audit",
+        "limit", "limit list", "limit show", "limit free", "audit", "lock", "lock list", "lock show", "lock free",
         "batch", "batch list", "batch show", "batch cancel", "batch retry",
         "key", "key new", "key list",
     }  # fmt: skip
