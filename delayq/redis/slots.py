@@ -1,0 +1,89 @@
+"""Which node of a cluster has which key: slots, the map of them, and which key a command is about. Pure.
+
+A key's slot is the CRC of what stands in its first braces. Every node knows who has which slot, and says so in
+`CLUSTER SLOTS`; a client that asks the wrong one is told `MOVED slot host:port`.
+"""
+
+from __future__ import annotations
+
+from binascii import crc_hqx
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+SLOTS: Final = 16_384
+
+Address = tuple[str, int]
+"""Host and port of a node."""
+
+# Where their key stands, for commands that do not have it right behind their name; 0 = they have none.
+_KEY_AT: Final = {"EVALSHA": 3, "EVAL": 3, "EVALSHA_RO": 3, "EVAL_RO": 3, "OBJECT": 2, "MEMORY": 2, "XINFO": 2} | {
+    name: 0
+    for name in (
+        *("PING", "ECHO", "TIME", "INFO", "CONFIG", "CLIENT", "COMMAND", "CLUSTER", "SCRIPT", "PUBLISH", "ROLE"),
+        *("WAIT", "WAITAOF", "ACL", "SLOWLOG", "LATENCY", "HELLO", "DBSIZE", "FLUSHALL", "SCAN", "SELECT", "LOLWUT"),
+    )
+}
+_AFTER_STREAMS: Final = ("XREADGROUP", "XREAD")
+
+
+@lru_cache(maxsize=4096)
+def slot_of(key: str | bytes) -> int:
+    """The slot of a key."""
+    raw = key.encode() if isinstance(key, str) else key
+    start = raw.find(b"{")
+    if start >= 0 and (end := raw.find(b"}", start + 1)) > start + 1:
+        raw = raw[start + 1 : end]
+    return crc_hqx(raw, 0) % SLOTS
+
+
+def slot_of_command(words: Sequence[Any]) -> int | None:
+    """The slot a command is about; None for one that any node may answer."""
+    name = str(words[0]).upper()
+    if name in _AFTER_STREAMS:
+        return slot_of(words[list(words).index("STREAMS") + 1])
+    if name in ("XGROUP",):
+        return slot_of(words[2])
+    at = _KEY_AT.get(name, 1)
+    return slot_of(words[at]) if 0 < at < len(words) else None
+
+
+@dataclass(frozen=True, slots=True)
+class SlotMap:
+    """Who has which slot. Never changed: what is learnt makes a new one."""
+
+    owners: tuple[Address | None, ...] = (None,) * SLOTS
+    replicas: frozenset[Address] = frozenset()
+
+    @property
+    def primaries(self) -> tuple[Address, ...]:
+        """All that have slots, in the order of these."""
+        return tuple(dict.fromkeys(owner for owner in self.owners if owner is not None))
+
+    @property
+    def whole(self) -> bool:
+        """Whether every slot has an owner."""
+        return None not in self.owners
+
+    def moved(self, slot: int, owner: Address) -> SlotMap:
+        """The map with one slot in other hands."""
+        owners = list(self.owners)
+        owners[slot] = owner
+        return SlotMap(tuple(owners), self.replicas - {owner})
+
+
+def read_slots(reply: Iterable[Sequence[Any]], asked: Address) -> SlotMap:
+    """The map that `CLUSTER SLOTS` tells; `asked` is the node that was asked, which may leave out its own host."""
+    owners: list[Address | None] = [None] * SLOTS
+    replicas: set[Address] = set()
+    for first, last, primary, *others in reply:
+        owners[first : last + 1] = [_address(primary, asked)] * (last - first + 1)
+        replicas |= {_address(other, asked) for other in others}
+    return SlotMap(tuple(owners), frozenset(replicas))
+
+
+def _address(node: Sequence[Any], asked: Address) -> Address:
+    host, port = node[0], int(node[1])
+    named = host.decode() if isinstance(host, bytes) else host
+    return (named if named and named != "?" else asked[0], port)
