@@ -18,7 +18,7 @@ Address = tuple[str, int]
 """Host and port of a node."""
 
 # Where their key stands, for commands that do not have it right behind their name; 0 = they have none.
-_KEY_AT: Final = {"EVALSHA": 3, "EVAL": 3, "EVALSHA_RO": 3, "EVAL_RO": 3, "OBJECT": 2, "MEMORY": 2, "XINFO": 2} | {
+_KEY_AT: Final = {"EVALSHA": 3, "EVAL": 3, "EVALSHA_RO": 3, "EVAL_RO": 3, "OBJECT": 2, "MEMORY": 2, "XINFO": 2, "XGROUP": 2} | {
     name: 0
     for name in (
         *("PING", "ECHO", "TIME", "INFO", "CONFIG", "CLIENT", "COMMAND", "CLUSTER", "SCRIPT", "PUBLISH", "ROLE"),
@@ -26,6 +26,7 @@ _KEY_AT: Final = {"EVALSHA": 3, "EVAL": 3, "EVALSHA_RO": 3, "EVAL_RO": 3, "OBJEC
     )
 }
 _AFTER_STREAMS: Final = ("XREADGROUP", "XREAD")
+_STREAMS: Final = ("STREAMS", b"STREAMS")
 
 
 @lru_cache(maxsize=4096)
@@ -42,9 +43,7 @@ def slot_of_command(words: Sequence[Any]) -> int | None:
     """The slot a command is about; None for one that any node may answer."""
     name = str(words[0]).upper()
     if name in _AFTER_STREAMS:
-        return slot_of(words[list(words).index("STREAMS") + 1])
-    if name in ("XGROUP",):
-        return slot_of(words[2])
+        return slot_of(words[next(n for n, word in enumerate(words) if word in _STREAMS) + 1])
     at = _KEY_AT.get(name, 1)
     return slot_of(words[at]) if 0 < at < len(words) else None
 

@@ -26,7 +26,7 @@ import redis
 
 from delayq.redis.server_binary import ServerBinary
 from delayq.redis.server_process import start_child
-from tests.support.servers import LocalServer, connect
+from tests.support.servers import LocalServer, ServerGroup, connect
 from tests.support.waiting import wait_until
 
 HOST = "127.0.0.1"
@@ -44,23 +44,13 @@ class Kind(StrEnum):
     CLUSTER = "cluster"
 
 
-class Group(Protocol):
+class Group(ServerGroup, Protocol):
     """What a test needs to know of any of them."""
 
     kind: Kind
-    url: str
-
-    def primaries(self) -> list[LocalServer]:
-        """Those that are written to now."""
 
     def owner(self, queue: str) -> LocalServer:
         """The one that has the keys of a queue."""
-
-    def pids(self) -> set[int]:
-        """Of all its processes."""
-
-    def close(self) -> None:
-        """End all of them."""
 
 
 class Standalone:
