@@ -17,14 +17,14 @@ SLOTS: Final = 16_384
 Address = tuple[str, int]
 """Host and port of a node."""
 
-# Where their key stands, for commands that do not have it right behind their name; 0 = they have none.
-_KEY_AT: Final = {"EVALSHA": 3, "EVAL": 3, "EVALSHA_RO": 3, "EVAL_RO": 3, "OBJECT": 2, "MEMORY": 2, "XINFO": 2, "XGROUP": 2} | {
-    name: 0
-    for name in (
-        *("PING", "ECHO", "TIME", "INFO", "CONFIG", "CLIENT", "COMMAND", "CLUSTER", "SCRIPT", "PUBLISH", "ROLE"),
-        *("WAIT", "WAITAOF", "ACL", "SLOWLOG", "LATENCY", "HELLO", "DBSIZE", "FLUSHALL", "SCAN", "SELECT", "LOLWUT"),
-    )
-}
+# Where their key stands, for commands that do not have it right behind their name.
+_KEY_AT: Final = {"EVALSHA": 3, "EVAL": 3, "OBJECT": 2, "MEMORY": 2, "XINFO": 2, "XGROUP": 2}
+_KEYLESS: Final = frozenset(
+    {
+        *("ACL", "CLIENT", "CLUSTER", "COMMAND", "CONFIG", "DBSIZE", "ECHO", "FLUSHALL", "HELLO", "INFO", "LATENCY"),
+        *("PING", "PUBLISH", "ROLE", "SCAN", "SCRIPT", "SLOWLOG", "TIME", "WAIT", "WAITAOF"),
+    }
+)
 _AFTER_STREAMS: Final = ("XREADGROUP", "XREAD")
 _STREAMS: Final = ("STREAMS", b"STREAMS")
 
@@ -45,7 +45,7 @@ def slot_of_command(words: Sequence[Any]) -> int | None:
     if name in _AFTER_STREAMS:
         return slot_of(words[next(n for n, word in enumerate(words) if word in _STREAMS) + 1])
     at = _KEY_AT.get(name, 1)
-    return slot_of(words[at]) if 0 < at < len(words) else None
+    return None if name in _KEYLESS or at >= len(words) else slot_of(words[at])
 
 
 @dataclass(frozen=True, slots=True)

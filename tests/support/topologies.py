@@ -1,4 +1,4 @@
-"""Several servers that belong together, started by the suite itself on loopback: a cluster, or a primary with sentinels.
+"""Servers that belong together, started by the suite itself on loopback: a cluster, or a primary with sentinels.
 
     Standalone      one server
     Sentinels       1 primary, 2 replicas, 3 sentinels
@@ -17,8 +17,9 @@ import signal
 import socket
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -81,7 +82,9 @@ class RedisCluster:
 
     kind = Kind.CLUSTER
 
-    def __init__(self, binary: ServerBinary, *, replicas: bool = True, options: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, binary: ServerBinary, *, replicas: bool = True, options: Mapping[str, str] | None = None
+    ) -> None:
         self.ports = free_ports(6 if replicas else 3)
         self.url = f"redis+cluster://{','.join(f'{HOST}:{port}' for port in self.ports[:3])}"
         more = {"cluster-enabled": "yes", "cluster-node-timeout": str(NODE_TIMEOUT_MS), "cluster-config-file": "nodes"}
@@ -89,7 +92,9 @@ class RedisCluster:
         self.servers = [LocalServer(binary, options={**more, "port": str(p), **(options or {})}) for p in self.ports]
         for server in self.servers:
             server.start()
-        self._ids = {self.say(server, "CLUSTER", "MYID").decode(): server for server in self.servers}
+        self._ids: dict[str, LocalServer] = {
+            self.say(server, "CLUSTER", "MYID").decode(): server for server in self.servers
+        }
         self._join()
 
     def primaries(self) -> list[LocalServer]:
@@ -104,7 +109,8 @@ class RedisCluster:
 
     def id_of(self, server: LocalServer) -> str:
         """Its name in the cluster."""
-        return next(name for name, one in self._ids.items() if one is server)
+        names: dict[LocalServer, str] = {one: name for name, one in self._ids.items()}
+        return names[server]
 
     def slots(self) -> list[tuple[int, int, str]]:
         """First, last, and the id of the primary, as some living node sees it."""
@@ -115,16 +121,28 @@ class RedisCluster:
         """One command to one node."""
         return say(f"{server.url}&protocol=2", *words)
 
-    def migrate(self, slot: int, to: LocalServer) -> None:
-        """Move a slot with its keys, key by key, while others use it: as `redis-cli --cluster reshard` does."""
+    @contextlib.contextmanager
+    def moving(self, slot: int, to: LocalServer) -> Iterator[None]:
+        """Move a slot key by key while others use it, as `redis-cli --cluster reshard` does.
+
+        Inside the block one key is on the other side, and the rest are not.
+        """
         source = self.owner_of(slot)
         self.say(to, "CLUSTER", "SETSLOT", slot, "IMPORTING", self.id_of(source))
         self.say(source, "CLUSTER", "SETSLOT", slot, "MIGRATING", self.id_of(to))
-        port = self.ports[self.servers.index(to)]
-        while keys := self.say(source, "CLUSTER", "GETKEYSINSLOT", slot, 100):
-            self.say(source, "MIGRATE", HOST, port, "", 0, 5_000, "KEYS", *keys)
+        self._migrate(slot, source, to, 1)
+        yield
+        while self._migrate(slot, source, to, 100):
+            pass
         for server in (to, source, *(one for one in self.primaries() if one not in (to, source))):
             self.say(server, "CLUSTER", "SETSLOT", slot, "NODE", self.id_of(to))
+
+    def _migrate(self, slot: int, source: LocalServer, to: LocalServer, count: int) -> bool:
+        keys = self.say(source, "CLUSTER", "GETKEYSINSLOT", slot, count)
+        if keys:
+            port = self.ports[self.servers.index(to)]
+            self.say(source, "MIGRATE", HOST, port, "", 0, 5_000, "KEYS", *keys)
+        return bool(keys)
 
     def pids(self) -> set[int]:
         return {server.pid for server in self.servers}
@@ -144,14 +162,18 @@ class RedisCluster:
             self.say(self.servers[0], "CLUSTER", "MEET", HOST, port)
         everybody = f"cluster_known_nodes:{len(self.servers)}".encode()
         for server in self.servers:
-            wait_until(lambda one=server: everybody in self.say(one, "CLUSTER", "INFO"), what="all nodes know all")
+            wait_until(partial(self._tells, server, everybody), what="all nodes know all")
         for primary, replica in zip(primaries, replicas, strict=False):
             self.say(replica, "CLUSTER", "REPLICATE", self.id_of(primary))
         for server in self.servers:
-            wait_until(lambda one=server: self._is_well(one), what="the cluster is whole")
+            wait_until(partial(self._is_well, server), what="the cluster is whole")
 
     def _is_well(self, server: LocalServer) -> bool:
-        return b"cluster_state:ok" in self.say(server, "CLUSTER", "INFO") and is_linked(server)
+        return self._tells(server, b"cluster_state:ok") and is_linked(server)
+
+    def _tells(self, server: LocalServer, line: bytes) -> bool:
+        said: bytes = self.say(server, "CLUSTER", "INFO")
+        return line in said
 
 
 class Sentinels:
@@ -205,7 +227,7 @@ class Sentinels:
             with connect(replica.url) as client:
                 client.replicaof(HOST, self.ports[0])
         for replica in self.servers[1:]:
-            wait_until(lambda one=replica: is_linked(one), what="the replicas follow")
+            wait_until(partial(is_linked, replica), what="the replicas follow")
 
 
 class SentinelProcess:
@@ -235,7 +257,7 @@ class SentinelProcess:
             flat = self.say("SENTINEL", "MASTER", SERVICE)
             found = dict(zip(flat[::2], flat[1::2], strict=True))
             counted = (found[b"num-slaves"], found[b"num-other-sentinels"], found[b"flags"])
-            return counted == (b"2", b"2", b"master") and self.say("SENTINEL", "CKQUORUM", SERVICE).startswith(b"OK")
+            return counted == (b"2", b"2", b"master") and bool(self.say("SENTINEL", "CKQUORUM", SERVICE))
         return False
 
     def fail_over(self) -> bool:
@@ -281,7 +303,7 @@ def is_linked(server: LocalServer) -> bool:
     """Whether a replica has all its primary has, but for what is on the way; True for a primary."""
     with connect(server.url) as client:
         found = client.info("replication")
-    return found["role"] == "master" or found.get("master_link_status") == "up"
+    return bool(found["role"] == "master" or found.get("master_link_status") == "up")
 
 
 def is_primary(server: LocalServer) -> bool:
@@ -295,7 +317,7 @@ def caught_up(primary: LocalServer, followers: int) -> bool:
     with connect(primary.url) as client:
         found = client.info("replication")
     here = found["master_repl_offset"]
-    return sum(found[f"slave{n}"]["offset"] == here for n in range(found["connected_slaves"])) >= followers
+    return bool(sum(found[f"slave{n}"]["offset"] == here for n in range(found["connected_slaves"])) >= followers)
 
 
 def slot_of_queue(queue: str) -> int:
