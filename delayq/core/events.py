@@ -82,6 +82,19 @@ class JobUnsent:
 
 
 @dataclass(frozen=True, slots=True)
+class QueueFailedOver:
+    """A failover passed a connection over: `failed` did not take the job, and `to` did.
+
+    Told once, until `failed` takes a job again. `error` is what it said.
+    """
+
+    connection: str
+    failed: str
+    to: str
+    error: BaseException
+
+
+@dataclass(frozen=True, slots=True)
 class JobSkipped:
     """Middleware left a job undone; it counts as done."""
 

@@ -54,6 +54,7 @@ HOMES: Final[Mapping[str, Sequence[str]]] = {
         "NotificationSent",
         "NotificationSkipped",
         "QueueBusy",
+        "QueueFailedOver",
         "QueuePaused",
         "QueueResumed",
         "WorkerIdle",
