@@ -58,10 +58,6 @@ if typing.TYPE_CHECKING:
         NotificationSending,
         NotificationSent,
         NotificationSkipped,
-        QueueBusy,
-        QueueFailedOver,
-        QueuePaused,
-        QueueResumed,
         UniqueJobSkipped,
         WorkerIdle,
         WorkerInterrupted,
@@ -73,6 +69,7 @@ if typing.TYPE_CHECKING:
         WorkerStopping,
     )
     from delayq.core.progress import Progress
+    from delayq.core.queue_events import QueueBusy, QueueFailedOver, QueuePaused, QueueResumed
     from delayq.core.rate_limit import RateLimit
     from delayq.core.signals import (
         Discard,

@@ -26,8 +26,9 @@ from typing import Final
 import msgspec
 
 from delayq.core.errors import BackendFull, BackendUnavailable, ConfigError
-from delayq.core.events import QueueFailedOver, Tell
+from delayq.core.events import Tell
 from delayq.core.names import new_id
+from delayq.core.queue_events import QueueFailedOver
 from delayq.core.spec import Delay, JobSpec
 from delayq.core.states import OnConflict
 from delayq.core.views import JobRef

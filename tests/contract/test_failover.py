@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from delayq.core.errors import BackendUnavailable, ConfigError, InvalidInput, OutcomeUnknown
-from delayq.core.events import QueueFailedOver
+from delayq.core.queue_events import QueueFailedOver
 from delayq.core.spec import JobSpec
 from delayq.core.states import OnConflict
 from delayq.drivers.redis_connection import RedisConnection
