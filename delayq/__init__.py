@@ -39,6 +39,7 @@ if typing.TYPE_CHECKING:
         JobNotFound,
         JobRunning,
         ModelMissing,
+        NotConfirmed,
         OutcomeUnknown,
     )
     from delayq.core.events import (
@@ -214,6 +215,7 @@ __all__ = [
     "NotificationSkipped",
     "OnConflict",
     "OnMissing",
+    "NotConfirmed",
     "OutcomeUnknown",
     "Page",
     "PendingBatch",
