@@ -9,10 +9,12 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from delayq.core.durability import Durability
+from delayq.core.durability import MEMORY, Durability
+from delayq.core.errors import ConfigError
 from delayq.core.names import new_id
 from delayq.core.options import Options
 from delayq.redis import presence
@@ -36,6 +38,7 @@ class DurableSettling:
         self._options = options
         self._queues = tuple(queues)
         self._wanted: dict[str, Durability] = {}
+        self._probed: dict[tuple[str, Durability], bool] = {}
         self._looked = self._told = float("-inf")
         self._short = 0
 
@@ -53,9 +56,17 @@ class DurableSettling:
 
         A server that cannot tell is told of like a short answer, and the job is settled all the same: it was done.
         """
+        known = self._probed.get((queue, wanted))
         mark = Keys(self._options.prefix, queue).once(new_id())
-        step = Confirm((call,), wanted, mark, any, probed=True, again=again)
-        confirmed = self._connector.confirm(step)
+        step = Confirm((call,), wanted, mark, any, probed=known is not None, again=again)
+        if known is False:
+            step = replace(step, durability=MEMORY)
+        try:
+            confirmed = self._connector.confirm(step)
+        except ConfigError as error:  # of the probe, before anything was written; or of the call, which says so again
+            self._tell(queue, wanted, error.message.rstrip("."))
+            confirmed, known = self._connector.confirm(replace(step, durability=MEMORY)), False
+        self._probed[queue, wanted] = known is not False
         if confirmed.missing:
             self._tell(queue, wanted, confirmed.missing)
         return confirmed.answers[0]

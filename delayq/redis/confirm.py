@@ -30,6 +30,7 @@ Talk = Generator[Sequence[Words], list[Any], "Confirmed"]
 """Yields commands for one round trip over the one connection; gets the replies, errors in their places."""
 
 _MARK_MS = 1
+_AT_ONCE_MS = 300
 _LOST = "the connection was lost while it was waited for"
 
 
@@ -66,9 +67,7 @@ def talk(step: Confirm, where: str, wait_ms: int) -> Talk:
     """The talk. Raises what a call met, and `ConfigError` where the server cannot tell; then nothing was written."""
     wanted = step.durability
     if not step.probed and wanted.waits:
-        [said] = yield [wanted.probe]
-        if isinstance(said, Exception):
-            raise _cannot_tell(wanted, said, where)
+        yield from _probed(step, where, wait_ms)
     answers = yield from _carried_out(step.calls)
     if not wanted.waits or not any(map(step.counts, answers)):
         return Confirmed(answers)
@@ -80,6 +79,39 @@ def talk(step: Confirm, where: str, wait_ms: int) -> Talk:
         if isinstance(one, Exception):
             return Confirmed(answers, f"the server said: {text_of(one)}")
     return Confirmed(answers, wanted.missing(reply, wait_ms))
+
+
+def _probed(step: Confirm, where: str, wait_ms: int) -> Generator[Sequence[Words], list[Any], None]:
+    """Raises unless the server can tell, and tells the truth.
+
+    With `appendfsync everysec` some versions say "on disk" as soon as it is written (redis/redis#13793; Valkey 9.1 has
+    it too). Just after a sync the next one is a second away: who says so at once again either syncs always, or is one
+    of those.
+    """
+    wanted = step.durability
+    [said] = yield [wanted.probe]
+    if isinstance(said, Exception):
+        raise _cannot_tell(wanted, said, where)
+    if not wanted.fsync:
+        return
+    mark = ("SET", step.mark, "", "PX", _MARK_MS)
+    *_, second = yield [mark, wanted.wait(wait_ms), mark, wanted.wait(_AT_ONCE_MS)]
+    if isinstance(second, Exception):
+        raise second
+    if wanted.missing(second, _AT_ONCE_MS):
+        return
+    [policy] = yield [("CONFIG", "GET", "appendfsync")]
+    if isinstance(policy, Exception):
+        raise ConfigError(
+            f"Redis at {where} may say that a job is on disk before it is, and forbids this user to look: "
+            f"{text_of(policy).rstrip('.')}.",
+            hint="Allow it +config|get, or ask for replicas:n, or memory.",
+        )
+    if b"always" not in (policy.values() if isinstance(policy, dict) else policy):
+        raise ConfigError(
+            f"Redis at {where} says that a job is on disk before it is, with its appendfsync (durability {wanted}).",
+            hint="CONFIG SET appendfsync always, and the same in its configuration file; or ask for replicas:n.",
+        )
 
 
 def _carried_out(calls: Sequence[Call[Any]]) -> Generator[Sequence[Words], list[Any], list[Any]]:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from delayq.core.durability import Durability, parse_durability, strictest
-from delayq.core.errors import ConfigError, InvalidInput, NotConfirmed
+from delayq.core.durability import MEMORY, Durability, parse_durability, strictest
+from delayq.core.errors import InvalidInput, NotConfirmed
 from delayq.core.options import Options
 from delayq.core.outcome import DONE
 from delayq.core.views import JobRef
@@ -20,19 +20,15 @@ from delayq.drivers.redis_consumer import RedisConsumer
 from delayq.drivers.redis_streams import RedisStreams
 from delayq.redis.aio import AsyncClient
 from delayq.redis.client import Client
-from delayq.redis.connect import Connector, Waits
+from delayq.redis.confirm import Confirm
+from delayq.redis.connect import Connector
+from tests.support.durable import JOBS, PATIENT, SHORT, Open, has, opened
 from tests.support.flavours import Flavour
 from tests.support.proxy import Proxy
 from tests.support.replicas import Replicated, replicated
 from tests.support.servers import LocalServer, OwnServer, connect
 
-JOBS = "delayq:{default}:jobs"
-SHORT = Waits(confirm_ms=200)
-"""For what never comes: it need not be waited for at length."""
-PATIENT = Waits(answer_ms=30_000, budget_ms=90_000, confirm_ms=20_000)
-"""For what does come, on a machine that others use too."""
-
-Open = Callable[..., Client]
+__all__ = ["opened"]
 
 
 @pytest.fixture(scope="module")
@@ -48,22 +44,6 @@ def together(group: Replicated) -> Iterator[Replicated]:
     yield group
     for one in group.replicas:
         one.cont()
-
-
-@pytest.fixture
-def opened() -> Iterator[Open]:
-    """Makes clients with connections of their own."""
-    with ExitStack() as stack:
-
-        def make(url: str, waits: Waits = PATIENT, **options: object) -> Client:
-            return Client(stack.enter_context(closing(Connector(url, waits=waits))), Options(**options))  # type: ignore[arg-type]
-
-        yield make
-
-
-def has(server: LocalServer, job_id: str) -> bool:
-    with connect(server.url) as client:
-        return bool(client.hexists(JOBS, job_id))
 
 
 def calls_of(server: LocalServer, command: str) -> int:
@@ -187,8 +167,7 @@ def test_a_lost_reply_makes_no_second_job(
         q.schedule("close", id="warm", delay="1h")
         q.connector.call(lambda client: [client.ping() for _ in range(3)], safe=True)
         before = calls_of(together.primary, "evalsha")
-        with q.connector.commands().client() as held:  # the pool's next connection is open as well
-            held.ping()
+        q.connector.confirm(Confirm((), MEMORY, "", bool))  # the pool's next connection is open as well
         proxy.cut(after=order.index(lost))
         if confirmed:
             assert q.schedule("close", id="j", durability="replicas:2").outcome == "created"
@@ -262,56 +241,6 @@ def test_the_strictest_of_several() -> None:
     assert both == Durability(replicas=3, fsync=True)
 
 
-# -- the disk --------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def on_disk(own_server: OwnServer) -> LocalServer:
-    return own_server(flavour=Flavour.VALKEY, persistent=True, options={"appendfsync": "everysec"})
-
-
-def test_fsync(on_disk: LocalServer, opened: Open) -> None:
-    """After each answer the server itself says that nothing it wrote is waiting for the disk."""
-    q = opened(on_disk.url)
-    q.schedule("close", id="j1", delay="1h", durability="fsync")
-    assert synced(on_disk)
-    q.schedule_many([{"name": "close", "id": f"m{n}", "delay": "1h"} for n in range(300)], durability="fsync")
-    assert synced(on_disk)
-    assert q.cancel("m0", durability="fsync") == "cancelled"
-    on_disk.restart()
-    assert (has(on_disk, "j1"), has(on_disk, "m0"), has(on_disk, "m299")) == (True, False, True)
-
-
-def synced(server: LocalServer) -> bool:
-    """Asked on a connection that wrote before: does the disk have all of it, without waiting?"""
-    with connect(server.url) as client:
-        return bool(client.execute_command("WAITAOF", 1, 0, 1)[0])
-
-
-def test_a_disk_that_is_never_synced(on_disk: LocalServer, opened: Open) -> None:
-    with connect(on_disk.url) as client:
-        client.config_set("appendfsync", "no")
-    q = opened(on_disk.url, SHORT)
-    with pytest.raises(NotConfirmed, match="it was not on the server's disk within 200ms"):
-        q.schedule("close", id="j1", delay="1h", durability="fsync")
-    assert has(on_disk, "j1")
-
-
-@pytest.mark.parametrize(("flavour", "why"), [(Flavour.REDIS7, "has no WAITAOF"), (Flavour.VALKEY, "append-only file")])
-async def test_who_cannot_tell_says_so_before_anything_is_written(
-    own_server: OwnServer, opened: Open, flavour: Flavour, why: str
-) -> None:
-    server = own_server(flavour=flavour)
-    with pytest.raises(ConfigError, match=why) as caught:
-        opened(server.url).schedule("close", id="j", durability="fsync")
-    assert caught.value.exit_code == 2
-    q = AsyncClient(Connector(server.url), Options())
-    with pytest.raises(ConfigError, match=why):
-        await q.schedule("close", id="j", durability="fsync")
-    await q.close()
-    assert not has(server, "j")
-
-
 # -- workers ---------------------------------------------------------------------------------------------------------
 
 
@@ -333,6 +262,19 @@ def test_settling_waits_where_the_queue_asks_for_it(
             assert settle(delivery) == [True], "it was done, whoever knows of it"
             assert not has(together.primary, delivery.id)
         assert ["1 of 2 replicas" in message for message in caplog.messages] == [True], "told once, not each time"
+
+
+def test_a_worker_settles_also_where_nobody_can_tell(
+    own_server: OwnServer, opened: Open, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, "delayq.worker")
+    q = opened(own_server(flavour=Flavour.REDIS7).url)
+    q.queue_set("default", durability="fsync")
+    q.schedule_many([{"name": "close"}, {"name": "close"}], durability="memory")
+    RedisStreams(q.connector, q.options).register(["default"])
+    with consumer_of(q, 2) as worker:
+        assert [worker.by_itself(delivery) for delivery in worker.deliveries] == [[True], [True]]
+    assert ["has no WAITAOF" in message for message in caplog.messages] == [True]
 
 
 @dataclass(frozen=True, slots=True)
