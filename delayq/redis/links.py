@@ -1,18 +1,20 @@
 """One connection held for a whole talk, so that all of it meets one server; sync and asyncio.
 
 For one server, and for the primary behind sentinels, it comes out of the client's pool. In a cluster it is one to the
-node that serves the key; a node that serves it no longer says so, and the talk begins again with the next one.
+node that has the key; one that has it no longer says so, and the talk begins again at the next.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from hiredis import pack_command
-from redis.exceptions import AskError, MovedError, ResponseError
+from redis.exceptions import AskError, RedisError, ResponseError, TryAgainError
 
+from delayq.redis.acluster import AsyncCluster
+from delayq.redis.cluster import REDIRECTIONS, Cluster
 from delayq.redis.confirm import Confirm, Confirmed, talk
 from delayq.redis.direct import Words
 
@@ -20,23 +22,27 @@ if TYPE_CHECKING:
     from delayq.redis.aclients import AsyncClient
     from delayq.redis.clients import Client
 
-MOVES = 5
-"""How often a slot may turn out to be elsewhere; then the caller's own resends go on."""
-_ASKING: Words = ("ASKING",)
+_ASKING: Final[Words] = ("ASKING",)
+_DISAGREE: Final = "the nodes of the cluster do not agree on who has this slot"
 
 
 def confirm(client: Client, step: Confirm, *, where: str, wait_ms: int) -> Confirmed:
     """Hold that talk. Raises what a call met."""
-    node: Any = None
-    for last in range(MOVES, -1, -1):
+    if not isinstance(client, Cluster):
+        with _held(client) as connection:
+            return _spoken(connection, step, where, wait_ms, asking=False)
+    way = client.way(step.mark)
+    for _ in range(REDIRECTIONS):
+        address, asking = way
         try:
-            with _held(client, step, node) as connection:
-                return _spoken(connection, step, where, wait_ms, asking=node is not None)
+            with _held(client.at(address)) as connection:
+                return _spoken(connection, step, where, wait_ms, asking=asking)
         except AskError as moved:  # a MOVED is one of them too; nothing was carried out
-            if not last or not hasattr(client, "nodes_manager"):
-                raise
-            node = _next_node(client, moved)
-    raise AssertionError("unreachable: the last turn returns or raises")
+            way = client.instead_of(address, moved)
+        except (RedisError, OSError) as error:
+            client.note(address, error)
+            raise
+    raise TryAgainError(_DISAGREE)
 
 
 def _spoken(connection: Any, step: Confirm, where: str, wait_ms: int, *, asking: bool) -> Confirmed:
@@ -79,10 +85,7 @@ def _reply(connection: Any) -> Any:
 
 
 @contextmanager
-def _held(client: Any, step: Confirm, node: Any) -> Iterator[Any]:
-    if hasattr(client, "nodes_manager"):
-        node = node or client.get_node_from_key(step.calls[0].keys[0])
-        client = client.get_redis_connection(node)
+def _held(client: Any) -> Iterator[Any]:
     connection = client.connection_pool.get_connection()
     try:
         yield connection
@@ -90,26 +93,23 @@ def _held(client: Any, step: Confirm, node: Any) -> Iterator[Any]:
         client.connection_pool.release(connection)
 
 
-def _next_node(client: Any, moved: AskError) -> Any:
-    """Where to go instead: whom an ASK names, for this once; None: whom a fresh map names."""
-    if not isinstance(moved, MovedError):
-        return client.get_node(host=moved.host, port=moved.port)
-    client.nodes_manager.initialize()
-    return None
-
-
 async def aconfirm(client: AsyncClient, step: Confirm, *, where: str, wait_ms: int) -> Confirmed:
     """As `confirm`. Cancelling it closes the connection."""
-    node: Any = None
-    for last in range(MOVES, -1, -1):
+    if not isinstance(client, AsyncCluster):
+        async with _aheld(client) as connection:
+            return await _aspoken(connection, step, where, wait_ms, asking=False)
+    way = await client.way(step.mark)
+    for _ in range(REDIRECTIONS):
+        address, asking = way
         try:
-            async with _aheld(client, step, node) as connection:
-                return await _aspoken(connection, step, where, wait_ms, asking=node is not None)
+            async with _aheld(client.at(address)) as connection:
+                return await _aspoken(connection, step, where, wait_ms, asking=asking)
         except AskError as moved:
-            if not last or not hasattr(client, "nodes_manager"):
-                raise
-            node = await _anext_node(client, moved)
-    raise AssertionError("unreachable: the last turn returns or raises")
+            way = client.instead_of(address, moved)
+        except (RedisError, OSError) as error:
+            client.note(address, error)
+            raise
+    raise TryAgainError(_DISAGREE)
 
 
 async def _aspoken(connection: Any, step: Confirm, where: str, wait_ms: int, *, asking: bool) -> Confirmed:
@@ -152,28 +152,9 @@ async def _areply(connection: Any) -> Any:
 
 
 @asynccontextmanager
-async def _aheld(client: Any, step: Confirm, node: Any) -> AsyncIterator[Any]:
-    if hasattr(client, "nodes_manager"):
-        if not client.nodes_manager.slots_cache:
-            await client.initialize()
-        node = node or client.get_node_from_key(step.calls[0].keys[0])
-        connection = node.acquire_connection()
-        try:
-            await connection.connect()
-            yield connection
-        finally:
-            # redis-py before 8 has no method for it, and gives it back in just this way
-            (getattr(node, "release", None) or node._free.append)(connection)
-        return
+async def _aheld(client: Any) -> AsyncIterator[Any]:
     connection = await client.connection_pool.get_connection()
     try:
         yield connection
     finally:
         await client.connection_pool.release(connection)
-
-
-async def _anext_node(client: Any, moved: AskError) -> Any:
-    if not isinstance(moved, MovedError):
-        return client.get_node(host=moved.host, port=moved.port)
-    await client.nodes_manager.initialize()
-    return None
