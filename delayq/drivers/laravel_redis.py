@@ -18,6 +18,7 @@ from delayq.core.endpoint import Endpoint, Topology
 from delayq.core.errors import ConfigError
 from delayq.core.options import Options
 from delayq.drivers.capabilities import Capabilities, Keeper
+from delayq.drivers.failed.redis import RedisFailedStore
 from delayq.drivers.laravel.broker import LaravelRedis
 from delayq.drivers.serving.backend import Backend
 from delayq.drivers.serving.given import Given
@@ -31,6 +32,7 @@ CAPABILITIES: Final = Capabilities(
     inspect=True,
     counts=True,
     clear=True,
+    reads_count=True,
     keeper=Keeper.STEWARD,
     prefetch=PREFETCH,
 )
@@ -56,9 +58,15 @@ def backend(name: str, given: ConnectionSettings, options: Options) -> Backend:
         capabilities=replace(CAPABILITIES, prefetch=prefetch),
         make=partial(_broker, given.url, given.prefix or "", lease_ms),
         where=given.url.where,
+        failed=partial(_failed, given.url, replace(options, prefix=f"{given.prefix or ''}delayq")),
     )
 
 
 def _broker(url: Endpoint, prefix: str, lease_ms: int, *, answer_ms: int | None = None) -> LaravelRedis:
     waits = Waits() if answer_ms is None else Waits(answer_ms, answer_ms, answer_ms)
     return LaravelRedis(Connector(url, waits=waits), prefix=prefix, lease_ms=lease_ms)
+
+
+def _failed(url: Endpoint, options: Options) -> RedisFailedStore:
+    """Beside the queues, on the same server: Laravel's own store is a table of the application's database."""
+    return RedisFailedStore(Connector(url), options)
