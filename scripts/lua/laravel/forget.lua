@@ -15,7 +15,7 @@ redis.call('ZCARD', reserved)
 local reply = {}
 for n, token in ipairs(ARGV) do
   local row = redis.call('HGET', held, token)
-  reply[n] = row and redis.call('ZREM', reserved, row:match('^%d+ %d+ (.*)$')) or 0
+  reply[n] = row and redis.call('ZREM', reserved, row:sub(select(2, row:find('^%d+ %d+ ')) + 1)) or 0
   redis.call('HDEL', held, token)
 end
 return reply

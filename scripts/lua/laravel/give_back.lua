@@ -19,7 +19,8 @@ local counted, reply = ARGV[1] == '1', {}
 for i = #ARGV, 2, -1 do
   local n = counted and #ARGV + 2 - i or i
   local row = redis.call('HGET', held, ARGV[n])
-  local first, last, job = (row or ''):match('^(%d+) (%d+) (.*)$')
+  local _, at, first, last = (row or ''):find('^(%d+) (%d+) ')
+  local job = row and row:sub(at + 1)
   local ours = row and redis.call('ZREM', reserved, job) or 0
   redis.call('HDEL', held, ARGV[n])
   if ours == 1 then

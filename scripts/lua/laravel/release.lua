@@ -9,6 +9,7 @@
 -- returns  1 or 0 for each: waits, or fenced because it was let in again meanwhile
 -- cost     O(log n) each; at most 500 a call
 --
+-- Why no delay means the second that has begun: a worker of Laravel's asks by whole seconds, and would wait for the next.
 -- Why nothing is added for one that is fenced: Laravel's own script adds it all the same, and then it is there twice.
 
 local delayed, reserved, held = KEYS[1], KEYS[2], KEYS[3]
@@ -21,7 +22,8 @@ redis.call('ZCARD', delayed)
 local reply = {}
 for i = 2, #ARGV, 4 do
   local row = redis.call('HGET', held, ARGV[i])
-  local first, last, job = (row or ''):match('^(%d+) (%d+) (.*)$')
+  local _, at, first, last = (row or ''):find('^(%d+) (%d+) ')
+  local job = row and row:sub(at + 1)
   local ours = row and redis.call('ZREM', reserved, job) or 0
   redis.call('HDEL', held, ARGV[i])
   if ours == 1 then
@@ -30,7 +32,8 @@ for i = 2, #ARGV, 4 do
     elseif first ~= '0' then
       job = job:sub(1, first - 1) .. ARGV[i + 2] .. job:sub(last + 1)
     end
-    redis.call('ZADD', delayed, string.format('%.3f', (now + ARGV[i + 1]) / 1000), job)
+    local due = ARGV[i + 1] == '0' and math.floor(now / 1000) or (now + ARGV[i + 1]) / 1000
+    redis.call('ZADD', delayed, string.format('%.3f', due), job)
   end
   reply[#reply + 1] = ours
 end

@@ -20,7 +20,7 @@ end
 local reply, expiry = {}, string.format('%.3f', (now + ARGV[2]) / 1000)
 for i = 3, #ARGV do
   local row = redis.call('HGET', held, ARGV[i])
-  local job = row and row:match('^%d+ %d+ (.*)$')
+  local job = row and row:sub(select(2, row:find('^%d+ %d+ ')) + 1)
   local ours = job and redis.call('ZSCORE', reserved, job)
   if ours then redis.call('ZADD', reserved, 'XX', expiry, job) end
   reply[#reply + 1] = ours and 1 or 0

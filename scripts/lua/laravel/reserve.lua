@@ -30,11 +30,11 @@ end
 local lease, count, seed, heard = tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5])
 for _, key in ipairs({ delayed, reserved }) do redis.call('ZCARD', key) end
 for _, key in ipairs({ list, notify }) do redis.call('LLEN', key) end
+local function payload(row) return row and row:sub(select(2, row:find('^%d+ %d+ ')) + 1) end
 local reply, at = { string.format('%.0f', now), '' }, string.format('%.3f', now / 1000)
 local bytes, expiry = 0, string.format('%.3f', (now + lease) / 1000)
 for n = 1, count do
-  local row = redis.call('HGET', held, seed .. '.' .. n)
-  local job = row and row:match('^%d+ %d+ (.*)$')
+  local job = payload(redis.call('HGET', held, seed .. '.' .. n))
   if job and redis.call('ZSCORE', reserved, job) then
     redis.call('ZADD', reserved, 'XX', expiry, job)
     reply[#reply + 1], reply[#reply + 2] = seed .. '.' .. n, job
@@ -92,8 +92,10 @@ for n = 1, count do
 end
 if redis.call('LLEN', list) == 0 then redis.call('UNLINK', notify) end
 for _, token in ipairs(redis.call('HRANDFIELD', held, 2)) do
-  local row = redis.call('HGET', held, token)
-  if not redis.call('ZSCORE', reserved, row:match('^%d+ %d+ (.*)$')) then redis.call('HDEL', held, token) end
+  local fresh = token:sub(1, #seed) == seed
+  if not fresh and not redis.call('ZSCORE', reserved, payload(redis.call('HGET', held, token))) then
+    redis.call('HDEL', held, token)
+  end
 end
 local soon = nil
 for _, key in ipairs({ delayed, reserved }) do
