@@ -6,6 +6,7 @@ import json
 
 import redis
 
+from delayq.core.errors import BadEnvelope
 from delayq.core.outcome import GiveUp
 from delayq.drivers.base import Delivery
 from delayq.drivers.laravel.php import PhpObject, unserialize
@@ -34,8 +35,8 @@ def test_an_object_that_python_releases_is_the_same_object(
     consumer = python.consumer()
     delivery = python.one(consumer)
     assert python.end(consumer, delivery, again(delivery, 600_000))
-    (after,) = client.zrange(f"{app.prefix}queues:orders:delayed", 0, -1)
-    assert json.loads(after) == json.loads(before) | {"attempts": 1}
+    after: list[bytes] = client.zrange(f"{app.prefix}queues:orders:delayed", 0, -1)  # type: ignore[assignment]
+    assert json.loads(after[0]) == json.loads(before) | {"attempts": 1}
 
 
 def test_an_object_is_shown_where_it_waits(app: Laravel, python: PythonSide) -> None:
@@ -76,6 +77,4 @@ def test_every_field_php_wrote_is_read(app: Laravel, client: redis.Redis) -> Non
 
 def refused(delivery: Delivery) -> GiveUp:
     """What a worker makes of a delivery that cannot be read."""
-    from delayq.core.errors import BadEnvelope
-
     return GiveUp(0, 0, BadEnvelope(delivery.unreadable))
