@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from delayq.cli.flags import Json, NdJson, example, job_id, session_of
+from delayq.cli.limit_commands import given_reason
 
 BatchId = Annotated[str, typer.Argument(metavar="ID", help="The batch's id.", callback=job_id)]
 Limit = Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1000, help="At most so many, newest first.")]
+UNSAID: Final = "none given"
+Why = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; it is kept.", callback=given_reason)]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -18,8 +21,8 @@ def add_to(app: typer.Typer) -> None:
     batch.callback(epilog=example("delayq batch list"))(_batch)
     batch.command("list", epilog=example("delayq batch list --limit 10"))(list_batches)
     batch.command("show", epilog=example("delayq batch show import-7"))(show)
-    batch.command("cancel", epilog=example("delayq batch cancel import-7"))(cancel)
-    batch.command("retry", epilog=example("delayq batch retry import-7"))(retry)
+    batch.command("cancel", epilog=example("delayq batch cancel import-7 --reason 'wrong file'"))(cancel)
+    batch.command("retry", epilog=example("delayq batch retry import-7 --reason 'the API is back'"))(retry)
     app.add_typer(batch, name="batch")
 
 
@@ -35,21 +38,21 @@ def list_batches(ctx: typer.Context, limit: Limit = 50, as_json: NdJson = False)
 
 
 def show(ctx: typer.Context, batch_id: BatchId, as_json: Json = False) -> None:
-    """Show one batch and which of its members failed."""
+    """Show one batch with its failed and pending members."""
     from delayq.cli.actions import batches
 
     batches.show(session_of(ctx), batch_id, as_json=as_json)
 
 
-def cancel(ctx: typer.Context, batch_id: BatchId, as_json: Json = False) -> None:
-    """Let nothing of a batch start any more; what runs goes on."""
+def cancel(ctx: typer.Context, batch_id: BatchId, reason: Why = UNSAID, as_json: Json = False) -> None:
+    """Let nothing of a batch start any more; what runs goes on. It goes to the audit log."""
     from delayq.cli.actions import batches
 
-    batches.cancel(session_of(ctx), batch_id, as_json=as_json)
+    batches.cancel(session_of(ctx), batch_id, reason, as_json=as_json)
 
 
-def retry(ctx: typer.Context, batch_id: BatchId, as_json: Json = False) -> None:
-    """Give all failed members of a batch all their tries again."""
+def retry(ctx: typer.Context, batch_id: BatchId, reason: Why = UNSAID, as_json: Json = False) -> None:
+    """Give all failed members of a batch all their tries again. It goes to the audit log."""
     from delayq.cli.actions import batches
 
-    batches.retry(session_of(ctx), batch_id, as_json=as_json)
+    batches.retry(session_of(ctx), batch_id, reason, as_json=as_json)

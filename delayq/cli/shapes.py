@@ -111,6 +111,7 @@ def batch(info: BatchInfo) -> Shape:
         "skipped": info.skipped,
         "progress": info.progress,
         "allow_failures": info.allow_failures,
+        "owner": info.owner,
         **_time("created", info.created_ms),
         **_time("cancelled", info.cancelled_ms),
         **_time("finished", info.finished_ms),

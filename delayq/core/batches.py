@@ -10,7 +10,8 @@ class BatchInfo:
     """A batch as it stands. Members are counted where they are, so the four numbers always make up `total`.
 
     `skipped`: members that will not run, because they were cancelled or stand behind a link that failed. Times are
-    epoch ms. `finished_ms` is set when every member has ended, however it did; a retry takes it away again.
+    epoch ms. `finished_ms` is set when every member has ended, however it did; a retry takes it away again. `owner`:
+    who dispatched it, user@host/pid; '' where that is not known.
     """
 
     id: str
@@ -23,6 +24,7 @@ class BatchInfo:
     cancelled_ms: int | None
     finished_ms: int | None
     allow_failures: bool
+    owner: str = ""
 
     @property
     def total(self) -> int:
@@ -41,9 +43,16 @@ class BatchInfo:
 
     @property
     def state(self) -> str:
-        """running, finished, failed (finished, not all well) or cancelled."""
-        if self.cancelled_ms is not None and not self.failed:
-            return "cancelled"
+        """How it stands, in a word.
+
+        running, cancelling (what runs goes on, nothing else starts); and when all have ended: finished (all members
+        have succeeded), failed (some have failed), cancelled, incomplete (none has failed, but some were skipped).
+        `then` is sent when all have succeeded, and so never with one that is incomplete.
+        """
         if self.finished_ms is None:
             return "cancelling" if self.cancelled_ms is not None else "running"
-        return "failed" if self.failed else "finished"
+        if self.failed:
+            return "failed"
+        if self.cancelled_ms is not None:
+            return "cancelled"
+        return "incomplete" if self.skipped else "finished"

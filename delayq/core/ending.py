@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from delayq.core import failure as failures
 from delayq.core import follow
 from delayq.core.errors import BadEnvelope
 from delayq.core.follow import End, Part, Todo
 from delayq.core.outcome import DONE, Ack, GiveUp, Outcome, Release
+
+MESSAGE: Final = 1_000
+"""Characters of an error's message that jobs are told that catch it."""
 
 
 class Ending(NamedTuple):
@@ -29,7 +33,7 @@ def ending(raw: bytes, job_id: str, queue: str, outcome: Outcome, now_ms: int) -
         return None
     end, headers = _end(outcome), None
     if isinstance(outcome, GiveUp):
-        headers = follow.told_of(part, queue, outcome.error)
+        headers = _told_of(part, queue, outcome.error)
     return Ending(end, follow.follow_ups(part, end, now_ms, headers))
 
 
@@ -41,6 +45,13 @@ def _part(raw: bytes, job_id: str, outcome: Outcome) -> Part | None:
     except BadEnvelope:
         return None
     return part
+
+
+def _told_of(part: Part, queue: str, error: BaseException) -> dict[str, str]:
+    """Headers for the jobs that catch a failure: which job failed, where, and of what."""
+    failure = failures.describe(error, at_ms=0, attempt=0)
+    told = {"id": part.id, "queue": queue, "error": failure.type, "message": failure.message[:MESSAGE]}
+    return {f"{follow.FAILED_HEADER}{name}": value for name, value in told.items()}
 
 
 def _end(outcome: Outcome) -> End:

@@ -16,7 +16,6 @@ from typing import Any, Final
 import msgspec
 
 from delayq.core import envelope as envelopes
-from delayq.core import failure as failures
 from delayq.core.envelope import ABSENT, Envelope
 from delayq.core.errors import BadEnvelope
 
@@ -28,7 +27,6 @@ ONCE_MS: Final = 7 * 24 * 3_600_000
 
 FAILED_HEADER: Final = "delayq-failed-"
 """What the headers start with that tell a job which other one failed: id, queue, error (its type), message."""
-MESSAGE: Final = 1_000
 
 
 class End(StrEnum):
@@ -84,10 +82,11 @@ class Callbacks(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A batch. `chain` and `batch` are those it is itself a part of."""
+    """A batch. `chain` and `batch` are those it is itself a part of, `owner` is who built it: user@host/pid."""
 
     id: str
     name: str = ""
+    owner: str = ""
     members: list[Link] = msgspec.field(default_factory=list)
     allow_failures: bool = False
     callbacks: Callbacks = Callbacks()
@@ -181,17 +180,23 @@ def restarted(raw: bytes) -> Todo:
         part = part_of(raw)
     except BadEnvelope:
         return []  # nobody can say what followed it; it may be tried again all the same
-    if part is None or part.batch is None:
+    return [] if part is None else taken_up(part)
+
+
+def taken_up(part: Part) -> Todo:
+    """As `restarted`, of a part."""
+    if part.batch is None:
         return []
     rest = part.chain.next if part.chain is not None else []
     return [Note(part.batch, [(part.id, Word.PENDING), *((link.id, Word.PENDING) for link in rest)])]
 
 
-def told_of(part: Part, queue: str, error: BaseException) -> dict[str, str]:
-    """Headers for the jobs that catch a failure: which job failed, where, and of what."""
-    failure = failures.describe(error, at_ms=0, attempt=0)
-    told = {"id": part.id, "queue": queue, "error": failure.type, "message": failure.message[:MESSAGE]}
-    return {f"{FAILED_HEADER}{name}": value for name, value in told.items()}
+def batch_id(envelope: Envelope) -> str | None:
+    """The batch a job is a member of; None for one that is in none, or whose batch cannot be read."""
+    try:
+        return None if envelope.batch is ABSENT else _decode_batch(envelope.batch)
+    except msgspec.MsgspecError:
+        return None
 
 
 def _words(job_id: str, end: End, rest: Sequence[Link]) -> list[tuple[str, Word]]:
@@ -230,13 +235,6 @@ def _send(link: Link, now_ms: int, *, chain: Chain | None = None, headers: dict[
         changes["retry_until_ms"] = due_ms + link.retry_until_after_ms
     raw = msgspec.Raw(envelopes.rewrite(link.job, **changes))
     return Send(envelope.queue, envelope.id, raw, link.delay_ms, envelope.unique or "")
-
-
-def renamed(job: Send, ending: str) -> Send:
-    """The same under an id of its own, for what is sent more than once."""
-    own_id = job.id + ending
-    raw = msgspec.Raw(envelopes.rewrite(bytes(job.envelope), id=own_id))
-    return msgspec.structs.replace(job, id=own_id, envelope=raw)
 
 
 def ids_of(members: Iterable[Link]) -> list[tuple[str, str]]:

@@ -4,9 +4,10 @@
     Admit                       so many starts in a time
     Probe, Report               a circuit that opens after failures
     Unlock                      the job's own unique key, which its start frees
+    CalledOff                   whether the batch was cancelled that the job is a member of
 
-All but the last name the limit and, within it, the key. `Who` is the delivery that asks: its entry id never comes back,
-so what it holds is free as soon as its job has another entry, or none.
+All but the last two name the limit and, within it, the key. `Who` is the delivery that asks: its entry id never comes
+back, so what it holds is free as soon as its job has another entry, or none.
 """
 
 from __future__ import annotations
@@ -155,6 +156,13 @@ class Unlock(Question[Unlocked]):
     """Free the key, because the handler is about to be called."""
 
     digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class CalledOff(Question[bool]):
+    """Whether the batch was cancelled, because a member of it is about to start."""
+
+    batch: str
 
 
 class Limits(Protocol):

@@ -30,7 +30,7 @@ from delayq.redis.calls.call import Scope
 from delayq.redis.calls.deliver import Held
 from delayq.redis.calls.operate import Telling, batches
 from delayq.redis.connect import Connector
-from delayq.redis.presence import Record
+from delayq.redis.presence import Asked, Record
 from delayq.redis.send import send, through
 from delayq.redis.settling import Ending, SettleCall
 from delayq.redis.translate import translate
@@ -122,14 +122,14 @@ class RedisConsumer:
             Ending(given.delivery.queue, given.delivery.id, given.delivery.entry, given.delivery.raw, given.outcome)
             for given in settlements
         ]
-        asked = {n: (end.queue, end.id) for n, end in enumerate(endings) if settling.wants_record(end)}
+        asked = {n: settling.asked(end) for n, end in enumerate(endings) if settling.wants_record(end)}
         records = self._records(asked)
         for n in asked:
             if records[n].asked_to_stop and stopped(endings[n].outcome) is not endings[n].outcome:
                 log.info("job %s was asked to stop meanwhile: it is not tried again", endings[n].id)
         return settling.calls(self._scope, endings, records, self.now_ms())
 
-    def _records(self, jobs: Mapping[int, tuple[str, str]]) -> Mapping[int, Record]:
+    def _records(self, jobs: Mapping[int, Asked]) -> Mapping[int, Record]:
         """What is on record for these jobs, read in one round trip; jobs that succeeded need none."""
         if not jobs:
             return {}

@@ -161,7 +161,8 @@ class RedisSteward:
         self._offset_ms = seconds * 1000 + micros / 1000 - time.monotonic() * 1000
 
     def _on_record(self, ending: settling.Ending | Claim) -> presence.Record:
-        read = partial(presence.records, self._options.prefix, [(ending.queue, ending.id)])
+        where = presence.Asked(ending.queue, ending.id) if isinstance(ending, Claim) else settling.asked(ending)
+        read = partial(presence.records, self._options.prefix, [where])
         (record,) = self._connector.call(read, safe=True, reads=True)
         return record
 

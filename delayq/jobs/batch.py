@@ -5,7 +5,10 @@
 A member is a job, a chain (a list is one; each of its links is a member) or another batch. Callbacks are jobs, sent
 once each: `before` with the first members, `progress` whenever members have ended, `catch` at the first failure,
 `then` when all have succeeded, `finally_` when all have ended, however they did. Their headers `delayq-batch-…` tell
-its id and numbers. A failure cancels what has not started, unless failures are allowed. Follows Laravel's `Bus::batch`.
+its id and numbers. A failure cancels what has not started, unless failures are allowed; nothing of a cancelled batch
+starts any more, no later link and no retry. What a cancelled batch skipped stays skipped, also when its failed members
+are retried; such a batch ends as `incomplete`, without `then`. After a retry `catch` is sent again at the next failure,
+and `finally_` when all have ended again. Follows Laravel's `Bus::batch`.
 """
 
 from __future__ import annotations
@@ -19,18 +22,24 @@ from delayq.core.batches import BatchInfo
 from delayq.core.envelope import ABSENT
 from delayq.core.errors import InvalidInput
 from delayq.core.follow import Callbacks, Link, Plan
-from delayq.core.names import check_id, new_id
+from delayq.core.names import check_id
 from delayq.jobs.chain import Element, PendingChain, chain
 from delayq.jobs.current import current_manager
 from delayq.jobs.dispatch import Sendable
 from delayq.jobs.links import NOWHERE, Builder, Where
+from delayq.jobs.member_ids import NEW, Ids
 
 Jobs: TypeAlias = Sendable | Sequence[Sendable]
 Member: TypeAlias = "Sendable | PendingBatch | PendingChain | Sequence[Element]"
 
 
 class BatchOptions(TypedDict, total=False):
-    """What `batch` takes besides its members. `id` makes a dispatch repeatable: the same one is the same batch."""
+    """What `batch` takes besides its members.
+
+    `id` makes a dispatch repeatable: the same batch, dispatched again under it, is the same one for as long as that is
+    kept. Its members have ids of their own or get one by their place; one that was begun goes on where that stopped,
+    and one whose members are all under way, or have ended, answers as it stands.
+    """
 
     id: str
     name: str
@@ -109,15 +118,19 @@ class PendingBatch:
 
     # -- how it travels ----------------------------------------------------------------------------------------------
 
-    def plan(self, builder: Builder, outer: Where, batch: str | None) -> Plan:
-        """The batch as it travels; `batch`: the one it is a member of."""
-        where, own_id = self.where.over(outer), new_id() if self.id is None else check_id(self.id)
-        called = {name: builder.links(jobs, where) for name, jobs in self.callbacks.items()}
+    def plan(self, builder: Builder, outer: Where, batch: str | None, ids: Ids = NEW) -> Plan:
+        """The batch as it travels; `batch`: the one it is a member of, `ids`: what it is called in there."""
+        from delayq.redis.audit import me
+
+        where, ids = self.where.over(outer), ids if self.id is None else Ids(check_id(self.id))
+        own_id = ids.make()
+        called = {name: builder.links(jobs, where, ids.at(name)) for name, jobs in self.callbacks.items()}
         _refuse_sealed(called.get("progress", ()))
         return Plan(
             id=own_id,
             name=self.title,
-            members=links_of(self.members, builder, where, own_id),
+            owner=me(),
+            members=links_of(self.members, builder, where, own_id, ids),
             allow_failures=self.failures,
             callbacks=Callbacks(**called),
             batch=batch,
@@ -144,18 +157,18 @@ def _refuse_sealed(links: Iterable[Link]) -> None:
             )
 
 
-def links_of(members: Iterable[Member], builder: Builder, where: Where, batch: str) -> list[Link]:
+def links_of(members: Iterable[Member], builder: Builder, where: Where, batch: str, ids: Ids = NEW) -> list[Link]:
     """Members as they travel."""
-    return [_link(member, builder, where, batch) for member in members]
+    return [_link(member, builder, where, batch, ids.at(n)) for n, member in enumerate(members)]
 
 
-def _link(member: Member, builder: Builder, where: Where, batch: str) -> Link:
+def _link(member: Member, builder: Builder, where: Where, batch: str, ids: Ids) -> Link:
     if isinstance(member, Sendable):
-        return builder.link(member, where, batch=batch, first_of_batch=True)
+        return builder.link(member, where, ids, batch=batch, first_of_batch=True)
     if isinstance(member, PendingBatch):
-        return Link(batch=member.plan(builder, where, batch))
+        return Link(batch=member.plan(builder, where, batch, ids))
     whole = member if isinstance(member, PendingChain) else chain(member)
-    return whole.as_link(builder, where, batch)
+    return whole.as_link(builder, where, batch, ids)
 
 
 def batch(members: Iterable[Member] = (), **options: Unpack[BatchOptions]) -> PendingBatch:

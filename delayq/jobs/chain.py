@@ -17,12 +17,12 @@ import msgspec
 
 from delayq.core.errors import InvalidInput
 from delayq.core.follow import Chain, Link, Plan
-from delayq.core.names import new_id
 from delayq.core.spec import Delay
 from delayq.core.views import JobRef
 from delayq.jobs.current import current_manager
 from delayq.jobs.dispatch import Sendable
 from delayq.jobs.links import NOWHERE, Builder, Where, with_delay
+from delayq.jobs.member_ids import NEW, Ids
 from delayq.jobs.sending import Parcel, adeliver, deliver
 
 if TYPE_CHECKING:
@@ -86,14 +86,13 @@ class PendingChain:
 
     # -- how it travels ----------------------------------------------------------------------------------------------
 
-    def as_link(self, builder: Builder, outer: Where, batch: str | None) -> Link:
+    def as_link(self, builder: Builder, outer: Where, batch: str | None, ids: Ids = NEW) -> Link:
         """The chain as a member of a batch: its first link, which carries the rest."""
-        first, rest, where = self._parts(builder, outer, batch)
+        first, rest, where = self._parts(builder, outer, batch, ids)
         if isinstance(first, Sendable):
-            return builder.link(
-                with_delay(first, self.first_delay), where, chain=rest, batch=batch, first_of_batch=True
-            )
-        return Link(batch=msgspec.structs.replace(first.plan(builder, where, batch), chain=rest))
+            head = with_delay(first, self.first_delay)
+            return builder.link(head, where, ids.at(0), chain=rest, batch=batch, first_of_batch=True)
+        return Link(batch=msgspec.structs.replace(first.plan(builder, where, batch, ids.at(0)), chain=rest))
 
     def _head(self, builder: Builder) -> Parcel | Plan:
         first, rest, where = self._parts(builder, NOWHERE, None)
@@ -105,23 +104,25 @@ class PendingChain:
         builder.refuse_after_commit("a chain that begins with a batch")
         return plan
 
-    def _parts(self, builder: Builder, outer: Where, batch: str | None) -> tuple[Element, Chain | None, Where]:
+    def _parts(
+        self, builder: Builder, outer: Where, batch: str | None, ids: Ids = NEW
+    ) -> tuple[Element, Chain | None, Where]:
         """The first element, what it carries of the chain, and where it all goes."""
         if not self.elements:
             raise InvalidInput("A chain needs at least one job.", hint="chain(First(), Second()).dispatch()")
         where = self.where.over(outer)
         first, *others = self.elements
-        links = [link_of(element, builder, where, batch) for element in others]
-        caught = builder.links(self.catchers, where)
-        rest = Chain(id=new_id(), next=links, catch=caught) if links or caught else None
+        links = [link_of(element, builder, where, batch, ids.at(n)) for n, element in enumerate(others, 1)]
+        caught = builder.links(self.catchers, where, ids.at("catch"))
+        rest = Chain(id=ids.at("chain").make(), next=links, catch=caught) if links or caught else None
         return first, rest, where
 
 
-def link_of(element: Element, builder: Builder, where: Where, batch: str | None) -> Link:
+def link_of(element: Element, builder: Builder, where: Where, batch: str | None, ids: Ids = NEW) -> Link:
     """An element of a chain as it travels; `batch`: the one it is a member of."""
     if isinstance(element, Sendable):
-        return builder.link(element, where, batch=batch)
-    return Link(batch=element.plan(builder, where, batch))
+        return builder.link(element, where, ids, batch=batch)
+    return Link(batch=element.plan(builder, where, batch, ids))
 
 
 def chain(*elements: Element | Sequence[Element]) -> PendingChain:

@@ -1,6 +1,6 @@
 """From jobs to links: what travels of a job whose turn comes later, in a chain or as a callback of a batch.
 
-Everything wrong with a link is found here, before anything is sent. Ids are made here too, once.
+Everything wrong with a link is found here, before anything is sent. Ids are made here too, once: see `member_ids`.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import msgspec
 
 from delayq.core.errors import ConfigError, InvalidInput
 from delayq.core.follow import Chain, Link
-from delayq.core.names import new_id
 from delayq.core.spec import Delay, JobSpec, Limit, prepare
 from delayq.core.views import JobRef
 from delayq.core.when import duration_ms
 from delayq.jobs.dispatch import Dispatch, Sendable, dispatch_of
+from delayq.jobs.member_ids import NEW, Ids
 from delayq.jobs.options import Dispatched
 from delayq.jobs.running import wall_ms
 from delayq.jobs.sending import Parcel, compose
@@ -56,7 +56,7 @@ class Builder:
         """The one connection; None before the first link is made."""
         return next(iter(self._connections), None)
 
-    def parcel(self, job: Sendable, where: Where) -> Parcel:
+    def parcel(self, job: Sendable, where: Where, ids: Ids = NEW) -> Parcel:
         """A job as it would be sent, with an id of its own. Raises `InvalidInput` for one that vetoes itself."""
         dispatch = dispatch_of(job)
         found = compose(dispatch.message, _with(dispatch, where), self.manager)
@@ -75,19 +75,20 @@ class Builder:
         self.after_commit = self.after_commit or found.after_commit
         if dispatch.said.get("within") is not None:
             self.said = {"within": dispatch.said["within"]}
-        return found._replace(spec=_with_id(found.spec))
+        return found._replace(spec=_with_id(found.spec, ids))
 
     def link(
         self,
         job: Sendable,
         where: Where = NOWHERE,
+        ids: Ids = NEW,
         *,
         chain: Chain | None = None,
         batch: str | None = None,
         first_of_batch: bool = False,
     ) -> Link:
         """A job whose turn comes later; `first_of_batch`: together with its batch, where nobody waits for a key."""
-        spec = self.parcel(job, where).spec
+        spec = self.parcel(job, where, ids).spec
         if first_of_batch and spec.unique is not None:
             raise InvalidInput(
                 f"The job {spec.name!r} has a unique key, and a batch would wait for its owner for ever.",
@@ -109,9 +110,9 @@ class Builder:
             retry_until_after_ms=until_after,
         )
 
-    def links(self, jobs: Iterable[Sendable], where: Where = NOWHERE) -> list[Link]:
+    def links(self, jobs: Iterable[Sendable], where: Where = NOWHERE, ids: Ids = NEW) -> list[Link]:
         """Jobs, each by itself."""
-        return [self.link(job, where) for job in jobs]
+        return [self.link(job, where, ids.at(n)) for n, job in enumerate(jobs)]
 
     def refuse_after_commit(self, what: str) -> None:
         """Raises `InvalidInput` when one of the jobs waits for a commit, which `what` cannot."""
@@ -142,8 +143,8 @@ def _with(dispatch: Dispatch, where: Where) -> Dispatched:
     return {**said, **added}
 
 
-def _with_id(spec: JobSpec) -> JobSpec:
-    return spec if spec.id is not None else msgspec.structs.replace(spec, id=new_id())
+def _with_id(spec: JobSpec, ids: Ids) -> JobSpec:
+    return spec if spec.id is not None else msgspec.structs.replace(spec, id=ids.make())
 
 
 def _after(limit: Limit | None) -> tuple[Limit | None, int | None]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from delayq.core import follow
+from delayq.core.audit import Deed, check_reason
 from delayq.core.batches import BatchInfo
 from delayq.core.errors import BatchNotFound, Conflict, JobNotFound
-from delayq.core.follow import Link, Plan, Word
+from delayq.core.follow import Link, Plan
 from delayq.core.names import check_id
+from delayq.redis.audit import Audit
 from delayq.redis.calls.call import Command, text
 from delayq.redis.calls.follow import Standing
 from delayq.redis.follow_verbs import FollowVerbs
@@ -22,6 +24,7 @@ class BatchVerbs:
     def __init__(self, verbs: Verbs) -> None:
         self._verbs = verbs
         self._follow = FollowVerbs(verbs)
+        self._audit = Audit(verbs)
 
     def open(self, plan: Plan) -> Flow[BatchInfo]:
         """Begin a batch."""
@@ -39,30 +42,54 @@ class BatchVerbs:
             raise Conflict(f"The batch {batch!r} {said}, so it takes no more jobs.", hint="Dispatch another batch.")
         return _info(batch, None) if answer == "unknown" else (yield from self.get(batch))
 
-    def cancel(self, batch: str) -> Flow[BatchInfo]:
-        """Let nothing of it start any more: what waits is cancelled, what runs goes on."""
+    def cancel(self, batch: str, reason: str | None = None) -> Flow[BatchInfo]:
+        """Let nothing of it start any more: what waits is cancelled, what runs goes on. With a reason, on record."""
+        yield from self._record("batch cancel", batch, reason)
         return _info(batch, (yield from self._follow.note(check_id(batch), cancel=True)))
 
-    def retry(self, batch: str) -> Flow[int]:
-        """Retry every member that failed; answers how many."""
+    def retry(self, batch: str, reason: str | None = None) -> Flow[int]:
+        """Retry every member that failed; answers how many. With a reason, on record."""
+        yield from self._record("batch retry", batch, reason)
+        count = yield from self._retry(batch)
+        yield from self.get(batch)  # so that an outer batch hears at once that this one goes on
+        return count
+
+    def _retry(self, batch: str) -> Flow[int]:
+        """One after the other: each is taken up in the batch right before it is in its queue, and never without it."""
         yield from self.get(batch)
         count = 0
         for member, queue in (yield from self._broken(batch)):
-            if queue == "":
-                yield from self._follow.note(batch, [(member, Word.PENDING)])
-                count += yield from self.retry(member)
-                continue
             try:
+                if queue == "":
+                    count += yield from self.retry(member)
+                    continue
                 yield from self._verbs.retry(member, queue)
-            except (JobNotFound, Conflict):
+            except (BatchNotFound, JobNotFound, Conflict):
                 continue  # forgotten, or somebody else was faster
             count += 1
         return count
+
+    def _record(self, what: str, batch: str, reason: str | None) -> Flow[None]:
+        if reason is not None:
+            said = check_reason(reason)
+            info = yield from self.get(batch)
+            yield from self._audit.record(Deed(what, batch, said, f"{info.pending} left, {info.failed} failed"))
 
     def failed(self, batch: str) -> Flow[list[tuple[str, str]]]:
         """The members that failed, each with its queue ('' = a batch)."""
         yield from self.get(batch)
         return (yield from self._broken(batch))
+
+    def pending(self, batch: str, limit: int) -> Flow[list[tuple[str, str]]]:
+        """Some members that have not ended, each with its queue ('' = a batch), at most `limit`."""
+        key, cursor = Keys(self._verbs.options.prefix, f"batch:{batch}").of("pending"), b"0"
+        found: list[tuple[str, str]] = []
+        while True:
+            cursor, reply = yield Command(("HSCAN", key, cursor, "COUNT", limit), list, True)
+            flat = _flat(reply)
+            found += ((text(member), text(queue)) for member, queue in zip(flat[::2], flat[1::2], strict=True))
+            if cursor == b"0" or len(found) >= limit:
+                return sorted(found)[:limit]
 
     def _broken(self, batch: str) -> Flow[list[tuple[str, str]]]:
         broken = Keys(self._verbs.options.prefix, f"batch:{batch}").of("broken")
@@ -98,6 +125,7 @@ def _info(batch: str, standing: Standing | None) -> BatchInfo:
         cancelled_ms=standing.cancelled_ms,
         finished_ms=standing.finished_ms,
         allow_failures=plan.allow_failures,
+        owner=plan.owner,
     )
 
 

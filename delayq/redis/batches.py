@@ -47,13 +47,20 @@ class Batches:
         """More members for a batch that goes on. Raises `Conflict` for one that has finished or was cancelled."""
         return self._run(self._verbs.add(batch, members))
 
-    def cancel(self, batch: str) -> BatchInfo:
-        """Let nothing of it start any more: what waits is cancelled, what runs goes on."""
-        return self._run(self._verbs.cancel(batch))
+    def cancel(self, batch: str, *, reason: str | None = None) -> BatchInfo:
+        """Let nothing of it start any more: what waits is cancelled, what runs goes on.
 
-    def retry(self, batch: str) -> int:
-        """Retry every member that failed; how many."""
-        return self._run(self._verbs.retry(batch))
+        A `reason` goes to the audit log. Raises `InvalidInput` for one that says nothing.
+        """
+        return self._run(self._verbs.cancel(batch, reason))
+
+    def retry(self, batch: str, *, reason: str | None = None) -> int:
+        """Retry every member that failed; how many. `reason` as with `cancel`. What was skipped stays skipped."""
+        return self._run(self._verbs.retry(batch, reason))
+
+    def pending(self, batch: str, limit: int = LISTED) -> list[tuple[str, str]]:
+        """At most `limit` members that have not ended, each with its queue ('' = a batch)."""
+        return self._run(self._verbs.pending(batch, limit))
 
     def failed(self, batch: str) -> list[tuple[str, str]]:
         """The members that failed, each with its queue ('' = a batch)."""
@@ -83,13 +90,17 @@ class AsyncBatches:
         """See `Batches.add`."""
         return await self._run(self._verbs.add(batch, members))
 
-    async def cancel(self, batch: str) -> BatchInfo:
+    async def cancel(self, batch: str, *, reason: str | None = None) -> BatchInfo:
         """See `Batches.cancel`."""
-        return await self._run(self._verbs.cancel(batch))
+        return await self._run(self._verbs.cancel(batch, reason))
 
-    async def retry(self, batch: str) -> int:
+    async def retry(self, batch: str, *, reason: str | None = None) -> int:
         """See `Batches.retry`."""
-        return await self._run(self._verbs.retry(batch))
+        return await self._run(self._verbs.retry(batch, reason))
+
+    async def pending(self, batch: str, limit: int = LISTED) -> list[tuple[str, str]]:
+        """See `Batches.pending`."""
+        return await self._run(self._verbs.pending(batch, limit))
 
     async def failed(self, batch: str) -> list[tuple[str, str]]:
         """See `Batches.failed`."""

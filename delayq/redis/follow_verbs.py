@@ -10,9 +10,13 @@ again after a crash is not a second job; a batch counts members, not notes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
+import msgspec
+
+from delayq.core import envelope as envelopes
 from delayq.core import follow
 from delayq.core.errors import BadEnvelope
 from delayq.core.follow import ONCE_MS, End, Link, Note, Open, Part, Plan, Send, Todo, Word
@@ -28,6 +32,15 @@ from delayq.redis.verbs import Flow, Verbs
 
 UNDER_WAY = 100
 CALLBACKS = ("progress", "catch", "finally", "then")
+ENDED: Mapping[Answer, Word] = MappingProxyType(
+    {
+        Answer.CANCELLED: Word.SKIPPED,
+        Answer.UNKNOWN: Word.SKIPPED,  # its turn had not come, or it was lost; done if a note of that is on its way
+        Answer.FAILED: Word.FAILED,
+        Answer.FINISHED: Word.DONE,
+    }
+)
+"""What becomes of a member of a cancelled batch, by the answer to its own cancelling. One that runs goes on."""
 
 
 class Bound(NamedTuple):
@@ -57,7 +70,7 @@ class FollowVerbs:
         for _, todo in ends:
             for item in todo:
                 if isinstance(item, Open):
-                    yield from self.open(item.plan)
+                    yield from self._begin(item.plan)
                 elif isinstance(item, Note):
                     notes.setdefault(item.batch, []).extend(item.members)
         for batch, members in notes.items():
@@ -82,17 +95,45 @@ class FollowVerbs:
     # -- batches -----------------------------------------------------------------------------------------------------
 
     def open(self, plan: Plan) -> Flow[Standing]:
-        """Begin a batch: members are known first, then sent, then it is sealed. Done again, it is the same batch."""
+        """Begin a batch: members are known first, then sent, then it is sealed.
+
+        Done again, it is the same batch: what was left undone is done, and one that is sealed answers as it stands.
+        """
         now_ms = yield from self._verbs.server_ms()
         yield Command(("ZADD", Globals(self._verbs.options.prefix).batches, "NX", now_ms, plan.id), int)
         known, members = follow.encode_plan(plan), follow.ids_of(plan.members)
         for some in pages(members, produce.MAX_JOBS) or [[]]:
-            yield calls.batch_open(self._place(plan.id), known, some, allow=plan.allow_failures)
+            opened: calls.Opened = yield calls.batch_open(self._place(plan.id), known, some, allow=plan.allow_failures)
+            if opened.answer == "sealed":
+                return (yield from self._standing(plan))
         yield from self.send(_bound(f"{plan.id}.before", plan.callbacks.before, now_ms))
         yield from self._send_members(plan.id, plan.members, now_ms)
-        standing = yield from self.note(plan.id, seal=True)
-        assert standing is not None  # it was written a moment ago, and nothing takes it away before it has finished
+        yield from self.note(plan.id, seal=True)
+        standing = yield from self._standing(plan)
+        if standing.cancelled_ms is not None:  # while they were sent: some may have come to their queue after that
+            yield from self._call_off(plan.id, members)
+            standing = yield from self._standing(plan)
         return standing
+
+    def _standing(self, plan: Plan) -> Flow[Standing]:
+        """How a batch stands that is there; one that was forgotten this very moment is begun anew."""
+        standing = yield from self.note(plan.id)
+        return (yield from self.open(plan)) if standing is None else standing
+
+    def _begin(self, plan: Plan) -> Flow[None]:
+        """Open a batch whose turn has come, unless the one it is a member of was cancelled."""
+        if plan.batch is not None and (yield from self._cancelled(plan.batch)):
+            now_ms, part = (yield from self._verbs.server_ms()), Part(plan.id, plan.chain, plan.batch)
+            yield from self.do([(f"{plan.id}.skipped", follow.follow_ups(part, End.CANCELLED, now_ms))])
+            return
+        yield from self.open(plan)
+        if plan.batch is not None and (yield from self._cancelled(plan.batch)):  # before this one could be found
+            yield from self.note(plan.id, cancel=True)
+
+    def _cancelled(self, batch: str) -> Flow[bool]:
+        plan = Keys(self._verbs.options.prefix, f"batch:{batch}").of("plan")
+        found: bool = yield Command(("HEXISTS", plan, "cancelled_ms"), bool, True)
+        return found
 
     def add(self, batch: str, members: Sequence[Link]) -> Flow[str]:
         """Let a batch have more members; answers added, unknown, finished or cancelled."""
@@ -113,7 +154,7 @@ class FollowVerbs:
             if isinstance(item, Send):
                 queues.setdefault(item.queue, []).append(_prepared(item))
             elif isinstance(item, Open):
-                yield from self.open(item.plan)
+                yield from self._begin(item.plan)
         for queue, jobs in sorted(queues.items()):
             yield from self._verbs.register(queue)
             for chunk in produce.chunks(jobs):
@@ -128,6 +169,8 @@ class FollowVerbs:
             standing = yield calls.batch_note(self._place(batch), some, seal=seal, cancel=cancel)
         if standing is not None and standing.due:
             yield from self._settle(batch, standing)
+            if "cancel" in standing.due:  # then members have ended because of it
+                return (yield from self.note(batch))
         return standing
 
     def _settle(self, batch: str, standing: Standing) -> Flow[None]:
@@ -137,17 +180,20 @@ class FollowVerbs:
         for name in standing.due:
             if name in CALLBACKS:
                 links = _callbacks(plan, name)
-                token = f"{batch}.{name}.{standing.ended if name == 'progress' else standing.round}"
-                again = f".{standing.ended}" if name == "progress" else ""
+                again = f".{standing.round}.{standing.ended}" if name == "progress" else ""
+                token = f"{batch}.{name}{again or f'.{standing.round}'}"
                 yield from self.send(_bound(token, links, now_ms, told, again))
             elif name == "cancel":
                 yield from self._cancel_pending(batch)
+            elif name == "resumed":
+                taken_up = follow.taken_up(Part(plan.id, plan.chain, plan.batch))
+                yield from self.do([(f"{batch}.resumed.{standing.round}", taken_up)])
             else:
                 end = _end(standing, well=name == "onward")
                 part = Part(plan.id, plan.chain, plan.batch)
                 todo = follow.follow_ups(part, end, now_ms, told)
                 yield from self.do([(f"{batch}.{name}.{standing.round}", todo)])
-        yield calls.batch_told(self._place(batch), standing.due, standing.ended)
+        yield calls.batch_told(self._place(batch), standing.due, standing)
 
     def _cancel_pending(self, batch: str) -> Flow[None]:
         """Cancel the members that have not started; what runs goes on, and each tells by itself how it ended."""
@@ -155,13 +201,23 @@ class FollowVerbs:
         cursor = b"0"
         while True:
             cursor, flat = yield Command(("HSCAN", pending, cursor, "COUNT", 500), list, True)
-            for member, queue in zip(flat[::2], flat[1::2], strict=True):
-                if queue:
-                    yield from self._verbs.cancel(text(member), text(queue), running=False)
-                else:
-                    yield from self.note(text(member), cancel=True)
+            pairs = zip(flat[::2], flat[1::2], strict=True)
+            yield from self._call_off(batch, [(text(member), text(queue)) for member, queue in pairs])
             if cursor == b"0":
                 return
+
+    def _call_off(self, batch: str, members: Sequence[tuple[str, str]]) -> Flow[None]:
+        """Cancel those of these members that have not started, and write down what became of all but those that run."""
+        words: list[tuple[str, Word]] = []
+        for member, queue in members:
+            if queue:
+                word = ENDED.get((yield from self._verbs.cancel(member, queue, running=False)))
+            else:
+                word = _word_of((yield from self.note(member, cancel=True)))
+            if word is not None:
+                words.append((member, word))
+        for some in pages(words, produce.MAX_JOBS):
+            yield calls.batch_note(self._place(batch), some)
 
     def _place(self, batch: str) -> Scope:
         return calls.place(self._verbs.scope(None), batch)
@@ -195,8 +251,15 @@ def _bound(
     for n, link in enumerate(links):
         item = follow.launch(link, now_ms, headers)
         assert isinstance(item, Send)  # a callback is a job: the builder takes nothing else
-        bound.append(Bound(f"{token}.{n}", follow.renamed(item, again) if again else item))
+        bound.append(Bound(f"{token}.{n}", _renamed(item, again) if again else item))
     return bound
+
+
+def _renamed(job: Send, ending: str) -> Send:
+    """The same under an id of its own, for what is sent more than once."""
+    own_id = job.id + ending
+    raw = msgspec.Raw(envelopes.rewrite(bytes(job.envelope), id=own_id))
+    return msgspec.structs.replace(job, id=own_id, envelope=raw)
 
 
 def _callbacks(plan: Plan, name: str) -> list[Link]:
@@ -209,6 +272,17 @@ def _numbers(batch: str, standing: Standing) -> dict[str, str]:
     numbers = {"done": standing.done, "failed": standing.failed, "skipped": standing.skipped}
     numbers["total"] = standing.pending + standing.ended
     return {"delayq-batch-id": batch, **{f"delayq-batch-{name}": str(value) for name, value in numbers.items()}}
+
+
+def _word_of(inner: Standing | None) -> Word | None:
+    """What a batch in a batch is to the outer one once both are cancelled; None while members of it run."""
+    if inner is None:
+        return Word.SKIPPED
+    if inner.finished_ms is None:
+        return None
+    if inner.failed:
+        return Word.FAILED
+    return Word.SKIPPED if inner.skipped else Word.DONE
 
 
 def _end(standing: Standing, *, well: bool) -> End:

@@ -14,6 +14,7 @@ from delayq.core.limiting import (
     Acquire,
     Admit,
     Admitted,
+    CalledOff,
     Circuit,
     LineUp,
     Place,
@@ -69,7 +70,14 @@ class LimitVerbs:
                 return self._report(question)
             case Unlock(who, digest):
                 return self._unlock(who, digest)
+            case CalledOff(_, batch):
+                return self._called_off(batch)
         raise TypeError(f"{question!r} is no question about limits")
+
+    def _called_off(self, batch: str) -> Flow[bool]:
+        plan = Keys(self._verbs.options.prefix, f"batch:{batch}").of("plan")
+        found: bool = yield Command(("HEXISTS", plan, "cancelled_ms"), bool, True)
+        return found
 
     def _acquire(self, place: Place, who: Who) -> Flow[Taken]:
         yield from self._register(place.name)

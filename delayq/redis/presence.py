@@ -113,22 +113,32 @@ class Record(NamedTuple):
     asked_to_stop: bool = False
 
 
-def records(prefix: str, jobs: Sequence[tuple[str, str]], client: Any) -> list[Record]:
-    """What is on record for each (queue, id), in one trip.
+class Asked(NamedTuple):
+    """A job whose record is asked for, and the batch it is a member of."""
+
+    queue: str
+    id: str
+    batch: str | None = None
+
+
+def records(prefix: str, jobs: Sequence[Asked], client: Any) -> list[Record]:
+    """What is on record for each, in one trip. A batch that was cancelled wishes for its members what people may.
 
     A key that holds something else reads as empty here: settling itself then says what is wrong, queue by queue.
     """
     pipe = client.pipeline(transaction=False)
-    for queue, job_id in jobs:
+    for queue, job_id, batch in jobs:
         keys = Keys(prefix, queue)
         pipe.hget(keys.of("errors"), job_id)
         pipe.hexists(keys.of("cancel"), job_id)
-    replies = pipe.execute(raise_on_error=False)
-    failures, wishes = replies[::2], replies[1::2]
-    return [
-        Record(failure if isinstance(failure, bytes) else b"", wish in (1, True))
-        for failure, wish in zip(failures, wishes, strict=True)
-    ]
+        if batch is not None:
+            pipe.hexists(Keys(prefix, f"batch:{batch}").of("plan"), "cancelled_ms")
+    replies, found = iter(pipe.execute(raise_on_error=False)), []
+    for job in jobs:
+        failure, wishes = next(replies), [next(replies) for _ in range(1 if job.batch is None else 2)]
+        stop = any(wish in (1, True) for wish in wishes)
+        found.append(Record(failure if isinstance(failure, bytes) else b"", stop))
+    return found
 
 
 def idle_consumers(stream: str, group: str, idle_ms: int, client: Any) -> list[str]:

@@ -21,7 +21,7 @@ from delayq.redis.calls.call import Call, Scope
 from delayq.redis.calls.deliver import Acked, Failed, Held, Released
 from delayq.redis.calls.follow import Finished, finish
 from delayq.redis.calls.produce import MAX_BYTES, MAX_JOBS
-from delayq.redis.presence import Record
+from delayq.redis.presence import Asked, Record
 
 # Settling frees payloads, and Redis takes its time to free large ones: so many bytes freed count as one byte sent.
 FREED_PER_SENT = 16
@@ -71,6 +71,15 @@ _BUILDERS: Mapping[type, Callable[..., Call[list[bool]]]] = MappingProxyType(
 def wants_record(ending: Ending) -> bool:
     """Whether what is on record counts: an earlier failure to be kept beside the new one, or a wish that it stop."""
     return ending.outcome is not DONE and not isinstance(ending.outcome, Ack)
+
+
+def asked(ending: Ending) -> Asked:
+    """Where what is on record of it stands."""
+    try:
+        part = follow.part_of(ending.raw)
+    except BadEnvelope:
+        part = None
+    return Asked(ending.queue, ending.id, part.batch if part else None)
 
 
 def calls(

@@ -15,6 +15,7 @@ from delayq.core import envelope as envelopes
 from delayq.core import follow
 from delayq.core.durability import MEMORY, Durability
 from delayq.core.events import JobRetryRequested, Tell, nobody_listens
+from delayq.core.follow import Note, Todo, Word
 from delayq.core.names import check_id, check_queue, new_id
 from delayq.core.options import Options
 from delayq.core.sealing import reveal
@@ -23,8 +24,9 @@ from delayq.core.states import Answer, OnConflict, State
 from delayq.core.unique import again_of
 from delayq.core.views import JobInfo, JobRef, Page, QueueStats, Upcoming
 from delayq.core.when import duration_ms
+from delayq.redis.calls import follow as batches
 from delayq.redis.calls import inspect, produce
-from delayq.redis.calls.call import Call, Command, Scope, text
+from delayq.redis.calls.call import Call, Command, Scope, pages, text
 from delayq.redis.calls.refusals import refusal
 from delayq.redis.confirm import Confirm
 from delayq.redis.durable import Durable, undone
@@ -195,13 +197,32 @@ class Verbs:
             name = envelope.name if envelope else ""
             fresh = envelopes.afresh(raw, envelope, (yield from self.server_ms())) if envelope else raw
             digest = again_of(envelope.unique) if envelope else ""
-            todo = follow.encode_todo(follow.restarted(raw))
-            outcome = yield produce.retry(scope, job_id, envelopes.fingerprint(raw), fresh, digest, todo)
+            todo = follow.restarted(raw) if info is not None and info.state is State.FAILED else []
+            yield from self._note(todo)
+            packed = follow.encode_todo(todo)
+            outcome = yield produce.retry(scope, job_id, envelopes.fingerprint(raw), fresh, digest, packed)
+            if outcome.answer in (Answer.CONFLICT, Answer.UNKNOWN):
+                yield from self._note(todo, Word.FAILED if outcome.answer is Answer.CONFLICT else Word.SKIPPED)
             if outcome.answer is not Answer.CHANGED:
                 break
         ref = self._ref(outcome, job_id, scope.queue, name)
         self.tell(JobRetryRequested(job_id, name, scope.queue))
         return ref
+
+    def _note(self, todo: Todo, instead: Word | None = None) -> Flow[None]:
+        """Tell batches of what is about to run again, so that one that was cancelled lets it; or of what will not.
+
+        Before the job, and not only after it as its outbox does: it may start at once. `instead`: the word for the
+        first, behind which all others are skipped.
+        """
+        for note in todo:
+            assert isinstance(note, Note)  # nothing else follows a restart
+            words = [
+                (member, Word.SKIPPED if n else instead) if instead else (member, word)
+                for n, (member, word) in enumerate(note.members)
+            ]
+            for some in pages(words, produce.MAX_JOBS):
+                yield batches.batch_note(batches.place(self.scope(None), note.batch), some)
 
     def forget(self, job_ids: Sequence[str], queue: str | None) -> Flow[list[Answer]]:
         """Drop failed or completed jobs; an answer for each."""

@@ -17,10 +17,10 @@ from delayq.core import envelope as envelopes
 from delayq.core.envelope import ABSENT, Envelope
 from delayq.core.errors import BadEnvelope, BrokenSeal, DelayqError, UnknownJob
 from delayq.core.events import JobEnded, JobStarted
-from delayq.core.follow import linked
+from delayq.core.follow import batch_id, linked
 from delayq.core.interrupts import JobCancelled, JobInterrupted
 from delayq.core.keyring import NO_KEYS, Keyring
-from delayq.core.limiting import Unlock, Who
+from delayq.core.limiting import CalledOff, Unlock, Who
 from delayq.core.outcome import DONE, Ack, GiveUp, Outcome, Policy, Release, before_start, decide, stopped, told_as
 from delayq.core.sealing import Place, What, open_data, seal_value
 from delayq.core.signals import Discard, Fail, TurnedAway
@@ -29,6 +29,7 @@ from delayq.drivers.base import Delivery
 from delayq.jobs.context import JobContext
 from delayq.jobs.coordinated import RunningChain, batch_of
 from delayq.jobs.handler import Handler
+from delayq.jobs.member import Member
 from delayq.jobs.registry import Registry
 from delayq.jobs.results import encoded
 from delayq.jobs.talk import Talk
@@ -75,17 +76,21 @@ class Attempt:
         """Call the handler; for an async one, the coroutine to await."""
         if self.refused is not None:
             raise self.refused.error
-        if self.envelope.unique is not None and until_of(self.envelope.unique) is Until.START:
-            return self._unlocking(self.envelope.unique).run(self.envelope.data, self._context)
-        return self.handler.run(self.envelope.data, self._context)
+        envelope = self.envelope
+        if envelope.unique is None and envelope.batch is ABSENT:
+            return self.handler.run(envelope.data, self._context)
+        return self._asking().run(envelope.data, self._context)
 
-    def _unlocking(self, lock: str) -> Handler:
-        """The handler, which frees the job's own key before it begins."""
-        limits, delivery = self.lines.limits, self.delivery
+    def _asking(self) -> Handler:
+        """The handler, which asks after its batch before it begins, and frees the job's own key."""
+        limits, delivery, envelope = self.lines.limits, self.delivery, self.envelope
         if limits is None:
             return self.handler
         who = Who(delivery.queue, delivery.id, delivery.entry)
-        return unlocking(self.handler, Unlock(who, word_of(lock)), limits)
+        handler, batch = self.handler, batch_id(envelope)
+        if envelope.unique is not None and until_of(envelope.unique) is Until.START:
+            handler = unlocking(handler, Unlock(who, word_of(envelope.unique)), limits)
+        return handler if batch is None else Member(handler, CalledOff(who, batch), limits)
 
     @property
     def followed(self) -> bool:

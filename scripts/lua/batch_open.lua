@@ -10,10 +10,12 @@
 -- ARGV[2]  plan        json    of a batch that begins; '' = more members for one that has
 -- ARGV[3]  allow       0|1     1 = failures do not end it
 -- ARGV[4+] member      2 each  id, queue
--- returns  {answer, members added}: opened, added, unknown, finished or cancelled
+-- returns  {answer, members added}: opened, sealed (it was begun already, with all its members), added, unknown,
+--          finished or cancelled
 -- cost     O(members); at most 500 a call
 --
 -- Why a member that is known is not added again: a resent call must not make one pending that has ended meanwhile.
+-- Why one that is sealed is left as it is: beginning it again is how its producer, who lost an answer, asks after it.
 -- Why more members are refused once it has finished or was cancelled: what follows its end has been sent.
 
 local plan, pending, succeeded, broken, skipped = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -24,10 +26,11 @@ if not now then
 end
 for _, key in ipairs({ pending, broken, skipped }) do redis.call('HLEN', key) end
 redis.call('SCARD', succeeded)
-local known = redis.call('HMGET', plan, 'plan', 'finished_ms', 'cancelled_ms')
+local known = redis.call('HMGET', plan, 'plan', 'finished_ms', 'cancelled_ms', 'sealed_ms')
 if text == '' and not known[1] then return { 'unknown', 0 } end
 if text == '' and (known[2] or known[3]) then return { known[2] and 'finished' or 'cancelled', 0 } end
 
+if text ~= '' and known[4] then return { 'sealed', 0 } end
 if text ~= '' and redis.call('HSETNX', plan, 'plan', text) == 1 then
   redis.call('HSET', plan, 'allow', allow, 'created_ms', string.format('%.0f', now))
 end

@@ -17,6 +17,7 @@
 -- KEYS[12] recoveries  hash    id -> times its worker vanished
 -- KEYS[13] once        string  the first answer, kept when once_ms > 0
 -- KEYS[14] cancel      hash    id -> asked at
+-- KEYS[15] outbox      stream  what belongs elsewhere: `todo`, JSON, or `ended` and `job`
 -- ARGV[1]  now_ms      int     '' = the server's clock
 -- ARGV[2]  word        text    replaced (new payload, attempts 0) | postponed (new due, old payload)
 -- ARGV[3]  queue       text    its name, for the wake-up
@@ -31,11 +32,14 @@
 --
 -- Why all due times and all keys are looked at first: a Lua error half-way does not take back what was written.
 -- Why ZADD is the first write: it grows, so a server at its memory limit refuses the whole call.
+-- Why the outbox hears of a job that gives way: the one that comes in its place is no link and no member of a batch, and
+-- what follows the old one must learn that it will not run.
 -- Why it never appends to the stream: the mover does, woken by the new due time; one way in is enough here.
 
 local jobs, scheduled, stream, entries, meta = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local unique, locks, failed, completed = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local errors, results, recoveries, once, cancel = KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14]
+local outbox = KEYS[15]
 local now, word, queue, wake = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4]
 local lease, once_ms, dues = ARGV[5], tonumber(ARGV[6]), {}
 
@@ -58,6 +62,7 @@ for _, key in ipairs({ errors, results, recoveries, cancel }) do
   if redis.call('HLEN', key) > 0 then sides[#sides + 1] = key end
 end
 for _, key in ipairs({ failed, completed }) do redis.call('ZCARD', key) end
+redis.call('XLEN', outbox)
 local known = redis.call('HMGET', meta, 'schema', 'delivered')
 local head_due = tonumber(redis.call('ZRANGE', scheduled, 0, 0, 'WITHSCORES')[2] or math.huge)
 local present, top = redis.call('XLEN', stream) > 0 or redis.call('EXISTS', stream) == 1, known[2]
@@ -75,6 +80,10 @@ local function delivered(entry)
   return true
 end
 local function rewrite(id, envelope, digest, over)
+  local job = not over and redis.call('HGET', jobs, id) or ''
+  if string.find(job, '"chain":', 1, true) or string.find(job, '"batch":', 1, true) then
+    redis.call('XADD', outbox, '*', 'ended', 'cancelled', 'job', job)
+  end
   redis.call('HSET', jobs, id, envelope)
   local old = redis.call('HGET', locks, id)
   if old and old ~= digest and redis.call('HGET', unique, old) == id then redis.call('HDEL', unique, old) end

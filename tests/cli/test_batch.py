@@ -10,6 +10,7 @@ from delayq import DelayQ, Manager, Settings, batch, using_manager
 from delayq.core.follow import Word
 from delayq.core.states import State
 from delayq.jobs.dispatch import named
+from delayq.redis.audit import me
 from delayq.redis.calls import follow
 from delayq.redis.calls.call import Scope
 from delayq.redis.send import through
@@ -31,8 +32,9 @@ def imports(q: DelayQ, redis_url: str) -> str:
 
 def test_list(inline: Inline, imports: str) -> None:
     columns, row = [re.split(r" {2,}", line.strip()) for line in inline("batch", "list").out.splitlines()]
-    assert columns == ["id", "name", "state", "ended", "total", "failed", "skipped", "began"]
-    assert row[:-1] == ["import-7", "imports", "running", "33 %", "3", "1", "0"]
+    assert columns == ["id", "name", "state", "ended", "total", "failed", "skipped", "began", "owner"]
+    assert row[:-2] == ["import-7", "imports", "running", "33 %", "3", "1", "0"]
+    assert row[-1] == me()
     shape = inline("batch", "list", "--json").json
     assert (shape["id"], shape["total"], shape["failed"]) == ("import-7", 3, 1)
 
@@ -41,18 +43,49 @@ def test_show(inline: Inline, imports: str) -> None:
     shown = inline("batch", "show", imports).out
     assert "3: 0 done, 1 failed, 0 skipped, 2 left" in shown
     assert "m0  (queue default)" in shown
+    assert "m1  (queue default)" in shown
+    assert me() in shown
+    assert "not as it stands: 1 member failed or skipped" in shown
     shape = inline("batch", "show", imports, "--json").json
     assert set(shape) == {
         "id", "name", "state", "total", "pending", "done", "failed", "skipped", "progress", "allow_failures",
         "created_ms", "created", "cancelled_ms", "cancelled", "finished_ms", "finished", "failed_members",
+        "owner", "pending_members",
     }  # fmt: skip
     assert shape["failed_members"] == [{"id": "m0", "queue": "default"}]
+    assert shape["pending_members"] == [{"id": "m1", "queue": "default"}, {"id": "m2", "queue": "default"}]
+    assert shape["owner"] == me()
 
 
 def test_cancel(inline: Inline, imports: str, q: DelayQ) -> None:
     assert inline("batch", "cancel", imports).out.startswith("import-7: ")
     assert q.get("m1") is None
     assert inline("batch", "show", imports, "--json").json["cancelled_ms"] is not None
+
+
+def test_what_is_done_to_it_goes_to_the_audit_log(inline: Inline, imports: str, q: DelayQ) -> None:
+    inline("batch", "retry", imports, "--reason", "the API is back")
+    inline("batch", "cancel", imports)
+    deeds = [(deed.what, deed.target, deed.reason, deed.detail, deed.who) for deed in q.audit_log.last()]
+    assert deeds == [
+        ("batch cancel", imports, "none given", "2 left, 1 failed", me()),
+        ("batch retry", imports, "the API is back", "2 left, 1 failed", me()),
+    ]
+
+
+def test_a_reason_that_says_nothing_is_refused(inline: Inline, imports: str, q: DelayQ) -> None:
+    ended = inline("batch", "cancel", imports, "--reason", " ")
+    assert (ended.code, q.audit_log.last()) == (2, [])
+    assert q.batches.get(imports).cancelled_ms is None
+
+
+def test_one_that_was_cut_short_says_so(inline: Inline, imports: str, q: DelayQ) -> None:
+    inline("batch", "cancel", imports)
+    place = follow.place(Scope(q.options, "default"), imports)
+    through(q.connector, follow.batch_note(place, [("m0", Word.PENDING)]))
+    through(q.connector, follow.batch_note(place, [("m0", Word.DONE)]))
+    assert inline("batch", "show", imports, "--json").json["state"] == "incomplete"
+    assert "not sent: 0 failed, 2 skipped" in inline("batch", "show", imports).out
 
 
 def test_retry_of_members_that_are_gone_is_none(inline: Inline, imports: str, q: DelayQ) -> None:

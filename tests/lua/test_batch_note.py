@@ -12,6 +12,7 @@ from delayq.redis.keys import Keys
 from tests.support.engine import Engine
 
 ENDED = ("finally", "then", "onward")
+NOWHERE = Standing(b"{}", 0, 1, 0, 0, 0, 0, None, None, ())
 
 
 @pytest.fixture
@@ -51,14 +52,16 @@ def test_what_is_due_is_said_until_it_was_told(engine: Engine, place: Scope) -> 
     ended = note(engine, place, *((f"m{n}", Word.DONE) for n in range(3)))
     assert ended.due == ("progress", *ENDED)
     assert note(engine, place).due == ("progress", *ENDED)
-    engine.run(follow.batch_told(place, ["progress", "then"], ended.ended))
+    engine.run(follow.batch_told(place, ["progress", "then"], ended))
     assert note(engine, place).due == ("finally", "onward")
 
 
 def test_progress_that_was_told_late_takes_nothing_back(engine: Engine, place: Scope) -> None:
-    engine.run(follow.batch_told(place, ["progress"], 2))
-    engine.run(follow.batch_told(place, ["progress"], 1))
-    assert "progress" not in note(engine, place, ("m0", Word.DONE), ("m1", Word.DONE)).due
+    early = note(engine, place, ("m0", Word.DONE))
+    late = note(engine, place, ("m1", Word.DONE))
+    engine.run(follow.batch_told(place, ["progress"], late))
+    engine.run(follow.batch_told(place, ["progress"], early))
+    assert "progress" not in note(engine, place).due
 
 
 def test_before_it_is_sealed_it_does_not_finish(engine: Engine) -> None:
@@ -71,8 +74,20 @@ def test_before_it_is_sealed_it_does_not_finish(engine: Engine) -> None:
 
 def test_members_that_are_known_are_not_added_again(engine: Engine, place: Scope) -> None:
     note(engine, place, ("m0", Word.DONE), ("m1", Word.SKIPPED))
-    again = engine.run(follow.batch_open(place, b"{}", [(f"m{n}", "orders") for n in range(4)]))
+    again = engine.run(follow.batch_open(place, b"", [(f"m{n}", "orders") for n in range(4)]))
     assert (again.added, counts(note(engine, place))) == (1, (2, 1, 0, 1))
+
+
+def test_one_that_is_sealed_is_not_begun_again(engine: Engine, place: Scope) -> None:
+    again = engine.unchanged(follow.batch_open(place, b"{}", [("m0", "orders"), ("other", "orders")]))
+    assert (again.answer, again.added, counts(note(engine, place))) == ("sealed", 0, (3, 0, 0, 0))
+
+
+def test_one_that_is_not_sealed_goes_on_where_it_stopped(engine: Engine) -> None:
+    place = follow.place(engine.scope, "b")
+    engine.run(follow.batch_open(place, b"{}", [("m0", "orders")]))
+    again = engine.run(follow.batch_open(place, b"{}", [("m0", "orders"), ("m1", "orders")]))
+    assert (again.answer, again.added) == ("opened", 1)
 
 
 @pytest.mark.parametrize("allow", [True, False])
@@ -89,12 +104,57 @@ def test_a_failure_ends_it_unless_failures_are_allowed(engine: Engine, allow: bo
 
 def test_a_retry_takes_it_up_again(engine: Engine, place: Scope) -> None:
     ended = note(engine, place, ("m0", Word.FAILED), ("m1", Word.SKIPPED), ("m2", Word.DONE))
-    engine.run(follow.batch_told(place, ended.due, ended.ended))
+    engine.run(follow.batch_told(place, ended.due, ended))
     taken_up = note(engine, place, ("m0", Word.PENDING), ("m1", Word.PENDING))
-    assert (counts(taken_up), taken_up.round) == ((2, 1, 0, 0), 1)
+    assert (counts(taken_up), taken_up.round, taken_up.due) == ((2, 1, 0, 0), 1, ("resumed",))
     assert (taken_up.finished_ms, taken_up.cancelled_ms) == (None, None)
+    engine.run(follow.batch_told(place, taken_up.due, taken_up))
     well = note(engine, place, ("m0", Word.DONE), ("m1", Word.DONE))
-    assert well.due == ENDED
+    assert well.due == ("progress", *ENDED)
+
+
+def test_members_retried_one_by_one_do_not_cancel_each_other(engine: Engine, place: Scope) -> None:
+    ended = note(engine, place, *((f"m{n}", Word.FAILED) for n in range(3)))
+    engine.run(follow.batch_told(place, ended.due, ended))
+    for n in range(3):
+        standing = note(engine, place, (f"m{n}", Word.PENDING))
+        assert (standing.cancelled_ms, standing.failed) == (None, 2 - n)
+        assert {"cancel", "catch"}.isdisjoint(standing.due)
+    assert note(engine, place, ("m0", Word.FAILED)).cancelled_ms is not None
+
+
+def test_a_failure_after_a_retry_is_caught_again(engine: Engine, place: Scope) -> None:
+    first = note(engine, place, ("m0", Word.FAILED))
+    engine.run(follow.batch_told(place, first.due, first))
+    assert "catch" not in note(engine, place, ("m0", Word.PENDING)).due
+    assert "catch" in note(engine, place, ("m0", Word.FAILED)).due
+
+
+def test_a_failure_that_nobody_was_told_of_is_still_to_be_caught_after_a_retry(engine: Engine, place: Scope) -> None:
+    assert "catch" in note(engine, place, ("m0", Word.FAILED), ("m0", Word.PENDING)).due
+
+
+def test_what_was_told_before_a_retry_says_nothing_of_what_is_due_after_it(engine: Engine, place: Scope) -> None:
+    before = note(engine, place, *((f"m{n}", Word.FAILED) for n in range(3)))
+    note(engine, place, ("m0", Word.PENDING))
+    engine.run(follow.batch_told(place, before.due, before))
+    after = note(engine, place, ("m0", Word.DONE))
+    assert {"finally", "stopped", "progress"} <= set(after.due)
+    assert "catch" not in after.due
+
+
+def test_a_cancel_seals_it_so_that_it_can_finish(engine: Engine) -> None:
+    place = follow.place(engine.scope, "b")
+    engine.run(follow.batch_open(place, b"{}", [("m0", "orders")]))
+    assert "cancel" in note(engine, place, cancel=True).due
+    assert note(engine, place, ("m0", Word.SKIPPED)).finished_ms == engine.now
+
+
+def test_what_waits_is_looked_at_again_with_every_cancel(engine: Engine, place: Scope) -> None:
+    standing = note(engine, place, cancel=True)
+    engine.run(follow.batch_told(place, standing.due, standing))
+    assert "cancel" not in note(engine, place).due
+    assert "cancel" in note(engine, place, cancel=True).due
 
 
 def test_a_finished_batch_is_kept_for_a_time(engine: Engine, place: Scope) -> None:
@@ -121,5 +181,5 @@ def test_one_with_failures_is_kept_longer_and_a_retry_keeps_it(engine: Engine, p
 def test_a_batch_that_is_not_there(engine: Engine) -> None:
     place = follow.place(engine.scope, "nobody")
     assert engine.unchanged(follow.batch_note(place, [("m0", Word.DONE)])) is None
-    assert engine.unchanged(follow.batch_told(place, ["then"], 1)) is False
+    assert engine.unchanged(follow.batch_told(place, ["then"], NOWHERE)) is False
     assert engine.unchanged(follow.batch_open(place, b"", [("m0", "orders")])).answer == "unknown"

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Final, TypeAlias
+
 from delayq.cli import shapes
 from delayq.cli.actions.look import local_ms
 from delayq.cli.session import Session
 from delayq.cli.words import count, distance
 from delayq.core.batches import BatchInfo
 from delayq.core.when import format_instant
+
+PENDING_SHOWN: Final = 20
+Members: TypeAlias = Sequence[tuple[str, str]]
 
 
 def list_batches(session: Session, limit: int, *, as_json: bool) -> None:
@@ -18,36 +24,59 @@ def list_batches(session: Session, limit: int, *, as_json: bool) -> None:
         for info in found:
             session.out.json(shapes.batch(info))
         return
-    columns = ("id", "name", "state", "ended", "total", "failed", "skipped", "began")
+    columns = ("id", "name", "state", "ended", "total", "failed", "skipped", "began", "owner")
     rows = [_row(info, local_ms()) for info in found]
     session.out.table(columns, rows, numbers=("ended", "total", "failed", "skipped"))
 
 
 def _row(info: BatchInfo, now_ms: int) -> tuple[object, ...]:
     ended, began = f"{info.progress} %", distance(info.created_ms, now_ms)
-    return info.id, info.name, info.state, ended, info.total, info.failed, info.skipped, began
+    return info.id, info.name, info.state, ended, info.total, info.failed, info.skipped, began, info.owner
 
 
 def show(session: Session, batch_id: str, *, as_json: bool) -> None:
-    """One batch, and its failed members."""
+    """One batch, its failed members, and some of those that have not ended."""
     with session.client() as client:
         info, failed = client.batches.get(batch_id), client.batches.failed(batch_id)
+        pending = client.batches.pending(batch_id, PENDING_SHOWN)
     if as_json:
-        members = [{"id": member, "queue": queue or None} for member, queue in failed]
-        session.out.json({**shapes.batch(info), "failed_members": members})
+        members = {"failed_members": _shapes(failed), "pending_members": _shapes(pending)}
+        session.out.json({**shapes.batch(info), **members})
         return
     session.out.record(
         (
             ("id", info.id),
             ("name", info.name),
             ("state", info.state),
+            ("owner", info.owner or "unknown"),
             ("members", _members(info)),
+            ("then", _then(info)),
             ("began", format_instant(info.created_ms)),
             ("cancelled", None if info.cancelled_ms is None else format_instant(info.cancelled_ms)),
             ("finished", None if info.finished_ms is None else format_instant(info.finished_ms)),
-            ("failed", "\n".join(_place(member, queue) for member, queue in failed)),
+            ("failed", _places(failed, len(failed))),
+            ("pending", _places(pending, info.pending)),
         )
     )
+
+
+def _shapes(members: Members) -> list[dict[str, str | None]]:
+    return [{"id": member, "queue": queue or None} for member, queue in members]
+
+
+def _then(info: BatchInfo) -> str:
+    """Whether `then` is, was or will be sent: it is when all members have succeeded."""
+    if info.finished_ms is None:
+        lost = info.failed + info.skipped
+        return f"not as it stands: {count(lost, 'member')} failed or skipped" if lost else "when all have succeeded"
+    if not info.failed + info.skipped:
+        return "sent: all have succeeded"
+    return f"not sent: {info.failed} failed, {info.skipped} skipped"
+
+
+def _places(members: Members, total: int) -> str:
+    lines = [_place(member, queue) for member, queue in members]
+    return "\n".join([*lines, f"and {total - len(members)} more"] if total > len(members) else lines)
 
 
 def _members(info: BatchInfo) -> str:
@@ -58,20 +87,20 @@ def _place(member: str, queue: str) -> str:
     return f"{member}  (queue {queue})" if queue else f"{member}  (a batch)"
 
 
-def cancel(session: Session, batch_id: str, *, as_json: bool) -> None:
-    """Cancel it."""
+def cancel(session: Session, batch_id: str, reason: str, *, as_json: bool) -> None:
+    """Cancel it, on record."""
     with session.client() as client:
-        info = client.batches.cancel(batch_id)
+        info = client.batches.cancel(batch_id, reason=reason)
     if as_json:
         session.out.json(shapes.batch(info))
     else:
         session.out.line(f"{batch_id}: {info.state}; {count(info.pending, 'member')} left to end")
 
 
-def retry(session: Session, batch_id: str, *, as_json: bool) -> None:
-    """Retry its failed members."""
+def retry(session: Session, batch_id: str, reason: str, *, as_json: bool) -> None:
+    """Retry its failed members, on record."""
     with session.client() as client:
-        number = client.batches.retry(batch_id)
+        number = client.batches.retry(batch_id, reason=reason)
     if as_json:
         session.out.json({"id": batch_id, "retried": number})
     else:

@@ -15,8 +15,8 @@ log = logging.getLogger("delayq.jobs")
 class SkipIfBatchCancelled:
     """Does not call the handler of a job whose batch was cancelled; the job then counts as done, with no result.
 
-    A cancelled batch cancels what waits by itself. This is for what was on its way to a worker at that moment, and for
-    the later links of a chain in the batch. It asks Redis once an attempt. Follows Laravel's middleware of that name.
+    A worker asks that by itself before it starts a member, and a member that may not start is skipped. This asks once
+    more where it stands: behind other middleware that may take its time. Follows Laravel's middleware of that name.
     """
 
     def handle(self, job: RunningJob, next: Next) -> Any:

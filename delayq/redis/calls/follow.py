@@ -88,7 +88,7 @@ def place(scope: Scope, batch: str) -> Scope:
 
 
 class Opened(NamedTuple):
-    """`answer`: opened, added, unknown, finished or cancelled."""
+    """`answer`: opened, sealed (it was there, with all its members), added, unknown, finished or cancelled."""
 
     answer: str
     added: int
@@ -101,9 +101,10 @@ def batch_open(scope: Scope, plan: bytes, members: Sequence[tuple[str, str]], *,
 
 
 class Standing(NamedTuple):
-    """A batch as it stands, and what is `due` because of it: progress, cancel, catch, finally, then, stopped, onward.
+    """A batch as it stands, and what is `due` because of it.
 
-    `round` counts how often it was taken up again after a failure.
+    Due may be: resumed, progress, cancel, catch, finally, then, stopped, onward. `round` counts how often it was taken
+    up again after a failure.
     """
 
     plan: bytes
@@ -143,9 +144,9 @@ def _standing(reply: list[Any]) -> Standing | None:
     return Standing(plan, *counts, *times, tuple(map(text, due)))
 
 
-def batch_told(scope: Scope, names: Sequence[str], ended: int) -> Call[bool]:
-    """What was due has been sent; `ended` is how far progress has been told."""
-    args: list[Argument] = []
+def batch_told(scope: Scope, names: Sequence[str], standing: Standing) -> Call[bool]:
+    """What was due of a batch that stood so has been sent."""
+    args: list[Argument] = [standing.round]
     for name in names:
-        args += (name, ended)
+        args += (name, standing.ended)
     return call("batch_told", scope, args, lambda reply: bool(reply == 1))
