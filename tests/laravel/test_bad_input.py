@@ -8,6 +8,7 @@ import pytest
 import redis
 
 from delayq.core.errors import BackendDamaged, ConfigError, InvalidInput, InvalidPayload
+from delayq.drivers.laravel.payload import MAX_BYTES
 from tests.laravel.side import PythonSide, envelope_of
 from tests.laravel.test_objects import refused
 from tests.support.laravel import Laravel
@@ -42,13 +43,13 @@ def test_garbage_goes_to_the_failed_and_the_next_job_is_run(
     assert python.end(consumer, good)
 
 
-def test_sixty_megabytes_are_refused_and_kept(app: Laravel, python: PythonSide, client: redis.Redis) -> None:
-    raw = b'{"uuid":"u1","job":"Mailer@send","data":"' + b"x" * 60_000_000 + b'","attempts":0}'
+def test_what_is_too_large_is_refused_and_kept(app: Laravel, python: PythonSide, client: redis.Redis) -> None:
+    raw = b'{"uuid":"u1","job":"Mailer@send","data":"' + b"x" * MAX_BYTES + b'","attempts":0}'
     client.rpush(f"{app.prefix}queues:orders", raw)
     client.rpush(f"{app.prefix}queues:orders", GOOD)
     consumer = python.consumer()
     large = python.one(consumer)
-    assert "has 60,000,056 bytes; at most 16,777,216 are read" in large.unreadable
+    assert f"has {len(raw):,} bytes; at most 16,777,216 are read" in large.unreadable
     assert python.end(consumer, large, refused(large))
     kept = python.failed(large.id)
     assert kept is not None
