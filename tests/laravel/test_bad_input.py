@@ -103,6 +103,7 @@ def test_what_laravel_cannot_hold_is_refused_before_it_is_sent(python: PythonSid
         ({"url": "redis+cluster://localhost:7000"}, "is a Redis Cluster"),
         ({"retry_after": "500ms"}, "retry_after of the connection 'laravel' is"),
         ({"retry_after": 90}, "retry_after of the connection 'laravel' is 90"),
+        ({"failed": "failed"}, "failed of the connection 'laravel' is 'failed'"),
         ({"prefetch": 0}, "prefetch of the connection 'laravel' is 0"),
         ({"block_for": "5s"}, "has an option 'block_for' that its driver laravel_redis does not know"),
     ],
