@@ -54,7 +54,8 @@ class Janitor:
     def run_once(self) -> float:
         """One tick of every queue whose time has come; the seconds until the next one's.
 
-        One damaged queue keeps no other from its tick; a backend that cannot be reached ends the turn.
+        One damaged queue keeps no other from its tick, nor does one on a node of a cluster that is away; a backend that
+        cannot be reached ends the turn.
         """
         if self._clock() >= self._look_at:
             self._queues = self._only or self._driver.queues()
@@ -76,9 +77,9 @@ class Janitor:
     def _guarded(self, place: str, do: Callable[[], None]) -> bool:
         try:
             do()
-        except AWAY:
-            raise
         except BackendError as error:
+            if isinstance(error, AWAY) and not error.apart:
+                raise
             self._troubles.tell(error, place)
             return False
         return True
