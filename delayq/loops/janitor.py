@@ -58,7 +58,7 @@ class Janitor:
         cannot be reached ends the turn.
         """
         if self._clock() >= self._look_at:
-            self._queues = self._only or self._driver.queues()
+            self._guarded("the list of queues", self._learn)
             self._look_at = self._clock() + LOOK_EVERY_S
             self._guarded("registering queues", self._register)
         for queue in self._queues:
@@ -83,6 +83,9 @@ class Janitor:
             self._troubles.tell(error, place)
             return False
         return True
+
+    def _learn(self) -> None:
+        self._queues = self._only or self._driver.queues()
 
     def _register(self) -> None:
         """Their names may have been lost with another key."""

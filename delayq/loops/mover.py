@@ -21,6 +21,8 @@ from delayq.loops.troubles import Troubles
 log = logging.getLogger("delayq.mover")
 
 CEILING_S = 1.0
+LISTLESS_S = 5.0
+"""Until it is asked again which queues there are, when that node of a cluster was away: each try takes seconds."""
 
 
 class Mover:
@@ -116,9 +118,17 @@ class Mover:
         """Every second: which queues are there? New ones also come by their first wake-up."""
         if self._clock() < self._refresh_at:
             return
-        known = self._only or self._driver.queues()
+        wait_s, known = CEILING_S, self._only or tuple(self._look_at)
+        if not self._only:
+            try:
+                known = tuple(self._driver.queues())
+            except AWAY as error:
+                if not error.apart or not known:
+                    raise
+                self._troubles.tell(error, "the list of queues")
+                wait_s = LISTLESS_S
         self._look_at = {queue: self._look_at.get(queue, float("-inf")) for queue in known}
-        self._refresh_at = self._clock() + CEILING_S
+        self._refresh_at = self._clock() + wait_s
 
 
 def _is_queue(name: str) -> bool:

@@ -86,7 +86,7 @@ class PubSubWakeUps:
         if self._asked_at is None:
             if now - self._heard_at > QUIET_S:
                 with translated(self._connector.endpoint.where, reads=True):
-                    listener.ping()  # type: ignore[no-untyped-call]  # redis-py
+                    listener.ping()
                 self._asked_at = now
         elif now - self._asked_at > self._connector.waits.answer_ms / 1000:
             raise BackendUnavailable(f"Redis at {self._connector.endpoint.where} does not answer its listeners.")

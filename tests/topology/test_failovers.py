@@ -57,7 +57,7 @@ def strike(group: Group, load: Load, blow: str, replicas: int) -> list[float]:
     for left in reversed(range(ROUNDS)):
         before = group.owner(QUEUE)
         load.hold()
-        wait_until(partial(caught_up, before, replicas), what="the replicas have everything")
+        wait_until(partial(caught_up, before, replicas, QUEUE), what="the replicas have everything")
         hit(before)
         load.go_on()
         began = time.monotonic()
@@ -110,7 +110,7 @@ def test_one_failover_after_another() -> None:
     with closing(Sentinels(require(default_flavour()))) as group, flowing(group) as load:
         for _ in range(ROUNDS):
             load.hold()
-            wait_until(lambda: caught_up(group.primary(), 2), what="the replicas have everything")
+            wait_until(lambda: caught_up(group.primary(), 2, QUEUE), what="the replicas have everything")
             group.fail_over()
             load.go_on()
             load.flow(20)
