@@ -39,6 +39,7 @@ if typing.TYPE_CHECKING:
         JobNotFound,
         JobRunning,
         ModelMissing,
+        NotConfirmed,
         OutcomeUnknown,
     )
     from delayq.core.events import (
@@ -205,6 +206,7 @@ __all__ = [
     "ModelMissing",
     "Models",
     "Next",
+    "NotConfirmed",
     "Notifiable",
     "Notification",
     "NotificationEvent",

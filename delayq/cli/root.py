@@ -63,6 +63,7 @@ Text = str | None
 def root(
     ctx: typer.Context,
     url: Annotated[Text, typer.Option(metavar="URL", help="Where Redis is; without it, the embedded server.")] = None,
+    connection: Annotated[Text, typer.Option(metavar="NAME", help="One of [connections]; it is served, asked.")] = None,
     prefix: Annotated[Text, typer.Option(metavar="P", help="What every key starts with.")] = None,
     config: Annotated[Text, typer.Option(metavar="FILE", help="The settings file, instead of ./delayq.toml.")] = None,
     lease: Annotated[Text, typer.Option(metavar="D", help="Lease of a queue seen for the first time.")] = None,
@@ -70,6 +71,7 @@ def root(
     max_recoveries: Annotated[Text, typer.Option(metavar="N", help="Starts after a vanished worker.")] = None,
     max_payload: Annotated[Text, typer.Option(metavar="SIZE", help="Largest payload: 256KiB.")] = None,
     high_water: Annotated[Text, typer.Option(metavar="N", help="Ready jobs above which the mover waits.")] = None,
+    durability: Annotated[Text, typer.Option(metavar="D", help="Wait for: memory, replicas:N or fsync.")] = None,
     encrypt: Annotated[Text, typer.Option(metavar="NAMES", help="Encrypt these jobs: 'payment.*,…'; * = all.")] = None,
     keys_file: Annotated[Text, typer.Option(metavar="FILE", help="The keys of encrypted payloads.")] = None,
     data_dir: Annotated[Text, typer.Option(metavar="DIR", help="Data of the embedded server.")] = None,

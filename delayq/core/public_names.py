@@ -34,6 +34,7 @@ HOMES: Final[Mapping[str, Sequence[str]]] = {
         "JobNotFound",
         "JobRunning",
         "ModelMissing",
+        "NotConfirmed",
         "OutcomeUnknown",
     ),
     "delayq.core.events": (

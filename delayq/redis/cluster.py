@@ -119,6 +119,28 @@ class Cluster(Direct):
         for node in list(getattr(self, "_nodes", {}).values()):
             node.close()
 
+    # -- for talks that need one node ----------------------------------------------------------------------------------
+
+    def way(self, key: str) -> Route:
+        """Where a key is: the node that has its slot."""
+        self._look()
+        return self._owner(slot_of(key)), False
+
+    def at(self, address: Address) -> OneServer:
+        """The client of a node."""
+        return self._node(address)
+
+    def instead_of(self, address: Address, moved: AskError) -> Route:
+        """Where a node that was asked sends us."""
+        if isinstance(moved, MovedError):
+            return self._directory.moved(moved, address), False
+        return told(moved, address), True
+
+    def note(self, address: Address, error: Exception) -> None:
+        """Draw the conclusions from trouble with a node."""
+        self._note(address, error)
+        self._doubt_what_it_says([error])
+
     # -- which node ----------------------------------------------------------------------------------------------------
 
     def _node(self, address: Address) -> OneServer:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from delayq.core.durability import Durability, kept_durability
 from delayq.redis.calls.call import text
 from delayq.redis.calls.operate import CONTROL_FIELDS
 from delayq.redis.faults import AGAIN, fault_of
@@ -103,6 +104,19 @@ def shortest_lease_ms(prefix: str, queues: Sequence[str], default_ms: int, clien
     """The shortest lease of the queues, as far as it can be told."""
     known = [lease for lease in leases_ms(prefix, queues, default_ms, client) if lease is not None]
     return min(known, default=default_ms)
+
+
+def durabilities(prefix: str, queues: Sequence[str], default: Durability, client: Any) -> dict[str, Durability]:
+    """What is waited for on those queues where anything is: their own, else `default`."""
+    pipe = client.pipeline(transaction=False)
+    for queue in queues:
+        pipe.hget(Keys(prefix, queue).meta, "durability")
+    values = pipe.execute(raise_on_error=False)
+    found = {
+        queue: (kept_durability(value) if isinstance(value, bytes) else None) or default
+        for queue, value in zip(queues, values, strict=True)
+    }
+    return {queue: wanted for queue, wanted in found.items() if wanted.waits}
 
 
 class Record(NamedTuple):
