@@ -124,7 +124,10 @@ class Cluster(Direct):
     def way(self, key: str) -> Route:
         """Where a key is: the node that has its slot."""
         self._look()
-        return self._owner(slot_of(key)), False
+        owner = self._directory.owner(slot_of(key))
+        if owner is None:
+            raise _nobody()
+        return owner, False
 
     def at(self, address: Address) -> OneServer:
         """The client of a node."""
