@@ -2,8 +2,8 @@
 
     [connections.tubes]
     driver = "beanstalkd"
-    address = "127.0.0.1:11300"           or unix:///run/beanstalkd.sock
-    tube_prefix = ""                      before every queue's name
+    url = "beanstalkd://127.0.0.1:11300"  or unix:///run/beanstalkd.sock
+    prefix = "shop-"                      before the name of every queue; without one, a queue is the tube of its name
     ttr = "90s"                           the lease of the jobs put over it: how long a frozen worker keeps one
     priority = 1024                       0 goes first
     priorities = { "order.*" = 10 }       by patterns of job names; the first match counts
@@ -19,7 +19,7 @@ from typing import Final
 
 from delayq.core.options import Options
 from delayq.drivers.beanstalkd.broker import BeanstalkdBroker
-from delayq.drivers.beanstalkd.tubes import MAX_DELAY_MS, Tubes, read_options
+from delayq.drivers.beanstalkd.tubes import MAX_DELAY_MS, Tubes, read
 from delayq.drivers.capabilities import Capabilities, Keeper
 from delayq.drivers.serving.backend import Backend
 from delayq.settings.tables import ConnectionSettings
@@ -31,13 +31,12 @@ CAPABILITIES: Final = Capabilities(
     clear=True,
     chains=True,
     keeper=Keeper.HOLDER,
-    prefetch=32,
 )
 
 
 def backend(name: str, given: ConnectionSettings, options: Options) -> Backend:
     """What the settings describe. Raises `ConfigError` for what cannot be used; opens nothing."""
-    tubes = read_options(name, dict(given.options))
+    tubes = read(name, given)
     return Backend(CAPABILITIES, partial(_make, tubes), f"beanstalkd at {tubes.place}")
 
 

@@ -147,8 +147,8 @@ class BeanstalkdBroker:
             return line.session.ask(lambda client: client.kick(count))
 
     def close(self) -> None:
-        """Give back what is held, and close all connections."""
-        self._desk.close(Line.give_back_all)
+        """Close all connections. What is held goes back with them, and counts as vanished: hand it back before."""
+        self._desk.close()
         self._pool.close()
 
     def _line(self) -> Line:

@@ -64,13 +64,12 @@ class Desk:
             raise error
         return cast(T, answer)
 
-    def close(self, last: Callable[[Line], None]) -> None:
-        """Do the `last` thing and end the thread. Asked again, it begins anew."""
+    def close(self) -> None:
+        """Close the connection, with all that it holds, and end the thread. Asked again, it begins anew."""
         with self._lock:
             thread, self._thread = self._thread, None
             if thread is None:
                 return
-            self._requests.put(_Request(last))
             self._requests.put(None)
         thread.join(CLOSE_S)
 
@@ -87,7 +86,7 @@ class Desk:
                 request.answer.put((request.do(self._line), None))
             except Exception as error:  # noqa: BLE001  (it belongs to whoever asked, and is raised there)
                 request.answer.put((None, error))
-        self._line.session.drop()
+        self._line.hang_up()
 
 
 def _take_back(line: Line, request: _Request, undo: Callable[[Line, T], None]) -> None:

@@ -76,12 +76,10 @@ class Line:
             if hold is not None and hold.serial == self.session.serial:
                 self.release(hold, 0)
 
-    def give_back_all(self) -> None:
-        """Release everything; before the connection is closed."""
-        for entry in list(self.held):
-            hold = self.held.pop(entry)
-            if hold.serial == self.session.serial and self.session.connected:
-                self.release(hold, 0)
+    def hang_up(self) -> None:
+        """Close the connection; what it holds the server makes available."""
+        self.held.clear()
+        self.session.drop()
 
     def mine(self, claim: Claim) -> bool:
         """Whether this connection has it, as far as is known."""

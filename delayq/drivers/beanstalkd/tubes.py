@@ -6,27 +6,26 @@ the body as the next command. So everything is checked here, before anything is 
 
 from __future__ import annotations
 
-import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, Final
+from urllib.parse import urlsplit
 
-from delayq.core.durations import duration_ms, format_duration
-from delayq.core.errors import ConfigError, InvalidDuration
+from delayq.core.errors import ConfigError
+from delayq.core.mask import mask_url
 from delayq.core.shown import shown
+from delayq.drivers.serving.given import Given
+from delayq.settings.tables import ConnectionSettings
 
 MOST: Final = 2**32 - 1
 MAX_DELAY_MS: Final = MOST * 1000
 LONGEST_TUBE: Final = 200
 LONGEST_QUEUE: Final = 128
 PRIORITY: Final = 1024
-TTR_MS: Final = 90_000
-SHORTEST_TTR_MS: Final = 3_000
-"""In the last second of a job's TTR the server gives its holder nothing else; and it is touched every third of it."""
+TTR: Final = "90s"
+SHORTEST_TTR: Final = "1s"
 DEFAULT_PORT: Final = 11300
-
-_PREFIX: Final = re.compile(r"[A-Za-z0-9+/;.$_()][A-Za-z0-9+/;.$_()-]*")
-_KNOWN: Final = "Known are driver, address, tube_prefix, priority, priorities, ttr, queue and after_commit."
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +58,7 @@ class Tubes:
     prefix: str = ""
     priority: int = PRIORITY
     priorities: tuple[tuple[str, int], ...] = field(default=())
-    ttr_s: int = TTR_MS // 1000
+    ttr_s: int = 90
 
     def tube(self, queue: str) -> str:
         """The tube of a queue. Tubes know no colon, and queues no slash."""
@@ -67,7 +66,7 @@ class Tubes:
 
     def queue(self, tube: str) -> str | None:
         """The queue of a tube; None for one that is none of ours."""
-        if not tube.startswith(self.prefix.replace(":", "/")):
+        if not tube.startswith(self.prefix):
             return None
         return tube[len(self.prefix) :].replace("/", ":") or None
 
@@ -81,66 +80,51 @@ def whole_seconds(ms: int) -> int:
     return -(-ms // 1000)
 
 
-def read_options(connection: str, options: dict[str, Any]) -> Tubes:
+def read(name: str, given: ConnectionSettings) -> Tubes:
     """The settings of a connection. Raises `ConfigError` for what cannot be used."""
-    left = dict(options)
-    prefix = left.pop("tube_prefix", "")
-    if not isinstance(prefix, str) or (prefix and not _PREFIX.fullmatch(prefix)):
-        raise _refused(connection, "tube_prefix", prefix, "Use letters, digits and + / ; . $ _ ( ) -, such as shop.")
+    options, prefix = Given(name, given), (given.prefix or "").replace(":", "/")
     if len(prefix) > LONGEST_TUBE - LONGEST_QUEUE:
-        raise _refused(connection, "tube_prefix", prefix, f"Use {LONGEST_TUBE - LONGEST_QUEUE} characters at most.")
+        raise ConfigError(f"The prefix of the connection {name!r} is too long for a tube: {shown(prefix)}.")
+    if prefix.startswith("-"):
+        raise ConfigError(f"The prefix of the connection {name!r} begins with -, and no tube does.")
     tubes = Tubes(
-        place=_place(connection, left.pop("address", "")),
+        place=_place(name, given.place),
         prefix=prefix,
-        priority=_priority(connection, "priority", left.pop("priority", PRIORITY)),
-        priorities=_priorities(connection, left.pop("priorities", {})),
-        ttr_s=_ttr_s(connection, left.pop("ttr", format_duration(TTR_MS))),
+        priority=options.number("priority", PRIORITY, most=MOST),
+        priorities=_priorities(name, options.table("priorities")),
+        ttr_s=whole_seconds(options.duration_ms("ttr", TTR, least=SHORTEST_TTR)),
     )
-    for option, value in left.items():
-        raise _refused(connection, option, value, _KNOWN)
+    options.no_more()
     return tubes
 
 
-def _place(connection: str, address: object) -> Place:
-    hint = "Write for example 127.0.0.1:11300, or unix:///run/beanstalkd.sock."
-    if not isinstance(address, str):
-        raise _refused(connection, "address", address, hint)
-    text = address.strip().removeprefix("beanstalkd://").removeprefix("beanstalk://").rstrip("/")
-    if not text:
+def _place(name: str, url: str) -> Place:
+    scheme, colon, rest = url.partition("://")
+    if not url:
         return Place()
-    if text.startswith(("unix://", "unix:", "/")):
-        return Place(path=text.removeprefix("unix://").removeprefix("unix:"))
-    host, colon, port = text.rpartition(":")
-    if not colon or text.endswith("]"):
-        host, port = text, str(DEFAULT_PORT)
-    if not port.isascii() or not port.isdecimal() or not 0 < int(port) <= 65535 or "/" in host or "@" in host:
-        raise _refused(connection, "address", address, hint)
-    return Place(host=host.removeprefix("[").removesuffix("]"), port=int(port))
-
-
-def _priority(connection: str, option: str, value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MOST:
-        raise _refused(connection, option, value, f"Use 0 (most urgent) to {MOST:,}.")
-    return value
-
-
-def _priorities(connection: str, value: object) -> tuple[tuple[str, int], ...]:
-    if not isinstance(value, dict):
-        raise _refused(connection, "priorities", value, 'Write a table: priorities = { "order.*" = 10 }.')
-    return tuple(
-        (str(pattern), _priority(connection, f"priorities.{pattern}", number)) for pattern, number in value.items()
+    if scheme == "unix" and rest:
+        return Place(path=rest)
+    wrong = ConfigError(
+        f"The url of the connection {name!r} leads to no beanstalkd: {mask_url(url)}.",
+        hint="Write for example beanstalkd://127.0.0.1:11300, or unix:///run/beanstalkd.sock.",
     )
-
-
-def _ttr_s(connection: str, value: object) -> int:
+    if not colon or scheme not in ("beanstalkd", "beanstalk"):
+        raise wrong
     try:
-        ms = duration_ms(value if isinstance(value, str) else str(value))
-    except InvalidDuration as error:
-        raise _refused(connection, "ttr", value, str(error)) from None
-    if not SHORTEST_TTR_MS <= ms <= MAX_DELAY_MS:
-        raise _refused(connection, "ttr", value, f"Use {format_duration(SHORTEST_TTR_MS)} or more, such as 90s.")
-    return whole_seconds(ms)
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError as error:
+        raise wrong from error
+    if not host or parts.path not in ("", "/") or parts.query or parts.fragment or "@" in parts.netloc:
+        raise wrong
+    return Place(host=host, port=port or DEFAULT_PORT)
 
 
-def _refused(connection: str, option: str, value: object, hint: str) -> ConfigError:
-    return ConfigError(f"The connection {connection!r} has {option} = {shown(value)}, which is of no use.", hint=hint)
+def _priorities(name: str, table: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
+    for pattern, number in table.items():
+        if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number <= MOST:
+            raise ConfigError(
+                f"The priority of {shown(pattern)} in the connection {name!r} is {shown(number)}.",
+                hint=f"Use 0, the most urgent, to {MOST}.",
+            )
+    return tuple(table.items())
