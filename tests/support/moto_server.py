@@ -14,7 +14,8 @@ def main() -> None:
     """Serve until nobody is there any more."""
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
-    print(server.get_host_and_port()[1], flush=True)
+    sys.stdout.write(f"{server.get_host_and_port()[1]}\n")
+    sys.stdout.flush()
     sys.stdin.read()
     server.stop()
 

@@ -70,6 +70,7 @@ def sqs() -> Iterator[Sqs]:
             yield Sqs(int(said))
         finally:
             assert server.stdin is not None
+            assert server.stdout is not None
             server.stdin.close()
             server.stdout.close()
             try:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Final
 
 import greenstalk
 
@@ -19,11 +18,8 @@ from delayq.core import envelope as envelopes
 from delayq.core.errors import BackendFull, BadEnvelope, InvalidPayload
 from delayq.drivers.base import Claim
 from delayq.drivers.beanstalkd.line import Hold, Line, named
-from delayq.drivers.beanstalkd.tubes import whole_seconds
+from delayq.drivers.beanstalkd.tubes import COUNTS, whole_seconds
 from delayq.drivers.broker import Act, Again, Bury, Forget, Item
-
-COUNTS: Final = 64
-"""Bytes that the counts of attempts and errors may add to an envelope; a job must have room for them."""
 
 log = logging.getLogger("delayq.beanstalkd")
 

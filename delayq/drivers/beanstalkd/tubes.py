@@ -23,6 +23,10 @@ MAX_DELAY_MS: Final = MOST * 1000
 LONGEST_TUBE: Final = 200
 LONGEST_QUEUE: Final = 128
 PRIORITY: Final = 1024
+MAX_JOB: Final = 65_535
+"""Bytes of the largest job, unless the server was started with another `-z`."""
+COUNTS: Final = 64
+"""Bytes that the counts of attempts and errors may add to an envelope; a job must have room for them."""
 TTR: Final = "90s"
 SHORTEST_TTR: Final = "1s"
 DEFAULT_PORT: Final = 11300
@@ -80,22 +84,20 @@ def whole_seconds(ms: int) -> int:
     return -(-ms // 1000)
 
 
-def read(name: str, given: ConnectionSettings) -> Tubes:
+def read(name: str, given: ConnectionSettings, options: Given) -> Tubes:
     """The settings of a connection. Raises `ConfigError` for what cannot be used."""
-    options, prefix = Given(name, given), (given.prefix or "").replace(":", "/")
+    prefix = (given.prefix or "").replace(":", "/")
     if len(prefix) > LONGEST_TUBE - LONGEST_QUEUE:
         raise ConfigError(f"The prefix of the connection {name!r} is too long for a tube: {shown(prefix)}.")
     if prefix.startswith("-"):
         raise ConfigError(f"The prefix of the connection {name!r} begins with -, and no tube does.")
-    tubes = Tubes(
+    return Tubes(
         place=_place(name, given.place),
         prefix=prefix,
         priority=options.number("priority", PRIORITY, most=MOST),
         priorities=_priorities(name, options.table("priorities")),
         ttr_s=whole_seconds(options.duration_ms("ttr", TTR, least=SHORTEST_TTR)),
     )
-    options.no_more()
-    return tubes
 
 
 def _place(name: str, url: str) -> Place:

@@ -10,8 +10,10 @@
     suffix = "-live"                      behind it, before .fifo
     group = "all"                         the message group on FIFO queues; the queue's name without one
     visibility = "30s"                    the lease
+    create = false                        whether to make queues that are missing
+    failed = "redis://…"                  see delayq.drivers.failed.choosing
 
-`place` has names and numbers, `service` the calls, `message` what a job is there, `receiving` and `settling` both ends
+`place` has names and numbers, `clients` and `service` the calls, `message` what a job is there, `receiving` and `settling` both ends
 of a reservation, `receipts` its handle; `broker` puts them together.
 """
 
@@ -22,9 +24,12 @@ from typing import Final
 
 from delayq.core.options import Options
 from delayq.drivers.capabilities import Capabilities, Keeper
+from delayq.drivers.failed.choosing import choose
 from delayq.drivers.serving.backend import Backend
-from delayq.drivers.sqs.broker import SqsBroker
-from delayq.drivers.sqs.place import BATCH, MAX_BYTES, Place, read
+from delayq.drivers.serving.given import Given
+from delayq.drivers.sqs.broker import Shared, SqsBroker
+from delayq.drivers.sqs.clients import Clients
+from delayq.drivers.sqs.place import BATCH, MAX_BYTES, read
 from delayq.drivers.sqs.receipts import Receipts
 from delayq.settings.tables import ConnectionSettings
 
@@ -33,6 +38,8 @@ CAPABILITIES: Final = Capabilities(
     counts=True,
     clear=True,
     chains=True,
+    resolution_ms=1000,
+    recoveries=True,
     keeper=Keeper.STEWARD,
     max_bytes=MAX_BYTES,
     prefetch=BATCH,
@@ -41,9 +48,11 @@ CAPABILITIES: Final = Capabilities(
 
 def backend(name: str, given: ConnectionSettings, options: Options) -> Backend:
     """What the settings describe. Raises `ConfigError` for what cannot be used; opens nothing."""
-    place = read(name, given, options.lease_ms)
-    return Backend(CAPABILITIES, partial(_make, place, Receipts()), str(place))
+    words = Given(name, given)
+    place, failed = read(name, given, words, options.lease_ms), choose(name, words, options)
+    words.no_more()
+    return Backend(CAPABILITIES, partial(_make, Shared(place, Clients(place), Receipts())), str(place), failed)
 
 
-def _make(place: Place, receipts: Receipts, *, answer_ms: int | None = None) -> SqsBroker:
-    return SqsBroker(place, receipts, answer_ms)
+def _make(shared: Shared, *, answer_ms: int | None = None) -> SqsBroker:
+    return SqsBroker(shared, answer_ms)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from delayq.core.errors import DelayqError, InvalidPayload, OutcomeUnknown
@@ -12,6 +13,7 @@ from delayq.core.states import OnConflict
 from delayq.core.views import JobRef
 from delayq.drivers.base import Claim, Delivery
 from delayq.drivers.broker import Act, Depth, Item, Waiting, WaitingPage
+from delayq.drivers.sqs.clients import Clients
 from delayq.drivers.sqs.message import ROOM, Message, entry, group_of, size
 from delayq.drivers.sqs.place import Place
 from delayq.drivers.sqs.receipts import Receipts
@@ -24,16 +26,27 @@ DELAYED = "ApproximateNumberOfMessagesDelayed"
 RESERVED = "ApproximateNumberOfMessagesNotVisible"
 
 
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What the brokers of one connection have in common, in all processes of a worker."""
+
+    place: Place
+    clients: Clients
+    receipts: Receipts
+
+
 class SqsBroker:
     """One process's way to SQS. `answer_ms`: how long to wait for an answer; then nothing is asked twice."""
 
-    def __init__(self, place: Place, receipts: Receipts, answer_ms: int | None = None) -> None:
-        self._place = place
-        self._receipts = receipts
-        self._service = Service(place, answer_ms)
-        self._receiving = Receiving(self._service, receipts)
-        self._settling = Settling(self._service, receipts, self._send)
+    def __init__(self, shared: Shared, answer_ms: int | None = None) -> None:
+        self._place = shared.place
+        self._receipts = shared.receipts
+        self._service = Service(shared.place, shared.clients, answer_ms)
+        self._receiving = Receiving(self._service, shared.receipts)
+        self._settling = Settling(self._service, shared.receipts, self._send)
         self._turn = 0
+        self._open = False
+        self._begin()
 
     # -- producing ---------------------------------------------------------------------------------------------------
 
@@ -88,10 +101,12 @@ class SqsBroker:
 
     def reserve(self, queue: str, count: int) -> list[Delivery]:
         """Receive up to ten, without waiting."""
+        self._begin()
         return self._receiving.take(queue, count, wait_s=0)
 
     def wait(self, queues: Sequence[str], seconds: float) -> list[Delivery]:
         """Wait for one message: at one queue after the other in turn, because SQS waits at one only."""
+        self._begin()
         turn, self._turn = self._turn, self._turn + 1
         patient = queues[turn % len(queues)]
         for queue in queues:
@@ -139,6 +154,12 @@ class SqsBroker:
         """This machine's time."""
         return time.time_ns() // 1_000_000
 
+    def _begin(self) -> None:
+        """Receipts are in use from now on."""
+        if not self._open:
+            self._open = True
+            self._receipts.open()
+
     # -- looking and removing ----------------------------------------------------------------------------------------
 
     def queues(self) -> list[str]:
@@ -172,6 +193,8 @@ class SqsBroker:
         return depth.ready + (depth.delayed or 0)
 
     def close(self) -> None:
-        """Close the connections, and remove the receipts of this process."""
+        """Close the connections."""
         self._service.close()
-        self._receipts.close()
+        if self._open:
+            self._open = False
+            self._receipts.close()

@@ -34,7 +34,8 @@ _GROUP: Final = re.compile(r"[\x21-\x7e]{0,128}")
 class Place:
     """What stands in the settings of a connection. Whose keys are used AWS's own rules say, and none are kept here.
 
-    `group` is the message group of jobs that name none (header `group`); '' means the queue's name.
+    `group` is the message group of jobs that name none (header `group`); '' means the queue's name. `create`: make a
+    queue that is not there.
     """
 
     region: str | None = None
@@ -45,6 +46,7 @@ class Place:
     suffix: str = ""
     group: str = ""
     visibility_s: int = 30
+    create: bool = False
 
     def __str__(self) -> str:
         if self.endpoint_url is not None:
@@ -70,7 +72,7 @@ class Place:
         return f"{base[len(self.prefix) : len(base) - len(self.suffix)]}{fifo}" or None
 
 
-def read(name: str, given: ConnectionSettings, lease_ms: int) -> Place:
+def read(name: str, given: ConnectionSettings, options: Given, lease_ms: int) -> Place:
     """The settings of a connection. Raises `ConfigError` for what cannot be used; a secret is never shown."""
     for secret in _SECRETS:
         if secret in given.options:
@@ -80,7 +82,6 @@ def read(name: str, given: ConnectionSettings, lease_ms: int) -> Place:
             )
     if given.place:
         raise ConfigError(f"The connection {name!r} has a url, and its driver is sqs.", hint="Call it endpoint_url.")
-    options = Given(name, given)
     lease = format_duration(min(max(1_000, lease_ms), LONGEST_HIDDEN_S * 1000))
     visibility_ms = options.duration_ms("visibility", lease, least="1s")
     place = Place(
@@ -92,8 +93,8 @@ def read(name: str, given: ConnectionSettings, lease_ms: int) -> Place:
         suffix=options.text("suffix"),
         group=options.text("group"),
         visibility_s=-(-visibility_ms // 1000),
+        create=options.flag("create"),
     )
-    options.no_more()
     _check(name, place)
     return place
 

@@ -16,6 +16,7 @@ import os
 import re
 import shutil
 import tempfile
+import threading
 import time
 import uuid
 from collections.abc import Iterable
@@ -42,11 +43,18 @@ _decode = msgspec.msgpack.Decoder(Receipt).decode
 
 
 class Receipts:
-    """Shared by the processes that were forked after it was made."""
+    """Shared by the processes that were forked after it was made. Each broker says when it begins and when it ends."""
 
     def __init__(self) -> None:
         self._folder = Path(tempfile.gettempdir(), f"delayq-sqs-{uuid.uuid4().hex}")
         self._owner = os.getpid()
+        self._lock = threading.Lock()
+        self._users = 0
+
+    def open(self) -> None:
+        """One more uses it in this process."""
+        with self._lock:
+            self._users += 1
 
     def keep(self, receipt: Receipt, until_s: float) -> str:
         """Write one down that stands `until_s` (`clock`); the entry that names it from now on."""
@@ -78,12 +86,15 @@ class Receipts:
                 (self._folder / entry).unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Remove the folder when it is empty, and all of it when the process closes that made this."""
-        if os.getpid() == self._owner:
+        """One less does. The last one in the process that made it, a worker's supervisor, removes the folder.
+
+        A child leaves what it could not settle to its supervisor.
+        """
+        with self._lock:
+            self._users -= 1
+            last = self._users <= 0 and os.getpid() == self._owner
+        if last:
             shutil.rmtree(self._folder, ignore_errors=True)
-        else:
-            with suppress(OSError):  # somebody else's files are in it, or it was never made
-                self._folder.rmdir()
 
 
 def clock() -> float:

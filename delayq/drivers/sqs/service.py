@@ -7,11 +7,10 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
-import boto3
 from botocore import exceptions as aws
-from botocore.config import Config
 
 from delayq.core.errors import BackendError, BackendUnavailable, ConfigError, DelayqError, InvalidInput, OutcomeUnknown
+from delayq.drivers.sqs.clients import Clients
 from delayq.drivers.sqs.message import ROOM
 from delayq.drivers.sqs.place import BATCH, FIFO, MAX_BYTES, Place
 
@@ -54,8 +53,9 @@ class Queue(NamedTuple):
 class Service:
     """The calls of one connection. Clients are made in the process that uses them, and shared by its threads."""
 
-    def __init__(self, place: Place, answer_ms: int | None = None) -> None:
+    def __init__(self, place: Place, clients: Clients, answer_ms: int | None = None) -> None:
         self.place = place
+        self._made_by = clients
         self._answer_ms = answer_ms
         self._lock = threading.Lock()
         self._pid = 0
@@ -66,13 +66,25 @@ class Service:
         """Where a queue is and what it takes; asked once. Raises `ConfigError` for one that is not there."""
         found = self._queues.get(name)
         if found is None:
-            owner = {"QueueOwnerAWSAccountId": self.place.account} if self.place.account else {}
-            url = self.call(lambda client: client.get_queue_url(QueueName=self.place.name(name), **owner), queue=name)
-            known = self.attributes(url["QueueUrl"], ["MaximumMessageSize"], queue=name)
-            fifo = url["QueueUrl"].endswith(FIFO)
-            found = Queue(url["QueueUrl"], int(known.get("MaximumMessageSize", MAX_BYTES)), fifo)
+            url = self._url(name)
+            known = self.attributes(url, ["MaximumMessageSize"], queue=name)
+            fifo = url.endswith(FIFO)
+            found = Queue(url, int(known.get("MaximumMessageSize", MAX_BYTES)), fifo)
             self._queues[name] = found
         return found
+
+    def _url(self, queue: str) -> str:
+        """Where a queue is; it is made if it is not there and shall be."""
+        name, account = self.place.name(queue), self.place.account
+        owner = {"QueueOwnerAWSAccountId": account} if account else {}
+        try:
+            found = self.call(lambda client: client.get_queue_url(QueueName=name, **owner), queue=queue)
+        except NoQueue:
+            if not self.place.create:
+                raise
+            more = {"FifoQueue": "true"} if name.endswith(FIFO) else {}
+            found = self.call(lambda client: client.create_queue(QueueName=name, Attributes=more), queue=queue)
+        return str(found["QueueUrl"])
 
     def attributes(self, url: str, names: list[str], *, queue: str) -> dict[str, str]:
         """Attributes of a queue, as text."""
@@ -144,15 +156,8 @@ class Service:
     def _made(self, *, once: bool) -> Any:
         answer_s = ANSWER_S if self._answer_ms is None else self._answer_ms / 1000
         attempts = 1 if once or self._answer_ms is not None else REPEATS
-        config = Config(
-            connect_timeout=min(3.0, answer_s),
-            read_timeout=answer_s + LONG_POLL_S,
-            retries={"total_max_attempts": attempts, "mode": "standard"},
-        )
-        place = self.place
         try:
-            session = boto3.session.Session(profile_name=place.profile, region_name=place.region)
-            return session.client("sqs", endpoint_url=place.endpoint_url, config=config)
+            return self._made_by.make(answer_s=answer_s + LONG_POLL_S, attempts=attempts)
         except aws.BotoCoreError as error:
             raise self._error(error, "", once=False) from error
 
@@ -190,8 +195,9 @@ class Service:
             self._queues.pop(queue, None)
             name = self.place.name(queue)
             attributes = " --attributes FifoQueue=true" if name.endswith(FIFO) else ""
-            return ConfigError(
-                f"{self.place} has no queue {name!r}.", hint=f"aws sqs create-queue --queue-name {name}{attributes}"
+            return NoQueue(
+                f"{self.place} has no queue {name!r}.",
+                hint=f"aws sqs create-queue --queue-name {name}{attributes}, or create = true in the connection.",
             )
         if code in _KEYS:
             return ConfigError(f"{self.place} refused the AWS credentials ({code}).", hint="Renew them.")
@@ -204,6 +210,10 @@ class Service:
         if code in _BUSY or status >= 500:
             return BackendUnavailable(f"{self.place} has no time ({code}).", hint="Try again later.")
         return BackendError(f"{self.place} answered {code}: {message}")
+
+
+class NoQueue(ConfigError):
+    """The queue is not there."""
 
 
 class Gone(BackendError):
