@@ -21,7 +21,7 @@ from typing import Final
 
 from delayq.core.options import Options
 from delayq.drivers.beanstalkd.broker import BeanstalkdBroker
-from delayq.drivers.beanstalkd.tubes import COUNTS, MAX_DELAY_MS, MAX_JOB, Tubes, read
+from delayq.drivers.beanstalkd.tubes import COUNTS, MAX_JOB, Tubes, read
 from delayq.drivers.capabilities import Capabilities, Keeper
 from delayq.drivers.failed.choosing import choose
 from delayq.drivers.serving.backend import Backend
@@ -30,7 +30,6 @@ from delayq.settings.tables import ConnectionSettings
 
 CAPABILITIES: Final = Capabilities(
     delay=True,
-    max_delay_ms=MAX_DELAY_MS,
     counts=True,
     clear=True,
     chains=True,

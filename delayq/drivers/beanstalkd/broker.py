@@ -44,7 +44,7 @@ class BeanstalkdBroker:
     def push(self, items: Sequence[Item], on_conflict: OnConflict) -> list[JobRef]:
         """Put them one after the other, once all are known to fit."""
         with self._pool.line() as line:
-            settling.fit(line, [item.envelope for item in items])
+            settling.fit(line, items)
             for done, item in enumerate(items):
                 try:
                     settling.put(line, [item])

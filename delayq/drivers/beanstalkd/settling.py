@@ -15,10 +15,11 @@ from collections.abc import Sequence
 import greenstalk
 
 from delayq.core import envelope as envelopes
-from delayq.core.errors import BackendFull, BadEnvelope, InvalidPayload
+from delayq.core.durations import format_duration
+from delayq.core.errors import BackendFull, BadEnvelope, InvalidInput, InvalidPayload
 from delayq.drivers.base import Claim
 from delayq.drivers.beanstalkd.line import Hold, Line, named
-from delayq.drivers.beanstalkd.tubes import COUNTS, whole_seconds
+from delayq.drivers.beanstalkd.tubes import COUNTS, MAX_DELAY_MS, whole_seconds
 from delayq.drivers.broker import Act, Again, Bury, Forget, Item
 
 log = logging.getLogger("delayq.beanstalkd")
@@ -32,8 +33,8 @@ def settle(line: Line, acts: Sequence[Act]) -> list[bool]:
 
 
 def put(line: Line, items: Sequence[Item]) -> None:
-    """Put jobs, in order. Raises `InvalidPayload` before the first when one is too large."""
-    fit(line, [item.envelope for item in items])
+    """Put jobs, in order. Raises `InvalidInput` before the first when one cannot be put."""
+    fit(line, items)
     for item in items:
         priority = line.tubes.priority_of(item.name)
         put_one(line, item.queue, item.envelope, (priority, whole_seconds(item.delay_ms), line.tubes.ttr_s))
@@ -52,15 +53,18 @@ def put_one(line: Line, queue: str, body: bytes, numbers: tuple[int, int, int]) 
         raise BackendFull("beanstalkd has no memory left to queue the job; it was not taken.") from error
 
 
-def fit(line: Line, bodies: Sequence[bytes]) -> None:
-    """Raises `InvalidPayload` when one is larger than the server takes."""
-    limit = line.session.limit() - COUNTS
-    for body in bodies:
-        if len(body) > limit:
+def fit(line: Line, items: Sequence[Item]) -> None:
+    """Raises `InvalidPayload` when one is larger than the server takes, `InvalidInput` when one is due too late."""
+    limit = line.session.limit() - COUNTS if items else 0
+    for item in items:
+        if len(item.envelope) > limit:
             raise InvalidPayload(
-                f"The job has {len(body):,} bytes as it travels; this beanstalkd takes {limit:,}.",
+                f"The job has {len(item.envelope):,} bytes as it travels; this beanstalkd takes {limit:,}.",
                 hint="Store the payload elsewhere and send a reference, or start beanstalkd with a larger -z.",
             )
+        if not 0 <= item.delay_ms <= MAX_DELAY_MS:
+            most, given = format_duration(MAX_DELAY_MS), format_duration(item.delay_ms)
+            raise InvalidInput(f"beanstalkd can hold a job for {most} at most, and this one is due in {given}.")
 
 
 def _settle(line: Line, act: Act) -> bool:

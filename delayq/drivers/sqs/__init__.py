@@ -13,8 +13,8 @@
     create = false                        whether to make queues that are missing
     failed = "redis://…"                  see delayq.drivers.failed.choosing
 
-`place` has names and numbers, `clients` and `service` the calls, `message` what a job is there, `receiving` and `settling` both ends
-of a reservation, `receipts` its handle; `broker` puts them together.
+`place` has names and numbers, `clients` and `service` the calls, `message` what a job is there, `receiving` and
+`settling` both ends of a reservation, `receipts` its handle; `broker` puts them together.
 """
 
 from __future__ import annotations
