@@ -4,7 +4,7 @@
     driver = "beanstalkd"
     url = "beanstalkd://127.0.0.1:11300"  or unix:///run/beanstalkd.sock
     prefix = "shop-"                      before the name of every queue; without one, a queue is the tube of its name
-    ttr = "90s"                           the lease of the jobs put over it: how long a frozen worker keeps one
+    lease = "90s"                         the TTR of jobs put over it: how long a frozen worker keeps one
     priority = 1024                       0 goes first
     priorities = { "order.*" = 10 }       by patterns of job names; the first match counts
     failed = "/var/lib/shop/failed"       see delayq.drivers.failed.choosing

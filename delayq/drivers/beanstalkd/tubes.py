@@ -96,7 +96,7 @@ def read(name: str, given: ConnectionSettings, options: Given) -> Tubes:
         prefix=prefix,
         priority=options.number("priority", PRIORITY, most=MOST),
         priorities=_priorities(name, options.table("priorities")),
-        ttr_s=whole_seconds(options.duration_ms("ttr", TTR, least=SHORTEST_TTR)),
+        ttr_s=whole_seconds(options.duration_ms("lease", TTR, least=SHORTEST_TTR)),
     )
 
 

@@ -9,7 +9,7 @@
     prefix = "shop-"                      before the name of every queue
     suffix = "-live"                      behind it, before .fifo
     group = "all"                         the message group on FIFO queues; the queue's name without one
-    visibility = "30s"                    the lease
+    lease = "30s"                         how long a message is hidden that nobody renews
     create = false                        whether to make queues that are missing
     failed = "redis://…"                  see delayq.drivers.failed.choosing
 

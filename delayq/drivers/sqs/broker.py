@@ -1,4 +1,4 @@
-"""SQS as a `Broker`: visibility is the lease, and any process that knows the receipt handle renews it."""
+"""SQS as a `Broker`: a lease hides a message; whoever knows its receipt handle renews it."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ class SqsBroker:
 
     def renew(self, claims: Sequence[Claim]) -> list[bool]:
         """Hide them from others for as long again."""
-        return self._settling.hide(claims, self._place.visibility_s)
+        return self._settling.hide(claims, self._place.lease_s)
 
     def envelope(self, claim: Claim) -> bytes:
         """As it was received; also by another process of this worker."""
@@ -147,8 +147,8 @@ class SqsBroker:
         return payload
 
     def lease_s(self, queue: str) -> float:
-        """The visibility timeout that this connection asks for."""
-        return float(self._place.visibility_s)
+        """For how long a message is hidden that was received."""
+        return float(self._place.lease_s)
 
     def now_ms(self) -> int:
         """This machine's time."""

@@ -45,7 +45,7 @@ class Place:
     prefix: str = ""
     suffix: str = ""
     group: str = ""
-    visibility_s: int = 30
+    lease_s: int = 30
     create: bool = False
 
     def __str__(self) -> str:
@@ -82,8 +82,8 @@ def read(name: str, given: ConnectionSettings, options: Given, lease_ms: int) ->
             )
     if given.place:
         raise ConfigError(f"The connection {name!r} has a url, and its driver is sqs.", hint="Call it endpoint_url.")
-    lease = format_duration(min(max(1_000, lease_ms), LONGEST_HIDDEN_S * 1000))
-    visibility_ms = options.duration_ms("visibility", lease, least="1s")
+    longest = format_duration(min(max(1_000, lease_ms), LONGEST_HIDDEN_S * 1000))
+    lease = options.duration_ms("lease", longest, least="1s")
     place = Place(
         region=options.text("region") or None,
         endpoint_url=options.text("endpoint_url") or None,
@@ -92,7 +92,7 @@ def read(name: str, given: ConnectionSettings, options: Given, lease_ms: int) ->
         prefix=given.prefix or "",
         suffix=options.text("suffix"),
         group=options.text("group"),
-        visibility_s=-(-visibility_ms // 1000),
+        lease_s=-(-lease // 1000),
         create=options.flag("create"),
     )
     _check(name, place)
@@ -107,8 +107,8 @@ def _check(name: str, place: Place) -> None:
         raise _wrong(name, "group", place.group, "up to 128 printable characters without spaces")
     if place.endpoint_url is not None and not place.endpoint_url.startswith(("http://", "https://")):
         raise _wrong(name, "endpoint_url", mask_url(place.endpoint_url), "a URL such as http://127.0.0.1:4566")
-    if place.visibility_s > LONGEST_HIDDEN_S:
-        raise _wrong(name, "visibility", f"{place.visibility_s}s", "12h at most")
+    if place.lease_s > LONGEST_HIDDEN_S:
+        raise _wrong(name, "lease", f"{place.lease_s}s", "12h at most")
 
 
 def _wrong(name: str, option: str, value: str, wanted: str) -> ConfigError:

@@ -38,7 +38,7 @@ class Receiving:
 
     def take(self, queue: str, count: int, *, wait_s: int) -> list[Delivery]:
         """Receive up to ten messages; the deliveries among them. Wait up to `wait_s` on the server."""
-        asked_at, visibility_s = clock(), self._service.place.visibility_s
+        asked_at, lease_s = clock(), self._service.place.lease_s
         rows = self._receive(queue, min(count, BATCH), wait_s)
         now_ms = time.time_ns() // 1_000_000
         found: list[Delivery] = []
@@ -52,19 +52,19 @@ class Receiving:
             if one.message.due_ms > now_ms:
                 early.append(one)
             else:
-                found.append(self._delivery(queue, one, now_ms, asked_at + visibility_s - MARGIN_S))
+                found.append(self._delivery(queue, one, now_ms, asked_at + lease_s - MARGIN_S))
         if early:
             self._pass_on(queue, early, now_ms)
         return found
 
     def _receive(self, queue: str, count: int, wait_s: int) -> list[dict[str, Any]]:
-        url, visibility_s = self._service.queue(queue).url, self._service.place.visibility_s
+        url, lease_s = self._service.queue(queue).url, self._service.place.lease_s
         answer = self._service.call(
             lambda client: client.receive_message(
                 QueueUrl=url,
                 MaxNumberOfMessages=count,
                 WaitTimeSeconds=wait_s,
-                VisibilityTimeout=visibility_s,
+                VisibilityTimeout=lease_s,
                 MessageAttributeNames=["All"],
                 MessageSystemAttributeNames=["All"],
             ),

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
 from botocore import exceptions as aws
+from botocore import xform_name
 
 from delayq.core.errors import BackendError, BackendUnavailable, ConfigError, DelayqError, InvalidInput, OutcomeUnknown
 from delayq.drivers.sqs.clients import Clients
@@ -18,9 +19,9 @@ T = TypeVar("T")
 
 ANSWER_S: Final = 5.0
 LONG_POLL_S: Final = 1
-SEND: Final = "send_message_batch"
-DELETE: Final = "delete_message_batch"
-HIDE: Final = "change_message_visibility_batch"
+SEND: Final = "SendMessageBatch"
+DELETE: Final = "DeleteMessageBatch"
+HIDE: Final = "ChangeMessageVisibilityBatch"
 REPEATS: Final = 3
 _GONE: Final = ("ReceiptHandleIsInvalid", "MessageNotInflight")
 _KEYS: Final = (
@@ -133,7 +134,7 @@ class Service:
         rows = [{"Id": str(number), **entry} for number, entry in entries.items()]
         url = self.queue(queue).url
         answer = self.call(
-            lambda client: getattr(client, operation)(QueueUrl=url, Entries=rows), queue=queue, once=once
+            lambda client: getattr(client, xform_name(operation))(QueueUrl=url, Entries=rows), queue=queue, once=once
         )
         failed = {int(row["Id"]): row for row in answer.get("Failed", [])}
         done = {int(row["Id"]) for row in answer.get("Successful", [])}

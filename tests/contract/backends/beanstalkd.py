@@ -19,7 +19,7 @@ class BeanstalkdHere:
 
     def settings(self, *, lease: str) -> Mapping[str, Any]:
         """Queues are new in each test, so tubes are."""
-        return {"connections": {IT: {**self._options, "ttr": lease}}}
+        return {"connections": {IT: {**self._options, "lease": lease}}}
 
     def away(self) -> Mapping[str, Any]:
         """A socket that is not there."""

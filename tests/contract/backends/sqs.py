@@ -23,8 +23,8 @@ class SqsHere:
 
     def settings(self, *, lease: str) -> Mapping[str, Any]:
         """Queues are new in each test, and made when they are first used."""
-        visibility = SHORTEST if lease == "1s" else lease
-        return {"connections": {IT: {**self._options, "visibility": visibility}}}
+        longer = SHORTEST if lease == "1s" else lease
+        return {"connections": {IT: {**self._options, "lease": longer}}}
 
     def away(self) -> Mapping[str, Any]:
         """A port where nobody listens."""

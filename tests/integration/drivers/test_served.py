@@ -34,9 +34,9 @@ def connection(request: pytest.FixtureRequest) -> dict[str, Any]:
     """One to a server of each kind, with a lease of two or three seconds."""
     if request.param == "beanstalkd":
         server: Beanstalkd = request.getfixturevalue("beanstalkd_of_the_suite")
-        return {"driver": "beanstalkd", "url": f"beanstalkd://{server.address}", "ttr": "2s"}
+        return {"driver": "beanstalkd", "url": f"beanstalkd://{server.address}", "lease": "2s"}
     sqs: Sqs = request.getfixturevalue("sqs_server")
-    return {**sqs.options, "visibility": "3s", "create": True}
+    return {**sqs.options, "lease": "3s", "create": True}
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def test_sqs_keeps_the_lease_of_a_handler_that_holds_the_interpreters_lock(
     site: Callable[[dict[str, Any]], Site], sqs_server: Sqs
 ) -> None:
     """The supervisor renews, from its own process."""
-    here = site({**sqs_server.options, "visibility": "2s", "create": True, "prefix": "locked-"})
+    here = site({**sqs_server.options, "lease": "2s", "create": True, "prefix": "locked-"})
     [job] = here.schedule("hold_the_lock", seconds=4)
     with here.open(processes=2):
         here.until("end", [job])
