@@ -28,6 +28,8 @@ from delayq.core.shown import shown
 _QUEUE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 _JOB_NAME: Final = re.compile(r"[^ ]{1,255}")
 _ID: Final = re.compile(r"[\x21-\x7e]{1,255}")
+# 128 bits of a UUIDv7, version and all, as `new_id` writes them.
+_OWN_ID: Final = re.compile(r"[0-9a-v]{9}[159dhlpt][o-v][0-9a-v]{15}")
 
 _QUEUE_HINT: Final = "Use 1 to 128 of A-Z a-z 0-9 . _ : - and start with a letter or a digit."
 _JOB_HINT: Final = "Use 1 to 255 printable characters without white space, such as order.close."
@@ -62,6 +64,11 @@ def check_id(job_id: str) -> str:
 def new_id() -> str:
     """A new id: 26 characters, unlike every other, and later than those this thread made before it."""
     return _ids.make()
+
+
+def made_here(job_id: str) -> bool:
+    """Whether an id looks like one that `new_id` made, in any process."""
+    return _OWN_ID.fullmatch(job_id) is not None
 
 
 def _matches(pattern: re.Pattern[str], value: object) -> bool:
