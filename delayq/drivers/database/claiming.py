@@ -159,5 +159,3 @@ def vanished(jobs: Table, now: ColumnElement[int]) -> dict[str, Any]:
         "delayq_shift_ms": now % 1000,
         **free(case((ours, rows.attempts - 1), else_=rows.attempts)),
     }
-
-

@@ -30,10 +30,13 @@ _NAP_S: Final = 0.02
 
 
 class Database:
-    """One database. `lock_ms`: how long SQLite waits for a lock that somebody else holds."""
+    """One database. `lock_ms`: how long SQLite waits for a lock that somebody else holds.
 
-    def __init__(self, url: str | URL, *, lock_ms: int = 5_000) -> None:
-        self.engine = _engine(url, lock_ms)
+    `answer_ms`: how long to wait for a server to answer; None = as long as its driver does, and 10 s to connect.
+    """
+
+    def __init__(self, url: str | URL, *, lock_ms: int = 5_000, answer_ms: int | None = None) -> None:
+        self.engine = _engine(url, lock_ms, answer_ms)
         self.where = self.engine.url.render_as_string(hide_password=True)
         self._lock_ms = lock_ms
         self._pid = os.getpid()
@@ -83,6 +86,20 @@ class Database:
         """An error of the database as ours."""
         return said_by(error, self.where, self.kind, self._lock_ms)
 
+    def detached(self) -> Any:
+        """A connection of the driver's own that is in no pool; its owner closes it."""
+        connection = self._here().raw_connection()
+        raw = connection.driver_connection
+        connection.detach()
+        return raw
+
+    def dressed(self, error: Exception) -> Exception:
+        """An error that came from the driver itself, as SQLAlchemy would have raised it."""
+        if isinstance(error, SQLAlchemyError):
+            return error
+        module = self.engine.dialect.loaded_dbapi
+        return DBAPIError.instance(None, None, error, module.Error, dialect=self.engine.dialect)
+
     def close(self) -> None:
         """Close its connections; it may be used again."""
         self._here().dispose()
@@ -112,7 +129,7 @@ class Database:
         return self.engine
 
 
-def _engine(url: str | URL, lock_ms: int) -> Engine:
+def _engine(url: str | URL, lock_ms: int, answer_ms: int | None) -> Engine:
     try:
         parsed = make_url(url)
     except ArgumentError:
@@ -132,7 +149,8 @@ def _engine(url: str | URL, lock_ms: int) -> Engine:
     try:
         named = parsed.set(drivername=f"{known}+{driver}")
         isolation = "READ COMMITTED"  # with more, MySQL locks the gaps between rows too, and writers meet there
-        engine = create_engine(named, isolation_level=isolation, pool_size=5, max_overflow=15)
+        waits = _waits(known, answer_ms)
+        engine = create_engine(named, isolation_level=isolation, pool_size=5, max_overflow=15, connect_args=waits)
     except (ImportError, NoSuchModuleError) as error:
         raise ConfigError(
             f"The database {mask_url(str(url))} needs a driver that is not here: {error}.",
@@ -141,6 +159,17 @@ def _engine(url: str | URL, lock_ms: int) -> Engine:
     if known != "postgresql":
         event.listen(engine, "connect", _mysql_connect)
     return engine
+
+
+def _waits(kind: str, answer_ms: int | None) -> dict[str, Any]:
+    """How long the driver waits. A statement of PostgreSQL's is ended by the server."""
+    connect_s = 10 if answer_ms is None else max(1, -(-answer_ms // 1000))
+    waits: dict[str, Any] = {"connect_timeout": connect_s}
+    if kind == "postgresql" and answer_ms is not None:
+        waits["options"] = f"-c statement_timeout={answer_ms}"
+    if kind != "postgresql" and answer_ms is not None:
+        waits |= {"read_timeout": connect_s, "write_timeout": connect_s}
+    return waits
 
 
 def _sqlite(parsed: URL, lock_ms: int) -> Engine:

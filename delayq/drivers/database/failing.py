@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -113,7 +114,7 @@ class FailedJobs:
         total = 0
         while True:
             asked = select(rows.id).where(rows.failed_at < before).order_by(rows.id).limit(PRUNED_AT_ONCE)
-            numbers = self._database.read(lambda connection, asked=asked: list(connection.execute(asked).scalars()))
+            numbers = self._database.read(partial(_numbers, asked))
             if not numbers:
                 return total
             total += self._removed(delete(self._failed).where(rows.id.in_(numbers)))
@@ -171,6 +172,10 @@ def failure_of(text: str, failed_ms: int) -> Failure:
     if not colon or " " in kind:
         kind, message = "Exception", first
     return Failure(type=kind, message=message, traceback=rest, at_ms=failed_ms)
+
+
+def _numbers(asked: Any, connection: Connection) -> list[int]:
+    return list(connection.execute(asked).scalars())
 
 
 def _told(held: str, envelope: bytes) -> str:

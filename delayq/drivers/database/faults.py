@@ -12,7 +12,9 @@ from delayq.core.errors import BackendError, BackendFull, BackendUnavailable, De
 
 MIGRATE: Final = "`delayq database migrate` makes it."
 
-_NO_TABLE: Final = re.compile(r"no such table: ?(\S+)|relation \"([^\"]+)\" does not exist|Table '([^']+)' doesn't exist")
+_NO_TABLE: Final = re.compile(
+    r"no such table: ?(\S+)|relation \"([^\"]+)\" does not exist|Table '([^']+)' doesn't exist"
+)
 _NO_COLUMN: Final = re.compile(r"no such column|has no column named|column \S+.* does not exist|Unknown column")
 _LOCKED: Final = re.compile(r"database is locked|database table is locked")
 _FULL: Final = re.compile(r"database or disk is full|No space left|could not extend file|The table '.*' is full")

@@ -93,6 +93,17 @@ def read(payload: str, row: Row) -> Read:
     return Read(*_foreign(found, own, name, row), False)
 
 
+def read_alone(payload: str) -> bytes:
+    """The envelope of a payload that stands in no queue any more. Raises `BadEnvelope`."""
+    try:
+        own = _read(payload.encode("utf-8", "surrogateescape")).delayq or {}
+        queue = msgspec.json.decode(own.get("queue", b'"default"'), type=str)
+        attempts = msgspec.json.decode(own.get("attempts", b"0"), type=int)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise BadEnvelope(f"These {len(payload)} characters are no payload of a job: {error}.") from None
+    return read(payload, Row(0, queue, attempts, 0)).envelope
+
+
 def _attempts(own: dict[str, msgspec.Raw], row: Row) -> int:
     """The column's count, which Laravel moves on too; where it ends, the envelope's own."""
     if row.attempts < MOST_ATTEMPTS - 1:

@@ -105,7 +105,7 @@ class Settling:
     ) -> dict[Hold, Any]:
         """The rows of claims that still hold, locked against everybody else. `whole`: with their payloads."""
         rows = self._jobs.c
-        columns = [rows.id, rows.delayq_token, rows.attempts, *([rows.payload] if whole else [])]
+        columns = list(rows) if whole else [rows.id, rows.delayq_token, rows.attempts]
         found: dict[Hold, Any] = {}
         wanted = set(holds)
         for page in _pages(sorted(wanted)):
@@ -125,5 +125,3 @@ class Settling:
 def _pages(items: Iterable[Any]) -> Iterable[list[Any]]:
     every = list(items)
     return [every[start : start + PAGE] for start in range(0, len(every), PAGE)]
-
-
