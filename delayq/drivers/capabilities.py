@@ -61,6 +61,7 @@ class Capabilities:
     transactional   jobs can be written in the sender's own database transaction
     own_failed      it keeps failed jobs itself, in the step that ends them; else they go to a `FailedStore`
     max_bytes       the largest job as it travels, envelope and all (None = only DELAYQ_MAX_PAYLOAD counts)
+    resolution_ms   how exactly a time is kept; a job never starts before it
     mover           workers run a mover and a janitor beside them
     keeper          who keeps leases; prefetch: how many deliveries one read may bring
     """
@@ -87,6 +88,7 @@ class Capabilities:
     transactional: bool = False
     own_failed: bool = False
     max_bytes: int | None = None
+    resolution_ms: int = 1
     mover: bool = False
     keeper: Keeper = Keeper.NOBODY
     prefetch: int = 1

@@ -18,6 +18,7 @@ from delayq.drivers.connection import Connection
 from delayq.drivers.null import NullConnection
 from delayq.drivers.redis_connection import RedisConnection
 from delayq.drivers.serving.backend import Backend
+from delayq.drivers.serving.given import Given
 from delayq.drivers.sync import Runner, SyncConnection
 from delayq.redis.opening import open_connector
 from delayq.settings import Settings
@@ -51,11 +52,11 @@ class Makers:
         }
 
     def _redis(self, name: str, given: ConnectionSettings, options: Options) -> Connection:
-        refuse_options(name, given)
+        Given(name, given).no_more()
         return RedisConnection(name, open_connector(self._settings, given.url), options)
 
     def _sync(self, name: str, given: ConnectionSettings, options: Options) -> Connection:
-        refuse_options(name, given)
+        Given(name, given).no_more()
         if self._runner is None:
             raise ConfigError(f"The connection {name!r} runs jobs, and this manager was given nobody to run them.")
         return SyncConnection(name, options, self._runner)
@@ -89,19 +90,8 @@ def made_by(driver: str, name: str, *, known: Iterable[str]) -> Factory:
     return made
 
 
-def refuse_options(name: str, given: ConnectionSettings, known: Iterable[str] = ()) -> None:
-    """Raises `ConfigError` for an option that a driver does not know; `known` are its own."""
-    words = (*known, "driver", "url", "prefix", "queue", "after_commit")
-    for option in given.options:
-        if option not in words:
-            raise ConfigError(
-                f"The connection {name!r} has an option {option!r} that its driver {given.driver} does not know.",
-                hint=f"Known are {', '.join(words[:-1])} and {words[-1]}.",
-            )
-
-
 def _null(name: str, given: ConnectionSettings, options: Options) -> Connection:
-    refuse_options(name, given)
+    Given(name, given).no_more()
     return NullConnection(name, options)
 
 

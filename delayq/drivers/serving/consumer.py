@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from delayq.core import envelope as envelopes
@@ -23,33 +24,37 @@ SHUN_S = 1.0
 WAIT_S = 1.0
 
 
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What a consumer works with. `most` deliveries are read at once; `max_recoveries` vanished workers fail a job.
+
+    `holder` keeps leases that only this process can keep.
+    """
+
+    broker: Broker
+    settling: Settling
+    limits: Limits
+    most: int
+    max_recoveries: int
+    holder: Holder | None = None
+
+
 class BrokerConsumer:
-    """A `Consumer` under `name`. `most` deliveries are read at once; `max_recoveries` vanished workers fail a job."""
+    """A `Consumer` under `name`."""
 
     def __init__(
-        self,
-        broker: Broker,
-        settling: Settling,
-        name: str,
-        queues: Sequence[str],
-        *,
-        limits: Limits,
-        most: int,
-        max_recoveries: int,
-        heed: Heed = obey,
-        order: Order = strict,
-        holder: Holder | None = None,
+        self, means: Means, name: str, queues: Sequence[str], heed: Heed = obey, order: Order = strict
     ) -> None:
         self.name = name
         self.queues = tuple(queues)
-        self.limits = limits
-        self._broker = broker
-        self._settling = settling
-        self._most = most
-        self._max_recoveries = max_recoveries
+        self.limits = means.limits
+        self._broker = means.broker
+        self._settling = means.settling
+        self._most = means.most
+        self._max_recoveries = means.max_recoveries
+        self._holder = means.holder
         self._heed = heed
         self._order = order
-        self._holder = holder
         self._look_at = float("-inf")
         self._allowed = True
         self._paused: frozenset[str] = frozenset()

@@ -14,7 +14,7 @@ from delayq.drivers.broker import Broker, Moves
 from delayq.drivers.capabilities import Keeper
 from delayq.drivers.serving.acts import Acts
 from delayq.drivers.serving.backend import Backend
-from delayq.drivers.serving.consumer import BrokerConsumer
+from delayq.drivers.serving.consumer import BrokerConsumer, Means
 from delayq.drivers.serving.holder import Holder
 from delayq.drivers.serving.limits import NoLimits
 from delayq.drivers.serving.settling import Settling
@@ -89,18 +89,15 @@ class BrokerDriver:
         self._broker.ready(queues)
         can = self._backend.capabilities
         lease_s = min(self._broker.lease_s(queue) for queue in queues)
-        return BrokerConsumer(
+        means = Means(
             self._broker,
             self._settling,
-            name,
-            queues,
-            limits=NoLimits(self._connection),
-            most=can.prefetch,
-            max_recoveries=self._options.max_recoveries,
-            heed=heed,
-            order=order,
-            holder=Holder(self._broker.renew, lease_s) if can.keeper is Keeper.HOLDER else None,
+            NoLimits(self._connection),
+            can.prefetch,
+            self._options.max_recoveries,
+            Holder(self._broker.renew, lease_s) if can.keeper is Keeper.HOLDER else None,
         )
+        return BrokerConsumer(means, name, queues, heed, order)
 
     def steward(self, queues: Sequence[str]) -> BrokerSteward:
         """Looks after the deliveries of consumers that live in other processes."""
