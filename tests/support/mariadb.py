@@ -55,13 +55,26 @@ def mariadb() -> Iterator[str]:
         if user is not None:
             shutil.chown(folder, user)
         data, socket = f"{folder}/data", f"{folder}/s.sock"
-        made = [install, "--no-defaults", f"--datadir={data}", "--auth-root-authentication-method=normal", "--skip-test-db"]
+        made = [
+            install,
+            "--no-defaults",
+            f"--datadir={data}",
+            "--auth-root-authentication-method=normal",
+            "--skip-test-db",
+        ]
         subprocess.run(made, user=user, cwd=folder, check=True, capture_output=True)
-        words = [server, "--no-defaults", f"--datadir={data}", f"--socket={socket}", f"--pid-file={folder}/pid", *_SMALL]
+        words = [
+            server,
+            "--no-defaults",
+            f"--datadir={data}",
+            f"--socket={socket}",
+            f"--pid-file={folder}/pid",
+            *_SMALL,
+        ]
         with Path(folder, "log").open("wb") as log:
             process = subprocess.Popen(words, user=user, cwd=folder, stdout=log, stderr=log)
         try:
-            wait_until(lambda: Path(socket).exists() and _answers(socket) or process.poll() is not None)
+            wait_until(lambda: (Path(socket).exists() and _answers(socket)) or process.poll() is not None)
             assert process.poll() is None, Path(folder, "log").read_text()
             yield f"mariadb+pymysql://root@localhost/delayq?unix_socket={socket}&charset=utf8mb4"
         finally:
@@ -83,8 +96,7 @@ def _answers(socket: str) -> bool:
 
 
 def _program(name: str) -> str | None:
-    found = shutil.which(name) or shutil.which(name, path="/usr/sbin:/usr/bin:/usr/local/sbin")
-    return found
+    return shutil.which(name) or shutil.which(name, path="/usr/sbin:/usr/bin:/usr/local/sbin")
 
 
 def _user() -> str | None:

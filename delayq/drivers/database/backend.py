@@ -2,28 +2,30 @@
 
 [connections.jobs]
 driver = "database"
-database = "postgresql://shop@localhost/shop"   without one: DELAYQ_DATABASE, else a file in the data directory
-table = "jobs"                                  and failed_table, batches_table
-retry_after = "90s"                             how long Laravel's own workers may hold a job
-objects = "leave"                               or "work": hand PHP objects to Python handlers too
-lock_wait = "5s"                                how long SQLite waits for another writer
+url = "postgresql://shop@localhost/shop"    without one: DELAYQ_DATABASE, else a file in the data directory
+table = "jobs"                              and failed_table, batches_table
+retry_after = "90s"                         how long Laravel's own workers may hold a job
+php_objects = false                         true: hand PHP objects to Python handlers too
+lock_wait = "5s"                            how long SQLite waits for another writer
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from pathlib import Path
+from typing import Final
 
-from delayq.core.errors import ConfigError, DelayqError
+from delayq.core.errors import ConfigError
 from delayq.core.options import Options
-from delayq.core.when import duration_ms
 from delayq.drivers.capabilities import Capabilities, Keeper
 from delayq.drivers.database.broker import DatabaseBroker
 from delayq.drivers.database.claiming import Lease
+from delayq.drivers.database.connection import DatabaseConnection
 from delayq.drivers.database.engine import Database
+from delayq.drivers.database.schema import migrate
 from delayq.drivers.database.tables import BATCHES, FAILED, JOBS, Tables, tables
 from delayq.drivers.serving.backend import Backend
+from delayq.drivers.serving.given import Given
 from delayq.settings.tables import ConnectionSettings
 
 CAPABILITIES: Final = Capabilities(
@@ -43,67 +45,58 @@ CAPABILITIES: Final = Capabilities(
     prefetch=500,
 )
 
-WORDS: Final = {
-    "database": "",
-    "table": JOBS,
-    "failed_table": FAILED,
-    "batches_table": BATCHES,
-    "retry_after": "90s",
-    "objects": "leave",
-    "lock_wait": "5s",
-}
-"""The options of a connection, and what counts without them."""
-
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a connection keeps its jobs. `answer_ms`: wait no longer than that for the database."""
+    """Where a connection keeps its jobs. `own_file`: an SQLite file of delayq's own, made when it is first used."""
 
     url: str
     tables: Tables
     lease: Lease
     lock_ms: int
-    objects: bool
+    php_objects: bool
+    own_file: Path | None
 
     def open(self, *, answer_ms: int | None = None) -> DatabaseBroker:
-        """A broker of this process."""
-        return DatabaseBroker(self.database(answer_ms), self.tables, self.lease, objects=self.objects)
+        """A broker of this process. `answer_ms`: wait no longer than that for the database."""
+        return DatabaseBroker(self.database(answer_ms), self.tables, self.lease, objects=self.php_objects)
 
     def database(self, answer_ms: int | None = None) -> Database:
         """An engine of its own."""
         lock_ms = self.lock_ms if answer_ms is None else min(answer_ms, self.lock_ms)
-        return Database(self.url, lock_ms=lock_ms, answer_ms=answer_ms)
+        database = Database(self.url, lock_ms=lock_ms, answer_ms=answer_ms)
+        if self.own_file is not None and not self.own_file.exists():
+            self.own_file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            migrate(database, self.tables)
+        return database
 
 
-def backend(name: str, given: ConnectionSettings, options: Options) -> Backend:
+def backend(name: str, given: ConnectionSettings, options: Options, own_file: Path | None = None) -> Backend:
     """The connection that stands in the settings. Raises `ConfigError`; opens nothing."""
-    place = place_of(name, given.options, options)
+    place = place_of(name, given, options, own_file)
     return Backend(CAPABILITIES, place.open, Database(place.url).where)
 
 
-def place_of(name: str, given: Mapping[str, Any], options: Options) -> Place:
-    """Where that connection keeps its jobs. Raises `ConfigError` for an option that cannot be used."""
-    words = {**WORDS, **given}
-    for option, value in words.items():
-        if option not in WORDS or not isinstance(value, str):
-            raise ConfigError(
-                f"The connection {name!r} has {option} = {value!r}, and its driver is database.",
-                hint=f"Known are {', '.join(WORDS)}, queue and after_commit; each is a text.",
-            )
-    if words["objects"] not in ("leave", "work"):
-        raise ConfigError(f"objects of the connection {name!r} is {words['objects']!r}; use leave or work.")
-    if not words["database"]:
+def connect(name: str, given: ConnectionSettings, options: Options, own_file: Path | None = None) -> DatabaseConnection:
+    """The connection itself, which may write in a transaction of the application's."""
+    return DatabaseConnection(name, backend(name, given, options, own_file), options)
+
+
+def place_of(name: str, given: ConnectionSettings, options: Options, own_file: Path | None = None) -> Place:
+    """Where that connection keeps its jobs. Raises `ConfigError` for an option that cannot be used.
+
+    `own_file` is where it keeps them without a url.
+    """
+    words = Given(name, given)
+    known = tables(words.text("table", JOBS), words.text("failed_table", FAILED), words.text("batches_table", BATCHES))
+    lease = Lease(options.lease_ms, -(-words.duration_ms("retry_after", "90s", least="1s") // 1000))
+    lock_ms, php_objects = words.duration_ms("lock_wait", "5s"), words.flag("php_objects")
+    words.no_more()
+    if given.place:
+        return Place(given.place, known, lease, lock_ms, php_objects, None)
+    if own_file is None:
         raise ConfigError(
             f"The connection {name!r} names no database.",
-            hint=f'Add to [connections.{name}]: database = "sqlite:////var/lib/shop/jobs.db"',
+            hint=f'Add to [connections.{name}]: url = "postgresql://shop@localhost/shop"',
         )
-    known = tables(words["table"], words["failed_table"], words["batches_table"])
-    lease = Lease(options.lease_ms, -(-_ms(name, words, "retry_after") // 1000))
-    return Place(words["database"], known, lease, _ms(name, words, "lock_wait"), words["objects"] == "work")
-
-
-def _ms(name: str, words: Mapping[str, str], option: str) -> int:
-    try:
-        return duration_ms(words[option])
-    except DelayqError as error:
-        raise ConfigError(f"{option} of the connection {name!r}: {error}") from error
+    return Place(f"sqlite:///{own_file}", known, lease, lock_ms, php_objects, own_file)

@@ -18,7 +18,7 @@ from delayq.drivers.database import due, payload
 from delayq.drivers.database.claiming import Claiming, Lease
 from delayq.drivers.database.clock import Clock, database_clock, now_of
 from delayq.drivers.database.engine import Database
-from delayq.drivers.database.looking import Looking, job_of, waiting_of
+from delayq.drivers.database.looking import Looking, waiting_of
 from delayq.drivers.database.placing import Placing
 from delayq.drivers.database.schema import lacking
 from delayq.drivers.database.settling import Settling
@@ -28,6 +28,8 @@ from delayq.drivers.database.watching import Watch
 
 TAKEN_BACK_AT_ONCE: Final = 500
 CLOCK_S: Final = 30.0
+ANY_QUEUE: Final = "default"
+"""A payload does not say which queue it stood in; who pushes it again does."""
 
 
 class DatabaseBroker:
@@ -122,7 +124,9 @@ class DatabaseBroker:
     def envelope(self, claim: Claim) -> bytes:
         """The envelope of a reservation that still holds."""
         row = self.database.read(lambda connection: self._settling.payload_of(connection, claim))
-        return b"" if row is None else job_of(row, row.attempts - 1)[1]
+        if row is None:
+            return b""
+        return payload.read_any(row.payload, queue=row.queue, attempts=row.attempts - 1).envelope
 
     def dump(self, envelope: bytes) -> bytes:
         """A payload as Laravel writes it."""
@@ -133,7 +137,7 @@ class DatabaseBroker:
 
     def load(self, given: bytes) -> bytes:
         """The envelope in a payload. Raises `BadEnvelope`."""
-        return payload.read_alone(given.decode("utf-8", "surrogateescape"))
+        return payload.read(given.decode("utf-8", "surrogateescape"), queue=ANY_QUEUE, attempts=0).envelope
 
     def lease_s(self, queue: str) -> float:
         """The lease is the connection's, for all queues."""
@@ -226,5 +230,5 @@ class DatabaseBroker:
 
 
 def _delivery(row: Any, token: str) -> Delivery:
-    job_id, raw = job_of(row, row.attempts_made)
-    return Delivery(row.queue, job_id, f"{row.id}.{token}", raw, due.due_of(row), row.delayq_recoveries)
+    found = payload.read_any(row.payload, queue=row.queue, attempts=row.attempts_made)
+    return Delivery(row.queue, found.id, f"{row.id}.{token}", found.envelope, due.due_of(row), row.delayq_recoveries)

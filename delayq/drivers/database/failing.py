@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
 
-import msgspec
 from sqlalchemy import Connection, Table, delete, func, insert, select, update
 
 from delayq.core.errors import BadEnvelope
@@ -18,8 +17,8 @@ from delayq.core.failure import Failure
 from delayq.drivers.broker import Bury
 from delayq.drivers.database import payload
 from delayq.drivers.database.engine import Database
-from delayq.drivers.database.payload import Row
 from delayq.drivers.failed_store import EVERYTHING, FailedJob, FailedPage, FailedQuery
+from delayq.drivers.laravel.payload import label
 
 PRUNED_AT_ONCE: Final = 1_000
 
@@ -153,7 +152,7 @@ def failed_job(row: Any) -> FailedJob:
         id=row.uuid,
         connection=row.connection,
         queue=row.queue,
-        name=_name(row),
+        name=label(raw)[1],
         payload=raw,
         failure=failure_of(row.exception, failed_ms),
         failed_ms=failed_ms,
@@ -179,16 +178,8 @@ def _numbers(asked: Any, connection: Connection) -> list[int]:
 
 
 def _told(held: str, envelope: bytes) -> str:
-    """The payload with its new counts; as it is when nobody can read it."""
+    """The payload with what has changed; as it was when its job could not be read."""
     try:
-        return payload.rewritten(held, envelope)
-    except (BadEnvelope, msgspec.MsgspecError, UnicodeError):
-        return held
-
-
-def _name(row: Any) -> str:
-    try:
-        found = payload.read(row.payload, Row(row.id, row.queue, 0, 0))
-        return str(msgspec.json.decode(found.envelope)["name"])
+        return payload.written(envelope)
     except BadEnvelope:
-        return ""
+        return held

@@ -8,12 +8,10 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, and_, case, delete, func, or_, select, update
 
-from delayq.core.errors import BadEnvelope
 from delayq.core.states import Answer
 from delayq.drivers.broker import Depth, Waiting, WaitingPage
 from delayq.drivers.database import due, payload
 from delayq.drivers.database.clock import Clock, database_clock, now_of
-from delayq.drivers.database.payload import Row
 from delayq.drivers.database.tables import Tables
 
 _REMOVED_AT_ONCE: Final = 500
@@ -142,18 +140,9 @@ class Looking:
 
 
 def waiting_of(row: Any) -> Waiting:
-    """A row that waits. What is no job is shown under its row's number, with its bytes."""
-    job_id, raw = job_of(row, row.attempts)
-    return Waiting(job_id, row.queue, entry_of(row), raw, due.due_of(row))
-
-
-def job_of(row: Any, attempts: int) -> tuple[str, bytes]:
-    """The id and the envelope of a row; of one that cannot be read its number, and its bytes."""
-    try:
-        found = payload.read(row.payload, Row(row.id, row.queue, attempts, row.created_at))
-    except BadEnvelope:
-        return f"row-{row.id}", row.payload.encode("utf-8", "surrogateescape")
-    return found.id, found.envelope
+    """A row that waits. What is no job is shown with its bytes."""
+    found = payload.read_any(row.payload, queue=row.queue, attempts=row.attempts)
+    return Waiting(found.id, row.queue, entry_of(row), found.envelope, due.due_of(row))
 
 
 def entry_of(row: Any) -> str:

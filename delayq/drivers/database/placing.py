@@ -38,10 +38,10 @@ class Placing:
         self._jobs = jobs
         self._kind = kind
         self._returns = kind in ("sqlite", "postgresql")
-        self._insert = _insert_new(jobs, kind)
+        self.insertion: Any = _insert_new(jobs, kind)
         self._plain = insert(jobs)
         ours = (jobs.c.queue == bindparam("of_queue"), jobs.c.delayq_id == bindparam("of_id"))
-        self._find = select(jobs).where(*ours)
+        self.search = select(jobs).where(*ours)
         self._change = update(jobs).where(jobs.c.id == bindparam("number"))
 
     def place(
@@ -61,11 +61,11 @@ class Placing:
     def _inserted(self, connection: Connection, rows: Sequence[Row]) -> set[tuple[str, str]]:
         """Which of them are new."""
         if self._returns:
-            done = connection.execute(self._insert, list(rows))
+            done = connection.execute(self.insertion, list(rows))
             return {(row.queue, row.delayq_id) for row in done}
         fresh = [row for row in rows if made_here(row["delayq_id"])]
         if fresh:
-            connection.execute(self._insert, fresh)  # one that is there already is the same job, sent again
+            connection.execute(self.insertion, fresh)  # one that is there already is the same job, sent again
         named = (row for row in rows if not made_here(row["delayq_id"]))
         return {_key(row) for row in fresh} | {_key(row) for row in named if self._is_new(connection, row)}
 
@@ -80,7 +80,7 @@ class Placing:
     def _kept(self, connection: Connection, item: Item, on_conflict: OnConflict) -> JobRef:
         """The id is taken."""
         answer = Answer.CONFLICT if on_conflict is OnConflict.ERROR else Answer.KEPT
-        found = connection.execute(self._find, {"of_queue": item.queue, "of_id": item.id}).first()
+        found = connection.execute(self.search, {"of_queue": item.queue, "of_id": item.id}).first()
         if found is None:  # it ended meanwhile; what was asked for is done
             return JobRef(item.id, item.queue, State.ABSENT, None, answer, item.name)
         state, due_ms = state_of(found, item.due_ms - item.delay_ms)
@@ -91,7 +91,7 @@ class Placing:
         if self._inserted(connection, [row]):
             return item.created()
         asked = {"of_queue": item.queue, "of_id": item.id}
-        found = connection.execute(self._find.with_for_update(), asked).first()
+        found = connection.execute(self.search.with_for_update(), asked).first()
         if found is None:
             return self._placed_over(connection, item, row, on_conflict)
         if found.reserved_at is not None:

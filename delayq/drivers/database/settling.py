@@ -94,10 +94,9 @@ class Settling:
         return ours
 
     def _try_again(self, connection: Connection, act: Again, row: Any, now_ms: int) -> None:
-        made = row.attempts - 1 if act.attempts is None else act.attempts
-        values = {**free(min(made, MOST_ATTEMPTS)), **due.columns_of(now_ms + act.delay_ms, now_ms)}
+        values = {**free(min(act.attempts, MOST_ATTEMPTS)), **due.columns_of(now_ms + act.delay_ms, now_ms)}
         if act.envelope:
-            values["payload"] = payload.rewritten(row.payload, act.envelope)
+            values["payload"] = payload.written(act.envelope)
         connection.execute(self._again.values(**values), {"number": row.id})
 
     def _held(
