@@ -108,7 +108,12 @@ def _failed(metadata: MetaData, name: str) -> Table:
         Column("queue", Text(), nullable=False),
         Column("payload", _long(), nullable=False),
         Column("exception", _long(), nullable=False),
-        Column("failed_at", DateTime(), nullable=False, server_default=func.current_timestamp()),
+        Column(
+            "failed_at",
+            DateTime().with_variant(mysql.TIMESTAMP(), *_MYSQL),
+            nullable=False,
+            server_default=func.current_timestamp(),
+        ),
         UniqueConstraint("uuid", name=f"{own}_uuid_unique"),
         schema=schema,
         sqlite_autoincrement=True,
