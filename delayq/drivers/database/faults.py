@@ -18,7 +18,7 @@ _NO_TABLE: Final = re.compile(
 _NO_COLUMN: Final = re.compile(r"no such column|has no column named|column \S+.* does not exist|Unknown column")
 _LOCKED: Final = re.compile(r"database is locked|database table is locked")
 _FULL: Final = re.compile(r"database or disk is full|No space left|could not extend file|The table '.*' is full")
-_READ_ONLY: Final = re.compile(r"readonly database|read-only transaction|unable to open database file")
+_READ_ONLY: Final = re.compile(r"readonly database|read-only transaction")
 _GAVE_WAY: Final = frozenset({"40001", "40P01", "1213"})
 """Serialisation failures and deadlocks: nothing happened, and it may be done again."""
 
