@@ -22,7 +22,7 @@ from delayq.drivers.database.broker import DatabaseBroker
 from delayq.drivers.database.claiming import Lease
 from delayq.drivers.database.connection import DatabaseConnection
 from delayq.drivers.database.engine import Database
-from delayq.drivers.database.failing import FailedJobs
+from delayq.drivers.database.failed import DatabaseFailedStore
 from delayq.drivers.database.schema import migrate
 from delayq.drivers.database.tables import BATCHES, FAILED, JOBS, Tables, tables
 from delayq.drivers.serving.backend import Backend
@@ -63,9 +63,9 @@ class Place:
         """A broker of this process. `answer_ms`: wait no longer than that for the database."""
         return DatabaseBroker(self.database(answer_ms), self.tables, self.lease, objects=self.php_objects)
 
-    def failed(self) -> FailedJobs:
+    def failed(self) -> DatabaseFailedStore:
         """The store of failed jobs, which is a table beside theirs."""
-        return FailedJobs(self.database(), self.tables.failed)
+        return DatabaseFailedStore(self.database(), self.tables.failed)
 
     def database(self, answer_ms: int | None = None) -> Database:
         """An engine of its own."""

@@ -37,7 +37,8 @@ def fault_of(error: Exception) -> Fault:
         return Fault.OTHER
     if error.connection_invalidated:
         return Fault.LOST
-    return Fault.GAVE_WAY if _code(error) in _GAVE_WAY else Fault.OTHER
+    met = isinstance(error, IntegrityError)  # another one wrote the same row meanwhile
+    return Fault.GAVE_WAY if met or _code(error) in _GAVE_WAY else Fault.OTHER
 
 
 def lost_at_commit(where: str) -> OutcomeUnknown:
