@@ -48,8 +48,6 @@ def read_command(data: Any, display: str | None) -> tuple[str, dict[str, Any]]:
         )
     try:
         command = unserialize(text.encode())
-    except UnicodeEncodeError:
-        raise BadEnvelope(f"The PHP job {name} holds half of a surrogate pair, which is no text.") from None
     except BadEnvelope as error:
         raise BadEnvelope(f"The PHP job {name} cannot be read. {error.message}", hint=error.hint) from None
     if not isinstance(command, PhpObject) or command.opaque:

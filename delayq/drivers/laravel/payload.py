@@ -143,7 +143,8 @@ def label(raw: bytes) -> tuple[str, str]:
 
 
 def _data(known: _Known) -> msgspec.Raw:
-    return _EMPTY.get(bytes(known.data), known.data)
+    ours = known.delayq is not None and "v" in known.delayq
+    return known.data if ours else _EMPTY.get(bytes(known.data), known.data)
 
 
 def _id(known: _Known, raw: bytes) -> str:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, assert_never
 
 import msgspec
 
@@ -94,15 +95,20 @@ def _backoff(envelope: Envelope) -> str | None:
     """Laravel's list of seconds."""
     if envelope.backoff is None:
         return None
-    match from_wire(envelope.backoff):
+    return ",".join(str(_seconds(ms)) for ms in _steps(from_wire(envelope.backoff)))
+
+
+def _steps(backoff: Fixed | Steps | Exponential) -> Sequence[int]:
+    match backoff:
         case Fixed(ms):
-            steps = [ms]
-        case Steps(many):
-            steps = list(many)
-        case Exponential() as growing:
-            plain = replace(growing, jitter=False)
-            steps = [plain.delay_ms(attempt, None, lambda: 0.0) for attempt in range(1, MOST_STEPS + 1)]
-    return ",".join(str(_seconds(ms)) for ms in steps)
+            return [ms]
+        case Steps(steps):
+            return steps
+        case Exponential():
+            plain = replace(backoff, jitter=False)
+            return [plain.delay_ms(attempt, None, lambda: 0.0) for attempt in range(1, MOST_STEPS + 1)]
+        case _:
+            assert_never(backoff)
 
 
 def _seconds(ms: int) -> int:
