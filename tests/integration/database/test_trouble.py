@@ -142,7 +142,7 @@ def test_a_password_is_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_connection_lost_before_the_commit_is_made_again(broker: DatabaseBroker) -> None:
     push(broker, item(broker))
-    broken = []
+    broken: list[bool] = []
 
     def work(connection: Any) -> int:
         if not broken:
