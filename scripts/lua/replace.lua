@@ -38,8 +38,7 @@
 
 local jobs, scheduled, stream, entries, meta = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local unique, locks, failed, completed = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
-local errors, results, recoveries, once, cancel = KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14]
-local outbox = KEYS[15]
+local errors, results, recoveries, once, cancel, outbox = KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15]
 local now, word, queue, wake = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4]
 local lease, once_ms, dues = ARGV[5], tonumber(ARGV[6]), {}
 
@@ -61,8 +60,7 @@ local sides = {}
 for _, key in ipairs({ errors, results, recoveries, cancel }) do
   if redis.call('HLEN', key) > 0 then sides[#sides + 1] = key end
 end
-for _, key in ipairs({ failed, completed }) do redis.call('ZCARD', key) end
-redis.call('XLEN', outbox)
+for _, key in ipairs({ failed, completed }) do redis.call('ZCARD', key) end; redis.call('XLEN', outbox)
 local known = redis.call('HMGET', meta, 'schema', 'delivered')
 local head_due = tonumber(redis.call('ZRANGE', scheduled, 0, 0, 'WITHSCORES')[2] or math.huge)
 local present, top = redis.call('XLEN', stream) > 0 or redis.call('EXISTS', stream) == 1, known[2]
@@ -80,12 +78,10 @@ local function delivered(entry)
   return true
 end
 local function rewrite(id, envelope, digest, over)
-  local job = not over and redis.call('HGET', jobs, id) or ''
-  if string.find(job, '"chain":', 1, true) or string.find(job, '"batch":', 1, true) then
-    redis.call('XADD', outbox, '*', 'ended', 'cancelled', 'job', job)
-  end
+  local job, old = not over and redis.call('HGET', jobs, id) or '', redis.call('HGET', locks, id)
+  local linked = string.find(job, '"chain":', 1, true) or string.find(job, '"batch":', 1, true)
+  if linked then redis.call('XADD', outbox, '*', 'ended', 'cancelled', 'job', job) end
   redis.call('HSET', jobs, id, envelope)
-  local old = redis.call('HGET', locks, id)
   if old and old ~= digest and redis.call('HGET', unique, old) == id then redis.call('HDEL', unique, old) end
   if digest ~= '' then redis.call('HSET', unique, digest, id) end
   if digest ~= '' and old ~= digest then redis.call('HSET', locks, id, digest) end
@@ -113,10 +109,7 @@ for i = 7, #ARGV, 4 do
     if not exists then answer = 'created' end
     redis.call('ZADD', scheduled, at, id)
     if anew then rewrite(id, ARGV[i + 1], digest, over) end
-    if entry then
-      redis.call('XDEL', stream, entry)
-      redis.call('HDEL', entries, id)
-    end
+    if entry then redis.call('XDEL', stream, entry); redis.call('HDEL', entries, id) end
     earliest = math.min(earliest, dues[i])
   end
   reply[#reply + 1], reply[#reply + 2], reply[#reply + 3], reply[#reply + 4] = answer, state, at, owner

@@ -111,3 +111,18 @@ def test_a_payload_that_was_lost_is_made_anew(engine: Engine) -> None:
         engine.client.hdel(engine.keys.of("jobs"), "a")
         assert engine.schedule([engine.job("a", "+5")], OnConflict.POSTPONE) == [Answer.CREATED]
     assert engine.scores("scheduled") == {"a": START + 5}
+
+
+@pytest.mark.parametrize("word", ["chain", "batch"])
+def test_what_follows_a_job_that_gives_way_hears_that_it_will_not_run(engine: Engine, word: str) -> None:
+    old = engine.job("a")
+    linked = old.envelope[:-1] + b',"%s":"b"}' % word.encode()
+    engine.schedule([old._replace(envelope=linked), engine.job("plain")])
+    fresh = [engine.job("a", data=b"[1]"), engine.job("plain", data=b"[1]")]
+    engine.run(engine.scheduling(fresh, OnConflict.POSTPONE))
+    assert engine.client.xlen(engine.keys.of("outbox")) == 0
+    engine.run(engine.scheduling(fresh, OnConflict.REPLACE))
+    ((_, fields),) = engine.client.xrange(engine.keys.of("outbox"))
+    assert fields == {b"ended": b"cancelled", b"job": linked}
+    engine.run(engine.scheduling(fresh, OnConflict.REPLACE))
+    assert engine.client.xlen(engine.keys.of("outbox")) == 1

@@ -199,11 +199,11 @@ def noting(engine: Engine) -> Call[Any]:
 
 def telling(engine: Engine) -> Call[Any]:
     engine.run(noting(engine))
-    return follow.batch_told(batch(engine), ["catch", "progress"], 1)
+    return follow.batch_told(batch(engine), ["catch", "progress"], STANDING)
 
 
 OWED = (Owed("7-1", NOW, {"todo": b"[]"}),)
-STANDING = Standing(b"{}", 1, 0, 1, 0, 0, NOW, NOW, None, ("progress", "cancel", "catch"))
+STANDING = Standing(b"{}", 1, 0, 1, 0, 0, NOW, NOW, None, ("progress", "catch"))
 
 
 def scene(prepare: Prepare, first: object, again: object, *, grows: bool = False, writes: bool = True) -> Scene:
@@ -388,5 +388,5 @@ def _following(scope: Scope, lease: Held) -> list[Call[Any]]:
         follow.carried(scope, ["1-1"]),
         follow.batch_open(place, b"{}", [("j", "orders")]),
         follow.batch_note(place, [("j", Word.DONE)]),
-        follow.batch_told(place, ["then"], 1),
+        follow.batch_told(place, ["then"], STANDING),
     ]

@@ -12,7 +12,7 @@ from delayq.core.follow import Plan
 from delayq.core.spec import JobSpec
 from delayq.core.states import OnConflict, State
 from delayq.drivers.base import Claim
-from delayq.jobs.batch import PendingBatch, batch, find_batch
+from delayq.jobs.batch import Member, PendingBatch, batch, find_batch
 from delayq.jobs.chain import chain
 from delayq.jobs.dispatch import Dispatch, named
 from delayq.jobs.links import NOWHERE, Builder
@@ -101,7 +101,7 @@ def cut(flow: Flow[Any], after: int) -> Flow[None]:
 # -- retries ---------------------------------------------------------------------------------------------------------
 
 
-def test_members_that_failed_side_by_side_are_all_retried(station: Station, steps: Steps) -> None:
+def test_all_that_failed_together_are_retried(station: Station, steps: Steps) -> None:
     flaky = Flaky(station, together=3)
     batch([flaky(f"m{n}") for n in range(3)], id="b", then=steps("then"), catch=steps("catch")).dispatch()
     with work(station, threads=3):
@@ -150,7 +150,7 @@ def test_after_a_retry_in_which_nothing_fails_only_what_is_due_is_sent(station: 
     assert steps.counts - before == {"progress": 1, "then": 1, "finally_": 1}
 
 
-def test_what_was_skipped_stays_so_and_the_batch_says_it(station: Station, steps: Steps) -> None:
+def test_what_was_skipped_stays_skipped(station: Station, steps: Steps) -> None:
     flaky = Flaky(station)
     batch([flaky("m0"), steps("late", delay="1h")], id="b", then=steps("then"), catch=steps("catch")).dispatch()
     with work(station):
@@ -195,7 +195,7 @@ def test_an_inner_batch_with_nothing_to_retry_leaves_the_outer_one_finished(stat
 def mixed(steps: Steps) -> PendingBatch:
     """A batch whose members have no ids of their own."""
     inner = batch([steps("i0"), steps("i1")], then=steps("inner then"))
-    members = [steps("a"), steps("b").on_queue("mails"), chain(steps("c0"), steps("c1")), inner]
+    members: list[Member] = [steps("a"), steps("b").on_queue("mails"), chain(steps("c0"), steps("c1")), inner]
     return batch(members, id="same", then=steps("then"), before=steps("before"))
 
 
@@ -253,7 +253,7 @@ def test_no_later_link_of_a_running_chain_starts(station: Station, steps: Steps)
     assert (numbers(info), info.state, steps.ran) == ((0, 1, 0, 2), "cancelled", [])
 
 
-def test_a_running_member_that_fails_is_not_tried_again(station: Station, steps: Steps) -> None:
+def test_a_member_that_fails_is_not_tried_again(station: Station, steps: Steps) -> None:
     slow = Slow(station)
     batch([named("slow", {"fails": True}).having(tries=3, backoff="1h")], id="b").dispatch()
     with work(station):
