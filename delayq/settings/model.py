@@ -14,7 +14,7 @@ from delayq.core.errors import ConfigError
 from delayq.core.keyring import Keyring
 from delayq.core.options import Options
 from delayq.core.shown import shown
-from delayq.settings import tables, values
+from delayq.settings import stores, tables, values
 from delayq.settings.keys import keyring_of
 from delayq.settings.sources import EnvironmentSource, FileSource, Given, did_you_mean, setting_names, stray_variables
 
@@ -106,6 +106,11 @@ class Settings(BaseSettings):
     )
     database: values.Database | None = Field(
         None, description="the database whose outbox a relay reads", examples=["postgresql://shop@localhost/shop"]
+    )
+    failed_store: stores.FailedStore = Field(
+        stores.DEFAULT,
+        description="who keeps failed jobs of connections whose backend keeps none",
+        examples=["file:/var/lib/delayq/failed"],
     )
     routes: tables.Routes = Field(
         default_factory=dict, description="job name patterns and their queues", examples=['{"order.*" = "orders"}']

@@ -60,7 +60,8 @@ class DatabaseUrl:
         return mask_url(self.url)
 
 
-def _database(value: Any) -> DatabaseUrl:
+def database_url(value: Any) -> DatabaseUrl:
+    """Reads the URL of a database."""
     if isinstance(value, DatabaseUrl):
         return value
     if not isinstance(value, str) or "://" not in value:
@@ -150,7 +151,8 @@ def _patterns(value: Any) -> tuple[str, ...]:
     return tuple(text.strip() for text in texts)
 
 
-def _path(value: Any) -> Path:
+def path_of(value: Any) -> Path:
+    """Reads a path; `~` is the home directory."""
     if not isinstance(value, str | Path) or not str(value) or "\0" in str(value):
         raise refused(f"{shown(value)} is no path.")
     try:
@@ -162,7 +164,7 @@ def _path(value: Any) -> Path:
 _DAY: Final = 86_400_000
 
 # An endpoint's text has no password; its fields, which a dump would show, do.
-Database: TypeAlias = Annotated[DatabaseUrl, PlainValidator(_database), PlainSerializer(str)]
+Database: TypeAlias = Annotated[DatabaseUrl, PlainValidator(database_url), PlainSerializer(str)]
 Url: TypeAlias = Annotated[Endpoint, PlainValidator(ours(_url)), PlainSerializer(str)]
 Prefix: TypeAlias = Annotated[str, PlainValidator(prefix_text)]
 Queue: TypeAlias = Annotated[str, PlainValidator(ours(check_queue))]
@@ -175,7 +177,7 @@ Tries: TypeAlias = Annotated[int, _whole(0, 1_000_000)]
 Entries: TypeAlias = Annotated[int, _whole(1, 1_000_000_000)]
 Payload: TypeAlias = Annotated[int, _size(1, 64 * 1024 * 1024)]
 BackoffSetting: TypeAlias = Annotated[Backoff, PlainValidator(ours(_backoff)), PlainSerializer(to_wire)]
-Location: TypeAlias = Annotated[Path, PlainValidator(_path)]
+Location: TypeAlias = Annotated[Path, PlainValidator(path_of)]
 Keys: TypeAlias = Annotated[Keyring, PlainValidator(ours(_keys)), PlainSerializer(str)]
 Patterns: TypeAlias = Annotated[tuple[str, ...], PlainValidator(_patterns), PlainSerializer(",".join)]
 Choice: Final = BeforeValidator(_choice)
