@@ -1,10 +1,10 @@
 """Where failed jobs are kept that their backend does not keep itself, as people write it.
 
-    redis                            the Redis of the settings
-    redis://elsewhere/0              another one
-    file:/var/lib/delayq/failed      a folder
-    postgresql://shop@localhost/shop a table of a database, as SQLAlchemy writes its URL
-    null                             nowhere
+redis                            the Redis of the settings
+redis://elsewhere/0              another one
+file:/var/lib/delayq/failed      a folder
+postgresql://shop@localhost/shop a table of a database, as SQLAlchemy writes its URL
+null                             nowhere
 """
 
 from __future__ import annotations
