@@ -63,8 +63,8 @@ class Item(NamedTuple):
 
     def created(self) -> JobRef:
         """The usual answer: it is there now."""
-        state, due_ms = (State.SCHEDULED, self.due_ms) if self.delay_ms > 0 else (State.READY, None)
-        return JobRef(self.id, self.queue, state, due_ms, Answer.CREATED, self.name)
+        state = State.SCHEDULED if self.delay_ms > 0 else State.READY
+        return JobRef(self.id, self.queue, state, self.due_ms, Answer.CREATED, self.name)
 
 
 class Forget(msgspec.Struct, frozen=True):

@@ -63,6 +63,7 @@ class Capabilities:
     max_bytes       the largest job as it travels, envelope and all (None = only DELAYQ_MAX_PAYLOAD counts)
     resolution_ms   how exactly a time is kept; a job never starts before it
     mover           workers run a mover and a janitor beside them
+    recoveries      vanished workers are counted, so that a job that kills its process fails in the end
     keeper          who keeps leases; prefetch: how many deliveries one read may bring
     """
 
@@ -90,6 +91,7 @@ class Capabilities:
     max_bytes: int | None = None
     resolution_ms: int = 1
     mover: bool = False
+    recoveries: bool = False
     keeper: Keeper = Keeper.NOBODY
     prefetch: int = 1
 

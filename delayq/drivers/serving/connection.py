@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
@@ -25,6 +26,7 @@ class BrokerConnection:
         # A default retention is for those who can keep a result; one that a job asks for is refused.
         self.options = options if backend.capabilities.retention else replace(options, retention_ms=0)
         self._broker: Broker | None = None
+        self._process = 0
         self._lock = threading.Lock()
 
     @property
@@ -36,8 +38,8 @@ class BrokerConnection:
     def broker(self) -> Broker:
         """This process's way to the backend, for all that is not sending."""
         with self._lock:
-            if self._broker is None:
-                self._broker = self.backend.make()
+            if self._broker is None or self._process != os.getpid():  # a parent's connections are not ours
+                self._broker, self._process = self.backend.make(), os.getpid()
             return self._broker
 
     def schedule(self, spec: JobSpec, on_conflict: OnConflict) -> JobRef:
@@ -80,7 +82,7 @@ class BrokerConnection:
         """Close the broker; another is made when the next job is sent."""
         with self._lock:
             broker, self._broker = self._broker, None
-        if broker is not None:
+        if broker is not None and self._process == os.getpid():
             broker.close()
 
     async def aclose(self) -> None:
