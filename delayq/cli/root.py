@@ -18,6 +18,7 @@ from delayq.cli import (
     key_commands,
     limit_commands,
     lock_commands,
+    migrate_commands,
     outbox_commands,
     queue_commands,
     service_commands,
@@ -41,6 +42,7 @@ _FAMILIES = (
     lock_commands,
     worker_commands,
     service_commands,
+    migrate_commands,
     outbox_commands,
     key_commands,
 )
@@ -75,9 +77,7 @@ def root(
     keys_file: Annotated[Text, typer.Option(metavar="FILE", help="The keys of encrypted payloads.")] = None,
     data_dir: Annotated[Text, typer.Option(metavar="DIR", help="Data of the embedded server.")] = None,
     redis_server: Annotated[Text, typer.Option(metavar="PROGRAM", help="Program of the embedded server.")] = None,
-    failed_store: Annotated[
-        Text, typer.Option(metavar="PLACE", help="Who keeps other backends' failed jobs.")
-    ] = None,
+    failed_store: Annotated[Text, typer.Option(metavar="PLACE", help="Who keeps other backends' failed jobs.")] = None,
     log_format: Annotated[Text, typer.Option(metavar="console|json", help="How log lines look.")] = None,
     log_level: Annotated[Text, typer.Option(metavar="LEVEL", help="debug, info, warning or error.")] = None,
     verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Show tracebacks.")] = False,

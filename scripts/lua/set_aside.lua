@@ -20,7 +20,7 @@
 -- cost     O(ids * log n); 1 MB of payload, but one job at least
 --
 -- Why its unique key is freed: it goes with the job, which takes it again where it arrives.
--- Why a member of a batch stays: its batch counts it here. A payload that holds these words by chance stays too.
+-- Why it begins with what makes room: a full server can be emptied in this way.
 
 local scheduled, jobs, stream, entries, recoveries = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local errors, unique, locks, cancel, meta, aside = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
@@ -50,18 +50,18 @@ for n = 3, #ARGV do
   local due, entry = redis.call('ZSCORE', scheduled, id), redis.call('HGET', entries, id)
   local waits = due or (entry and last and pad(entry) > last)
   local job = waits and redis.call('HGET', jobs, id) or ''
-  if job == '' or string.find(job, '"batch":', 1, true) then
+  if job == '' then
     answers[#answers + 1] = 0
   else
     bytes = bytes + #job
     if bytes > 1000000 and #answers > 0 then break end
-    redis.call('HSET', aside, lot .. ' ' .. id, string.format('%.0f ', due or now) .. job)
     redis.call('ZREM', scheduled, id)
     if entry and not due then
       redis.call('XDEL', stream, entry)
       redis.call('HDEL', entries, id)
     end
     for _, key in ipairs({ jobs, recoveries, errors, cancel }) do redis.call('HDEL', key, id) end
+    redis.call('HSET', aside, lot .. ' ' .. id, string.format('%.0f ', due or now) .. job)
     local digest = redis.call('HGET', locks, id)
     if digest and redis.call('HGET', unique, digest) == id then redis.call('HDEL', unique, digest) end
     redis.call('HDEL', locks, id)

@@ -9,35 +9,35 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from sqlalchemy import Connection, delete, select, update
+from sqlalchemy import Connection, Table, delete, func, select, update
 
 from delayq.drivers.broker import Waiting
-from delayq.drivers.database.broker import DatabaseBroker
-from delayq.drivers.database.looking import waiting_of
+from delayq.drivers.database.engine import Database
+from delayq.drivers.database.looking import Looking, waiting_of
 
 ASIDE: Final = "delayq-aside:"
 
 
 class DatabaseSource:
-    """The source of a migration on the tables of a broker."""
+    """The source of a migration on the table of jobs."""
 
-    def __init__(self, broker: DatabaseBroker) -> None:
-        self._broker = broker
-        self._jobs = broker.tables.jobs
+    def __init__(self, database: Database, jobs: Table, looking: Looking) -> None:
+        self._database = database
+        self._jobs = jobs
+        self._looking = looking
 
     def queues(self) -> list[str]:
         """Those that hold rows, also where all of them are set aside."""
-        names = (name.split(":", 2)[2] if name.startswith(ASIDE) else name for name in self._broker.queues())
-        return sorted(set(names))
+        return sorted({name.split(":", 2)[2] if name.startswith(ASIDE) else name for name in self._names()})
 
     def waiting(self, queue: str) -> int:
         """How many rows nobody holds."""
-        depth = self._broker.depth(queue)
-        return depth.ready + (depth.delayed or 0)
+        asked = select(func.count()).where(self._jobs.c.queue == queue, self._jobs.c.reserved_at.is_(None))
+        return int(self._database.read(lambda connection: connection.execute(asked).scalar_one()))
 
     def lots(self, queue: str) -> list[str]:
         """By the names of their queues."""
-        names = (name.split(":", 2) for name in self._broker.queues() if name.startswith(ASIDE))
+        names = (name.split(":", 2) for name in self._names() if name.startswith(ASIDE))
         return sorted(lot for _, lot, of in names if of == queue)
 
     def set_aside(self, queue: str, lot: str, count: int) -> int:
@@ -52,19 +52,19 @@ class DatabaseSource:
                 connection.execute(update(self._jobs).where(rows.id.in_(numbers)).values(queue=_name(lot, queue)))
             return len(numbers)
 
-        return self._broker.database.write(work)
+        return self._database.write(work)
 
     def lot(self, queue: str, lot: str) -> list[Waiting]:
         """Its rows by their numbers, under the name of the queue they were taken from."""
         asked = select(self._jobs).where(self._jobs.c.queue == _name(lot, queue)).order_by(self._jobs.c.id)
-        rows = self._broker.database.read(lambda connection: connection.execute(asked).all())
+        rows = self._database.read(lambda connection: connection.execute(asked).all())
         return [waiting_of(row)._replace(queue=queue) for row in rows]
 
     def drop(self, queue: str, lot: str, jobs: Sequence[Waiting]) -> None:
         """Delete these rows."""
         numbers = [int(job.entry.partition(".")[0]) for job in jobs]
         gone = delete(self._jobs).where(self._jobs.c.queue == _name(lot, queue), self._jobs.c.id.in_(numbers))
-        self._broker.database.write(lambda connection: connection.execute(gone).rowcount)
+        self._database.write(lambda connection: connection.execute(gone).rowcount)
 
     def put_back(self, queue: str, lot: str) -> int:
         """Its rows get their queue again, but for those whose ids were taken there meanwhile."""
@@ -80,15 +80,18 @@ class DatabaseSource:
             connection.execute(update(self._jobs).where(rows.id.in_(free)).values(queue=queue))
             return len(free)
 
-        return self._broker.database.write(work)
+        return self._database.write(work)
 
     def staying(self, queue: str) -> str:
         """All that wait can leave."""
         return ""
 
     def close(self) -> None:
-        """Close the broker."""
-        self._broker.close()
+        """Close the connections."""
+        self._database.close()
+
+    def _names(self) -> list[str]:
+        return self._database.read(self._looking.queues)
 
 
 def _name(lot: str, queue: str) -> str:

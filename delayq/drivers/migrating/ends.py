@@ -10,7 +10,7 @@ Whoever dies in between leaves a lot behind. The next run sends it again under i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from delayq.drivers.broker import Waiting
 
@@ -44,6 +44,14 @@ class Source(Protocol):
 
     def close(self) -> None:
         """Close what was opened."""
+
+
+@runtime_checkable
+class SetsAside(Protocol):
+    """A broker that can set jobs aside; one that cannot has them reserved."""
+
+    def source(self) -> Source:
+        """Where a migration takes jobs from."""
 
 
 class Target(Protocol):

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from delayq.core.envelope import ABSENT
 from delayq.core.errors import BadEnvelope
 from delayq.core.spec import Prepared, prepare_raw
 from delayq.core.states import Answer, OnConflict, State
@@ -56,9 +57,10 @@ class RedisSource:
         walk = self._walks.setdefault(queue, _Walk())
         while True:
             found = self._client.list_jobs(WAITING[walk.state], queue=queue, cursor=walk.cursor, limit=count)
-            moved = self._move(queue, lot, [job.id for job in found.jobs])
+            free = [job.id for job in found.jobs if not _in_a_batch(job)]
+            moved = self._move(queue, lot, free)
             walk.moved = walk.moved or moved > 0
-            walk.stayed += sum(map(_in_a_batch, found.jobs))
+            walk.stayed += len(found.jobs) - len(free)
             walk.cursor = found.cursor
             if not found.cursor:
                 walk.state += 1
@@ -132,4 +134,4 @@ class RedisSource:
 
 
 def _in_a_batch(job: JobInfo) -> bool:
-    return b'"batch":' in job.raw
+    return job.envelope is not None and job.envelope.batch is not ABSENT
