@@ -161,18 +161,21 @@ def test_what_cannot_be_run_here_is_refused_in_one_sentence(raw: bytes, why: str
     assert 0 < len(id_) < 256
 
 
-@given(st.dictionaries(st.sampled_from([*STRING, "delayq", "tags"]), st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3), max_leaves=6,
-)))  # fmt: skip
+ANY_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(-1e300, 1e300) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(st.dictionaries(st.sampled_from([*STRING, "delayq", "tags"]), ANY_JSON))
 def test_members_of_wrong_types_are_read_or_refused(changes: dict[str, Any]) -> None:
-    raw = msgspec.json.encode(STRING | changes)
+    raw, said = json.dumps(STRING | changes).encode(), ""
     try:
-        envelope = read_payload(raw).envelope(queue="orders", attempts=0)
+        payload_of(read_payload(raw).envelope(queue="orders", attempts=0), attempts=1)
     except BadEnvelope as error:
-        assert "\n" not in str(error)
-    else:
-        payload_of(envelope, attempts=1)
+        said = str(error)
+    assert "\n" not in said
 
 
 # -- to Laravel ------------------------------------------------------------------------------------------------------

@@ -6,8 +6,8 @@
     E:10:"Suit:Clubs";  C:3:"Foo":4:{....}    a case of an enum (its name); an object that wrote itself (opaque)
     r:2;  R:2;                                the same value again: a `PhpReference`, never followed
 
-Names of fields come without the marks of their visibility. References are not followed, so nothing here can be endless
-or larger than the text it was read from.
+Names of fields come without PHP's marks of who may see them. References are not followed, so nothing here can be
+endless or larger than the text it was read from.
 """
 
 from __future__ import annotations
