@@ -22,6 +22,7 @@ from delayq.drivers.database.broker import DatabaseBroker
 from delayq.drivers.database.claiming import Lease
 from delayq.drivers.database.connection import DatabaseConnection
 from delayq.drivers.database.engine import Database
+from delayq.drivers.database.failed import DatabaseFailedStore
 from delayq.drivers.database.schema import migrate
 from delayq.drivers.database.tables import BATCHES, FAILED, JOBS, Tables, tables
 from delayq.drivers.serving.backend import Backend
@@ -41,6 +42,7 @@ CAPABILITIES: Final = Capabilities(
     chains=True,
     transactional=True,
     own_failed=True,
+    recoveries=True,
     keeper=Keeper.STEWARD,
     prefetch=500,
 )
@@ -61,6 +63,10 @@ class Place:
         """A broker of this process. `answer_ms`: wait no longer than that for the database."""
         return DatabaseBroker(self.database(answer_ms), self.tables, self.lease, objects=self.php_objects)
 
+    def failed(self) -> DatabaseFailedStore:
+        """The store of failed jobs, which is a table beside theirs."""
+        return DatabaseFailedStore(self.database(), self.tables.failed)
+
     def database(self, answer_ms: int | None = None) -> Database:
         """An engine of its own."""
         lock_ms = self.lock_ms if answer_ms is None else min(answer_ms, self.lock_ms)
@@ -74,7 +80,7 @@ class Place:
 def backend(name: str, given: ConnectionSettings, options: Options, own_file: Path | None = None) -> Backend:
     """The connection that stands in the settings. Raises `ConfigError`; opens nothing."""
     place = place_of(name, given, options, own_file)
-    return Backend(CAPABILITIES, place.open, Database(place.url).where)
+    return Backend(CAPABILITIES, place.open, Database(place.url).where, place.failed)
 
 
 def connect(name: str, given: ConnectionSettings, options: Options, own_file: Path | None = None) -> DatabaseConnection:

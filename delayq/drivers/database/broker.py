@@ -52,7 +52,7 @@ class DatabaseBroker:
         self._clock = clock
         self._placing = Placing(tables.jobs, database.kind)
         self._claiming = Claiming(tables.jobs, database.kind, lease, objects=objects, clock=clock)
-        self._settling = Settling(tables, database.kind, lease_ms=lease.lease_ms, clock=clock)
+        self._settling = Settling(tables, lease_ms=lease.lease_ms, clock=clock)
         self._looking = Looking(tables, clock)
         self._watches: dict[str, Watch] = {}
         self._waker: Waker = waker_of(database, tables.jobs)

@@ -8,6 +8,7 @@ from typing import Any, Final
 from sqlalchemy import BigInteger, literal
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.expression import ColumnElement
+from sqlalchemy.sql.functions import GenericFunction
 
 from delayq.core.errors import InvalidInput
 
@@ -48,3 +49,24 @@ def _statement_ms(element: statement_ms, compiler: Any, **options: Any) -> str:
         known = "SQLite, PostgreSQL, MySQL and MariaDB"
         raise InvalidInput(f"No jobs can be kept on {dialect}.", hint=f"They can on {known}.")
     return f"({NOW_MS[dialect]})"
+
+
+class epoch_ms(GenericFunction[int]):  # noqa: N801  (as above)
+    """Of a column of time without zone, which is UTC: epoch ms."""
+
+    type = BigInteger()
+    inherit_cache = True
+    name = "delayq_epoch_ms"
+
+
+_EPOCH: Final = {
+    "postgresql": "CAST(EXTRACT(EPOCH FROM {0}) * 1000 AS BIGINT)",
+    "sqlite": "(CAST(strftime('%s', {0}) AS INTEGER) * 1000)",
+    "mysql": "CAST(UNIX_TIMESTAMP({0}) * 1000 AS SIGNED)",
+    "mariadb": "CAST(UNIX_TIMESTAMP({0}) * 1000 AS SIGNED)",
+}
+
+
+@compiles(epoch_ms)
+def _epoch_ms(element: epoch_ms, compiler: Any, **options: Any) -> str:
+    return _EPOCH[compiler.dialect.name].format(compiler.process(element.clauses, **options))

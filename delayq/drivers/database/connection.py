@@ -26,11 +26,12 @@ class DatabaseConnection(BrokerConnection):
 
     def takes(self, session: object) -> bool:
         """Whether jobs can be written in the transaction of that session: it is one of this very database."""
-        return joined_to(session, self._tables) is not None
+        return joined_to(session, self.broker) is not None
 
     @property
-    def _tables(self) -> DatabaseBroker:
-        return cast(DatabaseBroker, self.broker)
+    def broker(self) -> DatabaseBroker:
+        """This process's way to the tables."""
+        return cast(DatabaseBroker, super().broker)
 
     def schedule_many(self, specs: Sequence[JobSpec], on_conflict: OnConflict) -> list[JobRef]:
         """In one transaction: the one at hand, if there is one."""
@@ -70,4 +71,4 @@ class DatabaseConnection(BrokerConnection):
     def _joined(self) -> Joined | None:
         """The transaction at hand, if it is one of this database."""
         session = session_at_hand()
-        return None if session is None else joined_to(session, self._tables)
+        return None if session is None else joined_to(session, self.broker)

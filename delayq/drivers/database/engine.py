@@ -37,7 +37,8 @@ class Database:
 
     def __init__(self, url: str | URL, *, lock_ms: int = 5_000, answer_ms: int | None = None) -> None:
         self.engine = _engine(url, lock_ms, answer_ms)
-        self.where = self.engine.url.render_as_string(hide_password=True)
+        plain = self.engine.url.set(drivername=self.engine.dialect.name)  # nobody asked for the driver's name
+        self.where = plain.render_as_string(hide_password=True)
         self._lock_ms = lock_ms
         self._pid = os.getpid()
 

@@ -18,7 +18,7 @@ _NO_TABLE: Final = re.compile(
 _NO_COLUMN: Final = re.compile(r"no such column|has no column named|column \S+.* does not exist|Unknown column")
 _LOCKED: Final = re.compile(r"database is locked|database table is locked")
 _FULL: Final = re.compile(r"database or disk is full|No space left|could not extend file|The table '.*' is full")
-_READ_ONLY: Final = re.compile(r"readonly database|read-only transaction|unable to open database file")
+_READ_ONLY: Final = re.compile(r"readonly database|read-only transaction")
 _GAVE_WAY: Final = frozenset({"40001", "40P01", "1213"})
 """Serialisation failures and deadlocks: nothing happened, and it may be done again."""
 
@@ -37,7 +37,8 @@ def fault_of(error: Exception) -> Fault:
         return Fault.OTHER
     if error.connection_invalidated:
         return Fault.LOST
-    return Fault.GAVE_WAY if _code(error) in _GAVE_WAY else Fault.OTHER
+    met = isinstance(error, IntegrityError)  # another one wrote the same row meanwhile
+    return Fault.GAVE_WAY if met or _code(error) in _GAVE_WAY else Fault.OTHER
 
 
 def lost_at_commit(where: str) -> OutcomeUnknown:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any, Final
+
 from sqlalchemy import Column, Connection, Index, Table, inspect
+from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.engine import Dialect, Inspector
 from sqlalchemy.schema import CreateColumn, CreateIndex, CreateTable
 
 from delayq.core.errors import BackendError
 from delayq.drivers.database.engine import Database
 from delayq.drivers.database.tables import Tables, own_columns
+
+_DIALECTS: Final[dict[str, Any]] = {"postgresql": postgresql, "sqlite": sqlite, "mysql": mysql}
 
 
 def migrate(database: Database, tables: Tables) -> list[str]:
@@ -24,8 +29,9 @@ def lacking(database: Database, tables: Tables) -> list[str]:
     return database.read(lambda connection: [text for text, _ in _steps(connection, tables)])
 
 
-def sql_of(dialect: Dialect, tables: Tables) -> str:
-    """The statements that create everything, for those who write their migrations by hand."""
+def sql_of(kind: str, tables: Tables) -> str:
+    """The statements that create everything on that kind of database, for migrations that are written by hand."""
+    dialect: Dialect = _DIALECTS[kind].dialect()
     steps: list[CreateTable | CreateIndex] = []
     for table in tables.all:
         steps += [CreateTable(table), *map(CreateIndex, _indexes(table))]

@@ -9,14 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
+from msgspec import structs
 from sqlalchemy import Connection, bindparam, delete, select, update
 
+from delayq.core.errors import BadEnvelope
 from delayq.drivers.base import Claim
 from delayq.drivers.broker import Act, Again, Bury, Forget, Item
-from delayq.drivers.database import due, failing, payload
+from delayq.drivers.database import due, payload
 from delayq.drivers.database.claiming import free, vanished
 from delayq.drivers.database.clock import Clock, database_clock, now_of
+from delayq.drivers.database.failing import Failing
 from delayq.drivers.database.tables import MOST_ATTEMPTS, Tables
+from delayq.drivers.failed_store import FailedJob
 
 PAGE: Final = 500
 
@@ -37,9 +41,9 @@ def hold_of(claim: Claim) -> Hold:
 class Settling:
     """The statements of one connection's tables. All of them belong into a transaction of somebody else."""
 
-    def __init__(self, tables: Tables, kind: str, *, lease_ms: int, clock: Clock = database_clock) -> None:
+    def __init__(self, tables: Tables, *, lease_ms: int, clock: Clock = database_clock) -> None:
         jobs = self._jobs = tables.jobs
-        self._failed = failing.Failing(tables.failed, kind)
+        self._failed = Failing(tables.failed)
         now = now_of(clock)
         numbered = jobs.c.id.in_(bindparam("numbers", expanding=True))
         one = jobs.c.id == bindparam("number")
@@ -67,7 +71,7 @@ class Settling:
                 self._try_again(connection, act, row, now_ms)
                 continue
             if isinstance(act, Bury):
-                self._failed.bury(connection, act, row.payload)
+                self._failed.write(connection, _told(act, row.payload))
             over.append(row.id)
             follows += act.then
         for numbers in _pages(over):
@@ -119,6 +123,15 @@ class Settling:
                 if hold in wanted:
                     found[hold] = row
         return found
+
+
+def _told(act: Bury, held: str) -> FailedJob:
+    """The failed job, with its payload as it is now; as its row had it, when nobody could read it."""
+    try:
+        raw = payload.written(act.envelope).encode()
+    except BadEnvelope:
+        raw = held.encode("utf-8", "surrogateescape")
+    return structs.replace(act.failed, payload=raw)
 
 
 def _pages(items: Iterable[Any]) -> Iterable[list[Any]]:

@@ -13,6 +13,11 @@ What Laravel does to a row leaves delayq's columns alone, so they can tell after
                        by delayq exactly while `attempts` still equals it
     delayq_until_ms    when the lease ends, epoch ms; Laravel goes by reserved_at, which every renewal moves on
     delayq_recoveries  how many workers vanished while they held it
+
+and in failed_jobs
+
+    delayq_failed_ms   when it failed, epoch ms; Laravel's failed_at has whole seconds
+    delayq_about       JSON: the job's name, its failure with what came before it, and a payload that is no text
 """
 
 from __future__ import annotations
@@ -108,7 +113,14 @@ def _failed(metadata: MetaData, name: str) -> Table:
         Column("queue", Text(), nullable=False),
         Column("payload", _long(), nullable=False),
         Column("exception", _long(), nullable=False),
-        Column("failed_at", DateTime(), nullable=False, server_default=func.current_timestamp()),
+        Column(
+            "failed_at",
+            DateTime().with_variant(mysql.TIMESTAMP(), *_MYSQL),
+            nullable=False,
+            server_default=func.current_timestamp(),
+        ),
+        Column("delayq_failed_ms", BigInteger()),
+        Column("delayq_about", _long()),
         UniqueConstraint("uuid", name=f"{own}_uuid_unique"),
         schema=schema,
         sqlite_autoincrement=True,
