@@ -8,6 +8,7 @@ import typer
 
 from delayq.cli.flags import (
     AnyQueue,
+    Durability,
     Json,
     OneQueue,
     QueueName,
@@ -43,7 +44,8 @@ def add_to(app: typer.Typer) -> None:
     app.command("clear", epilog=example("delayq clear --queue orders --yes"))(clear)
     queues = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
     queues.callback(epilog=example("delayq queue set orders --lease 5s"))(_queue)
-    queues.command("set", epilog=example("delayq queue set orders --lease 5s"))(queue_set)
+    change = example("delayq queue set orders --lease 5s", "delayq queue set orders --durability replicas:1")
+    queues.command("set", epilog=change)(queue_set)
     app.add_typer(queues, name="queue")
 
 
@@ -97,11 +99,17 @@ def clear(ctx: typer.Context, queue: OneQueue = None, yes: Yes = False, as_json:
     switch.clear(session_of(ctx), queue, yes=yes, as_json=as_json)
 
 
-def queue_set(ctx: typer.Context, queue: QueueName, lease: Lease = None, as_json: Json = False) -> None:
+def queue_set(
+    ctx: typer.Context,
+    queue: QueueName,
+    lease: Lease = None,
+    durability: Durability = None,
+    as_json: Json = False,
+) -> None:
     """Change what a queue keeps for itself.
 
-    Prints what is in force. Workers follow within seconds.
+    Prints what is in force. Workers follow within seconds, other producers within a minute.
     """
     from delayq.cli.actions import switch
 
-    switch.queue_set(session_of(ctx), queue, lease, as_json=as_json)
+    switch.queue_set(session_of(ctx), queue, lease, durability, as_json=as_json)

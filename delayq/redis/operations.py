@@ -7,12 +7,14 @@ from heapq import nlargest
 from typing import Any, Final
 
 from delayq.core.control import Control
+from delayq.core.durability import parse_durability
 from delayq.core.durations import duration_ms
 from delayq.core.errors import InvalidInput
-from delayq.core.events import QueueBusy, QueuePaused, QueueResumed
+from delayq.core.leases import check_lease
 from delayq.core.progress import Progress
+from delayq.core.queue_events import QueueBusy, QueuePaused, QueueResumed
 from delayq.core.views import JobInfo, QueueStats, WorkerInfo
-from delayq.redis.calls import inspect, operate
+from delayq.redis.calls import deliver, inspect, operate
 from delayq.redis.calls.call import Command, number, text
 from delayq.redis.calls.operate import Switch
 from delayq.redis.keys import Globals
@@ -110,6 +112,42 @@ def recent_failures(verbs: Verbs, queue: str | None, limit: int) -> Flow[list[Jo
         info = yield from verbs.get(job_id, name)
         found += [info] if info is not None and info.failed_ms is not None else []  # it may have been retried meanwhile
     return found
+
+
+def configure(verbs: Verbs, queue: str | None, lease: str | None, durability: str | None = None) -> Flow[int]:
+    """Set what a queue keeps for itself; answers the lease in force, in ms."""
+    lease_ms = None if lease is None else check_lease(lease)
+    safe = "" if durability is None else str(parse_durability(durability))
+    scope = verbs.scope(queue)
+    yield from verbs.register(scope.queue)
+    in_force: int = yield inspect.configure(scope, lease_ms, safe)
+    verbs.durable.forget(scope.queue)
+    return in_force
+
+
+def durability(verbs: Verbs, queue: str | None) -> Flow[str]:
+    """What is waited for on a queue, for calls that do not say."""
+    scope = verbs.scope(queue)
+    verbs.durable.forget(scope.queue)
+    return str((yield from verbs.durable.wanted(scope, None)))
+
+
+def prune_failed(verbs: Verbs, queue: str | None, older: str) -> Flow[int]:
+    """Forget jobs that failed that long ago; answers how many."""
+    keep_ms, dropped = duration_ms(older), 0
+    while True:
+        pruned: deliver.Pruned = yield deliver.prune(verbs.scope(queue), keep_ms)
+        dropped += pruned.failed
+        if pruned.failed < deliver.PAGE:
+            return dropped
+
+
+def clear(verbs: Verbs, queue: str | None) -> Flow[int]:
+    """Drop everything that waits; answers how many jobs."""
+    dropped = 0
+    while some := (yield inspect.clear(verbs.scope(queue))):
+        dropped += some
+    return dropped
 
 
 def scored(reply: list[Any]) -> list[tuple[int, str]]:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 
 from delayq.core import envelope as envelopes
 from delayq.core import follow
+from delayq.core.durability import MEMORY, Durability
 from delayq.core.events import JobRetryRequested, Tell, nobody_listens
-from delayq.core.leases import check_lease
 from delayq.core.names import check_id, check_queue, new_id
 from delayq.core.options import Options
 from delayq.core.sealing import reveal
@@ -22,15 +23,18 @@ from delayq.core.states import Answer, OnConflict, State
 from delayq.core.unique import again_of
 from delayq.core.views import JobInfo, JobRef, Page, QueueStats, Upcoming
 from delayq.core.when import duration_ms
-from delayq.redis.calls import deliver, inspect, produce
+from delayq.redis.calls import inspect, produce
 from delayq.redis.calls.call import Call, Command, Scope, text
 from delayq.redis.calls.refusals import refusal
+from delayq.redis.confirm import Confirm
+from delayq.redis.durable import Durable, undone
 from delayq.redis.keys import Globals
 from delayq.redis.server_time import ServerTime, epoch_ms
 
 T = TypeVar("T")
-Flow = Generator[Call[Any] | Command[Any] | tuple[Call[Any], ...], Any, T]
-"""Yields a call, or several that may be under way together and of which each may be sent again; gets the answers."""
+Flow = Generator[Call[Any] | Command[Any] | tuple[Call[Any], ...] | Confirm, Any, T]
+"""Yields a call, several that may be under way together and of which each may be sent again, or some to be confirmed;
+gets the answers."""
 Items = Iterable[JobSpec | Mapping[str, Any]]
 Clock = Callable[[], int | None]
 Ask = Callable[[Scope], Call[produce.Outcome]]
@@ -53,6 +57,7 @@ class Verbs:
     def __init__(self, options: Options, clock: Clock = server_clock) -> None:
         self.options = options
         self.clock = clock
+        self.durable = Durable(options)
         self.tell: Tell = nobody_listens
         self._registered: set[str] = set()
         self._time = ServerTime()
@@ -72,10 +77,10 @@ class Verbs:
 
     # -- producing ---------------------------------------------------------------------------------------------------
 
-    def schedule(self, spec: JobSpec, on_conflict: OnConflict) -> Flow[JobRef]:
+    def schedule(self, spec: JobSpec, on_conflict: OnConflict, durability: str | None = None) -> Flow[JobRef]:
         """One job; raises when the answer is a refusal."""
         now_ms = (yield from self.server_ms()) if spec.timed else self._local_ms()
-        ref = yield from self._schedule_one(prepare(spec, self.options, now_ms, on_conflict), on_conflict)
+        ref = yield from self._schedule_one(prepare(spec, self.options, now_ms, on_conflict), on_conflict, durability)
         return ref
 
     def push_raw(self, raw: bytes, queue: str | None, delay: Delay | None) -> Flow[JobRef]:
@@ -83,11 +88,14 @@ class Verbs:
         ref = yield from self._schedule_one(prepare_raw(raw, self.options, queue, delay), OnConflict.KEEP)
         return ref
 
-    def _schedule_one(self, job: Prepared, on_conflict: OnConflict) -> Flow[JobRef]:
+    def _schedule_one(self, job: Prepared, on_conflict: OnConflict, durability: str | None = None) -> Flow[JobRef]:
         if job.queue not in self._registered:
             yield from self.register(job.queue)
         token = new_id() if job.own_id else job.id  # an id made for this call is a token as good as another
-        scheduled: produce.Scheduled = yield produce.schedule(self._scope(job.queue), [job], on_conflict, token)
+        scope = self._scope(job.queue)
+        wanted = yield from self.durable.wanted(scope, durability)
+        call = produce.schedule(scope, [job], on_conflict, token)
+        scheduled, missing = yield from self.durable.answer(scope, call, wanted, produce.stored)
         if scheduled.new_queue:
             yield from self._register_anew(job.queue)
         [ref] = scheduled.refs
@@ -95,9 +103,10 @@ class Verbs:
             mine = job.id if job.own_id else ref.id
             if error := refusal(ref.outcome, mine, ref.queue, owner="" if ref.id == mine else ref.id):
                 raise error
+        self.durable.check([ref], wanted, missing)
         return ref
 
-    def schedule_many(self, items: Items, on_conflict: OnConflict) -> Flow[list[JobRef]]:
+    def schedule_many(self, items: Items, on_conflict: OnConflict, durability: str | None = None) -> Flow[list[JobRef]]:
         """Any number of jobs, each with its outcome, in the order given. All are checked before the first is sent."""
         specs = [item if isinstance(item, JobSpec) else JobSpec(**item) for item in items]
         now_ms = (yield from self.server_ms()) if any(spec.timed for spec in specs) else self._local_ms()
@@ -106,22 +115,34 @@ class Verbs:
         for n, job in enumerate(jobs):
             places.setdefault(job.queue, []).append(n)
         found: dict[int, JobRef] = {}
+        missing, wanted = "", MEMORY
         for queue, numbers in sorted(places.items()):
-            refs = yield from self._schedule_in(queue, [jobs[n] for n in numbers], on_conflict)
+            safe = yield from self.durable.wanted(self._scope(queue), durability)
+            refs, short = yield from self._schedule_in(queue, [jobs[n] for n in numbers], on_conflict, safe)
             found.update(zip(numbers, refs, strict=True))
-        return [found[n] for n in range(len(jobs))]
+            missing, wanted = (short, safe) if short else (missing, wanted)
+        refs = [found[n] for n in range(len(jobs))]
+        self.durable.check(refs, wanted, missing)
+        return refs
 
-    def _schedule_in(self, queue: str, jobs: Sequence[Prepared], on_conflict: OnConflict) -> Flow[list[JobRef]]:
-        """Jobs of one queue, several chunks under way at a time."""
+    def _schedule_in(
+        self, queue: str, jobs: Sequence[Prepared], on_conflict: OnConflict, wanted: Durability
+    ) -> Flow[tuple[list[JobRef], str]]:
+        """Jobs of one queue, several chunks under way at a time; and what was not confirmed, after which the rest is
+        sent without waiting."""
         yield from self.register(queue)
-        scope, refs = self._scope(queue), list[JobRef]()
+        scope, refs, missing = self._scope(queue), list[JobRef](), ""
         calls = (produce.schedule(scope, chunk, on_conflict, new_id()) for chunk in produce.chunks(jobs))
         while some := tuple(islice(calls, UNDER_WAY)):
-            for scheduled in (yield some):
+            if wanted.waits and not missing:
+                answers, missing = yield from self.durable.answers(scope, some, wanted, produce.stored)
+            else:
+                answers = yield some
+            for scheduled in answers:
                 if scheduled.new_queue:
                     yield from self._register_anew(queue)
                 refs += scheduled.refs
-        return refs
+        return refs, missing
 
     def register(self, queue: str) -> Flow[None]:
         """Make a queue known to movers, once per client and again when the server forgot it."""
@@ -132,29 +153,35 @@ class Verbs:
     def _register_anew(self, queue: str) -> Flow[None]:
         """The server did not know this queue: what it knew of it before is gone."""
         self.forget_registered(queue)
+        self.durable.forget(queue)
         yield from self.register(queue)
 
     def forget_registered(self, queue: str) -> None:
         """Let the next `register` send the name again."""
         self._registered.discard(queue)
 
-    def cancel(self, job_id: str, queue: str | None, *, running: bool) -> Flow[Answer]:
+    def cancel(self, job_id: str, queue: str | None, *, running: bool, durability: str | None = None) -> Flow[Answer]:
         """The answer decides what the caller does next, so it is returned and never raised."""
         answer = Answer.UNKNOWN
         for scope in self._places(queue):
-            answer = yield produce.cancel(scope, check_id(job_id), running=running, token=new_id())
+            wanted = yield from self.durable.wanted(scope, durability)
+            call = produce.cancel(scope, check_id(job_id), running=running, token=new_id())
+            answer, missing = yield from self.durable.answer(scope, call, wanted, Answer.CANCELLED.__eq__)
+            if missing:
+                raise undone(job_id, scope.queue, missing, wanted)
             if answer is not Answer.UNKNOWN:
                 break
         return answer
 
-    def reschedule(self, job_id: str, queue: str | None, spec: JobSpec) -> Flow[JobRef]:
+    def reschedule(self, job_id: str, queue: str | None, spec: JobSpec, durability: str | None = None) -> Flow[JobRef]:
         """A new due time, taken from `spec`."""
         due = when(spec, self._local_ms())
-        return (yield from self._first_known(job_id, queue, lambda scope: produce.reschedule(scope, job_id, due)))
+        ask = partial(produce.reschedule, job_id=job_id, when=due)
+        return (yield from self._first_known(job_id, queue, ask, durability))
 
     def run_now(self, job_id: str, queue: str | None) -> Flow[JobRef]:
         """Ready at once; only due at once on a paused queue."""
-        return (yield from self._first_known(job_id, queue, lambda scope: produce.run_now(scope, job_id)))
+        return (yield from self._first_known(job_id, queue, partial(produce.run_now, job_id=job_id)))
 
     def retry(self, job_id: str, queue: str | None) -> Flow[JobRef]:
         """A failed job from the start; read, rewrite, and again when somebody was faster."""
@@ -184,18 +211,18 @@ class Verbs:
             answers += yield produce.forget(self.scope(queue), some)
         return answers
 
-    def _first_known(
-        self, job_id: str, queue: str | None, ask: Callable[[Scope], Call[produce.Outcome]]
-    ) -> Flow[JobRef]:
+    def _first_known(self, job_id: str, queue: str | None, ask: Ask, durability: str | None = None) -> Flow[JobRef]:
         """Ask for a job where it may be, until it is known."""
         check_id(job_id)
-        places = self._places(queue)
-        outcome = produce.Outcome(Answer.UNKNOWN)
-        for scope in places:
-            outcome = yield ask(scope)
+        outcome, place, wanted, missing = produce.Outcome(Answer.UNKNOWN), "", MEMORY, ""
+        for scope in self._places(queue):
+            place, wanted = scope.queue, (yield from self.durable.wanted(scope, durability))
+            outcome, missing = yield from self.durable.answer(scope, ask(scope), wanted, produce.moved)
             if outcome.answer is not Answer.UNKNOWN:
-                return self._ref(outcome, job_id, scope.queue)
-        return self._ref(outcome, job_id, places[-1].queue)
+                break
+        ref = self._ref(outcome, job_id, place)
+        self.durable.check([ref], wanted, missing)
+        return ref
 
     def _ref(self, outcome: produce.Outcome, job_id: str, queue: str, name: str = "") -> JobRef:
         if error := refusal(outcome.answer, job_id, queue, owner=outcome.owner):
@@ -237,30 +264,6 @@ class Verbs:
         """A histogram of due times."""
         histogram: Upcoming = yield inspect.upcoming(self.scope(queue), max(1, duration_ms(span)), spans)
         return histogram
-
-    def configure(self, queue: str | None, lease: str | None) -> Flow[int]:
-        """Set a queue's lease; answers the one in force, in ms."""
-        lease_ms = None if lease is None else check_lease(lease)
-        scope = self.scope(queue)
-        yield from self.register(scope.queue)
-        in_force: int = yield inspect.configure(scope, lease_ms)
-        return in_force
-
-    def prune_failed(self, queue: str | None, older: str) -> Flow[int]:
-        """Forget jobs that failed that long ago; answers how many."""
-        keep_ms, dropped = duration_ms(older), 0
-        while True:
-            pruned: deliver.Pruned = yield deliver.prune(self.scope(queue), keep_ms)
-            dropped += pruned.failed
-            if pruned.failed < deliver.PAGE:
-                return dropped
-
-    def clear(self, queue: str | None) -> Flow[int]:
-        """Drop everything that waits; answers how many jobs."""
-        dropped = 0
-        while some := (yield inspect.clear(self.scope(queue))):
-            dropped += some
-        return dropped
 
     def server_ms(self) -> Flow[int]:
         """The server's time: asked for once a minute at most, and carried on by a clock that nobody sets."""

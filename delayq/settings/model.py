@@ -10,11 +10,12 @@ from pydantic import Field, ModelWrapValidatorHandler, PrivateAttr, ValidationEr
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from delayq.core.backoff import DEFAULT
+from delayq.core.durability import MEMORY
 from delayq.core.errors import ConfigError
 from delayq.core.keyring import Keyring
 from delayq.core.options import Options
 from delayq.core.shown import shown
-from delayq.settings import stores, tables, values
+from delayq.settings import tables, values
 from delayq.settings.keys import keyring_of
 from delayq.settings.sources import EnvironmentSource, FileSource, Given, did_you_mean, setting_names, stray_variables
 
@@ -81,6 +82,9 @@ class Settings(BaseSettings):
     high_water: values.Entries = Field(
         100_000, description="ready jobs of a queue above which the mover waits", examples=["100000"]
     )
+    durability: values.Safety = Field(
+        MEMORY, description="what a schedule waits for: memory, replicas:n or fsync", examples=["replicas:1"]
+    )
     encrypt: values.Patterns = Field(
         (), description="name patterns of jobs whose payload is encrypted; * = all", examples=["payment.*"]
     )
@@ -106,11 +110,6 @@ class Settings(BaseSettings):
     )
     database: values.Database | None = Field(
         None, description="the database whose outbox a relay reads", examples=["postgresql://shop@localhost/shop"]
-    )
-    failed_store: stores.FailedStore = Field(
-        stores.DEFAULT,
-        description="who keeps failed jobs of connections whose backend keeps none",
-        examples=["file:/var/lib/delayq/failed"],
     )
     routes: tables.Routes = Field(
         default_factory=dict, description="job name patterns and their queues", examples=['{"order.*" = "orders"}']
@@ -158,6 +157,7 @@ class Settings(BaseSettings):
             forwards=self.forwards,
             keyring=self.keyring(),
             encrypt=self.encrypt,
+            durability=self.durability,
         )
 
     def keyring(self) -> Keyring:

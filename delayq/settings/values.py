@@ -16,6 +16,7 @@ from pydantic import BeforeValidator, PlainSerializer, PlainValidator
 from pydantic_core import PydanticCustomError
 
 from delayq.core.backoff import Backoff, parse_backoff, to_wire
+from delayq.core.durability import Durability, parse_durability
 from delayq.core.durations import duration_ms, format_duration
 from delayq.core.endpoint import Endpoint
 from delayq.core.errors import DelayqError
@@ -60,8 +61,7 @@ class DatabaseUrl:
         return mask_url(self.url)
 
 
-def database_url(value: Any) -> DatabaseUrl:
-    """Reads the URL of a database."""
+def _database(value: Any) -> DatabaseUrl:
     if isinstance(value, DatabaseUrl):
         return value
     if not isinstance(value, str) or "://" not in value:
@@ -134,6 +134,14 @@ def _backoff(value: Any) -> Backoff:
     return parse_backoff(value)
 
 
+def _durability(value: Any) -> Durability:
+    if isinstance(value, Durability):
+        return value
+    if not isinstance(value, str):
+        raise refused(f"{shown(value)} is no durability.")
+    return parse_durability(value)
+
+
 def _keys(value: Any) -> Keyring:
     """Never shows what it was given: it may be most of a key."""
     if isinstance(value, Keyring):
@@ -151,8 +159,7 @@ def _patterns(value: Any) -> tuple[str, ...]:
     return tuple(text.strip() for text in texts)
 
 
-def path_of(value: Any) -> Path:
-    """Reads a path; `~` is the home directory."""
+def _path(value: Any) -> Path:
     if not isinstance(value, str | Path) or not str(value) or "\0" in str(value):
         raise refused(f"{shown(value)} is no path.")
     try:
@@ -164,7 +171,7 @@ def path_of(value: Any) -> Path:
 _DAY: Final = 86_400_000
 
 # An endpoint's text has no password; its fields, which a dump would show, do.
-Database: TypeAlias = Annotated[DatabaseUrl, PlainValidator(database_url), PlainSerializer(str)]
+Database: TypeAlias = Annotated[DatabaseUrl, PlainValidator(_database), PlainSerializer(str)]
 Url: TypeAlias = Annotated[Endpoint, PlainValidator(ours(_url)), PlainSerializer(str)]
 Prefix: TypeAlias = Annotated[str, PlainValidator(prefix_text)]
 Queue: TypeAlias = Annotated[str, PlainValidator(ours(check_queue))]
@@ -177,7 +184,8 @@ Tries: TypeAlias = Annotated[int, _whole(0, 1_000_000)]
 Entries: TypeAlias = Annotated[int, _whole(1, 1_000_000_000)]
 Payload: TypeAlias = Annotated[int, _size(1, 64 * 1024 * 1024)]
 BackoffSetting: TypeAlias = Annotated[Backoff, PlainValidator(ours(_backoff)), PlainSerializer(to_wire)]
-Location: TypeAlias = Annotated[Path, PlainValidator(path_of)]
+Safety: TypeAlias = Annotated[Durability, PlainValidator(ours(_durability)), PlainSerializer(str)]
+Location: TypeAlias = Annotated[Path, PlainValidator(_path)]
 Keys: TypeAlias = Annotated[Keyring, PlainValidator(ours(_keys)), PlainSerializer(str)]
 Patterns: TypeAlias = Annotated[tuple[str, ...], PlainValidator(_patterns), PlainSerializer(",".join)]
 Choice: Final = BeforeValidator(_choice)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from delayq.core.backoff import DEFAULT, Steps
+from delayq.core.durability import Durability
 from delayq.core.errors import ConfigError
 from delayq.core.options import Options
 from delayq.settings import LogFormat, LogLevel, Settings, origins
@@ -77,13 +78,13 @@ GIVEN = {
     "TIMEOUT": "90s",
     "MAX_PAYLOAD": "1MiB",
     "HIGH_WATER": "10",
+    "DURABILITY": "replicas:2",
     "ENCRYPT": "payment.*, order.close",
     "KEYS": ",".join(map(key, ("new", "old"))),
     "LOG_FORMAT": "JSON",
     "LOG_LEVEL": "debug",
     "DATA_DIR": "/var/lib/delayq",
     "REDIS_SERVER": "/opt/redis-server",
-    "FAILED_STORE": "file:/var/lib/delayq/failed",
 }
 
 
@@ -104,11 +105,11 @@ def test_every_setting_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
         high_water=10,
         keyring=ring("new", "old"),
         encrypt=("payment.*", "order.close"),
+        durability=Durability(replicas=2),
     )
     assert str(settings.url) == "redis://h/2"
     assert (settings.app, settings.log_format, settings.log_level) == ("shop.jobs:app", LogFormat.JSON, LogLevel.DEBUG)
     assert [str(settings.data_dir), str(settings.redis_server)] == [GIVEN["DATA_DIR"], GIVEN["REDIS_SERVER"]]
-    assert str(settings.failed_store) == GIVEN["FAILED_STORE"]
     assert settings.timeout_ms == 90_000
     assert {row.name for row in origins(settings) if row.origin == "default"} == {
         "connection",
@@ -125,31 +126,6 @@ def test_the_url_of_a_database(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (str(database), database.url) == ("postgresql://shop:***@db/shop", "postgresql://shop:secret@db/shop")
     with pytest.raises(ConfigError, match="shop is no URL of a database"):
         Settings(database="shop")
-
-
-@pytest.mark.parametrize(
-    ("given", "kind", "shows"),
-    [
-        ("redis", "redis", "redis"),
-        ("redis://u:secret@h/2", "redis", "redis://u:***@h/2"),
-        ("unix:///run/r.sock", "redis", "unix:///run/r.sock"),
-        ("file:failed", "file", "file:failed"),
-        ("file:///var/failed", "file", "file:/var/failed"),
-        ("postgresql://shop:secret@db/shop", "database", "postgresql://shop:***@db/shop"),
-        ("sqlite:////srv/shop.db", "database", "sqlite:////srv/shop.db"),
-        ("null", "null", "null"),
-    ],
-)
-def test_where_failed_jobs_are_kept(given: str, kind: str, shows: str) -> None:
-    store = Settings(failed_store=given).failed_store
-    assert (store.kind, str(store)) == (kind, shows)
-    assert "secret" not in repr(store)
-
-
-@pytest.mark.parametrize("given", ["", "disk", "file:", 5])
-def test_what_is_no_place_for_failed_jobs(given: object) -> None:
-    with pytest.raises(ConfigError, match=r"--failed-store cannot be used: .*(is no place for failed jobs|is no path)"):
-        Settings(failed_store=given)
 
 
 def test_an_empty_variable_counts_as_not_set(monkeypatch: pytest.MonkeyPatch) -> None:

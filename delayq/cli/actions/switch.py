@@ -59,11 +59,12 @@ def print_dropped(session: Session, queue: str, dropped: int, *, as_json: bool) 
     session.out.note(f"{count(dropped, 'job')} dropped from queue {queue}.")
 
 
-def queue_set(session: Session, queue: str, lease: str | None, *, as_json: bool) -> None:
-    """Set the lease, or print the one in force."""
+def queue_set(session: Session, queue: str, lease: str | None, durability: str | None, *, as_json: bool) -> None:
+    """Set what is given, and print what is in force."""
     with session.client() as client:
-        lease_ms = client.queue_set(queue, lease=lease)
+        lease_ms = client.queue_set(queue, lease=lease, durability=durability)
+        safe = client.queue_durability(queue)
     if as_json:
-        session.out.json({"queue": queue, "lease_ms": lease_ms})
+        session.out.json({"queue": queue, "lease_ms": lease_ms, "durability": safe})
     else:
-        session.out.record([("queue", queue), ("lease", format_duration(lease_ms))])
+        session.out.record([("queue", queue), ("lease", format_duration(lease_ms)), ("durability", safe)])
