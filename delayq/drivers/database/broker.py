@@ -51,7 +51,7 @@ class DatabaseBroker:
         self._lease = lease
         self._clock = clock
         self._placing = Placing(tables.jobs, database.kind)
-        self._claiming = Claiming(tables.jobs, database.kind, lease, objects=objects, clock=clock)
+        self.claiming = Claiming(tables.jobs, database.kind, lease, objects=objects, clock=clock)
         self._settling = Settling(tables, lease_ms=lease.lease_ms, clock=clock)
         self._looking = Looking(tables, clock)
         self._watches: dict[str, Watch] = {}
@@ -87,7 +87,7 @@ class DatabaseBroker:
         self._take_back(queue)
         token = secrets.token_hex(10)
         asked_at = time.monotonic()
-        rows = self.database.write(lambda connection: self._claiming.reserve(connection, queue, count, token))
+        rows = self.database.write(lambda connection: self.claiming.reserve(connection, queue, count, token))
         if rows and self._clock() is None:
             self._see_time(rows[0].now_ms, asked_at)
         return [_delivery(row, token) for row in rows]
@@ -218,7 +218,7 @@ class DatabaseBroker:
             return
         asked_at = time.monotonic()
         if watch.may_take_back(self.database.read(self._asked), asked_at):
-            self.database.write(lambda connection: self._claiming.reclaim(connection, queue, TAKEN_BACK_AT_ONCE))
+            self.database.write(lambda connection: self.claiming.reclaim(connection, queue, TAKEN_BACK_AT_ONCE))
 
     def _now_in(self, connection: Connection) -> int:
         """The time, for a transaction that counts with it."""

@@ -14,7 +14,7 @@ from delayq.core.states import Answer, OnConflict
 from delayq.core.views import JobRef
 from delayq.drivers.broker import Item
 from delayq.drivers.database.broker import DatabaseBroker
-from delayq.drivers.database.placing import Placing, Row, row_of
+from delayq.drivers.database.placing import WRITTEN, Placing, Row, row_of
 
 _KINDS: dict[str, Any] = {"postgresql": postgresql, "sqlite": sqlite, "mysql": mysql}
 
@@ -38,7 +38,7 @@ class DjangoJoined:
         self._broker = broker
         dialect: Dialect = _KINDS[self._connection.vendor].dialect(paramstyle="format")
         placing = Placing(broker.tables.jobs, self._connection.vendor)
-        self._insertion: Any = placing.insertion.compile(dialect=dialect)
+        self._insertion: Any = placing.insertion.compile(dialect=dialect, column_keys=list(WRITTEN))
         self._search: Any = placing.search.compile(dialect=dialect)
 
     def place(self, items: Sequence[Item], on_conflict: OnConflict) -> list[JobRef]:

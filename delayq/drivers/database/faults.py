@@ -54,14 +54,14 @@ def said_by(error: Exception, where: str, kind: str, lock_ms: int) -> DelayqErro
     if not isinstance(error, DBAPIError):
         return BackendError(f"The database {where} cannot be used: {_line(error)}.")
     said = str(error.orig).strip() or type(error.orig).__name__
-    if found := _NO_TABLE.search(said):
-        name = next(group for group in found.groups() if group)
-        return BackendError(f"The database {where} has no table {name}.", hint=MIGRATE)
     if _NO_COLUMN.search(said):
         return BackendError(
             f"The tables in the database {where} lack columns of delayq: {_first(said)}.",
             hint="`delayq database migrate` adds them, and Laravel does not mind.",
         )
+    if found := _NO_TABLE.search(said):
+        name = next(group for group in found.groups() if group)
+        return BackendError(f"The database {where} has no table {name}.", hint=MIGRATE)
     if _LOCKED.search(said):
         return BackendUnavailable(
             f"The SQLite file of {where} was locked by another program for {lock_ms / 1000:g} s.",

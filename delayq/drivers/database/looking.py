@@ -15,6 +15,8 @@ from delayq.drivers.database.clock import Clock, database_clock, now_of
 from delayq.drivers.database.tables import Tables
 
 _REMOVED_AT_ONCE: Final = 500
+_CANDIDATES: Final = 50
+"""Payloads of Laravel's that hold a text, looked through for the one whose id it is."""
 _LIKE: Final = str.maketrans({"\\": "\\\\", "%": "\\%", "_": "\\_"})
 
 
@@ -80,8 +82,9 @@ class Looking:
         found = connection.execute(asked.where(rows.delayq_id == job_id)).first()
         if found is not None or '"' in job_id:
             return found
-        holds = rows.payload.like(f'%"uuid":"{job_id.translate(_LIKE)}"%', escape="\\")
-        return connection.execute(asked.where(rows.delayq_id.is_(None), holds).limit(1)).first()
+        holds = rows.payload.like(f'%"{job_id.translate(_LIKE)}"%', escape="\\")
+        named = connection.execute(asked.where(rows.delayq_id.is_(None), holds).limit(_CANDIDATES)).all()
+        return next((row for row in named if waiting_of(row).id == job_id), None)
 
     def remove(self, connection: Connection, jobs: Sequence[Waiting]) -> list[bool]:
         """Remove those that still wait as they were shown."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import Connection, Table, bindparam, insert, select, update
 from sqlalchemy.dialects import mysql, postgresql, sqlite
@@ -16,6 +16,18 @@ from delayq.drivers.broker import Item
 from delayq.drivers.database import due, payload
 
 Row = dict[str, Any]
+
+WRITTEN: Final = (
+    "queue",
+    "payload",
+    "attempts",
+    "reserved_at",
+    "available_at",
+    "delayq_shift_ms",
+    "created_at",
+    "delayq_id",
+)
+"""The columns of a new row."""
 
 
 def row_of(item: Item, now_ms: int) -> Row:
