@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
+import django
 import pytest
+from django.conf import settings as django_settings
+from django.db import connections, transaction
 from sqlalchemy import Engine, create_engine
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
@@ -130,23 +133,31 @@ async def test_a_session_for_asyncio(lite_manager: Manager, lite: str) -> None:
     assert ids(lite_manager) == [kept.id]
 
 
-def test_a_transaction_of_django(lite_manager: Manager, lite: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    import django
-    from django.conf import settings as django_settings
-    from django.db import connections, transaction
-
+@pytest.fixture
+def django_on(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Any]:
+    """Lets Django's default alias lead to a file. Its settings are the process's, and other tests have theirs there."""
     if not django_settings.configured:
-        nobody = {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}
-        django_settings.configure(DATABASES={"default": nobody, "archive": nobody})
+        folder, kind = tmp_path_factory.mktemp("django"), {"ENGINE": "django.db.backends.sqlite3"}
+        files = {name: {**kind, "NAME": str(folder / name)} for name in ("default", "archive")}
+        django_settings.configure(DATABASES=files)
         django.setup()
-    given = {**connections["default"].settings_dict, "NAME": lite.removeprefix("sqlite:///")}
-    connections["default"].close()
-    monkeypatch.setattr(connections["default"], "settings_dict", given)
+
+    def lead(file: str) -> Any:
+        connection = connections["default"]
+        connection.close()
+        monkeypatch.setattr(connection, "settings_dict", {**connection.settings_dict, "NAME": file})
+        return connection
+
+    return lead
+
+
+def test_a_transaction_of_django(lite_manager: Manager, lite: str, django_on: Callable[[str], Any]) -> None:
+    connection = django_on(lite.removeprefix("sqlite:///"))
     with transaction.atomic():
         kept = dispatch("close", {"é": 1}, within="default", id="order-1")
         again = dispatch("close", within="default", id="order-1")
     with suppress(Undo), transaction.atomic():
         dispatch("close", within="default")
         raise Undo
-    connections["default"].close()
+    connection.close()
     assert (ids(lite_manager), again.outcome) == ([kept.id], Answer.KEPT)
