@@ -27,6 +27,7 @@ from delayq.core.shown import shown
 
 _QUEUE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 _JOB_NAME: Final = re.compile(r"[^ ]{1,255}")
+_MADE: Final = re.compile(r"[0-9a-v]{26}")
 _ID: Final = re.compile(r"[\x21-\x7e]{1,255}")
 
 _QUEUE_HINT: Final = "Use 1 to 128 of A-Z a-z 0-9 . _ : - and start with a letter or a digit."
@@ -62,6 +63,11 @@ def check_id(job_id: str) -> str:
 def new_id() -> str:
     """A new id: 26 characters, unlike every other, and later than those this thread made before it."""
     return _ids.make()
+
+
+def made_here(job_id: str) -> bool:
+    """Whether it looks like an id of `new_id`, which nobody makes twice."""
+    return _MADE.fullmatch(job_id) is not None
 
 
 def _matches(pattern: re.Pattern[str], value: object) -> bool:

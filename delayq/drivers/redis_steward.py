@@ -27,6 +27,7 @@ from delayq.redis.send import through
 from delayq.redis.translate import translate
 
 PENDING_PAGE = 100
+LOOK_EVERY_S = 1.0
 
 
 class RedisSteward:
@@ -38,6 +39,8 @@ class RedisSteward:
         self._options = options
         self._offset_ms: float | None = None
         self._hints = CancelHints(connector, options.prefix)
+        self._listed: tuple[str, ...] = queues
+        self._look_at = float("-inf")
 
     def renew(self, consumer: str, claims: Sequence[Claim]) -> Renewal:
         """Start the leases anew, queue by queue; queues without claims are asked too, for lost replies."""
@@ -46,7 +49,7 @@ class RedisSteward:
         errors: list[DelayqError] = []
         surplus = False
         held = _by_queue(claims)
-        for queue in self.queues:
+        for queue in dict.fromkeys((*self._shards(), *held)):
             items = held.get(queue, [])
             pending = 0
             try:
@@ -120,21 +123,21 @@ class RedisSteward:
         """Everything Redis holds for a consumer, page by page. Rows whose entry is gone are left to the janitor."""
         return [
             Claim(queue, text(fields[b"id"]), text(entry))
-            for queue in self.queues
+            for queue in self._shards(now=True)
             for entry, fields in self._replay(queue, consumer)
             if b"id" in fields
         ]
 
     def retire(self, consumer: str) -> None:
         """Take a consumer that holds nothing off the groups and off the list of workers."""
-        for queue in self.queues:
+        for queue in self._shards(now=True):
             through(self._connector, deliver.retire(self._scope(queue), consumer, 0))
         self._connector.call(partial(presence.leave, self._options.prefix, consumer), safe=True)
 
     def announce(self, consumer: str, about: Mapping[str, Any], ttl_s: float) -> None:
         """Say "it is here" for `ttl_s` seconds, and see the server's time."""
         document = msgspec.json.encode({"name": consumer, "queues": list(self.queues), **about})
-        here = presence.Here(consumer, self.queues, document, self.now_ms(), int(ttl_s * 1000))
+        here = presence.Here(consumer, self._shards(), document, self.now_ms(), int(ttl_s * 1000))
         seen, refused = self._connector.call(partial(presence.announce, self._options.prefix, here), safe=True)
         self._see_time(seen)
         if refused is not None:
@@ -142,7 +145,7 @@ class RedisSteward:
 
     def lease_s(self) -> float:
         """The shortest lease of the queues served."""
-        read = partial(presence.shortest_lease_ms, self._options.prefix, self.queues, self._options.lease_ms)
+        read = partial(presence.shortest_lease_ms, self._options.prefix, self._shards(), self._options.lease_ms)
         return self._connector.call(read, safe=True, reads=True) / 1000
 
     def now_ms(self) -> int:
@@ -150,6 +153,14 @@ class RedisSteward:
         if self._offset_ms is None:
             self._see_time(self._connector.call(presence.server_time, safe=True, reads=True))
         return int(time.monotonic() * 1000 + (self._offset_ms or 0.0))
+
+    def _shards(self, *, now: bool = False) -> tuple[str, ...]:
+        """All shards of the queues served, as seen a second ago at most; `now`: as they are."""
+        if now or time.monotonic() >= self._look_at:
+            look = partial(presence.listed, self._options.prefix, self.queues)
+            self._listed = self._connector.call(look, safe=True, reads=True)
+            self._look_at = time.monotonic() + LOOK_EVERY_S
+        return self._listed
 
     def _see_time(self, server: tuple[int, int]) -> None:
         seconds, micros = server

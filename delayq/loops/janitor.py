@@ -13,6 +13,7 @@ from dataclasses import asdict
 from functools import partial
 
 from delayq.core.errors import AWAY, BackendError
+from delayq.core.shards import all_shards
 from delayq.drivers.base import Driver, Tidied
 from delayq.loops.troubles import Troubles
 
@@ -57,7 +58,8 @@ class Janitor:
         One damaged queue keeps no other from its tick; a backend that cannot be reached ends the turn.
         """
         if self._clock() >= self._look_at:
-            self._queues = self._only or self._driver.queues()
+            known = self._driver.queues()
+            self._queues = all_shards(self._only, known) if self._only else known
             self._look_at = self._clock() + LOOK_EVERY_S
             self._guarded("registering queues", self._register)
         for queue in self._queues:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 
 from delayq.core.errors import AWAY, BackendError, InvalidName
 from delayq.core.names import check_queue
+from delayq.core.shards import all_shards, queue_of
 from delayq.drivers.base import Driver
 from delayq.loops.troubles import Troubles
 
@@ -80,7 +81,7 @@ class Mover:
         """Wait for the time or a wake-up; a queue that was hinted at is looked at next."""
         hinted = self._wake_ups.wait(seconds)
         for queue in self._look_at if hinted is None else hinted:
-            if queue in self._look_at or (not self._only and _is_queue(queue)):
+            if queue in self._look_at or (queue_of(queue) in self._only if self._only else _is_queue(queue)):
                 self._look_at[queue] = float("-inf")
 
     def close(self) -> None:
@@ -107,7 +108,8 @@ class Mover:
         """Every second: which queues are there? New ones also come by their first wake-up."""
         if self._clock() < self._refresh_at:
             return
-        known = self._only or self._driver.queues()
+        names = self._driver.queues()
+        known = all_shards(self._only, names) if self._only else names
         self._look_at = {queue: self._look_at.get(queue, float("-inf")) for queue in known}
         self._refresh_at = self._clock() + CEILING_S
 
@@ -115,7 +117,7 @@ class Mover:
 def _is_queue(name: str) -> bool:
     """Hints come over a channel that anybody may write to."""
     try:
-        check_queue(name)
+        check_queue(queue_of(name))
     except InvalidName:
         return False
     return True

@@ -16,8 +16,8 @@ from delayq.core.progress import Progress
 from delayq.core.rate import Pace, parse_rate
 from delayq.core.spec import Delay, JobSpec
 from delayq.core.states import Answer, OnConflict, State
-from delayq.core.views import JobInfo, JobRef, Page, QueueStats, Retried, Upcoming, WorkerInfo
-from delayq.redis import operations
+from delayq.core.views import JobInfo, JobRef, Page, QueueStats, QueueView, Retried, Upcoming, WorkerInfo
+from delayq.redis import operations, resharding, whole
 from delayq.redis.batches import AsyncBatches
 from delayq.redis.calls.call import Call, Command
 from delayq.redis.calls.operate import Switch
@@ -114,7 +114,7 @@ class AsyncClient:
         self, state: State | str, *, queue: str | None = None, cursor: str = "", limit: int = 100
     ) -> Page:
         """As `Client.list_jobs`."""
-        return await self.run(self.verbs.list_jobs(State(state), queue, cursor, limit))
+        return await self.run(whole.list_jobs(self.verbs, State(state), queue, cursor, limit))
 
     async def iter_jobs(self, state: State | str, *, queue: str | None = None) -> AsyncIterator[JobInfo]:
         """As `Client.iter_jobs`."""
@@ -133,7 +133,7 @@ class AsyncClient:
 
     async def stats(self, queue: str | None = None) -> list[QueueStats]:
         """As `Client.stats`."""
-        return await self.run(self.verbs.stats(queue))
+        return await self.run(whole.stats(self.verbs, queue))
 
     async def busy(self, *, above: int, queue: str | None = None) -> list[QueueStats]:
         """As `Client.busy`."""
@@ -198,11 +198,11 @@ class AsyncClient:
 
     async def prune_failed(self, queue: str | None = None, *, older: str) -> int:
         """As `Client.prune_failed`."""
-        return await self.run(self.verbs.prune_failed(queue, older))
+        return await self.run(whole.prune_failed(self.verbs, queue, older))
 
     async def upcoming(self, queue: str | None = None, *, span: str = "1m", spans: int = 60) -> Upcoming:
         """As `Client.upcoming`."""
-        return await self.run(self.verbs.upcoming(queue, span, spans))
+        return await self.run(whole.upcoming(self.verbs, queue, span, spans))
 
     async def pause(self, queue: str | None = None, *, length: str | None = None) -> int:
         """As `Client.pause`."""
@@ -212,13 +212,17 @@ class AsyncClient:
         """As `Client.resume`."""
         await self.run(operations.resume(self.verbs, queue))
 
-    async def queue_set(self, queue: str | None = None, *, lease: str | None = None) -> int:
+    async def queue_set(self, queue: str | None = None, *, lease: str | None = None, shards: int | None = None) -> int:
         """As `Client.queue_set`."""
-        return await self.run(self.verbs.configure(queue, lease))
+        return await self.run(resharding.queue_set(self.verbs, queue, lease, shards))
+
+    async def queue_show(self, queue: str | None = None) -> QueueView:
+        """As `Client.queue_show`."""
+        return await self.run(whole.show(self.verbs, queue))
 
     async def clear(self, queue: str | None = None) -> int:
         """As `Client.clear`."""
-        return await self.run(self.verbs.clear(queue))
+        return await self.run(whole.clear(self.verbs, queue))
 
     async def close(self) -> None:
         """As `Client.close`."""

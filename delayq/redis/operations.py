@@ -12,11 +12,14 @@ from delayq.core.errors import InvalidInput
 from delayq.core.events import QueueBusy, QueuePaused, QueueResumed
 from delayq.core.progress import Progress
 from delayq.core.views import JobInfo, QueueStats, WorkerInfo
+from delayq.redis import whole
 from delayq.redis.calls import inspect, operate
 from delayq.redis.calls.call import Command, number, text
 from delayq.redis.calls.operate import Switch
+from delayq.redis.finding import every_shard
 from delayq.redis.keys import Globals
 from delayq.redis.verbs import Flow, Verbs
+from delayq.redis.whole import in_all
 
 ALL: Final = ""
 """No queue in particular, in events."""
@@ -24,25 +27,25 @@ ALL: Final = ""
 
 def pause(verbs: Verbs, queue: str | None, length: str | None) -> Flow[int]:
     """Pause a queue, for a time or until resumed; answers until when."""
-    scope = verbs.scope(queue)
-    yield from verbs.register(scope.queue)
-    until_ms: int = yield inspect.pause(scope, operate.UNTIL_ENDED if length is None else max(1, duration_ms(length)))
-    verbs.tell(QueuePaused(scope.queue, until_ms))
+    name, for_ms = verbs.scope(queue).queue, operate.UNTIL_ENDED if length is None else max(1, duration_ms(length))
+    yield from verbs.register(name)
+    until_ms = yield from in_all(verbs, name, lambda scope: inspect.pause(scope, for_ms))
+    verbs.tell(QueuePaused(name, until_ms))
     return until_ms
 
 
 def resume(verbs: Verbs, queue: str | None) -> Flow[None]:
     """Undo a pause."""
-    scope = verbs.scope(queue)
-    yield inspect.resume(scope)
-    verbs.tell(QueueResumed(scope.queue))
+    name = verbs.scope(queue).queue
+    yield from in_all(verbs, name, inspect.resume)
+    verbs.tell(QueueResumed(name))
 
 
 def busy(verbs: Verbs, above: int, queue: str | None) -> Flow[list[QueueStats]]:
     """The queues that have that much to do, or more."""
     if above < 1:
         raise InvalidInput(f"above is {above}; it must be at least 1.", hint="A queue without a job is not busy.")
-    found = [one for one in (yield from verbs.stats(queue)) if one.load >= above]
+    found = [one for one in (yield from whole.stats(verbs, queue)) if one.load >= above]
     for one in found:
         verbs.tell(QueueBusy(one.queue, one.load, above))
     return found
@@ -101,10 +104,11 @@ def recent_failures(verbs: Verbs, queue: str | None, limit: int) -> Flow[list[Jo
     queues = (yield from verbs.queues()) if queue is None else [queue]
     newest: list[tuple[int, str, str]] = []
     for name in queues:
-        rows: list[tuple[int, str]] = yield Command(
-            ("ZREVRANGE", verbs.scope(name).keys.of("failed"), 0, limit - 1, "WITHSCORES"), scored, reads=True
-        )
-        newest += [(failed_ms, name, job_id) for failed_ms, job_id in rows]
+        for scope in (yield from every_shard(verbs, verbs.scope(name).queue)):
+            rows: list[tuple[int, str]] = yield Command(
+                ("ZREVRANGE", scope.keys.of("failed"), 0, limit - 1, "WITHSCORES"), scored, reads=True
+            )
+            newest += [(failed_ms, name, job_id) for failed_ms, job_id in rows]
     found: list[JobInfo] = []
     for _, name, job_id in nlargest(limit, newest):
         info = yield from verbs.get(job_id, name)

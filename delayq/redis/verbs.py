@@ -6,38 +6,37 @@ The two shells (`client` for threads, `aio` for asyncio) run these and hold no r
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from itertools import islice
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from delayq.core import envelope as envelopes
 from delayq.core import follow
 from delayq.core.events import JobRetryRequested, Tell, nobody_listens
-from delayq.core.leases import check_lease
 from delayq.core.names import check_id, check_queue, new_id
 from delayq.core.options import Options
 from delayq.core.sealing import reveal
+from delayq.core.shards import PLAIN, Layout, queue_of
 from delayq.core.spec import Delay, JobSpec, Prepared, prepare, prepare_raw, when
 from delayq.core.states import Answer, OnConflict, State
 from delayq.core.unique import again_of
-from delayq.core.views import JobInfo, JobRef, Page, QueueStats, Upcoming
-from delayq.core.when import duration_ms
-from delayq.redis.calls import deliver, inspect, produce
-from delayq.redis.calls.call import Call, Command, Scope, text
+from delayq.core.views import JobInfo, JobRef
+from delayq.redis.calls import inspect, produce
+from delayq.redis.calls.call import Call, Command, Scope, pages, text
 from delayq.redis.calls.refusals import refusal
+from delayq.redis.finding import every_shard, find
 from delayq.redis.keys import Globals
+from delayq.redis.layouts import Layouts
+from delayq.redis.placing import Batch, put
 from delayq.redis.server_time import ServerTime, epoch_ms
 
 T = TypeVar("T")
-Flow = Generator[Call[Any] | Command[Any] | tuple[Call[Any], ...], Any, T]
+Flow = Generator[Call[Any] | Command[Any] | tuple[Call[Any] | Command[Any], ...], Any, T]
 """Yields a call, or several that may be under way together and of which each may be sent again; gets the answers."""
 Items = Iterable[JobSpec | Mapping[str, Any]]
 Clock = Callable[[], int | None]
 Ask = Callable[[Scope], Call[produce.Outcome]]
 
 RETRY_READS = 5
-UNDER_WAY = 8
-"""Chunks of a `schedule_many` sent before the first answer is read: the server works while we pack and unpack."""
 
 
 def server_clock() -> None:
@@ -54,6 +53,7 @@ class Verbs:
         self.options = options
         self.clock = clock
         self.tell: Tell = nobody_listens
+        self.layouts = Layouts(options.prefix)
         self._registered: set[str] = set()
         self._time = ServerTime()
 
@@ -61,36 +61,39 @@ class Verbs:
         """Where and when; a missing queue name is the default queue, never searched."""
         return self._scope(check_queue(self.options.queue if queue is None else queue))
 
-    def _scope(self, queue: str) -> Scope:
-        return Scope(self.options, queue, self.clock())
+    def shard(self, shard: str, layout: Layout = PLAIN, *, asks: bool = False) -> Scope:
+        """One shard of a queue; the first one is called as the queue. See `Scope`."""
+        return Scope(self.options, shard, self.clock(), layout, asks)
 
-    def _places(self, queue: str | None) -> list[Scope]:
+    def _scope(self, queue: str) -> Scope:
+        return Scope(self.options, queue, self.clock(), self.layouts.of(queue))
+
+    def _queues(self, queue: str | None) -> list[str]:
         """Where a job of that queue may be: where the queue is forwarded to, then what was in it before."""
-        scope = self.scope(queue)
-        target = self.options.sent_to(scope.queue)
-        return [scope] if target == scope.queue else [self._scope(target), scope]
+        name = self.scope(queue).queue
+        target = self.options.sent_to(name)
+        return [name] if target == name else [target, name]
 
     # -- producing ---------------------------------------------------------------------------------------------------
 
     def schedule(self, spec: JobSpec, on_conflict: OnConflict) -> Flow[JobRef]:
         """One job; raises when the answer is a refusal."""
         now_ms = (yield from self.server_ms()) if spec.timed else self._local_ms()
-        ref = yield from self._schedule_one(prepare(spec, self.options, now_ms, on_conflict), on_conflict)
-        return ref
+        return (yield from self._schedule_one(prepare(spec, self.options, now_ms, on_conflict), on_conflict))
 
     def push_raw(self, raw: bytes, queue: str | None, delay: Delay | None) -> Flow[JobRef]:
         """An envelope that is made already, byte for byte; its id is kept when taken."""
-        ref = yield from self._schedule_one(prepare_raw(raw, self.options, queue, delay), OnConflict.KEEP)
-        return ref
+        return (yield from self._schedule_one(prepare_raw(raw, self.options, queue, delay), OnConflict.KEEP))
 
     def _schedule_one(self, job: Prepared, on_conflict: OnConflict) -> Flow[JobRef]:
         if job.queue not in self._registered:
             yield from self.register(job.queue)
         token = new_id() if job.own_id else job.id  # an id made for this call is a token as good as another
-        scheduled: produce.Scheduled = yield produce.schedule(self._scope(job.queue), [job], on_conflict, token)
-        if scheduled.new_queue:
-            yield from self._register_anew(job.queue)
-        [ref] = scheduled.refs
+
+        def make(scope: Scope, jobs: Sequence[Prepared]) -> list[Batch]:
+            return [Batch(produce.schedule(scope, jobs, on_conflict, token), jobs)]
+
+        [ref] = yield from put(self, job.queue, [job], make, strict=True)
         if isinstance(ref.outcome, Answer) and ref.outcome is not Answer.CREATED:
             mine = job.id if job.own_id else ref.id
             if error := refusal(ref.outcome, mine, ref.queue, owner="" if ref.id == mine else ref.id):
@@ -114,14 +117,11 @@ class Verbs:
     def _schedule_in(self, queue: str, jobs: Sequence[Prepared], on_conflict: OnConflict) -> Flow[list[JobRef]]:
         """Jobs of one queue, several chunks under way at a time."""
         yield from self.register(queue)
-        scope, refs = self._scope(queue), list[JobRef]()
-        calls = (produce.schedule(scope, chunk, on_conflict, new_id()) for chunk in produce.chunks(jobs))
-        while some := tuple(islice(calls, UNDER_WAY)):
-            for scheduled in (yield some):
-                if scheduled.new_queue:
-                    yield from self._register_anew(queue)
-                refs += scheduled.refs
-        return refs
+
+        def make(scope: Scope, mine: Sequence[Prepared]) -> Iterator[Batch]:
+            return (Batch(produce.schedule(scope, some, on_conflict, new_id()), some) for some in produce.chunks(mine))
+
+        return (yield from put(self, queue, jobs, make, strict=True))
 
     def register(self, queue: str) -> Flow[None]:
         """Make a queue known to movers, once per client and again when the server forgot it."""
@@ -129,10 +129,11 @@ class Verbs:
             yield Command(("SADD", Globals(self.options.prefix).queues, queue), int)
             self._registered.add(queue)
 
-    def _register_anew(self, queue: str) -> Flow[None]:
+    def register_anew(self, queue: str) -> Flow[None]:
         """The server did not know this queue: what it knew of it before is gone."""
-        self.forget_registered(queue)
-        yield from self.register(queue)
+        for shard in self.layouts.of(queue).shards(queue):
+            self.forget_registered(shard)
+            yield from self.register(shard)
 
     def forget_registered(self, queue: str) -> None:
         """Let the next `register` send the name again."""
@@ -140,11 +141,13 @@ class Verbs:
 
     def cancel(self, job_id: str, queue: str | None, *, running: bool) -> Flow[Answer]:
         """The answer decides what the caller does next, so it is returned and never raised."""
-        answer = Answer.UNKNOWN
-        for scope in self._places(queue):
-            answer = yield produce.cancel(scope, check_id(job_id), running=running, token=new_id())
-            if answer is not Answer.UNKNOWN:
-                break
+        check_id(job_id)
+        token = new_id()
+
+        def ask(scope: Scope) -> Call[Answer]:
+            return produce.cancel(scope, job_id, running=running, token=token)
+
+        _, answer = yield from find(self, self._queues(queue), job_id, ask, lambda word: word is not Answer.UNKNOWN)
         return answer
 
     def reschedule(self, job_id: str, queue: str | None, spec: JobSpec) -> Flow[JobRef]:
@@ -158,12 +161,9 @@ class Verbs:
 
     def retry(self, job_id: str, queue: str | None) -> Flow[JobRef]:
         """A failed job from the start; read, rewrite, and again when somebody was faster."""
-        scope, *others = self._places(queue)
-        if others and (yield inspect.get(scope, check_id(job_id))) is None:
-            scope = others[0]
-        outcome, name = produce.Outcome(Answer.CHANGED), ""
+        outcome, name, scope = produce.Outcome(Answer.CHANGED), "", self.scope(queue)
         for _ in range(RETRY_READS):
-            info: JobInfo | None = yield inspect.get(scope, check_id(job_id))
+            scope, info = yield from self._read(job_id, queue)
             raw, envelope = (info.raw, info.envelope) if info else (b"", None)
             name = envelope.name if envelope else ""
             fresh = envelopes.afresh(raw, envelope, (yield from self.server_ms())) if envelope else raw
@@ -172,30 +172,27 @@ class Verbs:
             outcome = yield produce.retry(scope, job_id, envelopes.fingerprint(raw), fresh, digest, todo)
             if outcome.answer is not Answer.CHANGED:
                 break
-        ref = self._ref(outcome, job_id, scope.queue, name)
-        self.tell(JobRetryRequested(job_id, name, scope.queue))
+        ref = self._ref(outcome, job_id, scope.name, name)
+        self.tell(JobRetryRequested(job_id, name, scope.name))
         return ref
 
     def forget(self, job_ids: Sequence[str], queue: str | None) -> Flow[list[Answer]]:
         """Drop failed or completed jobs; an answer for each."""
-        answers: list[Answer] = []
-        for start in range(0, len(job_ids), produce.MAX_JOBS):
-            some = [check_id(job_id) for job_id in job_ids[start : start + produce.MAX_JOBS]]
-            answers += yield produce.forget(self.scope(queue), some)
-        return answers
+        answers = dict.fromkeys(map(check_id, job_ids), Answer.UNKNOWN)
+        for scope in (yield from every_shard(self, self.scope(queue).queue)):
+            left = [job_id for job_id, answer in answers.items() if answer is Answer.UNKNOWN]
+            for some in pages(left, produce.MAX_JOBS):
+                answers.update(zip(some, (yield produce.forget(scope, some)), strict=True))
+        return [answers[job_id] for job_id in job_ids]
 
     def _first_known(
         self, job_id: str, queue: str | None, ask: Callable[[Scope], Call[produce.Outcome]]
     ) -> Flow[JobRef]:
         """Ask for a job where it may be, until it is known."""
         check_id(job_id)
-        places = self._places(queue)
-        outcome = produce.Outcome(Answer.UNKNOWN)
-        for scope in places:
-            outcome = yield ask(scope)
-            if outcome.answer is not Answer.UNKNOWN:
-                return self._ref(outcome, job_id, scope.queue)
-        return self._ref(outcome, job_id, places[-1].queue)
+        queues = self._queues(queue)
+        scope, outcome = yield from find(self, queues, job_id, ask, lambda said: said.answer is not Answer.UNKNOWN)
+        return self._ref(outcome, job_id, scope.name)
 
     def _ref(self, outcome: produce.Outcome, job_id: str, queue: str, name: str = "") -> JobRef:
         if error := refusal(outcome.answer, job_id, queue, owner=outcome.owner):
@@ -207,60 +204,29 @@ class Verbs:
 
     def get(self, job_id: str, queue: str | None) -> Flow[JobInfo | None]:
         """Everything known about one job."""
-        for scope in self._places(queue):
-            info: JobInfo | None = yield inspect.get(scope, check_id(job_id))
-            if info is not None:
-                return reveal(self.options.keyring, info)
-        return None
+        _, info = yield from self._read(job_id, queue)
+        return None if info is None else reveal(self.options.keyring, info)
 
-    def list_jobs(self, state: State, queue: str | None, cursor: str, limit: int) -> Flow[Page]:
-        """One page of the jobs in one state."""
-        page: Page = yield inspect.list_jobs(self.scope(queue), state, cursor, max(1, min(limit, produce.MAX_JOBS)))
-        return page
+    def _read(self, job_id: str, queue: str | None) -> Flow[tuple[Scope, JobInfo | None]]:
+        """A job as it is stored, and its shard."""
+        check_id(job_id)
+        queues = self._queues(queue)
+        return (
+            yield from find(
+                self, queues, job_id, lambda scope: inspect.get(scope, job_id), lambda info: info is not None
+            )
+        )
 
     def queues(self) -> Flow[list[str]]:
         """All known queues, sorted."""
+        return sorted({queue_of(name) for name in (yield from self.shards())})
+
+    def shards(self) -> Flow[list[str]]:
+        """All shards of all known queues, sorted; the first one of each is called as the queue."""
         names: list[str] = yield Command(
             ("SMEMBERS", Globals(self.options.prefix).queues), lambda reply: sorted(map(text, reply)), reads=True
         )
         return names
-
-    def stats(self, queue: str | None) -> Flow[list[QueueStats]]:
-        """Counts of one queue, or of all known."""
-        names = (yield from self.queues()) if queue is None else [queue]
-        found: list[QueueStats] = []
-        for name in names:
-            found += [(yield inspect.stats(self.scope(name)))]
-        return found
-
-    def upcoming(self, queue: str | None, span: str, spans: int) -> Flow[Upcoming]:
-        """A histogram of due times."""
-        histogram: Upcoming = yield inspect.upcoming(self.scope(queue), max(1, duration_ms(span)), spans)
-        return histogram
-
-    def configure(self, queue: str | None, lease: str | None) -> Flow[int]:
-        """Set a queue's lease; answers the one in force, in ms."""
-        lease_ms = None if lease is None else check_lease(lease)
-        scope = self.scope(queue)
-        yield from self.register(scope.queue)
-        in_force: int = yield inspect.configure(scope, lease_ms)
-        return in_force
-
-    def prune_failed(self, queue: str | None, older: str) -> Flow[int]:
-        """Forget jobs that failed that long ago; answers how many."""
-        keep_ms, dropped = duration_ms(older), 0
-        while True:
-            pruned: deliver.Pruned = yield deliver.prune(self.scope(queue), keep_ms)
-            dropped += pruned.failed
-            if pruned.failed < deliver.PAGE:
-                return dropped
-
-    def clear(self, queue: str | None) -> Flow[int]:
-        """Drop everything that waits; answers how many jobs."""
-        dropped = 0
-        while some := (yield inspect.clear(self.scope(queue))):
-            dropped += some
-        return dropped
 
     def server_ms(self) -> Flow[int]:
         """The server's time: asked for once a minute at most, and carried on by a clock that nobody sets."""

@@ -1,0 +1,90 @@
+"""Verbs on one job that may lie in any shard of its queue. Generators like those of `verbs`, which they are given.
+
+A job stays in the shard it was made in, so asking every listed shard finds it, all of them in one round trip. An answer
+of "unknown" counts only when the first shard's layout is no newer than the one that was asked by: the job may have been
+made in a shard that this client did not know of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+
+from delayq.core.shards import Layout
+from delayq.redis.calls.call import Call, Command, Scope
+
+if TYPE_CHECKING:
+    from delayq.redis.verbs import Flow, Verbs
+
+T = TypeVar("T")
+Ask = Callable[[Scope], Call[T]]
+
+
+class Asked(NamedTuple, Generic[T]):
+    """What is asked about which job, and which answers say that it is there."""
+
+    job_id: str
+    ask: Ask[T]
+    known: Callable[[T], bool]
+
+
+def find(
+    verbs: Verbs, queues: Sequence[str], job_id: str, ask: Ask[T], known: Callable[[T], bool]
+) -> Flow[tuple[Scope, T]]:
+    """Ask for a job in queues, one after the other, until it is known; where, and the answer.
+
+    The last answer when it is known nowhere.
+    """
+    queue, *others = queues
+    while True:
+        layout = verbs.layouts.of(queue)
+        scope, answer = yield from _in_shards(verbs, queue, layout, Asked(job_id, ask, known))
+        if known(answer):
+            return scope, answer
+        if (yield from verbs.layouts.read(queue)) == layout:
+            if not others:
+                return scope, answer
+            queue, *others = others
+
+
+def _in_shards(verbs: Verbs, queue: str, layout: Layout, asked: Asked[T]) -> Flow[tuple[Scope, T]]:
+    scopes = [verbs.shard(shard, layout) for shard in layout.shards(queue)]
+    if len(scopes) > 1 and not asked.ask(scopes[0]).resend:
+        scopes = yield from _where(scopes, asked.job_id)
+    if len(scopes) == 1:
+        return scopes[0], (yield asked.ask(scopes[0]))
+    answers: list[T] = yield tuple(map(asked.ask, scopes))
+    pairs = list(zip(scopes, answers, strict=True))
+    return next((pair for pair in pairs if asked.known(pair[1])), pairs[0])
+
+
+def _where(scopes: list[Scope], job_id: str) -> Flow[list[Scope]]:
+    """The one of them that has the job, for a call that must not be sent twice and so travels alone; else the first."""
+    found: list[int] = yield tuple(Command(("HEXISTS", scope.keys.of("jobs"), job_id), int, True) for scope in scopes)
+    return next(([scope] for scope, there in zip(scopes, found, strict=True) if there), scopes[:1])
+
+
+def every_shard(verbs: Verbs, queue: str) -> Flow[list[Scope]]:
+    """All shards of a queue that may hold jobs, by the layout its first shard has now."""
+    layout = yield from verbs.layouts.read(queue)
+    return [verbs.shard(shard, layout) for shard in layout.shards(queue)]
+
+
+def ask_every(scopes: Sequence[Scope], ask: Ask[T]) -> Flow[list[T]]:
+    """One call to each shard, all under way together."""
+    if len(scopes) == 1:
+        return [(yield ask(scopes[0]))]
+    answers: list[T] = yield tuple(map(ask, scopes))
+    return answers
+
+
+def while_any(scopes: Sequence[Scope], ask: Ask[int], enough: int = 1) -> Flow[int]:
+    """Repeat a call in each shard until it does less than `enough`; the sum."""
+    total = 0
+    for scope in scopes:
+        while True:
+            done: int = yield ask(scope)
+            total += done
+            if done < enough:
+                break
+    return total
