@@ -1,4 +1,4 @@
-"""Commands on queues: stats, pause, resume, clear, queue set."""
+"""Commands on queues: stats, pause, resume, clear, queue set, queue show."""
 
 from __future__ import annotations
 
@@ -33,6 +33,9 @@ Lease = Annotated[
     str | None,
     typer.Option("--lease", metavar="D", help="Silence, 100ms to 1d, after which a worker is gone.", callback=lease),
 ]
+Shards = Annotated[
+    int | None, typer.Option("--shards", metavar="N", min=1, max=256, help="Spread it over so many shards.")
+]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -43,12 +46,15 @@ def add_to(app: typer.Typer) -> None:
     app.command("clear", epilog=example("delayq clear --queue orders --yes"))(clear)
     queues = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
     queues.callback(epilog=example("delayq queue set orders --lease 5s"))(_queue)
-    queues.command("set", epilog=example("delayq queue set orders --lease 5s"))(queue_set)
+    queues.command("set", epilog=example("delayq queue set orders --lease 5s", "delayq queue set orders --shards 4"))(
+        queue_set
+    )
+    queues.command("show", epilog=example("delayq queue show orders"))(queue_show)
     app.add_typer(queues, name="queue")
 
 
 def _queue() -> None:
-    """Change what a queue keeps for itself."""
+    """What a queue keeps for itself."""
 
 
 def stats(ctx: typer.Context, queue: AnyQueue = None, busy_above: BusyAbove = None, as_json: Json = False) -> None:
@@ -97,11 +103,21 @@ def clear(ctx: typer.Context, queue: OneQueue = None, yes: Yes = False, as_json:
     switch.clear(session_of(ctx), queue, yes=yes, as_json=as_json)
 
 
-def queue_set(ctx: typer.Context, queue: QueueName, lease: Lease = None, as_json: Json = False) -> None:
+def queue_set(
+    ctx: typer.Context, queue: QueueName, lease: Lease = None, shards: Shards = None, as_json: Json = False
+) -> None:
     """Change what a queue keeps for itself.
 
-    Prints what is in force. Workers follow within seconds.
+    Prints what is in force. Workers follow within seconds. Shards may be changed while the queue is in use: jobs that
+    are there stay where they are.
     """
     from delayq.cli.actions import switch
 
-    switch.queue_set(session_of(ctx), queue, lease, as_json=as_json)
+    switch.queue_set(session_of(ctx), queue, lease, shards, as_json=as_json)
+
+
+def queue_show(ctx: typer.Context, queue: QueueName, as_json: Json = False) -> None:
+    """Show what a queue keeps for itself, and how much lies in each of its shards."""
+    from delayq.cli.actions import switch
+
+    switch.queue_show(session_of(ctx), queue, as_json=as_json)

@@ -1,8 +1,10 @@
 """Verbs on one job that may lie in any shard of its queue. Generators like those of `verbs`, which they are given.
 
-A job stays in the shard it was made in, so asking every listed shard finds it, all of them in one round trip. An answer
-of "unknown" counts only when the first shard's layout is no newer than the one that was asked by: the job may have been
-made in a shard that this client did not know of.
+A job stays in the shard it was made in, so asking every listed shard finds it, all of them in one round trip. Whoever
+changes a job looks first where it is, and asks for the change there alone: said to every shard it could meet two jobs,
+when one has ended and another was made under the same id in the meantime. An answer of "unknown" counts only when the
+first shard's layout is no newer than the one that was asked by: the job may have been made in a shard that this client
+did not know of.
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ def find(
 
 def _in_shards(verbs: Verbs, queue: str, layout: Layout, asked: Asked[T]) -> Flow[tuple[Scope, T]]:
     scopes = [verbs.shard(shard, layout) for shard in layout.shards(queue)]
-    if len(scopes) > 1 and not asked.ask(scopes[0]).resend:
+    if len(scopes) > 1 and not asked.ask(scopes[0]).reads:
         scopes = yield from _where(scopes, asked.job_id)
     if len(scopes) == 1:
         return scopes[0], (yield asked.ask(scopes[0]))
@@ -59,7 +61,7 @@ def _in_shards(verbs: Verbs, queue: str, layout: Layout, asked: Asked[T]) -> Flo
 
 
 def _where(scopes: list[Scope], job_id: str) -> Flow[list[Scope]]:
-    """The one of them that has the job, for a call that must not be sent twice and so travels alone; else the first."""
+    """The one of them that has the job; else the first."""
     found: list[int] = yield tuple(Command(("HEXISTS", scope.keys.of("jobs"), job_id), int, True) for scope in scopes)
     return next(([scope] for scope, there in zip(scopes, found, strict=True) if there), scopes[:1])
 

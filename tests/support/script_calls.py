@@ -19,6 +19,7 @@ from delayq.core.envelope import fingerprint
 from delayq.core.follow import End, Note, Send, Todo, Word
 from delayq.core.limiting import Admit, Admitted, Circuit, Place, Probe, Report, Unlocked, Verdict, Who
 from delayq.core.rate_limit import RateLimit
+from delayq.core.shards import PLAIN, Layout
 from delayq.core.spec import Prepared
 from delayq.core.states import Answer, OnConflict, State
 from delayq.core.views import Page
@@ -26,6 +27,7 @@ from delayq.redis.calls import deliver, follow, inspect, limit, lock, operate, p
 from delayq.redis.calls.call import Call, Scope
 from delayq.redis.calls.deliver import Acked, Failed, Held, Released
 from delayq.redis.calls.follow import Finished, Opened, Owed, OwedPage, Standing
+from delayq.redis.calls.inspect import LaidOut
 from delayq.redis.calls.operate import Switch, Telling
 from delayq.redis.calls.produce import Outcome
 from delayq.redis.keys import GROUP
@@ -38,6 +40,11 @@ PLACE = Place("api", "k", 1)
 RATES = (RateLimit.per_minute(1).by("k"), RateLimit.sliding(2, "1m"), RateLimit.bucket(2, "1m"))
 DUE = START + 1_000
 NOW = START + 2_000
+
+FOUR = Layout(4, START, (1,))
+UNSAID = LaidOut(PLAIN, "", "")
+LAID_OUT = LaidOut(FOUR, "30000", "")
+
 
 Prepare = Callable[[Engine], Call[Any]]
 
@@ -248,6 +255,7 @@ SCENES = {
     ),
     "progress": scene(tell, [True], [True], grows=True),
     "configure": scene(lambda e: inspect.configure(e.scope, 5_000), 5_000, 5_000, grows=True),
+    "lay_out": scene(lambda e: inspect.lay_out(e.scope, FOUR, UNSAID), LAID_OUT, LAID_OUT, grows=True),
     "promote": scene(
         lambda e: deliver.promote(e.scope),
         deliver.Promoted(1, 0, (HOUR - 2_000) * 1000),
@@ -341,6 +349,7 @@ def all_calls(scope: Scope) -> list[Call[Any]]:
         inspect.upcoming(scope, 1, 1),
         inspect.pause(scope, 0),
         inspect.resume(scope),
+        inspect.lay_out(scope, FOUR, UNSAID),
         inspect.configure(scope, None),
         inspect.clear(scope),
         *_operating(scope, LEASE),

@@ -1,4 +1,4 @@
-"""pause, resume, clear, queue set."""
+"""pause, resume, clear, queue set, queue show."""
 
 from __future__ import annotations
 
@@ -59,11 +59,32 @@ def print_dropped(session: Session, queue: str, dropped: int, *, as_json: bool) 
     session.out.note(f"{count(dropped, 'job')} dropped from queue {queue}.")
 
 
-def queue_set(session: Session, queue: str, lease: str | None, *, as_json: bool) -> None:
-    """Set the lease, or print the one in force."""
+def queue_set(session: Session, queue: str, lease: str | None, shards: int | None, *, as_json: bool) -> None:
+    """Set the lease, the number of shards or both; print what is in force."""
     with session.client() as client:
-        lease_ms = client.queue_set(queue, lease=lease)
+        lease_ms = client.queue_set(queue, lease=lease, shards=shards)
+        number = None if shards is None else client.queue_show(queue).shards
+    more = {} if number is None else {"shards": number}
     if as_json:
-        session.out.json({"queue": queue, "lease_ms": lease_ms})
+        session.out.json({"queue": queue, "lease_ms": lease_ms, **more})
     else:
-        session.out.record([("queue", queue), ("lease", format_duration(lease_ms))])
+        session.out.record([("queue", queue), ("lease", format_duration(lease_ms)), *more.items()])
+
+
+def queue_show(session: Session, queue: str, *, as_json: bool) -> None:
+    """What a queue keeps for itself."""
+    with session.client() as client:
+        view = client.queue_show(queue)
+    if as_json:
+        session.out.json(shapes.queue_view(view))
+        return
+    rows: list[tuple[str, object]] = [("queue", queue), ("lease", format_duration(view.lease_ms))]
+    rows.append(("shards", view.shards))
+    if view.since_ms is not None:
+        rows.append(("since", format_instant(view.since_ms)))
+    if view.before:
+        rows.append(("jobs may lie by", ", ".join(map(str, view.before))))
+    session.out.record(rows)
+    if len(view.held) > 1:
+        numbers = ("scheduled", "load", "failed", "completed")
+        session.out.table(("shard", *numbers), view.held, numbers=numbers)
