@@ -18,20 +18,23 @@ from delayq.core.endpoint import Endpoint
 from delayq.core.errors import AWAY, ConfigError, DelayqError, UnsafeSetup
 from delayq.core.events import Listener
 from delayq.core.outcome import Policy
+from delayq.drivers.redis_connection import RedisConnection
 from delayq.drivers.redis_streams import RedisStreams, RedisStreamsFactory
+from delayq.drivers.serving.driver import BrokerDriverFactory
 from delayq.jobs.current import make_manager, replace_manager
 from delayq.jobs.registry import Registry, current, load_app
 from delayq.loops.janitor import Janitor
 from delayq.loops.loop import Loop
 from delayq.loops.mover import Mover
 from delayq.loops.relay import Relay
+from delayq.manager import Manager
 from delayq.redis.checkup import eviction_policy
 from delayq.redis.client import Client
 from delayq.redis.connect import Connector
 from delayq.redis.opening import open_connector
 from delayq.settings import Settings
 from delayq.worker.options import WorkerOptions
-from delayq.worker.plan import Plan, never
+from delayq.worker.plan import DriverFactory, Plan, never
 from delayq.worker.supervisor import Supervisor
 
 
@@ -98,6 +101,18 @@ def fallback_policy(settings: Settings) -> Policy:
         retention_ms=settings.retention_ms,
         timeout_ms=settings.timeout_ms,
     )
+
+
+def driver_factory(manager: Manager, name: str | None = None) -> DriverFactory:
+    """What makes the drivers of a worker of that connection (None: the default one).
+
+    Raises `ConfigError` for a connection that no worker can serve.
+    """
+    backend, options, connection = manager.backend(name), manager.options_of(name), manager.connection(name)
+    if isinstance(connection, RedisConnection):
+        return RedisStreamsFactory(connection.client.connector.endpoint, options)
+    assert backend is not None  # else it was refused
+    return BrokerDriverFactory(connection.name, backend, options)
 
 
 def make_plan(

@@ -26,16 +26,15 @@ from delayq.core.options import Options
 from delayq.core.routes import NOWHERE, Route, find
 from delayq.core.spec import JobSpec
 from delayq.drivers.connection import AsyncBatchStore, BatchStore, Connection, KeepsBatches
-from delayq.drivers.null import NullConnection
+from delayq.drivers.factories import Factory, Makers, made_by
 from delayq.drivers.redis_connection import RedisConnection
-from delayq.drivers.sync import Runner, SyncConnection
+from delayq.drivers.serving.backend import Backend
+from delayq.drivers.serving.connection import BrokerConnection
+from delayq.drivers.sync import Runner
 from delayq.drivers.waiting import Waiting
-from delayq.redis.opening import open_connector
 from delayq.settings import Settings
 from delayq.settings.tables import ConnectionSettings
 
-Factory: TypeAlias = Callable[[str, ConnectionSettings, Options], Connection]
-"""Makes a connection: its name, its settings (`options` holds what only this driver knows), the engine's options."""
 Between: TypeAlias = Callable[[str, ConnectionSettings, Options, Callable[[], Connection]], Connection]
 """Makes a connection in the place of another: as a `Factory`, and given how to get the one it stands for."""
 Stamp: TypeAlias = Callable[[JobSpec], Mapping[str, str]]
@@ -66,16 +65,11 @@ class Manager:
         self.settings = settings
         self.commit_hook: CommitHook | None = None
         self.stamps: list[Stamp] = []
-        self._runner = runner
+        self._makers = Makers(settings, runner)
         self._lock = threading.RLock()
         self._made: dict[str, Connection] = {}
         self._maker: Callable[[str], Connection] = self._make
-        self._factories: dict[str, Factory] = {
-            "redis": self._redis,
-            "sync": self._sync,
-            "null": _null,
-            "outbox": _outbox,
-        }
+        self._factories: dict[str, Factory] = dict(self._makers.factories)
         self._known = {DEFAULT: ConnectionSettings(), **_without_settings(), **settings.connections}
         self._routes = dict(settings.routes)
         self._kinds: dict[type, Route] = {}
@@ -111,6 +105,22 @@ class Manager:
             f"The connection {connection.name!r} keeps no batches.",
             hint="Dispatch over one to Redis: on_connection(…).",
         )
+
+    def backend(self, name: str | None = None) -> Backend | None:
+        """What workers serve of that connection; None for one to Redis, which has a driver of its own.
+
+        Made once, so before a worker forks. Raises `ConfigError` for a connection that no worker can serve.
+        """
+        connection = self.connection(name)
+        if isinstance(connection, RedisConnection):
+            return None
+        if not isinstance(connection, BrokerConnection):
+            raise ConfigError(
+                f"No worker can serve the connection {connection.name!r}: it keeps no jobs.",
+                hint="Name one that does, such as --connection default.",
+            )
+        connection.backend.refuse_worker(connection.name)
+        return connection.backend
 
     def waits_for_commit(self, name: str | None) -> bool:
         """Whether jobs on that connection wait for a commit unless they say otherwise."""
@@ -239,14 +249,9 @@ class Manager:
 
     def _make(self, name: str) -> Connection:
         given = self._given(name)
-        factory = self._factories.get(given.driver)
-        if factory is None:
-            known = ", ".join(self._factories)
-            raise ConfigError(
-                f"The connection {name!r} has the driver {given.driver!r}; known are {known}.",
-                hint="A driver of your own is made known with manager.extend.",
-            )
-        return factory(name, given, self._options(name, given))
+        factory = self._factories.get(given.driver) or made_by(given.driver, name, known=self._factories)
+        made = factory(name, given, self._options(name, given))
+        return BrokerConnection(name, made, self._options(name, given)) if isinstance(made, Backend) else made
 
     def _options(self, name: str, given: ConnectionSettings) -> Options:
         base = self.settings.options()
@@ -259,35 +264,6 @@ class Manager:
             connection=name,
         )
 
-    def _redis(self, name: str, given: ConnectionSettings, options: Options) -> Connection:
-        _refuse_options(name, given)
-        return RedisConnection(name, open_connector(self.settings, given.url), options)
-
-    def _sync(self, name: str, given: ConnectionSettings, options: Options) -> Connection:
-        _refuse_options(name, given)
-        if self._runner is None:
-            raise ConfigError(f"The connection {name!r} runs jobs, and this manager was given nobody to run them.")
-        return SyncConnection(name, options, self._runner)
-
-
-def _null(name: str, given: ConnectionSettings, options: Options) -> Connection:
-    _refuse_options(name, given)
-    return NullConnection(name, options)
-
-
-def _outbox(name: str, given: ConnectionSettings, options: Options) -> Connection:
-    from delayq.drivers.outbox.connection import connect  # few applications have one
-
-    return connect(name, given, options)
-
 
 def _without_settings() -> dict[str, ConnectionSettings]:
     return {driver: ConnectionSettings(driver=driver) for driver in ("sync", "null")}
-
-
-def _refuse_options(name: str, given: ConnectionSettings) -> None:
-    for option in given.options:
-        raise ConfigError(
-            f"The connection {name!r} has an option {option!r} that its driver {given.driver} does not know.",
-            hint="Known are driver, url, prefix, queue and after_commit.",
-        )

@@ -23,6 +23,7 @@ from hypothesis import HealthCheck, settings
 
 from delayq.redis.server_binary import ServerBinary
 from tests.support.containers import containers_wanted, engine_problem
+from tests.support.contract_table import write_contract_table
 from tests.support.flavours import (
     Flavour,
     default_flavour,
@@ -77,6 +78,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         if said:
             terminalreporter.section(title)
             terminalreporter.write_line("\n".join(said))
+    write_contract_table(terminalreporter)
     terminalreporter.section("servers")
     if containers_wanted():
         terminalreporter.write_line(f"containers: {engine_problem() or 'the Docker engine answers'}")

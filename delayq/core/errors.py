@@ -24,6 +24,7 @@
     │  └─ ProtocolError         a script answered something this version does not know
     ├─ CommittedUnsent          the transaction is committed; jobs that waited for it were not sent
     ├─ NotDelivered             a channel did not take a notification
+    ├─ WorkerVanished           the processes that ran a job died, too often
     ├─ BadEnvelope              bytes that are no envelope
     ├─ UnknownJob               no handler registered for this name
     ├─ ModelMissing             a model that a job refers to is gone
@@ -183,6 +184,10 @@ class CommittedUnsent(DelayqError):
 
 class NotDelivered(DelayqError):
     """A channel did not take a notification."""
+
+
+class WorkerVanished(DelayqError):
+    """The processes that ran this job died without a word, too often."""
 
 
 class BadEnvelope(DelayqError):

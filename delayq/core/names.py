@@ -27,8 +27,9 @@ from delayq.core.shown import shown
 
 _QUEUE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 _JOB_NAME: Final = re.compile(r"[^ ]{1,255}")
-_MADE: Final = re.compile(r"[0-9a-v]{26}")
 _ID: Final = re.compile(r"[\x21-\x7e]{1,255}")
+# 128 bits of a UUIDv7, version and all, as `new_id` writes them.
+_OWN_ID: Final = re.compile(r"[0-9a-v]{9}[159dhlpt][o-v][0-9a-v]{15}")
 
 _QUEUE_HINT: Final = "Use 1 to 128 of A-Z a-z 0-9 . _ : - and start with a letter or a digit."
 _JOB_HINT: Final = "Use 1 to 255 printable characters without white space, such as order.close."
@@ -66,8 +67,8 @@ def new_id() -> str:
 
 
 def made_here(job_id: str) -> bool:
-    """Whether it looks like an id of `new_id`, which nobody makes twice."""
-    return _MADE.fullmatch(job_id) is not None
+    """Whether an id looks like one that `new_id` made, in any process."""
+    return _OWN_ID.fullmatch(job_id) is not None
 
 
 def _matches(pattern: re.Pattern[str], value: object) -> bool:

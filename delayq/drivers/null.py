@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from delayq.core.spec import Prepared
 from delayq.core.views import Fate
+from delayq.drivers.capabilities import Capabilities
 from delayq.drivers.local import LocalConnection
+
+CAPABILITIES: Final = Capabilities(serves=False, durable=False)
 
 
 class NullConnection(LocalConnection):

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from typing import Final
 
 from delayq.core.control import Heed, obey
 from delayq.core.endpoint import Endpoint
@@ -13,6 +14,7 @@ from delayq.core.errors import BackendDamaged, BackendFull
 from delayq.core.options import Options
 from delayq.core.order import Order, strict
 from delayq.drivers.base import Promotion, Relayed, Tidied
+from delayq.drivers.capabilities import Capabilities, Keeper
 from delayq.drivers.redis_consumer import RedisConsumer
 from delayq.drivers.redis_relay import RedisRelay
 from delayq.drivers.redis_repair import RedisRepair
@@ -27,6 +29,29 @@ from delayq.redis.send import through
 from delayq.redis.verbs import Clock, server_clock
 from delayq.redis.wakeups import PubSubWakeUps
 
+CAPABILITIES: Final = Capabilities(
+    delay=True,
+    ids=True,
+    replace=True,
+    cancel=True,
+    reschedule=True,
+    run_now=True,
+    unique=True,
+    inspect=True,
+    counts=True,
+    clear=True,
+    chains=True,
+    batches=True,
+    limits=True,
+    pause=True,
+    retention=True,
+    progress=True,
+    own_failed=True,
+    mover=True,
+    recoveries=True,
+    keeper=Keeper.STEWARD,
+    prefetch=256,
+)
 FULL_RETRY_S = 0.05
 PAUSED_RETRY_S = 1.0
 

@@ -8,7 +8,7 @@ raised where it was dispatched, after its `failed` hook. What asks to be tried a
 from __future__ import annotations
 
 import time
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from delayq.core import envelope as envelopes
 from delayq.core.ending import ending
@@ -19,7 +19,10 @@ from delayq.core.outcome import GiveUp, Outcome, Release
 from delayq.core.signals import Discard
 from delayq.core.spec import Prepared
 from delayq.core.views import Fate
+from delayq.drivers.capabilities import Capabilities
 from delayq.drivers.local import LocalConnection
+
+CAPABILITIES: Final = Capabilities(serves=False, durable=False, chains=True)
 
 
 class Ran(NamedTuple):

@@ -17,7 +17,7 @@ class Handler(Protocol):
     """A function, a `Job` class, a method of a class, or something that wraps one of these.
 
     Everything a job goes through on the worker goes through `run` and `failed`. So a feature that surrounds handlers
-    is a `Handler` that holds another and stands in its place, as `middleware.Surrounded` does.
+    is a `Handler` that holds another and stands in its place, as a `StandIn` (`middleware.Surrounded` is one).
     """
 
     @property

@@ -22,63 +22,33 @@ from delayq.jobs.context import JobContext
 from delayq.jobs.handler import Handler
 from delayq.jobs.middleware.surrounded import Surrounded
 from delayq.jobs.opened import Opened
-from delayq.jobs.options import HandlerOptions
-from delayq.jobs.payload import Payload
+from delayq.jobs.stand_in import StandIn
 
 log = logging.getLogger("delayq.jobs")
 
 AWAY: Final = "5s"
 
 
-class Unlocking:
+class Unlocking(StandIn):
     """The `Handler` that stands in another one's place for one attempt."""
 
     def __init__(self, inner: Handler, unlock: Unlock, limits: Limits) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._unlock = unlock
         self._limits = limits
 
-    @property
-    def name(self) -> str:
-        """As the inner one's; so are the next six."""
-        return self._inner.name
-
-    @property
-    def options(self) -> HandlerOptions:
-        return self._inner.options
-
-    @property
-    def place(self) -> str:
-        return self._inner.place
-
-    @property
-    def is_async(self) -> bool:
-        return self._inner.is_async
-
-    @property
-    def hears_failures(self) -> bool:
-        return self._inner.hears_failures
-
-    @property
-    def brings_middleware(self) -> bool:
-        return self._inner.brings_middleware
-
-    @property
-    def payload(self) -> Payload | None:
-        return self._inner.payload
-
     def open(self, data: msgspec.Raw, context: Callable[[], JobContext]) -> Opened:
         """The inner one's job; its call frees the lock first."""
-        opened = self._inner.open(data, context)
+        opened = self.inner.open(data, context)
         return Opened(opened.fields, partial(self._call, opened.call), opened.instance, opened.middleware)
 
     def run(self, data: msgspec.Raw, context: Callable[[], JobContext]) -> Any:
         """Free the lock, then run the inner one."""
-        return self._call(partial(self._inner.run, data, context))
+        return self._call(partial(self.inner.run, data, context))
 
     def failed(self, data: msgspec.Raw, error: BaseException) -> Any:
         """Tell the inner one."""
-        return self._inner.failed(data, error)
+        return self.inner.failed(data, error)
 
     def _call(self, handle: Callable[[], Any]) -> Any:
         if self.is_async or _in_a_loop():

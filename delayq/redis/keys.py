@@ -84,6 +84,22 @@ class LimitKeys(msgspec.Struct, frozen=True):
         return f"{self.prefix}:{{limit:{self.name}}}:{role}:{key}"
 
 
+class FailedKeys(msgspec.Struct, frozen=True):
+    """The keys of failed jobs of other connections, kept here for them: in a slot of their own."""
+
+    prefix: str
+
+    @property
+    def at(self) -> str:
+        """When each failed: id -> epoch ms."""
+        return f"{self.prefix}:{{failed-jobs}}:at"
+
+    @property
+    def rows(self) -> str:
+        """Their records: id -> JSON."""
+        return f"{self.prefix}:{{failed-jobs}}:rows"
+
+
 class Globals(msgspec.Struct, frozen=True):
     """The keys that belong to no queue."""
 
@@ -139,4 +155,6 @@ class Globals(msgspec.Struct, frozen=True):
             self.batches: "zset",
             self.limits: "set",
             self.audit: "stream",
+            FailedKeys(self.prefix).at: "zset",
+            FailedKeys(self.prefix).rows: "hash",
         }

@@ -9,29 +9,37 @@ from typing import Annotated, Any, Final, TypeAlias
 from pydantic import PlainValidator
 
 from delayq.core.endpoint import Endpoint
+from delayq.core.mask import mask_url
 from delayq.core.names import check_queue
 from delayq.core.redis_url import parse_endpoint
 from delayq.core.routes import Route
 from delayq.core.shown import shown
 from delayq.settings.values import ours, prefix_text, refused
 
+ON_REDIS: Final = ("redis", "laravel_redis")
+"""The drivers whose `url` leads to a Redis."""
 NAMES: Final = ("routes", "forwards", "connections")
 """The settings that are tables: a file holds them, no variable does."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionSettings:
-    """One `[connections.NAME]`: its driver, and what differs from the settings outside. `options` are the driver's."""
+    """One `[connections.NAME]`: its driver, and what differs from the settings outside. `options` are the driver's.
+
+    `url` is where its Redis is; what a driver of another kind was given as `url` stands in `place`, as it was written.
+    """
 
     driver: str = "redis"
     url: Endpoint | None = None
+    place: str = field(default="", repr=False)
     prefix: str | None = None
     queue: str | None = None
     after_commit: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        return f"{self.driver} {self.url}" if self.url else self.driver
+        where = self.url or mask_url(self.place)
+        return f"{self.driver} {where}" if where else self.driver
 
 
 def check_connection_name(name: object) -> str:
@@ -81,14 +89,18 @@ def _connection(name: str, value: Any) -> ConnectionSettings:
     if isinstance(value, ConnectionSettings):
         return value
     given = dict(_table(value, f"options for the connection {name}"))
-    driver, url = given.pop("driver", "redis"), given.pop("url", None)
+    driver, url = check_connection_name(given.pop("driver", "redis")), given.pop("url", None)
     prefix, queue = given.pop("prefix", None), given.pop("queue", None)
     after_commit = given.pop("after_commit", False)
     if not isinstance(after_commit, bool):
         raise refused(f"after_commit of the connection {name} is {shown(after_commit)}; use true or false.")
+    if not isinstance(url, str | Endpoint | None):
+        raise refused(f"url of the connection {name} is {shown(url)}; it is a text.")
+    elsewhere = isinstance(url, str) and driver not in ON_REDIS
     return ConnectionSettings(
-        driver=check_connection_name(driver),
-        url=parse_endpoint(url) if isinstance(url, str) else url,
+        driver=driver,
+        url=None if elsewhere else parse_endpoint(url) if isinstance(url, str) else url,
+        place=str(url) if elsewhere else "",
         prefix=None if prefix is None else prefix_text(prefix),
         queue=None if queue is None else check_queue(queue),
         after_commit=after_commit,

@@ -17,7 +17,7 @@ from delayq.core.states import ANSWERS, Answer, State
 from delayq.redis.calls.call import ONCE_MS
 from delayq.redis.calls.operate import CONTROL_FIELDS
 from delayq.redis.calls.refusals import refusal
-from delayq.redis.keys import PER_QUEUE, Globals, Keys, LimitKeys
+from delayq.redis.keys import PER_QUEUE, FailedKeys, Globals, Keys, LimitKeys
 from delayq.redis.scripts import load
 from delayq.redis.scripts import names as script_names
 from delayq.settings import Settings
@@ -56,8 +56,9 @@ def test_the_keys_of_no_queue() -> None:
     below = section(PAGE, "Keys").split("Of no queue:")[1]
     written = [names(cells[0])[0] for cells in rows(below, "key")]
     own = Globals("delayq")
-    once = [own.queues, own.workers, own.worker("<name>"), own.batches, own.control, own.limits, own.audit]
-    assert written == [*once, own.wake, own.cancels]
+    once = [own.queues, own.workers, own.worker("<name>"), own.batches, own.control, own.limits]
+    kept = FailedKeys("delayq")
+    assert written == [*once, kept.at, kept.rows, own.audit, own.wake, own.cancels]
 
 
 def test_the_keys_of_a_batch() -> None:

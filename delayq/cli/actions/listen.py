@@ -33,8 +33,8 @@ def listen(session: Session, folders: Sequence[Path], words: Sequence[str]) -> i
             raise InvalidInput(f"--watch {folder} is no folder.", hint="Name the folder that holds your code.")
     command = [sys.executable, "-m", "delayq", *_before(session), "work", *words]
     watch = Watch(folders)
-    session.out.note(f"Watching {', '.join(map(str, folders))}. Stop with Ctrl-C.")
     with Signals(last=True) as signals:
+        session.out.note(f"Watching {', '.join(map(str, folders))}. Stop with Ctrl-C.")
         worker = _Worker(command)
         try:
             while not signals.stops:

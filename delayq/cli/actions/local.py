@@ -16,6 +16,7 @@ from delayq.redis.embedded import Attendance, ChildServer, EmbeddedServer
 from delayq.redis.opening import embedded_server
 from delayq.settings import Settings
 
+WITHOUT_APP: Final = "No --app, so jobs become ready and wait. Stop with Ctrl-C."
 JOINED_LOOK_S: Final = 1.0
 LOOK_S: Final = 0.05
 TELL_S: Final = 5.0
@@ -42,10 +43,9 @@ def up(session: Session, apps: Sequence[str], wishes: serve.Wishes, *, quiet: bo
         if registry.names():
             code = serve.run_worker(session, settings, running.url, serve.Staff(registry, options, quiet), gone)
         else:
-            session.out.note("No --app, so jobs become ready and wait. Stop with Ctrl-C.")
             logs.start(settings, quiet=quiet)
             with open_driver(settings, url=running.url) as driver:
-                code = serve.run_loops(driver, settings, gone)
+                code = serve.run_loops(driver, settings, lambda: session.out.note(WITHOUT_APP), gone)
         if gone.seen:
             session.out.note("The embedded server was stopped, so this ends with it.")
         elif attendance.end_awaited():

@@ -40,9 +40,9 @@ def relay(session: Session, wishes: Wishes) -> int:
     """Send until a signal; the exit code."""
     with _relay(session, wishes) as role:
         role.lag()  # a wrong database or a missing table ends the command, not a line in a log
-        session.out.note(f"Sending what is written to {role.store.database.where}. Stop with Ctrl-C.")
         loop = Loop(role)
         with Signals(last=True) as signals:
+            session.out.note(f"Sending what is written to {role.store.database.where}. Stop with Ctrl-C.")
             loop.start()
             while not signals.stops:
                 signals.wait(LOOK_S)

@@ -243,14 +243,19 @@ def move(session: Session, *, once: bool, allow_eviction: bool) -> int:
             session.out.line(str(moved))
             session.out.note(f"{count(moved, 'job')} moved.")
             return 0
-        session.out.note("Moving what is due, in all queues. Stop with Ctrl-C.")
-        return run_loops(driver, settings)
+        return run_loops(
+            driver, settings, lambda: session.out.note("Moving what is due, in all queues. Stop with Ctrl-C.")
+        )
 
 
-def run_loops(driver: RedisStreams, settings: Settings, gone: Gone = never) -> int:
-    """Mover and janitor of all queues in threads, until a signal or `gone`; the exit code."""
+def run_loops(driver: RedisStreams, settings: Settings, greet: Callable[[], None], gone: Gone = never) -> int:
+    """Mover and janitor of all queues in threads, until a signal or `gone`; the exit code.
+
+    `greet` is called once signals are heard: who reads that Ctrl-C stops it may press it at once.
+    """
     loops = make_loops(driver, settings)
     with Signals(last=True) as signals:
+        greet()
         for loop in loops:
             loop.start()
         while not signals.stops and not gone():

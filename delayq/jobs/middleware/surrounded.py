@@ -20,15 +20,14 @@ from delayq.jobs.handler import Handler
 from delayq.jobs.middleware.forms import Step, steps_of
 from delayq.jobs.middleware.running_job import RunningJob
 from delayq.jobs.opened import NOTHING, Opened
-from delayq.jobs.options import HandlerOptions
-from delayq.jobs.payload import Payload
+from delayq.jobs.stand_in import StandIn
 
 
-class Surrounded:
+class Surrounded(StandIn):
     """The `Handler` that stands in another one's place. `failed` is not surrounded: nothing is decided by it."""
 
     def __init__(self, inner: Handler, steps: Sequence[Step], tell: Callable[[object], None]) -> None:
-        self.inner = inner
+        super().__init__(inner)
         self._tell = tell
         self._steps = tuple(steps)
         self._plain = not inner.is_async and all(step.plain for step in steps)
@@ -37,38 +36,6 @@ class Surrounded:
     def around(self, inner: Handler) -> Surrounded:
         """The same around another handler."""
         return Surrounded(inner, self._steps, self._tell)
-
-    def __repr__(self) -> str:
-        return repr(self.inner)
-
-    @property
-    def name(self) -> str:
-        """As the inner one's; so are the next six."""
-        return self.inner.name
-
-    @property
-    def options(self) -> HandlerOptions:
-        return self.inner.options
-
-    @property
-    def place(self) -> str:
-        return self.inner.place
-
-    @property
-    def is_async(self) -> bool:
-        return self.inner.is_async
-
-    @property
-    def hears_failures(self) -> bool:
-        return self.inner.hears_failures
-
-    @property
-    def brings_middleware(self) -> bool:
-        return self.inner.brings_middleware
-
-    @property
-    def payload(self) -> Payload | None:
-        return self.inner.payload
 
     def open(self, data: msgspec.Raw, context: Callable[[], JobContext]) -> Opened:
         """The inner one's job, with everything around it."""

@@ -16,53 +16,21 @@ from delayq.core.signals import Discard, Fail
 from delayq.jobs.context import JobContext
 from delayq.jobs.handler import Handler
 from delayq.jobs.opened import Opened
-from delayq.jobs.options import HandlerOptions
 from delayq.jobs.payload import Payload
 from delayq.jobs.references.loading import Loading, Wanted
 from delayq.jobs.references.reference import OnMissing
+from delayq.jobs.stand_in import StandIn
 
 log = logging.getLogger("delayq.jobs")
 
 
-class Referring:
+class Referring(StandIn):
     """A missing model is met here, before the handler and its middleware: nothing of the job has run then."""
 
     def __init__(self, inner: Handler, payload: Payload, tell: Callable[[object], None]) -> None:
-        self.inner = inner
+        super().__init__(inner)
         self._payload = payload
         self._tell = tell
-
-    def __repr__(self) -> str:
-        return repr(self.inner)
-
-    @property
-    def name(self) -> str:
-        """As the inner one's; so are the next six."""
-        return self.inner.name
-
-    @property
-    def options(self) -> HandlerOptions:
-        return self.inner.options
-
-    @property
-    def place(self) -> str:
-        return self.inner.place
-
-    @property
-    def is_async(self) -> bool:
-        return self.inner.is_async
-
-    @property
-    def hears_failures(self) -> bool:
-        return self.inner.hears_failures
-
-    @property
-    def brings_middleware(self) -> bool:
-        return self.inner.brings_middleware
-
-    @property
-    def payload(self) -> Payload | None:
-        return self.inner.payload
 
     def open(self, data: msgspec.Raw, context: Callable[[], JobContext]) -> Opened:
         """The inner one's job. The sessions of its models are closed by the time it is called."""

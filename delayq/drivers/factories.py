@@ -1,0 +1,108 @@
+"""From a driver's name to what makes its connections: those of delayq, and those that other packages bring.
+
+[project.entry-points."delayq.drivers"]
+carrier-pigeon = "pigeons.delayq:backend"       a function (name, settings, options) -> Connection or Backend
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from importlib.metadata import entry_points
+from typing import Any, Final, TypeAlias
+
+from delayq.core.errors import ConfigError
+from delayq.core.options import Options
+from delayq.drivers import known
+from delayq.drivers.connection import Connection
+from delayq.drivers.null import NullConnection
+from delayq.drivers.redis_connection import RedisConnection
+from delayq.drivers.serving.backend import Backend
+from delayq.drivers.serving.given import Given
+from delayq.drivers.sync import Runner, SyncConnection
+from delayq.redis.opening import open_connector
+from delayq.settings import Settings
+from delayq.settings.tables import ConnectionSettings
+
+Factory: TypeAlias = Callable[[str, ConnectionSettings, Options], Connection | Backend]
+"""Makes a connection: its name, its settings (`options` holds what only this driver knows), the engine's options.
+
+Or the backend of one: then the connection is made around it, and workers can serve it.
+"""
+
+GROUP: Final = "delayq.drivers"
+
+
+class Makers:
+    """The factories that come with delayq. `runner` runs the jobs of connections that run them here."""
+
+    def __init__(self, settings: Settings, runner: Runner | None) -> None:
+        self._settings = settings
+        self._runner = runner
+
+    @property
+    def factories(self) -> Mapping[str, Factory]:
+        """By driver."""
+        return {
+            "redis": self._redis,
+            "sync": self._sync,
+            "null": _null,
+            "outbox": _outbox,
+            **{driver: partial(_broker, driver) for driver in known.BROKERS},
+        }
+
+    def _redis(self, name: str, given: ConnectionSettings, options: Options) -> Connection:
+        Given(name, given).no_more()
+        return RedisConnection(name, open_connector(self._settings, given.url), options)
+
+    def _sync(self, name: str, given: ConnectionSettings, options: Options) -> Connection:
+        Given(name, given).no_more()
+        if self._runner is None:
+            raise ConfigError(f"The connection {name!r} runs jobs, and this manager was given nobody to run them.")
+        return SyncConnection(name, options, self._runner)
+
+
+def made_by(driver: str, name: str, *, known: Iterable[str]) -> Factory:
+    """The factory that an installed package brings for that driver. Raises `ConfigError` when none does, or it fails.
+
+    `name` is the connection's, for the sentence.
+    """
+    found = sorted(entry_points(group=GROUP, name=driver), key=lambda point: point.value)
+    if not found:
+        installed = sorted({point.name for point in entry_points(group=GROUP)})
+        raise ConfigError(
+            f"The connection {name!r} has the driver {driver!r}; known are {', '.join([*known, *installed])}.",
+            hint="A driver of your own is made known with manager.extend, or by an entry point of delayq.drivers.",
+        )
+    if len({point.value for point in found}) > 1:
+        raise ConfigError(
+            f"Two installed packages bring a driver {driver!r}: {', '.join(point.value for point in found)}.",
+            hint="Uninstall one of them.",
+        )
+    try:
+        factory: Any = found[0].load()
+    except Exception as error:
+        raise ConfigError(
+            f"The driver {driver!r} ({found[0].value}) could not be loaded: {type(error).__name__}: {error}.",
+            hint="Mend or uninstall the package that brings it.",
+        ) from error
+    made: Factory = factory
+    return made
+
+
+def _null(name: str, given: ConnectionSettings, options: Options) -> Connection:
+    Given(name, given).no_more()
+    return NullConnection(name, options)
+
+
+def _outbox(name: str, given: ConnectionSettings, options: Options) -> Connection:
+    from delayq.drivers.outbox.connection import connect  # few applications have one
+
+    return connect(name, given, options)
+
+
+def _broker(driver: str, name: str, given: ConnectionSettings, options: Options) -> Backend:
+    made = known.module_of(driver).backend(name, given, options)
+    if not isinstance(made, Backend):
+        raise ConfigError(f"The driver {driver!r} made {type(made).__name__} for {name!r}, which is no backend.")
+    return made

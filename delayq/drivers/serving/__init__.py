@@ -1,0 +1,1 @@
+"""What makes of any `Broker` a connection for producers and a driver for workers."""

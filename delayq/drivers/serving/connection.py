@@ -1,0 +1,98 @@
+"""The producers' side of any broker: checks a job, refuses what the backend cannot do, and pushes it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+
+from delayq.core.options import Options
+from delayq.core.spec import Delay, JobSpec, Prepared, prepare, prepare_raw
+from delayq.core.states import OnConflict
+from delayq.core.views import JobRef
+from delayq.drivers.broker import Broker, Item
+from delayq.drivers.capabilities import Capabilities, refuse_job, refuse_spec
+from delayq.drivers.serving.backend import Backend
+
+
+class BrokerConnection:
+    """A `Connection` over a broker, made when the first job is sent. Awaited calls use a thread."""
+
+    def __init__(self, name: str, backend: Backend, options: Options) -> None:
+        self.name = name
+        self.backend = backend
+        # A default retention is for those who can keep a result; one that a job asks for is refused.
+        self.options = options if backend.capabilities.retention else replace(options, retention_ms=0)
+        self._broker: Broker | None = None
+        self._process = 0
+        self._lock = threading.Lock()
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What it can do."""
+        return self.backend.capabilities
+
+    @property
+    def broker(self) -> Broker:
+        """This process's way to the backend, for all that is not sending."""
+        with self._lock:
+            if self._broker is None or self._process != os.getpid():  # a parent's connections are not ours
+                self._broker, self._process = self.backend.make(), os.getpid()
+            return self._broker
+
+    def schedule(self, spec: JobSpec, on_conflict: OnConflict) -> JobRef:
+        """Push one."""
+        return self.schedule_many([spec], on_conflict)[0]
+
+    def schedule_many(self, specs: Sequence[JobSpec], on_conflict: OnConflict) -> list[JobRef]:
+        """Push them in one call, once all are checked."""
+        for spec in specs:
+            refuse_spec(spec, on_conflict, self.capabilities, self.name)
+        if not specs:
+            return []
+        broker = self.broker
+        now_ms = broker.now_ms()
+        items = [self._item(prepare(spec, self.options, now_ms, on_conflict), now_ms) for spec in specs]
+        return broker.push(items, on_conflict)
+
+    def push_raw(self, envelope: bytes, *, queue: str | None = None, delay: Delay | None = None) -> JobRef:
+        """Push an envelope as it is."""
+        broker = self.broker
+        job = prepare_raw(envelope, self.options, queue, delay)
+        return broker.push([self._item(job, broker.now_ms())], OnConflict.KEEP)[0]
+
+    async def aschedule(self, spec: JobSpec, on_conflict: OnConflict) -> JobRef:
+        """As `schedule`."""
+        return await asyncio.to_thread(self.schedule, spec, on_conflict)
+
+    async def aschedule_many(self, specs: Sequence[JobSpec], on_conflict: OnConflict) -> list[JobRef]:
+        """As `schedule_many`."""
+        return await asyncio.to_thread(self.schedule_many, specs, on_conflict)
+
+    async def apush_raw(self, envelope: bytes, *, queue: str | None = None, delay: Delay | None = None) -> JobRef:
+        """As `push_raw`."""
+        return await asyncio.to_thread(lambda: self.push_raw(envelope, queue=queue, delay=delay))
+
+    def close(self) -> None:
+        """Close the broker; another is made when the next job is sent."""
+        with self._lock:
+            broker, self._broker = self._broker, None
+        if broker is not None and self._process == os.getpid():
+            broker.close()
+
+    async def aclose(self) -> None:
+        """As `close`."""
+        await asyncio.to_thread(self.close)
+
+    def _item(self, job: Prepared, now_ms: int) -> Item:
+        item = item_of(job, now_ms)
+        refuse_job(job.envelope, item.delay_ms, self.capabilities, self.name)
+        return item
+
+
+def item_of(job: Prepared, now_ms: int) -> Item:
+    """A prepared job as brokers take it."""
+    delay_ms = int(job.when) if job.when[0] == "+" else max(0, int(job.when) - now_ms)
+    return Item(job.id, job.name, job.queue, job.envelope, delay_ms, now_ms + delay_ms)

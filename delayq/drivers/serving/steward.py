@@ -1,0 +1,83 @@
+"""A supervisor's side of any broker: it keeps and clears up what its children hold, by their claims."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from delayq.core.outcome import GiveUp, Outcome
+from delayq.drivers.base import Claim, Renewal
+from delayq.drivers.broker import Broker
+from delayq.drivers.capabilities import Keeper
+from delayq.drivers.serving.consumer import renewal
+from delayq.drivers.serving.settling import End, Settling
+
+
+class BrokerSteward:
+    """A `Steward`. Where nobody but the child can renew, or nobody at all, `renew` says that all is well."""
+
+    def __init__(self, broker: Broker, settling: Settling, queues: Sequence[str], keeper: Keeper) -> None:
+        self.queues = tuple(queues)
+        self._broker = broker
+        self._settling = settling
+        self._keeper = keeper
+
+    def renew(self, consumer: str, claims: Sequence[Claim]) -> Renewal:
+        """Start the leases anew, where this process can."""
+        return renewal(claims if self._keeper is Keeper.STEWARD else (), self._broker.renew)
+
+    def listen(self) -> None:
+        """There is nothing to hear: running jobs cannot be asked to stop here."""
+
+    def heard(self) -> frozenset[tuple[str, str]]:
+        """Nothing."""
+        return frozenset()
+
+    def asked_to_stop(self, claim: Claim) -> bool:
+        """Never."""
+        return False
+
+    def settle(self, ended: Sequence[tuple[Claim, Outcome]]) -> list[bool]:
+        """Settle what a dead process had finished. A failure needs its envelope; without one it is delivered again."""
+        ends = [End(claim, self._broker.envelope(claim), outcome) for claim, outcome in ended]
+        blind = [end.claim for end in ends if not end.raw and isinstance(end.outcome, GiveUp)]
+        if blind:
+            self._broker.give_back(blind, vanished=True)
+        done = self._settling.settle([end for end in ends if end.claim not in blind])
+        if done.errors:
+            raise done.errors[0]
+        answers = iter(done.answers)
+        return [end.claim not in blind and bool(next(answers)) for end in ends]
+
+    def hand_back(self, claims: Sequence[Claim]) -> None:
+        """Make available again, uncounted where the backend can do so."""
+        if claims:
+            self._broker.give_back(claims, vanished=False)
+
+    def recover(self, claims: Sequence[Claim]) -> int:
+        """Make available again, counted. Whether that was once too often is found when it is read again."""
+        if claims:
+            self._broker.give_back(claims, vanished=True)
+        return 0
+
+    def envelope(self, claim: Claim) -> bytes:
+        """The envelope; b'' when it is gone, or cannot be read from here."""
+        return self._broker.envelope(claim)
+
+    def pending(self, consumer: str) -> list[Claim]:
+        """Nothing: a broker does not know consumers."""
+        return []
+
+    def retire(self, consumer: str) -> None:
+        """It is on no list."""
+
+    def announce(self, consumer: str, about: Mapping[str, Any], ttl_s: float) -> None:
+        """Nobody is told: a broker keeps no list of workers."""
+
+    def lease_s(self) -> float:
+        """The shortest lease of the queues served."""
+        return min(self._broker.lease_s(queue) for queue in self.queues)
+
+    def now_ms(self) -> int:
+        """The backend's time."""
+        return self._broker.now_ms()
