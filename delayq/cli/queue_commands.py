@@ -117,7 +117,10 @@ def queue_set(
 
 
 def queue_show(ctx: typer.Context, queue: QueueName, as_json: Json = False) -> None:
-    """Show what a queue keeps for itself, and how much lies in each of its shards."""
+    """Show what a queue keeps for itself.
+
+    With the number of jobs in each of its shards.
+    """
     from delayq.cli.actions import switch
 
     switch.queue_show(session_of(ctx), queue, as_json=as_json)

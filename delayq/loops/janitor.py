@@ -13,8 +13,8 @@ from dataclasses import asdict
 from functools import partial
 
 from delayq.core.errors import AWAY, BackendError
-from delayq.core.shards import all_shards
 from delayq.drivers.base import Driver, Tidied
+from delayq.loops.served import served
 from delayq.loops.troubles import Troubles
 
 log = logging.getLogger("delayq.janitor")
@@ -58,8 +58,7 @@ class Janitor:
         One damaged queue keeps no other from its tick; a backend that cannot be reached ends the turn.
         """
         if self._clock() >= self._look_at:
-            known = self._driver.queues()
-            self._queues = all_shards(self._only, known) if self._only else known
+            self._queues = served(self._driver, self._only, self._queues, self._troubles)
             self._look_at = self._clock() + LOOK_EVERY_S
             self._guarded("registering queues", self._register)
         for queue in self._queues:

@@ -14,8 +14,9 @@ from collections.abc import Callable, Sequence
 
 from delayq.core.errors import AWAY, BackendError, InvalidName
 from delayq.core.names import check_queue
-from delayq.core.shards import all_shards, queue_of
+from delayq.core.shards import queue_of
 from delayq.drivers.base import Driver
+from delayq.loops.served import served
 from delayq.loops.troubles import Troubles
 
 log = logging.getLogger("delayq.mover")
@@ -108,8 +109,7 @@ class Mover:
         """Every second: which queues are there? New ones also come by their first wake-up."""
         if self._clock() < self._refresh_at:
             return
-        names = self._driver.queues()
-        known = all_shards(self._only, names) if self._only else names
+        known = served(self._driver, self._only, tuple(self._look_at), self._troubles)
         self._look_at = {queue: self._look_at.get(queue, float("-inf")) for queue in known}
         self._refresh_at = self._clock() + CEILING_S
 

@@ -96,11 +96,13 @@ def layout_in(verbs: Verbs, shard: str) -> Flow[Layout]:
 
 
 def spread(verbs: Verbs, queue: str, layout: Layout) -> Flow[bool]:
-    """Tell every shard the layout; whether all of them know it, and nothing newer.
+    """Tell every shard the layout, and movers all names; whether all shards know it, and nothing newer.
 
     The first one had it when it was heard of; should that have been lost, it has it again.
     """
-    shards: list[Scope] = [verbs.shard(name) for name in layout.shards(queue)]
+    names = layout.shards(queue)
+    yield Command(("SADD", Globals(verbs.options.prefix).queues, *names), int)
+    shards: list[Scope] = [verbs.shard(name) for name in names]
     answers: list[LaidOut] = yield from ask_every(shards, lambda scope: inspect.lay_out(scope, layout, NO_WORD))
     return not _differs(answers, layout)
 

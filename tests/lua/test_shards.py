@@ -45,11 +45,14 @@ def laid_out(engine: Engine) -> str:
 
 
 Make = Callable[[Engine, Layout], Scheduled]
+
+
+def by(on_conflict: OnConflict) -> Make:
+    return lambda engine, layout: schedule(engine, layout, engine.job("a", "+5000"), on_conflict)
+
+
 MAKERS: dict[str, Make] = {
-    **{
-        word.value: lambda engine, layout, word=word: schedule(engine, layout, engine.job("a", "+5000"), word)
-        for word in CONFLICTS
-    },
+    **{word.value: by(word) for word in CONFLICTS},
     "debounce": lambda engine, layout: debounced(engine, layout, "a"),
 }
 
@@ -85,7 +88,8 @@ def test_who_asks_for_a_job_makes_none_and_leaves_the_layout(engine: Engine, on_
     job = engine.job("a", "+5000", digest="d")
     asked = schedule(engine, NEW, job, on_conflict, asks=True)
     assert [ref.outcome for ref in asked.refs] == [Answer.UNKNOWN]
-    assert engine.rows("jobs") == engine.rows("unique") == engine.scores("scheduled") == {}
+    assert engine.rows("jobs") == engine.rows("unique") == {}
+    assert engine.scores("scheduled") == {}
     assert laid_out(engine) == str(NEW)
     assert schedule(engine, OLD, job, on_conflict).moved == NEW  # so nobody makes it here any more by an older one
 

@@ -41,8 +41,7 @@ RATES = (RateLimit.per_minute(1).by("k"), RateLimit.sliding(2, "1m"), RateLimit.
 DUE = START + 1_000
 NOW = START + 2_000
 
-FOUR = Layout(4, START, (1,))
-UNSAID = LaidOut(PLAIN, "", "")
+FOUR, UNSAID = Layout(4, START, (1,)), LaidOut(PLAIN, "", "")
 LAID_OUT = LaidOut(FOUR, "30000", "")
 
 

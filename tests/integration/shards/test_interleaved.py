@@ -31,8 +31,8 @@ from tests.support.interleave import Loom
 QUEUE, IDS, CLIENTS = "orders", 6, 4
 SHARDS = [shard_of(QUEUE, number) for number in range(4)]
 CONFLICTS = [OnConflict.KEEP, OnConflict.REPLACE, OnConflict.POSTPONE, OnConflict.ERROR]
-# Commands of a first change: register, configure, time, look, names, 3 join, 3 tidied, the change, 4 told; and its end.
-CHANGE = 17
+# Commands of a first change: register, configure, time, look, names, 3 join, 3 tidied, it, names, 4 told; and its end.
+CHANGE = 18
 # More commands than a change has: nobody is killed.
 NEVER = 1_000
 
