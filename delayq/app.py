@@ -18,6 +18,8 @@ from delayq.core.endpoint import Endpoint
 from delayq.core.errors import AWAY, ConfigError, DelayqError, UnsafeSetup
 from delayq.core.events import Listener
 from delayq.core.outcome import Policy
+from delayq.drivers.base import Driver
+from delayq.drivers.factories import KEEP_NOTHING
 from delayq.drivers.redis_connection import RedisConnection
 from delayq.drivers.redis_streams import RedisStreams, RedisStreamsFactory
 from delayq.drivers.serving.driver import BrokerDriverFactory
@@ -27,7 +29,7 @@ from delayq.loops.janitor import Janitor
 from delayq.loops.loop import Loop
 from delayq.loops.mover import Mover
 from delayq.loops.relay import Relay
-from delayq.manager import Manager
+from delayq.manager import DEFAULT, Manager
 from delayq.redis.checkup import eviction_policy
 from delayq.redis.client import Client
 from delayq.redis.connect import Connector
@@ -38,8 +40,37 @@ from delayq.worker.plan import DriverFactory, Plan, never
 from delayq.worker.supervisor import Supervisor
 
 
+def connection_of(settings: Settings) -> str:
+    """The name of the connection that commands and workers mean: what `--connection` says, else the settings' default.
+
+    A default that keeps no jobs (an outbox, sync) is for those who dispatch; it is passed over for the Redis of the
+    settings.
+    """
+    name = settings.connection
+    if settings.origin_of("connection") == "flag":
+        return name
+    given = settings.connections.get(name)
+    return DEFAULT if name in KEEP_NOTHING or (given is not None and given.driver in KEEP_NOTHING) else name
+
+
+def on_redis(settings: Settings) -> Settings:
+    """The settings with the Redis of the connection that is meant. Raises `ConfigError` where it is none."""
+    name = connection_of(settings)
+    if name == DEFAULT and DEFAULT not in settings.connections:
+        return settings
+    given = make_manager(settings).given(name)
+    if given.driver != "redis":
+        raise ConfigError(
+            f"The connection {name!r} is {given}, and this works on connections to Redis alone.",
+            hint="docs/connections.md says what each driver can do.",
+        )
+    changes = {"url": given.url, "prefix": given.prefix, "queue": given.queue}
+    return settings.model_copy(update={word: value for word, value in changes.items() if value is not None})
+
+
 def open_client(settings: Settings) -> Client:
-    """All verbs, blocking. Close it, or use it in a `with`."""
+    """All verbs, blocking, on the Redis that is meant. Close it, or use it in a `with`. Raises as `on_redis`."""
+    settings = on_redis(settings)
     return Client(open_connector(settings), settings.options())
 
 
@@ -103,6 +134,13 @@ def fallback_policy(settings: Settings) -> Policy:
     )
 
 
+@contextmanager
+def open_served(settings: Settings) -> Iterator[Driver]:
+    """The driver of the connection that the settings mean, inside the block."""
+    with closing(driver_factory(make_manager(settings), connection_of(settings))()) as driver:
+        yield driver
+
+
 def driver_factory(manager: Manager, name: str | None = None) -> DriverFactory:
     """What makes the drivers of a worker of that connection (None: the default one).
 
@@ -117,24 +155,25 @@ def driver_factory(manager: Manager, name: str | None = None) -> DriverFactory:
 
 def make_plan(
     settings: Settings,
-    url: str | Endpoint,
+    url: str | Endpoint | None,
     registry: Registry,
     options: WorkerOptions,
     *,
     listeners: Sequence[Listener] = (),
 ) -> Plan:
-    """What a worker of the Redis at `url` is to do.
+    """What a worker of the Redis at `url` is to do; None: of the connection that the settings mean.
 
-    Its handlers dispatch to the same Redis, unless they say otherwise.
+    Its handlers dispatch to the same place, unless they say otherwise.
     """
-    replace_manager(make_manager(settings, url))
-    engine = settings.options()
-    return Plan(RedisStreamsFactory(url, engine), registry, options, listeners, keyring=engine.keyring)
+    manager, engine = make_manager(settings, url), settings.options()
+    replace_manager(manager)
+    drivers = RedisStreamsFactory(url, engine) if url else driver_factory(manager, connection_of(settings))
+    return Plan(drivers, registry, options, listeners, keyring=engine.keyring)
 
 
 def make_worker(
     settings: Settings,
-    url: str | Endpoint,
+    url: str | Endpoint | None,
     registry: Registry,
     options: WorkerOptions,
     *,
@@ -147,13 +186,13 @@ def make_worker(
     return Supervisor(plan if began is None else replace(plan, began=began))
 
 
-def make_loops(driver: RedisStreams, settings: Settings) -> list[Loop]:
+def make_loops(driver: Driver, settings: Settings) -> list[Loop]:
     """Mover, relay and janitor of all queues, for a process of their own."""
     relay, janitor = Relay(driver), Janitor(driver, tidy_every_s=settings.tidy_every_ms / 1000)
     return [Loop(Mover(driver, owing=relay.hint)), Loop(relay), Loop(janitor)]
 
 
-def move_once(driver: RedisStreams, settings: Settings) -> int:
+def move_once(driver: Driver, settings: Settings) -> int:
     """Promote what is due, carry what follows, and look after every queue, once; how many jobs became ready."""
     relay, janitor = Relay(driver), Janitor(driver, tidy_every_s=settings.tidy_every_ms / 1000)
     mover = Mover(driver, owing=relay.hint)

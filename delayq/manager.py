@@ -137,6 +137,10 @@ class Manager:
         name = self.settings.connection if name is None else name
         return self._options(name, self._given(name))
 
+    def given(self, name: str | None = None) -> ConnectionSettings:
+        """What the settings say of that connection. Raises `ConfigError` for a name nobody knows."""
+        return self._given(self.settings.connection if name is None else name)
+
     def connected(self, name: str) -> bool:
         """Whether that connection has been made."""
         return name in self._made

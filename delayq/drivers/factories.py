@@ -31,6 +31,8 @@ Or the backend of one: then the connection is made around it, and workers can se
 """
 
 GROUP: Final = "delayq.drivers"
+KEEP_NOTHING: Final = ("sync", "null", "outbox", "deferred", "background", "failover")
+"""Drivers whose connections take jobs and keep none themselves, so that there is nothing to look at or to serve."""
 
 
 class Makers:

@@ -23,6 +23,7 @@ from delayq.redis import presence
 from delayq.redis.calls.call import Call, text
 from delayq.redis.calls.operate import read_control
 from delayq.redis.connect import Connector
+from delayq.redis.direct import GroupRead
 from delayq.redis.faults import tell_place
 from delayq.redis.keys import GROUP, Keys
 from delayq.redis.replies import raw_streams
@@ -127,10 +128,11 @@ class RedisReader:
         if not queues:
             time.sleep(block_ms / 1000)
             return batch
-        streams = {Keys(self._prefix, queue).stream: ">" for queue in queues}
+        streams = [Keys(self._prefix, queue).stream for queue in queues]
         with translated(self._where, place=_named(queues)):
-            reply = self._client.xreadgroup(GROUP, self._consumer, streams, count=1, block=block_ms)
-        self._sort(batch, reply)
+            heard = self._client.read_any(GroupRead(GROUP, self._consumer, streams, block_ms))
+        for asked, reply in heard:
+            self._take(batch, self._streams[asked[0]], self._known(reply, self._streams[asked[0]]))
         return batch
 
     def paused_since(self, deliveries: Sequence[Delivery], now_ms: int) -> list[Delivery]:

@@ -6,10 +6,10 @@ loop, make a new one. `Connector` does.
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias, assert_never, cast
+from dataclasses import replace
+from typing import Any, TypeAlias, assert_never
 
 import redis.asyncio
-from redis.asyncio.cluster import ClusterNode, RedisCluster
 from redis.asyncio.connection import (
     AbstractConnection,
     BlockingConnectionPool,
@@ -23,21 +23,24 @@ from redis.backoff import NoBackoff
 
 from delayq.core.endpoint import Endpoint, Topology
 from delayq.redis import replies
+from delayq.redis.acluster import AsyncCluster
+from delayq.redis.directory import Directory
+from delayq.redis.slots import Address
 from delayq.redis.wire import Wire, common_options, pool_options, sentinel_options, tls_options
 
 AsyncClient: TypeAlias = redis.asyncio.Redis
 """For one server, for the primary behind sentinels, or for a cluster, which has the same methods."""
 
 
-def make_async_client(endpoint: Endpoint, wire: Wire) -> AsyncClient:
-    """A new client. Opens no connection yet."""
+def make_async_client(endpoint: Endpoint, wire: Wire, directory: Directory) -> AsyncClient:
+    """A new client. Opens no connection yet. `directory` is what is known of the endpoint, if it is a cluster."""
     match endpoint.topology:
         case Topology.STANDALONE:
             client = _standalone(endpoint, wire)
         case Topology.SENTINEL:
             client = _sentinel(endpoint, wire)
         case Topology.CLUSTER:
-            client = _cluster(endpoint, wire)
+            client = _cluster(endpoint, wire, directory)
         case _:
             assert_never(endpoint.topology)
     replies.install(client)
@@ -54,10 +57,8 @@ async def close_async_client(client: AsyncClient) -> None:
 
 async def drop_async_idle(client: AsyncClient) -> None:
     """Close what `client` does not use right now; the next command asks again who the primary is."""
-    pool = getattr(client, "connection_pool", None)
-    if pool is None:
-        await client.aclose()  # a cluster reads its map anew when it is used again
-    else:
+    pools: list[Any] = client.pools if isinstance(client, AsyncCluster) else [client.connection_pool]
+    for pool in pools:
         await pool.disconnect(inuse_connections=False)
 
 
@@ -89,12 +90,9 @@ def _sentinel(endpoint: Endpoint, wire: Wire) -> AsyncClient:
     return client
 
 
-def _cluster(endpoint: Endpoint, wire: Wire) -> AsyncClient:
-    cluster = RedisCluster(
-        startup_nodes=[ClusterNode(host, port) for host, port in endpoint.hosts],
-        max_connections=wire.refusing_pool,
-        retry=_no_retries(),
-        **tls_options(endpoint),
-        **common_options(endpoint, wire, connection=AbstractConnection),
-    )
-    return cast(AsyncClient, cluster)
+def _cluster(endpoint: Endpoint, wire: Wire, directory: Directory) -> AsyncClient:
+    def node(address: Address, wire: Wire) -> AsyncClient:
+        return _standalone(replace(endpoint, topology=Topology.STANDALONE, hosts=(address,)), wire)
+
+    soon = replace(wire, connect_s=wire.connect_s / 2, answer_s=wire.connect_s / 2, connections=1)
+    return AsyncCluster(directory, lambda address: node(address, wire), lambda address: node(address, soon))

@@ -2,34 +2,38 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, TypeAlias, assert_never, cast
 
-import redis
 from redis.backoff import NoBackoff
-from redis.cluster import ClusterNode
 from redis.connection import AbstractConnection, BlockingConnectionPool, SSLConnection
 from redis.retry import Retry
 from redis.sentinel import Sentinel
 
 from delayq.core.endpoint import Endpoint, Topology
 from delayq.redis import replies
-from delayq.redis.direct import OneServer
+from delayq.redis.cluster import Cluster
+from delayq.redis.direct import Direct, OneServer
+from delayq.redis.directory import Directory
+from delayq.redis.many_waits import MOST
+from delayq.redis.slots import Address
 from delayq.redis.sockets import connection_class
 from delayq.redis.wire import Wire, common_options, pool_options, sentinel_options, tls_options
 
-Client: TypeAlias = redis.Redis
+Client: TypeAlias = Direct
 """For one server, for the primary behind sentinels, or for a cluster, which has the same methods."""
 
 
-def make_client(endpoint: Endpoint, wire: Wire) -> Client:
-    """A new client. Opens no connection yet, except for a cluster, whose map it reads."""
+def make_client(endpoint: Endpoint, wire: Wire, directory: Directory) -> Client:
+    """A new client. Opens no connection yet. `directory` is what is known of the endpoint, if it is a cluster."""
+    client: Client
     match endpoint.topology:
         case Topology.STANDALONE:
             client = _standalone(endpoint, wire)
         case Topology.SENTINEL:
             client = _sentinel(endpoint, wire)
         case Topology.CLUSTER:
-            client = _cluster(endpoint, wire)
+            client = _cluster(endpoint, wire, directory)
         case _:
             assert_never(endpoint.topology)
     replies.install(client)
@@ -48,7 +52,7 @@ def _no_retries() -> Retry:
     return Retry(NoBackoff(), 0)
 
 
-def _standalone(endpoint: Endpoint, wire: Wire) -> Client:
+def _standalone(endpoint: Endpoint, wire: Wire) -> OneServer:
     kind = SSLConnection if endpoint.tls else connection_class(unix=bool(endpoint.path))
     pool = BlockingConnectionPool(  # type: ignore[no-untyped-call]  # redis-py
         connection_class=kind,
@@ -76,13 +80,16 @@ def _sentinel(endpoint: Endpoint, wire: Wire) -> Client:
     return client
 
 
-def _cluster(endpoint: Endpoint, wire: Wire) -> Client:
-    nodes = [ClusterNode(host, port) for host, port in endpoint.hosts]  # type: ignore[no-untyped-call]
-    cluster = redis.RedisCluster(
-        startup_nodes=nodes,
-        max_connections=wire.refusing_pool,
-        retry=_no_retries(),
-        **tls_options(endpoint),
-        **common_options(endpoint, wire, connection=AbstractConnection),
+def _cluster(endpoint: Endpoint, wire: Wire, directory: Directory) -> Client:
+    # A reader has a connection for each slot it waits for, and one to end those waits with.
+    connections = wire.connections if wire.connections > 1 else MOST + 1
+
+    def node(address: Address, wire: Wire) -> OneServer:
+        return _standalone(replace(endpoint, topology=Topology.STANDALONE, hosts=(address,)), wire)
+
+    soon = replace(wire, connect_s=wire.connect_s / 2, answer_s=wire.connect_s / 2, connections=1)
+    return Cluster(
+        directory,
+        lambda address: node(address, replace(wire, connections=connections)),
+        lambda address: node(address, soon),
     )
-    return cast(Client, cluster)

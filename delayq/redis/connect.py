@@ -4,6 +4,9 @@
     reader       one connection that may block in XREADGROUP; its timeout is the block plus a margin
     subscriber   one connection that listens to a channel
 
+For a cluster these hold for each of its nodes, but that a subscriber listens to one of them, and a reader has a
+connection for each slot it waits for.
+
 Nothing connects before the first command. A client used in a forked child opens sockets of its own: the
 sync pools see the new process id, and `Connector` makes new asyncio clients for a new process or event loop
 (an asyncio client made by hand must not cross either).
@@ -22,15 +25,14 @@ from enum import StrEnum
 from typing import Generic, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
 
-import redis
 from redis.asyncio.client import PubSub as AsyncPubSub
 from redis.client import PubSub
 
-from delayq.core.endpoint import Endpoint, Topology
-from delayq.core.errors import ConfigError
+from delayq.core.endpoint import Endpoint
 from delayq.core.redis_url import parse_endpoint
 from delayq.redis.aclients import AsyncClient, close_async_client, drop_async_idle, make_async_client
 from delayq.redis.clients import Client, close_client, make_client
+from delayq.redis.directory import Directory
 from delayq.redis.resend import Budget, Resends, aresend, resend
 from delayq.redis.translate import translated
 from delayq.redis.wire import Wire
@@ -100,6 +102,7 @@ class Connector:
             for safe in (False, True)
             for reads in (False, True)
         }
+        self._directory = Directory(self.endpoint.hosts)
         self._made = _Made()
         self._inherited: list[list[AsyncClient]] = []
 
@@ -158,16 +161,11 @@ class Connector:
         return reader
 
     async def asubscriber(self) -> AsyncPubSub:
-        """As `subscriber`, for the running event loop. Raises `ConfigError` for a cluster and redis-py before 8."""
+        """As `subscriber`, for the running event loop."""
         clients = self._mine_here()
         client = clients.subscriber = clients.subscriber or self._anew(Role.SUBSCRIBER)
-        if self.endpoint.topology is Topology.CLUSTER:
-            if not hasattr(client, "pubsub"):
-                raise ConfigError(
-                    f"redis-py {redis.__version__} cannot listen to a cluster in asyncio.", hint="Install redis>=8."
-                )
-            with translated(self.endpoint.where, reads=True):
-                await client.initialize()  # a listener does not read the cluster's map by itself
+        with translated(self.endpoint.where, reads=True):
+            await client.initialize()  # a listener does not read the cluster's map by itself
         return client.pubsub(ignore_subscribe_messages=True)
 
     def close(self) -> None:
@@ -181,10 +179,10 @@ class Connector:
             await close_async_client(client)
 
     def _new(self, role: Role, block_ms: int | None = None) -> Client:
-        return make_client(self.endpoint, self._wire(role, block_ms))
+        return make_client(self.endpoint, self._wire(role, block_ms), self._directory)
 
     def _anew(self, role: Role, block_ms: int | None = None) -> AsyncClient:
-        return make_async_client(self.endpoint, self._wire(role, block_ms))
+        return make_async_client(self.endpoint, self._wire(role, block_ms), self._directory)
 
     def _wire(self, role: Role, block_ms: int | None) -> Wire:
         if block_ms is not None and block_ms <= 0:
@@ -201,9 +199,11 @@ class Connector:
     def _drop(self) -> None:
         # The old client is let go rather than closed: other threads may be in the middle of a call with it, and the
         # last of them closes its connections by leaving.
+        self._directory.doubt()
         self._mine().sync.commands = None
 
     async def _adrop(self) -> None:
+        self._directory.doubt()
         if client := self._mine_here().commands:
             await drop_async_idle(client)
 

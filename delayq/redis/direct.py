@@ -7,15 +7,16 @@ of it: `resend` retries, and every call reads its own reply.
     exchange ──▶ the kept connection, when no other thread is using it
              └─▶ else one from the pool, and back to it afterwards
 
-A cluster has no such way; its client finds the node for each command.
+A cluster goes the same way to each of its nodes; see `cluster`.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Sequence
-from typing import Any
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import redis
 from hiredis import pack_command
@@ -25,6 +26,27 @@ from redis.exceptions import TimeoutError as NoAnswer
 
 Words = tuple[Any, ...]
 """A command line of text, bytes and numbers; the first word is the command's name, without spaces."""
+
+
+class GroupRead(NamedTuple):
+    """A blocking read of one new entry: by whom, of which streams, for how long at most."""
+
+    group: str
+    consumer: str
+    streams: Sequence[str]
+    block_ms: int
+
+    def words(self, streams: Sequence[str]) -> Words:
+        """The command for some of the streams."""
+        head = ("XREADGROUP", "GROUP", self.group, self.consumer, "COUNT", 1, "BLOCK", self.block_ms, "STREAMS")
+        return (*head, *streams, *(">" for _ in streams))
+
+
+class Heard(NamedTuple):
+    """What one read of some streams brought: a reply, or the error in its place."""
+
+    streams: Sequence[str]
+    reply: Any
 
 
 class _Kept:
@@ -38,7 +60,92 @@ class _Kept:
         self.connection: Any = None
 
 
-class OneServer(redis.Redis):
+class Trip:
+    """A borrowed connection: commands are written to it, then their replies are read, then it goes back."""
+
+    __slots__ = ("_client", "_count", "_kept", "connection")
+
+    def __init__(self, client: OneServer, connection: Any, kept: _Kept | None) -> None:
+        self._client = client
+        self._kept = kept
+        self._count = 0
+        self.connection = connection
+
+    def say(self, commands: Sequence[Words]) -> None:
+        """Write commands.
+
+        Each goes out as soon as it is packed: the server works on the first while the next is packed, and on the last
+        while the first reply is read.
+        """
+        try:
+            for words in commands:
+                self.connection.send_packed_command((pack_command(words),))
+        except BaseException:
+            self.abandon()
+            raise
+        self._count += len(commands)
+
+    def hear(self) -> list[Any]:
+        """The replies to what was written, in order, the server's errors in their places. The connection is kept."""
+        try:
+            replies = [_reply(self.connection) for _ in range(self._count)]
+        except BaseException:
+            self.abandon()
+            raise
+        self._count = 0
+        return replies
+
+    def replies(self) -> list[Any]:
+        """As `hear`, and the connection goes back."""
+        replies = self.hear()
+        self._give_back()
+        return replies
+
+    def abandon(self) -> None:
+        """Close the connection: replies may be on their way that nobody will read."""
+        try:
+            self.connection.disconnect()
+            if self._kept:  # `can_read` of a closed connection connects: a hanging server would cost a try double
+                self._kept.connection = None
+                self._client.connection_pool.release(self.connection)
+        finally:
+            self._give_back()
+
+    def _give_back(self) -> None:
+        if self._kept:
+            self._kept.lock.release()
+        else:
+            self._client.connection_pool.release(self.connection)
+
+
+class Direct(redis.Redis):
+    """A client that has the short way: for one server, or for a cluster of them."""
+
+    @abstractmethod
+    def exchange(self, commands: Sequence[Words]) -> list[Any]:
+        """One round trip to each server concerned; replies in order, the server's errors in their places.
+
+        Raises when no server concerned could be asked; when some could not, that error stands in the place of the
+        replies it cost.
+        """
+
+    @abstractmethod
+    def read_any(self, read: GroupRead) -> list[Heard]:
+        """Wait until one of several streams has something, at most for the block; what came of each read."""
+
+    @abstractmethod
+    def servers(self) -> Mapping[str, OneServer]:
+        """The servers that are written to: host and port (or a path), and a client for each."""
+
+    def ask(self, words: Words) -> Any:
+        """One command and its reply; raises the server's error."""
+        [reply] = self.exchange((words,))
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
+
+
+class OneServer(Direct):
     """A client for one server, or for the primary behind sentinels. Safe to share between threads and to fork."""
 
     _kept: _Kept | None = None
@@ -48,35 +155,27 @@ class OneServer(redis.Redis):
         self._kept = _Kept()
 
     def exchange(self, commands: Sequence[Words]) -> list[Any]:
-        """One round trip; the replies as they came, in order, the server's errors in their places.
+        """One round trip; the replies as they came, in order, the server's errors in their places."""
+        return self.post(commands).replies()
 
-        Each command goes out as soon as it is packed: the server works on the first while the next is packed, and on
-        the last while the first reply is read.
-        """
+    def post(self, commands: Sequence[Words]) -> Trip:
+        """Write commands; their replies have to be read, or the trip abandoned."""
+        trip = self.borrow()
+        trip.say(commands)
+        return trip
+
+    def borrow(self) -> Trip:
+        """A connection for a while: the kept one, or one from the pool."""
         kept = self._take_kept()
-        connection: Any = kept.connection if kept else self.connection_pool.get_connection()
-        try:
-            for words in commands:
-                connection.send_packed_command((pack_command(words),))
-            return [_reply(connection) for _ in commands]
-        except BaseException:
-            connection.disconnect()  # replies may be on their way that nobody will read
-            if kept:  # `can_read` of a closed connection connects: a hanging server would cost the next try double
-                kept.connection = None
-                self.connection_pool.release(connection)
-            raise
-        finally:
-            if kept:
-                kept.lock.release()
-            else:
-                self.connection_pool.release(connection)
+        return Trip(self, kept.connection if kept else self.connection_pool.get_connection(), kept)
 
-    def ask(self, words: Words) -> Any:
-        """One command and its reply; raises the server's error."""
-        [reply] = self.exchange((words,))
-        if isinstance(reply, ResponseError):
-            raise reply
-        return reply
+    def read_any(self, read: GroupRead) -> list[Heard]:
+        """One command: a server that is alone reads several streams at once."""
+        return [Heard(read.streams, self.ask(read.words(read.streams)))]
+
+    def servers(self) -> Mapping[str, OneServer]:
+        """This one; behind sentinels, the primary, whatever its address is now."""
+        return {"": self}
 
     def close(self) -> None:
         """Close every connection. The client may be used again."""

@@ -38,6 +38,10 @@ _OF_THE_WAY = (
 _PREPARING = frozenset({"get_connection", "ensure_connection", "connect", "connect_check_health", "initialize"})
 
 
+class NothingSent(exceptions.ConnectionError):
+    """Nothing went out: nobody told where to."""
+
+
 class Kind(StrEnum):
     """What helps against a fault; the table is in the module's docstring."""
 
@@ -173,7 +177,7 @@ def _story(error: BaseException, outside: BaseException | None) -> Iterator[Base
 
 
 def _may_have_arrived(error: BaseException) -> bool:
-    if isinstance(error, exceptions.MaxConnectionsError) or _code(error):
+    if isinstance(error, exceptions.MaxConnectionsError | NothingSent) or _code(error):
         return False  # not sent, or answered
     trace = error.__traceback__
     while trace is not None:

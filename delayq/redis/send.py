@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from redis.exceptions import NoScriptError, ResponseError
 
 from delayq.redis.calls.call import Call, Command
-from delayq.redis.direct import OneServer, Words
-from delayq.redis.faults import tell_place
+from delayq.redis.direct import Direct, Words
+from delayq.redis.faults import REDIS_ERRORS, tell_place
 
 if TYPE_CHECKING:
     from delayq.redis.aclients import AsyncClient
@@ -29,7 +29,7 @@ def words_of(call: Call[Any] | Command[Any], *, whole: bool = False) -> Words:
 
 def _ask(client: Any, words: Words) -> Any:
     """One command and its reply, by the shortest way the client has; raises the server's error."""
-    return client.ask(words) if isinstance(client, OneServer) else client.execute_command(*words)
+    return client.ask(words) if isinstance(client, Direct) else client.execute_command(*words)
 
 
 def send(client: Client, call: Call[T] | Command[T]) -> T:
@@ -81,7 +81,7 @@ def send_all(client: Client, calls: Sequence[Call[Any] | Command[Any]], *command
     replies = _exchange(client, [*map(words_of, calls), *commands])
     for n, call in enumerate(calls):
         if isinstance(replies[n], NoScriptError):
-            replies[n] = send(client, call)
+            replies[n] = _again(client, call)
         elif isinstance(replies[n], Exception):
             tell_place(replies[n], call.place)
         else:
@@ -89,9 +89,17 @@ def send_all(client: Client, calls: Sequence[Call[Any] | Command[Any]], *command
     return replies
 
 
+def _again(client: Client, call: Call[Any]) -> Any:
+    """The answer, or the error: the others were answered already."""
+    try:
+        return send(client, call)
+    except REDIS_ERRORS as error:
+        return error
+
+
 def _exchange(client: Any, commands: Sequence[Words]) -> list[Any]:
     """Several commands in one round trip, the server's errors in their places."""
-    if isinstance(client, OneServer):
+    if isinstance(client, Direct):
         return client.exchange(commands)
     pipe = client.pipeline(transaction=False)
     for words in commands:

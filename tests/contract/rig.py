@@ -24,21 +24,29 @@ from delayq.jobs.running import LocalRunner
 from delayq.manager import Manager
 from delayq.settings import Settings
 from tests.contract.backend import IT, Backend, Server
+from tests.support import shelf
 from tests.support.waiting import wait_until
 
 _numbers = itertools.count(1)
+
+
+def make_manager(settings: Settings) -> Manager:
+    """One that knows the suite's own driver too."""
+    manager = Manager(settings, LocalRunner())
+    manager.extend("shelf", shelf.backend)
+    return manager
 
 
 class Rig:
     """One test's. Queue names are new each time, because a backend may keep what earlier tests left."""
 
     def __init__(self, backend: Backend, server: Server, lease: str = "30s") -> None:
-        given: Mapping[str, Any] = server.settings(lease=lease)
+        self.given: Mapping[str, Any] = server.settings(lease=lease)
         self.backend = backend
         self.server = server
         self.can = backend.can
-        self.settings = Settings(**given)
-        self.manager = Manager(self.settings, LocalRunner())
+        self.settings = Settings(**self.given)
+        self.manager = make_manager(self.settings)
         self.connection = self.manager.connection(IT)
         self.queue = self.new_queue()
         self._driver: Driver | None = None

@@ -239,7 +239,8 @@ def test_a_job_that_kills_every_worker_fails(rig: Rig) -> None:
     message = wait_until(
         lambda: rig.nothing(consumer) and rig.failure_of(ref.id), what="the job fails after its fourth worker"
     )
-    assert message and "vanished" in message
+    assert message
+    assert "vanished" in message
 
 
 @pytest.mark.timed

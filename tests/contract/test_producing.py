@@ -13,7 +13,8 @@ from delayq.core.errors import BackendError, InvalidInput, InvalidPayload
 from delayq.core.names import new_id
 from delayq.core.spec import JobSpec
 from delayq.core.states import Answer, OnConflict, State
-from tests.contract.rig import Rig, data_of, envelope_of
+from delayq.settings import Settings
+from tests.contract.rig import Rig, data_of, envelope_of, make_manager
 
 EXACT = {"text": "käse \U0001f9c0", "big": 130775545883395173, "time": 1755768000.123456, "empty": [], "none": {}}
 
@@ -252,11 +253,7 @@ def test_a_member_of_a_batch_that_nobody_keeps_is_refused(rig: Rig) -> None:
 
 @pytest.mark.needs("serves")
 def test_a_server_that_is_away_is_said_so(rig: Rig) -> None:
-    from delayq.jobs.running import LocalRunner
-    from delayq.manager import Manager
-    from delayq.settings import Settings
-
-    manager = Manager(Settings(**rig.server.away()), LocalRunner())
+    manager = make_manager(Settings(**rig.server.away()))
     with pytest.raises(BackendError) as raised:
         manager.connection("it").schedule(rig.spec(), OnConflict.KEEP)
     assert raised.value.exit_code in (5, 7)

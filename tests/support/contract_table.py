@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import cache
 
 import pytest
+
+from tests.contract.backends import all_backends
 
 FOLDER = "tests/contract/"
 KINDS = ("passed", "failed", "skipped")
@@ -33,7 +36,13 @@ def write_contract_table(terminalreporter: pytest.TerminalReporter) -> None:
 
 def _driver_of(nodeid: str) -> str:
     """The driver stands first among a test's parameters: test_x[redis_streams-…]."""
-    return nodeid.partition("[")[2].rstrip("]").partition("-")[0] if FOLDER in nodeid else ""
+    first = nodeid.partition("[")[2].rstrip("]").partition("-")[0] if FOLDER in nodeid else ""
+    return first if first in _drivers() else ""
+
+
+@cache
+def _drivers() -> frozenset[str]:
+    return frozenset(row.name for row in all_backends())
 
 
 def _reason(report: pytest.TestReport) -> str:

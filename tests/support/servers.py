@@ -7,7 +7,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -146,6 +146,21 @@ class LocalServer:
         return [str(self.binary.path), *(word for name, value in options.items() for word in (f"--{name}", value))]
 
 
+class ServerGroup(Protocol):
+    """Servers that belong together; see `topologies`."""
+
+    url: str
+
+    def primaries(self) -> list[LocalServer]:
+        """Those that are written to now."""
+
+    def pids(self) -> set[int]:
+        """Of all its processes."""
+
+    def close(self) -> None:
+        """End all of them."""
+
+
 class OwnServer(Protocol):
     """What the fixture `own_server` gives: call it for a fresh, private, started server of the default flavour."""
 
@@ -161,6 +176,7 @@ class SharedServers:
     touched: set[str] = field(default_factory=set)
     """Urls used since the leak check last looked."""
     _servers: dict[Flavour, LocalServer | ContainerServer] = field(default_factory=dict)
+    _groups: dict[str, ServerGroup] = field(default_factory=dict)
     _settings: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def url(self, flavour: Flavour) -> str:
@@ -172,11 +188,23 @@ class SharedServers:
             del self._servers[flavour]
             server.close()
             raise AssertionError(f"the shared {flavour} server died in an earlier test; to end one, use own_server")
-        with connect(server.url) as client:
-            client.flushall()
-            self._settings.setdefault(server.url, client.config_get())
-        self.touched.add(server.url)
+        self._empty(server.url)
         return server.url
+
+    def group(self, kind: str, start: Callable[[], ServerGroup]) -> ServerGroup:
+        """The servers of that kind that belong together, emptied; started when first asked for."""
+        group = self._groups.get(kind)
+        if group is None:
+            group = self._groups[kind] = start()
+        for server in group.primaries():
+            self._empty(server.url)
+        return group
+
+    def _empty(self, url: str) -> None:
+        with connect(url) as client:
+            client.flushall()
+            self._settings.setdefault(url, client.config_get())
+        self.touched.add(url)
 
     def changed_settings(self, url: str) -> list[str]:
         """What a test changed with CONFIG SET, in words. It is set back, so that only that test fails."""
@@ -188,12 +216,14 @@ class SharedServers:
         return [f"{name} was {before[name]!r}, is {now.get(name)!r}" for name in sorted(changed)]
 
     def pids(self) -> set[int]:
-        return {server.pid for server in self._servers.values() if isinstance(server, LocalServer)}
+        alone = {server.pid for server in self._servers.values() if isinstance(server, LocalServer)}
+        return alone.union(*(group.pids() for group in self._groups.values()))
 
     def close(self) -> None:
-        for server in self._servers.values():
+        for server in (*self._servers.values(), *self._groups.values()):
             server.close()
         self._servers.clear()
+        self._groups.clear()
 
 
 def _start_shared(flavour: Flavour) -> LocalServer | ContainerServer:

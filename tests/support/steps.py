@@ -67,8 +67,11 @@ class Steps:
         wait_until(self._nothing_left, timeout=30.0, what="nothing is left to do")
 
     def _nothing_left(self) -> bool:
-        """All at one instant: a step that ends between two looks would be in neither of them."""
-        with self.station.connector.commands().pipeline(transaction=True) as pipe:
+        """Twice in a row: a step that ends between two questions would be in the answer to neither of them."""
+        return self._looks_empty() and self._looks_empty()
+
+    def _looks_empty(self) -> bool:
+        with self.station.connector.commands().pipeline(transaction=False) as pipe:
             for queue in QUEUES:
                 keys = self.station.keys(queue)
                 pipe.xlen(keys.of("outbox"))

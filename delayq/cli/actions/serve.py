@@ -7,16 +7,19 @@ import re
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from delayq.app import (
+    connection_of,
     fallback_policy,
     load_handlers,
     make_loops,
     make_worker,
     move_once,
+    on_redis,
     open_driver,
+    open_served,
     queues_of,
     refuse_eviction,
 )
@@ -30,7 +33,9 @@ from delayq.core.events import Listener
 from delayq.core.names import check_queue
 from delayq.core.order import parse_weights
 from delayq.core.when import duration_ms
+from delayq.drivers.base import Driver
 from delayq.drivers.redis_streams import RedisStreams
+from delayq.jobs.current import make_manager, replace_manager
 from delayq.jobs.registry import Registry
 from delayq.redis.opening import url_of
 from delayq.settings import Settings
@@ -98,9 +103,18 @@ def work(session: Session, apps: Sequence[str], wishes: Wishes, limits: Limits, 
             "No job is registered, so there is nothing this worker could run.",
             hint="Name the module that has your @job functions: --app shop.jobs, or DELAYQ_APP.",
         )
-    options = worker_options(settings, registry, wishes, limits)
-    url = url_of(settings)
-    look_before(settings, url, wishes)
+    name, manager = connection_of(settings), make_manager(settings)
+    replace_manager(manager)  # it knows by that what the application told the one before, its drivers above all
+    backend, given = manager.backend(name), manager.given(name)
+    at_home = settings.model_copy(update={"queue": given.queue}) if given.queue else settings
+    options = worker_options(at_home, registry, wishes, limits)
+    url = None
+    if backend is None:
+        here = on_redis(settings)
+        look_before(here, found := url_of(here), wishes)
+        url = found if here is settings else None
+    elif not backend.capabilities.mover:
+        options = replace(options, mover=False)
     return run_worker(session, settings, url, Staff(registry, options, quiet or session.out.quiet, began, events))
 
 
@@ -208,8 +222,10 @@ class Staff:
         return [self.events] if self.quiet else [logs.tell, self.events]
 
 
-def run_worker(session: Session, settings: Settings, url: str | Endpoint, staff: Staff, gone: Gone = never) -> int:
-    """Work until a signal, a limit, or `gone`; the exit code."""
+def run_worker(
+    session: Session, settings: Settings, url: str | Endpoint | None, staff: Staff, gone: Gone = never
+) -> int:
+    """Work until a signal, a limit, or `gone`; the exit code. `url` as in `make_plan`."""
     print_at_once()
     logs.start(settings, quiet=staff.quiet)
     options, names = staff.options, staff.registry.names()
@@ -234,9 +250,16 @@ def _served(options: WorkerOptions) -> str:
 def move(session: Session, *, once: bool, allow_eviction: bool) -> int:
     """Mover and janitor, until a signal or once; the exit code."""
     settings = session.settings()
+    name = connection_of(settings)
+    backend = make_manager(settings).backend(name)
+    if backend is not None and not backend.capabilities.mover:
+        raise ConfigError(
+            f"The connection {name!r} needs no mover: its backend hands out what is due by itself.",
+            hint=f"Run its worker: delayq --connection {name} work.",
+        )
     logs.start(settings, quiet=session.out.quiet)
-    with open_driver(settings) as driver:
-        if not allow_eviction:
+    with open_driver(on_redis(settings)) if backend is None else open_served(settings) as driver:
+        if isinstance(driver, RedisStreams) and not allow_eviction:
             refuse_eviction(driver)
         if once:
             moved = move_once(driver, settings)
@@ -248,7 +271,7 @@ def move(session: Session, *, once: bool, allow_eviction: bool) -> int:
         )
 
 
-def run_loops(driver: RedisStreams, settings: Settings, greet: Callable[[], None], gone: Gone = never) -> int:
+def run_loops(driver: Driver, settings: Settings, greet: Callable[[], None], gone: Gone = never) -> int:
     """Mover and janitor of all queues in threads, until a signal or `gone`; the exit code.
 
     `greet` is called once signals are heard: who reads that Ctrl-C stops it may press it at once.
