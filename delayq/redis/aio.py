@@ -59,7 +59,9 @@ class AsyncClient:
         try:
             while True:
                 step = flow.send(answer)
-                if isinstance(step, tuple):
+                if isinstance(step, tuple) and all(call.reads for call in step):
+                    answer = await asyncio.gather(*map(self._ask, step))
+                elif isinstance(step, tuple):
                     answer = [await self._ask(call) for call in step]
                 else:
                     answer = await self._ask(step)

@@ -89,7 +89,7 @@ def send_all(client: Client, calls: Sequence[Call[Any] | Command[Any]], *command
     return replies
 
 
-def _again(client: Client, call: Call[Any]) -> Any:
+def _again(client: Client, call: Call[Any] | Command[Any]) -> Any:
     """The answer, or the error: the others were answered already."""
     try:
         return send(client, call)
