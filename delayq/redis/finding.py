@@ -72,10 +72,23 @@ def every_shard(verbs: Verbs, queue: str) -> Flow[list[Scope]]:
     return [verbs.shard(shard, layout) for shard in layout.shards(queue)]
 
 
+def ask_all(verbs: Verbs, queue: str, ask: Ask[T]) -> Flow[list[tuple[Scope, T]]]:
+    """One reading call to each shard of a queue: the first is asked together with the layout, then all others."""
+    home = verbs.shard(queue)
+    answer, layout = yield ask(home), verbs.layouts.question(queue)
+    verbs.layouts.learn(queue, layout)
+    layout = verbs.layouts.of(queue)
+    others = [verbs.shard(shard, layout) for shard in layout.shards(queue)[1:]]
+    answers = yield from ask_every(others, ask)
+    return [(verbs.shard(queue, layout), answer), *zip(others, answers, strict=True)]
+
+
 def ask_every(scopes: Sequence[Scope], ask: Ask[T]) -> Flow[list[T]]:
     """One call to each shard, all under way together."""
     if len(scopes) == 1:
         return [(yield ask(scopes[0]))]
+    if not scopes:
+        return []
     answers: list[T] = yield tuple(map(ask, scopes))
     return answers
 

@@ -34,10 +34,13 @@ class Layouts:
 
     def read(self, queue: str) -> Generator[Command[Any], Any, Layout]:
         """The layout as the first shard has it now, or a newer one that was heard of; one command."""
-        said: str = yield Command(("HGET", Keys(self._prefix, queue).meta, FIELD), _text, True)
-        self.learn(queue, read_layout(said))
+        self.learn(queue, (yield self.question(queue)))
         return self.of(queue)
 
+    def question(self, queue: str) -> Command[Layout]:
+        """What the first shard is asked."""
+        return Command(("HGET", Keys(self._prefix, queue).meta, FIELD), _layout, True)
 
-def _text(reply: bytes | None) -> str:
-    return text(reply or b"")
+
+def _layout(reply: bytes | None) -> Layout:
+    return read_layout(text(reply or b""))

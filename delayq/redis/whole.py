@@ -15,7 +15,7 @@ from delayq.core.shards import next_cursor, read_cursor
 from delayq.core.states import State
 from delayq.core.views import Page, QueueStats, QueueView, ShardView, Upcoming
 from delayq.redis.calls import deliver, inspect, produce
-from delayq.redis.finding import Ask, ask_every, every_shard, while_any
+from delayq.redis.finding import Ask, ask_all, ask_every, every_shard, while_any
 from delayq.redis.verbs import Flow, Verbs
 
 
@@ -33,8 +33,8 @@ def stats(verbs: Verbs, queue: str | None) -> Flow[list[QueueStats]]:
     """Counts of one queue, or of all known."""
     found: list[QueueStats] = []
     for name in (yield from verbs.queues()) if queue is None else [verbs.scope(queue).queue]:
-        scopes = yield from every_shard(verbs, name)
-        found.append(_sum((yield from ask_every(scopes, inspect.stats))))
+        parts = yield from ask_all(verbs, name, inspect.stats)
+        found.append(_sum([part for _, part in parts]))
     return found
 
 
@@ -62,8 +62,8 @@ def _sum(parts: Sequence[QueueStats]) -> QueueStats:
 def upcoming(verbs: Verbs, queue: str | None, span: str, spans: int) -> Flow[Upcoming]:
     """A histogram of due times."""
     span_ms = max(1, duration_ms(span))
-    scopes = yield from every_shard(verbs, verbs.scope(queue).queue)
-    parts = yield from ask_every(scopes, lambda scope: inspect.upcoming(scope, span_ms, spans))
+    asked = yield from ask_all(verbs, verbs.scope(queue).queue, lambda scope: inspect.upcoming(scope, span_ms, spans))
+    parts = [part for _, part in asked]
     counts = tuple(map(sum, zip(*(part.counts for part in parts), strict=True)))
     overdue, later = sum(part.overdue for part in parts), sum(part.later for part in parts)
     return replace(parts[0], overdue=overdue, counts=counts, later=later)
@@ -72,13 +72,10 @@ def upcoming(verbs: Verbs, queue: str | None, span: str, spans: int) -> Flow[Upc
 def show(verbs: Verbs, queue: str | None) -> Flow[QueueView]:
     """What a queue keeps for itself, and how much lies in each shard."""
     name = verbs.scope(queue).queue
-    scopes = yield from every_shard(verbs, name)
-    parts = yield from ask_every(scopes, inspect.stats)
-    layout, first = scopes[0].layout, parts[0]
-    held = tuple(
-        ShardView(scope.queue, one.scheduled, one.load, one.failed, one.completed)
-        for scope, one in zip(scopes, parts, strict=True)
-    )
+    parts = yield from ask_all(verbs, name, inspect.stats)
+    home, first = parts[0]
+    layout = home.layout
+    held = tuple(ShardView(scope.queue, one.scheduled, one.load, one.failed, one.completed) for scope, one in parts)
     since_ms = layout.epoch or None
     return QueueView(name, first.lease_ms, first.paused_until_ms, layout.count, since_ms, layout.before, held)
 
@@ -93,15 +90,13 @@ def configure(verbs: Verbs, queue: str | None, lease: str | None) -> Flow[int]:
 def in_all(verbs: Verbs, queue: str, ask: Ask[int]) -> Flow[int]:
     """Say something to every shard of a queue, the first one first; answers what that one did.
 
-    Said again when the queue was spread otherwise meanwhile: whoever did that looked at the first shard before it was
-    said there, or will have seen it.
+    The layout is read after it was said there: who changes it later does so in the place of what the first shard has
+    by then, and so tells it to the shards that join.
     """
-    while True:
-        scopes = yield from every_shard(verbs, queue)
-        said: int = yield ask(scopes[0])
-        yield from ask_every(scopes[1:], ask)
-        if (yield from verbs.layouts.read(queue)) == scopes[0].layout:
-            return said
+    said: int = yield ask(verbs.shard(queue))
+    _, *others = yield from every_shard(verbs, queue)
+    yield from ask_every(others, ask)
+    return said
 
 
 def prune_failed(verbs: Verbs, queue: str | None, older: str) -> Flow[int]:
