@@ -66,6 +66,11 @@ class PrivateServer:
         self._home.cleanup()
 
     @property
+    def pid(self) -> int:
+        """Of its process."""
+        return self._process.pid
+
+    @property
     def url(self) -> str:
         """Where delayq finds it."""
         return f"unix://{self.socket}?db=0"

@@ -39,6 +39,7 @@ if typing.TYPE_CHECKING:
         JobNotFound,
         JobRunning,
         ModelMissing,
+        NotConfirmed,
         OutcomeUnknown,
     )
     from delayq.core.events import (
@@ -58,9 +59,6 @@ if typing.TYPE_CHECKING:
         NotificationSending,
         NotificationSent,
         NotificationSkipped,
-        QueueBusy,
-        QueuePaused,
-        QueueResumed,
         UniqueJobSkipped,
         WorkerIdle,
         WorkerInterrupted,
@@ -72,6 +70,7 @@ if typing.TYPE_CHECKING:
         WorkerStopping,
     )
     from delayq.core.progress import Progress
+    from delayq.core.queue_events import QueueBusy, QueueFailedOver, QueuePaused, QueueResumed
     from delayq.core.rate_limit import RateLimit
     from delayq.core.signals import (
         Discard,
@@ -205,6 +204,7 @@ __all__ = [
     "ModelMissing",
     "Models",
     "Next",
+    "NotConfirmed",
     "Notifiable",
     "Notification",
     "NotificationEvent",
@@ -220,6 +220,7 @@ __all__ = [
     "PendingChain",
     "Progress",
     "QueueBusy",
+    "QueueFailedOver",
     "QueuePaused",
     "QueueResumed",
     "QueueStats",

@@ -26,7 +26,7 @@ from delayq.core.options import Options
 from delayq.core.routes import NOWHERE, Route, find
 from delayq.core.spec import JobSpec
 from delayq.drivers.connection import AsyncBatchStore, BatchStore, Connection, KeepsBatches
-from delayq.drivers.factories import Factory, Makers, made_by
+from delayq.drivers.factories import Factory, Hands, Makers, made_by
 from delayq.drivers.redis_connection import RedisConnection
 from delayq.drivers.serving.backend import Backend
 from delayq.drivers.serving.connection import BrokerConnection
@@ -61,11 +61,11 @@ class Manager:
     `runner` runs the jobs of `sync` connections; the job API brings its own.
     """
 
-    def __init__(self, settings: Settings, runner: Runner | None = None) -> None:
+    def __init__(self, settings: Settings, runner: Runner | None = None, hands: Hands | None = None) -> None:
         self.settings = settings
         self.commit_hook: CommitHook | None = None
         self.stamps: list[Stamp] = []
-        self._makers = Makers(settings, runner)
+        self._makers = Makers(settings, hands or Hands(runner), self.connection, self._given)
         self._lock = threading.RLock()
         self._made: dict[str, Connection] = {}
         self._maker: Callable[[str], Connection] = self._make
@@ -270,4 +270,4 @@ class Manager:
 
 
 def _without_settings() -> dict[str, ConnectionSettings]:
-    return {driver: ConnectionSettings(driver=driver) for driver in ("sync", "null")}
+    return {driver: ConnectionSettings(driver=driver) for driver in ("sync", "null", "deferred", "background")}

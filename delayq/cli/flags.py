@@ -73,6 +73,15 @@ def lease(value: str | None) -> str | None:
     return value
 
 
+def durability(value: str | None) -> str | None:
+    """Raises `InvalidInput` for what names no durability; the text itself goes on."""
+    from delayq.core.durability import parse_durability
+
+    if value is not None:
+        parse_durability(value)
+    return value
+
+
 def one_of(option: str, *choices: str) -> Callable[[str | None], str | None]:
     """A reader that raises `InvalidInput` for anything but `choices`."""
 
@@ -104,6 +113,16 @@ AnyQueue = Annotated[
     str | None, typer.Option("--queue", metavar="Q", help="This queue only; without it, all.", callback=queue_name)
 ]
 NamePattern = Annotated[str | None, typer.Option("--name", metavar="PATTERN", help="Names such as 'order.*' only.")]
+
+Durability = Annotated[
+    str | None,
+    typer.Option(
+        "--durability",
+        metavar="memory|replicas:N|fsync",
+        help="How safe it must be before this answers; else exit code 7.",
+        callback=durability,
+    ),
+]
 
 Delay = Annotated[
     str | None,

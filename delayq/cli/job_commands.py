@@ -11,6 +11,7 @@ from delayq.cli.flags import (
     AnyQueue,
     At,
     Delay,
+    Durability,
     Fold,
     JobId,
     Json,
@@ -90,6 +91,7 @@ def schedule(
     tries: Tries = None,
     retention: Retention = None,
     encrypted: Encrypted = False,
+    durability: Durability = None,
     as_json: Json = False,
 ) -> None:
     """Schedule a job for later. Prints its id.
@@ -99,13 +101,18 @@ def schedule(
     from delayq.cli.actions import produce
 
     given = {"delay": in_, "at": at, "tz": tz, "fold": fold, "id": job_id, "queue": queue, "tries": tries}
-    more = {"retention": retention, "encrypted": encrypted or None}
+    more = {"retention": retention, "encrypted": encrypted or None, "durability": durability}
     request = produce.Request(name, data, on_conflict, {**given, **more})
     produce.schedule(session_of(ctx), request, as_json=as_json)
 
 
 def cancel(
-    ctx: typer.Context, job_id: JobId, queue: OneQueue = None, running: Running = False, as_json: Json = False
+    ctx: typer.Context,
+    job_id: JobId,
+    queue: OneQueue = None,
+    running: Running = False,
+    durability: Durability = None,
+    as_json: Json = False,
 ) -> None:
     """Make sure a job does not run.
 
@@ -113,7 +120,8 @@ def cancel(
     """
     from delayq.cli.actions import produce
 
-    raise typer.Exit(produce.cancel(session_of(ctx), job_id, queue, running=running, as_json=as_json))
+    how = {"running": running, "durability": durability}
+    raise typer.Exit(produce.cancel(session_of(ctx), job_id, queue, how, as_json=as_json))
 
 
 def run_now(ctx: typer.Context, job_id: JobId, queue: OneQueue = None, as_json: Json = False) -> None:
@@ -131,13 +139,14 @@ def reschedule(
     tz: Zone = None,
     fold: Fold = None,
     queue: OneQueue = None,
+    durability: Durability = None,
     as_json: Json = False,
 ) -> None:
     """Give a waiting job another time."""
     from delayq.cli.actions import produce
 
     when = {"delay": in_, "at": at, "tz": tz, "fold": fold}
-    produce.reschedule(session_of(ctx), job_id, queue, when, as_json=as_json)
+    produce.reschedule(session_of(ctx), job_id, queue, when, durability, as_json=as_json)
 
 
 def show(ctx: typer.Context, job_id: JobId, queue: OneQueue = None, as_json: Json = False) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from delayq.cli.flags import (
     AnyQueue,
+    Durability,
     Json,
     OneQueue,
     QueueName,
@@ -18,6 +19,9 @@ from delayq.cli.flags import (
     queue_name,
     session_of,
 )
+
+if TYPE_CHECKING:
+    from delayq.redis.given import QueueSettings
 
 Length = Annotated[
     str | None, typer.Option("--for", metavar="D", help="How long; without it, until resumed.", callback=duration)
@@ -46,9 +50,8 @@ def add_to(app: typer.Typer) -> None:
     app.command("clear", epilog=example("delayq clear --queue orders --yes"))(clear)
     queues = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
     queues.callback(epilog=example("delayq queue set orders --lease 5s"))(_queue)
-    queues.command("set", epilog=example("delayq queue set orders --lease 5s", "delayq queue set orders --shards 4"))(
-        queue_set
-    )
+    change = example("delayq queue set orders --shards 4", "delayq queue set orders --durability replicas:1")
+    queues.command("set", epilog=change)(queue_set)
     queues.command("show", epilog=example("delayq queue show orders"))(queue_show)
     app.add_typer(queues, name="queue")
 
@@ -104,16 +107,22 @@ def clear(ctx: typer.Context, queue: OneQueue = None, yes: Yes = False, as_json:
 
 
 def queue_set(
-    ctx: typer.Context, queue: QueueName, lease: Lease = None, shards: Shards = None, as_json: Json = False
+    ctx: typer.Context,
+    queue: QueueName,
+    lease: Lease = None,
+    durability: Durability = None,
+    shards: Shards = None,
+    as_json: Json = False,
 ) -> None:
     """Change what a queue keeps for itself.
 
-    Prints what is in force. Workers follow within seconds. Shards may be changed while the queue is in use: jobs that
-    are there stay where they are.
+    Prints what is in force. Workers follow within seconds, other producers within a minute. Shards may be changed while
+    the queue is in use: jobs that are there stay where they are.
     """
     from delayq.cli.actions import switch
 
-    switch.queue_set(session_of(ctx), queue, lease, shards, as_json=as_json)
+    kept: QueueSettings = {"lease": lease, "durability": durability, "shards": shards}
+    switch.queue_set(session_of(ctx), queue, kept, as_json=as_json)
 
 
 def queue_show(ctx: typer.Context, queue: QueueName, as_json: Json = False) -> None:

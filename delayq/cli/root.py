@@ -71,6 +71,7 @@ def root(
     max_recoveries: Annotated[Text, typer.Option(metavar="N", help="Starts after a vanished worker.")] = None,
     max_payload: Annotated[Text, typer.Option(metavar="SIZE", help="Largest payload: 256KiB.")] = None,
     high_water: Annotated[Text, typer.Option(metavar="N", help="Ready jobs above which the mover waits.")] = None,
+    durability: Annotated[Text, typer.Option(metavar="D", help="Wait for: memory, replicas:N or fsync.")] = None,
     encrypt: Annotated[Text, typer.Option(metavar="NAMES", help="Encrypt these jobs: 'payment.*,…'; * = all.")] = None,
     keys_file: Annotated[Text, typer.Option(metavar="FILE", help="The keys of encrypted payloads.")] = None,
     data_dir: Annotated[Text, typer.Option(metavar="DIR", help="Data of the embedded server.")] = None,

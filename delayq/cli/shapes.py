@@ -131,11 +131,12 @@ def queue(stats: QueueStats) -> Shape:
     }
 
 
-def queue_view(view: QueueView) -> Shape:
+def queue_view(view: QueueView, durability: str) -> Shape:
     """What a queue keeps for itself. `jobs_may_lie_by`: earlier numbers of shards by which jobs may lie still."""
     return {
         "queue": view.queue,
         "lease_ms": view.lease_ms,
+        "durability": durability,
         "paused": view.paused_until_ms is not None,
         "shards": view.shards,
         "since_ms": view.since_ms,

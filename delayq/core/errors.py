@@ -21,6 +21,7 @@
     │  ├─ BackendFull           maxmemory reached; nothing was written
     │  ├─ BackendDamaged        a key is missing or holds something else; the others are fine
     │  ├─ OutcomeUnknown        the reply was lost; the job may or may not be stored
+    │  ├─ NotConfirmed          stored, but not as safely as was asked
     │  └─ ProtocolError         a script answered something this version does not know
     ├─ CommittedUnsent          the transaction is committed; jobs that waited for it were not sent
     ├─ NotDelivered             a channel did not take a notification
@@ -159,6 +160,17 @@ class OutcomeUnknown(BackendError):
     """The reply was lost, so the outcome is unknown."""
 
     exit_code = 7
+
+
+class NotConfirmed(BackendError):
+    """It is stored, and the durability that was asked for was not confirmed in time."""
+
+    exit_code = 7
+
+    def __init__(self, message: str = "", *, hint: str = "", done: tuple[object, ...] = ()) -> None:
+        """`done` is what the call would have answered: a `JobRef` for each job, or the word of a cancel."""
+        super().__init__(message, hint=hint)
+        self.done = done
 
 
 class ProtocolError(BackendError):

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from delayq.core.backoff import DEFAULT, Backoff
+from delayq.core.durability import MEMORY, Durability
 from delayq.core.errors import InvalidInput
 from delayq.core.keyring import NO_KEYS, Keyring, encrypts
 from delayq.core.routes import Routes, find
@@ -19,7 +20,8 @@ class Options:
     patterns ('order.*') to queues for jobs scheduled without one; the first match in order wins. `forwards` renames
     queues: what is sent to the one goes to the other. `connection` is the name of the connection these belong to.
     `encrypt` holds name patterns of jobs whose payload is encrypted unless they say otherwise, with the first key of
-    `keyring`. What does not travel (`travels`) stays in this process, and is never encrypted.
+    `keyring`. What does not travel (`travels`) stays in this process, and is never encrypted. `durability` is what is
+    waited for on queues that keep none of their own.
     """
 
     prefix: str = "delayq"
@@ -39,6 +41,7 @@ class Options:
     keyring: Keyring = NO_KEYS
     encrypt: Sequence[str] = ()
     travels: bool = True
+    durability: Durability = MEMORY
 
     def queue_for(self, name: str) -> str:
         """The queue a job goes to when its producer names none."""

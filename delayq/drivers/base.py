@@ -23,7 +23,8 @@ from delayq.core.progress import Told
 class Delivery(msgspec.Struct, frozen=True, gc=False):
     """One reservation of one envelope. `entry` is its lease and its fencing token; `raw` the envelope's bytes.
 
-    `stop`: somebody asked it to stop while another held it, so it is not to be started.
+    `stop`: somebody asked it to stop while another held it, so it is not to be started. `unreadable`: why there is no
+    envelope, said by a driver that found something else there; `raw` is that.
     """
 
     queue: str
@@ -33,6 +34,7 @@ class Delivery(msgspec.Struct, frozen=True, gc=False):
     due_ms: int
     recoveries: int
     stop: bool = False
+    unreadable: str = ""
 
 
 class Claim(NamedTuple):

@@ -64,6 +64,7 @@ class Capabilities:
     resolution_ms   how exactly a time is kept; a job never starts before it
     mover           workers run a mover and a janitor beside them
     recoveries      vanished workers are counted, so that a job that kills its process fails in the end
+    reads_count     every reading is an attempt, also that of a worker that vanished, as in Laravel
     keeper          who keeps leases; prefetch: how many deliveries one read may bring
     """
 
@@ -92,6 +93,7 @@ class Capabilities:
     resolution_ms: int = 1
     mover: bool = False
     recoveries: bool = False
+    reads_count: bool = False
     keeper: Keeper = Keeper.NOBODY
     prefetch: int = 1
 

@@ -22,6 +22,7 @@ from delayq.core.outcome import stopped
 from delayq.core.progress import Told
 from delayq.drivers.base import Delivery, Fetched, Renewal, Settlement
 from delayq.drivers.redis_burial import Burial, Garbage
+from delayq.drivers.redis_durable import DurableSettling
 from delayq.drivers.redis_limits import RedisLimits
 from delayq.drivers.redis_reader import BLOCK_MS, Batch, RedisReader
 from delayq.redis import presence, settling
@@ -62,6 +63,7 @@ class RedisConsumer:
         self._offset_ms = 0.0
         self._see_time(connector.call(presence.server_time, safe=True, reads=True))
         self._burial = Burial(connector, self._scope)
+        self._durable = DurableSettling(connector, options, self.queues)
         self._reader = RedisReader(connector, options.prefix, name, queues, heed, order, self._join)
 
     def _join(self, shard: str) -> None:
@@ -74,9 +76,12 @@ class RedisConsumer:
 
     def fetch(self, settlements: Sequence[Settlement], count: int) -> Fetched:
         """Settle and read on in one round trip."""
-        calls = self._settle_calls(settlements)
+        waiting, calls = list[SettleCall](), list[SettleCall]()
+        for one in self._settle_calls(settlements):
+            (waiting if self._durable.wanted(one.queue) else calls).append(one)
+        ahead = [self._tried(one) for one in waiting]
         answers, batch = self._reader.exchange([call for call, _, _ in calls], count, self.now_ms())
-        settled = self._settled(settlements, calls, answers, batch.errors)
+        settled = self._settled(settlements, [*waiting, *calls], [*ahead, *answers], batch.errors)
         return self._fetched(batch, settled)
 
     def wait(self, seconds: float) -> Fetched:
@@ -105,7 +110,7 @@ class RedisConsumer:
     def settle(self, settlements: Sequence[Settlement]) -> Fetched:
         """Settle without reading, over the shared connections."""
         calls, errors = self._settle_calls(settlements), list[DelayqError]()
-        answers = [self._tried(call) for call, _, _ in calls]
+        answers = [self._tried(one) for one in calls]
         settled = self._settled(settlements, calls, answers, errors)
         return Fetched(settled, (), errors)
 
@@ -138,10 +143,12 @@ class RedisConsumer:
         read = partial(presence.records, self._options.prefix, list(jobs.values()))
         return dict(zip(jobs, self._connector.call(read, safe=True, reads=True), strict=True))
 
-    def _tried(self, call: Any) -> Any:
+    def _tried(self, one: SettleCall) -> Any:
         """The answer or the error. Not sent again after a lost reply: whoever does so must know, to tell a fence."""
         try:
-            return self._connector.call(lambda client: send(client, call), safe=False)
+            if wanted := self._durable.wanted(one.queue):
+                return self._durable.settle(one.call, one.queue, wanted, again=False)
+            return self._connector.call(lambda client: send(client, one.call), safe=False)
         except DelayqError as error:
             return error
 

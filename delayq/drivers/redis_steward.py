@@ -16,6 +16,7 @@ from delayq.core.errors import AWAY, DelayqError
 from delayq.core.options import Options
 from delayq.core.outcome import Outcome
 from delayq.drivers.base import Claim, Renewal
+from delayq.drivers.redis_durable import DurableSettling
 from delayq.redis import presence, settling
 from delayq.redis.calls import deliver, inspect
 from delayq.redis.calls.call import Scope, text
@@ -41,6 +42,7 @@ class RedisSteward:
         self._hints = CancelHints(connector, options.prefix)
         self._listed: tuple[str, ...] = queues
         self._look_at = float("-inf")
+        self._durable = DurableSettling(connector, options, queues)
 
     def renew(self, consumer: str, claims: Sequence[Claim]) -> Renewal:
         """Start the leases anew, queue by queue; queues without claims are asked too, for lost replies."""
@@ -79,8 +81,11 @@ class RedisSteward:
         ]
         records = {n: self._on_record(ending) for n, ending in enumerate(endings) if settling.wants_record(ending)}
         settled = [False] * len(endings)
-        for call, _, numbers in settling.calls(self._scope, endings, records, self.now_ms()):
-            ours = through(self._connector, call)
+        for call, queue, numbers in settling.calls(self._scope, endings, records, self.now_ms()):
+            if wanted := self._durable.wanted(queue):
+                ours = self._durable.settle(call, queue, wanted, again=True)
+            else:
+                ours = through(self._connector, call)
             for number, mine in zip(numbers, ours, strict=True):
                 settled[number] = mine
         return settled

@@ -11,10 +11,10 @@ from redis.exceptions import AskError, AuthenticationError, MovedError, RedisErr
 from redis.exceptions import ClusterDownError as PartMissing
 
 from delayq.redis import replies as shapes
-from delayq.redis.cluster import MAP_S, REDIRECTIONS, as_words
+from delayq.redis.cluster import MAP_S, REDIRECTIONS, Route, as_words
 from delayq.redis.directory import Directory, told
 from delayq.redis.faults import NothingSent
-from delayq.redis.slots import Address, slot_of_command
+from delayq.redis.slots import Address, slot_of, slot_of_command
 
 AsyncNode = redis.asyncio.Redis
 
@@ -89,6 +89,28 @@ class AsyncCluster(AsyncNode):
         """Close every connection to every node. The client may be used again."""
         for node in list(self._nodes.values()):
             await node.aclose(close_connection_pool)
+
+    async def way(self, key: str) -> Route:
+        """As `Cluster.way`."""
+        await self.initialize()
+        return self._place(slot_of(key)), False
+
+    def at(self, address: Address) -> AsyncNode:
+        """As `Cluster.at`."""
+        return self._node(address)
+
+    def instead_of(self, address: Address, moved: AskError) -> Route:
+        """As `Cluster.instead_of`."""
+        if isinstance(moved, MovedError):
+            return self._directory.moved(moved, address), False
+        return told(moved, address), True
+
+    def note(self, address: Address, error: Exception) -> None:
+        """As `Cluster.note`."""
+        if isinstance(error, PartMissing | TryAgainError):
+            self._directory.doubt()
+        elif not isinstance(error, ResponseError):
+            self._directory.doubt(address)
 
     async def _tell(self, address: Address, args: Any, options: dict[str, Any], *, asking: bool) -> Any:
         node: Any = self._node(address)

@@ -21,9 +21,10 @@ from delayq.redis import operations, resharding, whole
 from delayq.redis.batches import AsyncBatches
 from delayq.redis.calls.call import Call, Command
 from delayq.redis.calls.operate import Switch
-from delayq.redis.client import ScheduleOptions, When
+from delayq.redis.confirm import Confirm
 from delayq.redis.connect import Connector
 from delayq.redis.failed_verbs import FailedVerbs
+from delayq.redis.given import QueueSettings, ScheduleOptions, When
 from delayq.redis.limit_desk import AsyncAuditDesk, AsyncLimitDesk
 from delayq.redis.lock_desk import AsyncLockDesk
 from delayq.redis.send import asend
@@ -59,7 +60,9 @@ class AsyncClient:
         try:
             while True:
                 step = flow.send(answer)
-                if isinstance(step, tuple) and all(call.reads for call in step):
+                if isinstance(step, Confirm):
+                    answer = await self.connector.aconfirm(step)
+                elif isinstance(step, tuple) and all(call.reads for call in step):
                     answer = await asyncio.gather(*map(self._ask, step))
                 elif isinstance(step, tuple):
                     answer = [await self._ask(call) for call in step]
@@ -73,28 +76,39 @@ class AsyncClient:
         return await self.connector.acall(partial(asend, call=call), safe=call.resend, reads=call.reads)
 
     async def schedule(
-        self, name: str, data: Any = None, *, on_conflict: str = "keep", **options: Unpack[ScheduleOptions]
+        self,
+        name: str,
+        data: Any = None,
+        *,
+        on_conflict: str = "keep",
+        durability: str | None = None,
+        **options: Unpack[ScheduleOptions],
     ) -> JobRef:
         """As `Client.schedule`."""
-        return await self.run(self.verbs.schedule(JobSpec(name=name, data=data, **options), OnConflict(on_conflict)))
+        spec = JobSpec(name=name, data=data, **options)
+        return await self.run(self.verbs.schedule(spec, OnConflict(on_conflict), durability))
 
     async def schedule_many(
-        self, items: Iterable[JobSpec | Mapping[str, Any]], *, on_conflict: str = "keep"
+        self, items: Iterable[JobSpec | Mapping[str, Any]], *, on_conflict: str = "keep", durability: str | None = None
     ) -> list[JobRef]:
         """As `Client.schedule_many`."""
-        return await self.run(self.verbs.schedule_many(items, OnConflict(on_conflict)))
+        return await self.run(self.verbs.schedule_many(items, OnConflict(on_conflict), durability))
 
     async def push_raw(self, envelope: bytes, *, queue: str | None = None, delay: Delay | None = None) -> JobRef:
         """As `Client.push_raw`."""
         return await self.run(self.verbs.push_raw(envelope, queue, delay))
 
-    async def cancel(self, job_id: str, *, queue: str | None = None, running: bool = False) -> Answer:
+    async def cancel(
+        self, job_id: str, *, queue: str | None = None, running: bool = False, durability: str | None = None
+    ) -> Answer:
         """As `Client.cancel`."""
-        return await self.run(self.verbs.cancel(job_id, queue, running=running))
+        return await self.run(self.verbs.cancel(job_id, queue, running=running, durability=durability))
 
-    async def reschedule(self, job_id: str, *, queue: str | None = None, **when: Unpack[When]) -> JobRef:
+    async def reschedule(
+        self, job_id: str, *, queue: str | None = None, durability: str | None = None, **when: Unpack[When]
+    ) -> JobRef:
         """As `Client.reschedule`."""
-        return await self.run(self.verbs.reschedule(job_id, queue, JobSpec(name="reschedule", **when)))
+        return await self.run(self.verbs.reschedule(job_id, queue, JobSpec(name="reschedule", **when), durability))
 
     async def run_now(self, job_id: str, *, queue: str | None = None) -> JobRef:
         """As `Client.run_now`."""
@@ -214,13 +228,17 @@ class AsyncClient:
         """As `Client.resume`."""
         await self.run(operations.resume(self.verbs, queue))
 
-    async def queue_set(self, queue: str | None = None, *, lease: str | None = None, shards: int | None = None) -> int:
+    async def queue_set(self, queue: str | None = None, **kept: Unpack[QueueSettings]) -> int:
         """As `Client.queue_set`."""
-        return await self.run(resharding.queue_set(self.verbs, queue, lease, shards))
+        return await self.run(resharding.queue_set(self.verbs, queue, kept))
 
     async def queue_show(self, queue: str | None = None) -> QueueView:
         """As `Client.queue_show`."""
         return await self.run(whole.show(self.verbs, queue))
+
+    async def queue_durability(self, queue: str | None = None) -> str:
+        """As `Client.queue_durability`."""
+        return await self.run(whole.durability(self.verbs, queue))
 
     async def clear(self, queue: str | None = None) -> int:
         """As `Client.clear`."""

@@ -6,56 +6,29 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Any, Self, TypedDict, TypeVar, Unpack
+from typing import Any, Self, TypeVar, Unpack
 
-from delayq.core.backoff import BackoffSpec
 from delayq.core.control import Control
 from delayq.core.failed import FailedOptions
 from delayq.core.options import Options
 from delayq.core.progress import Progress
 from delayq.core.rate import Pace, parse_rate
-from delayq.core.spec import Delay, Instant, JobSpec, Limit
+from delayq.core.spec import Delay, JobSpec
 from delayq.core.states import Answer, OnConflict, State
-from delayq.core.unique import Unique
 from delayq.core.views import JobInfo, JobRef, Page, QueueStats, QueueView, Retried, Upcoming, WorkerInfo
 from delayq.redis import operations, resharding, whole
 from delayq.redis.batches import Batches
 from delayq.redis.calls.operate import Switch
+from delayq.redis.confirm import Confirm
 from delayq.redis.connect import Connector
 from delayq.redis.failed_verbs import FailedVerbs
+from delayq.redis.given import QueueSettings, ScheduleOptions, When
 from delayq.redis.limit_desk import AuditDesk, LimitDesk
 from delayq.redis.lock_desk import LockDesk
 from delayq.redis.send import send, send_every
 from delayq.redis.verbs import Clock, Flow, Verbs, server_clock
 
 T = TypeVar("T")
-
-
-class When(TypedDict, total=False):
-    """When: a `delay` ('15m') or a time `at`, with `tz` for a naive one and `fold` for an ambiguous one."""
-
-    delay: Delay | None
-    at: Instant | None
-    tz: str | None
-    fold: int | None
-
-
-class ScheduleOptions(When, total=False):
-    """What `schedule` takes besides name and data; see `JobSpec`."""
-
-    id: str | None
-    queue: str | None
-    tries: int | None
-    backoff: BackoffSpec | None
-    retention: Delay | None
-    unique: str | Unique | None
-    headers: Mapping[str, str] | None
-    tags: Sequence[str] | None
-    timeout: Delay | None
-    deadline: Limit | None
-    retry_until: Limit | None
-    max_exceptions: int | None
-    encrypted: bool | None
 
 
 class Client:
@@ -85,7 +58,9 @@ class Client:
         try:
             while True:
                 step = flow.send(answer)
-                if isinstance(step, tuple):
+                if isinstance(step, Confirm):
+                    answer = self.connector.confirm(step)
+                elif isinstance(step, tuple):
                     answer = self.connector.call(partial(send_every, calls=step), safe=True)
                 else:
                     answer = self.connector.call(partial(send, call=step), safe=step.resend, reads=step.reads)
@@ -94,22 +69,34 @@ class Client:
             return value
 
     def schedule(
-        self, name: str, data: Any = None, *, on_conflict: str = "keep", **options: Unpack[ScheduleOptions]
+        self,
+        name: str,
+        data: Any = None,
+        *,
+        on_conflict: str = "keep",
+        durability: str | None = None,
+        **options: Unpack[ScheduleOptions],
     ) -> JobRef:
         """Schedule one job: `name`, its payload, and `delay="15m"` or `at=…` (neither = now).
 
         The id is yours or a new one. When it is taken, `on_conflict` says what happens: `keep` (default), `replace`
         (new payload and time), `postpone` (new time) or `error`. Returns a `JobRef` whose `outcome` tells which.
-        Raises `InvalidInput` (nothing sent), `JobRunning`, `Conflict`, `BackendError`.
+        `durability` (`memory`, `replicas:n`, `fsync`; None: the queue's own, else the setting) says how safe the job
+        must be before this returns. Raises `InvalidInput` (nothing sent), `JobRunning`, `Conflict`, `NotConfirmed`
+        (stored, and not that safe in time), `BackendError`.
         """
-        return self.run(self.verbs.schedule(JobSpec(name=name, data=data, **options), OnConflict(on_conflict)))
+        spec = JobSpec(name=name, data=data, **options)
+        return self.run(self.verbs.schedule(spec, OnConflict(on_conflict), durability))
 
-    def schedule_many(self, items: Iterable[JobSpec | Mapping[str, Any]], *, on_conflict: str = "keep") -> list[JobRef]:
+    def schedule_many(
+        self, items: Iterable[JobSpec | Mapping[str, Any]], *, on_conflict: str = "keep", durability: str | None = None
+    ) -> list[JobRef]:
         """Schedule many jobs, 500 a round trip; a `JobRef` for each, in order. Nothing is sent if one is invalid.
 
         The jobs are not one transaction: when the connection is lost on the way, those before it are stored.
+        `NotConfirmed` comes when all are stored; its `done` has their references.
         """
-        return self.run(self.verbs.schedule_many(items, OnConflict(on_conflict)))
+        return self.run(self.verbs.schedule_many(items, OnConflict(on_conflict), durability))
 
     def push_raw(self, envelope: bytes, *, queue: str | None = None, delay: Delay | None = None) -> JobRef:
         """Schedule an envelope that is made already, byte for byte; only another `queue` is written into it.
@@ -118,16 +105,24 @@ class Client:
         """
         return self.run(self.verbs.push_raw(envelope, queue, delay))
 
-    def cancel(self, job_id: str, *, queue: str | None = None, running: bool = False) -> Answer:
+    def cancel(
+        self, job_id: str, *, queue: str | None = None, running: bool = False, durability: str | None = None
+    ) -> Answer:
         """Make sure a job does not run: `cancelled`, or why not (`running`, `finished`, `failed`, `unknown`).
 
-        With `running=True` a job that runs is asked to stop; the answer stays `running`.
+        With `running=True` a job that runs is asked to stop; the answer stays `running`. `durability` as in `schedule`:
+        raises `NotConfirmed` for a job that is cancelled, and not that safely.
         """
-        return self.run(self.verbs.cancel(job_id, queue, running=running))
+        return self.run(self.verbs.cancel(job_id, queue, running=running, durability=durability))
 
-    def reschedule(self, job_id: str, *, queue: str | None = None, **when: Unpack[When]) -> JobRef:
-        """Give a waiting job a new due time. Raises `JobNotFound`, `JobRunning`, `JobHasFailed`, `JobFinished`."""
-        return self.run(self.verbs.reschedule(job_id, queue, JobSpec(name="reschedule", **when)))
+    def reschedule(
+        self, job_id: str, *, queue: str | None = None, durability: str | None = None, **when: Unpack[When]
+    ) -> JobRef:
+        """Give a waiting job a new due time.
+
+        Raises `JobNotFound`, `JobRunning`, `JobHasFailed`, `JobFinished`, and `NotConfirmed` as `schedule`.
+        """
+        return self.run(self.verbs.reschedule(job_id, queue, JobSpec(name="reschedule", **when), durability))
 
     def run_now(self, job_id: str, *, queue: str | None = None) -> JobRef:
         """Let a waiting job run at once (on a paused queue: when it is resumed). Raises as `reschedule`."""
@@ -250,17 +245,22 @@ class Client:
         """Undo a pause."""
         self.run(operations.resume(self.verbs, queue))
 
-    def queue_set(self, queue: str | None = None, *, lease: str | None = None, shards: int | None = None) -> int:
-        """Set what a queue keeps for itself; returns the lease in force, in ms.
+    def queue_set(self, queue: str | None = None, **kept: Unpack[QueueSettings]) -> int:
+        """Set what a queue keeps for itself (`lease`, `durability`, `shards`); returns the lease in force, in ms.
 
-        `shards` spreads it over so many (1 to 256), while it is in use; jobs that are there stay where they are.
-        Raises `InvalidInput` unless `lease` is 100ms to 1d; nothing was sent then.
+        Raises `InvalidInput` unless `lease` is 100ms to 1d, and `durability` as in `schedule`; nothing was sent then.
+        Other clients follow a new durability within a minute, workers within seconds. `shards` (1 to 256) spreads it
+        over so many, while it is in use; jobs that are there stay where they are.
         """
-        return self.run(resharding.queue_set(self.verbs, queue, lease, shards))
+        return self.run(resharding.queue_set(self.verbs, queue, kept))
 
     def queue_show(self, queue: str | None = None) -> QueueView:
         """What a queue keeps for itself, and how much lies in each of its shards."""
         return self.run(whole.show(self.verbs, queue))
+
+    def queue_durability(self, queue: str | None = None) -> str:
+        """What calls on this queue wait for that do not say themselves: its own durability, else the setting."""
+        return self.run(whole.durability(self.verbs, queue))
 
     def clear(self, queue: str | None = None) -> int:
         """Drop everything scheduled or ready in a queue; what runs is left alone. Returns how many jobs."""

@@ -26,7 +26,7 @@ from delayq.redis.direct import Direct, GroupRead, Heard, OneServer, Trip, Words
 from delayq.redis.directory import Directory, told
 from delayq.redis.faults import NothingSent
 from delayq.redis.many_waits import wait_on_each
-from delayq.redis.slots import Address, slot_of_command
+from delayq.redis.slots import Address, slot_of, slot_of_command
 
 REDIRECTIONS: Final = 6
 """More than a cluster needs whose nodes agree; then `resend` waits a little."""
@@ -114,6 +114,28 @@ class Cluster(Direct):
         """Close every connection to every node. The client may be used again."""
         for node in list(getattr(self, "_nodes", {}).values()):
             node.close()
+
+    # -- for talks that need one node ----------------------------------------------------------------------------------
+
+    def way(self, key: str) -> Route:
+        """Where a key is: the node that has its slot."""
+        self._look()
+        return self._owner(slot_of(key)), False
+
+    def at(self, address: Address) -> OneServer:
+        """The client of a node."""
+        return self._node(address)
+
+    def instead_of(self, address: Address, moved: AskError) -> Route:
+        """Where a node that was asked sends us."""
+        if isinstance(moved, MovedError):
+            return self._directory.moved(moved, address), False
+        return told(moved, address), True
+
+    def note(self, address: Address, error: Exception) -> None:
+        """Draw the conclusions from trouble with a node."""
+        self._note(address, error)
+        self._doubt_what_it_says([error])
 
     # -- which node ----------------------------------------------------------------------------------------------------
 

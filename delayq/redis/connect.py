@@ -22,6 +22,7 @@ from asyncio import AbstractEventLoop
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 from typing import Generic, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -32,7 +33,9 @@ from delayq.core.endpoint import Endpoint
 from delayq.core.redis_url import parse_endpoint
 from delayq.redis.aclients import AsyncClient, close_async_client, drop_async_idle, make_async_client
 from delayq.redis.clients import Client, close_client, make_client
+from delayq.redis.confirm import Confirm, Confirmed
 from delayq.redis.directory import Directory
+from delayq.redis.links import aconfirm, confirm
 from delayq.redis.resend import Budget, Resends, aresend, resend
 from delayq.redis.translate import translated
 from delayq.redis.wire import Wire
@@ -60,6 +63,9 @@ class Waits:
     connect_ms: int = 2_000
     answer_ms: int = 2_000
     budget_ms: int = 5_000
+    confirm_ms: int = 1_500
+    """How long replicas, or the disk, may take to have what was written; within `answer_ms`, which bounds each reply.
+    Not shorter, as a disk is synced once a second."""
     reader_margin_ms: int = 5_000
     """Beyond the block of a reader: Redis may start a block's clock again when it was woken for nothing."""
 
@@ -102,6 +108,8 @@ class Connector:
             for safe in (False, True)
             for reads in (False, True)
         }
+        patient = Budget(total_ms=waits.budget_ms, try_ms=budget.try_ms + waits.confirm_ms)
+        self._confirms = {safe: Resends(self.endpoint.where, safe, False, patient) for safe in (False, True)}
         self._directory = Directory(self.endpoint.hosts)
         self._made = _Made()
         self._inherited: list[list[AsyncClient]] = []
@@ -121,6 +129,21 @@ class Connector:
     async def acall(self, send: Callable[[AsyncClient], Awaitable[T]], *, safe: bool, reads: bool = False) -> T:
         """As `call`, awaited. Cancelling it closes the connection in use: nobody reads a reply meant for another."""
         return await aresend(lambda: send(self.acommands()), self._resends[safe, reads], drop=self._adrop)
+
+    def confirm(self, step: Confirm) -> Confirmed:
+        """The answers of calls, given when they are as safe as `step` asks, or say that they are not.
+
+        Raises as `call`, and within the same time. After a lost reply the whole is sent again, where it may be.
+        """
+        where, wait_ms = self.endpoint.where, self.waits.confirm_ms
+        send = partial(confirm, step=step, where=where, wait_ms=wait_ms)
+        return resend(lambda: send(self.commands()), self._confirms[step.resend], drop=self._drop)
+
+    async def aconfirm(self, step: Confirm) -> Confirmed:
+        """As `confirm`, awaited."""
+        where, wait_ms = self.endpoint.where, self.waits.confirm_ms
+        send = partial(aconfirm, step=step, where=where, wait_ms=wait_ms)
+        return await aresend(lambda: send(self.acommands()), self._confirms[step.resend], drop=self._adrop)
 
     def commands(self) -> Client:
         """The client for everything that does not block. Ask each time: it is replaced after a failover or a fork."""

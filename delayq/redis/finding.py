@@ -10,9 +10,8 @@ did not know of.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from delayq.core.shards import Layout
 from delayq.redis.calls.call import Call, Command, Scope
 
 if TYPE_CHECKING:
@@ -20,27 +19,30 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Ask = Callable[[Scope], Call[T]]
+Act = Callable[[Scope], "Flow[T]"]
+Known = Callable[[T], bool]
 
 
-class Asked(NamedTuple, Generic[T]):
-    """What is asked about which job, and which answers say that it is there."""
-
-    job_id: str
-    ask: Ask[T]
-    known: Callable[[T], bool]
-
-
-def find(
-    verbs: Verbs, queues: Sequence[str], job_id: str, ask: Ask[T], known: Callable[[T], bool]
-) -> Flow[tuple[Scope, T]]:
+def look(verbs: Verbs, queues: Sequence[str], ask: Ask[T], known: Known[T]) -> Flow[tuple[Scope, T]]:
     """Ask for a job in queues, one after the other, until it is known; where, and the answer.
 
     The last answer when it is known nowhere.
     """
+    return (yield from _until_known(verbs, queues, lambda scopes: _everywhere(scopes, ask, known), known))
+
+
+def find(verbs: Verbs, queues: Sequence[str], job_id: str, act: Act[T], known: Known[T]) -> Flow[tuple[Scope, T]]:
+    """As `look`, for what changes a job: done in the one shard that has it."""
+    return (yield from _until_known(verbs, queues, lambda scopes: _in_one(scopes, job_id, act), known))
+
+
+def _until_known(
+    verbs: Verbs, queues: Sequence[str], ask: Callable[[list[Scope]], Flow[tuple[Scope, T]]], known: Known[T]
+) -> Flow[tuple[Scope, T]]:
     queue, *others = queues
     while True:
         layout = verbs.layouts.of(queue)
-        scope, answer = yield from _in_shards(verbs, queue, layout, Asked(job_id, ask, known))
+        scope, answer = yield from ask([verbs.shard(shard, layout) for shard in layout.shards(queue)])
         if known(answer):
             return scope, answer
         if (yield from verbs.layouts.read(queue)) == layout:
@@ -49,21 +51,20 @@ def find(
             queue, *others = others
 
 
-def _in_shards(verbs: Verbs, queue: str, layout: Layout, asked: Asked[T]) -> Flow[tuple[Scope, T]]:
-    scopes = [verbs.shard(shard, layout) for shard in layout.shards(queue)]
-    if len(scopes) > 1 and not asked.ask(scopes[0]).reads:
-        scopes = yield from _where(scopes, asked.job_id)
-    if len(scopes) == 1:
-        return scopes[0], (yield asked.ask(scopes[0]))
-    answers: list[T] = yield tuple(map(asked.ask, scopes))
-    pairs = list(zip(scopes, answers, strict=True))
-    return next((pair for pair in pairs if asked.known(pair[1])), pairs[0])
+def _everywhere(scopes: list[Scope], ask: Ask[T], known: Known[T]) -> Flow[tuple[Scope, T]]:
+    pairs = list(zip(scopes, (yield from ask_every(scopes, ask)), strict=True))
+    return next((pair for pair in pairs if known(pair[1])), pairs[0])
 
 
-def _where(scopes: list[Scope], job_id: str) -> Flow[list[Scope]]:
+def _in_one(scopes: list[Scope], job_id: str, act: Act[T]) -> Flow[tuple[Scope, T]]:
+    scope = scopes[0] if len(scopes) == 1 else (yield from _where(scopes, job_id))
+    return scope, (yield from act(scope))
+
+
+def _where(scopes: list[Scope], job_id: str) -> Flow[Scope]:
     """The one of them that has the job; else the first."""
     found: list[int] = yield tuple(Command(("HEXISTS", scope.keys.of("jobs"), job_id), int, True) for scope in scopes)
-    return next(([scope] for scope, there in zip(scopes, found, strict=True) if there), scopes[:1])
+    return next((scope for scope, there in zip(scopes, found, strict=True) if there), scopes[0])
 
 
 def every_shard(verbs: Verbs, queue: str) -> Flow[list[Scope]]:

@@ -9,8 +9,8 @@ from typing import Any, Final
 from delayq.core.control import Control
 from delayq.core.durations import duration_ms
 from delayq.core.errors import InvalidInput
-from delayq.core.events import QueueBusy, QueuePaused, QueueResumed
 from delayq.core.progress import Progress
+from delayq.core.queue_events import QueueBusy, QueuePaused, QueueResumed
 from delayq.core.views import JobInfo, QueueStats, WorkerInfo
 from delayq.redis import whole
 from delayq.redis.calls import inspect, operate

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from delayq.core.durability import Durability, kept_durability
 from delayq.core.shards import PLAIN, Layout, read_layout
 from delayq.redis.calls.call import text
 from delayq.redis.calls.operate import CONTROL_FIELDS
@@ -113,6 +114,19 @@ def shortest_lease_ms(prefix: str, queues: Sequence[str], default_ms: int, clien
         pipe.hget(Keys(prefix, queue).meta, "lease_ms")
     values = pipe.execute(raise_on_error=False)
     return min(int(value) if isinstance(value, bytes) else default_ms for value in values)
+
+
+def durabilities(prefix: str, queues: Sequence[str], default: Durability, client: Any) -> dict[str, Durability]:
+    """What is waited for on those queues where anything is: their own, else `default`."""
+    pipe = client.pipeline(transaction=False)
+    for queue in queues:
+        pipe.hget(Keys(prefix, queue).meta, "durability")
+    values = pipe.execute(raise_on_error=False)
+    found = {
+        queue: (kept_durability(value) if isinstance(value, bytes) else None) or default
+        for queue, value in zip(queues, values, strict=True)
+    }
+    return {queue: wanted for queue, wanted in found.items() if wanted.waits}
 
 
 class Record(NamedTuple):

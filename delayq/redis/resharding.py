@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from delayq.core.durability import parse_durability
 from delayq.core.errors import Conflict
 from delayq.core.leases import check_lease
 from delayq.core.shards import PLAIN, Layout
@@ -23,6 +24,7 @@ from delayq.redis.calls import deliver, inspect
 from delayq.redis.calls.call import Command, Scope
 from delayq.redis.calls.inspect import LaidOut
 from delayq.redis.finding import ask_every
+from delayq.redis.given import QueueSettings
 from delayq.redis.keys import Globals
 from delayq.redis.verbs import Flow, Verbs
 from delayq.redis.whole import configure
@@ -31,13 +33,16 @@ TRIES: Final = 20
 NO_WORD: Final = LaidOut(PLAIN, "", "")
 
 
-def queue_set(verbs: Verbs, queue: str | None, lease: str | None, shards: int | None) -> Flow[int]:
+def queue_set(verbs: Verbs, queue: str | None, kept: QueueSettings) -> Flow[int]:
     """Set what a queue keeps for itself; answers the lease in force, in ms. All is checked before anything is sent."""
+    lease, durability, shards = kept.get("lease"), kept.get("durability"), kept.get("shards")
     if lease is not None:
         check_lease(lease)
+    if durability is not None:
+        parse_durability(durability)
     if shards is not None:
         yield from change(verbs, queue, shards)
-    return (yield from configure(verbs, queue, lease))
+    return (yield from configure(verbs, queue, lease, durability))
 
 
 def change(verbs: Verbs, queue: str | None, count: int, before: Sequence[int] = ()) -> Flow[Layout]:

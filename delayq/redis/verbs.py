@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from delayq.core import envelope as envelopes
 from delayq.core import follow
+from delayq.core.durability import MEMORY, Durability
 from delayq.core.events import JobRetryRequested, Tell, nobody_listens
 from delayq.core.names import check_id, check_queue, new_id
 from delayq.core.options import Options
@@ -23,15 +25,18 @@ from delayq.core.views import JobInfo, JobRef
 from delayq.redis.calls import inspect, produce
 from delayq.redis.calls.call import Call, Command, Scope, pages, text
 from delayq.redis.calls.refusals import refusal
-from delayq.redis.finding import every_shard, find
+from delayq.redis.confirm import Confirm
+from delayq.redis.durable import Durable, undone
+from delayq.redis.finding import every_shard, find, look
 from delayq.redis.keys import Globals
 from delayq.redis.layouts import Layouts
-from delayq.redis.placing import Batch, put
+from delayq.redis.placing import Batch, Way, put
 from delayq.redis.server_time import ServerTime, epoch_ms
 
 T = TypeVar("T")
-Flow = Generator[Call[Any] | Command[Any] | tuple[Call[Any] | Command[Any], ...], Any, T]
-"""Yields a call, or several that may be under way together and of which each may be sent again; gets the answers."""
+Flow = Generator[Call[Any] | Command[Any] | tuple[Call[Any] | Command[Any], ...] | Confirm, Any, T]
+"""Yields a call, several that may be under way together and of which each may be sent again, or some to be confirmed;
+gets the answers."""
 Items = Iterable[JobSpec | Mapping[str, Any]]
 Clock = Callable[[], int | None]
 Ask = Callable[[Scope], Call[produce.Outcome]]
@@ -52,6 +57,7 @@ class Verbs:
     def __init__(self, options: Options, clock: Clock = server_clock) -> None:
         self.options = options
         self.clock = clock
+        self.durable = Durable(options)
         self.tell: Tell = nobody_listens
         self.layouts = Layouts(options.prefix)
         self._registered: set[str] = set()
@@ -76,31 +82,35 @@ class Verbs:
 
     # -- producing ---------------------------------------------------------------------------------------------------
 
-    def schedule(self, spec: JobSpec, on_conflict: OnConflict) -> Flow[JobRef]:
+    def schedule(self, spec: JobSpec, on_conflict: OnConflict, durability: str | None = None) -> Flow[JobRef]:
         """One job; raises when the answer is a refusal."""
         now_ms = (yield from self.server_ms()) if spec.timed else self._local_ms()
-        return (yield from self._schedule_one(prepare(spec, self.options, now_ms, on_conflict), on_conflict))
+        return (
+            yield from self._schedule_one(prepare(spec, self.options, now_ms, on_conflict), on_conflict, durability)
+        )
 
     def push_raw(self, raw: bytes, queue: str | None, delay: Delay | None) -> Flow[JobRef]:
         """An envelope that is made already, byte for byte; its id is kept when taken."""
         return (yield from self._schedule_one(prepare_raw(raw, self.options, queue, delay), OnConflict.KEEP))
 
-    def _schedule_one(self, job: Prepared, on_conflict: OnConflict) -> Flow[JobRef]:
+    def _schedule_one(self, job: Prepared, on_conflict: OnConflict, durability: str | None = None) -> Flow[JobRef]:
         if job.queue not in self._registered:
             yield from self.register(job.queue)
         token = new_id() if job.own_id else job.id  # an id made for this call is a token as good as another
+        way = Way(self.durable, (yield from self.durable.wanted(self.shard(job.queue), durability)))
 
         def make(scope: Scope, jobs: Sequence[Prepared]) -> list[Batch]:
             return [Batch(produce.schedule(scope, jobs, on_conflict, token), jobs)]
 
-        [ref] = yield from put(self, job.queue, [job], make, strict=True)
+        [ref] = yield from put(self, job.queue, [job], make, way, strict=True)
         if isinstance(ref.outcome, Answer) and ref.outcome is not Answer.CREATED:
             mine = job.id if job.own_id else ref.id
             if error := refusal(ref.outcome, mine, ref.queue, owner="" if ref.id == mine else ref.id):
                 raise error
+        self.durable.check([ref], way.wanted, way.missing)
         return ref
 
-    def schedule_many(self, items: Items, on_conflict: OnConflict) -> Flow[list[JobRef]]:
+    def schedule_many(self, items: Items, on_conflict: OnConflict, durability: str | None = None) -> Flow[list[JobRef]]:
         """Any number of jobs, each with its outcome, in the order given. All are checked before the first is sent."""
         specs = [item if isinstance(item, JobSpec) else JobSpec(**item) for item in items]
         now_ms = (yield from self.server_ms()) if any(spec.timed for spec in specs) else self._local_ms()
@@ -109,19 +119,28 @@ class Verbs:
         for n, job in enumerate(jobs):
             places.setdefault(job.queue, []).append(n)
         found: dict[int, JobRef] = {}
+        missing, wanted = "", MEMORY
         for queue, numbers in sorted(places.items()):
-            refs = yield from self._schedule_in(queue, [jobs[n] for n in numbers], on_conflict)
+            safe = yield from self.durable.wanted(self.shard(queue), durability)
+            refs, short = yield from self._schedule_in(queue, [jobs[n] for n in numbers], on_conflict, safe)
             found.update(zip(numbers, refs, strict=True))
-        return [found[n] for n in range(len(jobs))]
+            missing, wanted = (short, safe) if short else (missing, wanted)
+        refs = [found[n] for n in range(len(jobs))]
+        self.durable.check(refs, wanted, missing)
+        return refs
 
-    def _schedule_in(self, queue: str, jobs: Sequence[Prepared], on_conflict: OnConflict) -> Flow[list[JobRef]]:
-        """Jobs of one queue, several chunks under way at a time."""
+    def _schedule_in(
+        self, queue: str, jobs: Sequence[Prepared], on_conflict: OnConflict, wanted: Durability
+    ) -> Flow[tuple[list[JobRef], str]]:
+        """Jobs of one queue, several chunks under way at a time; and what was not confirmed, after which the rest is
+        sent without waiting."""
         yield from self.register(queue)
 
         def make(scope: Scope, mine: Sequence[Prepared]) -> Iterator[Batch]:
             return (Batch(produce.schedule(scope, some, on_conflict, new_id()), some) for some in produce.chunks(mine))
 
-        return (yield from put(self, queue, jobs, make, strict=True))
+        way = Way(self.durable, wanted)
+        return (yield from put(self, queue, jobs, make, way, strict=True)), way.missing
 
     def register(self, queue: str) -> Flow[None]:
         """Make a queue known to movers, once per client and again when the server forgot it."""
@@ -131,6 +150,7 @@ class Verbs:
 
     def register_anew(self, queue: str) -> Flow[None]:
         """The server did not know this queue: what it knew of it before is gone."""
+        self.durable.forget(queue)
         for shard in self.layouts.of(queue).shards(queue):
             self.forget_registered(shard)
             yield from self.register(shard)
@@ -139,25 +159,30 @@ class Verbs:
         """Let the next `register` send the name again."""
         self._registered.discard(queue)
 
-    def cancel(self, job_id: str, queue: str | None, *, running: bool) -> Flow[Answer]:
+    def cancel(self, job_id: str, queue: str | None, *, running: bool, durability: str | None = None) -> Flow[Answer]:
         """The answer decides what the caller does next, so it is returned and never raised."""
         check_id(job_id)
-        token = new_id()
+        token, way = new_id(), Way(self.durable)
 
-        def ask(scope: Scope) -> Call[Answer]:
-            return produce.cancel(scope, job_id, running=running, token=token)
+        def act(scope: Scope) -> Flow[Answer]:
+            way.wanted = yield from self.durable.wanted(self.shard(scope.name), durability)
+            call = produce.cancel(scope, job_id, running=running, token=token)
+            return (yield from way.one(scope, call, Answer.CANCELLED.__eq__))
 
-        _, answer = yield from find(self, self._queues(queue), job_id, ask, lambda word: word is not Answer.UNKNOWN)
+        scope, answer = yield from find(self, self._queues(queue), job_id, act, lambda word: word is not Answer.UNKNOWN)
+        if way.missing:
+            raise undone(job_id, scope.name, way.missing, way.wanted)
         return answer
 
-    def reschedule(self, job_id: str, queue: str | None, spec: JobSpec) -> Flow[JobRef]:
+    def reschedule(self, job_id: str, queue: str | None, spec: JobSpec, durability: str | None = None) -> Flow[JobRef]:
         """A new due time, taken from `spec`."""
         due = when(spec, self._local_ms())
-        return (yield from self._first_known(job_id, queue, lambda scope: produce.reschedule(scope, job_id, due)))
+        ask = partial(produce.reschedule, job_id=job_id, when=due)
+        return (yield from self._first_known(job_id, queue, ask, durability))
 
     def run_now(self, job_id: str, queue: str | None) -> Flow[JobRef]:
         """Ready at once; only due at once on a paused queue."""
-        return (yield from self._first_known(job_id, queue, lambda scope: produce.run_now(scope, job_id)))
+        return (yield from self._first_known(job_id, queue, partial(produce.run_now, job_id=job_id)))
 
     def retry(self, job_id: str, queue: str | None) -> Flow[JobRef]:
         """A failed job from the start; read, rewrite, and again when somebody was faster."""
@@ -185,14 +210,20 @@ class Verbs:
                 answers.update(zip(some, (yield produce.forget(scope, some)), strict=True))
         return [answers[job_id] for job_id in job_ids]
 
-    def _first_known(
-        self, job_id: str, queue: str | None, ask: Callable[[Scope], Call[produce.Outcome]]
-    ) -> Flow[JobRef]:
+    def _first_known(self, job_id: str, queue: str | None, ask: Ask, durability: str | None = None) -> Flow[JobRef]:
         """Ask for a job where it may be, until it is known."""
         check_id(job_id)
+        way = Way(self.durable)
+
+        def act(scope: Scope) -> Flow[produce.Outcome]:
+            way.wanted = yield from self.durable.wanted(self.shard(scope.name), durability)
+            return (yield from way.one(scope, ask(scope), produce.moved))
+
         queues = self._queues(queue)
-        scope, outcome = yield from find(self, queues, job_id, ask, lambda said: said.answer is not Answer.UNKNOWN)
-        return self._ref(outcome, job_id, scope.name)
+        scope, outcome = yield from find(self, queues, job_id, act, lambda said: said.answer is not Answer.UNKNOWN)
+        ref = self._ref(outcome, job_id, scope.name)
+        self.durable.check([ref], way.wanted, way.missing)
+        return ref
 
     def _ref(self, outcome: produce.Outcome, job_id: str, queue: str, name: str = "") -> JobRef:
         if error := refusal(outcome.answer, job_id, queue, owner=outcome.owner):
@@ -210,12 +241,8 @@ class Verbs:
     def _read(self, job_id: str, queue: str | None) -> Flow[tuple[Scope, JobInfo | None]]:
         """A job as it is stored, and its shard."""
         check_id(job_id)
-        queues = self._queues(queue)
-        return (
-            yield from find(
-                self, queues, job_id, lambda scope: inspect.get(scope, job_id), lambda info: info is not None
-            )
-        )
+        ask = partial(inspect.get, job_id=job_id)
+        return (yield from look(self, self._queues(queue), ask, lambda info: info is not None))
 
     def queues(self) -> Flow[list[str]]:
         """All known queues, sorted."""

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
+from delayq.core.durability import parse_durability
 from delayq.core.durations import duration_ms
 from delayq.core.leases import check_lease
 from delayq.core.shards import next_cursor, read_cursor
@@ -80,11 +81,21 @@ def show(verbs: Verbs, queue: str | None) -> Flow[QueueView]:
     return QueueView(name, first.lease_ms, first.paused_until_ms, layout.count, since_ms, layout.before, held)
 
 
-def configure(verbs: Verbs, queue: str | None, lease: str | None) -> Flow[int]:
-    """Set a queue's lease; answers the one in force, in ms."""
+def configure(verbs: Verbs, queue: str | None, lease: str | None, durability: str | None = None) -> Flow[int]:
+    """Set what a queue keeps for itself; answers the lease in force, in ms."""
     lease_ms, name = None if lease is None else check_lease(lease), verbs.scope(queue).queue
+    safe = "" if durability is None else str(parse_durability(durability))
     yield from verbs.register(name)
-    return (yield from in_all(verbs, name, lambda scope: inspect.configure(scope, lease_ms)))
+    in_force = yield from in_all(verbs, name, lambda scope: inspect.configure(scope, lease_ms, safe))
+    verbs.durable.forget(name)
+    return in_force
+
+
+def durability(verbs: Verbs, queue: str | None) -> Flow[str]:
+    """What is waited for on a queue, for calls that do not say."""
+    name = verbs.scope(queue).queue
+    verbs.durable.forget(name)
+    return str((yield from verbs.durable.wanted(verbs.shard(name), None)))
 
 
 def in_all(verbs: Verbs, queue: str, ask: Ask[int]) -> Flow[int]:

@@ -10,6 +10,7 @@ from pydantic import Field, ModelWrapValidatorHandler, PrivateAttr, ValidationEr
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from delayq.core.backoff import DEFAULT
+from delayq.core.durability import MEMORY
 from delayq.core.errors import ConfigError
 from delayq.core.keyring import Keyring
 from delayq.core.options import Options
@@ -80,6 +81,9 @@ class Settings(BaseSettings):
     max_payload: values.Payload = Field(256 * 1024, description="largest payload in bytes", examples=["256KiB"])
     high_water: values.Entries = Field(
         100_000, description="ready jobs of a queue above which the mover waits", examples=["100000"]
+    )
+    durability: values.Safety = Field(
+        MEMORY, description="what a schedule waits for: memory, replicas:n or fsync", examples=["replicas:1"]
     )
     encrypt: values.Patterns = Field(
         (), description="name patterns of jobs whose payload is encrypted; * = all", examples=["payment.*"]
@@ -153,6 +157,7 @@ class Settings(BaseSettings):
             forwards=self.forwards,
             keyring=self.keyring(),
             encrypt=self.encrypt,
+            durability=self.durability,
         )
 
     def keyring(self) -> Keyring:

@@ -16,6 +16,7 @@ from pydantic import BeforeValidator, PlainSerializer, PlainValidator
 from pydantic_core import PydanticCustomError
 
 from delayq.core.backoff import Backoff, parse_backoff, to_wire
+from delayq.core.durability import Durability, parse_durability
 from delayq.core.durations import duration_ms, format_duration
 from delayq.core.endpoint import Endpoint
 from delayq.core.errors import DelayqError
@@ -133,6 +134,14 @@ def _backoff(value: Any) -> Backoff:
     return parse_backoff(value)
 
 
+def _durability(value: Any) -> Durability:
+    if isinstance(value, Durability):
+        return value
+    if not isinstance(value, str):
+        raise refused(f"{shown(value)} is no durability.")
+    return parse_durability(value)
+
+
 def _keys(value: Any) -> Keyring:
     """Never shows what it was given: it may be most of a key."""
     if isinstance(value, Keyring):
@@ -175,6 +184,7 @@ Tries: TypeAlias = Annotated[int, _whole(0, 1_000_000)]
 Entries: TypeAlias = Annotated[int, _whole(1, 1_000_000_000)]
 Payload: TypeAlias = Annotated[int, _size(1, 64 * 1024 * 1024)]
 BackoffSetting: TypeAlias = Annotated[Backoff, PlainValidator(ours(_backoff)), PlainSerializer(to_wire)]
+Safety: TypeAlias = Annotated[Durability, PlainValidator(ours(_durability)), PlainSerializer(str)]
 Location: TypeAlias = Annotated[Path, PlainValidator(_path)]
 Keys: TypeAlias = Annotated[Keyring, PlainValidator(ours(_keys)), PlainSerializer(str)]
 Patterns: TypeAlias = Annotated[tuple[str, ...], PlainValidator(_patterns), PlainSerializer(",".join)]

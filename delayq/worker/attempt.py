@@ -156,7 +156,7 @@ class Attempts:
         """The attempt to run; or the outcome, when there is nothing to run."""
         delivery = held.delivery
         try:
-            envelope = envelopes.decode(delivery.raw)
+            envelope = _envelope_of(delivery)
         except BadEnvelope as error:
             return self._unrun(delivery, None, GiveUp(0, 0, error))
         if delivery.stop:
@@ -232,6 +232,12 @@ class Attempts:
         if self._heard:
             self._listeners.tell(_ended(delivery, envelope, outcome, 0.0, ended_as))
         return outcome
+
+
+def _envelope_of(delivery: Delivery) -> Envelope:
+    if delivery.unreadable:
+        raise BadEnvelope(delivery.unreadable)
+    return envelopes.decode(delivery.raw)
 
 
 def _started(attempt: Attempt, now_ms: int) -> JobStarted:

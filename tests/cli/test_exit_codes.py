@@ -29,11 +29,11 @@ CODES = {
     errors.InvalidDuration: 2, errors.InvalidTime: 2, errors.InvalidName: 2, errors.InvalidPayload: 2,
     errors.JobNotFound: 3, errors.Conflict: 4, errors.JobRunning: 4, errors.JobFinished: 4, errors.JobHasFailed: 4,
     errors.JobNotFailed: 4, errors.BackendDamaged: 1, errors.BackendError: 1, errors.BackendUnavailable: 5,
-    errors.BackendFull: 5, errors.OutcomeUnknown: 7, errors.ProtocolError: 1, errors.BadEnvelope: 1,
+    errors.BackendFull: 5, errors.OutcomeUnknown: 7, errors.NotConfirmed: 7, errors.ProtocolError: 1,
     errors.WorkerVanished: 1,
     errors.UnknownJob: 1, errors.NotDelivered: 1, errors.LockNotFound: 3, errors.LimitNotFound: 3,
     errors.BatchNotFound: 3, errors.CommittedUnsent: 1, errors.ModelMissing: 1, errors.UnknownKey: 1,
-    errors.BrokenSeal: 1,
+    errors.BrokenSeal: 1, errors.BadEnvelope: 1,
 }  # fmt: skip
 
 

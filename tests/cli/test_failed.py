@@ -169,6 +169,13 @@ def test_pause_and_resume(inline: Inline, q: DelayQ) -> None:
 
 
 def test_queue_set(inline: Inline, q: DelayQ) -> None:
-    assert inline("queue", "set", "orders", "--lease", "5s", "--json").json == {"queue": "orders", "lease_ms": 5_000}
+    set_ = inline("queue", "set", "orders", "--lease", "5s", "--json")
+    assert set_.json == {"queue": "orders", "lease_ms": 5_000, "durability": "memory"}
     assert [stats.lease_ms for stats in q.stats("orders")] == [5_000]
-    assert inline("queue", "set", "orders").out == "queue  orders\nlease  5s\n"
+    inline.ok("queue", "set", "orders", "--durability", "replicas:2")
+    shown = inline("queue", "set", "orders").out
+    assert [line.split() for line in shown.splitlines()] == [
+        ["queue", "orders"],
+        ["lease", "5s"],
+        ["durability", "replicas:2"],
+    ]

@@ -12,6 +12,7 @@ from typing import Any
 
 from delayq.core.errors import DelayqError
 from delayq.redis.calls.call import Call, Command
+from delayq.redis.confirm import Confirm
 from delayq.redis.send import send
 from delayq.redis.verbs import Flow
 
@@ -60,6 +61,7 @@ class Loom:
             except DelayqError as error:
                 then(None, error)
                 return
+            assert not isinstance(wanted, Confirm), "nothing is waited for here"
             calls: tuple[Call[Any] | Command[Any], ...] = wanted if isinstance(wanted, tuple) else (wanted,)
             answers = []
             for call in calls:

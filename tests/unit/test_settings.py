@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from delayq.core.backoff import DEFAULT, Steps
+from delayq.core.durability import Durability
 from delayq.core.errors import ConfigError
 from delayq.core.options import Options
 from delayq.settings import LogFormat, LogLevel, Settings, origins
@@ -77,6 +78,7 @@ GIVEN = {
     "TIMEOUT": "90s",
     "MAX_PAYLOAD": "1MiB",
     "HIGH_WATER": "10",
+    "DURABILITY": "replicas:2",
     "ENCRYPT": "payment.*, order.close",
     "KEYS": ",".join(map(key, ("new", "old"))),
     "LOG_FORMAT": "JSON",
@@ -103,6 +105,7 @@ def test_every_setting_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
         high_water=10,
         keyring=ring("new", "old"),
         encrypt=("payment.*", "order.close"),
+        durability=Durability(replicas=2),
     )
     assert str(settings.url) == "redis://h/2"
     assert (settings.app, settings.log_format, settings.log_level) == ("shop.jobs:app", LogFormat.JSON, LogLevel.DEBUG)

@@ -61,27 +61,30 @@ def schedule(session: Session, request: Request, *, as_json: bool) -> None:
     _answer(session, ref, as_json=as_json)
 
 
-def cancel(session: Session, job_id: str, queue: str | None, *, running: bool, as_json: bool) -> int:
-    """Cancel and print the answer; the exit code."""
+def cancel(session: Session, job_id: str, queue: str | None, how: Mapping[str, Any], *, as_json: bool) -> int:
+    """Cancel and print the answer; the exit code. `how` as `Client.cancel` takes it."""
     with session.client() as client, checkable(job_id, queue or client.options.queue):
-        answer = client.cancel(job_id, queue=queue, running=running)
+        answer = client.cancel(job_id, queue=queue, **how)
         queue = queue or client.options.queue
     if as_json:
         session.out.json(shapes.answered(job_id, queue, answer))
     else:
         session.out.line(answer)
-        if note := "It was asked to stop." if running and answer is Answer.RUNNING else _CANCEL_NOTES.get(answer):
+        asked = how["running"] and answer is Answer.RUNNING
+        if note := "It was asked to stop." if asked else _CANCEL_NOTES.get(answer):
             session.out.note(note)
     return _CANCEL_CODES[answer]
 
 
-def reschedule(session: Session, job_id: str, queue: str | None, when: Mapping[str, Any], *, as_json: bool) -> None:
+def reschedule(
+    session: Session, job_id: str, queue: str | None, when: Mapping[str, Any], durability: str | None, *, as_json: bool
+) -> None:
     """Give a waiting job another time."""
     _one_time(when)
     if when["delay"] is None and when["at"] is None:
         raise InvalidInput("No time was given.", hint="Say --in 30m or --at 2026-11-21T15:00:00Z.")
     with session.client() as client, checkable(job_id, queue or client.options.queue):
-        ref = client.reschedule(job_id, queue=queue, **when)
+        ref = client.reschedule(job_id, queue=queue, durability=durability, **when)
     _answer(session, ref, as_json=as_json)
 
 

@@ -7,6 +7,7 @@ from delayq.cli.session import Session
 from delayq.cli.words import count
 from delayq.core.errors import InvalidInput
 from delayq.core.when import format_duration, format_instant
+from delayq.redis.given import QueueSettings
 
 
 def one_or_all(queue: str | None, everything: bool) -> str:
@@ -59,12 +60,13 @@ def print_dropped(session: Session, queue: str, dropped: int, *, as_json: bool) 
     session.out.note(f"{count(dropped, 'job')} dropped from queue {queue}.")
 
 
-def queue_set(session: Session, queue: str, lease: str | None, shards: int | None, *, as_json: bool) -> None:
-    """Set the lease, the number of shards or both; print what is in force."""
+def queue_set(session: Session, queue: str, kept: QueueSettings, *, as_json: bool) -> None:
+    """Set what is given, and print what is in force."""
     with session.client() as client:
-        lease_ms = client.queue_set(queue, lease=lease, shards=shards)
-        number = None if shards is None else client.queue_show(queue).shards
-    more = {} if number is None else {"shards": number}
+        lease_ms = client.queue_set(queue, **kept)
+        safe = client.queue_durability(queue)
+        number = None if kept.get("shards") is None else client.queue_show(queue).shards
+    more = {"durability": safe} | ({} if number is None else {"shards": number})
     if as_json:
         session.out.json({"queue": queue, "lease_ms": lease_ms, **more})
     else:
@@ -74,11 +76,11 @@ def queue_set(session: Session, queue: str, lease: str | None, shards: int | Non
 def queue_show(session: Session, queue: str, *, as_json: bool) -> None:
     """What a queue keeps for itself."""
     with session.client() as client:
-        view = client.queue_show(queue)
+        view, safe = client.queue_show(queue), client.queue_durability(queue)
     if as_json:
-        session.out.json(shapes.queue_view(view))
+        session.out.json(shapes.queue_view(view, safe))
         return
-    rows: list[tuple[str, object]] = [("queue", queue), ("lease", format_duration(view.lease_ms))]
+    rows: list[tuple[str, object]] = [("queue", queue), ("lease", format_duration(view.lease_ms)), ("durability", safe)]
     rows.append(("shards", view.shards))
     if view.since_ms is not None:
         rows.append(("since", format_instant(view.since_ms)))

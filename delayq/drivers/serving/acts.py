@@ -89,8 +89,9 @@ def _items(todo: Todo, now_ms: int) -> tuple[Item, ...]:
 
 
 def _rewritten(raw: bytes, outcome: Release | GiveUp) -> bytes:
-    """The envelope with its new counts; as it is when it is none."""
+    """The envelope with its new counts; as it is when it is none: another system's payload is kept byte for byte."""
     try:
+        envelopes.decode(raw)
         return envelopes.rewrite(raw, attempts=outcome.attempts, exceptions=outcome.exceptions or None)
     except BadEnvelope:
         return raw

@@ -78,11 +78,13 @@ class Call(msgspec.Struct, Generic[T], frozen=True):
     args: tuple[Argument, ...]
     parse: Callable[[Any], T]
     nature: Nature = Nature.SAFE
+    queue: str = ""
+    """Only of calls whose keys do not say it."""
 
     @property
     def place(self) -> str:
         """Its queue and script, for an error's sentence; the queue is the hash tag of its keys."""
-        queue = self.keys[0].partition("{")[2].rpartition("}")[0]
+        queue = self.queue or self.keys[0].partition("{")[2].rpartition("}")[0]
         return f"{f'the queue {queue}' if queue else 'delayq'} (asked by {self.script.name}.lua)"
 
     @property

@@ -148,10 +148,10 @@ def resume(scope: Scope) -> Call[int]:
     return call("pause", scope, [scope.now, scope.queue, scope.wake, -1, scope.options.lease_ms], int)
 
 
-def configure(scope: Scope, lease_ms: int | None) -> Call[int]:
-    """Set a queue's lease; answers the one in force."""
+def configure(scope: Scope, lease_ms: int | None, durability: str = "") -> Call[int]:
+    """Set what a queue keeps for itself ('' = leave as it is); answers the lease in force."""
     wanted = "" if lease_ms is None else lease_ms
-    return call("configure", scope, [wanted, scope.options.lease_ms], int)
+    return call("configure", scope, [wanted, scope.options.lease_ms, durability], int)
 
 
 class LaidOut(NamedTuple):

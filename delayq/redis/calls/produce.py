@@ -51,6 +51,16 @@ class Outcome(NamedTuple):
     owner: str = ""
 
 
+def stored(scheduled: Scheduled) -> bool:
+    """Whether any of these jobs is stored now; a refused one is not."""
+    return any(ref.outcome not in (Answer.CONFLICT, Answer.UNKNOWN) for ref in scheduled.refs)
+
+
+def moved(outcome: Outcome) -> bool:
+    """Whether a waiting job has another due time now."""
+    return outcome.answer in (Answer.RESCHEDULED, Answer.READY, Answer.SCHEDULED)
+
+
 def chunks(jobs: Iterable[Prepared]) -> Iterator[list[Prepared]]:
     """Batches for one script call each: at most 250 jobs and 1 MB, but one at least. A debounced job has its own."""
     batch: list[Prepared] = []

@@ -13,6 +13,7 @@ from delayq.jobs.context import JobContext
 from delayq.redis import resharding
 from delayq.redis.client import Client
 from delayq.redis.keys import Globals
+from tests.support.snapshot import word
 from tests.support.station import QUEUE, Station
 from tests.support.waiting import wait_until
 
@@ -38,7 +39,7 @@ def held(station: Station, role: str) -> list[int]:
 
 
 def layout(station: Station, shard: str = QUEUE) -> str:
-    return (station.connector.commands().hget(station.keys(shard).meta, "shards") or b"").decode()
+    return word(station.connector.commands().hget(station.keys(shard).meta, "shards") or b"")
 
 
 def test_jobs_lie_where_the_page_says(four: Station) -> None:
@@ -198,7 +199,7 @@ def _lies_elsewhere(station: Station, key: str) -> bool:
     plain.cancel(plain.schedule("x", unique=Unique(key, until="window", window="1h"), delay="1h").id)
     [name] = client.hkeys(station.keys().of("unique"))
     plain.queue_set(QUEUE, shards=4)
-    return number_for(name.decode().partition(".")[0], 4) != 0
+    return number_for(word(name).partition(".")[0], 4) != 0
 
 
 def test_a_change_that_was_only_begun_is_made_by_a_janitor(station: Station) -> None:

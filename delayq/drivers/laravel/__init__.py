@@ -1,0 +1,1 @@
+"""Laravel's own queues: its payload, its objects, and its queues on Redis."""
