@@ -16,12 +16,15 @@ from delayq.core.errors import AWAY, BackendError, InvalidName
 from delayq.core.names import check_queue
 from delayq.core.shards import queue_of
 from delayq.drivers.base import Driver
+from delayq.loops.outage import Outage
 from delayq.loops.served import served
 from delayq.loops.troubles import Troubles
 
 log = logging.getLogger("delayq.mover")
 
 CEILING_S = 1.0
+LISTLESS_S = 5.0
+"""Until it is asked again which queues there are, when that node of a cluster was away: each try takes seconds."""
 
 
 class Mover:
@@ -52,18 +55,26 @@ class Mover:
     def run_once(self) -> float:
         """Promote one batch of every queue whose time has come; the seconds until the next one's.
 
-        One damaged queue keeps no other from being promoted; a backend that cannot be reached ends the turn.
+        One damaged queue keeps no other from being promoted, nor does one on a node of a cluster that is away; a
+        backend that cannot be reached ends the turn.
         """
         self._refresh()
+        outage = Outage()
         for queue in self._due():
+            wait_s = CEILING_S
             try:
                 wait_s = self._promote(queue)
-            except AWAY:
-                raise
+            except AWAY as error:
+                if error.apart:
+                    self._look_at[queue] = self._clock() + wait_s  # the others go first in the next turn
+                    self._troubles.tell(error, f"queue {queue}")
+                outage.met(error)
             except BackendError as error:
                 self._troubles.tell(error, f"queue {queue}")
-                wait_s = CEILING_S
+            else:
+                outage.served()
             self._look_at[queue] = self._clock() + wait_s
+        outage.over()
         soonest = min([*self._look_at.values(), self._refresh_at])
         return max(0.0, soonest - self._clock())
 
@@ -109,9 +120,9 @@ class Mover:
         """Every second: which queues are there? New ones also come by their first wake-up."""
         if self._clock() < self._refresh_at:
             return
-        known = served(self._driver, self._only, tuple(self._look_at), self._troubles)
+        known, fresh = served(self._driver, self._only, tuple(self._look_at), self._troubles)
         self._look_at = {queue: self._look_at.get(queue, float("-inf")) for queue in known}
-        self._refresh_at = self._clock() + CEILING_S
+        self._refresh_at = self._clock() + (CEILING_S if fresh else LISTLESS_S)
 
 
 def _is_queue(name: str) -> bool:

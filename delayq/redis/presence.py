@@ -11,6 +11,7 @@ from delayq.core.durability import Durability, kept_durability
 from delayq.core.shards import PLAIN, Layout, read_layout
 from delayq.redis.calls.call import text
 from delayq.redis.calls.operate import CONTROL_FIELDS
+from delayq.redis.faults import AGAIN, fault_of
 from delayq.redis.keys import Globals, Keys
 
 Time = tuple[int, int]
@@ -94,26 +95,38 @@ def _switch(paused: bytes | None, layout: bytes | None) -> Switch:
     return Switch(None if paused is None else int(paused), PLAIN if layout in (None, b"1") else _layout(layout))
 
 
-def listed(prefix: str, queues: Sequence[str], client: Any) -> tuple[str, ...]:
-    """All shards of these queues that may hold jobs; only the first of one whose meta cannot be read."""
+def layouts(prefix: str, queues: Sequence[str], client: Any) -> list[Layout | None]:
+    """How these queues are spread over shards; None for one whose meta cannot be read."""
     pipe = client.pipeline(transaction=False)
     for queue in queues:
         pipe.hget(Keys(prefix, queue).meta, "shards")
-    found = zip(queues, pipe.execute(raise_on_error=False), strict=True)
-    return tuple(shard for queue, layout in found for shard in _layout(layout).shards(queue))
+    replies = pipe.execute(raise_on_error=False)
+    return [None if isinstance(reply, Exception) else _layout(reply) for reply in replies]
 
 
 def _layout(value: object) -> Layout:
     return read_layout(text(value)) if isinstance(value, bytes) else PLAIN
 
 
-def shortest_lease_ms(prefix: str, queues: Sequence[str], default_ms: int, client: Any) -> int:
-    """The shortest lease of the queues; `default_ms` for one that has none yet, or whose meta cannot be read."""
+def leases_ms(prefix: str, queues: Sequence[str], default_ms: int, client: Any) -> list[int | None]:
+    """The lease of each queue: `default_ms` for one that has none yet, or whose meta cannot be read; None for one
+    whose server gave no answer. Raises when no server did."""
     pipe = client.pipeline(transaction=False)
     for queue in queues:
         pipe.hget(Keys(prefix, queue).meta, "lease_ms")
-    values = pipe.execute(raise_on_error=False)
-    return min(int(value) if isinstance(value, bytes) else default_ms for value in values)
+    return [_lease_ms(value, default_ms) for value in pipe.execute(raise_on_error=False)]
+
+
+def _lease_ms(value: Any, default_ms: int) -> int | None:
+    if isinstance(value, Exception) and fault_of(value).kind in AGAIN:
+        return None
+    return int(value) if isinstance(value, bytes) else default_ms
+
+
+def shortest_lease_ms(prefix: str, queues: Sequence[str], default_ms: int, client: Any) -> int:
+    """The shortest lease of the queues, as far as it can be told."""
+    known = [lease for lease in leases_ms(prefix, queues, default_ms, client) if lease is not None]
+    return min(known, default=default_ms)
 
 
 def durabilities(prefix: str, queues: Sequence[str], default: Durability, client: Any) -> dict[str, Durability]:
