@@ -124,7 +124,7 @@ def test_a_part_that_is_away_keeps_no_other_queue_from_its_tick(caplog: pytest.L
     backend = Backend()
     backend.trouble = {"tidy a": error}
     janitor(backend, "a", "b").run_once()
-    assert backend.take_asked() == ["register a b", "tidy a", "tidy b", "reclaim b"]
+    assert backend.take_asked() == ["queues", "register a b", "tidy a", "tidy b", "reclaim b"]
     assert "queue a: one node of a cluster is away" in caplog.text
 
 
