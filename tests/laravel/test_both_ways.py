@@ -150,9 +150,7 @@ def test_the_last_try_is_the_last_for_both(app: Laravel, python: PythonSide) -> 
     assert app.size("orders") == 0
 
 
-def test_a_job_that_phps_worker_forgot_comes_to_python_and_the_attempt_counts(
-    app: Laravel, make_side: Callable[..., PythonSide]
-) -> None:
+def test_what_phps_worker_forgot_comes_to_python_counted(app: Laravel, make_side: Callable[..., PythonSide]) -> None:
     forgetful = Laravel(app.socket, app.prefix, retry_after=1)
     python = make_side(retry_after="1s")
     ref = python.push("Mailer@send", {"forget": True}, tries=1)

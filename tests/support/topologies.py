@@ -312,12 +312,11 @@ def is_primary(server: LocalServer) -> bool:
         return bool(client.info("replication")["role"] == "master")
 
 
-def caught_up(primary: LocalServer, followers: int) -> bool:
-    """Whether so many replicas have confirmed all that the primary wrote."""
+def caught_up(primary: LocalServer, followers: int, queue: str) -> bool:
+    """Whether so many replicas have all that the primary, which has that queue, wrote until now."""
     with connect(primary.url) as client:
-        found = client.info("replication")
-    here = found["master_repl_offset"]
-    return bool(sum(found[f"slave{n}"]["offset"] == here for n in range(found["connected_slaves"])) >= followers)
+        client.set(f"{{{queue}}}:mark", b"here")  # WAIT counts from the last write of its own connection
+        return bool(client.execute_command("WAIT", followers, 2_000) >= followers)
 
 
 def slot_of_queue(queue: str) -> int:

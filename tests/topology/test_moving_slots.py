@@ -15,7 +15,7 @@ from tests.support.topologies import RedisCluster, slot_of_queue
 from tests.support.waiting import wait_until
 
 MOVES = 5
-QUEUES = ("orders", "mails")
+QUEUES = ("orders", "vip")
 """On different nodes, so that a worker waits for them side by side."""
 
 
