@@ -22,7 +22,7 @@ from delayq.core.states import OnConflict
 from delayq.core.views import JobRef
 from delayq.drivers.base import Claim, Delivery
 from delayq.drivers.broker import Act, Again, Depth, Item, Waiting, WaitingPage
-from delayq.drivers.laravel.payload import label, read_payload
+from delayq.drivers.laravel.payload import carried, label, read_payload
 from delayq.drivers.laravel.showing import LaravelLook
 from delayq.drivers.laravel.waking import Bell
 from delayq.drivers.laravel.writing import payload_of, refuse_nesting
@@ -36,6 +36,7 @@ from delayq.redis.send import send, through
 T = TypeVar("T")
 
 CLOCK_AGAIN_S: Final = 60.0
+DEFAULT_QUEUE: Final = "default"
 
 
 class LaravelRedis:
@@ -176,9 +177,15 @@ class LaravelRedis:
             return envelope
 
     def load(self, payload: bytes) -> bytes:
-        """The envelope of a payload that failed; its queue is written where it is pushed."""
-        read = read_payload(payload)
-        return read.envelope(queue="default", attempts=read.attempts or 0)
+        """The envelope of a payload that failed; its queue is written where it is pushed.
+
+        One that only Laravel can run is carried as it is: put back, a worker of Laravel's may find it.
+        """
+        try:
+            read = read_payload(payload)
+        except BadEnvelope:
+            return carried(payload, queue=DEFAULT_QUEUE)
+        return read.envelope(queue=DEFAULT_QUEUE, attempts=read.attempts or 0)
 
     def lease_s(self, queue: str) -> float:
         """Laravel's `retry_after`."""

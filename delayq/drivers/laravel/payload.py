@@ -142,6 +142,22 @@ def label(raw: bytes) -> tuple[str, str]:
     return _id(known, raw), (known.display_name or "") if known.job == HANDLER else known.job
 
 
+def carried(raw: bytes, *, queue: str) -> bytes:
+    """An envelope around a payload that only Laravel can run, so that it can be put back for Laravel to run.
+
+    Raises `BadEnvelope` for what is no payload at all.
+    """
+    try:
+        members = _decode_members(raw)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        raise BadEnvelope(f"These {len(raw):,} bytes are no payload of Laravel's.") from None
+    id_, name = label(raw)
+    kept = {member: value for member, value in members.items() if member != _COUNT}
+    called = named(name, "laravel.unreadable")
+    made = {"v": VERSION, "id": id_, "name": called, "queue": queue, "data": None, "attempts": 0, "created_ms": 0}
+    return _encode({**made, KEPT: kept})
+
+
 def _data(known: _Known) -> msgspec.Raw:
     ours = known.delayq is not None and "v" in known.delayq
     return known.data if ours else _EMPTY.get(bytes(known.data), known.data)
