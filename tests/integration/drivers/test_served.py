@@ -89,3 +89,13 @@ def test_sqs_keeps_the_lease_of_a_handler_that_holds_the_interpreters_lock(
     with here.open(processes=2):
         here.until("end", [job])
     assert here.times("start")[job] == 1
+
+
+def test_a_worker_that_is_refused_says_so_before_it_makes_children(
+    site: Callable[[dict[str, Any]], Site], sqs_server: Sqs
+) -> None:
+    here = site(dict(sqs_server.options))
+    with here.open(queues=["nobody-made-it"]) as shop:
+        assert shop.ended() == 1  # the program raises; the command line says it in a sentence
+    assert "has no queue 'nobody-made-it'" in here.said()
+    assert "died" not in here.said()
