@@ -13,6 +13,7 @@ import typer
 from delayq import __version__
 from delayq.cli import (
     batch_commands,
+    database_commands,
     failed_commands,
     job_commands,
     key_commands,
@@ -42,6 +43,7 @@ _FAMILIES = (
     worker_commands,
     service_commands,
     outbox_commands,
+    database_commands,
     key_commands,
 )
 for family in _FAMILIES:

@@ -7,7 +7,7 @@ carrier-pigeon = "pigeons.delayq:backend"       a function (name, settings, opti
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import entry_points
 from typing import Any, Final, TypeAlias
@@ -26,6 +26,7 @@ from delayq.drivers.redis_connection import RedisConnection
 from delayq.drivers.serving.backend import Backend
 from delayq.drivers.serving.given import Given
 from delayq.drivers.sync import Runner, SyncConnection
+from delayq.redis.embedded import default_data_dir
 from delayq.redis.opening import open_connector
 from delayq.settings import Settings
 from delayq.settings.tables import ConnectionSettings
@@ -86,6 +87,7 @@ class Makers:
             "failover": self._failover,
             "outbox": _outbox,
             **{driver: partial(_broker, driver) for driver in known.BROKERS},
+            "database": self._database,
         }
 
     def _redis(self, name: str, given: ConnectionSettings, options: Options) -> Connection:
@@ -116,6 +118,14 @@ class Makers:
         words.no_more()
         targets = check_targets(name, to, lambda one: self._given(one).driver, KEEP_NOTHING)
         return FailoverConnection(name, targets, self._find, self._hands.tell, rest_ms=rest_ms)
+
+    def _database(self, name: str, given: ConnectionSettings, options: Options) -> Connection:
+        """Without a url it has the database of the settings, else a file of its own in the data directory."""
+        if not given.place and self._settings.database is not None:
+            given = replace(given, place=self._settings.database.url)
+        own_file = (self._settings.data_dir or default_data_dir()) / "jobs.db"
+        made: Connection = known.module_of("database").connect(name, given, options, own_file)
+        return made
 
 
 def made_by(driver: str, name: str, *, known: Iterable[str]) -> Factory:
