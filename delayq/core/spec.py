@@ -126,7 +126,9 @@ def prepare(spec: JobSpec, options: Options, now_ms: int, on_conflict: OnConflic
         chain=ABSENT if spec.chain is None else encode_chain(spec.chain),
         batch=ABSENT if spec.batch is None else encode_membership(spec.batch),
     )
-    return Prepared(job_id, envelopes.encode(envelope), due, word_of(unique), name, queue, spec.id is not None, quiet)
+    sent = envelopes.encode(envelope)
+    envelopes.within(sent, options.max_envelope, "The job, with its chain and headers,")
+    return Prepared(job_id, sent, due, word_of(unique), name, queue, spec.id is not None, quiet)
 
 
 def prepare_raw(raw: bytes, options: Options, queue: str | None = None, delay: Delay | None = None) -> Prepared:
