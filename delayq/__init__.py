@@ -59,9 +59,6 @@ if typing.TYPE_CHECKING:
         NotificationSending,
         NotificationSent,
         NotificationSkipped,
-        QueueBusy,
-        QueuePaused,
-        QueueResumed,
         UniqueJobSkipped,
         WorkerIdle,
         WorkerInterrupted,
@@ -73,6 +70,7 @@ if typing.TYPE_CHECKING:
         WorkerStopping,
     )
     from delayq.core.progress import Progress
+    from delayq.core.queue_events import QueueBusy, QueueFailedOver, QueuePaused, QueueResumed
     from delayq.core.rate_limit import RateLimit
     from delayq.core.signals import (
         Discard,
@@ -222,6 +220,7 @@ __all__ = [
     "PendingChain",
     "Progress",
     "QueueBusy",
+    "QueueFailedOver",
     "QueuePaused",
     "QueueResumed",
     "QueueStats",

@@ -25,8 +25,8 @@ from delayq.core.names import check_queue
 from delayq.core.options import Options
 from delayq.core.routes import NOWHERE, Route, find
 from delayq.core.spec import JobSpec
-from delayq.drivers.connection import AsyncBatchStore, BatchStore, Connection, KeepsBatches
-from delayq.drivers.factories import Factory, Makers, made_by
+from delayq.drivers.connection import AsyncBatchStore, BatchStore, Connection, Joins, KeepsBatches
+from delayq.drivers.factories import Factory, Hands, Makers, made_by
 from delayq.drivers.redis_connection import RedisConnection
 from delayq.drivers.serving.backend import Backend
 from delayq.drivers.serving.connection import BrokerConnection
@@ -40,6 +40,8 @@ Between: TypeAlias = Callable[[str, ConnectionSettings, Options, Callable[[], Co
 Stamp: TypeAlias = Callable[[JobSpec], Mapping[str, str]]
 
 DEFAULT = "default"
+JOINING = ("outbox", "database")
+"""The drivers that write in a transaction of the application's."""
 
 
 class CommitHook(Protocol):
@@ -61,11 +63,11 @@ class Manager:
     `runner` runs the jobs of `sync` connections; the job API brings its own.
     """
 
-    def __init__(self, settings: Settings, runner: Runner | None = None) -> None:
+    def __init__(self, settings: Settings, runner: Runner | None = None, hands: Hands | None = None) -> None:
         self.settings = settings
         self.commit_hook: CommitHook | None = None
         self.stamps: list[Stamp] = []
-        self._makers = Makers(settings, runner)
+        self._makers = Makers(settings, hands or Hands(runner), self.connection, self._given)
         self._lock = threading.RLock()
         self._made: dict[str, Connection] = {}
         self._maker: Callable[[str], Connection] = self._make
@@ -127,10 +129,23 @@ class Manager:
         given = self._known.get(self.settings.connection if name is None else name)
         return given is not None and given.after_commit
 
-    def joins(self, name: str | None) -> bool:
-        """Whether that connection writes jobs in the database transaction they belong to: it is an outbox."""
+    def joins(self, name: str | None, session: object | None = None) -> bool:
+        """Whether that connection writes jobs in the transaction of `session`: always, if it is an outbox.
+
+        A database does when the session is one of its own.
+        """
         given = self._known.get(self.settings.connection if name is None else name)
-        return given is not None and given.driver == "outbox"
+        if given is None or given.driver not in JOINING:
+            return False
+        if given.driver == "outbox":
+            return True
+        connection: object = None if session is None else self.connection(name)
+        return isinstance(connection, Joins) and connection.takes(session)
+
+    def may_join(self, name: str | None) -> bool:
+        """Whether there are sessions that this connection writes in."""
+        given = self._known.get(self.settings.connection if name is None else name)
+        return given is not None and given.driver in JOINING
 
     def options_of(self, name: str | None) -> Options:
         """What the engine knows of that connection. Raises `ConfigError` for a name nobody knows."""
@@ -270,4 +285,4 @@ class Manager:
 
 
 def _without_settings() -> dict[str, ConnectionSettings]:
-    return {driver: ConnectionSettings(driver=driver) for driver in ("sync", "null")}
+    return {driver: ConnectionSettings(driver=driver) for driver in ("sync", "null", "deferred", "background")}

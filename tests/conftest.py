@@ -4,6 +4,7 @@
     each_redis_url, each_redis_client    the same, once per flavour
     each_flavour, default_server         the flavour itself; the default flavour's program
     postgres_url                         a PostgreSQL
+    mariadb_url                          a MariaDB
     own_server                           makes servers that a test may kill, stop and restart
     leak_check                           runs by itself: keys, settings, processes and threads left behind fail the test
 
@@ -35,6 +36,7 @@ from tests.support.flavours import (
 from tests.support.key_contract import read_keys, wrong_keys
 from tests.support.leftovers import Living
 from tests.support.machine import AGAIN, TIMEOUT_S, run_fairly
+from tests.support.mariadb import mariadb
 from tests.support.postgres import postgres
 from tests.support.servers import LocalServer, OwnServer, SharedServers, connect
 from tests.support.waiting import wait_until
@@ -160,6 +162,13 @@ def own_server(request: pytest.FixtureRequest) -> Iterator[OwnServer]:
 def postgres_url() -> Iterator[str]:
     """A PostgreSQL of this run; ends the test where none is installed."""
     with postgres() as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def mariadb_url() -> Iterator[str]:
+    """A MariaDB of this run; ends the test where none is installed."""
+    with mariadb() as url:
         yield url
 
 

@@ -13,11 +13,13 @@ import typer
 from delayq import __version__
 from delayq.cli import (
     batch_commands,
+    database_commands,
     failed_commands,
     job_commands,
     key_commands,
     limit_commands,
     lock_commands,
+    migrate_commands,
     outbox_commands,
     queue_commands,
     service_commands,
@@ -41,7 +43,9 @@ _FAMILIES = (
     lock_commands,
     worker_commands,
     service_commands,
+    migrate_commands,
     outbox_commands,
+    database_commands,
     key_commands,
 )
 for family in _FAMILIES:

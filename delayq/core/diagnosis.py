@@ -45,12 +45,39 @@ class Finding:
 def judge(facts: Facts) -> list[Finding]:
     """Everything that is wrong, the server first; [] when all is well."""
     return [
-        *_server(facts.where, facts.server),
+        *_servers(facts),
         *_foreign(facts.where, facts.foreign),
         *_control(facts.control),
         *_prefix(facts),
         *_queues(facts),
     ]
+
+
+def _servers(facts: Facts) -> Iterator[Finding]:
+    for server in (facts.server, *facts.more_servers):
+        where = f"{facts.where}, node {server.node}" if server.node else facts.where
+        yield from _server(where, server)
+        if facts.replicated:
+            yield from _replicas(where, server)
+
+
+def _replicas(where: str, server: ServerFacts) -> Iterator[Finding]:
+    """What a failover may cost."""
+    if server.replicas == 0:
+        yield Finding(
+            "no-replica",
+            where,
+            "No replica follows it: when it is lost, its jobs are.",
+            "Give it a replica, or bring its replicas back.",
+        )
+    elif server.replicas and server.needs_replicas == 0:
+        yield Finding(
+            "cut-off",
+            where,
+            "Cut off from its replicas it would go on taking jobs, which are lost when a replica takes over.",
+            "CONFIG SET min-replicas-to-write 1 and min-replicas-max-lag 10, on its replicas too.",
+            Level.ADVICE,
+        )
 
 
 def _server(where: str, server: ServerFacts) -> Iterator[Finding]:

@@ -137,7 +137,9 @@ class JobNotFailed(Conflict):
 
 
 class BackendError(DelayqError):
-    """Redis refused the call."""
+    """Redis refused the call. `apart`: it concerns a part of it only, one node of a cluster."""
+
+    apart: bool = False
 
 
 class BackendUnavailable(BackendError):

@@ -240,30 +240,6 @@ class WorkerQueueResumed:
 
 
 @dataclass(frozen=True, slots=True)
-class QueuePaused:
-    """Somebody paused a queue; '' = all of them. `until_ms` 0 = until it is resumed. Told where that was done."""
-
-    queue: str
-    until_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class QueueResumed:
-    """Somebody undid the pause of a queue; '' = that of everything. Told where that was done."""
-
-    queue: str
-
-
-@dataclass(frozen=True, slots=True)
-class QueueBusy:
-    """Somebody looked, and a queue had more to do than it should: `size` jobs ready or running, `limit` or more."""
-
-    queue: str
-    size: int
-    limit: int
-
-
-@dataclass(frozen=True, slots=True)
 class JobRetryRequested:
     """Somebody gave a failed job all its tries again. Told where that was done."""
 

@@ -19,6 +19,12 @@ class ServerFacts:
     skew_ms: int
     """This machine's clock minus the server's."""
     forbidden: tuple[str, ...] = ()
+    node: str = ""
+    """Which one it is, of the primaries of a cluster."""
+    replicas: int | None = None
+    """How many follow it."""
+    needs_replicas: int | None = None
+    """With how many of them in touch it takes writes (min-replicas-to-write)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,3 +77,7 @@ class Facts:
     handlers: frozenset[str] | None = None
     control: Control = field(default_factory=Control)
     app: str = field(default="")
+    more_servers: tuple[ServerFacts, ...] = ()
+    """The other primaries of a cluster."""
+    replicated: bool = False
+    """Whether a replica takes over when a primary is lost: behind sentinels, and in a cluster."""

@@ -54,9 +54,6 @@ HOMES: Final[Mapping[str, Sequence[str]]] = {
         "NotificationSending",
         "NotificationSent",
         "NotificationSkipped",
-        "QueueBusy",
-        "QueuePaused",
-        "QueueResumed",
         "WorkerIdle",
         "WorkerInterrupted",
         "WorkerPausing",
@@ -68,6 +65,12 @@ HOMES: Final[Mapping[str, Sequence[str]]] = {
         "WorkerStopping",
     ),
     "delayq.core.progress": ("Progress",),
+    "delayq.core.queue_events": (
+        "QueueBusy",
+        "QueueFailedOver",
+        "QueuePaused",
+        "QueueResumed",
+    ),
     "delayq.core.rate_limit": ("RateLimit",),
     "delayq.core.signals": (
         "Discard",

@@ -22,7 +22,7 @@ class Fate(StrEnum):
     done, released, snoozed, discarded: how it ended on a connection that runs it at once, where nobody tries it again.
     dropped: sent to the null connection. vetoed: its `prepare_for_dispatch` said no. after response, after commit: it
     is sent then, if that comes. rolled back: it did not come. not sent: it came, and the backend did not take the job.
-    outbox: written in the sender's own transaction; the relay sends it.
+    outbox: written in the sender's own transaction; the relay sends it. in background: a process of its own runs it.
     """
 
     DONE = "done"
@@ -36,6 +36,7 @@ class Fate(StrEnum):
     ROLLED_BACK = "rolled back"
     UNSENT = "not sent"
     OUTBOX = "outbox"
+    BACKGROUND = "in background"
 
 
 class JobRef(msgspec.Struct, frozen=True, gc=False):
@@ -44,7 +45,8 @@ class JobRef(msgspec.Struct, frozen=True, gc=False):
     `outcome` says what happened (`created`, `kept`, `replaced`, `postponed`, `rescheduled`, …; a `Fate` if it is
     stored nowhere). When another job owns the unique key, `id` is that job's, wherever it is. `instead_of` is the job
     whose place a debounced one took. `due_ms` is None when the job no longer waits for a time. `name` is '' after
-    reschedule and run_now, which do not read the job.
+    reschedule and run_now, which do not read the job. `connection` is the one that took it where there was a choice (a
+    failover), else ''.
     """
 
     id: str
@@ -54,6 +56,7 @@ class JobRef(msgspec.Struct, frozen=True, gc=False):
     outcome: Answer | Fate
     name: str = ""
     instead_of: str = ""
+    connection: str = ""
 
     @property
     def latest(self) -> JobRef:

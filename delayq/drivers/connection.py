@@ -58,6 +58,14 @@ class KeepsBatches(Protocol):
     abatches: AsyncBatchStore
 
 
+@runtime_checkable
+class Joins(Protocol):
+    """A connection that writes jobs in the application's own transaction, where that is one of its database."""
+
+    def takes(self, session: object) -> bool:
+        """Whether it can write in the transaction of that session."""
+
+
 class Connection(Protocol):
     """Takes jobs, blocking or awaited; the names with `a` are awaited. All raise `InvalidInput` and `BackendError`.
 

@@ -15,7 +15,7 @@ from delayq.core.errors import ConfigError
 
 BROKERS: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "database": "delayq.drivers.database",
+        "database": "delayq.drivers.database.backend",
         "laravel_redis": "delayq.drivers.laravel_redis",
         "beanstalkd": "delayq.drivers.beanstalkd",
         "sqs": "delayq.drivers.sqs",

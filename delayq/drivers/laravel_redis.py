@@ -6,6 +6,7 @@ url = "redis://…/0"                  the Redis of Laravel's queue connection
 prefix = "laravel_database_"         its database.redis.options.prefix; left out = none
 retry_after = "90s"                  the same as in Laravel's config/queue.php
 prefetch = 16                        how many jobs one read may bring
+    failed = "/var/lib/shop/failed"      where failed jobs go (drivers/failed/choosing.py); left out = beside the queues
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from delayq.core.endpoint import Endpoint, Topology
 from delayq.core.errors import ConfigError
 from delayq.core.options import Options
 from delayq.drivers.capabilities import Capabilities, Keeper
+from delayq.drivers.failed.choosing import choose
 from delayq.drivers.failed.redis import RedisFailedStore
 from delayq.drivers.laravel.broker import LaravelRedis
 from delayq.drivers.serving.backend import Backend
@@ -53,12 +55,14 @@ def backend(name: str, given: ConnectionSettings, options: Options) -> Backend:
     said = Given(name, given)
     lease_ms = said.duration_ms("retry_after", "90s", least="1s")
     prefetch = said.number("prefetch", PREFETCH, least=1, most=500)
+    beside = partial(_failed, given.url, replace(options, prefix=f"{given.prefix or ''}delayq"))
+    failed = choose(name, said, options) if "failed" in given.options else beside
     said.no_more()
     return Backend(
         capabilities=replace(CAPABILITIES, prefetch=prefetch),
         make=partial(_broker, given.url, given.prefix or "", lease_ms),
         where=given.url.where,
-        failed=partial(_failed, given.url, replace(options, prefix=f"{given.prefix or ''}delayq")),
+        failed=failed,
     )
 
 

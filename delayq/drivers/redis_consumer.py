@@ -258,9 +258,9 @@ class RedisConsumer:
         for queue, items in groups.items():
             try:
                 do(queue, items)
-            except AWAY:
-                raise
             except DelayqError as error:
+                if isinstance(error, AWAY) and not error.apart:
+                    raise
                 trouble = trouble or error
         if trouble is not None:
             raise trouble

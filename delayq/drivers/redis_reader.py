@@ -1,8 +1,8 @@
 """The reading side of a worker on Redis: one blocking connection, `XREADGROUP`, and which queues may be read.
 
 A queue is left out while it is paused, and for a second after it gave trouble (its group or a key of its is
-missing or something else): one damaged queue keeps nobody from the others. All are left out while everything is
-paused and during maintenance; `heed` decides that.
+missing or something else; two, when its node of a cluster is away): one queue keeps nobody from the others. All are
+left out while everything is paused and during maintenance; `heed` decides that.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from delayq.core.control import Heed, obey
-from delayq.core.errors import AWAY, DelayqError
+from delayq.core.errors import AWAY, BackendError, DelayqError
 from delayq.core.order import Order, strict
 from delayq.drivers.base import Delivery
 from delayq.redis import presence
@@ -32,6 +32,8 @@ PAUSE_CHECK_S = 0.5
 # A reader that waits looks less often: what it gets in the end is held against the switches once more.
 IDLE_CHECK_S = 1.5
 SHUN_S = 1.0
+# One on a node of a cluster that is away: a node that hangs takes a while to show it, and the others' queues wait.
+APART_S = 2.0
 REPLAY_PAGE = 100
 # More digits than a time in ms has; what is longer was not written by delayq, and Python refuses very long ones.
 MOST_DIGITS = 18
@@ -90,6 +92,7 @@ class RedisReader:
         self._paused: frozenset[str] = frozenset()
         self._pause_checked = float("-inf")
         self._shunned: dict[str, float] = {}
+        self._away: dict[str, DelayqError] = {}
 
     def exchange(self, calls: Sequence[Call[Any]], count: int, now_ms: int) -> tuple[list[Any], Batch]:
         """Send `calls` and read up to `count` deliveries without waiting, in one round trip.
@@ -99,8 +102,7 @@ class RedisReader:
         """
         batch = Batch()
         queues = self._order(self._open_queues(batch, now_ms)) if count else []
-        with translated(self._where):
-            replies = send_all(self._client, calls, *(self._words(queue, count) for queue in queues[:1]))
+        replies = self._send(calls, *(self._words(queue, count) for queue in queues[:1]))
         if queues:
             self._take(batch, queues[0], self._known(replies.pop(), queues[0]))
         answers = [self._known(reply) for reply in replies]
@@ -135,6 +137,9 @@ class RedisReader:
         batch = Batch()
         for stream, queue in self._streams.items():
             after = "0"
+            if queue in self._away and self._shunned.get(queue, 0.0) > time.monotonic():
+                batch.errors.append(self._away[queue])  # so that it is asked for again later
+                continue
             try:
                 while after:
                     with translated(self._where, reads=True, place=_named([queue])):
@@ -142,9 +147,10 @@ class RedisReader:
                     self._sort(batch, reply)
                     rows = reply[0][1] if reply else []
                     after = text(rows[-1][0]) if len(rows) == REPLAY_PAGE else ""
-            except AWAY:
-                raise
+                self._away.pop(queue, None)
             except DelayqError as error:
+                if isinstance(error, AWAY) and not error.apart:
+                    raise
                 self._shun(batch, queue, error)
         return batch
 
@@ -185,7 +191,10 @@ class RedisReader:
 
     def _shun(self, batch: Batch, queue: str, error: DelayqError) -> None:
         batch.errors.append(error)
-        if not isinstance(error, AWAY):
+        if isinstance(error, AWAY) and error.apart:
+            self._away[queue] = error
+            self._shunned[queue] = time.monotonic() + APART_S
+        elif not isinstance(error, AWAY):
             self.shun(queue)
 
     def _words(self, queue: str, count: int) -> tuple[Any, ...]:
@@ -195,16 +204,25 @@ class RedisReader:
     def _read_on(self, batch: Batch, queue: str, count: int) -> None:
         """Read one more queue into a batch that may hold deliveries already: an error must not lose those."""
         try:
-            with translated(self._where):
-                replies = send_all(self._client, (), self._words(queue, count))
+            [reply] = self._send((), self._words(queue, count))
         except DelayqError as error:
             batch.errors.append(error)
         else:
-            self._take(batch, queue, self._known(replies[0], queue))
+            self._take(batch, queue, self._known(reply, queue))
+
+    def _send(self, calls: Sequence[Call[Any]], *words: tuple[Any, ...]) -> list[Any]:
+        """As `send_all`; when all of it was for one node of a cluster that is away, the error in every place."""
+        try:
+            with translated(self._where):
+                return send_all(self._client, calls, *words)
+        except BackendError as error:
+            if not error.apart:
+                raise
+            return [error] * (len(calls) + len(words))
 
     def _known(self, reply: Any, queue: str = "") -> Any:
         """A reply about `queue` as it is, or the error it stands for in delayq's words."""
-        if not isinstance(reply, Exception):
+        if not isinstance(reply, Exception) or isinstance(reply, DelayqError):
             return reply
         if queue:
             tell_place(reply, _named([queue]))

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from delayq.core.errors import AWAY, DelayqError
+from delayq.core.errors import DelayqError
 from delayq.core.options import Options
 from delayq.core.outcome import Outcome
 from delayq.drivers.base import Claim, Renewal
@@ -24,7 +24,7 @@ from delayq.redis.calls.deliver import Held
 from delayq.redis.cancel_hints import CancelHints
 from delayq.redis.connect import Connector
 from delayq.redis.keys import GROUP, Keys
-from delayq.redis.send import through
+from delayq.redis.send import send_apart, through
 from delayq.redis.translate import translate
 
 PENDING_PAGE = 100
@@ -38,30 +38,34 @@ class RedisSteward:
         self._connector = connector
         self._options = options
         self._offset_ms: float | None = None
+        self._leases_ms: dict[str, int] = {}
         self._hints = CancelHints(connector, options.prefix)
         self._durable = DurableSettling(connector, options, queues)
 
     def renew(self, consumer: str, claims: Sequence[Claim]) -> Renewal:
-        """Start the leases anew, queue by queue; queues without claims are asked too, for lost replies."""
+        """Start the leases anew, all under way together; queues without claims are asked too, for lost replies.
+
+        A part of a cluster that is away keeps the leases of the others from nothing.
+        """
+        held = _by_queue(claims)
+        asks = [
+            (queue, deliver.renew(self._scope(queue), consumer, some))
+            for queue in self.queues
+            for some in _pages(held.get(queue, [])) or [[]]
+        ]
+        send = partial(send_apart, calls=[call for _, call in asks])
         lost: set[tuple[str, str]] = set()
         asked: set[tuple[str, str]] = set()
         errors: list[DelayqError] = []
-        surplus = False
-        held = _by_queue(claims)
-        for queue in self.queues:
-            items = held.get(queue, [])
-            pending = 0
-            try:
-                for some in _pages(items) or [[]]:
-                    renewed = through(self._connector, deliver.renew(self._scope(queue), consumer, some))
-                    lost |= {(queue, job_id) for job_id in renewed.lost}
-                    asked |= {(queue, job_id) for job_id in renewed.asked_to_stop}
-                    pending = renewed.pending
-            except AWAY:
-                raise
-            except DelayqError as error:
-                errors.append(error)
-            surplus = surplus or pending > len(items)
+        pending: dict[str, int] = {}
+        for (queue, _), renewed in zip(asks, self._connector.call(send, safe=True), strict=True):
+            if isinstance(renewed, Exception):
+                errors.append(translate(renewed, where=self._connector.endpoint.where))
+                continue
+            lost |= {(queue, job_id) for job_id in renewed.lost}
+            asked |= {(queue, job_id) for job_id in renewed.asked_to_stop}
+            pending[queue] = renewed.pending
+        surplus = any(number > len(held.get(queue, ())) for queue, number in pending.items())
         return Renewal(frozenset(lost), frozenset(asked), surplus, errors)
 
     def settle(self, ended: Sequence[tuple[Claim, Outcome]]) -> list[bool]:
@@ -146,9 +150,11 @@ class RedisSteward:
             raise translate(refused, where=self._connector.endpoint.where)
 
     def lease_s(self) -> float:
-        """The shortest lease of the queues served."""
-        read = partial(presence.shortest_lease_ms, self._options.prefix, self.queues, self._options.lease_ms)
-        return self._connector.call(read, safe=True, reads=True) / 1000
+        """The shortest lease of the queues served; of one that cannot be asked just now, the last one known."""
+        read = partial(presence.leases_ms, self._options.prefix, self.queues, self._options.lease_ms)
+        seen = zip(self.queues, self._connector.call(read, safe=True, reads=True), strict=True)
+        self._leases_ms.update((queue, lease_ms) for queue, lease_ms in seen if lease_ms is not None)
+        return min(self._leases_ms.values(), default=self._options.lease_ms) / 1000
 
     def now_ms(self) -> int:
         """The server's time; asked for when it was never seen."""

@@ -8,6 +8,7 @@ raised where it was dispatched, after its `failed` hook. What asks to be tried a
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple, Protocol
 
 from delayq.core import envelope as envelopes
@@ -62,19 +63,30 @@ class SyncConnection(LocalConnection):
         self._runner = runner
 
     def _take(self, job: Prepared) -> Fate:
-        ran = self._runner.run(job.envelope)
-        for envelope in _following(job.envelope, ran):
-            self._take(job._replace(envelope=envelope))
-        return ran.fate
+        return run_with_chain(self._runner, job.envelope)
 
     async def _atake(self, job: Prepared) -> Fate:
         ran = await self._runner.arun(job.envelope)
-        for envelope in _following(job.envelope, ran):
+        for envelope in following(job.envelope, ran):
             await self._atake(job._replace(envelope=envelope))
         return ran.fate
 
 
-def _following(raw: bytes, ran: Ran) -> list[bytes]:
+Failed = Callable[[bytes, BaseException], None]
+
+
+def run_with_chain(runner: Runner, envelope: bytes, failed: Failed | None = None) -> Fate:
+    """Run a job and then what follows it. Raises the error of one that failed, unless `failed` is told of it."""
+    ran = runner.run(envelope)
+    for later in following(envelope, ran):
+        run_with_chain(runner, later, failed)
+    if failed is not None and isinstance(ran.outcome, GiveUp):
+        failed(envelope, ran.outcome.error)
+        return Fate.UNSENT
+    return ran.fate
+
+
+def following(raw: bytes, ran: Ran) -> list[bytes]:
     """The envelopes of what follows, which is run at once too: the next link of a chain, or who catches a failure."""
     if ran.outcome is None:
         return []

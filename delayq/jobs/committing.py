@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -29,10 +29,22 @@ if TYPE_CHECKING:
     from delayq.manager import CommitHook, Manager
 
 
+def belonging(said: Dispatched, declared: HandlerOptions, connection: str | None, manager: Manager) -> tuple[bool, Any]:
+    """Whether a job waits for a commit, and the session that it is written in or waits for."""
+    session = session_of(said, manager) if manager.may_join(connection) else None
+    joins = manager.joins(connection) or (not _at_once(said, declared) and manager.joins(connection, session))
+    wait = not joins and waits(said, declared, connection, manager)
+    return wait, session if joins else session_of(said, manager) if wait else None
+
+
+def _at_once(said: Dispatched, declared: HandlerOptions) -> bool:
+    """Whether it is not to wait for any commit, so not to be written in a transaction either."""
+    wait, named = said.get("after_commit"), said.get("within") is not None
+    return wait is False or (wait is None and not named and declared.after_commit is False)
+
+
 def waits(said: Dispatched, declared: HandlerOptions, connection: str | None, manager: Manager) -> bool:
     """Whether a job waits for a commit: the dispatch says it, then the job, the block around it, the connection."""
-    if manager.joins(connection):
-        return False  # it is written in the transaction itself
     wait, named = said.get("after_commit"), said.get("within") is not None
     if wait is False and named:
         raise InvalidInput(
@@ -69,9 +81,8 @@ def wait_for_commit(parcel: Parcel, said: Dispatched, manager: Manager) -> JobRe
 
 
 def joining(parcel: Parcel) -> AbstractContextManager[None]:
-    """What to send a job inside of: an outbox learns there which transaction to write in."""
-    joins = parcel.session is not None and not parcel.after_commit
-    return within(parcel.session) if joins else nullcontext()
+    """What to send a job inside of: a connection learns there which transaction to write in, if any."""
+    return within(None if parcel.after_commit else parcel.session)
 
 
 def call_after_commit(call: Callable[[], None], session: object | None, manager: Manager) -> None:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
+from delayq.jobs.registry import current, module_of
 from delayq.jobs.running import LocalRunner
 
 if TYPE_CHECKING:
@@ -49,6 +50,8 @@ def make_manager(settings: Settings | None = None, url: str | Endpoint | None = 
     `url` is where its default connection leads, unless the settings define that connection themselves.
     """
     from delayq.core.redis_url import parse_endpoint
+    from delayq.drivers.factories import Hands
+    from delayq.jobs.after_response import defer
     from delayq.manager import (  # with the settings comes pydantic, which a module of jobs should not cost
         DEFAULT,
         Manager,
@@ -56,10 +59,15 @@ def make_manager(settings: Settings | None = None, url: str | Endpoint | None = 
     from delayq.settings import Settings
     from delayq.settings.tables import ConnectionSettings
 
-    manager = Manager(settings or Settings(), LocalRunner())
+    hands = Hands(LocalRunner(), defer, module_of, _tell)
+    manager = Manager(settings or Settings(), hands=hands)
     if url is not None and DEFAULT not in manager.settings.connections:
         manager.define(DEFAULT, ConnectionSettings(url=parse_endpoint(url) if isinstance(url, str) else url))
     return manager
+
+
+def _tell(event: object) -> None:
+    current().events.tell(event)
 
 
 def current_manager() -> Manager:

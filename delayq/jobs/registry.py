@@ -169,6 +169,25 @@ def current() -> Registry:
     return _current.get(_default)
 
 
+def module_of(name: str) -> str:
+    """The module that has to be imported for the handler of that name to be known.
+
+    Raises `UnknownJob`, and `ConfigError` for one that stands in a script.
+    """
+    words = current().get(name).place.partition(":")[0].split(".")
+    candidates = (".".join(words[:n]) for n in range(len(words), 0, -1))
+    module = next((one for one in candidates if one in sys.modules), "")
+    if module == "__main__":  # known by its own name when it was started with `python -m`
+        spec = getattr(sys.modules[module], "__spec__", None)
+        module = spec.name if spec is not None else ""
+    if not module:
+        raise ConfigError(
+            f"The handler of {name!r} stands where no other process can import it.",
+            hint='Move it into a module, or name one that registers it: app = "shop.jobs" of the connection.',
+        )
+    return module
+
+
 @contextmanager
 def using(registry: Registry) -> Iterator[Registry]:
     """Let `@job` fill another registry for a while."""

@@ -18,7 +18,7 @@ from delayq.core.events import JobDispatched
 from delayq.core.spec import JobSpec, Limit, check_headers, check_tags
 from delayq.core.states import OnConflict, State
 from delayq.core.views import Fate, JobRef
-from delayq.jobs.committing import joining, session_of, wait_for_commit, waits
+from delayq.jobs.committing import belonging, joining, wait_for_commit
 from delayq.jobs.keyed import keyed, tell_keyed
 from delayq.jobs.options import Dispatched, HandlerOptions
 from delayq.jobs.registry import current
@@ -86,8 +86,7 @@ def compose(message: Message, said: Dispatched, manager: Manager) -> Parcel | Jo
         spec = _with_headers(spec, stamp(spec))
     connection = _either(said.get("connection"), _either(declared.connection, route.connection))
     on_conflict = _on_conflict(said.get("on_conflict", "keep"))
-    wait = waits(said, declared, connection, manager)
-    session = session_of(said, manager) if wait or manager.joins(connection) else None
+    wait, session = belonging(said, declared, connection, manager)
     return Parcel(connection, spec, on_conflict, wait, session)
 
 

@@ -54,10 +54,11 @@ class Janitor:
     def run_once(self) -> float:
         """One tick of every queue whose time has come; the seconds until the next one's.
 
-        One damaged queue keeps no other from its tick; a backend that cannot be reached ends the turn.
+        One damaged queue keeps no other from its tick, nor does one on a node of a cluster that is away; a backend that
+        cannot be reached ends the turn.
         """
         if self._clock() >= self._look_at:
-            self._queues = self._only or self._driver.queues()
+            self._guarded("the list of queues", self._learn)
             self._look_at = self._clock() + LOOK_EVERY_S
             self._guarded("registering queues", self._register)
         for queue in self._queues:
@@ -76,12 +77,15 @@ class Janitor:
     def _guarded(self, place: str, do: Callable[[], None]) -> bool:
         try:
             do()
-        except AWAY:
-            raise
         except BackendError as error:
+            if isinstance(error, AWAY) and not error.apart:
+                raise
             self._troubles.tell(error, place)
             return False
         return True
+
+    def _learn(self) -> None:
+        self._queues = self._only or self._driver.queues()
 
     def _register(self) -> None:
         """Their names may have been lost with another key."""

@@ -15,11 +15,14 @@ from collections.abc import Callable, Sequence
 from delayq.core.errors import AWAY, BackendError, InvalidName
 from delayq.core.names import check_queue
 from delayq.drivers.base import Driver
+from delayq.loops.outage import Outage
 from delayq.loops.troubles import Troubles
 
 log = logging.getLogger("delayq.mover")
 
 CEILING_S = 1.0
+LISTLESS_S = 5.0
+"""Until it is asked again which queues there are, when that node of a cluster was away: each try takes seconds."""
 
 
 class Mover:
@@ -50,18 +53,26 @@ class Mover:
     def run_once(self) -> float:
         """Promote one batch of every queue whose time has come; the seconds until the next one's.
 
-        One damaged queue keeps no other from being promoted; a backend that cannot be reached ends the turn.
+        One damaged queue keeps no other from being promoted, nor does one on a node of a cluster that is away; a
+        backend that cannot be reached ends the turn.
         """
         self._refresh()
+        outage = Outage()
         for queue in self._due():
+            wait_s = CEILING_S
             try:
                 wait_s = self._promote(queue)
-            except AWAY:
-                raise
+            except AWAY as error:
+                if error.apart:
+                    self._look_at[queue] = self._clock() + wait_s  # the others go first in the next turn
+                    self._troubles.tell(error, f"queue {queue}")
+                outage.met(error)
             except BackendError as error:
                 self._troubles.tell(error, f"queue {queue}")
-                wait_s = CEILING_S
+            else:
+                outage.served()
             self._look_at[queue] = self._clock() + wait_s
+        outage.over()
         soonest = min([*self._look_at.values(), self._refresh_at])
         return max(0.0, soonest - self._clock())
 
@@ -107,9 +118,17 @@ class Mover:
         """Every second: which queues are there? New ones also come by their first wake-up."""
         if self._clock() < self._refresh_at:
             return
-        known = self._only or self._driver.queues()
+        wait_s, known = CEILING_S, self._only or tuple(self._look_at)
+        if not self._only:
+            try:
+                known = tuple(self._driver.queues())
+            except AWAY as error:
+                if not error.apart or not known:
+                    raise
+                self._troubles.tell(error, "the list of queues")
+                wait_s = LISTLESS_S
         self._look_at = {queue: self._look_at.get(queue, float("-inf")) for queue in known}
-        self._refresh_at = self._clock() + CEILING_S
+        self._refresh_at = self._clock() + wait_s
 
 
 def _is_queue(name: str) -> bool:

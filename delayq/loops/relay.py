@@ -39,14 +39,16 @@ class Relay:
     def run_once(self) -> float:
         """Carry what there is in the queues hinted at; the seconds to sleep when there are no more."""
         self._gather()
-        while self._told:
-            name = next(iter(self._told))
+        for name in list(self._told):
             try:
                 self._tell(name, self._driver.relay(name))
-            except AWAY:
-                raise
             except BackendError as error:
+                away = isinstance(error, AWAY)
+                if away and not error.apart:
+                    raise
                 self._troubles.tell(error, f"queue {name}")
+                if away:  # a node of a cluster: this one's turn comes again, after the others'
+                    continue
             del self._told[name]
         return IDLE_S
 

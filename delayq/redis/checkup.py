@@ -20,6 +20,7 @@ from delayq.core.states import State
 from delayq.core.views import JobInfo
 from delayq.redis.client import Client
 from delayq.redis.connect import Connector
+from delayq.redis.direct import Direct
 from delayq.redis.foreign import foreign_keys, foreign_of_all
 from delayq.redis.keys import GROUP, Keys
 
@@ -49,7 +50,7 @@ def gather(client: Client, *, handlers: Iterable[str] | None = None, app: str = 
     known = _unless(seen, client.queues)
     queues = tuple(_queue(client, queue) for queue in known or ())
     workers = _unless(seen, client.workers)
-    server = _server(client)
+    server, *others = _servers(client)
     if foreign is None:
         server = replace(server, forbidden=(*server.forbidden, "TYPE"))
     return Facts(
@@ -63,14 +64,18 @@ def gather(client: Client, *, handlers: Iterable[str] | None = None, app: str = 
         control=_unless(seen, client.control) or Control(),
         handlers=None if handlers is None else frozenset(handlers),
         app=app,
+        more_servers=tuple(others),
+        replicated=client.connector.endpoint.topology is not Topology.STANDALONE,
     )
 
 
 def eviction_policy(connector: Connector) -> str | None:
-    """The server's maxmemory-policy; None when it, or what this user may ask, does not tell. Raises as `gather`."""
-    info = _ask(connector, "INFO", [], "memory") or {}
-    policy = info.get("maxmemory_policy")
-    return None if policy is None else str(policy)
+    """The server's maxmemory-policy, in a cluster the first that is not noeviction; None when it, or what this user may
+    ask, does not tell. Raises as `gather`.
+    """
+    told = [info.get("maxmemory_policy") for info in _ask(connector, "INFO", [], "memory").values()]
+    policies = sorted({str(policy) for policy in told if policy is not None}, key="noeviction".__eq__)
+    return policies[0] if policies else None
 
 
 def _unless(foreign: tuple[ForeignKey, ...], ask: Callable[[], T]) -> T | None:
@@ -86,35 +91,63 @@ def _unless(foreign: tuple[ForeignKey, ...], ask: Callable[[], T]) -> T | None:
 # -- the server ------------------------------------------------------------------------------------------------------
 
 
-def _server(client: Client) -> ServerFacts:
+def _servers(client: Client) -> list[ServerFacts]:
+    """One, or each primary of a cluster."""
     forbidden: list[str] = []
-    info = _ask(client.connector, "INFO", forbidden) or {}
+    infos = _ask(client.connector, "INFO", forbidden)
     saves = _ask(client.connector, "CONFIG GET", forbidden, "save")
+    needs = _ask(client.connector, "CONFIG GET", forbidden, "min-replicas-to-write")
+    skew_ms, refused = _skew_ms(client), tuple(dict.fromkeys(forbidden))
+    return [
+        _server(
+            node,
+            infos.get(node, {}),
+            saves.get(node),
+            needs.get(node, {}),
+            ServerFacts("", None, None, None, skew_ms, refused),
+        )
+        for node in infos or saves or {"": {}}
+    ]
+
+
+def _server(
+    node: str,
+    info: Mapping[str, Any],
+    saves: Mapping[str, Any] | None,
+    needs: Mapping[str, Any],
+    common: ServerFacts,
+) -> ServerFacts:
     named = "valkey_version" in info
-    return ServerFacts(
+    return replace(
+        common,
         product="Valkey" if named else "Redis",
         version=_version(str(info.get("valkey_version" if named else "redis_version", ""))),
         eviction=info.get("maxmemory_policy"),
         persists=_persists(info, saves),
-        skew_ms=_skew_ms(client),
-        forbidden=tuple(forbidden),
+        node=node,
+        replicas=info.get("connected_slaves"),
+        needs_replicas=next((int(value) for value in needs.values()), None),
     )
 
 
-def _ask(connector: Connector, command: str, forbidden: list[str], *args: str) -> dict[str, Any] | None:
-    """The answer as a dict; None when the user may not ask, which is noted."""
+def _ask(connector: Connector, command: str, forbidden: list[str], *args: str) -> dict[str, dict[str, Any]]:
+    """The answer of each server as a dict; empty when the user may not ask, which is noted."""
     try:
-        answer: Any = connector.call(partial(_execute, (command, *args)), safe=True, reads=True)
+        answers = connector.call(partial(_execute_on_each, (command, *args)), safe=True, reads=True)
     except ConfigError as error:
         if not isinstance(error.__cause__, NoPermissionError):
             raise
         forbidden.append(command)
-        return None
-    return {str(name): value for name, value in answer.items()} if isinstance(answer, Mapping) else {}
+        return {}
+    return {
+        node: {str(name): value for name, value in answer.items()} if isinstance(answer, Mapping) else {}
+        for node, answer in answers.items()
+    }
 
 
-def _execute(words: tuple[str, ...], client: Any) -> Any:
-    return client.execute_command(*words)
+def _execute_on_each(words: tuple[str, ...], client: Direct) -> dict[str, Any]:
+    servers: Mapping[str, Any] = client.servers()
+    return {node: server.execute_command(*words) for node, server in servers.items()}
 
 
 def _version(text: str) -> tuple[int, int, int] | None:
@@ -183,18 +216,18 @@ def _outsiders(prefix: str, queue: str, client: Any) -> int:
 
 def _other_prefixes(client: Client) -> tuple[str, ...]:
     """Prefixes under which this server has queues. Looks at a bounded number of keys, so it may miss some."""
-    if client.connector.endpoint.topology is Topology.CLUSTER:
-        return ()
     found: set[str] = set()
-    cursor = 0
-    for _ in range(SCAN_ROUNDS):
-        cursor, names = client.connector.call(partial(_scan, cursor), safe=True, reads=True)
-        found |= {name.decode("utf-8", "backslashreplace").removesuffix(":queues") for name in names}
-        if not cursor:
-            break
+    for node in client.connector.call(lambda redis: tuple(redis.servers()), safe=True, reads=True):
+        cursor = 0
+        for _ in range(SCAN_ROUNDS):
+            cursor, names = client.connector.call(partial(_scan, node, cursor), safe=True, reads=True)
+            found |= {name.decode("utf-8", "backslashreplace").removesuffix(":queues") for name in names}
+            if not cursor:
+                break
     return tuple(sorted(found - {client.options.prefix}))
 
 
-def _scan(cursor: int, client: Any) -> tuple[int, list[bytes]]:
-    after, names = client.scan(cursor=cursor, match="*:queues", count=SCAN_COUNT, _type="SET")
+def _scan(node: str, cursor: int, client: Direct) -> tuple[int, list[bytes]]:
+    server: Any = client.servers()[node]
+    after, names = server.scan(cursor=cursor, match="*:queues", count=SCAN_COUNT, _type="SET")
     return int(after), list(names)

@@ -24,7 +24,7 @@ from redis.exceptions import ClusterDownError as PartMissing
 from delayq.redis import replies as shapes
 from delayq.redis.direct import Direct, GroupRead, Heard, OneServer, Trip, Words
 from delayq.redis.directory import Directory, told
-from delayq.redis.faults import NothingSent
+from delayq.redis.faults import NothingSent, of_a_part
 from delayq.redis.many_waits import wait_on_each
 from delayq.redis.slots import Address, slot_of, slot_of_command
 
@@ -51,7 +51,7 @@ class Cluster(Direct):
     def exchange(self, commands: Sequence[Words]) -> list[Any]:
         """As `Direct.exchange`. A command without a key goes with the one before it, so that WAIT does."""
         self._look()
-        found: list[Any] = [None] * len(commands)
+        found: list[Any] = [_nobody() for _ in commands]
         todo = self._routes(commands)
         for _ in range(REDIRECTIONS):
             self._round(commands, todo, found)
@@ -68,18 +68,22 @@ class Cluster(Direct):
     def read_any(self, read: GroupRead) -> list[Heard]:
         """As `Direct.read_any`: a read for each slot, side by side."""
         self._look()
-        reads: dict[int | None, list[str]] = {}
+        reads: dict[int, list[str]] = {}
         for stream in read.streams:
-            reads.setdefault(slot_of_command(("XLEN", stream)), []).append(stream)
+            reads.setdefault(slot_of(stream), []).append(stream)
         if len(reads) == 1:
             return [Heard(read.streams, self.ask(read.words(read.streams)))]
-        sides = [(self._owner(slot), tuple(streams)) for slot, streams in reads.items()]
+        owners = {slot: self._directory.owner(slot) for slot in reads}
+        sides = [(owner, tuple(reads[slot])) for slot, owner in owners.items() if owner is not None]
+        if len(sides) < len(reads):
+            self._directory.doubt()
         heard = wait_on_each([(self._node(address), streams) for address, streams in sides], read)
         for (address, _), (_, reply) in zip(sides, heard, strict=True):
             self._note(address, reply)
         heard = [Heard(one.streams, None if isinstance(one.reply, AskError) else one.reply) for one in heard]
-        if all(isinstance(one.reply, RedisError | OSError) for one in heard):
-            raise heard[0].reply
+        errors = [one.reply for one in heard if isinstance(one.reply, RedisError | OSError)]
+        if len(errors) == len(heard):
+            raise errors[0] if errors else _nobody()
         return heard
 
     def servers(self) -> Mapping[str, OneServer]:
@@ -120,7 +124,10 @@ class Cluster(Direct):
     def way(self, key: str) -> Route:
         """Where a key is: the node that has its slot."""
         self._look()
-        return self._owner(slot_of(key)), False
+        owner = self._directory.owner(slot_of(key))
+        if owner is None:
+            raise _nobody()
+        return owner, False
 
     def at(self, address: Address) -> OneServer:
         """The client of a node."""
@@ -147,19 +154,17 @@ class Cluster(Direct):
             node = self._nodes.setdefault(address, node)
         return node
 
-    def _owner(self, slot: int | None) -> Address:
-        owner = self._directory.anyone() if slot is None else self._directory.owner(slot)
-        if owner is None:
-            raise PartMissing("no node has this slot")
-        return owner
-
     def _routes(self, commands: Sequence[Words]) -> dict[int, Route]:
+        """Where each goes, but for those whose slot nobody has."""
         routes: dict[int, Route] = {}
         before: Route | None = None
         for number, words in enumerate(commands):
             slot = slot_of_command(words)
-            before = before if slot is None and before else (self._owner(slot), False)
-            routes[number] = before
+            if slot is not None or before is None:
+                owner = self._directory.anyone() if slot is None else self._directory.owner(slot)
+                before = None if owner is None else (owner, False)
+            if before is not None:
+                routes[number] = before
         return routes
 
     def _round(self, commands: Sequence[Words], todo: Mapping[int, Route], found: list[Any]) -> None:
@@ -226,8 +231,9 @@ class Cluster(Direct):
 
     def _lost(self, address: Address, numbers: Iterable[int], error: Exception, found: list[Any]) -> None:
         self._note(address, error)
+        noted = of_a_part(error)
         for number in numbers:
-            found[number] = error
+            found[number] = noted
 
     def _note(self, address: Address, reply: Any) -> None:
         """Draw the conclusions from what a node answered, or did not."""
@@ -262,6 +268,10 @@ class ClusterPipeline(Pipeline):
             if isinstance(reply, Exception):
                 raise reply
         return shaped
+
+
+def _nobody() -> Exception:
+    return of_a_part(PartMissing("no node has this slot"))
 
 
 def as_words(args: Sequence[Any]) -> Words:

@@ -20,7 +20,7 @@ from __future__ import annotations
 import re
 import ssl
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from redis import exceptions
@@ -53,6 +53,10 @@ class Kind(StrEnum):
     BUG = "bug"
 
 
+AGAIN = (Kind.RETRY, Kind.RESOLVE)
+"""What a later try may get over."""
+
+
 @dataclass(frozen=True, slots=True)
 class Fault:
     """One error of Redis or of the way to it."""
@@ -62,6 +66,8 @@ class Fault:
     """The server's own word for it ('OOM'), or empty for a fault of the connection."""
     reply_lost: bool
     """The command went out and no answer came: it may or may not have been carried out."""
+    apart: bool = False
+    """Other nodes of the same cluster may well be there."""
 
 
 _KINDS = {
@@ -111,12 +117,17 @@ _TEXTS = (
 # 'Error running script (call to f_1f2e): @user_script:1: @user_script: 1: -OOM ...' for an error inside a script.
 _PIPELINE = re.compile(r"^Command # \d+ \(.*?\) of pipeline caused error: ", re.DOTALL)
 _PLACE = "delayq: about "
+_APART = "delayq: one node of a cluster"
 _SCRIPT = re.compile(r"^Error running script \(call to \S+\): (?:@user_script: ?\d+: ?)+-?")
 _CODE = re.compile(r"^([A-Z]{2,})\b")
 
 
 def fault_of(error: BaseException, *, outside: BaseException | None = None) -> Fault:
     """Classify `error`. `outside` is what the caller's caller was handling already; its story is not ours."""
+    return replace(_fault(error, outside), apart=_APART in getattr(error, "__notes__", ()))
+
+
+def _fault(error: BaseException, outside: BaseException | None) -> Fault:
     code = _code(error)
     if code:
         return Fault(_KINDS.get(code, Kind.BUG), code, reply_lost=False)
@@ -132,6 +143,12 @@ def fault_of(error: BaseException, *, outside: BaseException | None = None) -> F
     if isinstance(error, exceptions.InvalidResponse) and not lost:
         return Fault(Kind.CONFIG, "", reply_lost=False)
     return Fault(Kind.RETRY if error in of_the_way else Kind.BUG, "", reply_lost=lost)
+
+
+def of_a_part(error: Exception) -> Exception:
+    """Note with an error that it is about one node of several; returns it."""
+    error.add_note(_APART)
+    return error
 
 
 def text_of(error: BaseException) -> str:

@@ -10,9 +10,9 @@ from delayq.core.control import Control
 from delayq.core.durability import parse_durability
 from delayq.core.durations import duration_ms
 from delayq.core.errors import InvalidInput
-from delayq.core.events import QueueBusy, QueuePaused, QueueResumed
 from delayq.core.leases import check_lease
 from delayq.core.progress import Progress
+from delayq.core.queue_events import QueueBusy, QueuePaused, QueueResumed
 from delayq.core.views import JobInfo, QueueStats, WorkerInfo
 from delayq.redis.calls import deliver, inspect, operate
 from delayq.redis.calls.call import Command, number, text

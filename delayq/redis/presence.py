@@ -10,6 +10,7 @@ import msgspec
 from delayq.core.durability import Durability, kept_durability
 from delayq.redis.calls.call import text
 from delayq.redis.calls.operate import CONTROL_FIELDS
+from delayq.redis.faults import AGAIN, fault_of
 from delayq.redis.keys import Globals, Keys
 
 Time = tuple[int, int]
@@ -84,13 +85,25 @@ def switches(prefix: str, queues: Sequence[str], client: Any) -> tuple[list[Any]
     return [int(mark) if isinstance(mark, bytes) else mark for mark in marks], control
 
 
-def shortest_lease_ms(prefix: str, queues: Sequence[str], default_ms: int, client: Any) -> int:
-    """The shortest lease of the queues; `default_ms` for one that has none yet, or whose meta cannot be read."""
+def leases_ms(prefix: str, queues: Sequence[str], default_ms: int, client: Any) -> list[int | None]:
+    """The lease of each queue: `default_ms` for one that has none yet, or whose meta cannot be read; None for one
+    whose server gave no answer. Raises when no server did."""
     pipe = client.pipeline(transaction=False)
     for queue in queues:
         pipe.hget(Keys(prefix, queue).meta, "lease_ms")
-    values = pipe.execute(raise_on_error=False)
-    return min(int(value) if isinstance(value, bytes) else default_ms for value in values)
+    return [_lease_ms(value, default_ms) for value in pipe.execute(raise_on_error=False)]
+
+
+def _lease_ms(value: Any, default_ms: int) -> int | None:
+    if isinstance(value, Exception) and fault_of(value).kind in AGAIN:
+        return None
+    return int(value) if isinstance(value, bytes) else default_ms
+
+
+def shortest_lease_ms(prefix: str, queues: Sequence[str], default_ms: int, client: Any) -> int:
+    """The shortest lease of the queues, as far as it can be told."""
+    known = [lease for lease in leases_ms(prefix, queues, default_ms, client) if lease is not None]
+    return min(known, default=default_ms)
 
 
 def durabilities(prefix: str, queues: Sequence[str], default: Durability, client: Any) -> dict[str, Durability]:

@@ -19,15 +19,13 @@ import random
 import sys
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from delayq.redis.faults import REDIS_ERRORS, Fault, Kind, fault_of
+from delayq.redis.faults import AGAIN, REDIS_ERRORS, Kind, fault_of
 from delayq.redis.translate import translate
 
 T = TypeVar("T")
-
-_AGAIN = (Kind.RETRY, Kind.RESOLVE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +74,13 @@ class _Story:
         """What to do before the next try. Raises what the caller gets when there is none."""
         fault = fault_of(error, outside=self._outside)
         self._reply_lost = self._reply_lost or fault.reply_lost
-        again = fault.kind in _AGAIN and (not fault.reply_lost or self._resends.safe or self._resends.reads)
+        again = fault.kind in AGAIN and (not fault.reply_lost or self._resends.safe or self._resends.reads)
         pause_ms = self._pause_ms * random.uniform(0.5, 1.0)
         spent_ms = (time.monotonic() - self._started) * 1000
         budget = self._resends.budget
         if not again or spent_ms + pause_ms > budget.total_ms - budget.try_ms:
             # One lost reply among the tries leaves the outcome open, whatever the last try met.
-            fault = Fault(fault.kind, fault.code, reply_lost=self._reply_lost)
+            fault = replace(fault, reply_lost=self._reply_lost)
             raise translate(error, where=self._resends.where, fault=fault, reads=self._resends.reads) from error
         self._pause_ms = min(self._pause_ms * 2, budget.longest_pause_ms)
         return Pause(pause_ms / 1000, drop=fault.kind is Kind.RESOLVE)

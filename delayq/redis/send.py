@@ -9,7 +9,7 @@ from redis.exceptions import NoScriptError, ResponseError
 
 from delayq.redis.calls.call import Call, Command
 from delayq.redis.direct import Direct, Words
-from delayq.redis.faults import REDIS_ERRORS, tell_place
+from delayq.redis.faults import AGAIN, REDIS_ERRORS, fault_of, tell_place
 
 if TYPE_CHECKING:
     from delayq.redis.aclients import AsyncClient
@@ -87,6 +87,17 @@ def send_all(client: Client, calls: Sequence[Call[Any]], *commands: tuple[Any, .
         else:
             replies[n] = call.parse(replies[n])
     return replies
+
+
+def send_apart(client: Client, calls: Sequence[Call[Any]]) -> list[Any]:
+    """As `send_all`, for calls that have nothing to do with each other: one that fails keeps no other from its answer.
+
+    Raises only when none got through, so that it is sent again.
+    """
+    answers = send_all(client, calls)
+    if answers and all(isinstance(answer, Exception) and fault_of(answer).kind in AGAIN for answer in answers):
+        raise answers[0]
+    return answers
 
 
 def _again(client: Client, call: Call[Any]) -> Any:

@@ -13,6 +13,7 @@ from redis.sentinel import MasterNotFoundError
 
 from delayq.core.errors import (
     BackendDamaged,
+    BackendError,
     BackendFull,
     BackendUnavailable,
     ConfigError,
@@ -50,6 +51,13 @@ _MISCONFIGURED = {
 def translate(error: BaseException, *, where: str, fault: Fault | None = None, reads: bool = False) -> DelayqError:
     """The error to raise from `error`. `where` names the server; `reads` says that the call changes nothing."""
     fault = fault or fault_of(error)
+    told = _told(error, where, fault, reads=reads)
+    if isinstance(told, BackendError):
+        told.apart = fault.apart
+    return told
+
+
+def _told(error: BaseException, where: str, fault: Fault, *, reads: bool) -> DelayqError:
     if fault.reply_lost and not reads:
         return OutcomeUnknown(
             f"Redis at {where} gave no answer to a command that was sent ({_reason(error)}); its outcome is unknown.",

@@ -7,7 +7,7 @@ import time
 
 from redis.client import PubSub
 
-from delayq.core.errors import DelayqError
+from delayq.core.errors import BackendUnavailable, DelayqError
 from delayq.redis.connect import Connector
 from delayq.redis.keys import Globals
 from delayq.redis.translate import translated
@@ -20,6 +20,8 @@ log = logging.getLogger("delayq.wake")
 
 # How long to be content with plain sleeps after the connection was lost or refused.
 AGAIN_S = 1.0
+# A server that hangs keeps its connections open; one that has said nothing for so long is asked whether it is there.
+QUIET_S = 5.0
 
 
 class PubSubWakeUps:
@@ -30,6 +32,8 @@ class PubSubWakeUps:
         self._channel = Globals(prefix).wake
         self._listener: PubSub | None = None
         self._subscribe_at = float("-inf")
+        self._heard_at = 0.0
+        self._asked_at: float | None = None
 
     def wait(self, seconds: float) -> frozenset[str] | None:
         """Wait for a hint, at most `seconds`; the queues hinted at. None: it listens only since now."""
@@ -42,6 +46,7 @@ class PubSubWakeUps:
                 queues = self._listen(self._listener, left - FINE_S)
                 if queues:
                     return queues
+                self._ask_if_quiet(self._listener)
         except DelayqError as error:
             log.debug("no wake-ups for now: %s", error)
             self.close()
@@ -62,12 +67,26 @@ class PubSubWakeUps:
             self._listener = self._connector.subscriber()
             self._listener.subscribe(self._channel)
             self._listener.get_message(timeout=seconds)
+        self._heard_at, self._asked_at = time.monotonic(), None
 
     def _listen(self, listener: PubSub, seconds: float) -> frozenset[str]:
         with translated(self._connector.endpoint.where, reads=True):
             queues = set()
             message = listener.get_message(timeout=seconds)
             while message is not None:
-                queues.add(message["data"].decode("utf-8", "replace").rpartition(" ")[0])
+                self._heard_at, self._asked_at = time.monotonic(), None
+                if message["type"] == "message":
+                    queues.add(message["data"].decode("utf-8", "replace").rpartition(" ")[0])
                 message = listener.get_message(timeout=0)
             return frozenset(queues)
+
+    def _ask_if_quiet(self, listener: PubSub) -> None:
+        """Called when nothing has come. Raises `BackendUnavailable` if the question was not answered either."""
+        now = time.monotonic()
+        if self._asked_at is None:
+            if now - self._heard_at > QUIET_S:
+                with translated(self._connector.endpoint.where, reads=True):
+                    listener.ping()
+                self._asked_at = now
+        elif now - self._asked_at > self._connector.waits.answer_ms / 1000:
+            raise BackendUnavailable(f"Redis at {self._connector.endpoint.where} does not answer its listeners.")

@@ -5,13 +5,19 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from sqlalchemy import delete
 
 from delayq.core.errors import BackendError, ConfigError, InvalidInput
 from delayq.core.failure import Failure
 from delayq.core.options import Options
+from delayq.drivers.database.engine import Database
+from delayq.drivers.database.failed import DatabaseFailedStore
+from delayq.drivers.database.schema import migrate
+from delayq.drivers.database.tables import tables
 from delayq.drivers.failed.file import FileFailedStore
 from delayq.drivers.failed.null import NullFailedStore
 from delayq.drivers.failed.redis import AT_ONCE, RedisFailedStore
@@ -21,10 +27,25 @@ from delayq.redis.connect import Connector
 PREFIX = "delayq"
 
 
-@pytest.fixture(params=["file", "redis"])
-def store(request: pytest.FixtureRequest, tmp_path: Path, redis_url: str) -> Iterator[FailedStore]:
-    if request.param == "file":
+@pytest.fixture(scope="session", params=["file", "redis", "sqlite", "postgresql", "mariadb"])
+def place(request: pytest.FixtureRequest) -> tuple[str, str]:
+    """A kind of store, and where its server is if it has one of its own; that is started before a test begins."""
+    named = {"postgresql": "postgres_url", "mariadb": "mariadb_url"}.get(request.param)
+    return request.param, "" if named is None else request.getfixturevalue(named)
+
+
+@pytest.fixture
+def store(place: tuple[str, str], tmp_path: Path, redis_url: str) -> Iterator[FailedStore]:
+    kind, url = place
+    if kind == "file":
         yield FileFailedStore(tmp_path / "failed")
+        return
+    if kind != "redis":
+        with closing(Database(url or f"sqlite:///{tmp_path / 'jobs.db'}")) as database:
+            known = tables(failed="stored_failed_jobs")
+            migrate(database, known)
+            database.write(lambda connection: connection.execute(delete(known.failed)))
+            yield DatabaseFailedStore(database, known.failed)
         return
     connector = Connector(redis_url)
     made = RedisFailedStore(connector, Options(prefix=PREFIX))

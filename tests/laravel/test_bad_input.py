@@ -8,6 +8,7 @@ import pytest
 import redis
 
 from delayq.core.errors import BackendDamaged, ConfigError, InvalidInput, InvalidPayload
+from delayq.drivers.laravel.payload import MAX_BYTES
 from tests.laravel.side import PythonSide, envelope_of
 from tests.laravel.test_objects import refused
 from tests.support.laravel import Laravel
@@ -42,13 +43,13 @@ def test_garbage_goes_to_the_failed_and_the_next_job_is_run(
     assert python.end(consumer, good)
 
 
-def test_sixty_megabytes_are_refused_and_kept(app: Laravel, python: PythonSide, client: redis.Redis) -> None:
-    raw = b'{"uuid":"u1","job":"Mailer@send","data":"' + b"x" * 60_000_000 + b'","attempts":0}'
+def test_what_is_too_large_is_refused_and_kept(app: Laravel, python: PythonSide, client: redis.Redis) -> None:
+    raw = b'{"uuid":"u1","job":"Mailer@send","data":"' + b"x" * MAX_BYTES + b'","attempts":0}'
     client.rpush(f"{app.prefix}queues:orders", raw)
     client.rpush(f"{app.prefix}queues:orders", GOOD)
     consumer = python.consumer()
     large = python.one(consumer)
-    assert "has 60,000,056 bytes; at most 16,777,216 are read" in large.unreadable
+    assert f"has {len(raw):,} bytes; at most 16,777,216 are read" in large.unreadable
     assert python.end(consumer, large, refused(large))
     kept = python.failed(large.id)
     assert kept is not None
@@ -102,6 +103,7 @@ def test_what_laravel_cannot_hold_is_refused_before_it_is_sent(python: PythonSid
         ({"url": "redis+cluster://localhost:7000"}, "is a Redis Cluster"),
         ({"retry_after": "500ms"}, "retry_after of the connection 'laravel' is"),
         ({"retry_after": 90}, "retry_after of the connection 'laravel' is 90"),
+        ({"failed": "failed"}, "failed of the connection 'laravel' is 'failed'"),
         ({"prefetch": 0}, "prefetch of the connection 'laravel' is 0"),
         ({"block_for": "5s"}, "has an option 'block_for' that its driver laravel_redis does not know"),
     ],

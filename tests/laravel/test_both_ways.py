@@ -8,9 +8,12 @@ from collections.abc import Callable
 
 import redis
 
+from delayq.core import envelope as envelopes
 from delayq.core.backoff import DEFAULT
-from delayq.core.outcome import GiveUp, Policy, before_start, policy_of
-from delayq.core.states import State
+from delayq.core.outcome import DONE, GiveUp, Policy, before_start, policy_of
+from delayq.core.spec import JobSpec
+from delayq.core.states import OnConflict, State
+from delayq.drivers.base import Settlement
 from tests.laravel.side import PythonSide, again, data_of, envelope_of, give_up
 from tests.support.laravel import Laravel, told
 from tests.support.waiting import wait_until
@@ -148,11 +151,12 @@ def test_the_last_try_is_the_last_for_both(app: Laravel, python: PythonSide) -> 
     assert (kept.name, kept.failure.message) == ("Mailer@send", "no such order")
     assert json.loads(kept.payload)["attempts"] == 1
     assert app.size("orders") == 0
+    once_more = envelopes.rewrite(python.connection.broker.load(kept.payload), attempts=0)
+    python.connection.push_raw(once_more, queue="orders")
+    assert [(one["uuid"], one["attempts"]) for one in app.work("orders")] == [(python_ends.id, 1)]
 
 
-def test_a_job_that_phps_worker_forgot_comes_to_python_and_the_attempt_counts(
-    app: Laravel, make_side: Callable[..., PythonSide]
-) -> None:
+def test_what_phps_worker_forgot_comes_to_python_counted(app: Laravel, make_side: Callable[..., PythonSide]) -> None:
     forgetful = Laravel(app.socket, app.prefix, retry_after=1)
     python = make_side(retry_after="1s")
     ref = python.push("Mailer@send", {"forget": True}, tries=1)
@@ -195,3 +199,19 @@ def test_sizes_are_the_same(app: Laravel, python: PythonSide) -> None:
     assert (depth.ready, depth.delayed, depth.reserved) == (2, 3, 1)
     assert app.size("orders") == 6
     assert python.connection.broker.queues() == ["orders"]
+
+
+def test_side_by_side_they_run_each_job_once(app: Laravel, python: PythonSide) -> None:
+    each = 150
+    specs = [JobSpec(name="Mailer@send", data={"n": n}, queue="orders") for n in range(each)]
+    python.connection.schedule_many(specs, OnConflict.KEEP)
+    app.push(*({"job": "Mailer@send", "data": {"n": each + n}, "queue": "orders"} for n in range(each)))
+    worker, consumer = app.working("orders", count=each), python.consumer()
+    ran: list[int] = []
+    while worker.poll() is None or app.size("orders"):
+        found = consumer.fetch((), 5).deliveries
+        ran += [data_of(delivery)["n"] for delivery in found]
+        assert consumer.settle([Settlement(delivery, DONE) for delivery in found]).settled == [True] * len(found)
+    said, _ = worker.communicate(timeout=60)
+    ran += [one["data"]["n"] for one in told(said)]
+    assert sorted(ran) == list(range(2 * each))

@@ -6,6 +6,7 @@ import json
 
 import redis
 
+from delayq.core import envelope as envelopes
 from delayq.core.errors import BadEnvelope
 from delayq.core.outcome import GiveUp
 from delayq.drivers.base import Delivery
@@ -58,6 +59,10 @@ def test_the_head_of_a_chain_goes_to_the_failed_whole(app: Laravel, python: Pyth
     assert "goes before a chain of 2" in kept.failure.message
     assert json.loads(kept.payload) == json.loads(before) | {"attempts": 1}
     assert app.size("orders") == 0
+    again = envelopes.rewrite(python.connection.broker.load(kept.payload), attempts=0)
+    assert python.connection.push_raw(again, queue="orders").id == delivery.id
+    (put_back,) = client.lrange(f"{app.prefix}queues:orders", 0, -1)
+    assert json.loads(put_back) == json.loads(before)
 
 
 def test_every_field_php_wrote_is_read(app: Laravel, client: redis.Redis) -> None:

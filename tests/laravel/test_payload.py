@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from delayq.core import envelope as envelopes
@@ -168,6 +168,7 @@ ANY_JSON = st.recursive(
 )
 
 
+@settings(max_examples=50)
 @given(st.dictionaries(st.sampled_from([*STRING, "delayq", "tags"]), ANY_JSON))
 def test_members_of_wrong_types_are_read_or_refused(changes: dict[str, Any]) -> None:
     raw, said = json.dumps(STRING | changes).encode(), ""

@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from delayq.core.errors import BadEnvelope
@@ -88,6 +88,7 @@ def test_garbage_is_refused_in_one_sentence_or_read(garbage: bytes) -> None:
     assert "\n" not in said
 
 
+@settings(max_examples=50)
 @given(PLAIN, st.data())
 def test_what_was_cut_off_is_refused(value: Any, data: st.DataObject) -> None:
     text = serialize(value).encode()

@@ -21,7 +21,7 @@ from delayq.redis.client import Client
 from delayq.redis.connect import Connector, Waits
 from tests.cli.conftest import Inline
 from tests.support.cli import environment
-from tests.support.every_command import ALL, untried
+from tests.support.every_command import ALL
 from tests.support.servers import LocalServer, OwnServer, connect
 from tests.support.waiting import wait_until
 
@@ -76,10 +76,6 @@ def run(capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) ->
 def assert_hidden(said: str, what: object) -> None:
     found = [form for form in (*SHOWN_AS, KEY) if form in said]
     assert not found, f"{what} shows {found}:\n{said}"
-
-
-def test_every_command_is_tried() -> None:
-    assert untried() == set()
 
 
 def test_no_command_shows_one(run: Run) -> None:

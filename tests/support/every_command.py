@@ -1,8 +1,10 @@
-"""Every command of the command line that looks at something, with words that make it do so."""
+"""Every command of the command line that shows something, with words that make it do so.
+
+Not those that go on (work, listen, up, demo, relay): what they say goes through the same `render` and `logs`.
+"""
 
 from __future__ import annotations
 
-from delayq.cli.root import app
 from tests.support.whole_life import CHANGE, LOOK, PRODUCE
 
 QUEUE = "orders"
@@ -27,13 +29,7 @@ LOOKS: tuple[tuple[str, ...], ...] = (
     ("key", "list"),
     ("outbox", "list"),
     ("maintenance", "show"),
+    ("database",),
+    ("migrate",),
 )
 ALL = (*PRODUCE, *LOOKS, *CHANGE)
-ELSEWHERE = {"listen", "up", "down", "demo", "relay", "work", "key", "outbox"}
-"""Commands that go on, start servers, or need a database: those that show something are tried by hand."""
-
-
-def untried() -> set[str]:
-    """Names of commands that are in neither list."""
-    names = {command.name for command in app.registered_commands} | {group.name for group in app.registered_groups}
-    return {str(name) for name in names} - {words[0] for words in ALL} - ELSEWHERE

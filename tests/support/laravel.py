@@ -51,9 +51,9 @@ class Laravel:
         """Run so many jobs; what happened, in order."""
         return told(self._run(["work", queues, str(count), str(tries)]))
 
-    def working(self, queues: str, *, block_for: int) -> subprocess.Popen[str]:
-        """A worker that waits for one job."""
-        return self._start(["work", queues, "1", "1"], BLOCK_FOR=str(block_for))
+    def working(self, queues: str, *, count: int = 1, block_for: int = 0) -> subprocess.Popen[str]:
+        """A worker that runs on its own; it looks so many times for a job, and waits so many seconds for each."""
+        return self._start(["work", queues, str(count), "1"], BLOCK_FOR=str(block_for))
 
     def size(self, queue: str) -> int:
         """How many jobs the queue holds."""

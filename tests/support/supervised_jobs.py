@@ -39,6 +39,12 @@ def good(context: JobContext, seconds: float = 0.0) -> None:
     note("end", context.id)
 
 
+@job("bad")
+def bad(context: JobContext) -> None:
+    note("start", context.id)
+    raise ValueError("bad")
+
+
 @job("held")
 def held(context: JobContext, seconds: float = 0.0) -> None:
     """Works on until the test lets it go, and that long after."""

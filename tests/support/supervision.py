@@ -171,9 +171,14 @@ class House:
 
     def processes(self) -> list[int]:
         """Every process of this house's workers that lives, by the environment they share."""
-        mark = f"LEDGER={self.ledger}".encode()
-        folders = [folder for folder in Path("/proc").iterdir() if folder.name.isdigit()]
-        return [int(folder.name) for folder in folders if _is_marked(folder, mark)]
+        return living_with(self.ledger)
+
+
+def living_with(ledger: Path) -> list[int]:
+    """Every process that lives and writes that ledger."""
+    mark = f"LEDGER={ledger}".encode()
+    folders = [folder for folder in Path("/proc").iterdir() if folder.name.isdigit()]
+    return [int(folder.name) for folder in folders if _is_marked(folder, mark)]
 
 
 def _is_marked(folder: Path, mark: bytes) -> bool:

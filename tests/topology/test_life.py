@@ -21,7 +21,7 @@ from tests.cli.conftest import Inline
 from tests.support.cli import Cli
 from tests.support.station import Station
 from tests.support.supervision import House
-from tests.support.topologies import Group
+from tests.support.topologies import Group, Kind
 from tests.support.waiting import wait_until
 
 QUEUES = ("orders", "mails", "parcels", "vip")
@@ -153,7 +153,7 @@ def test_a_hint_reaches_a_listener_whichever_node_has_the_queue(station: Station
     wake_ups.close()
 
 
-def test_commands(cli: Cli, inline: Inline) -> None:
+def test_commands(cli: Cli, inline: Inline, topology: Kind, group: Group) -> None:
     inline.ok("schedule", "order.close", "--in", "0s", "--data", '{"order_id": 7}', "--queue", "orders", "--id", "o7")
     inline.ok("schedule", "order.close", "--in", "1h", "--queue", "mails", "--id", "m1")
     assert "closed 7" in cli.ok("work", "--app", "shop", "--queue", "orders,mails", "--stop-when-empty").out
@@ -166,4 +166,7 @@ def test_commands(cli: Cli, inline: Inline) -> None:
     inline.ok("pause", "mails")
     inline.ok("resume", "mails")
     inline.ok("cancel", "m1", "--queue", "mails")
-    assert "damage" not in inline("doctor").out
+    findings = [(found["code"], found["where"]) for found in inline("doctor", "--json").json["findings"]]
+    expected = {"cut-off"} if topology is not Kind.STANDALONE else set()
+    assert {code for code, _ in findings} - {"no-persistence", "no-mover", "no-worker", "bad-server"} == expected
+    assert len({where for code, where in findings if code == "cut-off"}) == len(group.primaries()) * len(expected)

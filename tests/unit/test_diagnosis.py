@@ -43,6 +43,24 @@ def test_all_is_well() -> None:
 
 
 @pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"replicas": 2, "needs_replicas": 1}, []),
+        ({"replicas": 2, "needs_replicas": 0}, [("cut-off", Level.ADVICE)]),
+        ({"replicas": 0, "needs_replicas": 0}, [("no-replica", Level.PROBLEM)]),
+        ({"replicas": None, "needs_replicas": None}, []),
+    ],
+)
+def test_what_a_failover_may_cost(changes: dict[str, object], expected: list[tuple[str, Level]]) -> None:
+    one = replace(GOOD, **changes)  # type: ignore[arg-type]
+    facts = replace(WELL, server=replace(GOOD, replicas=1, needs_replicas=1), more_servers=(replace(one, node="n:1"),))
+    assert judge(facts) == [], "nobody expects replicas of a server that is alone"
+    found = judge(replace(facts, replicated=True))
+    assert [(one.code, one.level) for one in found] == expected
+    assert {one.where for one in found} <= {"db:6379, node n:1"}
+
+
+@pytest.mark.parametrize(
     ("changes", "expected", "piece"),
     [
         ({"product": "Redis", "version": (6, 0, 16)}, ["old-server"], "6.0.16"),

@@ -102,7 +102,7 @@ def install(wheel: Path, home: Path, extras: set[str]) -> Path:
 def test_the_wheel_holds_the_package_and_its_scripts_and_nothing_else(built: Path) -> None:
     modules = [*(ROOT / "delayq").rglob("*.py"), ROOT / "delayq" / "py.typed"]
     expected = {path.relative_to(ROOT).as_posix() for path in modules}
-    expected |= {f"delayq/lua/{path.name}" for path in SCRIPTS.glob("*.lua")}
+    expected |= {f"delayq/lua/{path.relative_to(SCRIPTS).as_posix()}" for path in SCRIPTS.rglob("*.lua")}
     info = "-".join(built.name.split("-")[:2]) + ".dist-info"
     expected |= {f"{info}/{name}" for name in ("METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE")}
     with zipfile.ZipFile(built) as archive:
@@ -125,7 +125,7 @@ def test_there_are_scripts_to_ship() -> None:
 
 def test_every_module_imports_with_the_declared_packages_alone(built: Path, tmp_path: Path) -> None:
     """From `/`, so that nothing of the checkout is in reach. `__main__` would run the program; only pytest reads the
-    plugin, so that it may ask for pytest; bridges and the outbox may ask for what they lead to. Nobody else does.
+    plugin, so that it may ask for pytest; bridges, drivers and the outbox may ask for what they lead to. Nobody else.
     """
     home = tmp_path / "elsewhere"
     python = install(built, home, extras=set()) / "python"
@@ -138,6 +138,7 @@ def test_every_module_imports_with_the_declared_packages_alone(built: Path, tmp_
         "        error = told.__cause__ or told\n"
         "        assert isinstance(error, ModuleNotFoundError), error\n"
         "        asks = {'plugin': ['pytest'], 'outbox': ['sqlalchemy'], 'contrib': ['sqlalchemy', 'django']}\n"
+        "        asks |= {'beanstalkd': ['greenstalk'], 'sqs': ['boto3', 'botocore'], 'database': ['sqlalchemy']}\n"
         "        assert any(error.name in asks.get(part, ()) for part in module.name.split('.')), error\n"
         "print(delayq.__file__)"
     )
@@ -150,10 +151,12 @@ def test_the_installed_scripts_are_those_of_the_repository(built: Path, tmp_path
     python = install(built, tmp_path / "elsewhere", extras=set()) / "python"
     program = (
         "import hashlib, importlib.resources as resources, json\n"
-        "lua = (resources.files('delayq') / 'lua').iterdir()\n"
-        "print(json.dumps({entry.name: hashlib.sha256(entry.read_bytes()).hexdigest() for entry in lua}))"
+        "folder = resources.files('delayq') / 'lua'\n"
+        "lua = {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob('*.lua')}\n"
+        "print(json.dumps({name: hashlib.sha256(text).hexdigest() for name, text in lua.items()}))"
     )
-    here = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in SCRIPTS.glob("*.lua")}
+    files = SCRIPTS.rglob("*.lua")
+    here = {path.relative_to(SCRIPTS).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
     assert json.loads(run(python, "-c", program, cwd=Path("/"))) == here
 
 

@@ -22,10 +22,12 @@ from delayq.core.states import OnConflict
 from delayq.core.views import JobRef
 from delayq.drivers.base import Claim, Delivery
 from delayq.drivers.broker import Act, Again, Depth, Item, Waiting, WaitingPage
-from delayq.drivers.laravel.payload import label, read_payload
+from delayq.drivers.laravel.aside import LaravelSource
+from delayq.drivers.laravel.payload import carried, label, read_payload
 from delayq.drivers.laravel.showing import LaravelLook
 from delayq.drivers.laravel.waking import Bell
 from delayq.drivers.laravel.writing import payload_of, refuse_nesting
+from delayq.drivers.migrating.ends import Source
 from delayq.redis.calls import laravel as calls
 from delayq.redis.calls.call import Call
 from delayq.redis.calls.laravel import Pushed, Released, Shown
@@ -36,6 +38,7 @@ from delayq.redis.send import send, through
 T = TypeVar("T")
 
 CLOCK_AGAIN_S: Final = 60.0
+DEFAULT_QUEUE: Final = "default"
 
 
 class LaravelRedis:
@@ -112,7 +115,7 @@ class LaravelRedis:
             payload = read_payload(raw)
             if payload.attempts is None:
                 raise BadEnvelope("The Laravel payload does not count its attempts, as one in Redis does.")
-            envelope = payload.envelope(queue=queue, attempts=max(0, payload.attempts - 1))
+            envelope = payload.envelope(queue=queue, attempts=max(0, payload.attempts - 1), seen_ms=now_ms)
         except BadEnvelope as error:
             return Delivery(queue, label(raw)[0], token, raw, now_ms, 0, unreadable=str(error))
         return Delivery(queue, payload.id, token, envelope, now_ms, 0)
@@ -176,9 +179,15 @@ class LaravelRedis:
             return envelope
 
     def load(self, payload: bytes) -> bytes:
-        """The envelope of a payload that failed; its queue is written where it is pushed."""
-        read = read_payload(payload)
-        return read.envelope(queue="default", attempts=read.attempts or 0)
+        """The envelope of a payload that failed; its queue is written where it is pushed.
+
+        One that only Laravel can run is carried as it is: put back, a worker of Laravel's may find it.
+        """
+        try:
+            read = read_payload(payload)
+        except BadEnvelope:
+            return carried(payload, queue=DEFAULT_QUEUE)
+        return read.envelope(queue=DEFAULT_QUEUE, attempts=read.attempts or 0)
 
     def lease_s(self, queue: str) -> float:
         """Laravel's `retry_after`."""
@@ -200,7 +209,7 @@ class LaravelRedis:
 
     def page(self, queue: str, *, cursor: str, count: int) -> WaitingPage:
         """What is ready, in its order, then what waits for its time, in its order."""
-        return self._look.page(queue, cursor=cursor, count=count)
+        return self._look.page(queue, self.now_ms(), cursor=cursor, count=count)
 
     def remove(self, jobs: Sequence[Waiting]) -> list[bool]:
         """By the payload as it was shown."""
@@ -216,6 +225,10 @@ class LaravelRedis:
     def clear(self, queue: str) -> int:
         """Everything that waits; what runs goes on."""
         return self._once(calls.clear(self._keys(queue)))
+
+    def source(self) -> Source:
+        """Where a migration takes jobs from."""
+        return LaravelSource(self._connector, self._prefix, self._look)
 
     def close(self) -> None:
         """Close the connections."""

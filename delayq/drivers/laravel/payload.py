@@ -78,8 +78,11 @@ class Payload:
     known: _Known
     members: dict[str, msgspec.Raw]
 
-    def envelope(self, *, queue: str, attempts: int) -> bytes:
-        """The envelope, which counts `attempts` made before. Raises `BadEnvelope` where ours was tampered with."""
+    def envelope(self, *, queue: str, attempts: int, seen_ms: int = 0) -> bytes:
+        """The envelope, which counts `attempts` made before. Raises `BadEnvelope` where ours was tampered with.
+
+        `seen_ms` is when it was made, as far as anybody knows: older versions of Laravel do not say.
+        """
         own = self.known.delayq or {}
         members: dict[str, Any] = {
             "v": VERSION,
@@ -88,7 +91,7 @@ class Payload:
             "queue": queue,
             "data": self.data,
             "attempts": attempts,
-            "created_ms": _ms(self.known.created_at or self.known.pushed_at or 0),
+            "created_ms": _ms(self.known.created_at or self.known.pushed_at or 0) or seen_ms,
             **_policy(self.known),
         }
         members |= {member: value for member, value in own.items() if member not in members or member in _EXACT}
@@ -140,6 +143,22 @@ def label(raw: bytes) -> tuple[str, str]:
     if known is None:
         return _digest(raw), ""
     return _id(known, raw), (known.display_name or "") if known.job == HANDLER else known.job
+
+
+def carried(raw: bytes, *, queue: str) -> bytes:
+    """An envelope around a payload that only Laravel can run, so that it can be put back for Laravel to run.
+
+    Raises `BadEnvelope` for what is no payload at all.
+    """
+    try:
+        members = _decode_members(raw)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        raise BadEnvelope(f"These {len(raw):,} bytes are no payload of Laravel's.") from None
+    id_, name = label(raw)
+    kept = {member: value for member, value in members.items() if member != _COUNT}
+    called = named(name, "laravel.unreadable")
+    made = {"v": VERSION, "id": id_, "name": called, "queue": queue, "data": None, "attempts": 0, "created_ms": 0}
+    return _encode({**made, KEPT: kept})
 
 
 def _data(known: _Known) -> msgspec.Raw:

@@ -48,14 +48,17 @@ class BrokerConnection:
 
     def schedule_many(self, specs: Sequence[JobSpec], on_conflict: OnConflict) -> list[JobRef]:
         """Push them in one call, once all are checked."""
+        items = self.checked(specs, on_conflict)
+        return self.broker.push(items, on_conflict) if items else []
+
+    def checked(self, specs: Sequence[JobSpec], on_conflict: OnConflict) -> list[Item]:
+        """What a broker is given for these jobs. Everything wrong with them is found here."""
         for spec in specs:
             refuse_spec(spec, on_conflict, self.capabilities, self.name)
         if not specs:
             return []
-        broker = self.broker
-        now_ms = broker.now_ms()
-        items = [self._item(prepare(spec, self.options, now_ms, on_conflict), now_ms) for spec in specs]
-        return broker.push(items, on_conflict)
+        now_ms = self.broker.now_ms()
+        return [self._item(prepare(spec, self.options, now_ms, on_conflict), now_ms) for spec in specs]
 
     def push_raw(self, envelope: bytes, *, queue: str | None = None, delay: Delay | None = None) -> JobRef:
         """Push an envelope as it is."""

@@ -29,6 +29,13 @@ class Given:
             raise self._wrong(option, value, "a text")
         return value
 
+    def names(self, option: str) -> list[str]:
+        """A list of texts; empty when it is not there."""
+        value = self._take(option, [])
+        if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+            raise self._wrong(option, value, "a list of names")
+        return value
+
     def flag(self, option: str, *, default: bool = False) -> bool:
         """true or false."""
         value = self._take(option, default)

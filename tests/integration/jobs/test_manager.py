@@ -26,7 +26,7 @@ def test_connections_are_made_when_asked_for_and_once(manager: Manager, station:
     assert not manager.connected("default")
     assert manager.connection() is manager.connection("default")
     assert manager.connected("default")
-    assert manager.names() == ("default", "sync", "null")
+    assert manager.names() == ("default", "sync", "null", "deferred", "background")
     assert dispatch("x", connection="null").outcome is Fate.DROPPED
     assert station.client.queues() == []
 

@@ -106,6 +106,16 @@ def test_an_outage_ends_the_turn_and_costs_no_tick(error: Exception) -> None:
     assert backend.take_asked() == ["reclaim b"], "what was done is not done again, what was not is done at once"
 
 
+def test_a_part_that_is_away_keeps_no_other_queue_from_its_tick(caplog: pytest.LogCaptureFixture) -> None:
+    error = BackendUnavailable("one node of a cluster is away")
+    error.apart = True
+    backend = Backend()
+    backend.trouble = {"tidy a": error}
+    janitor(backend, "a", "b").run_once()
+    assert backend.take_asked() == ["register a b", "tidy a", "tidy b", "reclaim b"]
+    assert "queue a: one node of a cluster is away" in caplog.text
+
+
 def test_what_it_found_is_said_and_quiet_work_is_not(caplog: pytest.LogCaptureFixture) -> None:
     backend = Backend("a")
     backend.found = Tidied(closed=5, pruned=7, retired=1)

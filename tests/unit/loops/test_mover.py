@@ -137,6 +137,37 @@ def test_a_backend_that_is_away_ends_the_turn(error: Exception) -> None:
     assert "promote b" not in backend.asked
 
 
+def apart() -> BackendUnavailable:
+    """One node of a cluster cannot be reached."""
+    error = BackendUnavailable("one node is away")
+    error.apart = True
+    return error
+
+
+def test_a_part_that_is_away_keeps_no_other_queue_from_its_turn(caplog: pytest.LogCaptureFixture) -> None:
+    backend = Backend("a", "b")
+    backend.trouble = {"promote a": apart()}
+    loop = mover(backend)
+    loop.run_once()
+    assert "promote b" in backend.take_asked()
+    assert "queue a: one node is away" in caplog.text
+    backend.trouble = {"promote a": apart(), "promote b": apart()}
+    backend.clock.now += 1.0
+    with pytest.raises(BackendUnavailable):
+        loop.run_once()
+
+
+def test_parts_that_are_away_cost_a_turn_two_tries() -> None:
+    backend = Backend("a", "b", "c", "d")
+    backend.trouble = {f"promote {queue}": apart() for queue in "abc"}
+    loop = mover(backend)
+    with pytest.raises(BackendUnavailable):
+        loop.run_once()
+    assert "promote c" not in backend.take_asked()
+    loop.run_once()
+    assert backend.take_asked() == ["promote c", "promote d"], "those that were not asked yet go first"
+
+
 def test_a_lost_payload_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     backend = Backend("a")
     backend.promotions = {"a": Promotion(0, 3, None)}

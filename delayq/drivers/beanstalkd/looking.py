@@ -1,0 +1,60 @@
+"""What a beanstalkd holds, and removing it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import greenstalk
+
+from delayq.drivers.beanstalkd.line import Line
+from delayq.drivers.beanstalkd.session import Client, Job
+from delayq.drivers.broker import Depth
+
+
+def queues(line: Line) -> list[str]:
+    """The queues whose tubes hold something that waits or runs."""
+    tubes = line.session.ask(lambda client: client.tubes())
+    named = {line.tubes.queue(tube): tube for tube in tubes}
+    return sorted(queue for queue, tube in named.items() if queue is not None and any(_counts(line, tube)))
+
+
+def depth(line: Line, queue: str) -> Depth:
+    """How long a queue is; a tube that is not there is an empty one."""
+    ready, delayed, reserved = _counts(line, line.tubes.tube(queue))
+    return Depth(ready, delayed, reserved)
+
+
+def clear(line: Line, queue: str) -> int:
+    """Delete everything that waits; how many. What comes meanwhile may stay."""
+    line.session.use(line.tubes.tube(queue))
+    ready, delayed, _ = _counts(line, line.tubes.tube(queue))
+    gone = _clear(line, ready, lambda client: client.peek_ready())
+    return gone + _clear(line, delayed, lambda client: client.peek_delayed())
+
+
+def delete(line: Line, job_id: int) -> bool:
+    """Delete a job that nobody has reserved; False when it is gone, or reserved."""
+    try:
+        line.session.ask(lambda client: client.delete(job_id))
+    except greenstalk.NotFoundError:
+        return False
+    return True
+
+
+def _clear(line: Line, most: int, peek: Callable[[Client], Job]) -> int:
+    gone = 0
+    for _ in range(most):
+        try:
+            job = line.session.ask(peek)
+        except greenstalk.NotFoundError:
+            break
+        gone += delete(line, job.id)
+    return gone
+
+
+def _counts(line: Line, tube: str) -> tuple[int, int, int]:
+    try:
+        stats = line.session.ask(lambda client: client.stats_tube(tube))
+    except greenstalk.NotFoundError:
+        return 0, 0, 0
+    return stats["current-jobs-ready"], stats["current-jobs-delayed"], stats["current-jobs-reserved"]

@@ -1,0 +1,111 @@
+"""The store of failed jobs on Laravel's table `failed_jobs`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, Connection, Table, and_, delete, func, or_, select
+
+from delayq.drivers.database.clock import epoch_ms
+from delayq.drivers.database.engine import Database
+from delayq.drivers.database.failing import Failing, failed_job
+from delayq.drivers.failed.records import START, Mark, mark_of
+from delayq.drivers.failed_store import EVERYTHING, FailedJob, FailedPage, FailedQuery
+
+AT_ONCE: Final = 500
+
+
+class DatabaseFailedStore:
+    """A `FailedStore`. Jobs that PHP failed are among them."""
+
+    def __init__(self, database: Database, failed: Table) -> None:
+        self._database = database
+        self._failed = failed
+        self._writing = Failing(failed)
+        self._at: ColumnElement[int] = func.coalesce(failed.c.delayq_failed_ms, epoch_ms(failed.c.failed_at))
+
+    def add(self, job: FailedJob) -> None:
+        """Keep a job."""
+        self._database.write(lambda connection: self._writing.write(connection, job))
+
+    def get(self, job_id: str) -> FailedJob | None:
+        """The job of that id."""
+        asked = select(self._failed).where(self._failed.c.uuid == job_id)
+        row = self._database.read(lambda connection: connection.execute(asked).first())
+        return None if row is None else failed_job(row)
+
+    def page(self, query: FailedQuery = EVERYTHING, *, cursor: str = "", count: int = 100) -> FailedPage:
+        """Up to `count` jobs, the oldest first."""
+        mark, found = mark_of(cursor), list[FailedJob]()
+        while True:
+            rows = self._database.read(partial(self._rows, query, mark))
+            for row in rows:
+                job = failed_job(row)
+                if not query.has(job):
+                    continue
+                if len(found) == count:
+                    return FailedPage(tuple(found), mark.cursor())
+                found.append(job)
+                mark = Mark(row.at_ms, row.uuid)
+            if len(rows) < AT_ONCE:
+                return FailedPage(tuple(found), "")
+            mark = Mark(rows[-1].at_ms, rows[-1].uuid)
+
+    def count(self, query: FailedQuery = EVERYTHING) -> int:
+        """How many are meant."""
+        if query.name is not None:
+            return sum(1 for _ in self._all(query))
+        asked = select(func.count()).select_from(self._failed).where(*self._meant(query))
+        return self._database.read(lambda connection: int(connection.execute(asked).scalar_one()))
+
+    def forget(self, job_ids: Sequence[str]) -> int:
+        """Remove these; how many were there."""
+        gone = 0
+        for start in range(0, len(job_ids), AT_ONCE):
+            some = list(job_ids[start : start + AT_ONCE])
+            gone += self._removed(delete(self._failed).where(self._failed.c.uuid.in_(some)))
+        return gone
+
+    def prune(self, before_ms: int) -> int:
+        """Remove what failed before that time, in steps; how many."""
+        asked = select(self._failed.c.id).where(self._at < before_ms).limit(AT_ONCE)
+        total = 0
+        while numbers := self._database.read(lambda connection: list(connection.execute(asked).scalars())):
+            total += self._removed(delete(self._failed).where(self._failed.c.id.in_(numbers)))
+        return total
+
+    def close(self) -> None:
+        """Close its connections."""
+        self._database.close()
+
+    def _removed(self, statement: Any) -> int:
+        return self._database.write(lambda connection: int(connection.execute(statement).rowcount))
+
+    def _all(self, query: FailedQuery) -> Iterator[FailedJob]:
+        cursor = ""
+        while True:
+            page = self.page(query, cursor=cursor, count=AT_ONCE)
+            yield from page.jobs
+            cursor = page.cursor
+            if not cursor:
+                return
+
+    def _rows(self, query: FailedQuery, mark: Mark, connection: Connection) -> Sequence[Any]:
+        uuid, at = self._failed.c.uuid, self._at
+        asked = select(self._failed, at.label("at_ms")).where(*self._meant(query))
+        if mark != START:
+            asked = asked.where(or_(at > mark.failed_ms, and_(at == mark.failed_ms, uuid > mark.id)))
+        return connection.execute(asked.order_by(at, uuid).limit(AT_ONCE)).all()
+
+    def _meant(self, query: FailedQuery) -> list[ColumnElement[bool]]:
+        """What the database can say; names are patterns, and are looked at here."""
+        rows, meant = self._failed.c, [self._at >= query.since_ms]
+        if query.until_ms is not None:
+            meant.append(self._at <= query.until_ms)
+        if query.queue is not None:
+            meant.append(rows.queue == query.queue)
+        if query.connection is not None:
+            meant.append(rows.connection == query.connection)
+        return meant

@@ -1,0 +1,100 @@
+"""What a database says when it says no, and what that means for a queue."""
+
+from __future__ import annotations
+
+import re
+from enum import Enum, auto
+from typing import Final
+
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, InterfaceError, OperationalError
+
+from delayq.core.errors import BackendError, BackendFull, BackendUnavailable, DelayqError, OutcomeUnknown
+
+MIGRATE: Final = "`delayq database migrate` makes it."
+
+_NO_TABLE: Final = re.compile(
+    r"no such table: ?(\S+)|relation \"([^\"]+)\" does not exist|Table '([^']+)' doesn't exist"
+)
+_NO_COLUMN: Final = re.compile(r"no such column|has no column named|column \S+.* does not exist|Unknown column")
+_LOCKED: Final = re.compile(r"database is locked|database table is locked")
+_FULL: Final = re.compile(r"database or disk is full|No space left|could not extend file|The table '.*' is full")
+_READ_ONLY: Final = re.compile(r"readonly database|read-only transaction")
+_GAVE_WAY: Final = frozenset({"40001", "40P01", "1213"})
+"""Serialisation failures and deadlocks: nothing happened, and it may be done again."""
+
+
+class Fault(Enum):
+    """What can be done about an error."""
+
+    GAVE_WAY = auto()
+    LOST = auto()
+    OTHER = auto()
+
+
+def fault_of(error: Exception) -> Fault:
+    """Whether the transaction may be begun again."""
+    if not isinstance(error, DBAPIError):
+        return Fault.OTHER
+    if error.connection_invalidated:
+        return Fault.LOST
+    met = isinstance(error, IntegrityError)  # another one wrote the same row meanwhile
+    return Fault.GAVE_WAY if met or _code(error) in _GAVE_WAY else Fault.OTHER
+
+
+def lost_at_commit(where: str) -> OutcomeUnknown:
+    """The connection was lost while a transaction was being committed."""
+    return OutcomeUnknown(
+        f"The connection to the database {where} was lost during a commit, so nobody knows whether it counts.",
+        hint="Send it again under the same id: what is there already is kept.",
+    )
+
+
+def said_by(error: Exception, where: str, kind: str, lock_ms: int) -> DelayqError:
+    """An error of SQLAlchemy's as ours, in one sentence. What may pass is `BackendUnavailable`."""
+    if not isinstance(error, DBAPIError):
+        return BackendError(f"The database {where} cannot be used: {_line(error)}.")
+    said = str(error.orig).strip() or type(error.orig).__name__
+    if _NO_COLUMN.search(said):
+        return BackendError(
+            f"The tables in the database {where} lack columns of delayq: {_first(said)}.",
+            hint="`delayq database migrate` adds them, and Laravel does not mind.",
+        )
+    if found := _NO_TABLE.search(said):
+        name = next(group for group in found.groups() if group)
+        return BackendError(f"The database {where} has no table {name}.", hint=MIGRATE)
+    if _LOCKED.search(said):
+        return BackendUnavailable(
+            f"The SQLite file of {where} was locked by another program for {lock_ms / 1000:g} s.",
+            hint="Look for one that keeps a transaction open.",
+        )
+    if _FULL.search(said):
+        return BackendFull(f"The database {where} has no room left; nothing was written: {_first(said)}.")
+    if _READ_ONLY.search(said):
+        return BackendError(f"The database {where} cannot be written to: {_first(said)}.")
+    if _passes(error):
+        return BackendUnavailable(f"The database {where} cannot be reached: {_first(said)}.")
+    return BackendError(f"The database {where} said no: {_first(said)}.")
+
+
+def _passes(error: DBAPIError) -> bool:
+    if isinstance(error, DataError | IntegrityError):
+        return False
+    return isinstance(error, OperationalError | InterfaceError) or error.connection_invalidated
+
+
+def _code(error: DBAPIError) -> str:
+    """SQLSTATE, or MySQL's number."""
+    state = getattr(error.orig, "sqlstate", None)
+    if state:
+        return str(state)
+    args = getattr(error.orig, "args", ())
+    return str(args[0]) if args else ""
+
+
+def _first(said: str) -> str:
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    return lines[0].rstrip(".") if lines else said
+
+
+def _line(error: Exception) -> str:
+    return _first(str(error))

@@ -1,0 +1,176 @@
+"""The tables: Laravel's columns as Laravel makes them, and a few of delayq's own beside them.
+
+    jobs          one row a job that waits or runs
+    failed_jobs   one row a job that failed for good
+    job_batches   Laravel's; kept so that an application finds it, and written by nobody here
+
+What Laravel does to a row leaves delayq's columns alone, so they can tell afterwards who did it:
+
+    delayq_id          the job's id; NULL in a row that Laravel wrote, whose id is in its payload
+    delayq_shift_ms    due = available_at * 1000 + delayq_shift_ms; 0 in Laravel's rows, which know whole seconds
+    delayq_token       one reservation: the lease and its fencing token
+    delayq_held        `attempts` as that reservation left it. Laravel counts when it takes a row, so the row is held
+                       by delayq exactly while `attempts` still equals it
+    delayq_until_ms    when the lease ends, epoch ms; Laravel goes by reserved_at, which every renewal moves on
+    delayq_recoveries  how many workers vanished while they held it
+
+and in failed_jobs
+
+    delayq_failed_ms   when it failed, epoch ms; Laravel's failed_at has whole seconds
+    delayq_about       JSON: the job's name, its failure with what came before it, and a payload that is no text
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    DateTime,
+    Index,
+    Integer,
+    MetaData,
+    SmallInteger,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+    func,
+)
+from sqlalchemy.dialects import mysql
+from sqlalchemy.types import TypeEngine
+
+JOBS: Final = "jobs"
+FAILED: Final = "failed_jobs"
+BATCHES: Final = "job_batches"
+
+MOST_ATTEMPTS: Final = 255
+"""What the smallest type Laravel ever gave to `attempts` can hold; the payload has the true count."""
+
+_MYSQL: Final = ("mysql", "mariadb")
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """The tables of one connection; names may begin with a schema ("queue.jobs")."""
+
+    jobs: Table
+    failed: Table
+    batches: Table
+
+    @property
+    def all(self) -> tuple[Table, ...]:
+        return self.jobs, self.failed, self.batches
+
+
+def tables(jobs: str = JOBS, failed: str = FAILED, batches: str = BATCHES) -> Tables:
+    """The tables under these names."""
+    metadata = MetaData()
+    return Tables(_jobs(metadata, jobs), _failed(metadata, failed), _batches(metadata, batches))
+
+
+def own_columns(table: Table) -> list[Column[Any]]:
+    """The columns that Laravel does not know; all of them may be left out when a row is written."""
+    return [column for column in table.columns if column.name.startswith("delayq_")]
+
+
+def _jobs(metadata: MetaData, name: str) -> Table:
+    schema, own = _split(name)
+    table = Table(
+        own,
+        metadata,
+        Column("id", _number(), primary_key=True, autoincrement=True),
+        Column("queue", _exact(255), nullable=False),
+        Column("payload", _long(), nullable=False),
+        Column("attempts", _unsigned(SmallInteger(), mysql.SMALLINT(unsigned=True)), nullable=False),
+        Column("reserved_at", _seconds()),
+        Column("available_at", _seconds(), nullable=False),
+        Column("created_at", _seconds(), nullable=False),
+        Column("delayq_id", _ascii(255)),
+        Column("delayq_shift_ms", SmallInteger(), nullable=False, server_default="0"),
+        Column("delayq_token", _ascii(24)),
+        Column("delayq_held", Integer()),
+        Column("delayq_until_ms", BigInteger()),
+        Column("delayq_recoveries", SmallInteger(), nullable=False, server_default="0"),
+        schema=schema,
+        sqlite_autoincrement=True,  # a number is never given out again
+    )
+    Index(f"{own}_delayq_due", table.c.queue, table.c.reserved_at, table.c.available_at, table.c.id)
+    Index(f"{own}_delayq_id", table.c.queue, table.c.delayq_id, unique=True)
+    return table
+
+
+def _failed(metadata: MetaData, name: str) -> Table:
+    schema, own = _split(name)
+    return Table(
+        own,
+        metadata,
+        Column("id", _number(), primary_key=True, autoincrement=True),
+        Column("uuid", String(255), nullable=False),
+        Column("connection", Text(), nullable=False),
+        Column("queue", Text(), nullable=False),
+        Column("payload", _long(), nullable=False),
+        Column("exception", _long(), nullable=False),
+        Column(
+            "failed_at",
+            DateTime().with_variant(mysql.TIMESTAMP(), *_MYSQL),
+            nullable=False,
+            server_default=func.current_timestamp(),
+        ),
+        Column("delayq_failed_ms", BigInteger()),
+        Column("delayq_about", _long()),
+        UniqueConstraint("uuid", name=f"{own}_uuid_unique"),
+        schema=schema,
+        sqlite_autoincrement=True,
+    )
+
+
+def _batches(metadata: MetaData, name: str) -> Table:
+    schema, own = _split(name)
+    return Table(
+        own,
+        metadata,
+        Column("id", String(255), primary_key=True),
+        Column("name", String(255), nullable=False),
+        Column("total_jobs", Integer(), nullable=False),
+        Column("pending_jobs", Integer(), nullable=False),
+        Column("failed_jobs", Integer(), nullable=False),
+        Column("failed_job_ids", _long(), nullable=False),
+        Column("options", Text().with_variant(mysql.MEDIUMTEXT(), *_MYSQL)),
+        Column("cancelled_at", Integer()),
+        Column("created_at", Integer(), nullable=False),
+        Column("finished_at", Integer()),
+        schema=schema,
+    )
+
+
+def _split(name: str) -> tuple[str | None, str]:
+    schema, _, own = name.rpartition(".")
+    return schema or None, own
+
+
+def _number() -> TypeEngine[int]:
+    return BigInteger().with_variant(Integer(), "sqlite").with_variant(mysql.BIGINT(unsigned=True), *_MYSQL)
+
+
+def _unsigned(plain: TypeEngine[int], unsigned: TypeEngine[int]) -> TypeEngine[int]:
+    return plain.with_variant(unsigned, *_MYSQL)
+
+
+def _seconds() -> TypeEngine[int]:
+    return _unsigned(Integer(), mysql.INTEGER(unsigned=True))
+
+
+def _long() -> TypeEngine[str]:
+    return Text().with_variant(mysql.LONGTEXT(), *_MYSQL)
+
+
+def _exact(length: int) -> TypeEngine[str]:
+    """Text in which case counts: MySQL would take `Orders` for `orders`."""
+    return String(length).with_variant(mysql.VARCHAR(length, charset="utf8mb4", collation="utf8mb4_bin"), *_MYSQL)
+
+
+def _ascii(length: int) -> TypeEngine[str]:
+    return String(length).with_variant(mysql.VARCHAR(length, charset="ascii", collation="ascii_bin"), *_MYSQL)

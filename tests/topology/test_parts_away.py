@@ -1,0 +1,88 @@
+"""One node of a cluster is away, and no replica takes over: its queues wait, the others do not."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from delayq.core.errors import BackendUnavailable
+from delayq.redis import wakeups
+from delayq.redis.connect import Connector, Waits
+from delayq.redis.wakeups import PubSubWakeUps
+from tests.support.flavours import default_flavour, require
+from tests.support.servers import OwnServer
+from tests.support.station import Station
+from tests.support.topologies import RedisCluster
+from tests.support.waiting import wait_until
+
+HERE, THERE = "orders", "vip"
+"""On different nodes; what belongs to no queue lies on others than the first one's."""
+
+
+@pytest.fixture
+def cluster() -> Iterator[RedisCluster]:
+    options = {"cluster-require-full-coverage": "no"}
+    with closing(RedisCluster(require(default_flavour()), replicas=False, options=options)) as cluster:
+        yield cluster
+
+
+def test_only_its_queues_wait(cluster: RedisCluster) -> None:
+    lost = cluster.owner(HERE)
+    assert cluster.owner(THERE) is not lost
+    with closing(Station(cluster.url, lease_ms=2_000)) as station:
+        ran, go_on = station.tape(), station.flag()
+
+        def long(n: str) -> None:
+            ran.append(n)
+            assert go_on.wait(50)
+
+        station.handles("note", lambda n: ran.append(n))  # noqa: PLW0108  (a handler takes its arguments by name)
+        station.handles("long", long)
+        with station.working(queues=(HERE, THERE), mover=True, threads=2):
+            station.client.schedule("long", {"n": "long"}, queue=THERE, id="long")
+            wait_until(lambda: "long" in ran[:], what="it runs")
+            for queue in (HERE, THERE):
+                station.client.schedule("note", {"n": f"before {queue}"}, queue=queue, delay="10ms")
+            wait_until(lambda: len(ran) == 3, what="both have run")
+            lost.kill()
+            with pytest.raises(BackendUnavailable):
+                station.client.schedule("note", {"n": "lost"}, queue=HERE)
+            for n in range(5):
+                station.client.schedule("note", {"n": n}, queue=THERE, delay="10ms")
+                wait_until(lambda n=n: n in ran[:], timeout=30, what="the other queue is worked on")  # type: ignore[misc]
+            assert ran[:].count("long") == 1, "its lease was kept all the time"
+            go_on.set()
+            lost.start()
+            wait_until(lambda: takes(station), timeout=30, what="its queue takes jobs again")
+            wait_until(lambda: "after" in ran[:], timeout=30, what="and they run")
+
+
+def takes(station: Station) -> bool:
+    try:
+        station.client.schedule("note", {"n": "after"}, queue=HERE, id="after", delay="10ms")
+    except BackendUnavailable:
+        return False
+    return True
+
+
+def test_a_listener_leaves_a_server_that_hangs(
+    own_server: OwnServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With its connections open: nothing else would ever say so."""
+    monkeypatch.setattr(wakeups, "QUIET_S", 0.1)
+    server = own_server()
+    connector = Connector(server.url, waits=Waits(connect_ms=300, answer_ms=300, budget_ms=900))
+    listener = PubSubWakeUps(connector, "delayq")
+    assert listener.wait(5.0) is None
+    server.stop()
+    with caplog.at_level(logging.DEBUG, "delayq.wake"):
+        wait_until(lambda: not listener.wait(0.05) and "does not answer" in caplog.text, what="it notices")
+    server.cont()
+    wait_until(lambda: listener.wait(0.05) is None, what="it listens again")
+    connector.commands().publish("delayq:wake", "orders 1")
+    assert list(listener.wait(5.0) or ()) == ["orders"]
+    listener.close()
+    connector.close()
