@@ -324,6 +324,10 @@ SCENES = {
 }
 
 
+def _kept(scope: Scope) -> list[Call[Any]]:
+    return [inspect.lay_out(scope, FOUR, UNSAID), inspect.configure(scope, None)]
+
+
 def all_calls(scope: Scope) -> list[Call[Any]]:
     """A call of every script, made without any server."""
     job = Engine(None).job("j")
@@ -356,6 +360,7 @@ def all_calls(scope: Scope) -> list[Call[Any]]:
         inspect.upcoming(scope, 1, 1),
         inspect.pause(scope, 0),
         inspect.resume(scope),
+        *_kept(scope),
         inspect.clear(scope),
         aside.set_aside(scope, "lot", ["j"]),
         *operating(scope, LEASE),

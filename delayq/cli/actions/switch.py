@@ -44,7 +44,7 @@ def resume(session: Session, queue: str, *, as_json: bool) -> None:
 
 def clear(session: Session, queue: str | None, *, yes: bool, as_json: bool) -> None:
     """Drop what waits."""
-    with session.client() as client:
+    with session.desk() as client:
         name = queue or client.options.queue
         session.out.confirm(f"Drop every job that waits in queue {name}?", yes=yes)
         dropped = client.clear(name)
