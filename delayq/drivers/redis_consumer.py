@@ -39,6 +39,9 @@ from delayq.redis.verbs import Clock, server_clock
 
 log = logging.getLogger("delayq.worker")
 
+# What is kept of an envelope that is too large: not its memory, yet so much that one is fetched at a time next.
+_HEAD = 5_000_000
+
 
 class RedisConsumer:
     """A `Consumer` under `name`. `clock` gives another time than the server's; only tests do."""
@@ -59,6 +62,7 @@ class RedisConsumer:
         self.limits = RedisLimits(connector, options, clock)
         self._connector = connector
         self._options = options
+        self._most = options.max_envelope
         self._clock = clock
         self._offset_ms = 0.0
         self._see_time(connector.call(presence.server_time, safe=True, reads=True))
@@ -103,6 +107,9 @@ class RedisConsumer:
 
     def _fetched(self, batch: Batch, settled: Sequence[bool | None] = ()) -> Fetched:
         self._burial.bury(batch.garbage, Garbage.NO_JOB, batch.errors)
+        for n, delivery in enumerate(batch.deliveries):
+            if len(delivery.raw) > self._most:
+                batch.deliveries[n] = _unreadable(delivery, self._most)
         return Fetched(settled, batch.deliveries, batch.errors, len(batch.garbage))
 
     # -- settling ----------------------------------------------------------------------------------------------------
@@ -126,7 +133,7 @@ class RedisConsumer:
 
     def _settle_calls(self, settlements: Sequence[Settlement]) -> list[SettleCall]:
         endings = [
-            Ending(given.delivery.queue, given.delivery.id, given.delivery.entry, given.delivery.raw, given.outcome)
+            Ending(given.delivery.queue, given.delivery.id, given.delivery.entry, _readable(given), given.outcome)
             for given in settlements
         ]
         asked = {n: (end.queue, end.id) for n, end in enumerate(endings) if settling.wants_record(end)}
@@ -264,6 +271,16 @@ class RedisConsumer:
                 trouble = trouble or error
         if trouble is not None:
             raise trouble
+
+
+def _unreadable(delivery: Delivery, most: int) -> Delivery:
+    """One that nobody scheduled with delayq. It is not looked into: that would take several times its size."""
+    why = f"The envelope has {len(delivery.raw):,} bytes; more than {most:,} are not read."
+    return msgspec.structs.replace(delivery, unreadable=why, raw=delivery.raw[:_HEAD])
+
+
+def _readable(given: Settlement) -> bytes:
+    return b"" if given.delivery.unreadable else given.delivery.raw
 
 
 def _by_queue(items: Iterable[Any], queue_of: Callable[[Any], str]) -> dict[str, list[Any]]:
