@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from delayq.core import follow
 from delayq.core.follow import End, Send, Todo, Word
+from delayq.core.states import Answer
 from delayq.redis.calls.call import Argument, Call, Scope, call, number, text
 from delayq.redis.calls.deliver import PAGE, Held
 
 HOLD_MS: Final = 5_000
 KEEP_BATCH_MS: Final = 7 * 24 * 3_600_000
+ENDED: Final[Mapping[Answer, Word]] = MappingProxyType(
+    {
+        Answer.CANCELLED: Word.SKIPPED,
+        Answer.UNKNOWN: Word.SKIPPED,  # its turn had not come, or it was lost; done if a note of that is on its way
+        Answer.FAILED: Word.FAILED,
+        Answer.FINISHED: Word.DONE,
+    }
+)
+"""What becomes of a member of a cancelled batch, by the answer to its own cancelling. One that runs goes on."""
 
 
 class Finished(NamedTuple):
@@ -122,6 +133,15 @@ class Standing(NamedTuple):
     def ended(self) -> int:
         """Members that have ended, however they did."""
         return self.done + self.failed + self.skipped
+
+    @property
+    def word(self) -> Word | None:
+        """What a batch in a batch is to the outer one once both are cancelled; None while members of it run."""
+        if self.finished_ms is None:
+            return None
+        if self.failed:
+            return Word.FAILED
+        return Word.SKIPPED if self.skipped else Word.DONE
 
 
 def batch_note(
