@@ -62,10 +62,10 @@ class Load:
         enough = len(self.taken) + more
         wait_until(lambda: len(self.taken) >= enough, timeout=timeout, what=f"{more} more jobs are taken")
 
-    def begin(self, more: int) -> None:
-        """Wait until so many more calls have begun, whatever becomes of them."""
-        enough = self.begun + more
-        wait_until(lambda: self.begun >= enough, what=f"{more} more calls have begun")
+    def meet(self) -> None:
+        """Wait until calls have met what is the case now: some are under way, or three have begun since."""
+        enough = self.begun + 3
+        wait_until(lambda: self._under_way >= 2 or self.begun >= enough, what="calls meet what is the case now")
 
     def hold(self) -> None:
         """No call from here on, and none under way."""

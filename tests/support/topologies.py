@@ -301,22 +301,29 @@ def say(url: str, *words: Any) -> Any:
 
 def is_linked(server: LocalServer) -> bool:
     """Whether a replica has all its primary has, but for what is on the way; True for a primary."""
-    with connect(server.url) as client:
-        found = client.info("replication")
-    return bool(found["role"] == "master" or found.get("master_link_status") == "up")
+    found = replication(server)
+    return found.get("role") == "master" or found.get("master_link_status") == "up"
 
 
 def is_primary(server: LocalServer) -> bool:
     """Whether it takes itself for a primary."""
-    with connect(server.url) as client:
-        return bool(client.info("replication")["role"] == "master")
+    return replication(server).get("role") == "master"
+
+
+def replication(server: LocalServer) -> dict[str, Any]:
+    """What it says of itself; empty while it does not answer. Sentinels end all connections of whom they demote."""
+    with contextlib.suppress(redis.RedisError, OSError), connect(server.url) as client:
+        found: dict[str, Any] = client.info("replication")
+        return found
+    return {}
 
 
 def caught_up(primary: LocalServer, followers: int, queue: str) -> bool:
     """Whether so many replicas have all that the primary, which has that queue, wrote until now."""
-    with connect(primary.url) as client:
+    with contextlib.suppress(redis.RedisError, OSError), connect(primary.url) as client:
         client.set(f"{{{queue}}}:mark", b"here")  # WAIT counts from the last write of its own connection
         return bool(client.execute_command("WAIT", followers, 2_000) >= followers)
+    return False
 
 
 def slot_of_queue(queue: str) -> int:

@@ -19,7 +19,7 @@ from tests.support.flavours import default_flavour, require
 from tests.support.load import Load
 from tests.support.servers import LocalServer
 from tests.support.station import QUEUE, Station
-from tests.support.topologies import Group, RedisCluster, Sentinels, caught_up, is_linked, is_primary
+from tests.support.topologies import Group, RedisCluster, Sentinels, caught_up, is_linked, replication
 from tests.support.waiting import wait_until
 
 FULL = os.environ.get("DELAYQ_CHAOS") == "full"
@@ -83,7 +83,7 @@ def _is_another(group: Group, before: LocalServer) -> bool:
 
 
 def _is_replica(server: LocalServer) -> bool:
-    return server.is_ready() and not is_primary(server)
+    return replication(server).get("role") == "slave"
 
 
 @pytest.mark.timeout(60 + 60 * ROUNDS)

@@ -168,5 +168,5 @@ def test_commands(cli: Cli, inline: Inline, topology: Kind, group: Group) -> Non
     inline.ok("cancel", "m1", "--queue", "mails")
     findings = [(found["code"], found["where"]) for found in inline("doctor", "--json").json["findings"]]
     expected = {"cut-off"} if topology is not Kind.STANDALONE else set()
-    assert {code for code, _ in findings} - {"no-persistence", "no-mover", "no-worker"} == expected
+    assert {code for code, _ in findings} - {"no-persistence", "no-mover", "no-worker", "bad-server"} == expected
     assert len({where for code, where in findings if code == "cut-off"}) == len(group.primaries()) * len(expected)

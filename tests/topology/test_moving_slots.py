@@ -39,7 +39,7 @@ def test_a_slot_moves_back_and_forth_under_load(cluster: RedisCluster) -> None:
                 here = cluster.owner_of(slot)
                 there = next(server for server in cluster.primaries() if server is not here)
                 with cluster.moving(slot, there):
-                    load.begin(3)  # in these the slot's keys are on neither side alone
+                    load.meet()  # the slot's keys are on neither side alone
                 load.flow(15)
             load.hold()
             wait_until(lambda: set(ran[:]) >= set(load.taken), what="all have run")

@@ -32,19 +32,29 @@ def cluster() -> Iterator[RedisCluster]:
 def test_only_its_queues_wait(cluster: RedisCluster) -> None:
     lost = cluster.owner(HERE)
     assert cluster.owner(THERE) is not lost
-    with closing(Station(cluster.url)) as station:
-        ran = station.tape()
+    with closing(Station(cluster.url, lease_ms=2_000)) as station:
+        ran, go_on = station.tape(), station.flag()
+
+        def long(n: str) -> None:
+            ran.append(n)
+            assert go_on.wait(50)
+
         station.handles("note", lambda n: ran.append(n))  # noqa: PLW0108  (a handler takes its arguments by name)
-        with station.working(queues=(HERE, THERE), mover=True):
+        station.handles("long", long)
+        with station.working(queues=(HERE, THERE), mover=True, threads=2):
+            station.client.schedule("long", {"n": "long"}, queue=THERE, id="long")
+            wait_until(lambda: "long" in ran[:], what="it runs")
             for queue in (HERE, THERE):
                 station.client.schedule("note", {"n": f"before {queue}"}, queue=queue, delay="10ms")
-            wait_until(lambda: len(ran) == 2, what="both have run")
+            wait_until(lambda: len(ran) == 3, what="both have run")
             lost.kill()
             with pytest.raises(BackendUnavailable):
                 station.client.schedule("note", {"n": "lost"}, queue=HERE)
             for n in range(5):
                 station.client.schedule("note", {"n": n}, queue=THERE, delay="10ms")
                 wait_until(lambda n=n: n in ran[:], timeout=30, what="the other queue is worked on")  # type: ignore[misc]
+            assert ran[:].count("long") == 1, "its lease was kept all the time"
+            go_on.set()
             lost.start()
             wait_until(lambda: takes(station), timeout=30, what="its queue takes jobs again")
             wait_until(lambda: "after" in ran[:], timeout=30, what="and they run")

@@ -102,7 +102,7 @@ def install(wheel: Path, home: Path, extras: set[str]) -> Path:
 def test_the_wheel_holds_the_package_and_its_scripts_and_nothing_else(built: Path) -> None:
     modules = [*(ROOT / "delayq").rglob("*.py"), ROOT / "delayq" / "py.typed"]
     expected = {path.relative_to(ROOT).as_posix() for path in modules}
-    expected |= {f"delayq/lua/{path.name}" for path in SCRIPTS.glob("*.lua")}
+    expected |= {f"delayq/lua/{path.relative_to(SCRIPTS).as_posix()}" for path in SCRIPTS.rglob("*.lua")}
     info = "-".join(built.name.split("-")[:2]) + ".dist-info"
     expected |= {f"{info}/{name}" for name in ("METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE")}
     with zipfile.ZipFile(built) as archive:
@@ -151,10 +151,12 @@ def test_the_installed_scripts_are_those_of_the_repository(built: Path, tmp_path
     python = install(built, tmp_path / "elsewhere", extras=set()) / "python"
     program = (
         "import hashlib, importlib.resources as resources, json\n"
-        "lua = (resources.files('delayq') / 'lua').iterdir()\n"
-        "print(json.dumps({entry.name: hashlib.sha256(entry.read_bytes()).hexdigest() for entry in lua}))"
+        "folder = resources.files('delayq') / 'lua'\n"
+        "lua = {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob('*.lua')}\n"
+        "print(json.dumps({name: hashlib.sha256(text).hexdigest() for name, text in lua.items()}))"
     )
-    here = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in SCRIPTS.glob("*.lua")}
+    files = SCRIPTS.rglob("*.lua")
+    here = {path.relative_to(SCRIPTS).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
     assert json.loads(run(python, "-c", program, cwd=Path("/"))) == here
 
 

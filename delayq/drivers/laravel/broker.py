@@ -113,7 +113,7 @@ class LaravelRedis:
             payload = read_payload(raw)
             if payload.attempts is None:
                 raise BadEnvelope("The Laravel payload does not count its attempts, as one in Redis does.")
-            envelope = payload.envelope(queue=queue, attempts=max(0, payload.attempts - 1))
+            envelope = payload.envelope(queue=queue, attempts=max(0, payload.attempts - 1), seen_ms=now_ms)
         except BadEnvelope as error:
             return Delivery(queue, label(raw)[0], token, raw, now_ms, 0, unreadable=str(error))
         return Delivery(queue, payload.id, token, envelope, now_ms, 0)
@@ -207,7 +207,7 @@ class LaravelRedis:
 
     def page(self, queue: str, *, cursor: str, count: int) -> WaitingPage:
         """What is ready, in its order, then what waits for its time, in its order."""
-        return self._look.page(queue, cursor=cursor, count=count)
+        return self._look.page(queue, self.now_ms(), cursor=cursor, count=count)
 
     def remove(self, jobs: Sequence[Waiting]) -> list[bool]:
         """By the payload as it was shown."""

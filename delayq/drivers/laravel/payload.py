@@ -78,8 +78,11 @@ class Payload:
     known: _Known
     members: dict[str, msgspec.Raw]
 
-    def envelope(self, *, queue: str, attempts: int) -> bytes:
-        """The envelope, which counts `attempts` made before. Raises `BadEnvelope` where ours was tampered with."""
+    def envelope(self, *, queue: str, attempts: int, seen_ms: int = 0) -> bytes:
+        """The envelope, which counts `attempts` made before. Raises `BadEnvelope` where ours was tampered with.
+
+        `seen_ms` is when it was made, as far as anybody knows: older versions of Laravel do not say.
+        """
         own = self.known.delayq or {}
         members: dict[str, Any] = {
             "v": VERSION,
@@ -88,7 +91,7 @@ class Payload:
             "queue": queue,
             "data": self.data,
             "attempts": attempts,
-            "created_ms": _ms(self.known.created_at or self.known.pushed_at or 0),
+            "created_ms": _ms(self.known.created_at or self.known.pushed_at or 0) or seen_ms,
             **_policy(self.known),
         }
         members |= {member: value for member, value in own.items() if member not in members or member in _EXACT}

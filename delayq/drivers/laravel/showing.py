@@ -43,9 +43,9 @@ class LaravelLook:
         keys = LaravelKeys(self._prefix, queue)
         return Depth(*(self._ask(calls.length(keys, role)) for role in ("list", "delayed", "reserved")))
 
-    def page(self, queue: str, *, cursor: str, count: int) -> WaitingPage:
+    def page(self, queue: str, now_ms: int, *, cursor: str, count: int) -> WaitingPage:
         """`cursor`: 'list N' or 'delayed TIME N'. What workers take meanwhile moves the list's others up."""
-        keys, now_ms = LaravelKeys(self._prefix, queue), self.server_ms()
+        keys = LaravelKeys(self._prefix, queue)
         role, *mark = cursor.split(" ") if cursor else ("list", "0")
         try:
             first = int(mark[-1])
@@ -55,12 +55,12 @@ class LaravelLook:
             raise InvalidInput(f"{shown(cursor)} is no cursor of this list.", hint="Begin without one.") from None
         jobs: list[Waiting] = []
         if role == "list":
-            jobs = [_waiting(queue, "list", raw, now_ms) for raw in self._ask(calls.ready(keys, first, count))]
+            jobs = [_waiting(queue, "list", raw, now_ms, now_ms) for raw in self._ask(calls.ready(keys, first, count))]
             if len(jobs) == count:
                 return WaitingPage(tuple(jobs), f"list {first + count}")
             first = 0
         scored = self._ask(calls.delayed(keys, since, first, count - len(jobs)))
-        jobs += [_waiting(queue, "delayed", raw, int(due * 1000)) for raw, due in scored]
+        jobs += [_waiting(queue, "delayed", raw, int(due * 1000), now_ms) for raw, due in scored]
         if len(jobs) < count:
             return WaitingPage(tuple(jobs), "")
         last = f"{scored[-1][1]!r}"
@@ -71,12 +71,12 @@ class LaravelLook:
         return self._connector.call(lambda client: send(client, command), safe=True, reads=True)
 
 
-def _waiting(queue: str, role: str, raw: bytes, due_ms: int) -> Waiting:
+def _waiting(queue: str, role: str, raw: bytes, due_ms: int, now_ms: int) -> Waiting:
     """What cannot be read is shown as it is."""
     entry = f"{role} {raw.decode('utf-8', 'surrogateescape')}"
     try:
         payload = read_payload(raw)
-        envelope = payload.envelope(queue=queue, attempts=payload.attempts or 0)
+        envelope = payload.envelope(queue=queue, attempts=payload.attempts or 0, seen_ms=now_ms)
     except BadEnvelope:
         return Waiting(label(raw)[0], queue, entry, raw, due_ms)
     return Waiting(payload.id, queue, entry, envelope, due_ms)
