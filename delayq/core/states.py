@@ -152,6 +152,8 @@ TRANSITIONS: Final[frozenset[tuple[State, str, State]]] = frozenset(
         (State.COMPLETED, "prune", State.ABSENT),
         (State.SCHEDULED, "clear", State.ABSENT),
         (State.READY, "clear", State.ABSENT),
+        (State.SCHEDULED, "set_aside", State.ABSENT),
+        (State.READY, "set_aside", State.ABSENT),
         # Repairs, of what somebody damaged.
         (State.RESERVED, "mend", State.READY),
         (State.SCHEDULED, "mend", State.FAILED),

@@ -30,6 +30,7 @@ TYPES: Final[Mapping[str, str]] = MappingProxyType(
         "progress": "hash",
         "outbox": "stream",
         "stamps": "hash",
+        "aside": "hash",
         "meta": "hash",
     }
 )

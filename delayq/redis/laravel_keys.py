@@ -9,9 +9,16 @@ from typing import Final
 import msgspec
 
 ENDINGS: Final[Mapping[str, str]] = MappingProxyType(
-    {"list": "", "delayed": ":delayed", "reserved": ":reserved", "notify": ":notify", "held": ":delayq:held"}
+    {
+        "list": "",
+        "delayed": ":delayed",
+        "reserved": ":reserved",
+        "notify": ":notify",
+        "held": ":delayq:held",
+        "aside": ":delayq:aside",
+    }
 )
-"""What each role adds to the queue's name. `held` is ours; Laravel does not know it."""
+"""What each role adds to the queue's name. `held` and `aside` are ours; Laravel does not know them."""
 
 
 class LaravelKeys(msgspec.Struct, frozen=True):

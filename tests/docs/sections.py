@@ -38,6 +38,7 @@ FAMILIES = {
     "Limiting": ("acquire", "vacate", "line_up", "admit", "probe", "report"),
     "Repairing": ("tidy", "unsettled", "mend", "bury", "prune", "retire"),
     "Looking and switching": ("get", "list", "stats", "upcoming", "pause", "control", "clear", "configure"),
+    "Migrating": ("set_aside",),
 }
 
 

@@ -17,7 +17,7 @@ from tests.docs.manuals import SCRIPTS, Manual, read
 from tests.lua.test_headers import body, globals_of
 
 KEYS = LaravelKeys("app_", "orders")
-KINDS = {"list": "list", "delayed": "zset", "reserved": "zset", "notify": "list", "held": "hash"}
+KINDS = {"list": "list", "delayed": "zset", "reserved": "zset", "notify": "list", "held": "hash", "aside": "hash"}
 FILES = sorted((SCRIPTS / "laravel").glob("*.lua"))
 CALLS: dict[str, Call[Any]] = {
     call.script.name: call
@@ -30,6 +30,8 @@ CALLS: dict[str, Call[Any]] = {
         calls.renew(KEYS, ["t"], lease_ms=1),
         calls.remove(KEYS, [calls.Shown("list", b"{}")]),
         calls.clear(KEYS),
+        calls.set_aside(KEYS, "lot", 1),
+        calls.put_back(KEYS, ["lot 1"]),
     )
 }
 

@@ -29,6 +29,7 @@ OF_A_QUEUE = {
     "progress": "hash",
     "outbox": "stream",
     "stamps": "hash",
+    "aside": "hash",
     "meta": "hash",
 }
 OF_A_LIMIT = {

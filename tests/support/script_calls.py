@@ -22,7 +22,7 @@ from delayq.core.rate_limit import RateLimit
 from delayq.core.spec import Prepared
 from delayq.core.states import Answer, OnConflict, State
 from delayq.core.views import Page
-from delayq.redis.calls import deliver, follow, inspect, limit, lock, operate, produce
+from delayq.redis.calls import aside, deliver, follow, inspect, limit, lock, operate, produce
 from delayq.redis.calls.call import Call, Scope
 from delayq.redis.calls.deliver import Acked, Failed, Held, Released
 from delayq.redis.calls.follow import Finished, Opened, Owed, OwedPage, Standing
@@ -283,6 +283,9 @@ SCENES = {
     ),
     "prune": scene(prune, deliver.Pruned(1, 1), deliver.Pruned(0, 0)),
     "clear": scene(lambda e: inspect.clear(e.scope), 3, 0),
+    "set_aside": scene(
+        lambda e: aside.set_aside(e.scope, "lot", ["ready", "held", "gone"]), [True, False, False], [False] * 3
+    ),
     "tidy": scene(lambda e: deliver.tidy(e.scope), (True, False), (True, False)),
     "unsettled": scene(unsettled, (), ()),
     "mend": scene(mend, ["scheduled", "fine"], ["fine", "fine"]),
@@ -343,6 +346,7 @@ def all_calls(scope: Scope) -> list[Call[Any]]:
         inspect.resume(scope),
         inspect.configure(scope, None),
         inspect.clear(scope),
+        aside.set_aside(scope, "lot", ["j"]),
         *_operating(scope, LEASE),
         *_following(scope, LEASE),
         *limit_calls(scope),

@@ -15,6 +15,7 @@ from delayq.core.views import JobRef
 from delayq.drivers.base import Claim, Delivery
 from delayq.drivers.broker import Act, Depth, Item, Waiting, WaitingPage
 from delayq.drivers.database import due, payload
+from delayq.drivers.database.aside import DatabaseSource
 from delayq.drivers.database.claiming import Claiming, Lease
 from delayq.drivers.database.clock import Clock, database_clock, now_of
 from delayq.drivers.database.engine import Database
@@ -25,6 +26,7 @@ from delayq.drivers.database.settling import Settling
 from delayq.drivers.database.tables import Tables
 from delayq.drivers.database.waking import Waker, queues_of, waker_of
 from delayq.drivers.database.watching import Watch
+from delayq.drivers.migrating.ends import Source
 
 TAKEN_BACK_AT_ONCE: Final = 500
 CLOCK_S: Final = 30.0
@@ -198,6 +200,10 @@ class DatabaseBroker:
             return answer
 
         return self.database.write(work)
+
+    def source(self) -> Source:
+        """Where a migration takes jobs from."""
+        return DatabaseSource(self.database, self.tables.jobs, self._looking)
 
     def close(self) -> None:
         """Close the connections."""

@@ -1,6 +1,7 @@
 """Which store keeps the failed jobs of a backend that has no place for them: the option `failed` of its connection.
 
 failed = "redis://127.0.0.1/1"         a Redis: one place for the workers of all machines
+failed = "postgresql://shop@db/shop"   the table failed_jobs of a database, as SQLAlchemy writes its URL
 failed = "/var/lib/shop/failed"        a folder of this machine
 failed = "null"                        nowhere; the log alone tells
 left out                               the folder `failed` among this user's data
@@ -11,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 from delayq.core.endpoint import Endpoint
 from delayq.core.errors import ConfigError
@@ -26,7 +28,8 @@ from delayq.drivers.serving.given import Given
 from delayq.redis.connect import Connector
 from delayq.redis.embedded import default_data_dir
 
-FOLDER = "failed"
+FOLDER: Final = "failed"
+REDIS: Final = ("redis://", "rediss://", "unix://", "redis+")
 
 
 def choose(name: str, options: Given, engine: Options) -> Callable[[], FailedStore]:
@@ -34,15 +37,30 @@ def choose(name: str, options: Given, engine: Options) -> Callable[[], FailedSto
     place = options.text("failed")
     if place == "null":
         return NullFailedStore
-    if "://" in place:
+    if place.startswith(REDIS):
         return partial(_on_redis, parse_endpoint(place), engine)
+    if "://" in place:
+        return partial(_in_database, place)
     if place and not Path(place).is_absolute():
         raise ConfigError(
             f"failed of the connection {name!r} is {shown(mask_url(place))}.",
-            hint='Use a folder that begins with /, a Redis URL, or "null".',
+            hint='Use a folder that begins with /, the URL of a Redis or a database, or "null".',
         )
     return partial(FileFailedStore, Path(place) if place else default_data_dir() / FOLDER)
 
 
 def _on_redis(place: Endpoint, engine: Options) -> RedisFailedStore:
     return RedisFailedStore(Connector(place), engine)
+
+
+def _in_database(place: str) -> FailedStore:
+    try:
+        from delayq.drivers.database.engine import Database  # few applications have one
+        from delayq.drivers.database.failed import DatabaseFailedStore
+        from delayq.drivers.database.tables import tables
+    except ModuleNotFoundError as missing:
+        raise ConfigError(
+            f"A store of failed jobs in a database needs the module {missing.name!r}, which is not installed.",
+            hint="pip install 'delayq[database]'.",
+        ) from missing
+    return DatabaseFailedStore(Database(place), tables().failed)

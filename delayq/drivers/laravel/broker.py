@@ -22,10 +22,12 @@ from delayq.core.states import OnConflict
 from delayq.core.views import JobRef
 from delayq.drivers.base import Claim, Delivery
 from delayq.drivers.broker import Act, Again, Depth, Item, Waiting, WaitingPage
+from delayq.drivers.laravel.aside import LaravelSource
 from delayq.drivers.laravel.payload import carried, label, read_payload
 from delayq.drivers.laravel.showing import LaravelLook
 from delayq.drivers.laravel.waking import Bell
 from delayq.drivers.laravel.writing import payload_of, refuse_nesting
+from delayq.drivers.migrating.ends import Source
 from delayq.redis.calls import laravel as calls
 from delayq.redis.calls.call import Call
 from delayq.redis.calls.laravel import Pushed, Released, Shown
@@ -223,6 +225,10 @@ class LaravelRedis:
     def clear(self, queue: str) -> int:
         """Everything that waits; what runs goes on."""
         return self._once(calls.clear(self._keys(queue)))
+
+    def source(self) -> Source:
+        """Where a migration takes jobs from."""
+        return LaravelSource(self._connector, self._prefix, self._look)
 
     def close(self) -> None:
         """Close the connections."""

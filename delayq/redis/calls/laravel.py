@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
 from delayq.redis.calls.call import Argument, Call, Command, Nature, text
@@ -40,6 +40,20 @@ class Shown(NamedTuple):
 
     role: str
     payload: bytes
+
+
+class SetAside(NamedTuple):
+    """A payload that was set aside: its lot, its number there, when it is due (None = at once)."""
+
+    lot: str
+    number: int
+    due_ms: int | None
+    payload: bytes
+
+    @property
+    def field(self) -> str:
+        """Its place in the hash."""
+        return f"{self.lot} {self.number}"
 
 
 class Reserved(NamedTuple):
@@ -99,6 +113,26 @@ def clear(keys: LaravelKeys) -> Call[int]:
     return _call("clear", keys, [], int, Nature.ONCE)
 
 
+def set_aside(keys: LaravelKeys, lot: str, count: int) -> Call[int]:
+    """Take up to `count` waiting payloads out for a migration; how many. After a lost reply the lot tells."""
+    return _call("set_aside", keys, [lot, count], int, Nature.ONCE)
+
+
+def put_back(keys: LaravelKeys, fields: Sequence[str]) -> Call[int]:
+    """They wait again; how many."""
+    return _call("put_back", keys, list(fields), int)
+
+
+def aside(keys: LaravelKeys) -> Command[list[SetAside]]:
+    """All that was set aside, lot by lot in its order: never more than a few lots."""
+    return Command(("HGETALL", keys.of("aside")), _aside, reads=True)
+
+
+def drop(keys: LaravelKeys, fields: Sequence[str]) -> Command[int]:
+    """Forget these of what was set aside."""
+    return Command(("HDEL", keys.of("aside"), *fields), int)
+
+
 def held(keys: LaravelKeys, token: str) -> Command[bytes]:
     """The payload of a reservation; b'' when it is gone."""
     return Command(("HGET", keys.of("held"), token), _held, reads=True)
@@ -137,6 +171,17 @@ def _truths(reply: Sequence[int]) -> list[bool]:
 def _reserved(reply: Sequence[bytes]) -> Reserved:
     jobs = tuple((text(token), payload) for token, payload in zip(reply[2::2], reply[3::2], strict=True))
     return Reserved(int(reply[0]), int(reply[1]) if reply[1] else None, jobs)
+
+
+def _aside(reply: Any) -> list[SetAside]:
+    """Fields come as a map or flat."""
+    rows = reply.items() if isinstance(reply, Mapping) else zip(reply[::2], reply[1::2], strict=True)
+    found = []
+    for field, row in rows:
+        lot, _, number = text(field).partition(" ")
+        due, _, payload = bytes(row).partition(b" ")
+        found.append(SetAside(lot, int(number), int(float(due) * 1000) if due else None, payload))
+    return sorted(found)
 
 
 def _held(row: bytes | None) -> bytes:

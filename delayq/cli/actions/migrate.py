@@ -1,0 +1,110 @@
+"""migrate: waiting jobs from one connection to another."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from delayq.cli.session import Session
+from delayq.cli.words import count
+from delayq.core.errors import InvalidInput
+from delayq.core.names import check_queue
+from delayq.drivers.migrating.ends import Source, Target
+from delayq.drivers.migrating.migration import Migrated, Migration
+from delayq.drivers.migrating.opening import source_of, target_of
+from delayq.jobs.current import make_manager
+
+SHOWN: Final = 20
+TELL_S: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """From where to where; None = every queue, each under its own name."""
+
+    source: str
+    target: str
+    queue: str | None = None
+    to_queue: str | None = None
+    resend: bool = False
+
+
+def migrate(session: Session, move: Move, *, as_json: bool) -> int:
+    """Move what waits; the exit code: 1 when the count does not agree, 4 when some could not be moved."""
+    if move.source == move.target and move.to_queue in (None, move.queue):
+        raise InvalidInput(f"--from and --to are both {move.source}.", hint="Name two connections.")
+    if move.to_queue is not None and move.queue is None:
+        raise InvalidInput(
+            f"--to-queue {move.to_queue} would put all queues into one.", hint="Name the one that is meant: --queue."
+        )
+    with _ends(session, move) as (source, target):
+        names = [check_queue(move.queue)] if move.queue is not None else source.queues()
+        migration = Migration(source, target, _Headway(session), _now_ms, resend=move.resend)
+        done = [migration.run(name, move.to_queue or name) for name in names]
+    _report(session, move, done, as_json=as_json)
+    if not all(one.agrees for one in done):
+        return 1
+    return 4 if any(one.refused for one in done) else 0
+
+
+@contextmanager
+def _ends(session: Session, move: Move) -> Iterator[tuple[Source, Target]]:
+    manager = make_manager(session.settings())
+    try:
+        source = source_of(manager.connection(move.source))
+        target = target_of(manager.connection(move.target), manager.options_of(move.target))
+        if not target.remembers:
+            session.out.note(
+                f"{move.target} does not remember what it was sent: run again after a crash, up to 250 jobs whose run "
+                "has ended there meanwhile are sent a second time."
+            )
+        yield source, target
+    finally:
+        manager.close()
+
+
+class _Headway:
+    """Says every two seconds how far it is."""
+
+    def __init__(self, session: Session) -> None:
+        self._out = session.out
+        self._said = time.monotonic()
+
+    def __call__(self, found: Migrated) -> None:
+        if time.monotonic() - self._said >= TELL_S:
+            self._said = time.monotonic()
+            self._out.note(f"{found.queue}: {found.moved:,} of about {found.waiting:,} moved.")
+
+
+def _report(session: Session, move: Move, done: list[Migrated], *, as_json: bool) -> None:
+    if as_json:
+        session.out.json({"from": move.source, "to": move.target, "queues": [_shape(one) for one in done]})
+        return
+    for one in done:
+        put_back = f", {count(len(one.refused), 'job')} put back" if one.refused else ""
+        session.out.line(f"{one.queue}: {one.moved} of {one.taken} moved{put_back}")
+        for job_id, why in list(one.refused.items())[:SHOWN]:
+            session.out.note(f"{job_id} stays: {why}.")
+        if len(one.refused) > SHOWN:
+            session.out.note(f"And {len(one.refused) - SHOWN} more; --json names all.")
+        if one.staying:
+            session.out.note(f"{one.queue}: {one.staying}.")
+    session.out.note(f"{count(sum(one.moved for one in done), 'job')} moved from {move.source} to {move.target}.")
+
+
+def _shape(one: Migrated) -> dict[str, Any]:
+    return {
+        "queue": one.queue,
+        "waiting_before": one.waiting,
+        "taken": one.taken,
+        "moved": one.moved,
+        "put_back": [{"id": job_id, "why": why} for job_id, why in one.refused.items()],
+        "staying": one.staying,
+    }
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
