@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli.conftest import Inline
 
-COLUMNS = "id queue payload attempts reserved_at available_at created_at".split()
+COLUMNS = ["id", "queue", "payload", "attempts", "reserved_at", "available_at", "created_at"]
 
 
 @pytest.fixture
