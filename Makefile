@@ -12,7 +12,7 @@ export PYTHON
 # consumers/ and benchmarks/ are checked as soon as they hold Python.
 TYPED := delayq tests $(if $(wildcard consumers/*.py consumers/*/*.py),consumers) $(if $(wildcard benchmarks/*.py),benchmarks)
 
-.PHONY: help install lint format types check test chaos build demo bench clean
+.PHONY: help install lint format types check test chaos fuzz build demo bench clean
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .SUFFIXES:
@@ -41,6 +41,9 @@ test: $(VENV)/.installed-test ## the suite, on every core; ARGS='-k lua -x -n 0'
 
 chaos: $(VENV)/.installed-test ## kill -9 and SIGSTOP for a minute each; ARGS='--seed 7' plays a run again
 	DELAYQ_CHAOS=full $(BIN)/python -m pytest tests/chaos $(ARGS)
+
+fuzz: $(VENV)/.installed-test ## a minute of bad input for each parser; SECONDS=600 for ten
+	DELAYQ_FUZZ_SECONDS=$(or $(SECONDS),60) $(BIN)/python -m pytest -s tests/fuzz $(ARGS)
 
 build: $(VENV)/.installed-test ## source archive and wheel, into dist/
 	rm -rf dist

@@ -18,11 +18,16 @@ from delayq.core.endpoint import Endpoint
 from delayq.core.errors import AWAY, ConfigError, DelayqError, UnsafeSetup
 from delayq.core.events import Listener
 from delayq.core.outcome import Policy
+from delayq.core.routes import Route, Routes
+from delayq.drivers.background import BackgroundConnection
 from delayq.drivers.base import Driver
 from delayq.drivers.factories import KEEP_NOTHING
 from delayq.drivers.redis_connection import RedisConnection
 from delayq.drivers.redis_streams import RedisStreams, RedisStreamsFactory
+from delayq.drivers.serving.connection import BrokerConnection
+from delayq.drivers.serving.desk import BrokerDesk, Sender
 from delayq.drivers.serving.driver import BrokerDriverFactory
+from delayq.drivers.serving.failed_desk import FailedDesk
 from delayq.jobs.current import make_manager, replace_manager
 from delayq.jobs.registry import Registry, current, load_app
 from delayq.loops.janitor import Janitor
@@ -53,10 +58,15 @@ def connection_of(settings: Settings) -> str:
     return DEFAULT if name in KEEP_NOTHING or (given is not None and given.driver in KEEP_NOTHING) else name
 
 
+def _plain(settings: Settings, name: str) -> bool:
+    """Whether that is simply the Redis of the settings."""
+    return name == DEFAULT and DEFAULT not in settings.connections
+
+
 def on_redis(settings: Settings) -> Settings:
     """The settings with the Redis of the connection that is meant. Raises `ConfigError` where it is none."""
     name = connection_of(settings)
-    if name == DEFAULT and DEFAULT not in settings.connections:
+    if _plain(settings, name):
         return settings
     given = make_manager(settings).given(name)
     if given.driver != "redis":
@@ -72,6 +82,52 @@ def open_client(settings: Settings) -> Client:
     """All verbs, blocking, on the Redis that is meant. Close it, or use it in a `with`. Raises as `on_redis`."""
     settings = on_redis(settings)
     return Client(open_connector(settings), settings.options())
+
+
+def open_desk(settings: Settings) -> Client | BrokerDesk:
+    """What people ask and do about jobs, on the connection that is meant. Close it, or use it in a `with`.
+
+    Raises `ConfigError` for a connection that keeps no jobs.
+    """
+    name = connection_of(settings)
+    if _plain(settings, name):
+        return open_client(settings)
+    manager = make_manager(settings)
+    connection = manager.connection(name)
+    if not isinstance(connection, BrokerConnection):
+        return open_client(settings)
+    options = replace(connection.options, routes=_queues(settings))
+    return BrokerDesk(BrokerConnection(name, connection.backend, options))
+
+
+def open_sender(settings: Settings) -> Client | BrokerDesk | Sender:
+    """Where jobs are handed in: any connection, also one that keeps none. Use it in a `with`."""
+    name = settings.connection if settings.origin_of("connection") == "flag" else connection_of(settings)
+    given = settings.connections.get(name)
+    driver = name if given is None else given.driver
+    if driver not in KEEP_NOTHING:
+        return open_desk(settings)
+    load_handlers([settings.app] if settings.app else [])
+    manager = make_manager(settings)
+    replace_manager(manager)
+    return Sender(manager.connection(name), replace(manager.options_of(name), routes=_queues(settings)))
+
+
+def _queues(settings: Settings) -> Routes:
+    """The routes without their connections: one is chosen."""
+    return {pattern: Route(route.queue) for pattern, route in settings.routes.items() if route.queue}
+
+
+def open_failed(settings: Settings) -> Client | FailedDesk:
+    """The failed jobs of the connection that is meant. Close it."""
+    name = connection_of(settings)
+    if _plain(settings, name):
+        return open_client(settings)
+    connection = make_manager(settings).connection(name)
+    if isinstance(connection, BackgroundConnection):
+        return FailedDesk(connection, connection.options, connection.failed_store(), bytes)
+    desk = open_desk(settings)
+    return desk.failed() if isinstance(desk, BrokerDesk) else desk
 
 
 @contextmanager

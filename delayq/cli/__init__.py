@@ -34,6 +34,10 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     from delayq.cli.session import Session
 
     words = sys.argv[1:] if arguments is None else list(arguments)
+    if arguments is None and any("://" in word for word in words):
+        from delayq.cli.own_words import hide_passwords
+
+        hide_passwords(words)
     session = Session()
     code = run(lambda: app(args=words, prog_name="delayq", obj=session), session)
     if code == USAGE and (option := misplaced(words)):

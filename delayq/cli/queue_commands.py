@@ -1,8 +1,8 @@
-"""Commands on queues: stats, pause, resume, clear, queue set."""
+"""Commands on queues: stats, pause, resume, clear, queue set, queue show."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,6 +20,9 @@ from delayq.cli.flags import (
     session_of,
 )
 
+if TYPE_CHECKING:
+    from delayq.redis.given import QueueSettings
+
 Length = Annotated[
     str | None, typer.Option("--for", metavar="D", help="How long; without it, until resumed.", callback=duration)
 ]
@@ -34,6 +37,9 @@ Lease = Annotated[
     str | None,
     typer.Option("--lease", metavar="D", help="Silence, 100ms to 1d, after which a worker is gone.", callback=lease),
 ]
+Shards = Annotated[
+    int | None, typer.Option("--shards", metavar="N", min=1, max=256, help="Spread it over so many shards.")
+]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -44,13 +50,14 @@ def add_to(app: typer.Typer) -> None:
     app.command("clear", epilog=example("delayq clear --queue orders --yes"))(clear)
     queues = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
     queues.callback(epilog=example("delayq queue set orders --lease 5s"))(_queue)
-    change = example("delayq queue set orders --lease 5s", "delayq queue set orders --durability replicas:1")
+    change = example("delayq queue set orders --shards 4", "delayq queue set orders --durability replicas:1")
     queues.command("set", epilog=change)(queue_set)
+    queues.command("show", epilog=example("delayq queue show orders"))(queue_show)
     app.add_typer(queues, name="queue")
 
 
 def _queue() -> None:
-    """Change what a queue keeps for itself."""
+    """What a queue keeps for itself."""
 
 
 def stats(ctx: typer.Context, queue: AnyQueue = None, busy_above: BusyAbove = None, as_json: Json = False) -> None:
@@ -104,12 +111,25 @@ def queue_set(
     queue: QueueName,
     lease: Lease = None,
     durability: Durability = None,
+    shards: Shards = None,
     as_json: Json = False,
 ) -> None:
     """Change what a queue keeps for itself.
 
-    Prints what is in force. Workers follow within seconds, other producers within a minute.
+    Prints what is in force. Workers follow within seconds, other producers within a minute. Shards may be changed while
+    the queue is in use: jobs that are there stay where they are.
     """
     from delayq.cli.actions import switch
 
-    switch.queue_set(session_of(ctx), queue, lease, durability, as_json=as_json)
+    kept: QueueSettings = {"lease": lease, "durability": durability, "shards": shards}
+    switch.queue_set(session_of(ctx), queue, kept, as_json=as_json)
+
+
+def queue_show(ctx: typer.Context, queue: QueueName, as_json: Json = False) -> None:
+    """Show what a queue keeps for itself.
+
+    With the number of jobs in each of its shards.
+    """
+    from delayq.cli.actions import switch
+
+    switch.queue_show(session_of(ctx), queue, as_json=as_json)

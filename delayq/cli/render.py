@@ -33,7 +33,8 @@ Row = Sequence[object]
 # Bytes of JSON that a terminal would act on, or that would break a line of NDJSON. Inside a string an escape says
 # the same; the line breaks can only stand between tokens.
 _BLANKS: Final = re.compile(r"[\t\n\r]+")
-_CONTROLS: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+# With those that turn the direction of writing around, or have no width: text could look like another.
+_CONTROLS: Final = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
 _NOT_ASCII: Final = re.compile("[^\x00-\x7f]")
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 import typer
 
 from delayq.cli.flags import Apps, Json, NdJson, duration, example, session_of
 
+Served = Annotated[
+    str | None, typer.Option("--connection", metavar="NAME", help="Which of [connections] it serves; as before `work`.")
+]
 Queues = Annotated[
     str | None,
     typer.Option("--queue", metavar="Q,…", help="Queues in strict order; without it, default and those of the jobs."),
@@ -92,6 +96,7 @@ def _config() -> None:
 def work(
     ctx: typer.Context,
     app: Apps = None,
+    connection: Served = None,
     queue: Queues = None,
     weighted: Weighted = False,
     once: Once = False,
@@ -126,6 +131,7 @@ def work(
     limits = serve.Limits(once, stop_when_empty, stop_when_empty_for, max_jobs, max_time, memory)
     size = serve.Size(processes, threads, mover=not no_mover)
     wishes = serve.Wishes(queue, tries, backoff, timeout, rest, sleep, name, size, allow_eviction, force, weighted)
+    wishes = replace(wishes, connection=connection)
     raise typer.Exit(serve.work(session_of(ctx), app or [], wishes, limits, quiet=quiet, as_json=as_json))
 
 

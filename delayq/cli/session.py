@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from delayq.cli.render import Output
 
 if TYPE_CHECKING:
+    from delayq.drivers.serving.desk import BrokerDesk, Sender
+    from delayq.drivers.serving.failed_desk import FailedDesk
     from delayq.redis.client import Client
     from delayq.settings import Settings
 
@@ -34,11 +36,48 @@ class Session:
 
     @contextmanager
     def client(self) -> Iterator[Client]:
-        """All verbs, on the Redis of the settings."""
+        """All verbs, on the Redis that is meant. Raises `ConfigError` where `--connection` names another backend."""
         from delayq.app import open_client
-        from delayq.cli.audience import Audience
 
         settings = self.settings()
         with open_client(settings) as client:
-            client.verbs.tell = Audience(settings, self.out).tell
+            self._listen(client, settings)
             yield client
+
+    @contextmanager
+    def sender(self) -> Iterator[Client | BrokerDesk | Sender]:
+        """Where jobs are handed in, over any connection."""
+        from delayq.app import open_sender
+
+        settings = self.settings()
+        with open_sender(settings) as desk:
+            self._listen(desk, settings)
+            yield desk
+
+    @contextmanager
+    def desk(self) -> Iterator[Client | BrokerDesk]:
+        """What every connection that keeps jobs can be asked, as far as its backend can."""
+        from delayq.app import open_desk
+
+        settings = self.settings()
+        with open_desk(settings) as desk:
+            self._listen(desk, settings)
+            yield desk
+
+    @contextmanager
+    def failed(self) -> Iterator[Client | FailedDesk]:
+        """The failed jobs of the connection."""
+        from delayq.app import open_failed
+
+        settings = self.settings()
+        with closing(open_failed(settings)) as desk:
+            self._listen(desk, settings)
+            yield desk
+
+    def _listen(self, desk: object, settings: Settings) -> None:
+        """Let the application hear of what is done here; over other connections it hears by its manager."""
+        from delayq.cli.audience import Audience
+        from delayq.redis.client import Client
+
+        if isinstance(desk, Client):
+            desk.verbs.tell = Audience(settings, self.out).tell

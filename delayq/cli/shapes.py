@@ -16,7 +16,7 @@ from delayq.core.control import Control
 from delayq.core.diagnosis import Finding
 from delayq.core.progress import Progress
 from delayq.core.sealing import HIDDEN
-from delayq.core.views import JobInfo, JobRef, QueueStats, Upcoming, WorkerInfo
+from delayq.core.views import JobInfo, JobRef, QueueStats, QueueView, Upcoming, WorkerInfo
 from delayq.core.when import format_instant
 
 Shape = dict[str, Any]
@@ -128,6 +128,20 @@ def queue(stats: QueueStats) -> Shape:
         "completed": stats.completed,
         "paused": stats.paused,
         "overdue_oldest_ms": stats.overdue_oldest_ms,
+    }
+
+
+def queue_view(view: QueueView, durability: str) -> Shape:
+    """What a queue keeps for itself. `jobs_may_lie_by`: earlier numbers of shards by which jobs may lie still."""
+    return {
+        "queue": view.queue,
+        "lease_ms": view.lease_ms,
+        "durability": durability,
+        "paused": view.paused_until_ms is not None,
+        "shards": view.shards,
+        "since_ms": view.since_ms,
+        "jobs_may_lie_by": view.before,
+        "held": [shard._asdict() for shard in view.held],
     }
 
 

@@ -18,6 +18,8 @@ import msgspec
 from delayq.core.errors import BadEnvelope, InvalidPayload
 
 VERSION: Final = 1
+MOST_LETTERS: Final = 255
+"""Of a job's name, and of an id; nothing longer is scheduled, so nothing longer is believed."""
 NO_DATA: Final = msgspec.Raw(b"null")
 ABSENT: Final = msgspec.Raw(b"")
 """A raw member that is not there; one object, because the encoder leaves it out by its identity."""
@@ -72,6 +74,8 @@ def decode(raw: bytes) -> Envelope:
         raise BadEnvelope("The envelope is nested too deeply to be read.") from None
     except (msgspec.MsgspecError, UnicodeError) as error:
         raise BadEnvelope(f"These {len(raw)} bytes are no envelope: {error}.") from None
+    if len(envelope.name) > MOST_LETTERS or len(envelope.id) > MOST_LETTERS:
+        raise BadEnvelope(f"These {len(raw)} bytes are no envelope: a name or id is over {MOST_LETTERS} characters.")
     if envelope.v != VERSION:
         raise BadEnvelope(f"The envelope has version {envelope.v}; this delayq reads version {VERSION}.")
     return envelope

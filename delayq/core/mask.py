@@ -8,6 +8,9 @@ from typing import Final
 _HIDDEN: Final = "***"
 # password, sentinel_password, ssl_password: to the end, as a bare '&' or '#' may be part of one.
 _SECRET_OPTION: Final = re.compile(r"([?&;][^=&;#]*password[^=&;#]*=).*", re.IGNORECASE | re.DOTALL)
+# An option that no URL of ours has may be one, too, under whatever name.
+_OPTION: Final = re.compile(r"([?&;])([^=&;#]*)=([^&;#]*)")
+_HARMLESS: Final = re.compile(r"protocol|db|username|sentinel_username|ssl_(?!password)\w+", re.IGNORECASE)
 # Something other than a port behind a host: a password whose '@host' was forgotten, '/' and all.
 _NO_PORT: Final = re.compile(r"(?<!:):(?!:)(?![0-9]*(?:[,/?#]|$)).*", re.DOTALL)
 
@@ -24,14 +27,22 @@ def mask_url(text: str) -> str:
         scheme, rest = "", text
     # First, as an '@' in there is no end of a login.
     rest = _SECRET_OPTION.sub(lambda found: found[1] + _HIDDEN, rest)
+    before, mark, options = rest.partition("?")
+    rest = before + _OPTION.sub(_harmless, mark + options)
     if not (scheme == "unix" and rest.startswith("/")):
         rest = _without_login(rest)
     return scheme + separator + rest
 
 
+def _harmless(option: re.Match[str]) -> str:
+    return option[0] if _HARMLESS.fullmatch(option[2]) else f"{option[1]}{option[2]}={_HIDDEN}"
+
+
 def _without_login(rest: str) -> str:
     login, at, host = rest.rpartition("@")
+    shown = host if host.startswith("[") else _NO_PORT.sub(f":{_HIDDEN}", host)
     if at:
         user, colon, _ = login.partition(":")
-        return f"{user}:{_HIDDEN}@{host}" if colon else f"{_HIDDEN}@{host}"
-    return rest if rest.startswith("[") else _NO_PORT.sub(f":{_HIDDEN}", rest)
+        named = colon and not set(user) & set("/@?#")  # else that is a piece of a password, too
+        return f"{user}:{_HIDDEN}@{shown}" if named else f"{_HIDDEN}@{shown}"
+    return shown

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from delayq.core.backoff import DEFAULT, Backoff
 from delayq.core.durability import MEMORY, Durability
 from delayq.core.errors import InvalidInput
 from delayq.core.keyring import NO_KEYS, Keyring, encrypts
 from delayq.core.routes import Routes, find
+
+MOST_ENVELOPE: Final = 16 * 1024 * 1024
+"""Beside the payload's own limit; see `Options.max_envelope`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,11 @@ class Options:
     encrypt: Sequence[str] = ()
     travels: bool = True
     durability: Durability = MEMORY
+
+    @property
+    def max_envelope(self) -> int:
+        """Largest envelope in bytes: what a worker reads, and so what is sent. Room for a chain, headers, a seal."""
+        return MOST_ENVELOPE + 2 * self.max_payload
 
     def queue_for(self, name: str) -> str:
         """The queue a job goes to when its producer names none."""

@@ -68,7 +68,7 @@ def parse_endpoint(url: str) -> Endpoint:
         sentinel_login=_sentinel_login(text, options, topology),
         protocol=_protocol(text, options.get("protocol", "2")),
         tls=base == "rediss",
-        tls_options=_tls_options(text, options, tls=base == "rediss", topology=topology),
+        tls_options=_tls_options(text, options, tls=base == "rediss"),
     )
 
 
@@ -188,16 +188,10 @@ def _protocol(url: str, text: str) -> int:
     return int(text)
 
 
-def _tls_options(
-    url: str, options: dict[str, str], *, tls: bool, topology: Topology
-) -> tuple[tuple[str, str | bool], ...]:
+def _tls_options(url: str, options: dict[str, str], *, tls: bool) -> tuple[tuple[str, str | bool], ...]:
     given = {name: options[name] for name in _TLS if name in options}
     if given and not tls:
         raise _refused(url, f"has TLS options ({', '.join(given)}) without TLS; use rediss://")
-    if topology is Topology.CLUSTER:
-        for name in ("ssl_ciphers", "ssl_min_version"):
-            if name in given:
-                raise _refused(url, f"has {name}, which redis-py ignores for a cluster")
     return tuple((name, _tls_value(url, name, value)) for name, value in given.items())
 
 

@@ -126,7 +126,16 @@ def prepare(spec: JobSpec, options: Options, now_ms: int, on_conflict: OnConflic
         chain=ABSENT if spec.chain is None else encode_chain(spec.chain),
         batch=ABSENT if spec.batch is None else encode_membership(spec.batch),
     )
-    return Prepared(job_id, envelopes.encode(envelope), due, word_of(unique), name, queue, spec.id is not None, quiet)
+    sent = _whole(envelope, options)
+    return Prepared(job_id, sent, due, word_of(unique), name, queue, spec.id is not None, quiet)
+
+
+def _whole(envelope: Envelope, options: Options) -> bytes:
+    """What is sent. Raises `InvalidPayload` for more than a worker reads."""
+    sent = envelopes.encode(envelope)
+    if len(sent) > options.max_envelope:
+        envelopes.within(sent, options.max_envelope, "The job, with its chain and headers,")
+    return sent
 
 
 def prepare_raw(raw: bytes, options: Options, queue: str | None = None, delay: Delay | None = None) -> Prepared:

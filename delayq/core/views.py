@@ -180,6 +180,32 @@ class QueueStats:
         return self.ready + self.reserved
 
 
+class ShardView(NamedTuple):
+    """How much one shard of a queue holds. `load`: jobs that are ready or run."""
+
+    name: str
+    scheduled: int
+    load: int
+    failed: int
+    completed: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueueView:
+    """What a queue keeps for itself. `shards` since `since_ms` (None = ever since); jobs may lie by `before` still.
+
+    `paused_until_ms` as in `QueueStats`. `held` has a row for each shard that may hold jobs.
+    """
+
+    queue: str
+    lease_ms: int
+    paused_until_ms: int | None
+    shards: int
+    since_ms: int | None
+    before: tuple[int, ...]
+    held: tuple[ShardView, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class WorkerInfo:
     """A worker that said "I am here" and whose word has not expired. `about` is what else it said of itself."""

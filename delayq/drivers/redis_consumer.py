@@ -8,13 +8,14 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 import msgspec
 
 from delayq.core.control import Heed, obey
-from delayq.core.errors import AWAY, DelayqError
+from delayq.core.errors import AWAY, BackendDamaged, DelayqError
 from delayq.core.options import Options
 from delayq.core.order import Order, strict
 from delayq.core.outcome import stopped
@@ -38,6 +39,9 @@ from delayq.redis.verbs import Clock, server_clock
 
 log = logging.getLogger("delayq.worker")
 
+# What is kept of an envelope that is too large: not its memory, yet so much that one is fetched at a time next.
+_HEAD = 5_000_000
+
 
 class RedisConsumer:
     """A `Consumer` under `name`. `clock` gives another time than the server's; only tests do."""
@@ -58,12 +62,19 @@ class RedisConsumer:
         self.limits = RedisLimits(connector, options, clock)
         self._connector = connector
         self._options = options
+        self._most = options.max_envelope
         self._clock = clock
         self._offset_ms = 0.0
         self._see_time(connector.call(presence.server_time, safe=True, reads=True))
         self._burial = Burial(connector, self._scope)
         self._durable = DurableSettling(connector, options, self.queues)
-        self._reader = RedisReader(connector, options.prefix, name, queues, heed, order)
+        self._reader = RedisReader(connector, options.prefix, name, queues, heed, order, self._join)
+
+    def _join(self, shard: str) -> None:
+        """Make a shard ready to be read, and be recorded there first; what is wrong with it its first read tells."""
+        with suppress(BackendDamaged):
+            through(self._connector, deliver.tidy(self._scope(shard)))
+            through(self._connector, deliver.renew(self._scope(shard), self.name, []))
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
@@ -96,6 +107,9 @@ class RedisConsumer:
 
     def _fetched(self, batch: Batch, settled: Sequence[bool | None] = ()) -> Fetched:
         self._burial.bury(batch.garbage, Garbage.NO_JOB, batch.errors)
+        for n, delivery in enumerate(batch.deliveries):
+            if len(delivery.raw) > self._most:
+                batch.deliveries[n] = _unreadable(delivery, self._most)
         return Fetched(settled, batch.deliveries, batch.errors, len(batch.garbage))
 
     # -- settling ----------------------------------------------------------------------------------------------------
@@ -119,7 +133,7 @@ class RedisConsumer:
 
     def _settle_calls(self, settlements: Sequence[Settlement]) -> list[SettleCall]:
         endings = [
-            Ending(given.delivery.queue, given.delivery.id, given.delivery.entry, given.delivery.raw, given.outcome)
+            Ending(given.delivery.queue, given.delivery.id, given.delivery.entry, _readable(given), given.outcome)
             for given in settlements
         ]
         asked = {n: (end.queue, end.id) for n, end in enumerate(endings) if settling.wants_record(end)}
@@ -192,18 +206,18 @@ class RedisConsumer:
                 surplus.append(queue)
 
         held = _by_queue(deliveries, lambda delivery: delivery.queue)
-        self._each_queue({queue: held.get(queue, []) for queue in self.queues}, renew_in)
+        self._each_queue({queue: held.get(queue, []) for queue in (*self._reader.shards, *held)}, renew_in)
         return Renewal(frozenset(lost), frozenset(asked), bool(surplus))
 
     def lease_s(self) -> float:
         """The shortest lease of the queues served."""
-        read = partial(presence.shortest_lease_ms, self._options.prefix, self.queues, self._options.lease_ms)
+        read = partial(presence.shortest_lease_ms, self._options.prefix, self._reader.shards, self._options.lease_ms)
         return self._connector.call(read, safe=True, reads=True) / 1000
 
     def announce(self, about: Mapping[str, Any], ttl_s: float) -> None:
         """Say "I am here" for `ttl_s` seconds."""
         document = msgspec.json.encode({"name": self.name, "queues": list(self.queues), **about})
-        here = presence.Here(self.name, self.queues, document, self._server_ms(), int(ttl_s * 1000))
+        here = presence.Here(self.name, self._reader.shards, document, self._server_ms(), int(ttl_s * 1000))
         seen, refused = self._connector.call(partial(presence.announce, self._options.prefix, here), safe=True)
         self._see_time(seen)
         if refused is not None:
@@ -227,7 +241,7 @@ class RedisConsumer:
     def close(self) -> None:
         """Leave the groups where nothing is held, take the name off the list, close the reader."""
         try:
-            self._each_queue(dict.fromkeys(self.queues, ()), self._retire_from)
+            self._each_queue(dict.fromkeys(self._reader.shards, ()), self._retire_from)
             self._connector.call(partial(presence.leave, self._options.prefix, self.name), safe=True)
         finally:
             self._reader.close()
@@ -257,6 +271,16 @@ class RedisConsumer:
                 trouble = trouble or error
         if trouble is not None:
             raise trouble
+
+
+def _unreadable(delivery: Delivery, most: int) -> Delivery:
+    """One that nobody scheduled with delayq. It is not looked into: that would take several times its size."""
+    why = f"The envelope has {len(delivery.raw):,} bytes; more than {most:,} are not read."
+    return msgspec.structs.replace(delivery, unreadable=why, raw=delivery.raw[:_HEAD])
+
+
+def _readable(given: Settlement) -> bytes:
+    return b"" if given.delivery.unreadable else given.delivery.raw
 
 
 def _by_queue(items: Iterable[Any], queue_of: Callable[[Any], str]) -> dict[str, list[Any]]:

@@ -17,6 +17,7 @@ from delayq.core.durability import MEMORY, Durability
 from delayq.core.errors import ConfigError
 from delayq.core.names import new_id
 from delayq.core.options import Options
+from delayq.core.shards import queue_of
 from delayq.redis import presence
 from delayq.redis.calls.call import Call
 from delayq.redis.confirm import Confirm
@@ -49,7 +50,7 @@ class DurableSettling:
             read = partial(presence.durabilities, self._options.prefix, self._queues, self._options.durability)
             self._wanted = self._connector.call(read, safe=True, reads=True)
             self._looked = now
-        return self._wanted.get(queue)
+        return self._wanted.get(queue_of(queue))
 
     def settle(self, call: Call[Any], queue: str, wanted: Durability, *, again: bool) -> Any:
         """The answer of a call that settles, once it is that safe; `again`: sent once more after a lost reply.

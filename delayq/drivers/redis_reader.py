@@ -1,5 +1,7 @@
 """The reading side of a worker on Redis: one blocking connection, `XREADGROUP`, and which queues may be read.
 
+The shards of a queue are read like queues; which there are is seen with the switches, and comes into force at once.
+
 A queue is left out while it is paused, and for a second after it gave trouble (its group or a key of its is
 missing or something else; two, when its node of a cluster is away): one queue keeps nobody from the others. All are
 left out while everything is paused and during maintenance; `heed` decides that.
@@ -8,13 +10,14 @@ left out while everything is paused and during maintenance; `heed` decides that.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from delayq.core.control import Heed, obey
 from delayq.core.errors import AWAY, BackendError, DelayqError
 from delayq.core.order import Order, strict
+from delayq.core.shards import PLAIN, Layout, in_turn, queue_of
 from delayq.drivers.base import Delivery
 from delayq.redis import presence
 from delayq.redis.calls.call import Call, text
@@ -69,7 +72,10 @@ class Batch:
 
 
 class RedisReader:
-    """Reads `queues` under the name `consumer`, in the order that `order` gives. Belongs to one thread."""
+    """Reads `queues` under the name `consumer`, in the order that `order` gives. Belongs to one thread.
+
+    `shards` are all that are read, as last seen. `welcome` is given each new one before it is read.
+    """
 
     def __init__(
         self,
@@ -79,7 +85,9 @@ class RedisReader:
         queues: Sequence[str],
         heed: Heed = obey,
         order: Order = strict,
+        welcome: Callable[[str], object] = lambda shard: None,
     ) -> None:
+        self.shards = tuple(queues)
         self._client: Any = connector.reader(BLOCK_MS)  # redis-py types its streams too narrowly
         self._prefix = prefix
         self._consumer = consumer
@@ -87,6 +95,9 @@ class RedisReader:
         self._heed = heed
         self._order = order
         self._allowed = True
+        self._welcome = welcome
+        self._layouts: dict[str, Layout] = dict.fromkeys(queues, PLAIN)
+        self._turn = 0
         self._streams = {Keys(prefix, queue).stream: queue for queue in queues}
         self._where = connector.endpoint.where
         self._paused: frozenset[str] = frozenset()
@@ -101,7 +112,7 @@ class RedisReader:
         error in the place of a failed one, and what was read.
         """
         batch = Batch()
-        queues = self._order(self._open_queues(batch, now_ms)) if count else []
+        queues = self._in_order(self._open_queues(batch, now_ms)) if count else []
         replies = self._send(calls, *(self._words(queue, count) for queue in queues[:1]))
         if queues:
             self._take(batch, queues[0], self._known(replies.pop(), queues[0]))
@@ -115,7 +126,7 @@ class RedisReader:
         """Block until any queue has something, at most `block_ms` (1 to 1000)."""
         batch = Batch()
         held = self._paused or not self._allowed
-        queues = self._order(self._open_queues(batch, now_ms, PAUSE_CHECK_S if held else IDLE_CHECK_S))
+        queues = self._in_order(self._open_queues(batch, now_ms, PAUSE_CHECK_S if held else IDLE_CHECK_S))
         if not queues:
             time.sleep(block_ms / 1000)
             return batch
@@ -167,19 +178,41 @@ class RedisReader:
         now = time.monotonic()
         if now - self._pause_checked >= check_s:
             with translated(self._where, reads=True):
-                marks, control = presence.switches(self._prefix, self._queues, self._client)
+                marks, control = presence.switches(self._prefix, self.shards, self._client)
             self._pause_checked, paused = now, set()
-            for queue, reply in zip(self._queues, marks, strict=True):
+            for queue, reply in zip(self.shards, marks, strict=True):
                 mark = self._known(reply, queue)
                 if isinstance(mark, DelayqError):
                     self._shun(batch, queue, mark)
-                elif mark is not None and (mark == 0 or mark > now_ms):
+                    continue
+                if mark.paused_ms is not None and (mark.paused_ms == 0 or mark.paused_ms > now_ms):
                     paused.add(queue)
+                if mark.layout != self._layouts.get(queue, mark.layout):
+                    self._spread(queue, mark.layout)
             self._paused = frozenset(paused)
             self._look_at(control, batch, now_ms)
         if not self._allowed:
             return []
-        return [queue for queue in self._queues if queue not in self._paused and self._shunned.get(queue, now) <= now]
+        return [queue for queue in self.shards if queue not in self._paused and self._shunned.get(queue, now) <= now]
+
+    def _spread(self, queue: str, layout: Layout) -> None:
+        """A queue has other shards than before. New ones are made ready before they are read."""
+        for shard in layout.shards(queue):
+            if shard not in self.shards:
+                self._welcome(shard)
+                self._streams[Keys(self._prefix, shard).stream] = shard
+        self._layouts[queue] = layout
+        self.shards = tuple(shard for name in self._queues for shard in self._layouts[name].shards(name))
+
+    def _in_order(self, shards: Sequence[str]) -> Sequence[str]:
+        """Queues in their order; among the shards of one each comes first in its turn."""
+        if len(self.shards) == len(self._queues):
+            return self._order(shards)
+        mine: dict[str, list[str]] = {}
+        for shard in shards:
+            mine.setdefault(queue_of(shard), []).append(shard)
+        self._turn += 1
+        return in_turn(mine, self._order([queue for queue in self._queues if queue in mine]), self._turn)
 
     def _look_at(self, reply: Any, batch: Batch, now_ms: int) -> None:
         """What holds for all workers; what was seen last holds on while it cannot be read."""

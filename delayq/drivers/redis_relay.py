@@ -38,7 +38,7 @@ class RedisRelay:
 
     def relay(self, queue: str) -> Relayed:
         """Carry all that can be carried now, oldest first. Raises when Redis is away; what was carried stays so."""
-        scope, after, done = self._client.verbs.scope(queue), "-", Relayed()
+        scope, after, done = self._client.verbs.shard(queue), "-", Relayed()
         while True:
             page = through(self._client.connector, owed(scope, self._name, after))
             done = _sum(done, self._page(scope, page.entries))

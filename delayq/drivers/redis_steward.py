@@ -15,6 +15,7 @@ import msgspec
 from delayq.core.errors import DelayqError
 from delayq.core.options import Options
 from delayq.core.outcome import Outcome
+from delayq.core.shards import PLAIN
 from delayq.drivers.base import Claim, Renewal
 from delayq.drivers.redis_durable import DurableSettling
 from delayq.redis import presence, settling
@@ -28,6 +29,7 @@ from delayq.redis.send import send_apart, through
 from delayq.redis.translate import translate
 
 PENDING_PAGE = 100
+LOOK_EVERY_S = 1.0
 
 
 class RedisSteward:
@@ -40,6 +42,9 @@ class RedisSteward:
         self._offset_ms: float | None = None
         self._leases_ms: dict[str, int] = {}
         self._hints = CancelHints(connector, options.prefix)
+        self._layouts = dict.fromkeys(queues, PLAIN)
+        self._listed: tuple[str, ...] = queues
+        self._look_at = float("-inf")
         self._durable = DurableSettling(connector, options, queues)
 
     def renew(self, consumer: str, claims: Sequence[Claim]) -> Renewal:
@@ -50,7 +55,7 @@ class RedisSteward:
         held = _by_queue(claims)
         asks = [
             (queue, deliver.renew(self._scope(queue), consumer, some))
-            for queue in self.queues
+            for queue in dict.fromkeys((*self._shards(), *held))
             for some in _pages(held.get(queue, [])) or [[]]
         ]
         send = partial(send_apart, calls=[call for _, call in asks])
@@ -129,21 +134,21 @@ class RedisSteward:
         """Everything Redis holds for a consumer, page by page. Rows whose entry is gone are left to the janitor."""
         return [
             Claim(queue, text(fields[b"id"]), text(entry))
-            for queue in self.queues
+            for queue in self._shards(now=True)
             for entry, fields in self._replay(queue, consumer)
             if b"id" in fields
         ]
 
     def retire(self, consumer: str) -> None:
         """Take a consumer that holds nothing off the groups and off the list of workers."""
-        for queue in self.queues:
+        for queue in self._shards(now=True):
             through(self._connector, deliver.retire(self._scope(queue), consumer, 0))
         self._connector.call(partial(presence.leave, self._options.prefix, consumer), safe=True)
 
     def announce(self, consumer: str, about: Mapping[str, Any], ttl_s: float) -> None:
         """Say "it is here" for `ttl_s` seconds, and see the server's time."""
         document = msgspec.json.encode({"name": consumer, "queues": list(self.queues), **about})
-        here = presence.Here(consumer, self.queues, document, self.now_ms(), int(ttl_s * 1000))
+        here = presence.Here(consumer, self._shards(), document, self.now_ms(), int(ttl_s * 1000))
         seen, refused = self._connector.call(partial(presence.announce, self._options.prefix, here), safe=True)
         self._see_time(seen)
         if refused is not None:
@@ -151,9 +156,11 @@ class RedisSteward:
 
     def lease_s(self) -> float:
         """The shortest lease of the queues served; of one that cannot be asked just now, the last one known."""
-        read = partial(presence.leases_ms, self._options.prefix, self.queues, self._options.lease_ms)
-        seen = zip(self.queues, self._connector.call(read, safe=True, reads=True), strict=True)
-        self._leases_ms.update((queue, lease_ms) for queue, lease_ms in seen if lease_ms is not None)
+        shards = self._shards()
+        read = partial(presence.leases_ms, self._options.prefix, shards, self._options.lease_ms)
+        seen = zip(shards, self._connector.call(read, safe=True, reads=True), strict=True)
+        self._leases_ms = {shard: lease for shard, lease in self._leases_ms.items() if shard in shards}
+        self._leases_ms.update((shard, lease_ms) for shard, lease_ms in seen if lease_ms is not None)
         return min(self._leases_ms.values(), default=self._options.lease_ms) / 1000
 
     def now_ms(self) -> int:
@@ -161,6 +168,16 @@ class RedisSteward:
         if self._offset_ms is None:
             self._see_time(self._connector.call(presence.server_time, safe=True, reads=True))
         return int(time.monotonic() * 1000 + (self._offset_ms or 0.0))
+
+    def _shards(self, *, now: bool = False) -> tuple[str, ...]:
+        """All shards of the queues served, as seen a second ago at most; `now`: as they are."""
+        if now or time.monotonic() >= self._look_at:
+            look = partial(presence.layouts, self._options.prefix, self.queues)
+            found = zip(self.queues, self._connector.call(look, safe=True, reads=True), strict=True)
+            self._layouts.update((queue, layout) for queue, layout in found if layout is not None)
+            self._listed = tuple(shard for queue in self.queues for shard in self._layouts[queue].shards(queue))
+            self._look_at = time.monotonic() + LOOK_EVERY_S
+        return self._listed
 
     def _see_time(self, server: tuple[int, int]) -> None:
         seconds, micros = server

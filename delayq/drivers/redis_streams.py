@@ -18,6 +18,7 @@ from delayq.drivers.capabilities import Capabilities, Keeper
 from delayq.drivers.redis_consumer import RedisConsumer
 from delayq.drivers.redis_relay import RedisRelay
 from delayq.drivers.redis_repair import RedisRepair
+from delayq.drivers.redis_shards import RedisShards
 from delayq.drivers.redis_steward import RedisSteward
 from delayq.redis import presence
 from delayq.redis.calls import deliver
@@ -65,10 +66,11 @@ class RedisStreams:
         self._client = Client(connector, options, clock)
         self._repair = RedisRepair(connector, options, clock)
         self._relay = RedisRelay(self._client)
+        self._shards = RedisShards(self._client)
 
     def queues(self) -> list[str]:
-        """All queues known."""
-        return self._client.queues()
+        """All queues known, a sharded one shard by shard."""
+        return self._client.run(self._client.verbs.shards())
 
     def register(self, queues: Sequence[str]) -> None:
         """Make queues known again: their names may have been lost with another key."""
@@ -96,7 +98,8 @@ class RedisStreams:
                 return Tidied(reclaimed=back, failed=failed, hold_ms=done.hold_ms)
 
     def tidy(self, queue: str) -> Tidied:
-        """Look for damage and heal it, prune, and take dead consumers off the list."""
+        """Look for damage and heal it, prune, take dead consumers off the list; look after the queue's shards."""
+        self._shards.tend(queue)
         return self._repair.tidy(queue)
 
     def lease_s(self, queue: str) -> float:

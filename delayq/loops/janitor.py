@@ -14,6 +14,7 @@ from functools import partial
 
 from delayq.core.errors import AWAY, BackendError
 from delayq.drivers.base import Driver, Tidied
+from delayq.loops.served import served
 from delayq.loops.troubles import Troubles
 
 log = logging.getLogger("delayq.janitor")
@@ -85,7 +86,7 @@ class Janitor:
         return True
 
     def _learn(self) -> None:
-        self._queues = self._only or self._driver.queues()
+        self._queues, _ = served(self._driver, self._only, self._queues, self._troubles)
 
     def _register(self) -> None:
         """Their names may have been lost with another key."""

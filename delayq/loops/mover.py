@@ -14,8 +14,10 @@ from collections.abc import Callable, Sequence
 
 from delayq.core.errors import AWAY, BackendError, InvalidName
 from delayq.core.names import check_queue
+from delayq.core.shards import queue_of
 from delayq.drivers.base import Driver
 from delayq.loops.outage import Outage
+from delayq.loops.served import served
 from delayq.loops.troubles import Troubles
 
 log = logging.getLogger("delayq.mover")
@@ -91,7 +93,7 @@ class Mover:
         """Wait for the time or a wake-up; a queue that was hinted at is looked at next."""
         hinted = self._wake_ups.wait(seconds)
         for queue in self._look_at if hinted is None else hinted:
-            if queue in self._look_at or (not self._only and _is_queue(queue)):
+            if queue in self._look_at or (queue_of(queue) in self._only if self._only else _is_queue(queue)):
                 self._look_at[queue] = float("-inf")
 
     def close(self) -> None:
@@ -118,23 +120,15 @@ class Mover:
         """Every second: which queues are there? New ones also come by their first wake-up."""
         if self._clock() < self._refresh_at:
             return
-        wait_s, known = CEILING_S, self._only or tuple(self._look_at)
-        if not self._only:
-            try:
-                known = tuple(self._driver.queues())
-            except AWAY as error:
-                if not error.apart or not known:
-                    raise
-                self._troubles.tell(error, "the list of queues")
-                wait_s = LISTLESS_S
+        known, fresh = served(self._driver, self._only, tuple(self._look_at), self._troubles)
         self._look_at = {queue: self._look_at.get(queue, float("-inf")) for queue in known}
-        self._refresh_at = self._clock() + wait_s
+        self._refresh_at = self._clock() + (CEILING_S if fresh else LISTLESS_S)
 
 
 def _is_queue(name: str) -> bool:
     """Hints come over a channel that anybody may write to."""
     try:
-        check_queue(name)
+        check_queue(queue_of(name))
     except InvalidName:
         return False
     return True

@@ -16,15 +16,15 @@ from delayq.core.progress import Progress
 from delayq.core.rate import Pace, parse_rate
 from delayq.core.spec import Delay, JobSpec
 from delayq.core.states import Answer, OnConflict, State
-from delayq.core.views import JobInfo, JobRef, Page, QueueStats, Retried, Upcoming, WorkerInfo
-from delayq.redis import operations
+from delayq.core.views import JobInfo, JobRef, Page, QueueStats, QueueView, Retried, Upcoming, WorkerInfo
+from delayq.redis import operations, resharding, whole
 from delayq.redis.batches import AsyncBatches
 from delayq.redis.calls.call import Call, Command
 from delayq.redis.calls.operate import Switch
 from delayq.redis.confirm import Confirm
 from delayq.redis.connect import Connector
 from delayq.redis.failed_verbs import FailedVerbs
-from delayq.redis.given import ScheduleOptions, When
+from delayq.redis.given import QueueSettings, ScheduleOptions, When
 from delayq.redis.limit_desk import AsyncAuditDesk, AsyncLimitDesk
 from delayq.redis.lock_desk import AsyncLockDesk
 from delayq.redis.send import asend
@@ -62,6 +62,8 @@ class AsyncClient:
                 step = flow.send(answer)
                 if isinstance(step, Confirm):
                     answer = await self.connector.aconfirm(step)
+                elif isinstance(step, tuple) and all(call.reads for call in step):
+                    answer = await asyncio.gather(*map(self._ask, step))
                 elif isinstance(step, tuple):
                     answer = [await self._ask(call) for call in step]
                 else:
@@ -128,7 +130,7 @@ class AsyncClient:
         self, state: State | str, *, queue: str | None = None, cursor: str = "", limit: int = 100
     ) -> Page:
         """As `Client.list_jobs`."""
-        return await self.run(self.verbs.list_jobs(State(state), queue, cursor, limit))
+        return await self.run(whole.list_jobs(self.verbs, State(state), queue, cursor, limit))
 
     async def iter_jobs(self, state: State | str, *, queue: str | None = None) -> AsyncIterator[JobInfo]:
         """As `Client.iter_jobs`."""
@@ -147,7 +149,7 @@ class AsyncClient:
 
     async def stats(self, queue: str | None = None) -> list[QueueStats]:
         """As `Client.stats`."""
-        return await self.run(self.verbs.stats(queue))
+        return await self.run(whole.stats(self.verbs, queue))
 
     async def busy(self, *, above: int, queue: str | None = None) -> list[QueueStats]:
         """As `Client.busy`."""
@@ -212,11 +214,11 @@ class AsyncClient:
 
     async def prune_failed(self, queue: str | None = None, *, older: str) -> int:
         """As `Client.prune_failed`."""
-        return await self.run(operations.prune_failed(self.verbs, queue, older))
+        return await self.run(whole.prune_failed(self.verbs, queue, older))
 
     async def upcoming(self, queue: str | None = None, *, span: str = "1m", spans: int = 60) -> Upcoming:
         """As `Client.upcoming`."""
-        return await self.run(self.verbs.upcoming(queue, span, spans))
+        return await self.run(whole.upcoming(self.verbs, queue, span, spans))
 
     async def pause(self, queue: str | None = None, *, length: str | None = None) -> int:
         """As `Client.pause`."""
@@ -226,19 +228,21 @@ class AsyncClient:
         """As `Client.resume`."""
         await self.run(operations.resume(self.verbs, queue))
 
-    async def queue_set(
-        self, queue: str | None = None, *, lease: str | None = None, durability: str | None = None
-    ) -> int:
+    async def queue_set(self, queue: str | None = None, **kept: Unpack[QueueSettings]) -> int:
         """As `Client.queue_set`."""
-        return await self.run(operations.configure(self.verbs, queue, lease, durability))
+        return await self.run(resharding.queue_set(self.verbs, queue, kept))
+
+    async def queue_show(self, queue: str | None = None) -> QueueView:
+        """As `Client.queue_show`."""
+        return await self.run(whole.show(self.verbs, queue))
 
     async def queue_durability(self, queue: str | None = None) -> str:
         """As `Client.queue_durability`."""
-        return await self.run(operations.durability(self.verbs, queue))
+        return await self.run(whole.durability(self.verbs, queue))
 
     async def clear(self, queue: str | None = None) -> int:
         """As `Client.clear`."""
-        return await self.run(operations.clear(self.verbs, queue))
+        return await self.run(whole.clear(self.verbs, queue))
 
     async def close(self) -> None:
         """As `Client.close`."""

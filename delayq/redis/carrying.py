@@ -13,7 +13,8 @@ from delayq.core.spec import Prepared
 from delayq.core.states import OnConflict
 from delayq.core.views import JobRef
 from delayq.redis.calls import produce
-from delayq.redis.calls.call import Command
+from delayq.redis.calls.call import Command, Scope
+from delayq.redis.placing import Batch, put, token_of
 from delayq.redis.verbs import Flow, Verbs
 
 WEEK_MS: Final = 7 * 86_400_000
@@ -21,15 +22,18 @@ HOUR_MS: Final = 3_600_000
 
 
 def carry(verbs: Verbs, jobs: Sequence[Prepared], on_conflict: OnConflict, token: str) -> Flow[list[JobRef]]:
-    """One script call for jobs of one queue. `token` is the batch's own, the same whenever it is sent."""
+    """One script call in each shard for jobs of one queue.
+
+    `token` is the batch's own, the same whenever it is sent.
+    """
     queue = jobs[0].queue
     yield from verbs.register(queue)
-    scope = verbs.scope(queue)
-    scheduled: produce.Scheduled = yield produce.schedule(scope, jobs, on_conflict, token, once_ms=WEEK_MS)
-    if scheduled.new_queue:
-        verbs.forget_registered(queue)
-        yield from verbs.register(queue)
-    return scheduled.refs
+
+    def make(scope: Scope, some: Sequence[Prepared]) -> list[Batch]:
+        mine = token if len(some) == len(jobs) else token_of(token, some)
+        return [Batch(produce.schedule(scope, some, on_conflict, mine, once_ms=WEEK_MS), some)]
+
+    return (yield from put(verbs, queue, jobs, make))
 
 
 def carried(verbs: Verbs, queue: str, token: str) -> Flow[None]:

@@ -15,14 +15,14 @@ from delayq.core.progress import Progress
 from delayq.core.rate import Pace, parse_rate
 from delayq.core.spec import Delay, JobSpec
 from delayq.core.states import Answer, OnConflict, State
-from delayq.core.views import JobInfo, JobRef, Page, QueueStats, Retried, Upcoming, WorkerInfo
-from delayq.redis import operations
+from delayq.core.views import JobInfo, JobRef, Page, QueueStats, QueueView, Retried, Upcoming, WorkerInfo
+from delayq.redis import operations, resharding, whole
 from delayq.redis.batches import Batches
 from delayq.redis.calls.operate import Switch
 from delayq.redis.confirm import Confirm
 from delayq.redis.connect import Connector
 from delayq.redis.failed_verbs import FailedVerbs
-from delayq.redis.given import ScheduleOptions, When
+from delayq.redis.given import QueueSettings, ScheduleOptions, When
 from delayq.redis.limit_desk import AuditDesk, LimitDesk
 from delayq.redis.lock_desk import LockDesk
 from delayq.redis.send import send, send_every
@@ -142,7 +142,7 @@ class Client:
 
     def list_jobs(self, state: State | str, *, queue: str | None = None, cursor: str = "", limit: int = 100) -> Page:
         """One page (≤ 500, ≤ 1 MB) of the jobs in one state, in their order."""
-        return self.run(self.verbs.list_jobs(State(state), queue, cursor, limit))
+        return self.run(whole.list_jobs(self.verbs, State(state), queue, cursor, limit))
 
     def iter_jobs(self, state: State | str, *, queue: str | None = None) -> Iterator[JobInfo]:
         """All jobs in one state, page by page. Jobs that come or go meanwhile may be missed, none is shown twice."""
@@ -160,7 +160,7 @@ class Client:
 
     def stats(self, queue: str | None = None) -> list[QueueStats]:
         """How much is in which state, for one queue or all."""
-        return self.run(self.verbs.stats(queue))
+        return self.run(whole.stats(self.verbs, queue))
 
     def busy(self, *, above: int, queue: str | None = None) -> list[QueueStats]:
         """Which queues have `above` jobs or more that are ready or run, of one or all; `QueueBusy` is told of each."""
@@ -231,11 +231,11 @@ class Client:
 
     def prune_failed(self, queue: str | None = None, *, older: str) -> int:
         """Forget the jobs that failed longer ago than `older` ('30d'; '0s' = all of them). Returns how many."""
-        return self.run(operations.prune_failed(self.verbs, queue, older))
+        return self.run(whole.prune_failed(self.verbs, queue, older))
 
     def upcoming(self, queue: str | None = None, *, span: str = "1m", spans: int = 60) -> Upcoming:
         """How many jobs fall due in each of `spans` spans (≤ 500) from now on."""
-        return self.run(self.verbs.upcoming(queue, span, spans))
+        return self.run(whole.upcoming(self.verbs, queue, span, spans))
 
     def pause(self, queue: str | None = None, *, length: str | None = None) -> int:
         """Stop promotion and fetching, for a time or until `resume`; returns until when (epoch ms, 0 = until then)."""
@@ -245,21 +245,26 @@ class Client:
         """Undo a pause."""
         self.run(operations.resume(self.verbs, queue))
 
-    def queue_set(self, queue: str | None = None, *, lease: str | None = None, durability: str | None = None) -> int:
-        """Set what a queue keeps for itself; returns the lease in force, in ms.
+    def queue_set(self, queue: str | None = None, **kept: Unpack[QueueSettings]) -> int:
+        """Set what a queue keeps for itself (`lease`, `durability`, `shards`); returns the lease in force, in ms.
 
         Raises `InvalidInput` unless `lease` is 100ms to 1d, and `durability` as in `schedule`; nothing was sent then.
-        Other clients follow a new durability within a minute, workers within seconds.
+        Other clients follow a new durability within a minute, workers within seconds. `shards` (1 to 256) spreads it
+        over so many, while it is in use; jobs that are there stay where they are.
         """
-        return self.run(operations.configure(self.verbs, queue, lease, durability))
+        return self.run(resharding.queue_set(self.verbs, queue, kept))
+
+    def queue_show(self, queue: str | None = None) -> QueueView:
+        """What a queue keeps for itself, and how much lies in each of its shards."""
+        return self.run(whole.show(self.verbs, queue))
 
     def queue_durability(self, queue: str | None = None) -> str:
         """What calls on this queue wait for that do not say themselves: its own durability, else the setting."""
-        return self.run(operations.durability(self.verbs, queue))
+        return self.run(whole.durability(self.verbs, queue))
 
     def clear(self, queue: str | None = None) -> int:
         """Drop everything scheduled or ready in a queue; what runs is left alone. Returns how many jobs."""
-        return self.run(operations.clear(self.verbs, queue))
+        return self.run(whole.clear(self.verbs, queue))
 
     def close(self) -> None:
         """Close the connections; the client may be used again."""

@@ -155,8 +155,27 @@ class OneServer(Direct):
         self._kept = _Kept()
 
     def exchange(self, commands: Sequence[Words]) -> list[Any]:
-        """One round trip; the replies as they came, in order, the server's errors in their places."""
-        return self.post(commands).replies()
+        """One round trip; the replies as they came, in order, the server's errors in their places.
+
+        `post` and `replies` in one piece: nearly every command of delayq goes this way.
+        """
+        kept = self._take_kept()
+        connection: Any = kept.connection if kept else self.connection_pool.get_connection()
+        try:
+            for words in commands:
+                connection.send_packed_command((pack_command(words),))
+            return [_reply(connection) for _ in commands]
+        except BaseException:
+            connection.disconnect()
+            if kept:  # as in `Trip.abandon`
+                kept.connection = None
+                self.connection_pool.release(connection)
+            raise
+        finally:
+            if kept:
+                kept.lock.release()
+            else:
+                self.connection_pool.release(connection)
 
     def post(self, commands: Sequence[Words]) -> Trip:
         """Write commands; their replies have to be read, or the trip abandoned."""

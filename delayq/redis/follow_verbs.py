@@ -10,7 +10,8 @@ again after a crash is not a second job; a batch counts members, not notes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from delayq.core import follow
@@ -19,11 +20,13 @@ from delayq.core.follow import ONCE_MS, End, Link, Note, Open, Part, Plan, Send,
 from delayq.core.spec import Prepared
 from delayq.core.states import Answer, OnConflict
 from delayq.core.unique import word_of
+from delayq.core.views import JobRef
 from delayq.redis.calls import follow as calls
 from delayq.redis.calls import produce
 from delayq.redis.calls.call import Call, Command, Scope, pages, text
 from delayq.redis.calls.follow import Standing
 from delayq.redis.keys import Globals, Keys
+from delayq.redis.placing import Batch, put, token_of
 from delayq.redis.verbs import Flow, Verbs
 
 UNDER_WAY = 100
@@ -66,18 +69,19 @@ class FollowVerbs:
 
     def send(self, jobs: Sequence[Bound]) -> Flow[list[bool]]:
         """Schedule jobs; for each, False when it has to wait for the owner of its unique key."""
+        sent: dict[int, bool] = {}
         for queue in sorted({bound.job.queue for bound in jobs}):
             yield from self._verbs.register(queue)
-        sent: list[bool] = []
-        for some in pages(jobs, UNDER_WAY):
-            asked = tuple(self._schedule(bound.token, [_prepared(bound.job)]) for bound in some)
-            scheduled: list[produce.Scheduled] = yield asked
-            sent += [_is_there(answer, bound.job) for answer, bound in zip(scheduled, some, strict=True)]
-        return sent
+            numbers = [n for n, bound in enumerate(jobs) if bound.job.queue == queue]
+            ready = [_prepared(jobs[n].job) for n in numbers]
+            tokens = {id(job): jobs[n].token for n, job in zip(numbers, ready, strict=True)}
 
-    def _schedule(self, token: str, jobs: Sequence[Prepared]) -> Call[produce.Scheduled]:
-        """One call for jobs of one queue."""
-        return produce.schedule(self._verbs.scope(jobs[0].queue), jobs, OnConflict.KEEP, token, once_ms=ONCE_MS)
+            def make(scope: Scope, mine: Sequence[Prepared], tokens: dict[int, str] = tokens) -> Iterator[Batch]:
+                return (Batch(_schedule(scope, tokens[id(job)], [job]), [job]) for job in mine)
+
+            refs = yield from put(self._verbs, queue, ready, make, under_way=UNDER_WAY)
+            sent |= {n: _is_there(ref, jobs[n].job) for n, ref in zip(numbers, refs, strict=True)}
+        return [sent[n] for n in range(len(jobs))]
 
     # -- batches -----------------------------------------------------------------------------------------------------
 
@@ -116,8 +120,7 @@ class FollowVerbs:
                 yield from self.open(item.plan)
         for queue, jobs in sorted(queues.items()):
             yield from self._verbs.register(queue)
-            for chunk in produce.chunks(jobs):
-                yield self._schedule(f"{batch}.{chunk[0].id}", chunk)
+            yield from put(self._verbs, queue, jobs, partial(_members, batch))
 
     def note(
         self, batch: str, members: Sequence[tuple[str, Word]] = (), *, seal: bool = False, cancel: bool = False
@@ -182,8 +185,18 @@ def _prepared(job: Send) -> Prepared:
     return Prepared(job.id, bytes(job.envelope), f"+{job.delay_ms}", word_of(job.unique), "", job.queue, own_id=True)
 
 
-def _is_there(scheduled: produce.Scheduled, job: Send) -> bool:
-    [ref] = scheduled.refs
+def _schedule(scope: Scope, token: str, jobs: Sequence[Prepared]) -> Call[produce.Scheduled]:
+    """One call for jobs of one shard."""
+    return produce.schedule(scope, jobs, OnConflict.KEEP, token, once_ms=ONCE_MS)
+
+
+def _members(batch: str, scope: Scope, jobs: Sequence[Prepared]) -> Iterator[Batch]:
+    """Members of a batch that belong to one shard, chunk by chunk."""
+    for chunk in produce.chunks(jobs):
+        yield Batch(_schedule(scope, token_of(f"{batch}.{chunk[0].id}", chunk), chunk), chunk)
+
+
+def _is_there(ref: JobRef, job: Send) -> bool:
     return ref.outcome is Answer.CREATED or ref.id == job.id
 
 

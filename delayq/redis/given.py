@@ -35,3 +35,11 @@ class ScheduleOptions(When, total=False):
     retry_until: Limit | None
     max_exceptions: int | None
     encrypted: bool | None
+
+
+class QueueSettings(TypedDict, total=False):
+    """What a queue keeps for itself: its lease, what answers wait for, over how many shards it is spread."""
+
+    lease: str | None
+    durability: str | None
+    shards: int | None

@@ -92,7 +92,7 @@ class LimitVerbs:
         """Run a job that waits, now; when it cannot be, the next one."""
         for _ in range(WAKE_UPS):
             queue, _, job_id = job.partition(" ")
-            ran: produce.Outcome = yield produce.run_now(self._verbs.scope(queue), job_id)
+            ran: produce.Outcome = yield produce.run_now(self._verbs.shard(queue), job_id)
             if ran.answer is Answer.READY:
                 return
             left: limit.Left = yield limit.vacate(self._scope, place, "")
@@ -103,7 +103,7 @@ class LimitVerbs:
     def _line_up(self, place: Place, who: Who) -> Flow[bool]:
         free: bool = yield limit.line_up(self._scope, place, who)
         if free:
-            yield produce.run_now(self._verbs.scope(who.queue), who.id)
+            yield produce.run_now(self._verbs.shard(who.queue), who.id)
         return free
 
     def _admit(self, question: Admit) -> Flow[Admitted]:
@@ -125,7 +125,7 @@ class LimitVerbs:
         return opened
 
     def _unlock(self, who: Who, digest: str) -> Flow[Unlocked]:
-        answer: Unlocked = yield lock.unlock(self._verbs.scope(who.queue), who.id, digest, who.entry)
+        answer: Unlocked = yield lock.unlock(self._verbs.shard(who.queue), who.id, digest, who.entry)
         return answer
 
     def stale(self, holders: Sequence[str]) -> Flow[list[str]]:

@@ -14,7 +14,8 @@ from delayq.core.unique import Until, unique_digest, until_of
 from delayq.core.views import JobInfo
 from delayq.redis.audit import Audit
 from delayq.redis.calls import inspect, lock
-from delayq.redis.calls.call import Command, text
+from delayq.redis.calls.call import Command, Scope, text
+from delayq.redis.finding import every_shard
 from delayq.redis.verbs import Flow, Verbs
 
 PAGE: Final = 500
@@ -34,13 +35,13 @@ class LockViews:
         queues = (yield from self._verbs.queues()) if queue is None else [self._verbs.scope(queue).queue]
         found: list[LockView] = []
         for name in queues:
-            found += yield from self._of_queue(name, limit - len(found))
-            if len(found) >= limit:
-                break
+            for scope in (yield from every_shard(self._verbs, name)):
+                if len(found) < limit:
+                    found += yield from self._of_shard(scope, limit - len(found))
         return sorted(found, key=lambda view: (view.queue, view.owner))
 
-    def _of_queue(self, queue: str, limit: int) -> Flow[list[LockView]]:
-        where, cursor = self._verbs.scope(queue).keys.of("unique"), "0"
+    def _of_shard(self, scope: Scope, limit: int) -> Flow[list[LockView]]:
+        where, cursor = scope.keys.of("unique"), "0"
         rows: dict[str, str] = {}
         while True:
             cursor, some = yield Command(("HSCAN", where, cursor, "COUNT", PAGE), _page, True)
@@ -49,37 +50,41 @@ class LockViews:
                 break
         found: list[LockView] = []
         for name, value in list(rows.items())[:limit]:
-            found += [(yield from self._view(queue, name, value))]
+            found += [(yield from self._view(scope, name, value))]
         return found
 
     def one(self, name: str, queue: str | None) -> Flow[LockView]:
         """One lock. Raises `LockNotFound` when nobody has it."""
-        scope = self._verbs.scope(queue)
-        value: str = yield Command(("HGET", scope.keys.of("unique"), name), _text, True)
-        if not value:
-            raise LockNotFound(
-                f"Nobody holds the lock {name!r} in queue {scope.queue!r}.", hint="`delayq lock list` tells who does."
-            )
-        view: LockView = yield from self._view(scope.queue, name, value)
+        _, view = yield from self._found(name, queue)
         return view
+
+    def _found(self, name: str, queue: str | None) -> Flow[tuple[Scope, LockView]]:
+        queue = self._verbs.scope(queue).queue
+        for scope in (yield from every_shard(self._verbs, queue)):
+            value: str = yield Command(("HGET", scope.keys.of("unique"), name), _text, True)
+            if value:
+                return scope, (yield from self._view(scope, name, value))
+        raise LockNotFound(
+            f"Nobody holds the lock {name!r} in queue {queue!r}.", hint="`delayq lock list` tells who does."
+        )
 
     def free(self, name: str, queue: str | None, reason: str) -> Flow[LockView]:
         """Free a lock; its owner goes on. The reason is on record before. Raises as `one`, and `InvalidInput`."""
         deed_reason = check_reason(reason)
-        view = yield from self.one(name, queue)
+        scope, view = yield from self._found(name, queue)
         yield from self._audit.record(Deed("lock free", f"{view.queue} {name}", deed_reason, view.owner))
-        freed: Unlocked = yield lock.unlock(self._verbs.scope(view.queue), view.owner, name)
+        freed: Unlocked = yield lock.unlock(scope, view.owner, name)
         if freed is not Unlocked.FREED:
             raise LockNotFound(f"The lock {name!r} in queue {view.queue!r} was freed by its owner meanwhile.")
         return view
 
-    def _view(self, queue: str, name: str, value: str) -> Flow[LockView]:
+    def _view(self, scope: Scope, name: str, value: str) -> Flow[LockView]:
         owner, _, end = value.partition(" ")
-        info: JobInfo | None = yield inspect.get(self._verbs.scope(queue), owner)
+        info: JobInfo | None = yield inspect.get(scope, owner)
         envelope = info.envelope if info else None
         until = until_of((envelope.unique if envelope else None) or name)
         return LockView(
-            queue,
+            scope.name,
             name,
             Until.WINDOW if end else until,
             owner,

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from delayq.core.durability import Durability, kept_durability
+from delayq.core.shards import PLAIN, Layout, read_layout
 from delayq.redis.calls.call import text
 from delayq.redis.calls.operate import CONTROL_FIELDS
 from delayq.redis.faults import AGAIN, fault_of
@@ -71,18 +72,40 @@ def server_time(client: Any) -> Time:
     return seconds, micros
 
 
-def switches(prefix: str, queues: Sequence[str], client: Any) -> tuple[list[Any], Any]:
-    """What keeps a worker from fetching, in one trip.
+class Switch(NamedTuple):
+    """Until when a queue is paused (epoch ms, 0 = until resumed, None = it is not), and how it is spread."""
 
-    For each queue until when it is paused (epoch ms, 0 = until resumed), None, or the error met in asking; and the
-    `CONTROL_FIELDS` of what holds for all workers, or the error.
+    paused_ms: int | None
+    layout: Layout
+
+
+def switches(prefix: str, queues: Sequence[str], client: Any) -> tuple[list[Switch | Exception], Any]:
+    """What keeps a worker from fetching, in one trip: for each queue, or shard of one, its switch, or the error met in
+    asking; and the `CONTROL_FIELDS` of what holds for all workers, or the error.
     """
     pipe = client.pipeline(transaction=False)
     for queue in queues:
-        pipe.hget(Keys(prefix, queue).meta, "paused_until_ms")
+        pipe.hmget(Keys(prefix, queue).meta, "paused_until_ms", "shards")
     pipe.hmget(Globals(prefix).control, *CONTROL_FIELDS)
     *marks, control = pipe.execute(raise_on_error=False)
-    return [int(mark) if isinstance(mark, bytes) else mark for mark in marks], control
+    return [mark if isinstance(mark, Exception) else _switch(*mark) for mark in marks], control
+
+
+def _switch(paused: bytes | None, layout: bytes | None) -> Switch:
+    return Switch(None if paused is None else int(paused), PLAIN if layout in (None, b"1") else _layout(layout))
+
+
+def layouts(prefix: str, queues: Sequence[str], client: Any) -> list[Layout | None]:
+    """How these queues are spread over shards; None for one whose meta cannot be read."""
+    pipe = client.pipeline(transaction=False)
+    for queue in queues:
+        pipe.hget(Keys(prefix, queue).meta, "shards")
+    replies = pipe.execute(raise_on_error=False)
+    return [None if isinstance(reply, Exception) else _layout(reply) for reply in replies]
+
+
+def _layout(value: object) -> Layout:
+    return read_layout(text(value)) if isinstance(value, bytes) else PLAIN
 
 
 def leases_ms(prefix: str, queues: Sequence[str], default_ms: int, client: Any) -> list[int | None]:

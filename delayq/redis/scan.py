@@ -25,6 +25,21 @@ def scan_ids(connector: Connector, keys: Keys) -> Iterator[str]:
         yield from _pages(connector, partial(_set_page, keys.of(name)))
 
 
+def hash_rows(connector: Connector, key: str) -> Iterator[tuple[bytes, bytes]]:
+    """Every row of a hash that is there all the while, at least once. Raises `BackendError`."""
+    cursor = 0
+    while True:
+        cursor, rows = connector.call(partial(_hash_rows, key, cursor), safe=True, reads=True)
+        yield from rows.items()
+        if cursor == 0:
+            return
+
+
+def _hash_rows(key: str, cursor: int, client: Any) -> tuple[int, dict[bytes, bytes]]:
+    after, rows = client.hscan(key, cursor=cursor, count=PAGE)
+    return int(after), rows
+
+
 def windows_over(connector: Connector, keys: Keys, cursor: int, now_ms: int) -> tuple[int, list[str]]:
     """A page of the unique keys: where the next begins (0 = through), and the windows that are over."""
     after, rows = connector.call(partial(_rows, keys.of("unique"), cursor), safe=True, reads=True)

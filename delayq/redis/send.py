@@ -64,7 +64,7 @@ async def asend(client: AsyncClient, call: Call[T] | Command[T]) -> T:
     return call.parse(reply)
 
 
-def send_every(client: Client, calls: Sequence[Call[T]]) -> list[T]:
+def send_every(client: Client, calls: Sequence[Call[T] | Command[T]]) -> list[T]:
     """Several calls under way together; raises the first error when all have been answered."""
     answers = send_all(client, calls)
     for answer in answers:
@@ -73,7 +73,7 @@ def send_every(client: Client, calls: Sequence[Call[T]]) -> list[T]:
     return answers
 
 
-def send_all(client: Client, calls: Sequence[Call[Any]], *commands: tuple[Any, ...]) -> list[Any]:
+def send_all(client: Client, calls: Sequence[Call[Any] | Command[Any]], *commands: tuple[Any, ...]) -> list[Any]:
     """Several calls and then plain commands in one round trip; answers in order, exceptions in their places.
 
     A call whose script the server forgot is sent again by itself: it did nothing the first time.
@@ -100,7 +100,7 @@ def send_apart(client: Client, calls: Sequence[Call[Any]]) -> list[Any]:
     return answers
 
 
-def _again(client: Client, call: Call[Any]) -> Any:
+def _again(client: Client, call: Call[Any] | Command[Any]) -> Any:
     """The answer, or the error: the others were answered already."""
     try:
         return send(client, call)

@@ -16,6 +16,7 @@ from delayq.core.errors import BadEnvelope
 from delayq.core.failure import Failure
 from delayq.core.follow import FollowUp, Send
 from delayq.core.outcome import DONE, Ack, GiveUp, Release, stopped
+from delayq.core.shards import queue_of
 from delayq.redis.calls import deliver
 from delayq.redis.calls.call import Call, Scope
 from delayq.redis.calls.deliver import Acked, Failed, Held, Released
@@ -114,7 +115,7 @@ def _followed(ending: Ending, item: Acked | Failed, now_ms: int) -> Acked | Fail
     outcome = ending.outcome
     if isinstance(outcome, Release):  # it was asked to stop, or it would be tried again
         outcome = Ack(called_off=True)
-    ended = endings.ending(ending.raw, ending.id, ending.queue, outcome, now_ms)
+    ended = endings.ending(ending.raw, ending.id, queue_of(ending.queue), outcome, now_ms)
     if ended is None:
         return item
     if isinstance(item, Failed):

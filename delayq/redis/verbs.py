@@ -6,9 +6,8 @@ The two shells (`client` for threads, `aio` for asyncio) run these and hold no r
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import islice
 from typing import Any, TypeVar
 
 from delayq.core import envelope as envelopes
@@ -18,21 +17,24 @@ from delayq.core.events import JobRetryRequested, Tell, nobody_listens
 from delayq.core.names import check_id, check_queue, new_id
 from delayq.core.options import Options
 from delayq.core.sealing import reveal
+from delayq.core.shards import PLAIN, Layout, queue_of
 from delayq.core.spec import Delay, JobSpec, Prepared, prepare, prepare_raw, when
 from delayq.core.states import Answer, OnConflict, State
 from delayq.core.unique import again_of
-from delayq.core.views import JobInfo, JobRef, Page, QueueStats, Upcoming
-from delayq.core.when import duration_ms
+from delayq.core.views import JobInfo, JobRef
 from delayq.redis.calls import inspect, produce
-from delayq.redis.calls.call import Call, Command, Scope, text
+from delayq.redis.calls.call import Call, Command, Scope, pages, text
 from delayq.redis.calls.refusals import refusal
 from delayq.redis.confirm import Confirm
 from delayq.redis.durable import Durable, undone
+from delayq.redis.finding import every_shard, find, look
 from delayq.redis.keys import Globals
+from delayq.redis.layouts import Layouts
+from delayq.redis.placing import Batch, Way, put
 from delayq.redis.server_time import ServerTime, epoch_ms
 
 T = TypeVar("T")
-Flow = Generator[Call[Any] | Command[Any] | tuple[Call[Any], ...] | Confirm, Any, T]
+Flow = Generator[Call[Any] | Command[Any] | tuple[Call[Any] | Command[Any], ...] | Confirm, Any, T]
 """Yields a call, several that may be under way together and of which each may be sent again, or some to be confirmed;
 gets the answers."""
 Items = Iterable[JobSpec | Mapping[str, Any]]
@@ -40,8 +42,6 @@ Clock = Callable[[], int | None]
 Ask = Callable[[Scope], Call[produce.Outcome]]
 
 RETRY_READS = 5
-UNDER_WAY = 8
-"""Chunks of a `schedule_many` sent before the first answer is read: the server works while we pack and unpack."""
 
 
 def server_clock() -> None:
@@ -59,6 +59,7 @@ class Verbs:
         self.clock = clock
         self.durable = Durable(options)
         self.tell: Tell = nobody_listens
+        self.layouts = Layouts(options.prefix)
         self._registered: set[str] = set()
         self._time = ServerTime()
 
@@ -66,44 +67,47 @@ class Verbs:
         """Where and when; a missing queue name is the default queue, never searched."""
         return self._scope(check_queue(self.options.queue if queue is None else queue))
 
-    def _scope(self, queue: str) -> Scope:
-        return Scope(self.options, queue, self.clock())
+    def shard(self, shard: str, layout: Layout = PLAIN, *, asks: bool = False) -> Scope:
+        """One shard of a queue; the first one is called as the queue. See `Scope`."""
+        return Scope(self.options, shard, self.clock(), layout, asks)
 
-    def _places(self, queue: str | None) -> list[Scope]:
+    def _scope(self, queue: str) -> Scope:
+        return Scope(self.options, queue, self.clock(), self.layouts.of(queue))
+
+    def _queues(self, queue: str | None) -> list[str]:
         """Where a job of that queue may be: where the queue is forwarded to, then what was in it before."""
-        scope = self.scope(queue)
-        target = self.options.sent_to(scope.queue)
-        return [scope] if target == scope.queue else [self._scope(target), scope]
+        name = self.scope(queue).queue
+        target = self.options.sent_to(name)
+        return [name] if target == name else [target, name]
 
     # -- producing ---------------------------------------------------------------------------------------------------
 
     def schedule(self, spec: JobSpec, on_conflict: OnConflict, durability: str | None = None) -> Flow[JobRef]:
         """One job; raises when the answer is a refusal."""
         now_ms = (yield from self.server_ms()) if spec.timed else self._local_ms()
-        ref = yield from self._schedule_one(prepare(spec, self.options, now_ms, on_conflict), on_conflict, durability)
-        return ref
+        return (
+            yield from self._schedule_one(prepare(spec, self.options, now_ms, on_conflict), on_conflict, durability)
+        )
 
     def push_raw(self, raw: bytes, queue: str | None, delay: Delay | None) -> Flow[JobRef]:
         """An envelope that is made already, byte for byte; its id is kept when taken."""
-        ref = yield from self._schedule_one(prepare_raw(raw, self.options, queue, delay), OnConflict.KEEP)
-        return ref
+        return (yield from self._schedule_one(prepare_raw(raw, self.options, queue, delay), OnConflict.KEEP))
 
     def _schedule_one(self, job: Prepared, on_conflict: OnConflict, durability: str | None = None) -> Flow[JobRef]:
         if job.queue not in self._registered:
             yield from self.register(job.queue)
         token = new_id() if job.own_id else job.id  # an id made for this call is a token as good as another
-        scope = self._scope(job.queue)
-        wanted = yield from self.durable.wanted(scope, durability)
-        call = produce.schedule(scope, [job], on_conflict, token)
-        scheduled, missing = yield from self.durable.answer(scope, call, wanted, produce.stored)
-        if scheduled.new_queue:
-            yield from self._register_anew(job.queue)
-        [ref] = scheduled.refs
+        way = Way(self.durable, (yield from self.durable.wanted(self.shard(job.queue), durability)))
+
+        def make(scope: Scope, jobs: Sequence[Prepared]) -> list[Batch]:
+            return [Batch(produce.schedule(scope, jobs, on_conflict, token), jobs)]
+
+        [ref] = yield from put(self, job.queue, [job], make, way, strict=True)
         if isinstance(ref.outcome, Answer) and ref.outcome is not Answer.CREATED:
             mine = job.id if job.own_id else ref.id
             if error := refusal(ref.outcome, mine, ref.queue, owner="" if ref.id == mine else ref.id):
                 raise error
-        self.durable.check([ref], wanted, missing)
+        self.durable.check([ref], way.wanted, way.missing)
         return ref
 
     def schedule_many(self, items: Items, on_conflict: OnConflict, durability: str | None = None) -> Flow[list[JobRef]]:
@@ -117,7 +121,7 @@ class Verbs:
         found: dict[int, JobRef] = {}
         missing, wanted = "", MEMORY
         for queue, numbers in sorted(places.items()):
-            safe = yield from self.durable.wanted(self._scope(queue), durability)
+            safe = yield from self.durable.wanted(self.shard(queue), durability)
             refs, short = yield from self._schedule_in(queue, [jobs[n] for n in numbers], on_conflict, safe)
             found.update(zip(numbers, refs, strict=True))
             missing, wanted = (short, safe) if short else (missing, wanted)
@@ -131,18 +135,12 @@ class Verbs:
         """Jobs of one queue, several chunks under way at a time; and what was not confirmed, after which the rest is
         sent without waiting."""
         yield from self.register(queue)
-        scope, refs, missing = self._scope(queue), list[JobRef](), ""
-        calls = (produce.schedule(scope, chunk, on_conflict, new_id()) for chunk in produce.chunks(jobs))
-        while some := tuple(islice(calls, UNDER_WAY)):
-            if wanted.waits and not missing:
-                answers, missing = yield from self.durable.answers(scope, some, wanted, produce.stored)
-            else:
-                answers = yield some
-            for scheduled in answers:
-                if scheduled.new_queue:
-                    yield from self._register_anew(queue)
-                refs += scheduled.refs
-        return refs, missing
+
+        def make(scope: Scope, mine: Sequence[Prepared]) -> Iterator[Batch]:
+            return (Batch(produce.schedule(scope, some, on_conflict, new_id()), some) for some in produce.chunks(mine))
+
+        way = Way(self.durable, wanted)
+        return (yield from put(self, queue, jobs, make, way, strict=True)), way.missing
 
     def register(self, queue: str) -> Flow[None]:
         """Make a queue known to movers, once per client and again when the server forgot it."""
@@ -150,11 +148,12 @@ class Verbs:
             yield Command(("SADD", Globals(self.options.prefix).queues, queue), int)
             self._registered.add(queue)
 
-    def _register_anew(self, queue: str) -> Flow[None]:
+    def register_anew(self, queue: str) -> Flow[None]:
         """The server did not know this queue: what it knew of it before is gone."""
-        self.forget_registered(queue)
         self.durable.forget(queue)
-        yield from self.register(queue)
+        for shard in self.layouts.of(queue).shards(queue):
+            self.forget_registered(shard)
+            yield from self.register(shard)
 
     def forget_registered(self, queue: str) -> None:
         """Let the next `register` send the name again."""
@@ -162,15 +161,17 @@ class Verbs:
 
     def cancel(self, job_id: str, queue: str | None, *, running: bool, durability: str | None = None) -> Flow[Answer]:
         """The answer decides what the caller does next, so it is returned and never raised."""
-        answer = Answer.UNKNOWN
-        for scope in self._places(queue):
-            wanted = yield from self.durable.wanted(scope, durability)
-            call = produce.cancel(scope, check_id(job_id), running=running, token=new_id())
-            answer, missing = yield from self.durable.answer(scope, call, wanted, Answer.CANCELLED.__eq__)
-            if missing:
-                raise undone(job_id, scope.queue, missing, wanted)
-            if answer is not Answer.UNKNOWN:
-                break
+        check_id(job_id)
+        token, way = new_id(), Way(self.durable)
+
+        def act(scope: Scope) -> Flow[Answer]:
+            way.wanted = yield from self.durable.wanted(self.shard(scope.name), durability)
+            call = produce.cancel(scope, job_id, running=running, token=token)
+            return (yield from way.one(scope, call, Answer.CANCELLED.__eq__))
+
+        scope, answer = yield from find(self, self._queues(queue), job_id, act, lambda word: word is not Answer.UNKNOWN)
+        if way.missing:
+            raise undone(job_id, scope.name, way.missing, way.wanted)
         return answer
 
     def reschedule(self, job_id: str, queue: str | None, spec: JobSpec, durability: str | None = None) -> Flow[JobRef]:
@@ -185,12 +186,9 @@ class Verbs:
 
     def retry(self, job_id: str, queue: str | None) -> Flow[JobRef]:
         """A failed job from the start; read, rewrite, and again when somebody was faster."""
-        scope, *others = self._places(queue)
-        if others and (yield inspect.get(scope, check_id(job_id))) is None:
-            scope = others[0]
-        outcome, name = produce.Outcome(Answer.CHANGED), ""
+        outcome, name, scope = produce.Outcome(Answer.CHANGED), "", self.scope(queue)
         for _ in range(RETRY_READS):
-            info: JobInfo | None = yield inspect.get(scope, check_id(job_id))
+            scope, info = yield from self._read(job_id, queue)
             raw, envelope = (info.raw, info.envelope) if info else (b"", None)
             name = envelope.name if envelope else ""
             fresh = envelopes.afresh(raw, envelope, (yield from self.server_ms())) if envelope else raw
@@ -199,29 +197,32 @@ class Verbs:
             outcome = yield produce.retry(scope, job_id, envelopes.fingerprint(raw), fresh, digest, todo)
             if outcome.answer is not Answer.CHANGED:
                 break
-        ref = self._ref(outcome, job_id, scope.queue, name)
-        self.tell(JobRetryRequested(job_id, name, scope.queue))
+        ref = self._ref(outcome, job_id, scope.name, name)
+        self.tell(JobRetryRequested(job_id, name, scope.name))
         return ref
 
     def forget(self, job_ids: Sequence[str], queue: str | None) -> Flow[list[Answer]]:
         """Drop failed or completed jobs; an answer for each."""
-        answers: list[Answer] = []
-        for start in range(0, len(job_ids), produce.MAX_JOBS):
-            some = [check_id(job_id) for job_id in job_ids[start : start + produce.MAX_JOBS]]
-            answers += yield produce.forget(self.scope(queue), some)
-        return answers
+        answers = dict.fromkeys(map(check_id, job_ids), Answer.UNKNOWN)
+        for scope in (yield from every_shard(self, self.scope(queue).queue)):
+            left = [job_id for job_id, answer in answers.items() if answer is Answer.UNKNOWN]
+            for some in pages(left, produce.MAX_JOBS):
+                answers.update(zip(some, (yield produce.forget(scope, some)), strict=True))
+        return [answers[job_id] for job_id in job_ids]
 
     def _first_known(self, job_id: str, queue: str | None, ask: Ask, durability: str | None = None) -> Flow[JobRef]:
         """Ask for a job where it may be, until it is known."""
         check_id(job_id)
-        outcome, place, wanted, missing = produce.Outcome(Answer.UNKNOWN), "", MEMORY, ""
-        for scope in self._places(queue):
-            place, wanted = scope.queue, (yield from self.durable.wanted(scope, durability))
-            outcome, missing = yield from self.durable.answer(scope, ask(scope), wanted, produce.moved)
-            if outcome.answer is not Answer.UNKNOWN:
-                break
-        ref = self._ref(outcome, job_id, place)
-        self.durable.check([ref], wanted, missing)
+        way = Way(self.durable)
+
+        def act(scope: Scope) -> Flow[produce.Outcome]:
+            way.wanted = yield from self.durable.wanted(self.shard(scope.name), durability)
+            return (yield from way.one(scope, ask(scope), produce.moved))
+
+        queues = self._queues(queue)
+        scope, outcome = yield from find(self, queues, job_id, act, lambda said: said.answer is not Answer.UNKNOWN)
+        ref = self._ref(outcome, job_id, scope.name)
+        self.durable.check([ref], way.wanted, way.missing)
         return ref
 
     def _ref(self, outcome: produce.Outcome, job_id: str, queue: str, name: str = "") -> JobRef:
@@ -234,36 +235,25 @@ class Verbs:
 
     def get(self, job_id: str, queue: str | None) -> Flow[JobInfo | None]:
         """Everything known about one job."""
-        for scope in self._places(queue):
-            info: JobInfo | None = yield inspect.get(scope, check_id(job_id))
-            if info is not None:
-                return reveal(self.options.keyring, info)
-        return None
+        _, info = yield from self._read(job_id, queue)
+        return None if info is None else reveal(self.options.keyring, info)
 
-    def list_jobs(self, state: State, queue: str | None, cursor: str, limit: int) -> Flow[Page]:
-        """One page of the jobs in one state."""
-        page: Page = yield inspect.list_jobs(self.scope(queue), state, cursor, max(1, min(limit, produce.MAX_JOBS)))
-        return page
+    def _read(self, job_id: str, queue: str | None) -> Flow[tuple[Scope, JobInfo | None]]:
+        """A job as it is stored, and its shard."""
+        check_id(job_id)
+        ask = partial(inspect.get, job_id=job_id)
+        return (yield from look(self, self._queues(queue), ask, lambda info: info is not None))
 
     def queues(self) -> Flow[list[str]]:
         """All known queues, sorted."""
+        return sorted({queue_of(name) for name in (yield from self.shards())})
+
+    def shards(self) -> Flow[list[str]]:
+        """All shards of all known queues, sorted; the first one of each is called as the queue."""
         names: list[str] = yield Command(
             ("SMEMBERS", Globals(self.options.prefix).queues), lambda reply: sorted(map(text, reply)), reads=True
         )
         return names
-
-    def stats(self, queue: str | None) -> Flow[list[QueueStats]]:
-        """Counts of one queue, or of all known."""
-        names = (yield from self.queues()) if queue is None else [queue]
-        found: list[QueueStats] = []
-        for name in names:
-            found += [(yield inspect.stats(self.scope(name)))]
-        return found
-
-    def upcoming(self, queue: str | None, span: str, spans: int) -> Flow[Upcoming]:
-        """A histogram of due times."""
-        histogram: Upcoming = yield inspect.upcoming(self.scope(queue), max(1, duration_ms(span)), spans)
-        return histogram
 
     def server_ms(self) -> Flow[int]:
         """The server's time: asked for once a minute at most, and carried on by a clock that nobody sets."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, TypeAlias
 
-from pydantic import PlainValidator
+from pydantic import PlainSerializer, PlainValidator
 
 from delayq.core.endpoint import Endpoint
 from delayq.core.mask import mask_url
@@ -35,7 +35,7 @@ class ConnectionSettings:
     prefix: str | None = None
     queue: str | None = None
     after_commit: bool = False
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def __str__(self) -> str:
         where = self.url or mask_url(self.place)
@@ -114,7 +114,14 @@ def _table(value: Any, what: str) -> Mapping[str, Any]:
     return value
 
 
+def _shown(given: Mapping[str, ConnectionSettings]) -> dict[str, str]:
+    """For a dump: no passwords, which stand in an endpoint's fields and in the options of drivers."""
+    return {name: str(one) for name, one in given.items()}
+
+
 Routes: TypeAlias = Annotated[dict[str, Route], PlainValidator(ours(_routes))]
 Forwards: TypeAlias = Annotated[dict[str, str], PlainValidator(ours(_forwards))]
-Connections: TypeAlias = Annotated[dict[str, ConnectionSettings], PlainValidator(ours(_connections))]
+Connections: TypeAlias = Annotated[
+    dict[str, ConnectionSettings], PlainValidator(ours(_connections)), PlainSerializer(_shown)
+]
 ConnectionName: TypeAlias = Annotated[str, PlainValidator(ours(check_connection_name))]

@@ -6,6 +6,7 @@ import os
 import time
 from typing import Final
 
+from delayq.core.shards import queue_of
 from delayq.worker.brood import Member
 from delayq.worker.clock import boot_clock
 from delayq.worker.memory import resident_of
@@ -37,7 +38,7 @@ def about(member: Member, plan: Plan, started_ms: int) -> dict[str, object]:
         "memory_bytes": resident_of(member.process.pid),
         "runs": len(runs),
         "running": [
-            {"id": item.claim.id, "queue": item.claim.queue, "since_ms": now_ms - for_ms, "for_ms": for_ms}
+            {"id": item.claim.id, "queue": queue_of(item.claim.queue), "since_ms": now_ms - for_ms, "for_ms": for_ms}
             for item, for_ms in spent
         ],
     }

@@ -22,6 +22,7 @@ from delayq.core.errors import AWAY, BadEnvelope, DelayqError
 from delayq.core.events import JobEnded
 from delayq.core.interrupts import JobCancelled
 from delayq.core.outcome import Ack, GiveUp, Release, stopped
+from delayq.core.shards import queue_of
 from delayq.drivers.base import Claim, Steward
 from delayq.loops.troubles import Troubles
 from delayq.worker import spill
@@ -152,7 +153,9 @@ class Aftermath:
             cause = None if isinstance(outcome, Ack) else error
             took_ms = (grave.died_at - item.started) * 1000
             name, attempt = _named(raw)
-            self._listeners.tell(JobEnded(item.claim.id, name, item.claim.queue, attempt, word, took_ms, cause))
+            self._listeners.tell(
+                JobEnded(item.claim.id, name, queue_of(item.claim.queue), attempt, word, took_ms, cause)
+            )
 
 
 def _named(raw: bytes) -> tuple[str, int]:

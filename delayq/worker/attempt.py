@@ -23,6 +23,7 @@ from delayq.core.keyring import NO_KEYS, Keyring
 from delayq.core.limiting import Unlock, Who
 from delayq.core.outcome import DONE, Ack, GiveUp, Outcome, Policy, Release, before_start, decide, stopped, told_as
 from delayq.core.sealing import Place, What, open_data, seal_value
+from delayq.core.shards import queue_of
 from delayq.core.signals import Discard, Fail, TurnedAway
 from delayq.core.unique import Until, until_of, word_of
 from delayq.drivers.base import Delivery
@@ -107,7 +108,7 @@ class Attempt:
         return JobContext(
             id=delivery.id,
             name=envelope.name,
-            queue=delivery.queue,
+            queue=queue_of(delivery.queue),
             attempt=envelope.attempts + 1,
             tries=self.policy.tries,
             recoveries=delivery.recoveries,
@@ -242,7 +243,9 @@ def _envelope_of(delivery: Delivery) -> Envelope:
 def _started(attempt: Attempt, now_ms: int) -> JobStarted:
     delivery, envelope = attempt.delivery, attempt.envelope
     late_ms = now_ms - delivery.due_ms
-    return JobStarted(delivery.id, envelope.name, delivery.queue, envelope.attempts + 1, delivery.due_ms, late_ms)
+    return JobStarted(
+        delivery.id, envelope.name, queue_of(delivery.queue), envelope.attempts + 1, delivery.due_ms, late_ms
+    )
 
 
 def _ended(
@@ -250,4 +253,4 @@ def _ended(
 ) -> JobEnded:
     name, attempts = (envelope.name, envelope.attempts) if envelope else ("", 0)
     word, cause = (ended_as, None) if ended_as else told_as(outcome)
-    return JobEnded(delivery.id, name, delivery.queue, attempts + 1, word, took_ms, cause)
+    return JobEnded(delivery.id, name, queue_of(delivery.queue), attempts + 1, word, took_ms, cause)

@@ -10,6 +10,7 @@ import logging
 import time
 
 from delayq.core.errors import DelayqError
+from delayq.core.shards import all_shards
 from delayq.drivers.base import Driver
 from delayq.worker.brood import Brood
 from delayq.worker.clock import boot_clock
@@ -66,7 +67,10 @@ class Emptiness:
     def promote(self) -> int | None:
         """Make ready what is due, unless it was not wanted; how many. None: the backend could not say."""
         try:
-            return sum(self._driver.promote(queue).moved for queue in self._options.queues if self._options.mover)
+            if not self._options.mover:
+                return 0
+            shards = all_shards(self._options.queues, self._driver.queues())
+            return sum(self._driver.promote(shard).moved for shard in shards)
         except DelayqError as error:
             log.debug("cannot tell whether the queues are empty: %s", error)
             return None

@@ -9,7 +9,7 @@ renews the leases, and, when the child is dead, knows what was finished, running
     started      when it started
     spilled      where its outcome lies in the spill: offset << 32 | length
     orders       what the supervisor wants of it: generation << 3 | SETTLED | CANCEL | LOST
-    records      generation, queue, entry id, job id
+    records      generation, queue and shard, entry id, job id
     spill        outcomes of what is finished and not settled yet
 
 Every cell has one writer. A cell of 8 bytes is stored in one piece, so none is ever half new. A record
@@ -26,6 +26,7 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple
 
+from delayq.core.shards import is_shard, number_of, queue_of, shard_of
 from delayq.drivers.base import Claim, Delivery
 
 EMPTY: Final = 0
@@ -43,8 +44,9 @@ _ORDERS: Final = (1 << _ORDER_BITS) - 1
 SPILL_BYTES: Final = 1 << 20
 MAX_ID: Final = 255
 
-_RECORD = struct.Struct("=QHBB42s255s")
+_RECORD = struct.Struct("=QIBB42s255s")
 _STRIDE: Final = 320
+_QUEUES: Final = 1 << 16
 _WORDS: Final = 64
 
 
@@ -99,13 +101,23 @@ class Seen(NamedTuple):
     soft_at: float
 
 
+class _Numbers(dict[str, int]):
+    """What a shard is called in a record: its queue's place among those served, and its own number above that."""
+
+    def __missing__(self, shard: str) -> int:
+        if not is_shard(shard):
+            raise KeyError(shard)
+        number = self[shard] = self[queue_of(shard)] + number_of(shard) * _QUEUES
+        return number
+
+
 class Slots:
     """The memory of one child, with `count` slots for deliveries of `queues`."""
 
     def __init__(self, queues: Sequence[str], count: int) -> None:
         self.count = count
         self._queues = tuple(queues)
-        self._numbers = {queue: number for number, queue in enumerate(queues)}
+        self._numbers = _Numbers({queue: number for number, queue in enumerate(queues)})
         size = _WORDS * 8 + 5 * 8 * count + count * _STRIDE + SPILL_BYTES
         self._memory = memoryview(mmap.mmap(-1, size))
         self._at = 0
@@ -178,7 +190,8 @@ class Slots:
 
     def _seen(self, slot: int, phase: int, records: bytes) -> Seen:
         generation, number, entry_size, id_size, entry, job_id = _RECORD.unpack_from(records, slot * _STRIDE)
-        queue = self._queues[number] if number < len(self._queues) else self._queues[0]
+        place = number % _QUEUES
+        queue = shard_of(self._queues[place] if place < len(self._queues) else self._queues[0], number // _QUEUES)
         job = job_id[:id_size].decode("utf-8", "replace")
         claim = Claim(queue, job, entry[:entry_size].decode("ascii", "replace"))
         return Seen(slot, generation, claim, phase, self.started[slot], self.soft_at[slot])

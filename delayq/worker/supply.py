@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 
 from delayq.core.errors import AWAY, DelayqError
 from delayq.core.events import JobFenced
+from delayq.core.shards import queue_of
 from delayq.drivers.base import Consumer, Delivery, Fetched, Settlement
 from delayq.loops.pauses import Pauses
 from delayq.loops.troubles import Troubles
@@ -222,7 +223,7 @@ class Supply:
         else:
             log.warning("job %s: it was taken back meanwhile; its outcome here does not count", job.id)
         if self._listeners:
-            self._listeners.tell(JobFenced(job.id, job.queue, held.resent))
+            self._listeners.tell(JobFenced(job.id, queue_of(job.queue), held.resent))
 
 
 def _settlements(finished: Sequence[Held]) -> list[Settlement]:

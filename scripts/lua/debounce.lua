@@ -22,14 +22,17 @@
 -- ARGV[8]  wait_ms     int     it is due when so long no other came
 -- ARGV[9]  most_ms     int     or so long after the first; 0 = however long
 -- ARGV[10] digest      text    of the key
+-- ARGV[11] shards      text    the layout by which the key belongs to this shard; '?' before it = it may lie here still
 -- returns  {'1' when meta was new, answer, due_ms, id of the job whose place it took or ''}; answer: created, debounced
---          or kept (the id is taken)
+--          kept (the id is taken), or unknown (none waits, and one was only asked for); {'moved', layout} when this
+--          shard knows a newer one
 -- cost     O(log n)
 --
 -- Why a job that was delivered is left alone: it may run already, with what it was given. This one begins a new wait,
 -- and owns the key from now on; so nothing that was dispatched is lost.
 -- Why the latest due time is a window of the key (`digest.most`): only time frees it, so no verb has to know it, and
 -- `sweep` drops it. One that was swept is over, so the job is due at once.
+-- Why the place of one that waits where the key lay before is taken there: in one step, or one of both could be lost.
 -- Why HSET of jobs comes first: it is the write that grows, so a full server refuses the whole call.
 
 local jobs, scheduled, stream, entries, meta, unique = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
@@ -46,7 +49,10 @@ if not (wait and most and now + wait + most <= 9007199254740991) then
   return redis.error_reply('ERR a wait is: wait_ms, most_ms, both up to 2^53 - 1')
 end
 for _, key in ipairs({ jobs, entries, unique, locks, errors, recoveries, cancel }) do redis.call('HLEN', key) end
-local known = redis.call('HMGET', meta, 'schema', 'delivered')
+local known = redis.call('HMGET', meta, 'schema', 'delivered', 'shards')
+local mine, shards = known[3] or '1', string.match(ARGV[11], '[^?]+')
+local epoch, newest = string.match(shards, '^(%d+):') or 0, string.match(mine, '^(%d+):') or 0
+if tonumber(newest) > tonumber(epoch) then return { 'moved', mine } end
 local head_due = tonumber(redis.call('ZRANGE', scheduled, 0, 0, 'WITHSCORES')[2] or math.huge)
 local present, top = redis.call('XLEN', stream) > 0 or redis.call('EXISTS', stream) == 1, known[2]
 
@@ -71,8 +77,11 @@ if waits and most > 0 then
 end
 local due = math.max(now, math.min(now + wait, latest))
 local reply = { known[1] and '0' or '1', waits and 'debounced' or 'created', string.format('%.0f', due), waits and owner or '' }
+if mine ~= shards then redis.call('HSET', meta, 'shards', shards) end
 if redis.call('HEXISTS', jobs, id) == 1 or redis.call('HEXISTS', entries, id) == 1 then
   reply[2], reply[3], reply[4] = 'kept', '', ''
+elseif shards ~= ARGV[11] and not waits then
+  return { reply[1], 'unknown', '', '' }
 else
   redis.call('HSET', jobs, id, envelope)
   redis.call('ZADD', scheduled, reply[3], id)
@@ -87,7 +96,7 @@ else
   end
   if due < head_due then redis.call('PUBLISH', ARGV[3], ARGV[2] .. ' ' .. reply[3]) end
   redis.pcall('HINCRBY', meta, waits and 'debounced_total' or 'scheduled_total', 1)
-  if not known[1] then redis.call('HSET', meta, 'schema', '1', 'lease_ms', ARGV[4], 'shards', '1') end
+  if not known[1] then redis.call('HSET', meta, 'schema', '1', 'lease_ms', ARGV[4], 'shards', shards) end
 end
 if once_ms > 0 then redis.call('SET', once, cjson.encode(reply), 'PX', once_ms) end
 return reply

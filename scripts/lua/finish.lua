@@ -29,6 +29,7 @@
 -- Why what follows here waits in the set, even when it is due: promote is the one way into the stream that minds a pause
 -- and the high-water mark, and the wake-up brings the mover at once.
 -- Why a follower whose id is taken is left alone: ids are made with the chain, so it is the same one.
+-- Why nothing follows here once the queue has had more than one shard: a relay finds out to which of them it belongs.
 
 local entries, stream, jobs, scheduled, completed, results = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local failed, errors, recoveries, cancel, unique, locks = KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12]
@@ -58,6 +59,7 @@ for _, key in ipairs({ completed, failed }) do redis.call('ZCARD', key) end
 for _, key in ipairs({ stream, outbox }) do redis.call('XLEN', key) end
 local head_due = tonumber(redis.call('ZRANGE', scheduled, 0, 0, 'WITHSCORES')[2] or math.huge)
 
+local here = (redis.call('HGET', meta, 'shards') or '1') == '1'
 local reply, earliest = {}, math.huge
 for n, item in ipairs(items) do
   local at = item.at
@@ -84,7 +86,10 @@ for n, item in ipairs(items) do
     if digest and redis.call('HGET', unique, digest) == id then redis.call('HDEL', unique, digest) end
     redis.call('HDEL', locks, id)
     for f = at + 8, at + 5 + 3 * item.count, 3 do
-      if redis.call('HSETNX', jobs, ARGV[f], ARGV[f + 1]) == 1 then
+      if not here then
+        todo = (todo == '' and '[' or string.sub(todo, 1, -2) .. ',') .. '{"type":"send","queue":' .. cjson.encode(queue)
+          .. ',"id":' .. cjson.encode(ARGV[f]) .. ',"envelope":' .. ARGV[f + 1] .. ',"delay_ms":' .. ARGV[f + 2] .. '}]'
+      elseif redis.call('HSETNX', jobs, ARGV[f], ARGV[f + 1]) == 1 then
         local due = now + ARGV[f + 2]
         redis.call('ZADD', scheduled, string.format('%.0f', due), ARGV[f])
         earliest = math.min(earliest, due)

@@ -23,15 +23,17 @@
 -- ARGV[4]  wake        text    channel
 -- ARGV[5]  lease_ms    int     the lease of a queue seen for the first time
 -- ARGV[6]  once_ms     int     0 = a resend may be answered anew
--- ARGV[7+] job         4 each  id, envelope, when ('+delay_ms' or due_ms; past = now), digest of the unique key or ''
+-- ARGV[7]  shards      text    the layout by which the jobs belong to this shard; '?' before it = they may lie here still
+-- ARGV[8+] job         4 each  id, envelope, when ('+delay_ms' or due_ms; past = now), digest of the unique key or ''
 -- returns  {'1' when meta was new, then 4 each: answer, state, due_ms or '', id of the job that holds the place}
 --          answer: created, replaced, postponed, kept (failed and completed are not postponed; another job owns the
---          digest) or running
+--          digest), running, or unknown (it was only asked for); {'moved', layout} when this shard knows a newer one
 -- cost     O(jobs * log n); at most 500 jobs and 1 MB a call, which the client sees to
 --
 -- Why all due times and all keys are looked at first: a Lua error half-way does not take back what was written.
 -- Why ZADD is the first write: it grows, so a server at its memory limit refuses the whole call.
 -- Why it never appends to the stream: the mover does, woken by the new due time; one way in is enough here.
+-- Why a job that may lie here still is replaced where it lies, and not made here: see schedule.
 
 local jobs, scheduled, stream, entries, meta = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local unique, locks, failed, completed = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
@@ -41,11 +43,8 @@ local lease, once_ms, dues = ARGV[5], tonumber(ARGV[6]), {}
 
 local first = once_ms > 0 and redis.call('GET', once)
 if first then return cjson.decode(first) end
-if not now then
-  local time = redis.call('TIME')
-  now = time[1] * 1000 + math.floor(time[2] / 1000)
-end
-for i = 7, #ARGV, 4 do
+if not now then now = redis.call('TIME'); now = now[1] * 1000 + math.floor(now[2] / 1000) end
+for i = 8, #ARGV, 4 do
   dues[i] = (tonumber(ARGV[i + 2]) or 0 / 0) + (string.sub(ARGV[i + 2], 1, 1) == '+' and now or 0)
   if not (ARGV[i + 3] and math.abs(dues[i]) <= 9007199254740991) then
     return redis.error_reply('ERR a job is: id, envelope, +delay_ms or due_ms up to 2^53 - 1, digest')
@@ -58,17 +57,17 @@ for _, key in ipairs({ errors, results, recoveries, cancel }) do
   if redis.call('HLEN', key) > 0 then sides[#sides + 1] = key end
 end
 for _, key in ipairs({ failed, completed }) do redis.call('ZCARD', key) end
-local known = redis.call('HMGET', meta, 'schema', 'delivered')
+local known = redis.call('HMGET', meta, 'schema', 'delivered', 'shards')
+local mine, shards = known[3] or '1', string.match(ARGV[7], '[^?]+')
+local epoch, newest = string.match(shards, '^(%d+):') or 0, string.match(mine, '^(%d+):') or 0
+if tonumber(newest) > tonumber(epoch) then return { 'moved', mine } end
 local head_due = tonumber(redis.call('ZRANGE', scheduled, 0, 0, 'WITHSCORES')[2] or math.huge)
 local present, top = redis.call('XLEN', stream) > 0 or redis.call('EXISTS', stream) == 1, known[2]
 
-local function pad(id)
-  return (string.gsub(id, '%d+', function(digits) return string.rep('0', 20 - #digits) .. digits end))
-end
+local function pad(id) return (string.gsub(id, '%d+', function(d) return string.rep('0', 20 - #d) .. d end)) end
 local function delivered(entry)
   for _, group in ipairs(present and redis.call('XINFO', 'GROUPS', stream) or {}) do
-    local is = {}
-    for i = 1, #group, 2 do is[group[i]] = group[i + 1] end
+    local is = {} for i = 1, #group, 2 do is[group[i]] = group[i + 1] end
     local last = is.name == 'delayq' and pad(is['last-delivered-id'])
     if last then return pad(entry) <= last or (top and last < pad(top)) end
   end
@@ -85,8 +84,9 @@ local function rewrite(id, envelope, digest, over)
   for _, key in ipairs(sides) do redis.call('HDEL', key, id) end
 end
 
+if mine ~= shards then redis.call('HSET', meta, 'shards', shards) end
 local reply, earliest = { known[1] and '0' or '1' }, math.huge
-for i = 7, #ARGV, 4 do
+for i = 8, #ARGV, 4 do
   local id, digest, answer, state, at = ARGV[i], ARGV[i + 3], word, 'scheduled', string.format('%.0f', dues[i])
   local exists, entry = redis.call('HEXISTS', jobs, id) == 1, redis.call('HGET', entries, id)
   local over = (redis.call('ZSCORE', failed, id) and 'failed') or (redis.call('ZSCORE', completed, id) and 'completed')
@@ -100,6 +100,7 @@ for i = 7, #ARGV, 4 do
     answer, state, at = 'running', 'reserved', ''
   elseif over and word == 'postponed' then
     answer, state, at = 'kept', over, ''
+  elseif shards ~= ARGV[7] and not exists then answer, state, at = 'unknown', 'absent', ''
   else
     if not exists then answer = 'created' end
     redis.call('ZADD', scheduled, at, id)
@@ -113,6 +114,6 @@ for i = 7, #ARGV, 4 do
   reply[#reply + 1], reply[#reply + 2], reply[#reply + 3], reply[#reply + 4] = answer, state, at, owner
 end
 if earliest < head_due then redis.call('PUBLISH', wake, queue .. ' ' .. string.format('%.0f', earliest)) end
-if not known[1] then redis.call('HSET', meta, 'schema', '1', 'lease_ms', lease, 'shards', '1') end
-if once_ms > 0 then redis.call('SET', once, cjson.encode(reply), 'PX', once_ms) end
+if not known[1] then redis.call('HSET', meta, 'schema', '1', 'lease_ms', lease, 'shards', shards) end
+if once_ms > 0 and shards == ARGV[7] then redis.call('SET', once, cjson.encode(reply), 'PX', once_ms) end
 return reply

@@ -18,8 +18,10 @@
 -- ARGV[5]  high_water  int     entries the stream may hold before jobs wait in the set
 -- ARGV[6]  lease_ms    int     the lease of a queue seen for the first time
 -- ARGV[7]  once_ms     int     0 = a resend may be answered anew
--- ARGV[8+] job         4 each  id, envelope, when ('+delay_ms' or due_ms; past = now), lock ('', digest or digest.window_ms)
--- returns  {'1' when meta was new, then 4 each: answer, state, due_ms or '', id of the job that holds the place}
+-- ARGV[8]  shards      text    the layout by which the jobs belong to this shard; '?' before it = they may lie here still
+-- ARGV[9+] job         4 each  id, envelope, when ('+delay_ms' or due_ms; past = now), lock ('', digest or digest.window_ms)
+-- returns  {'1' when meta was new, then 4 each: answer, state, due_ms or '', id of the job that holds the place}; answer:
+--          created, `taken`, or unknown (it was only asked for); {'moved', layout} when this shard knows a newer one
 -- cost     O(jobs * log n); at most 500 jobs and 1 MB a call, which the client sees to
 --
 -- Why a single job without a unique key looks at fewer keys beforehand, and one due later not even at how full the
@@ -36,17 +38,17 @@
 -- Why `kept` is not remembered when nothing was created: a relay asks again until the unique key is free.
 -- Why a window asks only the clock, and also keeps out its own id: its owner may have ended long ago.
 -- Why an owner that neither waits nor runs owns nothing: only damage leaves such a lock, and nothing would free it.
+-- Why whoever asks for a job leaves its layout here when that is newer: nobody may make the job here by an older one from
+-- now on, so the answer `unknown` stays true. Why `once` comes before: what was done by the older one is told again.
 
 local jobs, scheduled, stream, entries, meta = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local unique, locks, failed, completed, once = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
-local now, taken, once_ms, one = tonumber(ARGV[1]), ARGV[2], ARGV[7], #ARGV == 11 and ARGV[#ARGV] == ''
+local now, taken, once_ms = tonumber(ARGV[1]), ARGV[2], ARGV[7]
 
-local first = once_ms ~= '0' and redis.call('GET', once)
-if first then return cjson.decode(first) end
-local time = not now and redis.call('TIME')
-now = now or time[1] * 1000 + math.floor(time[2] / 1000)
+local first = once_ms ~= '0' and redis.call('GET', once); if first then return cjson.decode(first) end
+if not now then now = redis.call('TIME'); now = now[1] * 1000 + math.floor(now[2] / 1000) end
 local dues, texts, waiting, w, latest = {}, {}, {}, 0, now
-for i = 10, #ARGV + 2, 4 do
+for i = 11, #ARGV + 2, 4 do
   local when = ARGV[i + 1] and ARGV[i] or ''
   if not dues[when] then
     local due = (tonumber(when) or 0 / 0) + (string.sub(when, 1, 1) == '+' and now or 0)
@@ -54,21 +56,22 @@ for i = 10, #ARGV + 2, 4 do
     dues[when], texts[when], latest = math.max(due, now), string.format('%.0f', math.max(due, now)), due
   end
 end
-local known, there = redis.call('HMGET', meta, 'schema', 'paused_until_ms', 'delivered'), redis.call('EXISTS', stream) == 1
+local known, there = redis.call('HMGET', meta, 'schema', 'paused_until_ms', 'delivered', 'shards'), redis.call('EXISTS', stream) == 1
+local mine, shards, old = known[4] or '1', string.match(ARGV[8], '[^?]+'), string.sub(ARGV[8], 1, 1) == '?'
+if tonumber(string.match(mine, '^(%d+):') or 0) > tonumber(string.match(shards, '^(%d+):') or 0) then return { 'moved', mine } end
 local head_due = tonumber(redis.call('ZRANGE', scheduled, '0', '0', 'WITHSCORES')[2] or math.huge)
-one = one and there
-local later, top = one and latest > now, known[3]
-local outstanding, held = later and 0 or redis.call('HLEN', entries), later and 0 or redis.call('XLEN', stream)
+local one, top = there and not old and #ARGV == 12 and ARGV[#ARGV] == '', known[3]
+local outstanding = one and latest > now and 0 or redis.call('HLEN', entries)
+local held = one and latest > now and 0 or redis.call('XLEN', stream)
 if not one then redis.call('HLEN', unique); redis.call('HLEN', locks) end
-local damaged = one or redis.call('ZCARD', scheduled) + outstanding + redis.call('ZCARD', failed)
-  + redis.call('ZCARD', completed) ~= redis.call('HLEN', jobs)
+local kept = one and 0 or redis.call('ZCARD', scheduled) + redis.call('ZCARD', failed) + redis.call('ZCARD', completed)
+local damaged = one or kept + outstanding ~= redis.call('HLEN', jobs)
 local room = (known[2] and (known[2] == '0' or tonumber(known[2]) > now) or head_due <= now) and 0 or ARGV[5] - held
 
 local function pad(id) return (string.gsub(id, '%d+', function(d) return string.rep('0', 20 - #d) .. d end)) end
 local function delivered(entry)
   for _, group in ipairs(redis.call('XINFO', 'GROUPS', stream)) do
-    local is = {}
-    for i = 1, #group, 2 do is[group[i]] = group[i + 1] end
+    local is = {} for i = 1, #group, 2 do is[group[i]] = group[i + 1] end
     local last = is.name == 'delayq' and pad(is['last-delivered-id'])
     if last then return pad(entry) <= last or (top and last < pad(top)) end
   end
@@ -90,17 +93,18 @@ if not there then
     redis.call('HSET', meta, 'delivered', top)
   end
 end
+if mine ~= shards then redis.call('HSET', meta, 'shards', shards) end
 local reply, r, created, earliest = { known[1] and '0' or '1' }, 1, 0, math.huge
-for i = 8, #ARGV, 4 do
-  local id, due, digest, word, state, at = ARGV[i], dues[ARGV[i + 2]], ARGV[i + 3], 'created', 'scheduled', texts[ARGV[i + 2]]
-  local holder, till, span
+for i = 9, #ARGV, 4 do
+  local id, due, digest, at, word, state, holder, till, span = ARGV[i], dues[ARGV[i + 2]], ARGV[i + 3], texts[ARGV[i + 2]], 'created', 'scheduled'
   if digest ~= '' then
     span, holder, till = tonumber(string.match(digest, '%.(%d+)$')), string.match(redis.call('HGET', unique, digest) or id, '(%S*) ?(%d*)')
     local over = holder == id or string.find('failed completed absent', (where(holder)), 1, true)
     if till == '' and over or till ~= '' and tonumber(till) <= now then holder = nil end
   end
-  if holder or damaged and redis.call('HEXISTS', entries, id) == 1 or redis.call('HSETNX', jobs, id, ARGV[i + 1]) == 0 then
+  if old or holder or damaged and redis.call('HEXISTS', entries, id) == 1 or redis.call('HSETNX', jobs, id, ARGV[i + 1]) == 0 then
     word, state, at = taken, where(holder or id)
+    if old and state == 'absent' then word = 'unknown' end
   else
     created = created + 1
     if span then redis.call('HSET', unique, digest, id .. string.format(' %.0f', now + span))
@@ -117,6 +121,6 @@ end
 if w > 0 then redis.call('ZADD', scheduled, unpack(waiting, 1, w)) end
 if earliest < head_due then redis.call('PUBLISH', ARGV[4], ARGV[3] .. ' ' .. string.format('%.0f', earliest)) end
 if created > 0 then redis.pcall('HINCRBY', meta, 'scheduled_total', string.format('%.0f', created)) end
-if not known[1] then redis.call('HSET', meta, 'schema', '1', 'lease_ms', ARGV[6], 'shards', '1') end
-if once_ms ~= '0' and (created > 0 or taken == 'conflict') then redis.call('SET', once, cjson.encode(reply), 'PX', once_ms) end
+if not known[1] then redis.call('HSET', meta, 'schema', '1', 'lease_ms', ARGV[6], 'shards', shards) end
+if once_ms ~= '0' and not old and (created > 0 or taken == 'conflict') then redis.call('SET', once, cjson.encode(reply), 'PX', once_ms) end
 return reply

@@ -15,13 +15,16 @@ from delayq.core.envelope import Envelope
 from delayq.core.outcome import DONE, GiveUp, Outcome, Release
 from delayq.core.spec import JobSpec
 from delayq.core.states import OnConflict, State
-from delayq.core.views import JobRef
+from delayq.core.views import JobRef, Retried
 from delayq.drivers.base import Claim, Consumer, Delivery, Driver, Settlement, Steward
 from delayq.drivers.capabilities import Keeper
 from delayq.drivers.redis_connection import RedisConnection
 from delayq.drivers.serving.connection import BrokerConnection
+from delayq.drivers.serving.desk import BrokerDesk
+from delayq.drivers.serving.failed_desk import FailedDesk
 from delayq.jobs.running import LocalRunner
 from delayq.manager import Manager
+from delayq.redis.client import Client
 from delayq.settings import Settings
 from tests.contract.backend import IT, Backend, Server
 from tests.support import shelf
@@ -50,6 +53,7 @@ class Rig:
         self.connection = self.manager.connection(IT)
         self.queue = self.new_queue()
         self._driver: Driver | None = None
+        self._desk: BrokerDesk | None = None
         self._open: list[Any] = []
 
     def new_queue(self) -> str:
@@ -150,6 +154,30 @@ class Rig:
             return kept.failure.message if kept else None
         finally:
             store.close()
+
+    @property
+    def desk(self) -> Client | BrokerDesk:
+        """What people ask and do."""
+        if isinstance(self.connection, RedisConnection):
+            return self.connection.client
+        assert isinstance(self.connection, BrokerConnection)
+        if self._desk is None:
+            self._desk = BrokerDesk(self.connection)
+            self._open.append(self._desk)
+        return self._desk
+
+    @property
+    def failed(self) -> Client | FailedDesk:
+        """The failed jobs."""
+        desk = self.desk
+        return desk.failed() if isinstance(desk, BrokerDesk) else desk
+
+    def retry(self, job_id: str) -> Retried:
+        """Try a failed job again."""
+        desk = self.failed
+        if isinstance(desk, FailedDesk):
+            return desk.retry_one(job_id, queue=self.queue)
+        return desk.run(desk.failed_verbs.retry(job_id, self.queue))
 
     def close(self) -> None:
         """Close what was opened, newest first."""

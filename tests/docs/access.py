@@ -12,7 +12,10 @@ from tests.docs.manuals import SCRIPTS
 SENT = ("select", "client|setname", "evalsha", "eval", "sadd")
 SENT_BY_WORKERS = (*SENT, "info", "smembers", "time", "get", "set", "del", "exists", "subscribe", "hget", "hmget",
                    "hscan", "zadd", "zrem", "zscan", "zremrangebyscore", "xreadgroup", "xinfo|consumers")  # fmt: skip
+SENT_BY_ALL = (*SENT_BY_WORKERS, "hgetall", "type", "xrevrange", "zrevrange", "zcard", "zrange", "zscore", "xadd")
 SENT_BY_READERS = ("select", "xreadgroup", "xack", "xclaim", "hget")
+
+ALL_SCRIPTS = tuple(sorted(path.stem for path in SCRIPTS.glob("*.lua")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,13 @@ USERS = (
          "bury", "prune", "retire", "get", "progress", "run_now", "acquire", "vacate", "line_up", "admit", "probe",
          "report", "unlock", "sweep"),
         SENT_BY_WORKERS,
+    ),
+    User(
+        "shop-all",
+        "One for all of it: producers, workers, the command line, `doctor`:",
+        "~delayq:* resetchannels &delayq:cancel &delayq:wake",
+        ALL_SCRIPTS,
+        SENT_BY_ALL,
     ),
     User(
         "shop-reader",

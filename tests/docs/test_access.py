@@ -74,7 +74,7 @@ def narrowed(line: str) -> str:
 
 
 def test_the_page_has_the_users_that_are_tried_here() -> None:
-    assert list(USERS) == ["shop-producer", "shop-worker", "shop-reader", "shop-acker"]
+    assert list(USERS) == ["shop-producer", "shop-worker", "shop-all", "shop-reader", "shop-acker"]
 
 
 def test_nothing_but_what_is_sent_is_granted() -> None:

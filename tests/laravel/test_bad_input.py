@@ -8,7 +8,6 @@ import pytest
 import redis
 
 from delayq.core.errors import BackendDamaged, ConfigError, InvalidInput, InvalidPayload
-from delayq.drivers.laravel.payload import MAX_BYTES
 from tests.laravel.side import PythonSide, envelope_of
 from tests.laravel.test_objects import refused
 from tests.support.laravel import Laravel
@@ -43,13 +42,16 @@ def test_garbage_goes_to_the_failed_and_the_next_job_is_run(
     assert python.end(consumer, good)
 
 
-def test_what_is_too_large_is_refused_and_kept(app: Laravel, python: PythonSide, client: redis.Redis) -> None:
-    raw = b'{"uuid":"u1","job":"Mailer@send","data":"' + b"x" * MAX_BYTES + b'","attempts":0}'
+def test_what_is_too_large_is_refused_and_kept(
+    app: Laravel, python: PythonSide, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("delayq.drivers.laravel.payload.MAX_BYTES", 1_000_000)
+    raw = b'{"uuid":"u1","job":"Mailer@send","data":"' + b"x" * 1_500_000 + b'","attempts":0}'
     client.rpush(f"{app.prefix}queues:orders", raw)
     client.rpush(f"{app.prefix}queues:orders", GOOD)
     consumer = python.consumer()
     large = python.one(consumer)
-    assert f"has {len(raw):,} bytes; at most 16,777,216 are read" in large.unreadable
+    assert f"has {len(raw):,} bytes; at most 1,000,000 are read" in large.unreadable
     assert python.end(consumer, large, refused(large))
     kept = python.failed(large.id)
     assert kept is not None

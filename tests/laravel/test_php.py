@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
@@ -120,7 +119,5 @@ def test_why_it_cannot_be_read(text: bytes, why: str) -> None:
 
 
 def test_what_is_too_large_is_not_looked_at() -> None:
-    text, began = b"s:70000000:" + b"x" * 70_000_000, time.process_time()
     with pytest.raises(BadEnvelope, match=f"at most {MAX_BYTES:,} are read"):
-        unserialize(text[:70_000_011])
-    assert time.process_time() - began < 5
+        unserialize(b"a:9:{" * (MAX_BYTES // 5 + 1))

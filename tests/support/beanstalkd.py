@@ -53,7 +53,7 @@ class Beanstalkd:
 
     def start(self) -> None:
         """Until it answers. It ends with this process. A port that somebody took meanwhile is exchanged for another."""
-        words = [require_beanstalkd(), "-l", "127.0.0.1", "-b", str(self.folder), "-f0", *self._options]
+        words = [require_beanstalkd(), "-l", "127.0.0.1", "-b", str(self.folder), *self._options]
         for _ in range(TRIES):
             port = self.port or _free_port()
             self._process = start_child([*words, "-p", str(port)], log=self.folder / "log", keep=())

@@ -19,6 +19,7 @@ from delayq.core.envelope import fingerprint
 from delayq.core.follow import End, Note, Send, Todo, Word
 from delayq.core.limiting import Admit, Admitted, Circuit, Place, Probe, Report, Unlocked, Verdict, Who
 from delayq.core.rate_limit import RateLimit
+from delayq.core.shards import PLAIN, Layout
 from delayq.core.spec import Prepared
 from delayq.core.states import Answer, OnConflict, State
 from delayq.core.views import Page
@@ -26,9 +27,11 @@ from delayq.redis.calls import aside, deliver, follow, inspect, limit, lock, ope
 from delayq.redis.calls.call import Call, Scope
 from delayq.redis.calls.deliver import Acked, Failed, Held, Released
 from delayq.redis.calls.follow import Finished, Opened, Owed, OwedPage, Standing
+from delayq.redis.calls.inspect import LaidOut
 from delayq.redis.calls.operate import Switch, Telling
 from delayq.redis.calls.produce import Outcome
 from delayq.redis.keys import GROUP
+from tests.support.call_families import following, operating
 from tests.support.engine import HOUR, OURS, START, Engine, envelope
 
 FAILURE = b'{"type":"E","message":"m"}'
@@ -38,6 +41,9 @@ PLACE = Place("api", "k", 1)
 RATES = (RateLimit.per_minute(1).by("k"), RateLimit.sliding(2, "1m"), RateLimit.bucket(2, "1m"))
 DUE = START + 1_000
 NOW = START + 2_000
+
+FOUR, UNSAID = Layout(4, START, (1,)), LaidOut(PLAIN, "", "")
+
 
 Prepare = Callable[[Engine], Call[Any]]
 
@@ -248,6 +254,12 @@ SCENES = {
     ),
     "progress": scene(tell, [True], [True], grows=True),
     "configure": scene(lambda e: inspect.configure(e.scope, 5_000), 5_000, 5_000, grows=True),
+    "lay_out": scene(
+        lambda e: inspect.lay_out(e.scope, FOUR, UNSAID),
+        LaidOut(FOUR, "30000", ""),
+        LaidOut(FOUR, "30000", ""),
+        grows=True,
+    ),
     "promote": scene(
         lambda e: deliver.promote(e.scope),
         deliver.Promoted(1, 0, (HOUR - 2_000) * 1000),
@@ -312,6 +324,10 @@ SCENES = {
 }
 
 
+def _kept(scope: Scope) -> list[Call[Any]]:
+    return [inspect.lay_out(scope, FOUR, UNSAID), inspect.configure(scope, None)]
+
+
 def all_calls(scope: Scope) -> list[Call[Any]]:
     """A call of every script, made without any server."""
     job = Engine(None).job("j")
@@ -344,22 +360,13 @@ def all_calls(scope: Scope) -> list[Call[Any]]:
         inspect.upcoming(scope, 1, 1),
         inspect.pause(scope, 0),
         inspect.resume(scope),
-        inspect.configure(scope, None),
+        *_kept(scope),
         inspect.clear(scope),
         aside.set_aside(scope, "lot", ["j"]),
-        *_operating(scope, LEASE),
-        *_following(scope, LEASE),
+        *operating(scope, LEASE),
+        *following(scope, LEASE),
         *limit_calls(scope),
         *lock_calls(scope),
-    ]
-
-
-def _operating(scope: Scope, lease: Held) -> list[Call[Any]]:
-    return [
-        operate.progress(scope, [Telling(lease, b'{"done":1')]),
-        operate.switch(scope, Switch.PAUSE, 0),
-        operate.restart(scope),
-        operate.control(scope),
     ]
 
 
@@ -381,16 +388,4 @@ def limit_calls(scope: Scope) -> list[Call[Any]]:
         limit.admit(scope, Admit(who("j"), "api", RATES)),
         limit.probe(scope, Probe(who("j"), "api", "k"), ["orders k 1-1"]),
         limit.report(scope, Report(who("j"), "api", "k", Verdict.PASSED, 1, 1)),
-    ]
-
-
-def _following(scope: Scope, lease: Held) -> list[Call[Any]]:
-    place = follow.place(scope, "b")
-    return [
-        follow.finish(scope, [Finished(lease, End.DONE, [])]),
-        follow.owed(scope, "r", "-"),
-        follow.carried(scope, ["1-1"]),
-        follow.batch_open(place, b"{}", [("j", "orders")]),
-        follow.batch_note(place, [("j", Word.DONE)]),
-        follow.batch_told(place, ["then"], 1),
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -139,6 +140,12 @@ def test_waiting_for_many_queues_brings_each_entry_once(
     assert sum(stats.reserved for stats in client.stats()) == 42, "nothing was taken that nobody saw"
     consumer.hand_back(consumer.replay().deliveries)
     consumer.close()
+
+
+def test_every_node_is_reached_under_the_tls_of_the_url() -> None:
+    with closing(Connector("rediss+cluster://127.0.0.1:1?ssl_min_version=1.3&ssl_cert_reqs=none")) as connector:
+        given = connector.commands().connection_pool.connection_kwargs
+    assert (given["ssl_min_version"], given["ssl_cert_reqs"]) == (ssl.TLSVersion.TLSv1_3, "none")
 
 
 def test_every_slot_has_an_owner(connector: Connector) -> None:

@@ -9,6 +9,7 @@ from contextlib import closing
 import pytest
 
 from delayq.core.errors import BackendUnavailable
+from delayq.drivers.base import Claim
 from delayq.redis import wakeups
 from delayq.redis.connect import Connector, Waits
 from delayq.redis.wakeups import PubSubWakeUps
@@ -50,6 +51,11 @@ def test_only_its_queues_wait(cluster: RedisCluster) -> None:
             lost.kill()
             with pytest.raises(BackendUnavailable):
                 station.client.schedule("note", {"n": "lost"}, queue=HERE)
+            renewal = station.driver.steward((HERE, THERE)).renew("dq:test:1:a", [Claim(THERE, "nobody", "1-1")])
+            assert renewal.lost == {(THERE, "nobody")}, "whom can be asked is asked"
+            [error] = renewal.errors
+            assert isinstance(error, BackendUnavailable)
+            assert error.apart
             for n in range(5):
                 station.client.schedule("note", {"n": n}, queue=THERE, delay="10ms")
                 wait_until(lambda n=n: n in ran[:], timeout=30, what="the other queue is worked on")  # type: ignore[misc]

@@ -91,7 +91,6 @@ REFUSED = [
     ("rediss://h?ssl_cert_reqs=never", "write none, optional or required"),
     ("rediss://h?ssl_check_hostname=maybe", "write true or false"),
     ("rediss://h?ssl_min_version=771", "write 1.2 or 1.3"),
-    ("rediss+cluster://h?ssl_ciphers=x", "redis-py ignores for a cluster"),
     ("redis://h?sentinel_password=x", "belong to redis+sentinel://"),
     ("redis+sentinel://h", "must name the service"),
     ("redis+sentinel://h/main?sentinel_username=x", "no sentinel_password"),

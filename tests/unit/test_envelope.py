@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from delayq.core import envelope as envelopes
 from delayq.core.envelope import Envelope
 from delayq.core.errors import BadEnvelope, InvalidPayload
+from delayq.core.options import Options
+from delayq.core.spec import JobSpec, prepare
 
 LIMIT = 256 * 1024
 PLAIN = b'{"v":1,"id":"o1","name":"close","queue":"orders","data":null,"attempts":0,"created_ms":5}'
@@ -191,3 +193,18 @@ def test_what_goes_in_comes_out_through_every_rewrite(data: Any) -> None:
     assert bytes(read.data) == bytes(raw)
     assert msgspec.json.decode(read.data) == data
     assert json.loads(bytes(read.data)) == data
+
+
+def test_a_job_that_is_larger_than_a_worker_reads_is_refused_at_the_door() -> None:
+    options = Options(max_payload=1)
+    spec = JobSpec(name="n", headers={"h": "x" * options.max_envelope})
+    with pytest.raises(InvalidPayload, match="The job, with its chain and headers, has"):
+        prepare(spec, options, 0)
+
+
+@pytest.mark.parametrize("member", ["id", "name"])
+def test_a_name_or_an_id_that_nobody_could_have_scheduled_is_not_believed(member: str) -> None:
+    body = {"v": 1, "id": "i", "name": "n", "queue": "q", "data": None, "attempts": 0, "created_ms": 0}
+    with pytest.raises(BadEnvelope, match="over 255 characters"):
+        envelopes.decode(json.dumps({**body, member: "x" * 256}).encode())
+    assert envelopes.decode(json.dumps({**body, member: "x" * 255}).encode()).queue == "q"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from delayq.core.errors import InvalidInput
 from delayq.core.failed import FailedOptions
 from delayq.core.views import JobInfo
+from delayq.drivers.serving.failed_desk import FailedDesk
 from delayq.redis.client import Client
 
 
@@ -40,11 +41,11 @@ class Chosen:
                 "No job was named.", hint="Give ids, --name, --since or --until, or --all for every one of the queue."
             )
 
-    def find(self, client: Client) -> Iterator[JobInfo]:
+    def find(self, client: Client | FailedDesk) -> Iterator[JobInfo]:
         """All that fit, in the order they failed in."""
         return client.iter_failed(self.queue, **self.which)
 
-    def find_ids(self, client: Client) -> Iterator[str]:
+    def find_ids(self, client: Client | FailedDesk) -> Iterator[str]:
         """The ids, each once."""
         if self.ids:
             yield from dict.fromkeys(self.ids)

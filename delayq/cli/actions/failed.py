@@ -21,6 +21,7 @@ from delayq.core.rate import Pace, parse_rate
 from delayq.core.sealing import hide
 from delayq.core.states import Answer, State
 from delayq.core.views import JobInfo, Retried
+from delayq.drivers.serving.failed_desk import FailedDesk
 from delayq.redis.client import Client
 
 BATCH: Final = 500
@@ -28,7 +29,7 @@ BATCH: Final = 500
 
 def list_failed(session: Session, chosen: Chosen, limit: int, *, as_json: bool) -> None:
     """Failed jobs with their last error and their first, which are asked for one by one."""
-    with session.client() as client:
+    with session.failed() as client:
         queues = [chosen.queue] if chosen.queue else client.queues()
         found = chain.from_iterable(client.iter_failed(queue, **chosen.which) for queue in queues)
         jobs = (client.get(info.id, queue=info.queue) or info for info in islice(found, limit))
@@ -60,7 +61,7 @@ def _error(failure: Failure) -> str:
 
 def show(session: Session, job_id: str, queue: str | None, *, as_json: bool) -> None:
     """One failed job in full."""
-    with session.client() as client:
+    with session.failed() as client:
         info = find(client, job_id, queue)
     if info.state is not State.FAILED:
         raise JobNotFailed(f"The job {job_id!r} is {info.state}, not failed.", hint=f"Use: delayq show {job_id}")
@@ -71,7 +72,7 @@ def retry(session: Session, chosen: Chosen, rate: str | None, *, as_json: bool) 
     """Try them again; the worst exit code. One that cannot be retried keeps no other from it."""
     chosen.check()
     code = done = 0
-    with session.client() as client:
+    with session.failed() as client:
         headway = Headway(session.out.note, _how_many(client, chosen))
         for job_id, ref, error in _retried(client, chosen, rate):
             headway.step()
@@ -89,20 +90,25 @@ def retry(session: Session, chosen: Chosen, rate: str | None, *, as_json: bool) 
     return code
 
 
-def _retried(client: Client, chosen: Chosen, rate: str | None) -> Iterator[Retried]:
+def _retried(client: Client | FailedDesk, chosen: Chosen, rate: str | None) -> Iterator[Retried]:
     """The answers, at the pace that was asked for."""
     pace, queue = Pace(parse_rate(rate) if rate else None), chosen.queue or client.options.queue
     for job_id in chosen.find_ids(client):
         time.sleep(pace.wait_s(time.monotonic()))
         with checkable(job_id, queue):
-            answer = client.run(client.failed_verbs.retry(job_id, queue))
+            if isinstance(client, FailedDesk):
+                answer = client.retry_one(job_id, queue=queue)
+            else:
+                answer = client.run(client.failed_verbs.retry(job_id, queue))
         yield answer
 
 
-def _how_many(client: Client, chosen: Chosen) -> int:
+def _how_many(client: Client | FailedDesk, chosen: Chosen) -> int:
     """How many there will be, as far as that is known beforehand; 0 when it is not."""
     if chosen.ids or not chosen.every or chosen.name or chosen.since or chosen.until:
         return len(set(chosen.ids))
+    if isinstance(client, FailedDesk):
+        return client.count(chosen.queue)
     [stats] = client.stats(chosen.queue or client.options.queue)
     return stats.failed
 
@@ -112,7 +118,7 @@ def forget(session: Session, chosen: Chosen, *, yes: bool, as_json: bool) -> int
     chosen.check()
     codes = {Answer.FORGOTTEN: 0, Answer.UNKNOWN: JobNotFound.exit_code, Answer.REFUSED: JobNotFailed.exit_code}
     code = 0
-    with session.client() as client:
+    with session.failed() as client:
         queue = chosen.queue or client.options.queue
         if not chosen.ids:
             session.out.confirm(f"Drop every {chosen} in queue {queue}?", yes=yes)
@@ -129,7 +135,7 @@ def forget(session: Session, chosen: Chosen, *, yes: bool, as_json: bool) -> int
 
 def flush(session: Session, queue: str | None, *, yes: bool, as_json: bool) -> None:
     """Drop all failed jobs of a queue."""
-    with session.client() as client:
+    with session.failed() as client:
         name = queue or client.options.queue
         session.out.confirm(f"Drop every failed job in queue {name}?", yes=yes)
         dropped = client.prune_failed(name, older="0s")
@@ -138,7 +144,7 @@ def flush(session: Session, queue: str | None, *, yes: bool, as_json: bool) -> N
 
 def prune(session: Session, queue: str | None, older: str, *, as_json: bool) -> None:
     """Drop what failed long ago."""
-    with session.client() as client:
+    with session.failed() as client:
         name = queue or client.options.queue
         dropped = client.prune_failed(name, older=older)
     print_dropped(session, name, dropped, as_json=as_json)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import chain, islice
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -20,9 +20,13 @@ from delayq.core.sealing import HIDDEN, hide
 from delayq.core.states import State
 from delayq.core.views import JobInfo, QueueStats, Upcoming
 from delayq.core.when import format_instant
+from delayq.drivers.serving.desk import BrokerDesk
+from delayq.drivers.serving.failed_desk import FailedDesk
 from delayq.redis.client import Client
 
 STATES: Final = (State.SCHEDULED, State.READY, State.RESERVED, State.FAILED, State.COMPLETED)
+Desk: TypeAlias = "Client | BrokerDesk | FailedDesk"
+"""What can be asked for one job."""
 _SHOWN_DATA: Final = 2_000
 _BAR: Final = 40
 
@@ -44,12 +48,12 @@ def local_ms() -> int:
 
 def show(session: Session, job_id: str, queue: str | None, *, as_json: bool) -> None:
     """Everything known about one job."""
-    with session.client() as client:
+    with session.desk() as client:
         info = find(client, job_id, queue)
     print_job(session, info, as_json=as_json)
 
 
-def find(client: Client, job_id: str, queue: str | None) -> JobInfo:
+def find(client: Desk, job_id: str, queue: str | None) -> JobInfo:
     """The job; raises `JobNotFound`."""
     info = client.get(job_id, queue=queue)
     if info is None:
@@ -114,7 +118,7 @@ def cut(raw: bytes) -> str:
 def list_jobs(session: Session, wanted: Wanted, *, as_json: bool) -> None:
     """Jobs, state by state; one more than shown is looked for, to say so."""
     states = (State(wanted.state),) if wanted.state else STATES
-    with session.client() as client:
+    with session.desk() as client:
         found = islice(matching(client, states, wanted), wanted.limit + 1)
         shown = islice(found, wanted.limit)
         if as_json:
@@ -128,7 +132,7 @@ def list_jobs(session: Session, wanted: Wanted, *, as_json: bool) -> None:
             session.out.note(f"There are more than {wanted.limit}; --limit shows them.")
 
 
-def matching(client: Client, states: tuple[State, ...], wanted: Wanted) -> Iterator[JobInfo]:
+def matching(client: BrokerDesk | Client, states: tuple[State, ...], wanted: Wanted) -> Iterator[JobInfo]:
     """The jobs of these states, queue by queue, whose name fits the pattern."""
     queues = [wanted.queue] if wanted.queue else client.queues()
     jobs = chain.from_iterable(client.iter_jobs(state, queue=queue) for queue in queues for state in states)
@@ -172,7 +176,7 @@ def _spans(histogram: Upcoming) -> Iterator[tuple[object, ...]]:
 
 def stats(session: Session, queue: str | None, busy_above: int | None, *, as_json: bool) -> int:
     """How much is in which state; the exit code, which is 1 when a queue is busy."""
-    with session.client() as client:
+    with session.desk() as client:
         busy = [] if busy_above is None else client.busy(above=busy_above, queue=queue)
         found, switches = client.stats(queue), client.control()
     held, code = switches.held_by(), 1 if busy else 0

@@ -47,7 +47,7 @@ class Request:
 def schedule(session: Session, request: Request, *, as_json: bool) -> None:
     """Schedule one job and print its id."""
     _one_time(request.options)
-    with session.client() as client:
+    with session.sender() as client:
         data = read_data(request.data, client.options.max_payload)
         # Made here, so that it can be named when the answer is lost. An id nobody else has is never kept, only resent.
         given = request.options["id"]
@@ -63,7 +63,7 @@ def schedule(session: Session, request: Request, *, as_json: bool) -> None:
 
 def cancel(session: Session, job_id: str, queue: str | None, how: Mapping[str, Any], *, as_json: bool) -> int:
     """Cancel and print the answer; the exit code. `how` as `Client.cancel` takes it."""
-    with session.client() as client, checkable(job_id, queue or client.options.queue):
+    with session.desk() as client, checkable(job_id, queue or client.options.queue):
         answer = client.cancel(job_id, queue=queue, **how)
         queue = queue or client.options.queue
     if as_json:
@@ -83,14 +83,14 @@ def reschedule(
     _one_time(when)
     if when["delay"] is None and when["at"] is None:
         raise InvalidInput("No time was given.", hint="Say --in 30m or --at 2026-11-21T15:00:00Z.")
-    with session.client() as client, checkable(job_id, queue or client.options.queue):
+    with session.desk() as client, checkable(job_id, queue or client.options.queue):
         ref = client.reschedule(job_id, queue=queue, durability=durability, **when)
     _answer(session, ref, as_json=as_json)
 
 
 def run_now(session: Session, job_id: str, queue: str | None, *, as_json: bool) -> None:
     """Let a waiting job run at once."""
-    with session.client() as client, checkable(job_id, queue or client.options.queue):
+    with session.desk() as client, checkable(job_id, queue or client.options.queue):
         ref = client.run_now(job_id, queue=queue)
     _answer(session, ref, as_json=as_json)
 

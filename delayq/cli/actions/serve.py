@@ -78,6 +78,7 @@ class Wishes:
     allow_eviction: bool = False
     force: bool = False
     weighted: bool = False
+    connection: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +97,8 @@ def work(session: Session, apps: Sequence[str], wishes: Wishes, limits: Limits, 
     """Run jobs until there is a reason to stop; its exit code."""
     began = time.monotonic()  # before the application's code is loaded
     events = EventLines() if as_json else None
-    settings = session.settings(tries=wishes.tries, backoff=wishes.backoff, timeout=wishes.timeout)
+    said = {"tries": wishes.tries, "backoff": wishes.backoff, "timeout": wishes.timeout}
+    settings = session.settings(**said, connection=wishes.connection)
     registry = handlers(settings, apps)
     if not registry.names():
         raise ConfigError(

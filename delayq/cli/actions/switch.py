@@ -1,4 +1,4 @@
-"""pause, resume, clear, queue set."""
+"""pause, resume, clear, queue set, queue show."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from delayq.cli.session import Session
 from delayq.cli.words import count
 from delayq.core.errors import InvalidInput
 from delayq.core.when import format_duration, format_instant
+from delayq.redis.given import QueueSettings
 
 
 def one_or_all(queue: str | None, everything: bool) -> str:
@@ -43,7 +44,7 @@ def resume(session: Session, queue: str, *, as_json: bool) -> None:
 
 def clear(session: Session, queue: str | None, *, yes: bool, as_json: bool) -> None:
     """Drop what waits."""
-    with session.client() as client:
+    with session.desk() as client:
         name = queue or client.options.queue
         session.out.confirm(f"Drop every job that waits in queue {name}?", yes=yes)
         dropped = client.clear(name)
@@ -59,12 +60,33 @@ def print_dropped(session: Session, queue: str, dropped: int, *, as_json: bool) 
     session.out.note(f"{count(dropped, 'job')} dropped from queue {queue}.")
 
 
-def queue_set(session: Session, queue: str, lease: str | None, durability: str | None, *, as_json: bool) -> None:
+def queue_set(session: Session, queue: str, kept: QueueSettings, *, as_json: bool) -> None:
     """Set what is given, and print what is in force."""
     with session.client() as client:
-        lease_ms = client.queue_set(queue, lease=lease, durability=durability)
+        lease_ms = client.queue_set(queue, **kept)
         safe = client.queue_durability(queue)
+        number = None if kept.get("shards") is None else client.queue_show(queue).shards
+    more = {"durability": safe} | ({} if number is None else {"shards": number})
     if as_json:
-        session.out.json({"queue": queue, "lease_ms": lease_ms, "durability": safe})
+        session.out.json({"queue": queue, "lease_ms": lease_ms, **more})
     else:
-        session.out.record([("queue", queue), ("lease", format_duration(lease_ms)), ("durability", safe)])
+        session.out.record([("queue", queue), ("lease", format_duration(lease_ms)), *more.items()])
+
+
+def queue_show(session: Session, queue: str, *, as_json: bool) -> None:
+    """What a queue keeps for itself."""
+    with session.client() as client:
+        view, safe = client.queue_show(queue), client.queue_durability(queue)
+    if as_json:
+        session.out.json(shapes.queue_view(view, safe))
+        return
+    rows: list[tuple[str, object]] = [("queue", queue), ("lease", format_duration(view.lease_ms)), ("durability", safe)]
+    rows.append(("shards", view.shards))
+    if view.since_ms is not None:
+        rows.append(("since", format_instant(view.since_ms)))
+    if view.before:
+        rows.append(("jobs may lie by", ", ".join(map(str, view.before))))
+    session.out.record(rows)
+    if len(view.held) > 1:
+        numbers = ("scheduled", "load", "failed", "completed")
+        session.out.table(("shard", *numbers), view.held, numbers=numbers)

@@ -21,6 +21,7 @@ class BrokerSteward:
         self._broker = broker
         self._settling = settling
         self._keeper = keeper
+        self._looked = False
 
     def renew(self, consumer: str, claims: Sequence[Claim]) -> Renewal:
         """Start the leases anew, where this process can."""
@@ -75,7 +76,13 @@ class BrokerSteward:
         """Nobody is told: a broker keeps no list of workers."""
 
     def lease_s(self) -> float:
-        """The shortest lease of the queues served."""
+        """The shortest lease of the queues served. Asked for the first time, it looks that all they need is there.
+
+        So a worker that is refused (no such queue, no keys) hears it before it makes children. Raises `ConfigError`.
+        """
+        if not self._looked:
+            self._broker.ready(self.queues)
+            self._looked = True
         return min(self._broker.lease_s(queue) for queue in self.queues)
 
     def now_ms(self) -> int:

@@ -74,7 +74,7 @@ class SqsBroker:
 
     def _entry(self, item: Item, now_ms: int, *, fifo: bool) -> dict[str, Any]:
         group = group_of(item.envelope, self._place.group or item.queue) if fifo else ""
-        message = Message(item.envelope, now_ms + item.delay_ms if item.delay_ms else 0, group=group)
+        message = Message(item.envelope, item.due_ms if item.delay_ms else 0, group=group)
         return entry(message, now_ms, fifo=fifo, token=uuid.uuid4().hex)
 
     def _fit(self, item: Item) -> None:

@@ -1,13 +1,16 @@
-"""Makes the clients of one connection to SQS. Loading what boto3 knows of the service is slow; it is done once."""
+"""Makes the clients of one connection to SQS. Reading what botocore knows of the service is slow; it is done once."""
 
 from __future__ import annotations
 
 import os
 import threading
+from functools import cache
 from typing import Any, Final
 
 import boto3
 from botocore.config import Config
+from botocore.loaders import create_loader
+from botocore.session import Session as BotocoreSession
 
 from delayq.drivers.sqs.place import Place
 
@@ -35,5 +38,13 @@ class Clients:
             if self._pid != os.getpid():
                 self._pid, self._session = os.getpid(), None
             if self._session is None:
-                self._session = boto3.session.Session(profile_name=place.profile, region_name=place.region)
+                core = BotocoreSession(profile=place.profile)
+                core.register_component("data_loader", _loader())
+                self._session = boto3.session.Session(botocore_session=core, region_name=place.region)
             return self._session.client("sqs", endpoint_url=place.endpoint_url, config=config)
+
+
+@cache
+def _loader() -> Any:
+    """Reads the descriptions of services, and remembers them; a fork may go on with what it has read."""
+    return create_loader()

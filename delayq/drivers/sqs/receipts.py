@@ -26,6 +26,8 @@ from typing import Final
 
 import msgspec
 
+from delayq.core.errors import BackendError
+
 _ENTRY: Final = re.compile(r"[0-9a-f]{32}")
 
 
@@ -57,10 +59,19 @@ class Receipts:
             self._users += 1
 
     def keep(self, receipt: Receipt, until_s: float) -> str:
-        """Write one down that stands `until_s` (`clock`); the entry that names it from now on."""
+        """Write one down that stands `until_s` (`clock`); the entry that names it from now on.
+
+        Raises `BackendError` where nothing can be written: the message then comes again when its lease is over.
+        """
         entry = uuid.uuid4().hex
-        self._folder.mkdir(mode=0o700, exist_ok=True)
-        (self._folder / entry).write_bytes(_encode(receipt))
+        try:
+            self._folder.mkdir(mode=0o700, exist_ok=True)
+            (self._folder / entry).write_bytes(_encode(receipt))
+        except OSError as error:
+            raise BackendError(
+                f"A message was received, and its receipt could not be written: {error}.",
+                hint="Make room there, or name another folder with TMPDIR.",
+            ) from error
         self.stands(entry, until_s)
         return entry
 

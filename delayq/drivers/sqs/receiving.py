@@ -5,7 +5,8 @@ time, and whoever receives it early sends it on with what is left, until the res
 deleted, so it is never lost; and it is new to SQS, so its count of receives begins anew.
 
 A FIFO queue knows no delay for one message. There it is hidden until it is due, at most 12 hours at a time, and with it
-all that stand behind it in its group.
+all that stand behind it in its group. Its messages are received one by one: two of a group that came together would run
+side by side, or the second though the first was given back.
 """
 
 from __future__ import annotations
@@ -37,9 +38,10 @@ class Receiving:
         self._receipts = receipts
 
     def take(self, queue: str, count: int, *, wait_s: int) -> list[Delivery]:
-        """Receive up to ten messages; the deliveries among them. Wait up to `wait_s` on the server."""
+        """Receive up to ten messages, and of a FIFO queue one; the deliveries among them. Wait up to `wait_s` there."""
         asked_at, lease_s = clock(), self._service.place.lease_s
-        rows = self._receive(queue, min(count, BATCH), wait_s)
+        most = 1 if self._service.queue(queue).fifo else BATCH
+        rows = self._receive(queue, min(count, most), wait_s)
         now_ms = time.time_ns() // 1_000_000
         found: list[Delivery] = []
         early: list[Received] = []

@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from delayq.core.options import Options
+from delayq.core.shards import PLAIN, Layout, queue_of
 from delayq.redis.keys import Globals, Keys
 from delayq.redis.scripts import Script, load
 
@@ -21,11 +22,27 @@ ONCE_MS = 60_000
 
 
 class Scope(msgspec.Struct, frozen=True):
-    """Where and when a call applies. `now_ms` None means the server's clock; only tests set it."""
+    """Where and when a call applies. `now_ms` None means the server's clock; only tests set it.
+
+    `queue` is one shard; `layout` says by which shards it was chosen. With `asks` a job is only looked for there: it
+    may lie there since before, and is made elsewhere.
+    """
 
     options: Options
     queue: str
     now_ms: int | None = None
+    layout: Layout = PLAIN
+    asks: bool = False
+
+    @property
+    def name(self) -> str:
+        """The queue the shard belongs to."""
+        return queue_of(self.queue)
+
+    @property
+    def shards(self) -> str:
+        """The layout as scripts take it that make jobs."""
+        return f"?{self.layout}" if self.asks else str(self.layout)
 
     @property
     def keys(self) -> Keys:

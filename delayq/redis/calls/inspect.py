@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -12,6 +12,7 @@ from delayq.core import failure as failures
 from delayq.core import progress as progresses
 from delayq.core.envelope import Envelope
 from delayq.core.errors import BadEnvelope
+from delayq.core.shards import Layout, read_layout
 from delayq.core.states import State
 from delayq.core.views import JobInfo, Page, QueueStats, Upcoming, WorkerInfo
 from delayq.redis.calls.call import Call, Nature, Scope, call, number, text
@@ -19,7 +20,7 @@ from delayq.redis.calls.call import Call, Nature, Scope, call, number, text
 
 def get(scope: Scope, job_id: str) -> Call[JobInfo | None]:
     """Everything known about one job; None when its id is not taken."""
-    return call("get", scope, [job_id], partial(_info, scope.queue, job_id), nature=Nature.READS)
+    return call("get", scope, [job_id], partial(_info, scope.name, job_id), nature=Nature.READS)
 
 
 def _info(queue: str, job_id: str, reply: list[Any]) -> JobInfo | None:
@@ -66,7 +67,7 @@ def read(raw: bytes) -> Envelope | None:
 def list_jobs(scope: Scope, state: State, cursor: str, limit: int) -> Call[Page]:
     """One page of the jobs in one state."""
     return call(
-        "list", scope, [state, cursor, limit], partial(_page, scope.queue, state), state=state, nature=Nature.READS
+        "list", scope, [state, cursor, limit], partial(_page, scope.name, state), state=state, nature=Nature.READS
     )
 
 
@@ -91,7 +92,7 @@ def _page(queue: str, state: State, reply: list[bytes]) -> Page:
 
 def stats(scope: Scope) -> Call[QueueStats]:
     """How much of a queue is in which state."""
-    return call("stats", scope, [scope.now], partial(_stats, scope.queue), nature=Nature.READS)
+    return call("stats", scope, [scope.now], partial(_stats, scope.name), nature=Nature.READS)
 
 
 def _stats(queue: str, reply: list[Any]) -> QueueStats:
@@ -116,7 +117,7 @@ def _stats(queue: str, reply: list[Any]) -> QueueStats:
 def upcoming(scope: Scope, span_ms: int, spans: int) -> Call[Upcoming]:
     """A histogram of due times."""
     return call(
-        "upcoming", scope, [scope.now, span_ms, spans], partial(_upcoming, scope.queue, span_ms), nature=Nature.READS
+        "upcoming", scope, [scope.now, span_ms, spans], partial(_upcoming, scope.name, span_ms), nature=Nature.READS
     )
 
 
@@ -151,6 +152,25 @@ def configure(scope: Scope, lease_ms: int | None, durability: str = "") -> Call[
     """Set what a queue keeps for itself ('' = leave as it is); answers the lease in force."""
     wanted = "" if lease_ms is None else lease_ms
     return call("configure", scope, [wanted, scope.options.lease_ms, durability], int)
+
+
+class LaidOut(NamedTuple):
+    """What a shard knows: the layout, and the queue's lease and pause as its `meta` holds them ('' = none)."""
+
+    layout: Layout
+    lease_ms: str
+    paused: str
+
+
+def lay_out(scope: Scope, layout: Layout, like: LaidOut, *, instead: bool = False) -> Call[LaidOut]:
+    """Tell a shard the layout of its queue; it takes a newer one. With `instead` only in the place of `like`."""
+    args = [str(layout), str(like.layout) if instead else "", like.lease_ms, like.paused]
+    return call("lay_out", scope, args, _laid_out)
+
+
+def _laid_out(reply: list[bytes]) -> LaidOut:
+    layout, lease, paused = map(text, reply)
+    return LaidOut(read_layout(layout), lease, paused)
 
 
 def clear(scope: Scope, limit: int = 500) -> Call[int]:

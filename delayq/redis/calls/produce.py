@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from delayq.core.debounce import Quiet
+from delayq.core.shards import Layout, read_layout
 from delayq.core.spec import Prepared
 from delayq.core.states import Answer, OnConflict, State
 from delayq.core.views import JobRef
@@ -31,10 +32,15 @@ _STATES = {state.value.encode(): state for state in State}
 
 
 class Scheduled(NamedTuple):
-    """What became of a batch: a reference for each job, and whether the queue was new."""
+    """What became of a batch: a reference for each job, and whether the queue was new.
+
+    `moved`: nothing was done, because the shard knows this newer layout. A job that was only asked for, and is not
+    there, has the outcome `unknown`.
+    """
 
     refs: list[JobRef]
     new_queue: bool
+    moved: Layout | None = None
 
 
 class Outcome(NamedTuple):
@@ -47,7 +53,7 @@ class Outcome(NamedTuple):
 
 def stored(scheduled: Scheduled) -> bool:
     """Whether any of these jobs is stored now; a refused one is not."""
-    return any(ref.outcome is not Answer.CONFLICT for ref in scheduled.refs)
+    return any(ref.outcome not in (Answer.CONFLICT, Answer.UNKNOWN) for ref in scheduled.refs)
 
 
 def moved(outcome: Outcome) -> bool:
@@ -87,7 +93,7 @@ def schedule(
     args: list[Argument] = [scope.now, word, scope.queue, scope.wake]
     if script == "schedule":
         args.append(options.high_water)
-    args += (options.lease_ms, once_ms)
+    args += (options.lease_ms, once_ms, scope.shards)
     for job in jobs:
         args += job[:4]  # id, envelope, when, digest
     return call(script, scope, args, lambda reply: _scheduled(reply, jobs), once=once)
@@ -98,6 +104,8 @@ def _soon(when: str) -> bool:
 
 
 def _scheduled(reply: list[bytes], jobs: Sequence[Prepared]) -> Scheduled:
+    if reply[0] == b"moved":
+        return Scheduled([], False, read_layout(text(reply[1])))
     refs = []
     seen, due_ms = b"", None  # most jobs of a batch fall due at the same time
     words = iter(reply)
@@ -117,11 +125,13 @@ def _scheduled(reply: list[bytes], jobs: Sequence[Prepared]) -> Scheduled:
 def debounce(scope: Scope, job: Prepared, quiet: Quiet, token: str) -> Call[Scheduled]:
     """Put a job in the place of the one with the same key that has not started."""
     args: list[Argument] = [scope.now, scope.queue, scope.wake, scope.options.lease_ms, ONCE_MS]
-    args += (job.id, job.envelope, *quiet, job.digest)
+    args += (job.id, job.envelope, *quiet, job.digest, scope.shards)
     return call("debounce", scope, args, lambda reply: _debounced(reply, job), once=token)
 
 
 def _debounced(reply: list[bytes], job: Prepared) -> Scheduled:
+    if reply[0] == b"moved":
+        return Scheduled([], False, read_layout(text(reply[1])))
     new, word, due, replaced = reply
     ref = JobRef(job.id, job.queue, State.SCHEDULED, number(due), _ANSWERS[word], job.name, text(replaced))
     return Scheduled([ref], new == b"1")

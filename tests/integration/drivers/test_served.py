@@ -45,31 +45,27 @@ def either(connection: dict[str, Any], site: Callable[[dict[str, Any]], Site]) -
     return site({**connection, "prefix": f"t{uuid.uuid4().hex[:8]}-"})
 
 
-def test_jobs_run_and_are_gone(either: Site) -> None:
-    ids = either.schedule("good", 12)
-    with either.open(threads=2) as shop:
+def test_jobs_run_and_those_that_fail_are_kept(either: Site) -> None:
+    ids, [bad] = either.schedule("good", 12), either.schedule("bad")
+    with either.open(threads=2, tries=2, backoff_ms=0) as shop:
         either.until("end", ids)
+        kept = either.until_failed(bad)
+        assert (kept.failure.message, kept.failure.attempt) == ("bad", 2)
         wait_until(lambda: sum(filter(None, either.broker.depth("default")[:3])) == 0, what="the queue is empty")
         shop.signal(signal.SIGTERM)
         assert shop.ended() == 0
-    assert set(either.times("start").values()) == {1}
+    starts = either.times("start")
+    assert {starts[job] for job in ids} == {1}
+    assert starts[bad] == 2
 
 
-def test_a_job_longer_than_its_lease_runs_once(either: Site) -> None:
-    """The lease is two or three seconds; a second child waits for work all the while."""
-    [job] = either.schedule("good", seconds=4.5)
-    with either.open(processes=2, stop_when_empty=True) as shop:
+def test_a_job_longer_than_its_ttr_runs_once(site: Callable[[dict[str, Any]], Site], beanstalkd: Beanstalkd) -> None:
+    """A second child waits for work all the while."""
+    here = site({"driver": "beanstalkd", "url": f"beanstalkd://{beanstalkd.address}", "lease": "2s"})
+    [job] = here.schedule("good", seconds=4.5)
+    with here.open(processes=2, stop_when_empty=True) as shop:
         assert shop.ended(timeout=60) == 0
-    assert (either.times("start")[job], either.times("end")[job]) == (1, 1)
-
-
-def test_a_failing_job_is_tried_again_and_kept_among_the_failed(either: Site) -> None:
-    [job] = either.schedule("bad")
-    with either.open(tries=2, backoff_ms=0):
-        kept = either.until_failed(job)
-        assert (kept.failure.message, kept.failure.attempt) == ("bad", 2)
-        wait_until(lambda: sum(filter(None, either.broker.depth("default")[:3])) == 0, what="the queue is empty")
-    assert either.times("start")[job] == 2
+    assert (here.times("start")[job], here.times("end")[job]) == (1, 1)
 
 
 def test_a_job_that_kills_its_process_fails_after_four_of_them(either: Site) -> None:
@@ -89,3 +85,13 @@ def test_sqs_keeps_the_lease_of_a_handler_that_holds_the_interpreters_lock(
     with here.open(processes=2):
         here.until("end", [job])
     assert here.times("start")[job] == 1
+
+
+def test_a_worker_that_is_refused_says_so_before_it_makes_children(
+    site: Callable[[dict[str, Any]], Site], sqs_server: Sqs
+) -> None:
+    here = site(dict(sqs_server.options))
+    with here.open(queues=["nobody-made-it"]) as shop:
+        assert shop.ended() == 1  # the program raises; the command line says it in a sentence
+    assert "has no queue 'nobody-made-it'" in here.said()
+    assert "died" not in here.said()

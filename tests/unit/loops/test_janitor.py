@@ -73,7 +73,7 @@ def test_a_damaged_queue_keeps_no_other_from_its_tick(caplog: pytest.LogCaptureF
     backend.trouble = {"tidy a": BackendDamaged("a holds a string")}
     loop = janitor(backend, "a", "b")
     loop.run_once()
-    assert backend.take_asked() == ["register a b", "tidy a", "tidy b", "reclaim b"]
+    assert backend.take_asked() == ["queues", "register a b", "tidy a", "tidy b", "reclaim b"]
     assert "queue a: a holds a string" in caplog.text
     assert ticks(backend, loop, 3.5).count("tidy a") == 3, "looked at every second until it is whole again"
     backend.trouble.clear()
@@ -85,7 +85,19 @@ def test_names_that_cannot_be_registered_keep_no_queue_from_its_tick(caplog: pyt
     backend.trouble = {"register a": BackendDamaged("delayq:queues is a string")}
     loop = janitor(backend, "a")
     loop.run_once()
-    assert backend.asked == ["register a", "tidy a", "reclaim a"]
+    assert backend.asked == ["queues", "register a", "tidy a", "reclaim a"]
+    assert "delayq:queues is a string" in caplog.text
+
+
+def test_names_that_cannot_be_read_keep_no_named_queue_from_its_tick(caplog: pytest.LogCaptureFixture) -> None:
+    backend = Backend("a", "a#1", "b#1")
+    loop = janitor(backend, "a")
+    loop.run_once()
+    assert "tidy a#1" in backend.take_asked()
+    backend.trouble = {"queues": BackendDamaged("delayq:queues is a string")}
+    asked = ticks(backend, loop, 11.0)
+    assert {"tidy a", "tidy a#1"} <= set(asked)
+    assert not any("b#1" in what for what in asked)
     assert "delayq:queues is a string" in caplog.text
 
 
@@ -112,7 +124,7 @@ def test_a_part_that_is_away_keeps_no_other_queue_from_its_tick(caplog: pytest.L
     backend = Backend()
     backend.trouble = {"tidy a": error}
     janitor(backend, "a", "b").run_once()
-    assert backend.take_asked() == ["register a b", "tidy a", "tidy b", "reclaim b"]
+    assert backend.take_asked() == ["queues", "register a b", "tidy a", "tidy b", "reclaim b"]
     assert "queue a: one node of a cluster is away" in caplog.text
 
 

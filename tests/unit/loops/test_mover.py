@@ -100,7 +100,18 @@ def test_it_keeps_to_the_queues_it_was_given() -> None:
     backend.hints.given = [frozenset({"b"})]
     loop.sleep(1.0)
     loop.run_once()
-    assert backend.take_asked() == ["promote a"]
+    assert backend.take_asked() == ["queues", "promote a"]
+
+
+def test_the_shards_of_the_queues_it_was_given_come_with_them() -> None:
+    backend = Backend("a", "a#1", "b#1")
+    loop = mover(backend, "a")
+    loop.run_once()
+    assert backend.take_asked() == ["queues", "promote a", "promote a#1"]
+    backend.hints.given = [frozenset({"b#1", "a#2"})]
+    loop.sleep(1.0)
+    loop.run_once()
+    assert backend.take_asked() == ["promote a#2"]
 
 
 @pytest.mark.parametrize("name", ["", "a{b}", "x" * 200, "a b", "\x00"])

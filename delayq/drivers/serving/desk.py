@@ -1,0 +1,239 @@
+"""What people ask and do about the jobs of a broker's connection, in the words of the Redis client.
+
+What the backend cannot do is refused in one sentence. What it cannot tell (a queue's reserved jobs, say) counts as 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import MappingProxyType, TracebackType
+from typing import Any, Self, Unpack
+
+from delayq.core import envelope as envelopes
+from delayq.core.control import Control
+from delayq.core.errors import BadEnvelope, JobNotFound, JobRunning
+from delayq.core.names import check_queue
+from delayq.core.options import Options
+from delayq.core.spec import JobSpec, when
+from delayq.core.states import Answer, OnConflict, State
+from delayq.core.views import JobInfo, JobRef, QueueStats
+from delayq.drivers.broker import Depth, Findable, Waiting
+from delayq.drivers.capabilities import refuse_verb
+from delayq.drivers.connection import Connection
+from delayq.drivers.failed_store import FailedQuery, FailedStore
+from delayq.drivers.serving.connection import BrokerConnection
+from delayq.drivers.serving.failed_desk import FailedDesk
+from delayq.redis.given import ScheduleOptions, When
+
+PAGE = 200
+CLOCK_SLACK_MS = 100
+_DURABLE = "say how safe an answer is (durability)"
+WAITS = (State.SCHEDULED, State.READY)
+
+
+class Sender:
+    """Hands jobs in over a connection that keeps none itself, such as a failover."""
+
+    def __init__(self, connection: Connection, options: Options) -> None:
+        self.options = options
+        self._connection = connection
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._connection.close()
+
+    def schedule(
+        self,
+        name: str,
+        data: Any = None,
+        *,
+        on_conflict: str = "keep",
+        durability: str | None = None,
+        **options: Unpack[ScheduleOptions],
+    ) -> JobRef:
+        """Hand one in."""
+        refuse_verb(_DURABLE, durability is None, self._connection.name)
+        return self._connection.schedule(JobSpec(name=name, data=data, **options), OnConflict(on_conflict))
+
+
+class BrokerDesk:
+    """Of one connection. Close it, or use it in a `with`."""
+
+    def __init__(self, connection: BrokerConnection) -> None:
+        self._connection = connection
+        self._can = connection.capabilities
+        self._failed: FailedStore | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    @property
+    def options(self) -> Options:
+        """The defaults of this connection."""
+        return self._connection.options
+
+    def schedule(
+        self,
+        name: str,
+        data: Any = None,
+        *,
+        on_conflict: str = "keep",
+        durability: str | None = None,
+        **options: Unpack[ScheduleOptions],
+    ) -> JobRef:
+        """Push one job."""
+        self._refuse(_DURABLE, durability is None)
+        return self._connection.schedule(JobSpec(name=name, data=data, **options), OnConflict(on_conflict))
+
+    def get(self, job_id: str, *, queue: str | None = None) -> JobInfo | None:
+        """A job that waits, or has failed."""
+        self._refuse("show a job", self._can.inspect)
+        name, broker = self._queue(queue), self._connection.broker
+        found = broker.find(name, job_id) if isinstance(broker, Findable) else self._look_for(name, job_id)
+        return self._info(found) if found is not None else self.failed().get(job_id, queue=name)
+
+    def iter_jobs(self, state: State | str, *, queue: str | None = None) -> Iterator[JobInfo]:
+        """The jobs in one state. Those that run cannot be listed, and finished ones are gone."""
+        self._refuse("list its jobs", self._can.inspect)
+        name, wanted = self._queue(queue), State(state)
+        if wanted is State.FAILED:
+            yield from self.failed().iter_failed(name)
+        if wanted in WAITS:
+            yield from (info for info in map(self._info, self._iter(name)) if info.state is wanted)
+
+    def queues(self) -> list[str]:
+        """The queues that hold something."""
+        return self._connection.broker.queues()
+
+    def stats(self, queue: str | None = None) -> list[QueueStats]:
+        """How long one queue is, or each."""
+        self._refuse("tell how long its queues are", self._can.counts)
+        return [self._stats(name) for name in ([self._queue(queue)] if queue else self.queues())]
+
+    def busy(self, *, above: int, queue: str | None = None) -> list[QueueStats]:
+        """Which queues have `above` jobs or more that are ready or run."""
+        return [one for one in self.stats(queue) if one.load >= above]
+
+    def control(self) -> Control:
+        """No switch holds for the workers of a broker."""
+        return Control()
+
+    def cancel(
+        self, job_id: str, *, queue: str | None = None, running: bool = False, durability: str | None = None
+    ) -> Answer:
+        """Remove a job that waits."""
+        self._refuse(_DURABLE, durability is None)
+        self._refuse("ask a running job to stop", not running)
+        return self._findable("cancel a job", self._can.cancel).cancel(self._queue(queue), job_id)
+
+    def reschedule(
+        self, job_id: str, *, queue: str | None = None, durability: str | None = None, **given: Unpack[When]
+    ) -> JobRef:
+        """Give a waiting job another time."""
+        self._refuse(_DURABLE, durability is None)
+        broker, now_ms = self._findable("reschedule a job", self._can.reschedule), self._connection.broker.now_ms()
+        due = when(JobSpec(name="reschedule", **given), now_ms)
+        due_ms = now_ms + int(due) if due[0] == "+" else int(due)
+        return self._moved(broker.reschedule(self._queue(queue), job_id, due_ms), job_id, queue, due_ms)
+
+    def run_now(self, job_id: str, *, queue: str | None = None) -> JobRef:
+        """Let a waiting job run at once."""
+        broker, now_ms = self._findable("run a waiting job now", self._can.run_now), self._connection.broker.now_ms()
+        answer = broker.reschedule(self._queue(queue), job_id, now_ms)
+        answer = Answer.READY if answer is Answer.RESCHEDULED else answer
+        return self._moved(answer, job_id, queue, now_ms)
+
+    def clear(self, queue: str | None = None) -> int:
+        """Remove everything that waits in a queue; how many."""
+        self._refuse("clear a queue", self._can.clear)
+        return self._connection.broker.clear(self._queue(queue))
+
+    def failed(self) -> FailedDesk:
+        """Its failed jobs."""
+        make = self._connection.backend.failed
+        self._refuse("tell of failed jobs", make is not None)
+        if self._failed is None and make is not None:
+            self._failed = make()
+        assert self._failed is not None
+        return FailedDesk(self._connection, self.options, self._failed, self._connection.broker.load)
+
+    def close(self) -> None:
+        """Close what was opened."""
+        if self._failed is not None:
+            self._failed.close()
+        self._connection.close()
+
+    def _refuse(self, verb: str, able: bool) -> None:
+        refuse_verb(verb, able, self._connection.name)
+
+    def _findable(self, verb: str, able: bool) -> Findable:
+        broker = self._connection.broker
+        self._refuse(verb, able and isinstance(broker, Findable))
+        assert isinstance(broker, Findable)
+        return broker
+
+    def _queue(self, queue: str | None) -> str:
+        return self.options.sent_to(check_queue(queue or self.options.queue))
+
+    def _iter(self, queue: str) -> Iterator[Waiting]:
+        cursor = ""
+        while True:
+            page = self._connection.broker.page(queue, cursor=cursor, count=PAGE)
+            yield from page.jobs
+            cursor = page.cursor
+            if not cursor:
+                return
+
+    def _look_for(self, queue: str, job_id: str) -> Waiting | None:
+        return next((job for job in self._iter(queue) if job.id == job_id), None)
+
+    def _info(self, job: Waiting) -> JobInfo:
+        state = self._state(job.due_ms)
+        try:
+            envelope = envelopes.decode(job.envelope)
+        except BadEnvelope:
+            envelope = None
+        return JobInfo(job.id, job.queue, state, job.envelope, envelope, due_ms=job.due_ms)
+
+    def _moved(self, answer: Answer, job_id: str, queue: str | None, due_ms: int) -> JobRef:
+        if answer is Answer.RUNNING:
+            raise JobRunning(f"The job {job_id!r} runs.")
+        if answer is Answer.UNKNOWN:
+            raise JobNotFound(f"No job {job_id!r} waits in queue {self._queue(queue)!r}.")
+        return JobRef(job_id, self._queue(queue), self._state(due_ms), due_ms, answer)
+
+    def _state(self, due_ms: int) -> State:
+        """Ready when it is due, as exactly as the backend keeps times: its clock here is an estimate."""
+        now_ms = self._connection.broker.now_ms() + max(self._can.resolution_ms, CLOCK_SLACK_MS)
+        return State.READY if due_ms <= now_ms else State.SCHEDULED
+
+    def _stats(self, queue: str) -> QueueStats:
+        broker, failed = self._connection.broker, 0
+        depth, now_ms = broker.depth(queue), broker.now_ms()
+        if self._connection.backend.failed is not None:
+            store = self._connection.backend.failed()
+            failed = store.count(FailedQuery(connection=self._connection.name, queue=queue))
+            store.close()
+        return _queue_stats(queue, depth, failed, now_ms, int(broker.lease_s(queue) * 1000))
+
+
+def _queue_stats(queue: str, depth: Depth, failed: int, now_ms: int, lease_ms: int) -> QueueStats:
+    return QueueStats(
+        queue=queue,
+        scheduled=depth.delayed or 0,
+        ready=depth.ready,
+        reserved=depth.reserved or 0,
+        failed=failed,
+        completed=0,
+        paused_until_ms=None,
+        overdue_oldest_ms=max(0, now_ms - depth.oldest_ms) if depth.oldest_ms else 0,
+        lease_ms=lease_ms,
+        mover_tick_ms=0,
+        now_ms=now_ms,
+        counters=MappingProxyType({}),
+    )

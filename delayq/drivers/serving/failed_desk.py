@@ -1,0 +1,118 @@
+"""What people ask and do about the failed jobs of a connection whose backend keeps none: list, retry, forget, prune."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Unpack
+
+from delayq.core import envelope as envelopes
+from delayq.core.durations import duration_ms
+from delayq.core.envelope import Envelope
+from delayq.core.errors import BadEnvelope, DelayqError, JobNotFound
+from delayq.core.failed import FailedOptions, choose
+from delayq.core.options import Options
+from delayq.core.states import Answer, State
+from delayq.core.views import JobInfo, Retried
+from delayq.drivers.connection import Connection
+from delayq.drivers.failed_store import FailedJob, FailedQuery, FailedStore
+
+PAGE = 200
+
+
+class FailedDesk:
+    """Of one connection. `load` makes an envelope of what the store has, as the connection's backend would."""
+
+    def __init__(
+        self, connection: Connection, options: Options, store: FailedStore, load: Callable[[bytes], bytes]
+    ) -> None:
+        self.options = options
+        self._connection = connection
+        self._store = store
+        self._load = load
+
+    def queues(self) -> list[str]:
+        """The queues that failed jobs came from."""
+        return sorted({job.queue for job in self._iter(FailedQuery(connection=self._connection.name))})
+
+    def iter_failed(self, queue: str | None = None, **which: Unpack[FailedOptions]) -> Iterator[JobInfo]:
+        """The failed jobs of one queue that are meant, the oldest first."""
+        now_ms = time.time_ns() // 1_000_000
+        chosen = choose(which, now_ms, now_ms)
+        query = FailedQuery(
+            name=chosen.name,
+            connection=self._connection.name,
+            queue=queue or self.options.queue,
+            since_ms=chosen.since_ms,
+            until_ms=chosen.until_ms,
+        )
+        return (self._info(job) for job in self._iter(query))
+
+    def get(self, job_id: str, *, queue: str | None = None) -> JobInfo | None:
+        """One of them."""
+        job = self._find(job_id, queue)
+        return self._info(job) if job is not None else None
+
+    def count(self, queue: str | None = None) -> int:
+        """How many there are of one queue."""
+        return self._store.count(FailedQuery(connection=self._connection.name, queue=queue or self.options.queue))
+
+    def retry_one(self, job_id: str, *, queue: str | None = None) -> Retried:
+        """Push it again with all its tries, then forget the failure. Done again after a crash, it is the same job."""
+        job = self._find(job_id, queue)
+        if job is None:
+            missing = JobNotFound(f"No job {job_id!r} is among the failed of {self._connection.name!r}.")
+            return Retried(job_id, None, missing)
+        try:
+            raw = self._load(job.payload)
+            raw = envelopes.afresh(raw, envelopes.decode(raw), time.time_ns() // 1_000_000)
+            ref = self._connection.push_raw(raw, queue=job.queue)
+        except DelayqError as error:
+            return Retried(job_id, None, error)
+        self._store.forget([job_id])
+        return Retried(job_id, ref, None)
+
+    def forget(self, job_ids: Sequence[str], *, queue: str | None = None) -> list[Answer]:
+        """Drop them: `forgotten`, or `unknown`."""
+        known = [job_id for job_id in job_ids if self._find(job_id, queue) is not None]
+        self._store.forget(known)
+        return [Answer.FORGOTTEN if job_id in known else Answer.UNKNOWN for job_id in job_ids]
+
+    def prune_failed(self, queue: str | None = None, *, older: str) -> int:
+        """Drop the jobs of a queue that failed longer ago; how many."""
+        until_ms = time.time_ns() // 1_000_000 - duration_ms(older)
+        query = FailedQuery(connection=self._connection.name, queue=queue or self.options.queue, until_ms=until_ms)
+        dropped = 0
+        while jobs := self._store.page(query, count=PAGE).jobs:
+            dropped += self._store.forget([job.id for job in jobs])
+        return dropped
+
+    def close(self) -> None:
+        """Close the store and the connection."""
+        self._store.close()
+        self._connection.close()
+
+    def _find(self, job_id: str, queue: str | None) -> FailedJob | None:
+        job = self._store.get(job_id)
+        ours = job is not None and job.connection == self._connection.name and queue in (None, job.queue)
+        return job if ours else None
+
+    def _iter(self, query: FailedQuery) -> Iterator[FailedJob]:
+        cursor = ""
+        while True:
+            page = self._store.page(query, cursor=cursor, count=PAGE)
+            yield from page.jobs
+            cursor = page.cursor
+            if not cursor:
+                return
+
+    def _info(self, job: FailedJob) -> JobInfo:
+        raw, envelope = self._read(job.payload)
+        return JobInfo(job.id, job.queue, State.FAILED, raw, envelope, failed_ms=job.failed_ms, failure=job.failure)
+
+    def _read(self, payload: bytes) -> tuple[bytes, Envelope | None]:
+        try:
+            raw = self._load(payload)
+            return raw, envelopes.decode(raw)
+        except BadEnvelope:
+            return payload, None

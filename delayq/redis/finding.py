@@ -1,0 +1,106 @@
+"""Verbs on one job that may lie in any shard of its queue. Generators like those of `verbs`, which they are given.
+
+A job stays in the shard it was made in, so asking every listed shard finds it, all of them in one round trip. Whoever
+changes a job looks first where it is, and asks for the change there alone: said to every shard it could meet two jobs,
+when one has ended and another was made under the same id in the meantime. An answer of "unknown" counts only when the
+first shard's layout is no newer than the one that was asked by: the job may have been made in a shard that this client
+did not know of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from delayq.redis.calls.call import Call, Command, Scope
+
+if TYPE_CHECKING:
+    from delayq.redis.verbs import Flow, Verbs
+
+T = TypeVar("T")
+Ask = Callable[[Scope], Call[T]]
+Act = Callable[[Scope], "Flow[T]"]
+Known = Callable[[T], bool]
+
+
+def look(verbs: Verbs, queues: Sequence[str], ask: Ask[T], known: Known[T]) -> Flow[tuple[Scope, T]]:
+    """Ask for a job in queues, one after the other, until it is known; where, and the answer.
+
+    The last answer when it is known nowhere.
+    """
+    return (yield from _until_known(verbs, queues, lambda scopes: _everywhere(scopes, ask, known), known))
+
+
+def find(verbs: Verbs, queues: Sequence[str], job_id: str, act: Act[T], known: Known[T]) -> Flow[tuple[Scope, T]]:
+    """As `look`, for what changes a job: done in the one shard that has it."""
+    return (yield from _until_known(verbs, queues, lambda scopes: _in_one(scopes, job_id, act), known))
+
+
+def _until_known(
+    verbs: Verbs, queues: Sequence[str], ask: Callable[[list[Scope]], Flow[tuple[Scope, T]]], known: Known[T]
+) -> Flow[tuple[Scope, T]]:
+    queue, *others = queues
+    while True:
+        layout = verbs.layouts.of(queue)
+        scope, answer = yield from ask([verbs.shard(shard, layout) for shard in layout.shards(queue)])
+        if known(answer):
+            return scope, answer
+        if (yield from verbs.layouts.read(queue)) == layout:
+            if not others:
+                return scope, answer
+            queue, *others = others
+
+
+def _everywhere(scopes: list[Scope], ask: Ask[T], known: Known[T]) -> Flow[tuple[Scope, T]]:
+    pairs = list(zip(scopes, (yield from ask_every(scopes, ask)), strict=True))
+    return next((pair for pair in pairs if known(pair[1])), pairs[0])
+
+
+def _in_one(scopes: list[Scope], job_id: str, act: Act[T]) -> Flow[tuple[Scope, T]]:
+    scope = scopes[0] if len(scopes) == 1 else (yield from _where(scopes, job_id))
+    return scope, (yield from act(scope))
+
+
+def _where(scopes: list[Scope], job_id: str) -> Flow[Scope]:
+    """The one of them that has the job; else the first."""
+    found: list[int] = yield tuple(Command(("HEXISTS", scope.keys.of("jobs"), job_id), int, True) for scope in scopes)
+    return next((scope for scope, there in zip(scopes, found, strict=True) if there), scopes[0])
+
+
+def every_shard(verbs: Verbs, queue: str) -> Flow[list[Scope]]:
+    """All shards of a queue that may hold jobs, by the layout its first shard has now."""
+    layout = yield from verbs.layouts.read(queue)
+    return [verbs.shard(shard, layout) for shard in layout.shards(queue)]
+
+
+def ask_all(verbs: Verbs, queue: str, ask: Ask[T]) -> Flow[list[tuple[Scope, T]]]:
+    """One reading call to each shard of a queue: the first is asked together with the layout, then all others."""
+    home = verbs.shard(queue)
+    answer, layout = yield ask(home), verbs.layouts.question(queue)
+    verbs.layouts.learn(queue, layout)
+    layout = verbs.layouts.of(queue)
+    others = [verbs.shard(shard, layout) for shard in layout.shards(queue)[1:]]
+    answers = yield from ask_every(others, ask)
+    return [(verbs.shard(queue, layout), answer), *zip(others, answers, strict=True)]
+
+
+def ask_every(scopes: Sequence[Scope], ask: Ask[T]) -> Flow[list[T]]:
+    """One call to each shard, all under way together."""
+    if len(scopes) == 1:
+        return [(yield ask(scopes[0]))]
+    if not scopes:
+        return []
+    answers: list[T] = yield tuple(map(ask, scopes))
+    return answers
+
+
+def while_any(scopes: Sequence[Scope], ask: Ask[int], enough: int = 1) -> Flow[int]:
+    """Repeat a call in each shard until it does less than `enough`; the sum."""
+    total = 0
+    for scope in scopes:
+        while True:
+            done: int = yield ask(scope)
+            total += done
+            if done < enough:
+                break
+    return total

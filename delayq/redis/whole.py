@@ -1,0 +1,128 @@
+"""Verbs on a whole queue: all its shards together. Generators like those of `verbs`, which they are given.
+
+What is counted is counted shard by shard, so a sum over several is of no single moment.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+from delayq.core.durability import parse_durability
+from delayq.core.durations import duration_ms
+from delayq.core.leases import check_lease
+from delayq.core.shards import next_cursor, read_cursor
+from delayq.core.states import State
+from delayq.core.views import Page, QueueStats, QueueView, ShardView, Upcoming
+from delayq.redis.calls import deliver, inspect, produce
+from delayq.redis.finding import Ask, ask_all, ask_every, every_shard, while_any
+from delayq.redis.verbs import Flow, Verbs
+
+
+def list_jobs(verbs: Verbs, state: State, queue: str | None, cursor: str, limit: int) -> Flow[Page]:
+    """One page of the jobs in one state, in their order; of a sharded queue shard by shard."""
+    scopes = yield from every_shard(verbs, verbs.scope(queue).queue)
+    number, after = read_cursor(cursor)
+    if number >= len(scopes):  # the queue had more shards when the cursor was made; nothing lies there any more
+        return Page((), "")
+    page: Page = yield inspect.list_jobs(scopes[number], state, after, max(1, min(limit, produce.MAX_JOBS)))
+    return Page(page.jobs, next_cursor(number, page.cursor, len(scopes)))
+
+
+def stats(verbs: Verbs, queue: str | None) -> Flow[list[QueueStats]]:
+    """Counts of one queue, or of all known."""
+    found: list[QueueStats] = []
+    for name in (yield from verbs.queues()) if queue is None else [verbs.scope(queue).queue]:
+        parts = yield from ask_all(verbs, name, inspect.stats)
+        found.append(_sum([part for _, part in parts]))
+    return found
+
+
+def _sum(parts: Sequence[QueueStats]) -> QueueStats:
+    """Of all shards: counts added up, the oldest of what is overdue, the mover that was here least lately."""
+    first, *others = parts
+    if not others:
+        return first
+    counters: Counter[str] = Counter()
+    for part in parts:
+        counters.update(part.counters)
+    return replace(
+        first,
+        scheduled=sum(part.scheduled for part in parts),
+        ready=sum(part.ready for part in parts),
+        reserved=sum(part.reserved for part in parts),
+        failed=sum(part.failed for part in parts),
+        completed=sum(part.completed for part in parts),
+        overdue_oldest_ms=max(part.overdue_oldest_ms for part in parts),
+        mover_tick_ms=min(part.mover_tick_ms for part in parts),
+        counters=dict(counters),
+    )
+
+
+def upcoming(verbs: Verbs, queue: str | None, span: str, spans: int) -> Flow[Upcoming]:
+    """A histogram of due times."""
+    span_ms = max(1, duration_ms(span))
+    asked = yield from ask_all(verbs, verbs.scope(queue).queue, lambda scope: inspect.upcoming(scope, span_ms, spans))
+    parts = [part for _, part in asked]
+    counts = tuple(map(sum, zip(*(part.counts for part in parts), strict=True)))
+    overdue, later = sum(part.overdue for part in parts), sum(part.later for part in parts)
+    return replace(parts[0], overdue=overdue, counts=counts, later=later)
+
+
+def show(verbs: Verbs, queue: str | None) -> Flow[QueueView]:
+    """What a queue keeps for itself, and how much lies in each shard."""
+    name = verbs.scope(queue).queue
+    parts = yield from ask_all(verbs, name, inspect.stats)
+    home, first = parts[0]
+    layout = home.layout
+    held = tuple(ShardView(scope.queue, one.scheduled, one.load, one.failed, one.completed) for scope, one in parts)
+    since_ms = layout.epoch or None
+    return QueueView(name, first.lease_ms, first.paused_until_ms, layout.count, since_ms, layout.before, held)
+
+
+def configure(verbs: Verbs, queue: str | None, lease: str | None, durability: str | None = None) -> Flow[int]:
+    """Set what a queue keeps for itself; answers the lease in force, in ms."""
+    lease_ms, name = None if lease is None else check_lease(lease), verbs.scope(queue).queue
+    safe = "" if durability is None else str(parse_durability(durability))
+    yield from verbs.register(name)
+    in_force = yield from in_all(verbs, name, lambda scope: inspect.configure(scope, lease_ms, safe))
+    verbs.durable.forget(name)
+    return in_force
+
+
+def durability(verbs: Verbs, queue: str | None) -> Flow[str]:
+    """What is waited for on a queue, for calls that do not say."""
+    name = verbs.scope(queue).queue
+    verbs.durable.forget(name)
+    return str((yield from verbs.durable.wanted(verbs.shard(name), None)))
+
+
+def in_all(verbs: Verbs, queue: str, ask: Ask[int]) -> Flow[int]:
+    """Say something to every shard of a queue, the first one first; answers what that one did.
+
+    The layout is read after it was said there: who changes it later does so in the place of what the first shard has
+    by then, and so tells it to the shards that join.
+    """
+    said: int = yield ask(verbs.shard(queue))
+    _, *others = yield from every_shard(verbs, queue)
+    yield from ask_every(others, ask)
+    return said
+
+
+def prune_failed(verbs: Verbs, queue: str | None, older: str) -> Flow[int]:
+    """Forget jobs that failed that long ago; answers how many."""
+    keep_ms, dropped = duration_ms(older), 0
+    for scope in (yield from every_shard(verbs, verbs.scope(queue).queue)):
+        while True:
+            pruned: deliver.Pruned = yield deliver.prune(scope, keep_ms)
+            dropped += pruned.failed
+            if pruned.failed < deliver.PAGE:
+                break
+    return dropped
+
+
+def clear(verbs: Verbs, queue: str | None) -> Flow[int]:
+    """Drop everything that waits; answers how many jobs."""
+    scopes = yield from every_shard(verbs, verbs.scope(queue).queue)
+    return (yield from while_any(scopes, inspect.clear))

@@ -1,0 +1,107 @@
+"""What strangers write into Redis ends as a failed job, runs nothing, and costs a worker little memory."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from delayq import DelayQ
+from tests.support.cli import Cli, environment
+from tests.support.waiting import wait_until
+
+MB = 1024 * 1024
+MOST = 150 * MB
+KEY = "delayq:{default}:"
+JOBS = """
+from pathlib import Path
+from delayq import job
+
+@job("harmless")
+def harmless() -> None:
+    Path("harmless").touch()
+"""
+
+
+PLANT = """
+local entry = redis.call('XADD', KEYS[1], '*', 'id', ARGV[1], 'job', ARGV[2], 'due', '0', 'recoveries', '0')
+redis.call('HSET', KEYS[2], ARGV[1], ARGV[2])
+redis.call('HSET', KEYS[3], ARGV[1], entry)
+"""
+
+
+class Opened:
+    """Leaves a trace when it is unpickled."""
+
+    def __init__(self, trace: Path) -> None:
+        self.trace = trace
+
+    def __reduce__(self) -> tuple[Any, tuple[Path]]:
+        return (Path.touch, (self.trace,))
+
+
+def envelope(job_id: str, data: bytes, name: bytes = b"harmless") -> bytes:
+    head = b'{"v":1,"id":"%s","name":"%s","queue":"default","attempts":0,"created_ms":0,"data":' % (
+        job_id.encode(),
+        name,
+    )
+    return head + data + b"}"
+
+
+HOSTILE = {
+    "bytes": bytes(range(256)) * 4,
+    "deep": envelope("deep", b"[" * MB + b"]" * MB),
+    "deeper": b"[" * MB,
+    "longname": envelope("longname", b"1", b"n" * MB),
+    "huge": envelope("huge", b'"' + b"x" * (60 * MB) + b'"'),
+}
+
+
+@pytest.fixture
+def cli(redis_url: str, tmp_path: Path) -> Iterator[Cli]:
+    (tmp_path / "hostile_shop.py").write_text(JOBS)
+    cli = Cli(tmp_path, environment(DELAYQ_URL=redis_url))
+    yield cli
+    cli.close()
+
+
+def test_it_is_dead_lettered_and_costs_little(
+    cli: Cli, redis_client: redis.Redis, redis_url: str, tmp_path: Path
+) -> None:
+    with DelayQ(redis_url) as q:
+        q.schedule("harmless")
+        worker = cli.start("work", "--app", "hostile_shop", "--no-mover")
+        wait_until((cli.folder / "harmless").exists, what="the worker works")
+        before = peak(worker.pid)
+        hostile = {"pickle": pickle.dumps(Opened(tmp_path / "unpickled")), **HOSTILE}
+        for job_id, raw in hostile.items():
+            redis_client.eval(PLANT, 3, *(f"{KEY}{key}" for key in ("stream", "jobs", "entries")), job_id, raw)
+        wait_until(lambda: q.stats("default")[0].failed == len(hostile), timeout=60, what="all of it has failed")
+        cost = peak(worker.pid) - before
+        assert {job.id for job in q.iter_jobs("failed")} == set(hostile)
+        failures = [q.get(job_id) for job_id in hostile]
+    assert {info.failure.type for info in failures if info and info.failure} == {"BadEnvelope"}
+    assert all(info and info.failure and len(info.failure.message) < 200 for info in failures)
+    assert cost <= MOST, f"it cost {cost / MB:.0f} MB"
+    assert not (tmp_path / "unpickled").exists()
+    worker.terminate()
+    worker.communicate(timeout=60)
+
+
+def peak(pid: int) -> int:
+    """The most memory that any process of a worker ever had, in bytes."""
+    return max(_of(one) for one in _tree(pid))
+
+
+def _of(pid: int) -> int:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
+
+
+def _tree(pid: int) -> list[int]:
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [pid, *(one for child in children for one in _tree(int(child)))]

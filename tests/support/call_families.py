@@ -1,0 +1,33 @@
+"""A call of every script of some families, made without any server; the others stand in `script_calls`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from delayq.core.follow import End, Word
+from delayq.redis.calls import follow, operate
+from delayq.redis.calls.call import Call, Scope
+from delayq.redis.calls.deliver import Held
+from delayq.redis.calls.follow import Finished
+from delayq.redis.calls.operate import Switch, Telling
+
+
+def operating(scope: Scope, lease: Held) -> list[Call[Any]]:
+    return [
+        operate.progress(scope, [Telling(lease, b'{"done":1')]),
+        operate.switch(scope, Switch.PAUSE, 0),
+        operate.restart(scope),
+        operate.control(scope),
+    ]
+
+
+def following(scope: Scope, lease: Held) -> list[Call[Any]]:
+    place = follow.place(scope, "b")
+    return [
+        follow.finish(scope, [Finished(lease, End.DONE, [])]),
+        follow.owed(scope, "r", "-"),
+        follow.carried(scope, ["1-1"]),
+        follow.batch_open(place, b"{}", [("j", "orders")]),
+        follow.batch_note(place, [("j", Word.DONE)]),
+        follow.batch_told(place, ["then"], 1),
+    ]

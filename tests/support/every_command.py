@@ -1,0 +1,35 @@
+"""Every command of the command line that shows something, with words that make it do so.
+
+Not those that go on (work, listen, up, demo, relay): what they say goes through the same `render` and `logs`.
+"""
+
+from __future__ import annotations
+
+from tests.support.whole_life import CHANGE, LOOK, PRODUCE
+
+QUEUE = "orders"
+LOOKS: tuple[tuple[str, ...], ...] = (
+    *LOOK,
+    *((*words, "--json") for words in LOOK if words[0] != "top"),
+    ("config", "show", "--origin"),
+    ("show", "o1", "--queue", QUEUE),
+    ("show", "o1", "--queue", QUEUE, "--json"),
+    ("failed", "show", "o1", "--queue", QUEUE),
+    ("failed", "retry", "o1", "--queue", QUEUE),
+    ("failed", "forget", "o1", "--queue", QUEUE),
+    ("batch", "show", "none"),
+    ("batch", "cancel", "none"),
+    ("batch", "retry", "none"),
+    ("limit", "show", "none"),
+    ("limit", "free", "none", "--yes"),
+    ("lock", "show", "none"),
+    ("lock", "free", "none", "--yes"),
+    ("workers",),
+    ("workers", "--json"),
+    ("key", "list"),
+    ("outbox", "list"),
+    ("maintenance", "show"),
+    ("database",),
+    ("migrate",),
+)
+ALL = (*PRODUCE, *LOOKS, *CHANGE)
