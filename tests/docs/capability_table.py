@@ -54,7 +54,7 @@ ROWS: Final[Mapping[str, Callable[[Capabilities], str]]] = {
     "progress": lambda can: _yes(can.progress),
     "in the sender's own transaction": lambda can: _yes(can.transactional),
     "failed jobs are kept": lambda can: "in one step" if can.own_failed else "in a store",
-    "vanished workers are counted": lambda can: _yes(can.recoveries),
+    "vanished workers are counted": lambda can: "as attempts" if can.reads_count else _yes(can.recoveries),
     "who keeps a lease": lambda can: _KEEPERS[can.keeper],
     "deliveries a read, at most": lambda can: str(can.prefetch),
     "mover beside the worker": lambda can: _yes(can.mover),
