@@ -12,7 +12,7 @@ export PYTHON
 # consumers/ and benchmarks/ are checked as soon as they hold Python.
 TYPED := delayq tests $(if $(wildcard consumers/*.py consumers/*/*.py),consumers) $(if $(wildcard benchmarks/*.py),benchmarks)
 
-.PHONY: help install lint format types check test chaos fuzz build demo bench clean
+.PHONY: help install lint format types check test chaos matrix fuzz build demo bench clean
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .SUFFIXES:
@@ -41,6 +41,16 @@ test: $(VENV)/.installed-test ## the suite, on every core; ARGS='-k lua -x -n 0'
 
 chaos: $(VENV)/.installed-test ## kill -9 and SIGSTOP for a minute each; ARGS='--seed 7' plays a run again
 	DELAYQ_CHAOS=full $(BIN)/python -m pytest tests/chaos $(ARGS)
+
+# Each version over the one installed, in a folder of its own: nothing else of .venv changes.
+matrix: $(VENV)/.installed-test ## what talks to Redis, with redis-py 6.2, 7 and 8
+	set -e; for version in '6.2.*' '7.*' '8.*'; do \
+	  folder=build/redis-py-$${version%%.*}; \
+	  $(BIN)/python -m pip install -qq --upgrade --no-deps --target $$folder "redis==$$version"; \
+	  echo "redis-py $$version"; \
+	  PYTHONPATH=$$folder $(BIN)/python -m pytest -q tests/integration/test_replies.py tests/integration/test_connect.py \
+	    tests/integration/test_public_client.py tests/integration/test_durability.py $(ARGS); \
+	done
 
 fuzz: $(VENV)/.installed-test ## a minute of bad input for each parser; SECONDS=600 for ten
 	DELAYQ_FUZZ_SECONDS=$(or $(SECONDS),60) $(BIN)/python -m pytest -s tests/fuzz $(ARGS)

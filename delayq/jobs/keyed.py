@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from delayq.core.debounce import Debounce
 from delayq.core.errors import InvalidInput
 from delayq.core.events import JobDebounced, UniqueJobSkipped
+from delayq.core.shown import shown
 from delayq.core.spec import JobSpec
 from delayq.core.states import Answer
 from delayq.core.unique import Unique, key_text
@@ -44,6 +45,10 @@ def keyed(declared: HandlerOptions, said: Dispatched, data: Any, subject: Any) -
     if debounce is not None and said.get("id") is not None:
         raise InvalidInput(
             "A debounced job has no id of your own: each dispatch of it is another job.", hint="Leave id= out."
+        )
+    if unique is not None and not isinstance(unique, str | Unique):
+        raise InvalidInput(
+            f"unique={shown(unique)} is no key.", hint='Use a text, or a Unique: unique=Unique("order").'
         )
     if isinstance(unique, Unique):
         unique = replace(unique, key=key_text(unique.key, data, subject))

@@ -87,6 +87,13 @@ def test_a_rate_and_a_circuit_are_set_to_nothing(inline: Inline, q: DelayQ) -> N
     assert [entry.target for entry in q.audit_log.last()] == ["bank host", "sms a"]
 
 
+def test_a_limit_of_which_nothing_is_kept_is_not_there(inline: Inline) -> None:
+    done = inline("limit", "show", "nope")
+
+    assert (done.code, done.out) == (NOT_FOUND, "")
+    assert "Nothing is kept for the limit 'nope'." in done.err
+
+
 @pytest.mark.usefixtures("holder")
 def test_what_is_not_there_is_not_freed_and_not_on_record(inline: Inline, q: DelayQ) -> None:
     missing = inline("limit", "free", "api", "--holder", "nobody", "--reason", "x")

@@ -41,8 +41,8 @@ def require_postgres() -> Path:
 
 
 @contextmanager
-def postgres() -> Iterator[str]:
-    """A running cluster; the URL of its database."""
+def postgres(*, durable: bool = False) -> Iterator[str]:
+    """A running cluster; the URL of its database. `durable`: commits are on the disk, which tests need not wait for."""
     programs = require_postgres()
     user = _user()
     with tempfile.TemporaryDirectory(prefix="dq-pg-") as folder:
@@ -64,6 +64,7 @@ def postgres() -> Iterator[str]:
         ]
         subprocess.run(made, user=user, cwd=folder, check=True, capture_output=True)
         options = {"listen_addresses": "''", "unix_socket_directories": folder, "fsync": "off", "max_connections": "40"}
+        options |= {"fsync": "on"} if durable else {}
         words = " ".join(f"-c {name}={value}" for name, value in options.items())
         control: list[str | Path] = [programs / "pg_ctl", "-D", data, "-w", "-t", PATIENCE_S]
         subprocess.run(

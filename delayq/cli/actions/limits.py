@@ -9,6 +9,7 @@ from delayq.cli import limit_shapes as shapes
 from delayq.cli.actions.look import local_ms
 from delayq.cli.session import Session
 from delayq.cli.words import count, distance, span
+from delayq.core.errors import LimitNotFound
 from delayq.core.limit_views import CircuitView, LimitView, PlacesView
 from delayq.core.when import format_instant
 
@@ -66,6 +67,8 @@ def show(session: Session, name: str, *, as_json: bool) -> None:
     """One limit, with those that hold its places."""
     with session.client() as client:
         view = client.limits.get(name)
+    if not (view.places or view.rates or view.circuits or view.turns or view.counters):
+        raise LimitNotFound(f"Nothing is kept for the limit {name!r}.", hint="`delayq limit list` names all.")
     if as_json:
         session.out.json(shapes.limit(view))
         return

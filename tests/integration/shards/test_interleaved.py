@@ -35,6 +35,8 @@ CONFLICTS = [OnConflict.KEEP, OnConflict.REPLACE, OnConflict.POSTPONE, OnConflic
 CHANGE = 18
 # More commands than a change has: nobody is killed.
 NEVER = 1_000
+# The change is made, and whoever makes it dies before, or while, all shards are told; or tells them.
+TOLD_NOBODY = (5, 6, 7, 8, NEVER)
 
 
 @dataclass(slots=True)
@@ -115,7 +117,7 @@ class Clients:
 
 
 def play(client: redis.Redis, seed: int, killed_after: int) -> World:
-    """One run: the change to 4 is killed after so many commands, that to 2 goes through, and a janitor has a tick."""
+    """One run: the change to 4 is killed after so many commands, that to 2 at a draw; a janitor ends it."""
     rand, world = Random(seed), World(client)
     loom = Loom(client, rand, world.check)
     options = Options(queue=QUEUE)
@@ -127,7 +129,9 @@ def play(client: redis.Redis, seed: int, killed_after: int) -> World:
     clients.act(8)
     loom.run()
     clients.act(8)
-    loom.start(resharding.change(Verbs(options), QUEUE, 2), raise_it)
+    loom.start(resharding.change(Verbs(options), QUEUE, 2), raise_it, most=rand.choice(TOLD_NOBODY))
+    clients.act(16)
+    loom.run()
     clients.act(8)
     loom.run()
     janitor = Verbs(options)

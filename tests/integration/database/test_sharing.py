@@ -47,7 +47,7 @@ def push(broker: DatabaseBroker, **spec: Any) -> str:
     return broker.push([item_of(made, now_ms)], OnConflict.KEEP)[0].id
 
 
-def test_the_tables_get_what_they_lack_and_keep_what_they_hold(laravel: Laravel, url: str) -> None:
+def test_the_tables_get_what_they_lack(laravel: Laravel, url: str) -> None:
     laravel.push(Q, string_job(UUID, "order.close", {"order_id": 42}), now_s())
     before = laravel.rows()[0]
     with closing(broker_on(url)) as broker:

@@ -1,0 +1,81 @@
+"""`delayq database …`, on an SQLite file."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Inline
+
+COLUMNS = ["id", "queue", "payload", "attempts", "reserved_at", "available_at", "created_at"]
+
+
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A connection of that driver in the settings; the file its url names."""
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "jobs.db"
+    (tmp_path / "delayq.toml").write_text(f'[connections.jobs]\ndriver = "database"\nurl = "sqlite:///{path}"\n')
+    return path
+
+
+def columns(path: Path, table: str) -> list[str]:
+    with closing(sqlite3.connect(path)) as connection:
+        return [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
+
+
+def test_migrate_makes_the_tables_once(path: Path, inline: Inline) -> None:
+    done = inline("database", "migrate")
+    assert done.lines[0] == "table jobs created"
+    assert columns(path, "jobs")[:7] == COLUMNS
+    assert "5 steps done" in done.err
+    again = inline("database", "migrate")
+    assert (again.code, again.out) == (0, "")
+    assert "everything is there" in again.err
+
+
+def test_check_changes_nothing_and_tells(path: Path, inline: Inline) -> None:
+    missing = inline("database", "migrate", "--check")
+    assert (missing.code, len(missing.lines)) == (1, 5)
+    assert columns(path, "jobs") == []
+    inline("database", "migrate")
+    assert inline("database", "migrate", "--check").code == 0
+    document = {"connection": "jobs", "database": f"sqlite:///{path}", "done": []}
+    assert inline("database", "migrate", "--json").documents == [document]
+
+
+def test_a_database_that_no_connection_names(inline: Inline, tmp_path: Path) -> None:
+    other = tmp_path / "other.db"
+    assert inline("database", "migrate", "--database", f"sqlite:///{other}").code == 0
+    assert columns(other, "failed_jobs")[:3] == ["id", "uuid", "connection"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "No connection has the driver database"),
+        (("--connection", "nobody"), "There is no connection 'nobody'"),
+        (("--connection", "null"), "The connection 'null' keeps its jobs in no database"),
+        (("--database", "oracle://ann:secret@db/x"), "No jobs can be kept on oracle (oracle://ann:***@db/x)"),
+    ],
+)
+def test_bad_input(words: tuple[str, ...], said: str, inline: Inline, tmp_path: Path) -> None:
+    done = inline("database", "migrate", *words)
+    assert done.code == 2
+    assert said in done.err
+    assert "secret" not in done.err
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql", "mysql"])
+def test_the_sql_is_that_of_each_database(kind: str, inline: Inline, tmp_path: Path) -> None:
+    printed = inline("database", "sql", kind).out
+    assert printed.startswith("CREATE TABLE jobs (")
+    assert ("BIGSERIAL" in printed, "AUTO_INCREMENT" in printed) == (kind == "postgresql", kind == "mysql")
+    if kind == "sqlite":
+        with closing(sqlite3.connect(tmp_path / "by_hand.db")) as connection:
+            connection.executescript(printed)
+        done = inline("database", "migrate", "--check", "--database", f"sqlite:///{tmp_path / 'by_hand.db'}")
+        assert done.code == 0
