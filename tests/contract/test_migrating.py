@@ -212,6 +212,24 @@ def test_members_of_batches_stay_with_their_batch(manager: Manager) -> None:
     assert waiting(source).keys() == {"m"}
 
 
+@pytest.mark.parametrize(("source", "target"), [("redis", "sqlite"), ("sqlite", "redis")])
+def test_a_queue_of_several_shards_is_one_queue(manager: Manager, source: str, target: str) -> None:
+    redis = manager.connection("redis")
+    assert isinstance(redis, RedisConnection)
+    redis.client.queue_set(QUEUE, shards=3)
+    fill(manager.connection(source), 60)
+    manager.connection(target).schedule(
+        JobSpec(name="another", id=_id(4), queue=QUEUE, data={"n": -1}), OnConflict.KEEP
+    )
+
+    done = move(manager, source, target)
+
+    assert (done.taken, done.moved, done.refused) == (60, 59, {_id(4): "its id is taken there"})
+    assert len(waiting(manager.connection(target))) == 60
+    assert waiting(manager.connection(source)).keys() == {_id(4)}
+    assert source_of(manager.connection(source)).lots(QUEUE) == []
+
+
 def test_connections_that_keep_no_jobs_are_refused(manager: Manager) -> None:
     null = manager.connection("null")
     with pytest.raises(InvalidInput, match="'null' keeps no jobs, so there is nothing to move from it"):

@@ -95,7 +95,7 @@ def test_a_worker_hears_of_a_restart_with_its_pauses(q: DelayQ, driver: RedisStr
 
 
 def test_the_look_costs_no_request_of_its_own(q: DelayQ, consumer: RedisConsumer) -> None:
-    """One look is one round trip: `HGET` of the queue's pause and `HMGET` of the switches together."""
+    """One look is one round trip: `HMGET` of the queue's pause and shards, and of the switches, together."""
     server = redis.Redis.from_url(q.connector.endpoint.url)
     consumer.replay()  # connects, and looks at no switch
     with server.monitor() as monitor, server:  # type: ignore[no-untyped-call]
@@ -107,7 +107,7 @@ def test_the_look_costs_no_request_of_its_own(q: DelayQ, consumer: RedisConsumer
                 break
             commands.append((told["client_port"], told["command"].split()[0].upper()))
     ours = [(port, word) for port, word in commands if word not in ("HELLO", "CLIENT")]
-    assert [word for _, word in ours] == ["HGET", "HMGET", "XREADGROUP"]
+    assert [word for _, word in ours] == ["HMGET", "HMGET", "XREADGROUP"]
     assert len({port for port, _ in ours}) == 1
 
 

@@ -13,9 +13,10 @@ from delayq.core.states import Answer, OnConflict, State
 from delayq.core.views import JobInfo
 from delayq.drivers.broker import Waiting
 from delayq.drivers.redis_connection import RedisConnection
-from delayq.redis.calls import aside, produce
+from delayq.redis.calls import aside
 from delayq.redis.calls.aside import Aside
-from delayq.redis.calls.call import Scope
+from delayq.redis.carrying import carry
+from delayq.redis.finding import every_shard
 from delayq.redis.verbs import Flow
 
 WAITING: Final = (State.SCHEDULED, State.READY)
@@ -58,7 +59,7 @@ class RedisSource:
         while True:
             found = self._client.list_jobs(WAITING[walk.state], queue=queue, cursor=walk.cursor, limit=count)
             free = [job.id for job in found.jobs if not _in_a_batch(job)]
-            moved = self._move(queue, lot, free)
+            moved = self._client.run(self._move(queue, lot, free))
             walk.moved = walk.moved or moved > 0
             walk.stayed += len(found.jobs) - len(free)
             walk.cursor = found.cursor
@@ -95,41 +96,43 @@ class RedisSource:
         """Close the connections."""
         self._connection.close()
 
-    def _scope(self, queue: str) -> Scope:
-        return self._client.verbs.scope(queue)
-
     def _aside(self, queue: str) -> list[Aside]:
         return self._client.run(self._read(queue))
 
     def _read(self, queue: str) -> Flow[list[Aside]]:
-        found: list[Aside] = yield aside.all_aside(self._scope(queue))
-        return found
+        found: list[Aside] = []
+        for scope in (yield from every_shard(self._client.verbs, queue)):
+            found += [*(yield aside.all_aside(scope))]
+        return sorted(found, key=lambda one: (one.lot, one.id))
 
     def _drop(self, queue: str, lot: str, ids: Sequence[str]) -> Flow[None]:
-        yield aside.drop(self._scope(queue), lot, ids)
+        """Which shard has which nobody remembers; what is not there is nothing to drop."""
+        for scope in (yield from every_shard(self._client.verbs, queue)):
+            yield aside.drop(scope, lot, ids)
 
-    def _move(self, queue: str, lot: str, ids: Sequence[str]) -> int:
-        moved, rest = 0, list(ids)
-        while rest:
-            answers = self._client.run(self._set_aside(queue, lot, rest))
-            moved, rest = moved + sum(answers), rest[len(answers) :]
-        return moved
-
-    def _set_aside(self, queue: str, lot: str, ids: Sequence[str]) -> Flow[list[bool]]:
-        answers: list[bool] = yield aside.set_aside(self._scope(queue), lot, ids)
-        return answers
+    def _move(self, queue: str, lot: str, ids: Sequence[str]) -> Flow[int]:
+        """A page is of one shard, so the others are asked for what it did not have: an id may have gone there since."""
+        left = list(ids)
+        for scope in (yield from every_shard(self._client.verbs, queue)) if ids else []:
+            rest, left = left, []
+            while rest:
+                answers: list[bool] = yield aside.set_aside(scope, lot, rest)
+                left += [job_id for job_id, moved in zip(rest, answers, strict=False) if not moved]
+                rest = rest[len(answers) :]
+            if not left:
+                break
+        return len(ids) - len(left)
 
     def _put_back(self, queue: str, lot: str, job: Waiting) -> Flow[int]:
-        scope = self._scope(queue)
+        verbs = self._client.verbs
         try:
-            ready: Prepared = prepare_raw(job.envelope, scope.options, queue)._replace(when=str(job.due_ms))
+            ready: Prepared = prepare_raw(job.envelope, verbs.options, queue)._replace(when=str(job.due_ms))
         except BadEnvelope:
             return 0
-        token = f"back:{lot}:{job.id}"
-        scheduled: produce.Scheduled = yield produce.schedule(scope, [ready], OnConflict.KEEP, token)
-        if scheduled.refs[0].outcome is not Answer.CREATED:
+        refs = yield from carry(verbs, [ready], OnConflict.KEEP, f"back:{lot}:{job.id}")
+        if refs[0].outcome is not Answer.CREATED:
             return 0
-        yield aside.drop(scope, lot, [job.id])
+        yield from self._drop(queue, lot, [job.id])
         return 1
 
 

@@ -83,8 +83,11 @@ class BrokerConsumer:
         return Fetched(done.settled, self._taken(found, errors), errors)
 
     def wait(self, seconds: float) -> Fetched:
-        """Wait for the first delivery, at most `seconds` and at most one."""
-        seconds = min(seconds, WAIT_S)
+        """Wait for the first delivery, at most `seconds` and at most one.
+
+        What came at the end of a wait counts as asked for at its start, and may start only early in its lease.
+        """
+        seconds = min(seconds, WAIT_S, self.lease_s() / 3)
         queues = self._order(self._open_queues())
         if not queues:
             time.sleep(seconds)
