@@ -21,6 +21,7 @@ MINIMUM_VERSION: Final = (6, 2, 0)
 MOVER_SILENT_MS: Final = 10_000
 """A mover looks at each queue every second; ten missed looks are no accident."""
 OVERDUE_MS: Final = 10_000
+OWED_MS: Final = 30_000
 SKEW_MS: Final = 2_000
 
 
@@ -175,6 +176,13 @@ def _queues(facts: Facts) -> Iterator[Finding]:
         if queue.stats is not None:
             served = workers is None or any(queue.queue in worker.queues for worker in workers)
             yield from _flow(where, queue, queue.stats, served=served, held=facts.control.held_by())
+        if queue.owed and queue.owed_for_ms > OWED_MS:
+            yield Finding(
+                "follow-ups",
+                where,
+                f"Follow-ups of ended jobs wait: {queue.owed}, the oldest for {format_duration(queue.owed_for_ms)}.",
+                "Start a worker (it carries them) or `delayq move`; the log of one that runs says what keeps them.",
+            )
         yield from _names(where, queue, facts)
 
 

@@ -44,7 +44,8 @@ class ForeignKey:
 @dataclass(frozen=True, slots=True)
 class QueueFacts:
     """One queue. `names`: of the jobs looked at; `unknown`: those a worker met without a handler; `outsiders`: plain
-    consumers seen lately; `foreign`: its keys that hold something else; `broken`: why it could not be looked at."""
+    consumers seen lately; `foreign`: its keys that hold something else; `broken`: why it could not be looked at;
+    `owed`: follow-ups of ended jobs that nobody has carried on yet, the oldest of them since `owed_for_ms`."""
 
     queue: str
     stats: QueueStats | None = None
@@ -53,6 +54,8 @@ class QueueFacts:
     outsiders: int = 0
     foreign: tuple[ForeignKey, ...] = ()
     broken: str = ""
+    owed: int = 0
+    owed_for_ms: int = 0
 
     @property
     def is_empty(self) -> bool:

@@ -23,6 +23,7 @@ from delayq.core.envelope import ABSENT
 from delayq.core.errors import InvalidInput
 from delayq.core.follow import Callbacks, Link, Plan
 from delayq.core.names import check_id
+from delayq.core.shown import shown
 from delayq.jobs.chain import Element, PendingChain, chain
 from delayq.jobs.current import current_manager
 from delayq.jobs.dispatch import Sendable
@@ -172,7 +173,11 @@ def _link(member: Member, builder: Builder, where: Where, batch: str, ids: Ids) 
 
 
 def batch(members: Iterable[Member] = (), **options: Unpack[BatchOptions]) -> PendingBatch:
-    """Many jobs as one; see the module. Nothing happens before `dispatch`."""
+    """Many jobs as one; see the module. Nothing happens before `dispatch`. Raises `InvalidInput` for other options."""
+    if unknown := options.keys() - BatchOptions.__annotations__.keys():
+        raise InvalidInput(
+            f"A batch has no option {shown(min(unknown))}.", hint=f"It has {', '.join(BatchOptions.__annotations__)}."
+        )
     pending = PendingBatch(tuple(members), id=options.get("id"), title=options.get("name", ""))
     pending = pending.allow_failures(options.get("allow_failures", False))
     for name in ("before", "progress", "then", "catch", "finally_"):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 import msgspec
 
@@ -20,7 +20,7 @@ from delayq.core.follow import Chain, Link, Plan
 from delayq.core.spec import Delay
 from delayq.core.views import JobRef
 from delayq.jobs.current import current_manager
-from delayq.jobs.dispatch import Sendable
+from delayq.jobs.dispatch import Sendable, dispatch_of
 from delayq.jobs.links import NOWHERE, Builder, Where, with_delay
 from delayq.jobs.member_ids import NEW, Ids
 from delayq.jobs.sending import Parcel, adeliver, deliver
@@ -110,12 +110,22 @@ class PendingChain:
         """The first element, what it carries of the chain, and where it all goes."""
         if not self.elements:
             raise InvalidInput("A chain needs at least one job.", hint="chain(First(), Second()).dispatch()")
+        for element in self.elements:
+            _refuse_stranger(element)
         where = self.where.over(outer)
         first, *others = self.elements
         links = [link_of(element, builder, where, batch, ids.at(n)) for n, element in enumerate(others, 1)]
         caught = builder.links(self.catchers, where, ids.at("catch"))
         rest = Chain(id=ids.at("chain").make(), next=links, catch=caught) if links or caught else None
         return first, rest, where
+
+
+def _refuse_stranger(element: object) -> None:
+    """Raises `InvalidInput` for what is neither a job nor a batch."""
+    from delayq.jobs.batch import PendingBatch  # each of the two may stand in the other
+
+    if not isinstance(element, Sendable | PendingBatch):
+        dispatch_of(cast(Sendable, element))
 
 
 def link_of(element: Element, builder: Builder, where: Where, batch: str | None, ids: Ids = NEW) -> Link:

@@ -18,11 +18,14 @@ from delayq.core.errors import BackendDamaged, BackendError, BackendUnavailable,
 from delayq.core.facts import Facts, ForeignKey, QueueFacts, ServerFacts
 from delayq.core.states import State
 from delayq.core.views import JobInfo
+from delayq.redis.calls.call import Command, text
 from delayq.redis.client import Client
 from delayq.redis.connect import Connector
 from delayq.redis.direct import Direct
+from delayq.redis.finding import every_shard
 from delayq.redis.foreign import foreign_keys, foreign_of_all
 from delayq.redis.keys import GROUP, Keys
+from delayq.redis.verbs import Flow, Verbs
 
 T = TypeVar("T")
 
@@ -181,6 +184,8 @@ def _queue(client: Client, queue: str) -> QueueFacts:
     try:
         [stats] = client.stats(queue)
         facts = replace(facts, stats=stats)
+        owed, owed_for_ms = client.run(_owed(client.verbs, queue, stats.now_ms))
+        facts = replace(facts, owed=owed, owed_for_ms=owed_for_ms)
         jobs = [job for state in _SAMPLED for job in client.list_jobs(state, queue=queue, limit=SAMPLE).jobs]
         return replace(
             facts,
@@ -192,6 +197,22 @@ def _queue(client: Client, queue: str) -> QueueFacts:
         raise
     except BackendError as error:
         return replace(facts, broken=error.message)
+
+
+def _owed(verbs: Verbs, queue: str, now_ms: int) -> Flow[tuple[int, int]]:
+    """How many follow-ups wait in the outboxes of a queue, and since when the oldest does, by its entry's id."""
+    owed = oldest_ms = 0
+    for scope in (yield from every_shard(verbs, queue)):
+        outbox = scope.keys.of("outbox")
+        owed += yield Command(("XLEN", outbox), int, True)
+        first: str = yield Command(("XRANGE", outbox, "-", "+", "COUNT", 1), _first, True)
+        if first:
+            oldest_ms = max(oldest_ms, now_ms - int(first.partition("-")[0]))
+    return owed, oldest_ms
+
+
+def _first(rows: Iterable[Any]) -> str:
+    return next((text(row[0]) for row in rows), "")
 
 
 _SAMPLED: Final = (State.SCHEDULED, State.READY, State.FAILED)

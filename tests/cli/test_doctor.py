@@ -73,6 +73,13 @@ def test_no_mover_no_worker_and_then_both(sick: Inline, cli: Cli, q: DelayQ) -> 
     assert "no-worker" in codes(sick)
 
 
+def test_follow_ups_that_nobody_carries(sick: Inline, q: DelayQ, good: LocalServer) -> None:
+    q.schedule("x", queue="orders")
+    with connect(good.url) as client:
+        client.xadd("delayq:{orders}:outbox", {"ended": "cancelled", "job": "{}"}, id="1-1")
+    assert codes(sick) == ["no-worker", "follow-ups"]
+
+
 def test_an_application_names_what_it_lacks(sick: Inline, cli: Cli, q: DelayQ) -> None:
     q.schedule("slow", delay="1h")
     q.schedule("nobody.knows", delay="1h")

@@ -42,6 +42,13 @@ def test_all_is_well() -> None:
     assert judge(replace(WELL, queues=(), workers=())) == []
 
 
+@pytest.mark.parametrize(("owed", "for_ms", "found"), [(0, 0, []), (3, 9_000, []), (3, 90_000, ["follow-ups"])])
+def test_follow_ups_that_nobody_carries(owed: int, for_ms: int, found: list[str]) -> None:
+    told = queue({}, owed=owed, owed_for_ms=for_ms)
+    assert codes(told) == found
+    assert [one.what for one in told] == ["Follow-ups of ended jobs wait: 3, the oldest for 1m30s."] * len(found)
+
+
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [

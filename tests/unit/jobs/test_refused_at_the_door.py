@@ -16,6 +16,8 @@ import pytest
 from delayq.core.errors import ConfigError, InvalidDuration, InvalidInput, InvalidPayload, InvalidTime
 from delayq.core.options import Options
 from delayq.core.spec import JobSpec, prepare
+from delayq.jobs.batch import batch
+from delayq.jobs.chain import chain
 from delayq.jobs.codecs import Codecs
 from delayq.jobs.dispatch import dispatch, dispatch_many, named
 from delayq.jobs.job import Job
@@ -113,6 +115,24 @@ def test_limits_that_are_points_in_time_are_fine() -> None:
 def test_many_takes_jobs_only(thing: Any) -> None:
     with pytest.raises(InvalidInput, match=r"(5|The class int|'order.close') is no job"):
         dispatch_many([thing])
+
+
+@pytest.mark.parametrize("made", [chain(5), chain(named("a"), 5), batch([5]), batch([[named("a"), 5]]), chain([int])])  # type: ignore[arg-type, list-item]
+def test_chains_and_batches_take_jobs_only(made: Any) -> None:
+    with pytest.raises(InvalidInput, match=r"(5|The class int) is no job"):
+        made.dispatch()
+
+
+@pytest.mark.parametrize("options", [{"allow_failure": True}, {"finaly": ()}, {"on_queue": "x", "name": "n"}])
+def test_a_batch_has_no_other_options(options: Any) -> None:
+    with pytest.raises(InvalidInput, match=r"A batch has no option '\w+'\. It has id, name, allow_failures, before"):
+        batch([], **options)
+
+
+@pytest.mark.parametrize("unique", [5, ["a"], object()])
+def test_what_is_no_unique_key(unique: Any) -> None:
+    with pytest.raises(InvalidInput, match=r"unique=.* is no key\. Use a text, or a Unique"):
+        dispatch("a", unique=unique)
 
 
 def test_an_init_var_is_refused() -> None:
