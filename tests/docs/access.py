@@ -15,6 +15,7 @@ SENT_BY_WORKERS = (*SENT, "info", "smembers", "time", "get", "set", "del", "exis
 SENT_BY_ALL = (*SENT_BY_WORKERS, "hgetall", "type", "xrevrange", "zrevrange", "zcard", "zrange", "zscore", "xadd")
 SENT_BY_READERS = ("select", "xreadgroup", "xack", "xclaim", "hget")
 
+BATCHES = ("batch_open", "batch_note", "batch_told")
 ALL_SCRIPTS = tuple(sorted(path.stem for path in SCRIPTS.glob("*.lua")))
 
 
@@ -38,10 +39,10 @@ class User:
 USERS = (
     User(
         "shop-producer",
-        "A producer (schedule, cancel, reschedule, run now, get):",
+        "A producer (schedule, cancel, reschedule, run now, get; chains and batches):",
         "~delayq:* resetchannels &delayq:cancel &delayq:wake",
-        ("schedule", "replace", "debounce", "cancel", "reschedule", "run_now", "get"),
-        SENT,
+        ("schedule", "replace", "debounce", "cancel", "reschedule", "run_now", "get", *BATCHES),
+        (*SENT, "hscan"),
     ),
     User(
         "shop-worker",
@@ -49,7 +50,7 @@ USERS = (
         "~delayq:* resetchannels &delayq:cancel &delayq:wake",
         ("promote", "ack", "release", "fail", "reclaim", "recover", "renew", "hand_back", "tidy", "unsettled", "mend",
          "bury", "prune", "retire", "get", "progress", "run_now", "acquire", "vacate", "line_up", "admit", "probe",
-         "report", "unlock", "sweep"),
+         "report", "unlock", "sweep", "finish", "owed", "carried", "schedule", "replace", "cancel", "retry", *BATCHES),
         SENT_BY_WORKERS,
     ),
     User(
