@@ -28,8 +28,12 @@ def words_of(call: Call[Any] | Command[Any], *, whole: bool = False) -> Words:
 
 
 def _ask(client: Any, words: Words) -> Any:
-    """One command and its reply, by the shortest way the client has; raises the server's error."""
-    return client.ask(words) if isinstance(client, Direct) else client.execute_command(*words)
+    """One command and its reply, by the shortest way the client has; raises the server's error.
+
+    Asked for by name: `isinstance` goes a long way round for redis-py's classes, which are protocols.
+    """
+    ask = getattr(client, "ask", None)
+    return client.execute_command(*words) if ask is None else ask(words)
 
 
 def send(client: Client, call: Call[T] | Command[T]) -> T:

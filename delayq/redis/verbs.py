@@ -26,7 +26,7 @@ from delayq.core.views import JobInfo, JobRef
 from delayq.redis.calls import follow as batches
 from delayq.redis.calls import inspect, produce
 from delayq.redis.calls.call import Call, Command, Scope, pages, text
-from delayq.redis.calls.refusals import refusal
+from delayq.redis.calls.refusals import accepted, refusal
 from delayq.redis.confirm import Confirm
 from delayq.redis.durable import Durable, undone
 from delayq.redis.finding import every_shard, find, look
@@ -99,16 +99,23 @@ class Verbs:
         if job.queue not in self._registered:
             yield from self.register(job.queue)
         token = new_id() if job.own_id else job.id  # an id made for this call is a token as good as another
-        way = Way(self.durable, (yield from self.durable.wanted(self.shard(job.queue), durability)))
+        wanted = yield from self.durable.wanted(self.shard(job.queue), durability)
+        if not wanted.waits and (layout := self.layouts.of(job.queue)).listed == 1:  # what nearly every job is
+            scheduled: produce.Scheduled = yield produce.schedule(
+                self.shard(job.queue, layout), [job], on_conflict, token
+            )
+            if scheduled.moved is None:
+                if scheduled.new_queue:
+                    yield from self.register_anew(job.queue)
+                return accepted(scheduled.refs[0], job)
+            self.layouts.learn(job.queue, scheduled.moved)
+        way = Way(self.durable, wanted)
 
         def make(scope: Scope, jobs: Sequence[Prepared]) -> list[Batch]:
             return [Batch(produce.schedule(scope, jobs, on_conflict, token), jobs)]
 
         [ref] = yield from put(self, job.queue, [job], make, way, strict=True)
-        if isinstance(ref.outcome, Answer) and ref.outcome is not Answer.CREATED:
-            mine = job.id if job.own_id else ref.id
-            if error := refusal(ref.outcome, mine, ref.queue, owner="" if ref.id == mine else ref.id):
-                raise error
+        accepted(ref, job)
         self.durable.check([ref], way.wanted, way.missing)
         return ref
 

@@ -11,7 +11,9 @@ from delayq.core.errors import (
     JobNotFound,
     JobRunning,
 )
+from delayq.core.spec import Prepared
 from delayq.core.states import Answer
+from delayq.core.views import JobRef
 
 
 def refusal(answer: Answer, job_id: str, queue: str, *, owner: str = "") -> DelayqError | None:
@@ -37,3 +39,12 @@ def refusal(answer: Answer, job_id: str, queue: str, *, owner: str = "") -> Dela
             return Conflict(f"{job} was changed by somebody else at the same time.", hint="Try again.")
         case _:
             return None
+
+
+def accepted(ref: JobRef, job: Prepared) -> JobRef:
+    """What became of one job that was scheduled by itself; raises when that is a refusal."""
+    if isinstance(ref.outcome, Answer) and ref.outcome is not Answer.CREATED:
+        mine = job.id if job.own_id else ref.id
+        if error := refusal(ref.outcome, mine, ref.queue, owner="" if ref.id == mine else ref.id):
+            raise error
+    return ref
