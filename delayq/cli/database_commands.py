@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from delayq.cli.flags import NdJson, example, one_of, session_of
+from delayq.cli.flags import Dialect, NdJson, example, session_of
 
 Name = Annotated[
     str | None, typer.Option("--connection", metavar="NAME", help="Only this connection; else all with that driver.")
@@ -16,14 +16,6 @@ Url = Annotated[
     typer.Option("--database", metavar="URL", help="A database that no connection names, with Laravel's names."),
 ]
 Check = Annotated[bool, typer.Option("--check", help="Say what is missing and change nothing; 1 when something is.")]
-Kind = Annotated[
-    str,
-    typer.Argument(
-        metavar="postgresql|sqlite|mysql",
-        help="The database.",
-        callback=one_of("The database", "postgresql", "sqlite", "mysql"),
-    ),
-]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -53,7 +45,7 @@ def migrate(
     raise typer.Exit(action.migrate(session_of(ctx), wishes, as_json=as_json))
 
 
-def sql(ctx: typer.Context, kind: Kind) -> None:
+def sql(ctx: typer.Context, kind: Dialect) -> None:
     """Print the SQL that creates the tables."""
     from delayq.cli.actions import database as action
 

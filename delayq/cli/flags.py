@@ -100,6 +100,14 @@ JobId = Annotated[str, typer.Argument(metavar="ID", help="The job's id.", callba
 JobIds = Annotated[list[str] | None, typer.Argument(metavar="ID...", help="Ids of failed jobs.", callback=job_ids)]
 QueueName = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.", callback=queue_name)]
 
+Dialect = Annotated[
+    str,
+    typer.Argument(
+        metavar="postgresql|sqlite|mysql",
+        help="The database.",
+        callback=one_of("The database", "postgresql", "sqlite", "mysql"),
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 NdJson = Annotated[bool, typer.Option("--json", help="Print JSON, one document a line.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from delayq.cli.flags import NdJson, Yes, duration, example, one_of, session_of
+from delayq.cli.flags import Dialect, NdJson, Yes, duration, example, session_of
 
 DatabaseUrl = Annotated[
     str | None,
@@ -23,14 +23,6 @@ Lines = Annotated[bool, typer.Option("--json", help="A line every ten seconds: s
 Limit = Annotated[int, typer.Option("--limit", metavar="N", min=1, help="At most so many.")]
 Numbers = Annotated[list[int] | None, typer.Argument(metavar="[SEQ]...", help="Rows, as `outbox list` numbers them.")]
 All = Annotated[bool, typer.Option("--all", help="All rows that were set aside.")]
-Dialect = Annotated[
-    str,
-    typer.Argument(
-        metavar="postgresql|sqlite|mysql",
-        help="The database.",
-        callback=one_of("The database", "postgresql", "sqlite", "mysql"),
-    ),
-]
 
 
 def add_to(app: typer.Typer) -> None:

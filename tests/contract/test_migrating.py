@@ -238,6 +238,18 @@ def test_connections_that_keep_no_jobs_are_refused(manager: Manager) -> None:
         target_of(null, manager.options_of("null"))
 
 
+def test_resend_is_refused_where_it_says_nothing(settings: Settings, tmp_path: Path) -> None:
+    (tmp_path / "delayq.toml").write_text(_toml(settings))
+    command = [sys.executable, "-m", "delayq", "migrate", "--from", "redis", "--to", "sqlite", "--resend"]
+    env = {**os.environ, "DELAYQ_CONFIG": str(tmp_path / "delayq.toml")}
+
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 2
+    assert "--resend has nothing to say: sqlite remembers nothing" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 FULL = os.environ.get("DELAYQ_CHAOS") == "full"
 MANY = 100_000 if FULL else 8_000
 

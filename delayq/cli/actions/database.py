@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from delayq.cli.needs import sqlalchemy_for
 from delayq.cli.session import Session
 from delayq.cli.words import count
 from delayq.core.errors import ConfigError
@@ -33,7 +34,7 @@ class Wishes:
 def migrate(session: Session, wishes: Wishes, *, as_json: bool) -> int:
     """Bring the tables up to date; the exit code."""
     settings = session.settings()
-    with closing(make_manager(settings)) as manager, _needed():
+    with closing(make_manager(settings)) as manager, sqlalchemy_for("A table of jobs in a database"):
         from delayq.drivers.database import schema
 
         lacking = 0
@@ -53,7 +54,7 @@ def migrate(session: Session, wishes: Wishes, *, as_json: bool) -> int:
 
 def sql(session: Session, kind: str) -> None:
     """The statements that create the tables."""
-    with _needed():
+    with sqlalchemy_for("A table of jobs in a database"):
         from delayq.drivers.database.schema import sql_of
         from delayq.drivers.database.tables import tables
     for line in sql_of(kind, tables()).splitlines():
@@ -79,16 +80,6 @@ def _connections(manager: Manager, settings: Settings, wishes: Wishes) -> Iterat
         if not isinstance(connection, DatabaseConnection):
             raise ConfigError(f"The connection {name!r} keeps its jobs in no database.", hint=f"Known: {known}.")
         yield connection
-
-
-@contextmanager
-def _needed() -> Iterator[None]:
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        if error.name != "sqlalchemy":
-            raise
-        raise ConfigError("Jobs in a database need SQLAlchemy.", hint="pip install 'delayq[database]'") from error
 
 
 def _said(where: str, steps: int, *, check: bool) -> str:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
+from delayq.cli.actions.look import local_ms
 from delayq.cli.session import Session
 from delayq.cli.words import count
 from delayq.core.errors import InvalidInput
@@ -42,7 +43,7 @@ def migrate(session: Session, move: Move, *, as_json: bool) -> int:
         )
     with _ends(session, move) as (source, target):
         names = [check_queue(move.queue)] if move.queue is not None else source.queues()
-        migration = Migration(source, target, _Headway(session), _now_ms, resend=move.resend)
+        migration = Migration(source, target, _Headway(session), local_ms, resend=move.resend)
         done = [migration.run(name, move.to_queue or name) for name in names]
     _report(session, move, done, as_json=as_json)
     if not all(one.agrees for one in done):
@@ -56,6 +57,11 @@ def _ends(session: Session, move: Move) -> Iterator[tuple[Source, Target]]:
     try:
         source = source_of(manager.connection(move.source))
         target = target_of(manager.connection(move.target), manager.options_of(move.target))
+        if move.resend and not target.remembers:
+            raise InvalidInput(
+                f"--resend has nothing to say: {move.target} remembers nothing, so what a run left is always sent.",
+                hint="Leave it out.",
+            )
         if not target.remembers:
             session.out.note(
                 f"{move.target} does not remember what it was sent: run again after a crash, up to 250 jobs whose run "
@@ -104,7 +110,3 @@ def _shape(one: Migrated) -> dict[str, Any]:
         "put_back": [{"id": job_id, "why": why} for job_id, why in one.refused.items()],
         "staying": one.staying,
     }
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

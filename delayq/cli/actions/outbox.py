@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from delayq.cli import logs
 from delayq.cli.actions.look import cut
+from delayq.cli.needs import sqlalchemy_for
 from delayq.cli.session import Session
 from delayq.cli.words import count, span
 from delayq.core.errors import ConfigError, InvalidInput
@@ -65,7 +66,7 @@ def relay_once(session: Session, wishes: Wishes) -> int:
 
 def sql(session: Session, dialect: str, table: str | None) -> None:
     """The statements that create the table."""
-    with _needed():
+    with sqlalchemy_for("An outbox"):
         from delayq.drivers.outbox.table import sql_of
     for line in sql_of(dialect, table or TABLE).splitlines():
         session.out.line(line)
@@ -110,7 +111,7 @@ def forget(session: Session, wishes: Wishes, numbers: Collection[int] | None, *,
 def _relay(session: Session, wishes: Wishes) -> Iterator[OutboxRelay]:
     settings = session.settings(database=wishes.database)
     logs.start(settings, quiet=session.out.quiet)
-    with _needed():
+    with sqlalchemy_for("An outbox"):
         from delayq.contrib.outbox.relay import OutboxRelay
 
     def told(sent: int, lag: Lag) -> None:
@@ -128,7 +129,7 @@ def _relay(session: Session, wishes: Wishes) -> Iterator[OutboxRelay]:
 @contextmanager
 def _store(session: Session, wishes: Wishes) -> Iterator[OutboxStore]:
     url = _url(session.settings(database=wishes.database))
-    with _needed():
+    with sqlalchemy_for("An outbox"):
         from delayq.contrib.outbox.database import Database
         from delayq.contrib.outbox.store import OutboxStore
     with closing(Database(url)) as database:
@@ -142,16 +143,6 @@ def _url(settings: Settings) -> str:
             hint="For example: --database postgresql://shop@localhost/shop, or DELAYQ_DATABASE.",
         )
     return settings.database.url
-
-
-@contextmanager
-def _needed() -> Iterator[None]:
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        if error.name != "sqlalchemy":
-            raise
-        raise ConfigError("An outbox needs SQLAlchemy.", hint="pip install 'delayq[database]'") from error
 
 
 def _named(numbers: Collection[int] | None) -> None:
