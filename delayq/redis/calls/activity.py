@@ -19,7 +19,7 @@ def tally(scope: Scope, measures: Mapping[str, float]) -> Call[bool]:
 
 
 class Minutes(NamedTuple):
-    """What a queue, or a shard of one, has on record: rows by minute (see `row_of`), and how far its counters are ahead of them."""
+    """What a queue, or a shard of one, has on record: rows by minute (see `row_of`); how far its counters are ahead."""
 
     now_ms: int
     tallied: str
