@@ -21,6 +21,7 @@ from delayq.cli import (
     lock_commands,
     migrate_commands,
     outbox_commands,
+    push_commands,
     queue_commands,
     service_commands,
     worker_commands,
@@ -45,6 +46,7 @@ _FAMILIES = (
     service_commands,
     migrate_commands,
     outbox_commands,
+    push_commands,
     database_commands,
     key_commands,
 )

@@ -40,7 +40,7 @@ def up(session: Session, apps: Sequence[str], wishes: serve.Wishes, *, quiet: bo
         how = "Started" if server.is_own else "Joined"
         session.out.note(f"{how} {running.product} {running.version}, data in {embedded.data_dir}.")
         gone = _Gone(embedded, server)
-        if registry.names():
+        if not registry.is_empty:
             code = serve.run_worker(session, settings, running.url, serve.Staff(registry, options, quiet), gone)
         else:
             logs.start(settings, quiet=quiet)
