@@ -12,12 +12,8 @@ from delayq.cli.service_commands import (
     AllowEviction,
     Backoff,
     Events,
-    Force,
     MaxJobs,
-    MaxTime,
-    Memory,
     NoMover,
-    Once,
     Processes,
     Quiet,
     Served,
@@ -72,11 +68,8 @@ def push(
     tries: Tries = None,
     backoff: Backoff = None,
     connection: Served = None,
-    once: Once = False,
     stop_when_empty: StopWhenEmpty = False,
     max_jobs: MaxJobs = 0,
-    max_time: MaxTime = "0s",
-    memory: Memory = 0,
     processes: Processes = 1,
     threads: Threads = 8,
     quiet: Quiet = False,
@@ -84,24 +77,20 @@ def push(
     name: WorkerName = None,
     no_mover: NoMover = False,
     allow_eviction: AllowEviction = False,
-    force: Force = False,
 ) -> None:
     """Post the jobs of a queue to a URL.
 
-    A worker whose handler, for every job of QUEUE, is one signed POST of its envelope. 2xx settles the job; 429 and 503
-    with Retry-After snooze it, 410 discards it, other 4xx and redirects fail it, anything else is tried again.
+    A worker whose handler is one signed POST of the envelope. 2xx settles the job; 429 and 503 with Retry-After snooze
+    it, 410 discards it, other 4xx and redirects fail it, anything else is tried again.
     """
     from delayq.cli.actions import push as pusher
-    from delayq.cli.actions import serve
+    from delayq.cli.actions.wishes import Limits, Size, Told, Wishes
 
     said = pusher.said(
         url=to, secret_file=secret_file, unsigned=unsigned or None, allow=allow or None, ca_file=ca_file,
         timeout=timeout, rate=rate, concurrency=concurrency, tries=tries, backoff=backoff,
     )  # fmt: skip
-    limits = serve.Limits(once, stop_when_empty, "0s", max_jobs, max_time, memory)
-    size = serve.Size(processes, threads, mover=not no_mover)
-    wishes = serve.Wishes(
-        queue=queue, name=name, size=size, allow_eviction=allow_eviction, force=force, connection=connection
-    )
-    told = serve.Told(wishes, limits, quiet)
+    size = Size(processes, threads, mover=not no_mover)
+    wishes = Wishes(queue, name=name, size=size, allow_eviction=allow_eviction, connection=connection)
+    told = Told(wishes, Limits(stop_when_empty=stop_when_empty, max_jobs=max_jobs), quiet)
     raise typer.Exit(pusher.push(session_of(ctx), queue, said, told, as_json=as_json))

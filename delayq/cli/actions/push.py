@@ -10,6 +10,7 @@ from typing import Any
 from pydantic_core import PydanticCustomError
 
 from delayq.cli.actions import serve
+from delayq.cli.actions.wishes import Told
 from delayq.cli.events import EventLines
 from delayq.cli.session import Session
 from delayq.core.errors import ConfigError
@@ -31,7 +32,7 @@ def push(
     session: Session,
     queue: str,
     options: Mapping[str, Any],
-    told: serve.Told,
+    told: Told,
     *,
     as_json: bool,
 ) -> int:

@@ -7,7 +7,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from delayq.app import (
@@ -24,6 +24,10 @@ from delayq.app import (
     refuse_eviction,
 )
 from delayq.cli import logs
+from delayq.cli.actions.wishes import Limits as Limits
+from delayq.cli.actions.wishes import Size as Size
+from delayq.cli.actions.wishes import Told
+from delayq.cli.actions.wishes import Wishes as Wishes
 from delayq.cli.events import EventLines
 from delayq.cli.session import Session
 from delayq.cli.words import count
@@ -52,56 +56,6 @@ _LABEL: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 Gone = Callable[[], bool]
 """Whether what a command serves is gone, so that it should end."""
-
-
-@dataclass(frozen=True, slots=True)
-class Size:
-    """Processes, threads in each, and whether mover and janitor run beside them."""
-
-    processes: int = 1
-    threads: int = 1
-    mover: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Wishes:
-    """What a worker serves and how; None = as the settings say."""
-
-    queue: str | None = None
-    tries: str | None = None
-    backoff: str | None = None
-    timeout: str | None = None
-    rest: str = "0s"
-    sleep: str = "1s"
-    name: str | None = None
-    size: Size = field(default_factory=Size)
-    allow_eviction: bool = False
-    force: bool = False
-    weighted: bool = False
-    connection: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """When a worker stops by itself."""
-
-    once: bool = False
-    stop_when_empty: bool = False
-    stop_when_empty_for: str = "0s"
-    max_jobs: int = 0
-    max_time: str = "0s"
-    memory: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Told:
-    """All that was said to a worker; `began` is when its code began to be loaded, `events` writes what happens."""
-
-    wishes: Wishes
-    limits: Limits
-    quiet: bool = False
-    began: float | None = None
-    events: EventLines | None = None
 
 
 def work(session: Session, apps: Sequence[str], wishes: Wishes, limits: Limits, *, quiet: bool, as_json: bool) -> int:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import http.client
+import socket
+import threading
 import time
 from ipaddress import ip_address
 
@@ -16,6 +18,10 @@ from tests.support.rude import Manners, rude, says
 LOOPBACK = (ip_address("127.0.0.1"),)
 SHORT_S = 0.3
 LONG_S = 20.0
+
+
+def waits(peer: socket.socket, over: threading.Event) -> None:
+    over.wait()
 
 
 def posted(port: int, timeout_s: float, body: bytes = b"{}", host: str = "127.0.0.1") -> Reply:
@@ -43,7 +49,7 @@ def test_slow_answers_end_with_the_time(manners: Manners) -> None:
 
 
 def test_a_reader_that_takes_nothing_ends_with_the_time() -> None:
-    with rude(lambda _, over: over.wait() and None, reads=False) as port, pytest.raises(TimeoutError):
+    with rude(waits, reads=False) as port, pytest.raises(TimeoutError):
         posted(port, SHORT_S, body=b"x" * (32 * 1024 * 1024))
 
 
