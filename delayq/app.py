@@ -97,7 +97,7 @@ def open_desk(settings: Settings) -> Client | BrokerDesk:
     if not isinstance(connection, BrokerConnection):
         return open_client(settings)
     options = replace(connection.options, routes=_queues(settings))
-    return BrokerDesk(BrokerConnection(name, connection.backend, options))
+    return BrokerDesk(type(connection)(name, connection.backend, options))
 
 
 def open_sender(settings: Settings) -> Client | BrokerDesk | Sender:

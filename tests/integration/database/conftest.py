@@ -13,6 +13,7 @@ from delayq.core.options import Options
 from delayq.drivers.database.backend import place_of
 from delayq.drivers.database.broker import DatabaseBroker
 from delayq.drivers.database.engine import Database
+from delayq.drivers.database.tables import tables
 from delayq.settings.tables import ConnectionSettings
 from tests.support.laravel_tables import Laravel
 
@@ -58,7 +59,7 @@ def laravel(engine: Engine) -> Laravel:
 def emptied(url: str) -> None:
     """Drop the tables of earlier tests."""
     with closing(Database(url)) as database, database.engine.begin() as connection:
-        for table in ("jobs", "failed_jobs", "job_batches"):
+        for table in (each.name for each in tables().all):
             connection.execute(text(f"DROP TABLE IF EXISTS {table}"))
 
 
