@@ -16,8 +16,8 @@ from delayq.core.events import Event, JobEnded
 from delayq.core.outcome import Policy
 from delayq.core.states import State
 from delayq.core.views import JobInfo, Retried
-from delayq.drivers.database.connection import DatabaseConnection
 from delayq.drivers.base import Driver
+from delayq.drivers.database.connection import DatabaseConnection
 from delayq.drivers.database.schema import migrate
 from delayq.drivers.serving.desk import BrokerDesk
 from delayq.jobs.current import make_manager
