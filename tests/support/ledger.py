@@ -1,146 +1,66 @@
-"""As a station, on a database: a connection to its tables, handlers, and workers in processes of their own."""
+"""The ledger: what handlers really did, in a file that survives every death but the machine's.
+
+Each line is one event, appended in one write: job, phase (start, end, fail), attempt, token, pid, ms. It is a file and
+not Redis, because what Redis says is what is under test. The time is the machine's, which is Redis' own here.
+"""
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+import os
+import time
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import NamedTuple
 
-from sqlalchemy import func, select
+from delayq.jobs.context import JobContext
 
-from delayq.app import driver_factory
-from delayq.core.backoff import Fixed
-from delayq.core.events import Event, JobEnded
-from delayq.core.outcome import Policy
-from delayq.core.states import State
-from delayq.core.views import JobInfo, Retried
-from delayq.drivers.base import Driver
-from delayq.drivers.database.connection import DatabaseConnection
-from delayq.drivers.database.schema import migrate
-from delayq.drivers.serving.desk import BrokerDesk
-from delayq.jobs.current import make_manager
-from delayq.jobs.function import job
-from delayq.jobs.registry import Registry, using
-from delayq.settings import Settings
-from delayq.worker.options import StopReason, WorkerOptions
-from delayq.worker.plan import Plan
-from tests.support.running import Running, Said
-from tests.support.station import QUEUE
-from tests.support.tape import Flag, Tape, Tapes
-from tests.support.waiting import wait_until
 
-NAME = "jobs"
-"""What its connection is called, which is the default one."""
+class Line(NamedTuple):
+    """One event of one job."""
+
+    job: str
+    phase: str
+    attempt: int
+    token: str
+    pid: int
+    at_ms: int
 
 
 class Ledger:
-    """Everything a test needs to dispatch jobs and have them run. Close it."""
+    """The file at `path`. Any number of processes may write it at once."""
 
-    def __init__(self, url: str, **given: Any) -> None:
-        table = {"driver": "database", "url": url}
-        told = {"lease": "5s", "queue": QUEUE, "connection": NAME, "connections": {NAME: table}, **given}
-        self.registry = Registry()
-        self._folder = tempfile.TemporaryDirectory(prefix="dq-ledger-")
-        self._tapes = Tapes(Path(self._folder.name))
-        self.events: Tape[Event] = self.tape()
-        self._said = Said(self.tape(), self.tape())
-        with using(self.registry):
-            self.manager = make_manager(Settings(**told))
-        made = self.manager.connection(NAME)
-        assert isinstance(made, DatabaseConnection)
-        self.connection = made
-        migrate(made.broker.database, made.broker.tables)
-        made.broker.close()
-        self.client = BrokerDesk(made)
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+        self._fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 
-    def __enter__(self) -> Self:
-        return self
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._fd)
 
-    def __exit__(self, *error: object) -> None:
-        self.client.close()
-        self._tapes.close()
-        self._folder.cleanup()
+    def write(self, phase: str, context: JobContext) -> None:
+        """Append one event."""
+        words = (context.id, phase, context.attempt, context.token, os.getpid(), int(time.time() * 1000))
+        os.write(self._fd, (" ".join(map(str, words)) + "\n").encode())
 
-    def tape(self) -> Tape[Any]:
-        """A list that handlers may append to."""
-        return self._tapes.tape()
+    def lines(self, phase: str = "") -> list[Line]:
+        """All events, or those of one phase, in the order they were written."""
+        found = []
+        for text in self.path.read_text().splitlines():
+            job, what, attempt, token, pid, at_ms = text.split(" ")
+            found.append(Line(job, what, int(attempt), token, int(pid), int(at_ms)))
+        return [line for line in found if not phase or line.phase == phase]
 
-    def flag(self) -> Flag:
-        """An event that handlers may set, or wait for."""
-        return self._tapes.flag()
+    def jobs(self, phase: str) -> list[str]:
+        """The job of each event of one phase."""
+        return [line.job for line in self.lines(phase)]
 
-    def handles(self, name: str, function: Callable[..., Any], **options: Any) -> None:
-        """Register a handler."""
-        with using(self.registry):
-            job(name, **options)(function)
+    def counted(self, phase: str) -> Counter[str]:
+        """How often each job has an event of that phase."""
+        return Counter(self.jobs(phase))
 
-    def plan(self, **options: Any) -> Plan:
-        """A worker's: it serves `orders` unless told otherwise."""
-        given = {"queues": (QUEUE,), "fallback": Policy(tries=3, backoff=Fixed(10)), "mover": False, "sleep_ms": 100}
-        listeners = [self.events.append]
-        return Plan(driver_factory(self.manager, NAME), self.registry, WorkerOptions(**given | options), listeners)
-
-    def run(self, **options: Any) -> StopReason:
-        """A worker until it stops by itself; why it did."""
-        return Running(self.plan(**options), self._said).join()
-
-    def drain(self, **options: Any) -> StopReason:
-        """Work until nothing is ready."""
-        return self.run(**{"stop_when_empty": True, **options})
-
-    @contextmanager
-    def working(self, **options: Any) -> Iterator[Running]:
-        """A worker; it is asked to stop at the end of the block unless it has."""
-        running = Running(self.plan(**{**options, "mover": False}), self._said)
-        try:
-            yield running
-        finally:
-            running.stop()
-
-    def state(self, job_id: str, queue: str = QUEUE) -> State:
-        """Where a job is, as far as a database can tell of one that runs: it is nowhere."""
-        info = self.client.get(job_id, queue=queue)
-        return info.state if info else State.ABSENT
-
-    def job(self, job_id: str, queue: str = QUEUE) -> JobInfo:
-        """A job that must be there."""
-        info = self.client.get(job_id, queue=queue)
-        assert info is not None, f"{job_id} is not there"
-        return info
-
-    def until(self, job_id: str, *states: State, queue: str = QUEUE, timeout: float = 20.0) -> None:
-        """Wait until a job is in one of the states."""
-        wait_until(lambda: self.state(job_id, queue) in states, timeout=timeout, what=f"{job_id} is {states}")
-
-    def until_gone(self, job_ids: Sequence[str], queue: str = QUEUE, timeout: float = 20.0) -> None:
-        """Wait until none of the jobs is there any more, waiting or held."""
-        rows = self.connection.broker.tables.jobs.c
-        asked = select(func.count()).where(rows.queue == queue, rows.delayq_id.in_(job_ids))
-
-        def gone() -> bool:
-            return not self.connection.broker.database.read(lambda one: one.execute(asked).scalar_one())
-
-        wait_until(gone, timeout=timeout, what=f"{len(job_ids)} jobs are gone")
-
-    def ends(self, job_id: str) -> list[str]:
-        """How the attempts of one job ended, in order."""
-        return [event.outcome for event in self.events if isinstance(event, JobEnded) and event.id == job_id]
-
-    def retry(self, job_id: str, queue: str = QUEUE) -> Retried:
-        """Try a failed job again."""
-        return self.client.failed().retry_one(job_id, queue=queue)
-
-    @property
-    def driver(self) -> Driver:
-        return driver_factory(self.manager, NAME)()
-
-    def idle(self, queues: Sequence[str]) -> bool:
-        """Whether nothing waits or runs in these queues."""
-        depths = [self.connection.broker.depth(queue) for queue in queues]
-        return not any(depth.ready or depth.delayed or depth.reserved for depth in depths)
-
-    def said(self) -> str:
-        """What the workers logged."""
-        return self._said.text()
+    def open_starts(self, pids: Sequence[int]) -> int:
+        """Starts by these processes that have no end and no failure of the same token: what died with them."""
+        ended = {(line.job, line.token) for line in self.lines() if line.phase != "start"}
+        mine = {(line.job, line.token) for line in self.lines("start") if line.pid in set(pids)}
+        return len(mine - ended)

@@ -12,7 +12,7 @@ from typing import Any
 
 from delayq import Discard, Fail, JobContext, Snooze
 from delayq.jobs.dispatch import Dispatch, named
-from tests.support.ledger import Ledger
+from tests.support.database_station import DatabaseStation
 from tests.support.station import QUEUE, Station
 from tests.support.tape import Tape
 from tests.support.waiting import wait_until
@@ -23,7 +23,7 @@ QUEUES = (QUEUE, "mails", "parcels")
 class Steps:
     """The handler `step`, and what its runs left on the tape: a name, and the headers it came with."""
 
-    def __init__(self, station: Station | Ledger) -> None:
+    def __init__(self, station: Station | DatabaseStation) -> None:
         self.station = station
         self._ran: Tape[tuple[str, dict[str, str]]] = station.tape()
         ran = self._ran

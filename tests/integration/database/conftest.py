@@ -17,8 +17,8 @@ from delayq.drivers.database.tables import tables
 from delayq.jobs.current import using_manager
 from delayq.jobs.registry import using
 from delayq.settings.tables import ConnectionSettings
+from tests.support.database_station import DatabaseStation
 from tests.support.laravel_tables import Laravel
-from tests.support.ledger import Ledger
 from tests.support.steps import Steps
 
 LEASE_MS = 30_000
@@ -84,9 +84,9 @@ on_sqlite = pytest.mark.parametrize("server_url", ["sqlite"], indirect=True)
 
 
 @pytest.fixture
-def ledger(bare: None, server_url: str) -> Iterator[Ledger]:
+def ledger(bare: None, server_url: str) -> Iterator[DatabaseStation]:
     """A connection to empty tables, on each kind of database; what is declared is dispatched and run there."""
-    with Ledger(server_url) as ledger, using(ledger.registry), using_manager(ledger.manager):
+    with DatabaseStation(server_url) as ledger, using(ledger.registry), using_manager(ledger.manager):
         with closing(Database(server_url)) as database, database.engine.begin() as connection:
             for table in tables().all:
                 connection.execute(table.delete())
@@ -94,6 +94,6 @@ def ledger(bare: None, server_url: str) -> Iterator[Ledger]:
 
 
 @pytest.fixture
-def steps(ledger: Ledger) -> Steps:
+def steps(ledger: DatabaseStation) -> Steps:
     """Links and members that write down that they ran."""
     return Steps(ledger)

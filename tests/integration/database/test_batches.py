@@ -15,18 +15,18 @@ from delayq.core.batches import BatchInfo
 from delayq.core.errors import BatchNotFound, ConfigError
 from delayq.core.states import Answer, State
 from delayq.drivers.within import within
-from delayq.jobs.batch import PendingBatch, afind_batch, batch, find_batch
+from delayq.jobs.batch import Member, PendingBatch, afind_batch, batch, find_batch
 from delayq.jobs.chain import chain
 from delayq.jobs.context import JobContext
 from delayq.jobs.dispatch import named
 from tests.integration.database.conftest import on_sqlite
-from tests.support.ledger import Ledger
+from tests.support.database_station import DatabaseStation
 from tests.support.station import QUEUE
 from tests.support.steps import QUEUES, Steps
 from tests.support.waiting import wait_until
 
 
-def work(ledger: Ledger, **options: Any) -> Any:
+def work(ledger: DatabaseStation, **options: Any) -> Any:
     return ledger.working(queues=QUEUES, **options)
 
 
@@ -44,8 +44,8 @@ def row_of(engine: Engine, batch_id: str) -> Any:
         return connection.execute(text("SELECT * FROM job_batches WHERE id = :id"), {"id": batch_id}).one()
 
 
-def test_all_succeed_and_laravels_columns_say_so(ledger: Ledger, steps: Steps, engine: Engine) -> None:
-    members = [steps("a"), [steps("b"), steps("c", queue="mails")], batch([steps("d")])]
+def test_all_succeed_and_laravels_columns_say_so(ledger: DatabaseStation, steps: Steps) -> None:
+    members: list[Member] = [steps("a"), [steps("b"), steps("c", queue="mails")], batch([steps("d")])]
     info = called(batch(members, name="three"), steps).progress(steps("progress")).dispatch()
     assert (numbers(info), info.state, info.name) == ((4, 0, 0, 0), "running", "three")
     with work(ledger):
@@ -58,7 +58,7 @@ def test_all_succeed_and_laravels_columns_say_so(ledger: Ledger, steps: Steps, e
     info = find_batch(info.id)
     assert (numbers(info), info.state, info.owner != "") == ((0, 4, 0, 0), "finished", True)
     assert steps.headers("finally")["delayq-batch-done"] == "4"
-    row = row_of(engine, info.id)
+    row = row_of(ledger.engine, info.id)
     assert (row.name, row.total_jobs, row.pending_jobs, row.failed_jobs, row.failed_job_ids, row.cancelled_at) == (
         ("three", 4, 0, 0, "[]", None)
     )
@@ -66,7 +66,7 @@ def test_all_succeed_and_laravels_columns_say_so(ledger: Ledger, steps: Steps, e
     assert row.options.startswith('a:2:{s:13:"allowFailures";b:0;s:6:"delayq";s:')
 
 
-def test_a_failure_cancels_what_has_not_started_and_a_retry_finishes_it(ledger: Ledger, steps: Steps) -> None:
+def test_a_failure_cancels_what_has_not_started_and_a_retry_finishes_it(ledger: DatabaseStation, steps: Steps) -> None:
     waiting = [steps(f"w{n}", id=f"w{n}").delay("1h") for n in range(3)]
     ready = ledger.flag()
 
@@ -75,7 +75,7 @@ def test_a_failure_cancels_what_has_not_started_and_a_retry_finishes_it(ledger: 
             raise ValueError("not yet")
 
     ledger.handles("flaky", flaky)
-    members = [named("flaky").having(id="bad"), *waiting, [steps("good"), steps("later").delay("1h")]]
+    members: list[Member] = [named("flaky").having(id="bad"), *waiting, [steps("good"), steps("later").delay("1h")]]
     info = called(batch(members), steps).dispatch()
     with work(ledger):
         steps.until("catch", "finally")
@@ -93,7 +93,7 @@ def test_a_failure_cancels_what_has_not_started_and_a_retry_finishes_it(ledger: 
 
 
 @on_sqlite
-def test_failures_may_be_allowed_and_all_are_retried_by_the_batch(ledger: Ledger, steps: Steps) -> None:
+def test_failures_may_be_allowed_and_all_are_retried_by_the_batch(ledger: DatabaseStation, steps: Steps) -> None:
     ready = ledger.flag()
 
     def flaky(context: JobContext) -> None:
@@ -102,7 +102,7 @@ def test_failures_may_be_allowed_and_all_are_retried_by_the_batch(ledger: Ledger
 
     ledger.handles("flaky", flaky, tries=1)
     inner = batch([named("flaky"), steps("in")], allow_failures=True)
-    members = [*(named("flaky").having(id=f"f{n}") for n in range(3)), inner, steps("good")]
+    members: list[Member] = [*(named("flaky").having(id=f"f{n}") for n in range(3)), inner, steps("good")]
     info = called(batch(members, allow_failures=True), steps).dispatch()
     with work(ledger):
         steps.until("catch", "finally")
@@ -116,7 +116,7 @@ def test_failures_may_be_allowed_and_all_are_retried_by_the_batch(ledger: Ledger
 
 
 @on_sqlite
-def test_a_batch_in_a_chain(ledger: Ledger, steps: Steps) -> None:
+def test_a_batch_in_a_chain(ledger: DatabaseStation, steps: Steps) -> None:
     chain(steps("a"), batch([steps("b"), steps("c")]), steps("d")).dispatch()
     with work(ledger):
         steps.until("d")
@@ -124,7 +124,7 @@ def test_a_batch_in_a_chain(ledger: Ledger, steps: Steps) -> None:
     assert (steps.ran[0], sorted(steps.ran[1:3]), steps.ran[3:]) == ("a", ["b", "c"], ["d"])
 
 
-def test_members_may_be_added_until_it_ends(ledger: Ledger, steps: Steps) -> None:
+def test_members_may_be_added_until_it_ends(ledger: DatabaseStation, steps: Steps) -> None:
     def grows(context: JobContext) -> None:
         assert context.batch is not None
         context.batch.add(steps("more"), steps("and more").on_queue("mails"))
@@ -139,7 +139,7 @@ def test_members_may_be_added_until_it_ends(ledger: Ledger, steps: Steps) -> Non
         ledger.connection.batches.add(info.id, [])
 
 
-def test_cancelled_it_ends_with_what_runs(ledger: Ledger, steps: Steps) -> None:
+def test_cancelled_it_ends_with_what_runs(ledger: DatabaseStation, steps: Steps) -> None:
     began, go = ledger.flag(), ledger.flag()
 
     def slow() -> None:
@@ -148,7 +148,7 @@ def test_cancelled_it_ends_with_what_runs(ledger: Ledger, steps: Steps) -> None:
 
     ledger.handles("slow", slow)
     inner = batch([steps("in").delay("1h")], finally_=steps("in finally"))
-    members = [[named("slow"), steps("next")], steps("waits").delay("1h"), inner]
+    members: list[Member] = [[named("slow"), steps("next")], steps("waits").delay("1h"), inner]
     info = called(batch(members), steps).dispatch()
     with work(ledger, processes=1, threads=1):
         assert began.wait(30)
@@ -161,7 +161,7 @@ def test_cancelled_it_ends_with_what_runs(ledger: Ledger, steps: Steps) -> None:
 
 
 @on_sqlite
-def test_what_is_taken_out_by_hand_is_skipped(ledger: Ledger, steps: Steps) -> None:
+def test_what_is_taken_out_by_hand_is_skipped(ledger: DatabaseStation, steps: Steps) -> None:
     one, many = batch([steps("a", id="a").delay("1h")]).dispatch(), batch([steps("b").delay("1h")] * 1).dispatch()
     assert ledger.client.cancel("a") is Answer.CANCELLED
     assert (numbers(find_batch(one.id)), find_batch(one.id).state) == ((0, 0, 0, 1), "incomplete")
@@ -170,7 +170,16 @@ def test_what_is_taken_out_by_hand_is_skipped(ledger: Ledger, steps: Steps) -> N
 
 
 @on_sqlite
-def test_the_same_id_is_the_same_batch_and_an_empty_one_is_over(ledger: Ledger, steps: Steps) -> None:
+def test_members_do_not_leave_in_a_migration(ledger: DatabaseStation, steps: Steps) -> None:
+    batch([steps("a").delay("1h")]).dispatch()
+    named("other", {"batch": "of cookies"}).having(delay="1h").dispatch()
+    source = ledger.connection.broker.source()
+    assert [source.set_aside(QUEUE, lot, 10) for lot in ("one", "two")] == [1, 0]
+    assert source.staying(QUEUE) == "1 belong to batches, which count them here"
+
+
+@on_sqlite
+def test_the_same_id_is_the_same_batch_and_an_empty_one_is_over(ledger: DatabaseStation, steps: Steps) -> None:
     for _ in range(2):
         assert numbers(batch([steps("a"), steps("b")], id="mine").dispatch()) == (2, 0, 0, 0)
     assert batch([], finally_=steps("finally")).dispatch().state == "finished"
@@ -182,8 +191,8 @@ def test_the_same_id_is_the_same_batch_and_an_empty_one_is_over(ledger: Ledger, 
 
 
 @on_sqlite
-def test_it_is_there_when_the_transaction_commits(ledger: Ledger, steps: Steps, engine: Engine) -> None:
-    with Session(engine) as session:
+def test_it_is_there_when_the_transaction_commits(ledger: DatabaseStation, steps: Steps) -> None:
+    with Session(ledger.engine) as session:
         with within(session):
             gone = batch([steps("a")], then=steps("then")).dispatch()
         session.rollback()
@@ -200,25 +209,26 @@ def test_it_is_there_when_the_transaction_commits(ledger: Ledger, steps: Steps, 
 
 
 @on_sqlite
-async def test_awaited(ledger: Ledger, steps: Steps) -> None:
+async def test_awaited(ledger: DatabaseStation, steps: Steps) -> None:
     info = await batch([steps("a").delay("1h")]).adispatch()
     assert (await afind_batch(info.id)).pending == 1
     assert (await ledger.connection.abatches.cancel(info.id)).state == "cancelled"
     assert [one.id for one in await ledger.connection.abatches.list()] == [info.id]
 
 
-def test_many_processes_count_every_member_once(ledger: Ledger, steps: Steps) -> None:
+def test_many_processes_count_every_member_once(ledger: DatabaseStation, steps: Steps) -> None:
     """Some of them are killed with what they hold."""
     tape, ended = ledger.tape(), ledger.tape()
     ledger.handles("count", lambda n: tape.append((os.getpid(), n)))
     ledger.handles("ended", lambda: ended.append(1))
     inner = [batch([named("count", {"n": 100 + 10 * b + n}) for n in range(10)]) for b in range(3)]
-    members = [*(named("count", {"n": n}).on_queue(QUEUES[n % 3]) for n in range(60)), *inner]
+    members: list[Member] = [*(named("count", {"n": n}).on_queue(QUEUES[n % 3]) for n in range(60)), *inner]
     info = batch(members, then=named("ended"), finally_=named("ended")).dispatch()
     with work(ledger, processes=3):
-        for seen in (5, 40):
-            wait_until(lambda seen=seen: len(tape) > seen, what="some have run")
-            os.kill(tape[-1][0], signal.SIGKILL)
+        wait_until(lambda: len(tape) > 5, what="some have run")
+        os.kill(tape[-1][0], signal.SIGKILL)
+        wait_until(lambda: len(tape) > 40, what="more have run")
+        os.kill(tape[-1][0], signal.SIGKILL)
         wait_until(lambda: len(ended) == 2, timeout=60, what="it has ended")
         steps.quiet()
     assert (numbers(find_batch(info.id)), find_batch(info.id).state) == ((0, 63, 0, 0), "finished")
@@ -227,7 +237,7 @@ def test_many_processes_count_every_member_once(ledger: Ledger, steps: Steps) ->
 
 
 @on_sqlite
-def test_what_cannot_be_is_refused_before_anything_is_sent(ledger: Ledger, steps: Steps) -> None:
+def test_what_cannot_be_is_refused_before_anything_is_sent(ledger: DatabaseStation, steps: Steps) -> None:
     steps("taken", id="taken").delay("1h").dispatch()
     with pytest.raises(Conflict, match="'taken' of a member"):
         batch([steps("a"), steps("b", id="taken")], id="b").dispatch()
@@ -249,7 +259,7 @@ def test_what_cannot_be_is_refused_before_anything_is_sent(ledger: Ledger, steps
 
 
 @on_sqlite
-def test_a_handler_that_adds_what_cannot_wait_fails(ledger: Ledger, steps: Steps) -> None:
+def test_a_handler_that_adds_what_cannot_wait_fails(ledger: DatabaseStation, steps: Steps) -> None:
     def grows(context: JobContext) -> None:
         context.chain.append(steps("u", unique="k"))
 

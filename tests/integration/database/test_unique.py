@@ -6,7 +6,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
 from delayq import Conflict, Debounce, Fail, Unique, dispatch
@@ -17,13 +16,13 @@ from delayq.core.unique import Until
 from delayq.jobs.chain import chain
 from delayq.jobs.dispatch import named
 from tests.integration.database.conftest import on_sqlite
-from tests.support.ledger import Ledger
+from tests.support.database_station import DatabaseStation
 from tests.support.station import QUEUE
 from tests.support.steps import Steps
 from tests.support.waiting import wait_until
 
 
-def owners(ledger: Ledger) -> list[str]:
+def owners(ledger: DatabaseStation) -> list[str]:
     return [view.owner for view in ledger.client.locks.all()]
 
 
@@ -31,7 +30,7 @@ def later(name: str = "act", **said: Any) -> Any:
     return dispatch(name, **{"delay": "1h", "unique": "k", **said})
 
 
-def test_a_second_one_is_told_who_owns_the_key(ledger: Ledger) -> None:
+def test_a_second_one_is_told_who_owns_the_key(ledger: DatabaseStation) -> None:
     first, second, other = later(id="a"), later("other", id="b"), later(id="c", unique="another")
     assert (first.outcome, second.outcome, other.outcome) == (Answer.CREATED, Answer.KEPT, Answer.CREATED)
     assert (second.id, second.state) == ("a", State.SCHEDULED)
@@ -46,7 +45,7 @@ def test_a_second_one_is_told_who_owns_the_key(ledger: Ledger) -> None:
 
 @on_sqlite
 @pytest.mark.parametrize("how", ["cancel", "clear", "run", "fail", "replace"])
-def test_every_end_frees_it(ledger: Ledger, steps: Steps, how: str) -> None:
+def test_every_end_frees_it(ledger: DatabaseStation, steps: Steps, how: str) -> None:
     first = named("step", {"name": "a", "does": "give up" if how == "fail" else ""}).having(unique="k", id="a")
     first.having(delay="0s" if how in ("run", "fail") else "1h").dispatch()
     assert owners(ledger) == ["a"]
@@ -64,7 +63,7 @@ def test_every_end_frees_it(ledger: Ledger, steps: Steps, how: str) -> None:
 
 
 @on_sqlite
-def test_a_retry_takes_it_again_or_says_who_has_it(ledger: Ledger, steps: Steps) -> None:
+def test_a_retry_takes_it_again_or_says_who_has_it(ledger: DatabaseStation, steps: Steps) -> None:
     steps("a", "give up", unique="k", id="a").dispatch()
     ledger.drain()
     later(id="b")
@@ -77,7 +76,7 @@ def test_a_retry_takes_it_again_or_says_who_has_it(ledger: Ledger, steps: Steps)
     assert (later(id="c").id, ledger.state("a"), ledger.client.failed().count(QUEUE)) == ("a", State.READY, 0)
 
 
-def test_until_start_the_next_one_is_let_in_while_it_runs(ledger: Ledger) -> None:
+def test_until_start_the_next_one_is_let_in_while_it_runs(ledger: DatabaseStation) -> None:
     began, go, key = ledger.flag(), ledger.flag(), Unique("k", until="start")
 
     def blocks() -> None:
@@ -96,7 +95,7 @@ def test_until_start_the_next_one_is_let_in_while_it_runs(ledger: Ledger) -> Non
     assert owners(ledger) == [second.id]
 
 
-def test_a_window_outlives_its_job_and_ends_by_itself(ledger: Ledger, steps: Steps) -> None:
+def test_a_window_outlives_its_job_and_ends_by_itself(ledger: DatabaseStation, steps: Steps) -> None:
     key = Unique("k", until="window", window="1h")
     first = named("step", {"name": "a"}).having(unique=key).dispatch()
     ledger.drain()
@@ -108,7 +107,7 @@ def test_a_window_outlives_its_job_and_ends_by_itself(ledger: Ledger, steps: Ste
     wait_until(lambda: dispatch("step", unique=short, delay="1h").outcome is Answer.CREATED, what="it has ended")
 
 
-def test_the_last_of_many_dispatches_runs(ledger: Ledger, steps: Steps) -> None:
+def test_the_last_of_many_dispatches_runs(ledger: DatabaseStation, steps: Steps) -> None:
     quiet = Debounce("1h", max_wait="2h")
     first, second = (dispatch("step", {"name": name}, debounce=quiet) for name in "ab")
     assert (first.outcome, second.outcome, second.instead_of) == (Answer.CREATED, Answer.DEBOUNCED, first.id)
@@ -121,7 +120,7 @@ def test_the_last_of_many_dispatches_runs(ledger: Ledger, steps: Steps) -> None:
     assert (hurried[0].due_ms or 0) >= (hurried[1].due_ms or 0), "not longer than an hour after the first"
 
 
-def test_two_hundred_at_once_are_one_job(ledger: Ledger) -> None:
+def test_two_hundred_at_once_are_one_job(ledger: DatabaseStation) -> None:
     def send(n: int) -> Any:
         spec = JobSpec(name="act", queue=QUEUE, unique=f"k{n % 4}", delay="1h")
         return ledger.connection.schedule_many([spec] * 5, OnConflict.KEEP)
@@ -135,8 +134,8 @@ def test_two_hundred_at_once_are_one_job(ledger: Ledger) -> None:
 
 
 @on_sqlite
-def test_a_key_is_taken_when_the_transaction_commits(ledger: Ledger, engine: Engine) -> None:
-    with Session(engine) as session:
+def test_a_key_is_taken_when_the_transaction_commits(ledger: DatabaseStation) -> None:
+    with Session(ledger.engine) as session:
         later(id="a", within=session)
         session.rollback()
         assert later(id="b", within=session).outcome is Answer.CREATED
@@ -145,10 +144,10 @@ def test_a_key_is_taken_when_the_transaction_commits(ledger: Ledger, engine: Eng
 
 
 @on_sqlite
-def test_a_lock_that_nobody_owns_keeps_nobody_out_and_is_swept(ledger: Ledger, steps: Steps, engine: Engine) -> None:
+def test_a_lock_that_nobody_owns_keeps_nobody_out_and_is_swept(ledger: DatabaseStation, steps: Steps) -> None:
     """As when PHP has run the job, or somebody has emptied the table."""
     later(id="a")
-    with engine.begin() as connection:
+    with ledger.engine.begin() as connection:
         connection.exec_driver_sql("DELETE FROM jobs")
     assert [(view.owner, view.state) for view in ledger.client.locks.all()] == [("a", State.ABSENT)]
     broker = ledger.connection.broker
@@ -158,7 +157,7 @@ def test_a_lock_that_nobody_owns_keeps_nobody_out_and_is_swept(ledger: Ledger, s
 
 
 @on_sqlite
-def test_a_key_is_freed_by_hand(ledger: Ledger) -> None:
+def test_a_key_is_freed_by_hand(ledger: DatabaseStation) -> None:
     later(id="a")
     [lock] = ledger.client.locks.all()
     assert ledger.client.locks.get(lock.lock) == lock
@@ -170,7 +169,7 @@ def test_a_key_is_freed_by_hand(ledger: Ledger) -> None:
 
 
 @on_sqlite
-def test_a_link_has_no_key_of_its_own_but_the_first_one_may(ledger: Ledger, steps: Steps) -> None:
+def test_a_link_has_no_key_of_its_own_but_the_first_one_may(ledger: DatabaseStation, steps: Steps) -> None:
     ref = chain(steps("a", unique="k"), steps("b")).dispatch()
     assert owners(ledger) == [ref.id]
     ledger.drain()
@@ -178,7 +177,7 @@ def test_a_link_has_no_key_of_its_own_but_the_first_one_may(ledger: Ledger, step
 
 
 @on_sqlite
-def test_a_handler_that_fails_frees_it_for_the_next(ledger: Ledger) -> None:
+def test_a_handler_that_fails_frees_it_for_the_next(ledger: DatabaseStation) -> None:
     def fails() -> None:
         raise Fail("no")
 
