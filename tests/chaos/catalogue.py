@@ -17,6 +17,15 @@ _ALL = (
         play=processes.kills,
     ),
     Scenario(
+        name="struck-off",
+        holds="after 200 deaths of a worker its group knows no more than those that live, and five",
+        promises=("P21",),
+        unit="restarts",
+        units=200,
+        lot=200,
+        play=processes.struck_off,
+    ),
+    Scenario(
         name="freezes",
         holds="a worker that was frozen for three leases changes nothing that is not its own",
         promises=("P8",),

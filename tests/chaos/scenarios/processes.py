@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import Any
 
 from delayq.redis.keys import GROUP, Keys
 from tests.chaos.engine import Lot, Tally
 from tests.chaos.world import client_of, crew, rig, server, told, verdict
 from tests.support.chaos_rig import QUEUE, Size
+from tests.support.crew import Crew
 from tests.support.servers import connect
 from tests.support.waiting import wait_until
 
@@ -29,9 +31,26 @@ def kills(lot: Lot) -> Tally:
         run.finish(timeout=120)
         found = verdict(run)
         assert found.run_twice <= run.held, f"{found.run_twice} run again, {run.held} were held by the killed"
-        known = size.workers + CONSUMERS_SPARE
-        wait_until(lambda: run.consumers() <= known, timeout=60, what="the dead are struck off")
         return told(found).add(kills=run.struck, held_by_the_killed=run.held)
+
+
+def struck_off(lot: Lot) -> Tally:
+    """A worker is killed and replaced again and again; after two minutes the group knows hardly more than live."""
+    with server() as one, crew(lot, one.url) as members, client_of(one.url) as q, connect(one.url) as plain:
+        known: list[int] = []
+        for n in range(lot.units):
+            worker = members.hire()
+            q.schedule("note", id=f"j{n}")
+            wait_until(partial(_ended, members, f"j{n}"), timeout=60, what="it works")
+            members.kill_all([worker])
+            known.append(consumers(plain))
+        members.hire()
+        wait_until(lambda: consumers(plain) <= 1 + CONSUMERS_SPARE, timeout=150, what="the dead are struck off")
+        return Tally().add(restarts=lot.units, most_consumers=max(known), consumers_in_the_end=consumers(plain))
+
+
+def _ended(members: Crew, job: str) -> bool:
+    return job in members.ledger.jobs("end")
 
 
 def freezes(lot: Lot) -> Tally:
