@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.chaos.engine import Scenario
-from tests.chaos.scenarios import processes, servers, volume
+from tests.chaos.scenarios import processes, replicas, servers, volume
 
 _ALL = (
     Scenario(
@@ -13,7 +13,7 @@ _ALL = (
         unit="kills",
         units=10_000,
         lot=250,
-        smoke=20,
+        smoke=40,
         play=processes.kills,
     ),
     Scenario(
@@ -32,7 +32,7 @@ _ALL = (
         unit="SIGSTOPs",
         units=1_000,
         lot=250,
-        smoke=5,
+        smoke=12,
         play=processes.freezes,
     ),
     Scenario(
@@ -101,6 +101,15 @@ _ALL = (
         units=100_000,
         lot=100_000,
         play=volume.herd,
+    ),
+    Scenario(
+        name="failovers",
+        holds="what a replica confirmed outlives its primary: kill -9 of a healthy pair's primary, replicas:1",
+        promises=("P4",),
+        unit="failovers",
+        units=100,
+        lot=10,
+        play=replicas.failovers,
     ),
 )
 

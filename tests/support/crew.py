@@ -19,7 +19,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from types import TracebackType
@@ -124,6 +124,10 @@ class Crew:
         member.start()
         self.members.append(member)
         return member
+
+    def duty_with(self, more: dict[str, Any]) -> Duty:
+        """The crew's duty with `more` of its own."""
+        return replace(self.duty, more=more)
 
     def kill_all(self, members: Sequence[ForkServerProcess]) -> int:
         """SIGKILL to each of them at once, children and all; when that began, in epoch ms."""

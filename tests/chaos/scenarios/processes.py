@@ -58,6 +58,7 @@ def freezes(lot: Lot) -> Tally:
     workers = 4 if lot.smoke else 14
     size = Size(jobs=40 * lot.units, seconds=lot.units / workers * 3, longest_ms=60, workers=workers, movers=2)
     with server() as one, rig(lot, one, size, lease_ms=1_000) as run:
+        wait_until(lambda: run.crew.ledger.jobs("start"), timeout=60, what="work has begun")
         run.freeze_many(lot.units, for_s=3.0, awake=2)
         run.finish(timeout=120)
         found = verdict(run)
