@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.chaos.engine import Scenario
-from tests.chaos.scenarios import processes, replicas, servers, volume
+from tests.chaos.scenarios import processes, replicas, servers, suites, volume
 
 _ALL = (
     Scenario(
@@ -110,6 +110,33 @@ _ALL = (
         units=100,
         lot=10,
         play=replicas.failovers,
+    ),
+    Scenario(
+        name="topologies",
+        holds="primaries of clusters and behind sentinels die, hang and hand over slots; nothing a replica had is lost",
+        promises=("P4", "P18"),
+        unit="suites",
+        units=1,
+        lot=1,
+        play=suites.topologies,
+    ),
+    Scenario(
+        name="databases",
+        holds="workers on a database, an outbox and beanstalkd are killed: every committed job runs",
+        promises=("P1",),
+        unit="suites",
+        units=1,
+        lot=1,
+        play=suites.databases,
+    ),
+    Scenario(
+        name="migrations",
+        holds="a migration of 100,000 jobs that is killed goes on: nothing is lost, nothing twice",
+        promises=("P1",),
+        unit="suites",
+        units=1,
+        lot=1,
+        play=suites.migrations,
     ),
 )
 

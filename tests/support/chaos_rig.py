@@ -140,12 +140,13 @@ class Rig:
             self._thaw_all(time.monotonic())
             free = [post for post in self.posts if not post.thaw_at and post.holder.is_alive()]
             workers = [post for post in free if post.is_worker]
-            post = self.rand.choice(free)
+            # Mostly workers: who waits for a frozen producer or mover holds nothing that could be taken from him.
+            post = self.rand.choice(workers if self.rand.random() < 0.9 else free)
             if post not in workers or len(workers) > awake:
                 self._signal(post, signal.SIGSTOP)
                 post.thaw_at = time.monotonic() + for_s
                 self.struck += 1
-            time.sleep(0.02)
+            time.sleep(self.rand.uniform(0, 0.1))
         wait_until(lambda: not self._thaw_all(time.monotonic()), timeout=for_s + 20, what="all are thawed")
 
     def consumers(self) -> int:

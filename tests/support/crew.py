@@ -196,10 +196,6 @@ def _handlers(ledger: Ledger, folder: Path) -> Registry:
             ledger.write("end", context)
             return context.token
 
-        @job("tick")
-        def tick(context: JobContext) -> None:
-            ledger.write("start", context)
-
         @job("shaky")
         def shaky(context: JobContext, ms: int = 0, fails: int = 1) -> str:
             ledger.write("start", context)
@@ -210,18 +206,27 @@ def _handlers(ledger: Ledger, folder: Path) -> Registry:
             ledger.write("end", context)
             return context.token
 
-        @job("spin")
-        def spin(context: JobContext, ms: int = 0) -> None:
-            ledger.write("start", context)
-            end = time.monotonic() + ms / 1000
-            while time.monotonic() < end:
-                sum(range(20_000_000))  # one call into C: no other thread runs meanwhile
-            ledger.write("end", context)
-
-        @job("deadly")
-        def deadly(context: JobContext) -> None:
-            ledger.write("start", context)
-            os.kill(os.getppid(), signal.SIGKILL)
-            time.sleep(60)
-
+        _rough_ones(ledger)
     return registry
+
+
+def _rough_ones(ledger: Ledger) -> None:
+    """Those that are no friends of their worker, and one that is over before it began."""
+
+    @job("tick")
+    def tick(context: JobContext) -> None:
+        ledger.write("start", context)
+
+    @job("spin")
+    def spin(context: JobContext, ms: int = 0) -> None:
+        ledger.write("start", context)
+        end = time.monotonic() + ms / 1000
+        while time.monotonic() < end:
+            sum(range(20_000_000))  # one call into C: no other thread runs meanwhile
+        ledger.write("end", context)
+
+    @job("deadly")
+    def deadly(context: JobContext) -> None:
+        ledger.write("start", context)
+        os.kill(os.getppid(), signal.SIGKILL)
+        time.sleep(60)
