@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from sqlalchemy import Engine, func, select
 
-from delayq.app import driver_factory
+from delayq.app.workers import driver_factory
 from delayq.core.backoff import Fixed
 from delayq.core.events import Event, JobEnded
 from delayq.core.outcome import Policy
