@@ -1,0 +1,117 @@
+"""Pages that stay true while they are open: one reader for all browsers, which are told what has changed.
+
+    browser ──▶ /events?page=… ──▶ Hub ──▶ one task: each page that somebody watches, once a second ──▶ Redis
+
+However many look at a page, it is read once. A browser that is slow misses states in between, never the last one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Final, NamedTuple
+
+import msgspec
+
+from delayq.core.errors import BackendError, DelayqError
+
+EVERY_S: Final = 1.0
+HEARTBEAT_S: Final = 15.0
+MOST_WATCHERS: Final = 200
+MOST_TOPICS: Final = 50
+
+
+class Topic(NamedTuple):
+    """A page that is watched: its name, what it is about, and of which queues its viewer may see (() = all)."""
+
+    page: str
+    queue: str = ""
+    job: str = ""
+    queues: tuple[str, ...] = ()
+
+
+Parts = Mapping[str, str]
+"""Pieces of a page by the id of the element that holds them."""
+Make = Callable[[Topic], Awaitable[Parts]]
+
+
+class Full(Exception):
+    """More watch already than this server can tell."""
+
+
+class Hub:
+    """Tells watchers what has changed on their page."""
+
+    def __init__(self, make: Make, stopping: asyncio.Event, *, every_s: float = EVERY_S) -> None:
+        self._make = make
+        self._stopping = stopping
+        self._every_s = every_s
+        self._watchers: dict[Topic, set[asyncio.Queue[str]]] = {}
+        self._last: dict[Topic, str] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def watchers(self) -> int:
+        """How many look."""
+        return sum(map(len, self._watchers.values()))
+
+    async def watch(self, topic: Topic) -> AsyncIterator[str]:
+        """Events as a browser reads them, until it goes or the server stops. Raises `Full` at once."""
+        if self.watchers >= MOST_WATCHERS or (topic not in self._watchers and len(self._watchers) >= MOST_TOPICS):
+            raise Full
+        return self._events(topic)
+
+    async def _events(self, topic: Topic) -> AsyncIterator[str]:
+        mail: asyncio.Queue[str] = asyncio.Queue(1)
+        self._watchers.setdefault(topic, set()).add(mail)
+        if topic in self._last:
+            mail.put_nowait(self._last[topic])
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._run())
+        try:
+            yield "retry: 2000\n\n"
+            while not self._stopping.is_set():
+                try:
+                    yield await asyncio.wait_for(mail.get(), HEARTBEAT_S)
+                except TimeoutError:
+                    yield ": still here\n\n"
+        finally:
+            self._leave(topic, mail)
+
+    def _leave(self, topic: Topic, mail: asyncio.Queue[str]) -> None:
+        mine = self._watchers.get(topic, set())
+        mine.discard(mail)
+        if not mine:
+            self._watchers.pop(topic, None)
+            self._last.pop(topic, None)
+
+    async def _run(self) -> None:
+        """Read what is watched, once a second, for as long as somebody watches."""
+        while self._watchers and not self._stopping.is_set():
+            for topic in list(self._watchers):
+                event = await self._event(topic)
+                if self._last.get(topic) != event and topic in self._watchers:
+                    self._last[topic] = event
+                    self._tell(topic, event)
+            await self._pause()
+        for topic in self._watchers:  # the server stops: nobody waits for a heartbeat
+            self._tell(topic, ": the end\n\n")
+
+    async def _pause(self) -> None:
+        try:
+            await asyncio.wait_for(self._stopping.wait(), self._every_s)
+        except TimeoutError:
+            return
+
+    async def _event(self, topic: Topic) -> str:
+        try:
+            said = {"parts": dict(await self._make(topic))}
+        except DelayqError as error:
+            said = {"down": {"what": error.message, "redis": str(isinstance(error, BackendError))}}
+        return f"data: {msgspec.json.encode(said).decode()}\n\n"
+
+    def _tell(self, topic: Topic, event: str) -> None:
+        for mail in self._watchers.get(topic, ()):
+            if mail.full():
+                mail.get_nowait()
+            mail.put_nowait(event)
