@@ -35,6 +35,7 @@ from delayq.loops.loop import Loop
 from delayq.loops.mover import Mover
 from delayq.loops.relay import Relay
 from delayq.manager import DEFAULT, Manager
+from delayq.redis.aio import AsyncClient
 from delayq.redis.checkup import eviction_policy
 from delayq.redis.client import Client
 from delayq.redis.connect import Connector
@@ -82,6 +83,12 @@ def open_client(settings: Settings) -> Client:
     """All verbs, blocking, on the Redis that is meant. Close it, or use it in a `with`. Raises as `on_redis`."""
     settings = on_redis(settings)
     return Client(open_connector(settings), settings.options())
+
+
+def open_async_client(settings: Settings) -> AsyncClient:
+    """As `open_client`, awaited. Close it with `await client.close()`."""
+    settings = on_redis(settings)
+    return AsyncClient(open_connector(settings), settings.options())
 
 
 def open_desk(settings: Settings) -> Client | BrokerDesk:

@@ -96,6 +96,17 @@ class Settings(BaseSettings):
     keys_file: values.Location | None = Field(
         None, description="a file with those keys instead, one a line", examples=["/run/secrets/delayq-keys"]
     )
+    api_keys_file: values.Location | None = Field(
+        None,
+        description="the keys of the HTTP API; with it every caller needs one",
+        examples=["/run/secrets/delayq-api-keys"],
+    )
+    max_overdue_ms: values.Keep = Field(
+        300_000,
+        validation_alias="max_overdue",
+        description="how long the oldest due job may wait before /readyz says no",
+        examples=["5m"],
+    )
     log_format: Annotated[LogFormat, values.Choice] = Field(
         LogFormat.CONSOLE, description="console or json", examples=["json"]
     )

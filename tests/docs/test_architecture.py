@@ -18,6 +18,7 @@ FOLDERS = {
     "jobs: what users write": "jobs",
     "contrib: bridges to other libraries": "contrib",
     "testing: for the tests of others": "testing",
+    "http: the HTTP door": "http",
     "worker: a parent without user code, children that do nothing else": "worker",
 }
 DOORS = ("settings", "cli", ".")

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from itertools import chain, islice
 from typing import Final
 
-from delayq.cli import shapes
 from delayq.cli.actions.chosen import Chosen
 from delayq.cli.actions.look import cut, find, local_ms, print_job
 from delayq.cli.actions.produce import checkable
@@ -15,6 +14,7 @@ from delayq.cli.actions.switch import print_dropped
 from delayq.cli.headway import Headway
 from delayq.cli.session import Session
 from delayq.cli.words import count, distance
+from delayq.core import shapes
 from delayq.core.errors import JobNotFailed, JobNotFound
 from delayq.core.failure import Failure
 from delayq.core.rate import Pace, parse_rate

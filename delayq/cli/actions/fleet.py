@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from delayq.cli import shapes
 from delayq.cli.actions.look import local_ms
 from delayq.cli.session import Session
 from delayq.cli.words import count, distance, span
+from delayq.core import shapes
 from delayq.core.control import Control
 from delayq.core.views import WorkerInfo
 from delayq.core.when import format_instant

@@ -10,10 +10,10 @@ from typing import Any, Final
 
 import msgspec
 
-from delayq.cli import shapes
 from delayq.cli.payload import read_data
 from delayq.cli.session import Session
 from delayq.cli.words import moment
+from delayq.core import shapes
 from delayq.core.errors import InvalidInput, JobFinished, JobHasFailed, JobNotFound, JobRunning, OutcomeUnknown
 from delayq.core.names import new_id
 from delayq.core.states import Answer, State

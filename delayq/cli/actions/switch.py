@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from delayq.cli import shapes
 from delayq.cli.session import Session
 from delayq.cli.words import count
+from delayq.core import shapes
 from delayq.core.errors import InvalidInput
 from delayq.core.when import format_duration, format_instant
 from delayq.redis.given import QueueSettings
