@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 
 from delayq.core import failure as failures
+from delayq.core.errors import BackendDamaged, BackendFull
 from delayq.core.failure import Failure
 from delayq.core.options import Options
 from delayq.core.outcome import Ack
 from delayq.drivers.base import Tidied
 from delayq.redis import presence, settling
-from delayq.redis.calls import deliver, inspect, lock
+from delayq.redis.calls import activity, deliver, inspect, lock
 from delayq.redis.calls.call import Scope, pages
 from delayq.redis.calls.deliver import Held, Unsettled
 from delayq.redis.connect import Connector
@@ -75,6 +77,7 @@ class RedisRepair:
         self._walks: dict[str, _Walk] = {}
         self._rests: dict[str, _Rest] = {}
         self._swept: dict[str, int] = {}
+        self._tallied: dict[str, int] = {}
 
     def tidy(self, queue: str) -> Tidied:
         """Look for damage and heal it, prune, and take dead consumers off the list."""
@@ -93,7 +96,9 @@ class RedisRepair:
             self._rests.pop(queue, None)
         if sums.unique > sums.locks:
             self._sweep(scope)
-        return replace(tidied, pruned=self._prune(scope))
+        pruned = self._prune(scope)
+        self._tally(scope, sums.counted)
+        return replace(tidied, pruned=pruned)
 
     # -- what was delivered ------------------------------------------------------------------------------------------
 
@@ -211,6 +216,14 @@ class RedisRepair:
             self._swept[scope.queue] = after
             if not windows and page >= PAGES:
                 return
+
+    def _tally(self, scope: Scope, counted: int) -> None:
+        """Write down what happened, if anything did."""
+        if counted == self._tallied.get(scope.queue, 0):
+            return
+        with suppress(BackendDamaged, BackendFull):  # said by others; nothing else may stand still for a count
+            through(self._connector, activity.tally(scope, {}))
+            self._tallied[scope.queue] = counted
 
     # -- consumers ---------------------------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from delayq.core.shards import PLAIN
 from delayq.drivers.base import Claim, Renewal
 from delayq.drivers.redis_durable import DurableSettling
 from delayq.redis import presence, settling
-from delayq.redis.calls import deliver, inspect
+from delayq.redis.calls import activity, deliver, inspect
 from delayq.redis.calls.call import Scope, text
 from delayq.redis.calls.deliver import Held
 from delayq.redis.cancel_hints import CancelHints
@@ -153,6 +153,12 @@ class RedisSteward:
         self._see_time(seen)
         if refused is not None:
             raise translate(refused, where=self._connector.endpoint.where)
+
+    def tally(self, measured: Mapping[str, Mapping[str, float]]) -> frozenset[str]:
+        """Count what was measured, in the first shard of each queue, all in one round trip."""
+        calls = [activity.tally(self._scope(queue), measures) for queue, measures in measured.items()]
+        answers = self._connector.call(partial(send_apart, calls=calls), safe=False)
+        return frozenset(queue for queue, counted in zip(measured, answers, strict=True) if counted is not True)
 
     def lease_s(self) -> float:
         """The shortest lease of the queues served; of one that cannot be asked just now, the last one known."""
