@@ -6,7 +6,7 @@ takes the first of all of them, and reads only the envelopes of these. What is i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from delayq.core import failure as failures
@@ -26,7 +26,8 @@ READ_BYTES: Final = 1_000_000
 """Envelopes read at once hold about as much."""
 _FIRST_READ: Final = 64
 
-Row = tuple[Spot, Scope]
+Row = tuple[Spot, str]
+"""Where a job stands, and the shard it lies in."""
 
 
 def browse(verbs: Verbs, sought: Sought, cursor: str = "") -> Flow[Found]:
@@ -34,16 +35,16 @@ def browse(verbs: Verbs, sought: Sought, cursor: str = "") -> Flow[Found]:
     if sought.state not in IN_ORDER:
         return (yield from _in_streams(verbs, sought, cursor))
     spot = read_spot(cursor)
-    scopes: list[Scope] = []
+    shards: dict[str, Scope] = {}
     for queue in sought.queues:
-        scopes += yield from every_shard(verbs, verbs.scope(queue).queue)
+        shards |= {scope.queue: scope for scope in (yield from every_shard(verbs, verbs.scope(queue).queue))}
     found: list[JobInfo] = []
     looked = 0
     size = STEP if sought.narrow else sought.limit + 1
     while True:
-        rows = yield from _next_rows(scopes, sought, spot, size)
+        rows = yield from _next_rows(list(shards.values()), sought, spot, size)
         more = len(rows) == size
-        for info, row in zip((yield from _read(rows, sought.state)), rows, strict=True):
+        for info, row in zip((yield from _read(shards, rows, sought.state)), rows, strict=True):
             if len(found) == sought.limit:
                 return Found(tuple(found), str(spot), looked)
             spot, looked = row[0], looked + 1
@@ -52,12 +53,24 @@ def browse(verbs: Verbs, sought: Sought, cursor: str = "") -> Flow[Found]:
             return Found(tuple(found), str(spot) if more else "", looked)
 
 
+def count(verbs: Verbs, sought: Sought) -> Flow[int]:
+    """How many jobs lie in the range, whatever they are called; of a state that is kept in the order of a time."""
+    low = "-inf" if sought.since_ms is None else sought.since_ms
+    high = "+inf" if sought.until_ms is None else sought.until_ms
+    total = 0
+    for queue in sought.queues:
+        for scope in (yield from every_shard(verbs, verbs.scope(queue).queue)):
+            number: int = yield Command(("ZCOUNT", scope.keys.of(sought.state), low, high), int, True)
+            total += number
+    return total
+
+
 def _next_rows(scopes: Sequence[Scope], sought: Sought, spot: Spot | None, size: int) -> Flow[list[Row]]:
     """The next `size` rows of all shards together behind a spot, in their order; fewer at the end."""
     rows: list[Row] = []
     for scope in scopes:
         mine = yield from _rows_of(scope, sought, spot, size)
-        rows += [(one, scope) for one in mine]
+        rows += [(one, scope.queue) for one in mine]
     rows.sort(key=lambda row: row[0], reverse=sought.newest)
     return rows[:size]
 
@@ -97,13 +110,13 @@ def _maybe(reply: int | None) -> int | None:
     return reply
 
 
-def _read(rows: Sequence[Row], state: State) -> Flow[list[JobInfo]]:
+def _read(shards: Mapping[str, Scope], rows: Sequence[Row], state: State) -> Flow[list[JobInfo]]:
     """The jobs of these rows, in their order."""
     found: dict[Row, JobInfo] = {}
-    for scope in dict.fromkeys(scope for _, scope in rows):
-        mine = [row for row in rows if row[1] == scope]
-        envelopes = yield from _fetch(scope.keys.of("jobs"), mine)
-        errors = (yield from _fetch(scope.keys.of("errors"), mine)) if state is State.FAILED else [b""] * len(mine)
+    for shard in dict.fromkeys(shard for _, shard in rows):
+        keys, mine = shards[shard].keys, [row for row in rows if row[1] == shard]
+        envelopes = yield from _fetch(keys.of("jobs"), mine)
+        errors = (yield from _fetch(keys.of("errors"), mine)) if state is State.FAILED else [b""] * len(mine)
         for row, raw, error in zip(mine, envelopes, errors, strict=True):
             found[row] = _info(row[0], state, raw, error)
     return [found[row] for row in rows]

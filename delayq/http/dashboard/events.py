@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from fastapi.sse import EventSourceResponse
+from starlette.responses import PlainTextResponse, Response
 
 from delayq.core.errors import InvalidInput
 from delayq.core.names import check_id
@@ -28,4 +29,4 @@ async def page(house: House, visit: Visit) -> Response:
     except Full:
         return PlainTextResponse("Too many pages are watched already.", 503, {"Retry-After": "30"})
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    return StreamingResponse(stream, headers=headers, media_type="text/event-stream")
+    return EventSourceResponse(stream, headers=headers)

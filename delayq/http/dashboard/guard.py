@@ -1,7 +1,7 @@
 """Who may come in: sessions, and forms that only our own pages can send.
 
-    login      an API key once; then a signed cookie, which ends with the key, after 12 hours, or with the process
-    forms      carry a mark made for this browser alone, and must come from this server's own pages
+login      an API key once; then a signed cookie, which ends with the key, after 12 hours, or with the process
+forms      carry a mark made for this browser alone, and must come from this server's own pages
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from starlette.requests import Request
 from starlette.responses import Response
 
-from delayq.core.api_keys import ApiKey, Scope
+from delayq.core.api_keys import ApiKey, ApiKeys, Scope
 from delayq.http.dashboard import viewer as viewers
 from delayq.http.dashboard.seal import Seal, nonce
 from delayq.http.dashboard.viewer import Viewer
@@ -47,7 +47,8 @@ class Guard:
         until, _, visit = rest.partition(" ")
         if not visit or int(until) < time.time():
             return None
-        key = next((key for key in self._keys.keys() if key.id == key_id and not key.revoked_ms), None)
+        in_force: ApiKeys = self._keys.keys()
+        key = next((key for key in in_force if key.id == key_id and not key.revoked_ms), None)
         return viewers.holder(key, visit) if key is not None and key.may(Scope.READ) else None
 
     def find(self, token: str) -> ApiKey | None:

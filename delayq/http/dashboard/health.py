@@ -1,4 +1,4 @@
-"""What is wrong with the server and its queues, as `delayq doctor` tells it; asked for now and then, not at each page."""
+"""What is wrong with the server and its queues, as `delayq doctor` tells it; asked now and then, not at each page."""
 
 from __future__ import annotations
 

@@ -92,9 +92,9 @@ def _facts(info: JobInfo) -> Iterator[tuple[str, str]]:
         yield "Its worker vanished", plural(info.recoveries, "time")
     if envelope.backoff is not None:
         yield "Backoff", _backoff(envelope.backoff)
-    for name, value in (("Timeout", envelope.timeout_ms), ("Kept when done", envelope.retention_ms)):
-        if value is not None:
-            yield name, exact(value)
+    for name, length_ms in (("Timeout", envelope.timeout_ms), ("Kept when done", envelope.retention_ms)):
+        if length_ms is not None:
+            yield name, exact(length_ms)
     if envelope.max_exceptions is not None:
         yield "Exceptions", f"{envelope.exceptions} of {envelope.max_exceptions}"
     if envelope.unique is not None:
@@ -114,5 +114,5 @@ def _backoff(backoff: int | list[int] | dict[str, Any]) -> str:
     if isinstance(backoff, int):
         return exact(backoff)
     if isinstance(backoff, list):
-        return ", ".join(exact(step) if isinstance(step, int) else str(step) for step in backoff)
+        return ", ".join(map(exact, backoff))
     return ", ".join(f"{name} {value}" for name, value in backoff.items())

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from delayq.core.errors import BackendError, DelayqError
+from delayq.core.errors import DelayqError
 
 EVERY_S: Final = 1.0
 HEARTBEAT_S: Final = 15.0
@@ -47,7 +47,7 @@ class Hub:
         self._stopping = stopping
         self._every_s = every_s
         self._watchers: dict[Topic, set[asyncio.Queue[str]]] = {}
-        self._last: dict[Topic, str] = {}
+        self._last: dict[Topic, dict[str, str]] = {}
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -65,7 +65,7 @@ class Hub:
         mail: asyncio.Queue[str] = asyncio.Queue(1)
         self._watchers.setdefault(topic, set()).add(mail)
         if topic in self._last:
-            mail.put_nowait(self._last[topic])
+            mail.put_nowait(_event({"parts": self._last[topic]}))
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run())
         try:
@@ -89,9 +89,8 @@ class Hub:
         """Read what is watched, once a second, for as long as somebody watches."""
         while self._watchers and not self._stopping.is_set():
             for topic in list(self._watchers):
-                event = await self._event(topic)
-                if self._last.get(topic) != event and topic in self._watchers:
-                    self._last[topic] = event
+                event = await self._news(topic)
+                if event:
                     self._tell(topic, event)
             await self._pause()
         for topic in self._watchers:  # the server stops: nobody waits for a heartbeat
@@ -103,15 +102,27 @@ class Hub:
         except TimeoutError:
             return
 
-    async def _event(self, topic: Topic) -> str:
+    async def _news(self, topic: Topic) -> str:
+        """What has changed on that page as an event; '' for nothing."""
         try:
-            said = {"parts": dict(await self._make(topic))}
+            parts = dict(await self._make(topic))
         except DelayqError as error:
-            said = {"down": {"what": error.message, "redis": str(isinstance(error, BackendError))}}
-        return f"data: {msgspec.json.encode(said).decode()}\n\n"
+            self._last.pop(topic, None)
+            return _event({"down": {"what": error.message}})
+        before = self._last.get(topic, {})
+        changed = {name: text for name, text in parts.items() if before.get(name) != text}
+        if topic in self._watchers:
+            self._last[topic] = parts
+        return _event({"parts": changed}) if changed else ""
 
     def _tell(self, topic: Topic, event: str) -> None:
+        """To all who watch. Who has not read the last event yet is given the whole page in its place."""
         for mail in self._watchers.get(topic, ()):
             if mail.full():
                 mail.get_nowait()
+                event = _event({"parts": self._last[topic]}) if topic in self._last else event
             mail.put_nowait(event)
+
+
+def _event(said: Mapping[str, Any]) -> str:
+    return f"data: {msgspec.json.encode(said).decode()}\n\n"

@@ -72,7 +72,7 @@ async def first(house: House, names: Sequence[str], state: State, limit: int = L
 def sums(stats: Iterable[QueueStats]) -> dict[str, int]:
     """All queues together."""
     names = ("scheduled", "ready", "reserved", "failed", "completed")
-    found = {name: 0 for name in names} | {"overdue_ms": 0, "paused": 0}
+    found = dict.fromkeys(names, 0) | {"overdue_ms": 0, "paused": 0}
     for one in stats:
         for name in names:
             found[name] += getattr(one, name)

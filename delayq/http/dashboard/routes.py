@@ -1,7 +1,7 @@
 """Which page answers for which address, and what one needs to be let in.
 
-    GET      guard.viewer ──▶ page ──▶ templates
-    POST     guard.viewer ──▶ guard.check (mark, origin) ──▶ act ──▶ 303 to a page that says what happened
+GET      guard.viewer ──▶ page ──▶ templates
+POST     guard.viewer ──▶ guard.check (mark, origin) ──▶ act ──▶ 303 to a page that says what happened
 """
 
 from __future__ import annotations
