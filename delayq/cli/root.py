@@ -12,6 +12,7 @@ import typer
 
 from delayq import __version__
 from delayq.cli import (
+    api_key_commands,
     batch_commands,
     database_commands,
     failed_commands,
@@ -49,6 +50,7 @@ _FAMILIES = (
     outbox_commands,
     database_commands,
     key_commands,
+    api_key_commands,
 )
 for family in _FAMILIES:
     family.add_to(app)

@@ -29,6 +29,7 @@ _BRACKETS: Final = re.compile(rb"[\[\]{}]")
 _HOST: Final = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9_.-]+))(?::[0-9]{1,5})?")
 _JSON: Final = "application/json"
 _FORMS: Final = ("application/x-www-form-urlencoded", "multipart/form-data")
+_HARMLESS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _WITH_BODY: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
 
@@ -54,6 +55,7 @@ class Limits:
             return await self._app(scope, receive, send)
         try:
             headers = self._headers(scope)
+            _check_origin(scope["method"], headers)
             body = b""
             if scope["method"] in _WITH_BODY:
                 body = await _body(receive, headers, self._most(scope["path"]))
@@ -83,6 +85,16 @@ class Limits:
                 )
             )
         return headers
+
+
+def _check_origin(method: str, headers: dict[str, str]) -> None:
+    """Raises `Refused` for what a page of somebody else's lets a browser do: it would do so in its user's name."""
+    if method in _HARMLESS:
+        return
+    site, origin = headers.get("sec-fetch-site", "none"), headers.get("origin", "")
+    foreign = site not in ("none", "same-origin") or (origin and origin.partition("://")[2] != headers.get("host", ""))
+    if foreign:
+        raise Refused(plain(403, "A page of another site may not change anything here."))
 
 
 def _host(header: str) -> str:

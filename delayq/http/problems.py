@@ -31,6 +31,7 @@ _STATUS: Final[dict[type[errors.DelayqError], int]] = {
     errors.LockNotFound: 404,
     errors.LimitNotFound: 404,
     errors.BatchNotFound: 404,
+    errors.ApiKeyNotFound: 404,
     errors.Conflict: 409,
     errors.BackendUnavailable: 503,
     errors.BackendFull: 503,

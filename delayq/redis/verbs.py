@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from delayq.core import envelope as envelopes
 from delayq.core import follow
+from delayq.core.audit import Door
 from delayq.core.durability import MEMORY, Durability
 from delayq.core.events import JobRetryRequested, Tell, nobody_listens
 from delayq.core.follow import Note, Todo, Word
@@ -53,7 +54,7 @@ def server_clock() -> None:
 class Verbs:
     """The verbs on one prefix. `clock` gives the scripts another time than the server's; only tests do.
 
-    `tell` is told of what people do to jobs and queues.
+    `tell` is told of what people do to jobs and queues; `door` is where they came in, for the audit log.
     """
 
     def __init__(self, options: Options, clock: Clock = server_clock) -> None:
@@ -61,6 +62,7 @@ class Verbs:
         self.clock = clock
         self.durable = Durable(options)
         self.tell: Tell = nobody_listens
+        self.door = Door.PROGRAM
         self.layouts = Layouts(options.prefix)
         self._registered: set[str] = set()
         self._time = ServerTime()

@@ -42,7 +42,8 @@ def test_the_commands_of_the_design_are_there() -> None:
         "maintenance show", "migrate", "relay", "outbox", "outbox sql", "outbox list", "outbox retry", "outbox forget",
         "limit", "limit list", "limit show", "limit free", "audit", "lock", "lock list", "lock show", "lock free",
         "batch", "batch list", "batch show", "batch cancel", "batch retry",
-        "serve", "key", "key new", "key list", "database", "database migrate", "database sql",
+        "serve", "api-key", "api-key create", "api-key list", "api-key revoke",
+        "key", "key new", "key list", "database", "database migrate", "database sql",
     }  # fmt: skip
 
 

@@ -352,8 +352,6 @@ def all_calls(scope: Scope) -> list[Call[Any]]:
         deliver.reclaim(scope),
         deliver.recover(scope, [LEASE]),
         deliver.tidy(scope),
-        activity.tally(scope, {"took_ms": 1.5}),
-        activity.activity(scope, 1),
         deliver.unsettled(scope, "-", "", everything=True),
         deliver.mend(scope, ["j"]),
         deliver.prune(scope, 0),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Response
 
 from delayq.core import shapes
+from delayq.http.access import Reader
 from delayq.http.answers import answer
 from delayq.http.service import Served
 
@@ -12,6 +13,7 @@ router = APIRouter(prefix="/v1/queues", tags=["queues"])
 
 
 @router.get("", summary="All queues")
-async def list_queues(service: Served) -> Response:
+async def list_queues(service: Served, caller: Reader) -> Response:
     """Every queue there is, and how many jobs are in which state."""
-    return answer({"queues": [shapes.queue(one) for one in await service.client.stats()]})
+    found = await service.client.stats()
+    return answer({"queues": [shapes.queue(one) for one in found if caller.sees(one.queue)]})
