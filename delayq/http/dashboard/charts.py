@@ -36,7 +36,10 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """What the template draws, and the table behind it: `heads`, and a row for each place on the axis."""
+    """What the template draws, and the table behind it: `heads`, and a row for each place on the axis.
+
+    `top` is the number at the upper edge; `floor` the one at the lower edge where that is not 0.
+    """
 
     name: str
     summary: str
@@ -47,6 +50,7 @@ class Chart:
     bars: tuple[Bar, ...] = ()
     lines: tuple[Line, ...] = ()
     legend: tuple[tuple[str, str], ...] = field(default=())
+    floor: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,21 +89,32 @@ def bars(series: Sequence[Series], labels: Sequence[str]) -> tuple[tuple[Bar, ..
     return tuple(found), top
 
 
-def lines(series: Sequence[Series]) -> tuple[tuple[Line, ...], float]:
-    """A line for each series, all on one scale; and the number at the top edge."""
+def lines(series: Sequence[Series], floor: float = 0.0) -> tuple[tuple[Line, ...], float]:
+    """A line for each series, all on one scale; and the number at the top edge.
+
+    With a `floor` the scale is logarithmic and begins there: each step up is the same number of times more.
+    """
     top = ceiling(max((value for one in series for value in one.values if value is not None), default=0))
-    return tuple(Line(_path(one.values, top), one.kind, one.name) for one in series), top
+    top = max(top, floor * 10)
+    return tuple(Line(_path(one.values, top, floor), one.kind, one.name) for one in series), top
 
 
-def _path(values: Sequence[float | None], top: float) -> str:
+def _path(values: Sequence[float | None], top: float, floor: float) -> str:
     place = WIDTH / max(1, len(values) - 1)
     words: list[str] = []
     pen = False
     for n, value in enumerate(values):
         if value is not None:
-            y = HEIGHT - min(1.0, value / top) * (HEIGHT - 1)
+            y = HEIGHT - _share(value, top, floor) * (HEIGHT - 1)
             words.append(f"{'L' if pen else 'M'}{n * place:.1f} {y:.1f}")
             if not pen and (n + 1 == len(values) or values[n + 1] is None):  # a lone point would not be drawn
                 words.append(f"l{place * 0.4:.1f} 0")
         pen = value is not None
     return " ".join(words)
+
+
+def _share(value: float, top: float, floor: float) -> float:
+    """How far up a value stands, 0.0 to 1.0."""
+    if floor:
+        return max(0.0, min(1.0, math.log(max(value, floor) / floor) / math.log(top / floor)))
+    return min(1.0, value / top)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from delayq.core.audit import Deed
 from delayq.http.dashboard.house import House
 from delayq.http.dashboard.visit import Visit
-from delayq.redis.audit import Audit
 
 
 async def note(house: House, visit: Visit, what: str, target: str, detail: str = "") -> None:
-    """Put it into the audit log. `what` is a verb of delayq, `target` what it is done to."""
-    reason = visit.filled("reason") or "no reason given"
-    deed = Deed(what, target, f"{visit.viewer.name}, on the page: {reason}", detail)
-    await house.client.run(Audit(house.client.verbs).record(deed))
+    """Put it into the audit log. `what` is a verb of delayq, `target` what it is done to.
+
+    Raises `InvalidInput` for a reason that is too long; none is needed.
+    """
+    await house.service.record(visit.viewer.caller, what, target, detail=detail, reason=visit.filled("reason"))

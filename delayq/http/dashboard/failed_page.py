@@ -1,6 +1,6 @@
 """Failed jobs: the newest first, with their errors; retried and forgotten one by one, as ticked, or all that fit.
 
-    choose ──▶ preview: how many ──▶ confirm, with a reason ──▶ two seconds of it ──▶ go on, until none is left
+choose ──▶ preview: how many ──▶ confirm, with a reason ──▶ two seconds of it ──▶ go on, until none is left
 """
 
 from __future__ import annotations

@@ -14,7 +14,9 @@ from delayq.http.dashboard.wording import compact, minute, plural, span
 
 RATE_MINUTES: Final = 5
 """Rates are those of so many whole minutes."""
-_EMPTY: Final = "nothing yet"
+LEAST_MS: Final = 0.1
+"""Where the scale of lateness begins: it is drawn by powers of ten."""
+_EMPTY: Final = "Nothing yet."
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,7 @@ def throughput(activity: Activity) -> Chart:
     )
     return Chart(
         "Attempts that ended, by minute",
-        f"{plural(int(done), 'job')} done and {int(failed):,} failed in the last hour." if rows else f"{_EMPTY}",
+        f"{plural(int(done), 'job')} done and {int(failed):,} failed in the last hour." if rows else _EMPTY,
         compact(top),
         _axis(spans),
         ("minute (UTC)", *(one.name for one in series)),
@@ -97,7 +99,7 @@ def lateness(activity: Activity) -> Chart:
         Series("99 of 100", "ready", tuple(one.late.percentile(0.99) for one in spans)),
         Series("half", "scheduled", tuple(one.late.percentile(0.5) for one in spans)),
     )
-    drawn, top = charts.lines(series)
+    drawn, top = charts.lines(series, LEAST_MS)
     rows = tuple(
         (minute(one.start_ms), *(_ms(line.values[n]) for line in series)) for n, one in enumerate(spans) if one.started
     )
@@ -112,13 +114,14 @@ def lateness(activity: Activity) -> Chart:
         rows,
         lines=drawn,
         legend=tuple((one.kind, one.name) for one in series),
+        floor=f"{_ms(LEAST_MS)}, each step ten times more",
     )
 
 
 def _ms(value: float | None) -> str:
     if value is None:
         return "–"
-    return f"{value:.1f}ms" if value < 10 else span(value)
+    return f"{value:.1f} ms" if value < 10 else span(value)
 
 
 def backlog(activity: Activity, stats: Sequence[QueueStats]) -> Chart:

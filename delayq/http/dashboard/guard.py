@@ -14,9 +14,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from delayq.core.api_keys import ApiKey, ApiKeys, Scope
-from delayq.http.dashboard import viewer as viewers
 from delayq.http.dashboard.seal import Seal, nonce
-from delayq.http.dashboard.viewer import Viewer
+from delayq.http.dashboard.viewer import Viewer, viewer_with
 from delayq.http.keys import KeyFile
 
 SESSION: Final = "delayq_session"
@@ -41,7 +40,7 @@ class Guard:
         """Who it is; None when somebody has to log in."""
         if not self._keys.wanted:
             visit = self._seal.read(VISIT, request.cookies.get(VISIT, ""))
-            return viewers.local(visit or nonce())
+            return viewer_with(None, visit or nonce())
         said = self._seal.read(SESSION, request.cookies.get(SESSION, "")) or ""
         key_id, _, rest = said.partition(" ")
         until, _, visit = rest.partition(" ")
@@ -49,7 +48,7 @@ class Guard:
             return None
         in_force: ApiKeys = self._keys.keys()
         key = next((key for key in in_force if key.id == key_id and not key.revoked_ms), None)
-        return viewers.holder(key, visit) if key is not None and key.may(Scope.READ) else None
+        return viewer_with(key, visit) if key is not None and key.may(Scope.READ) else None
 
     def find(self, token: str) -> ApiKey | None:
         """The key somebody logs in with; None for one that does not let him read."""

@@ -16,7 +16,6 @@ from delayq.http.dashboard import flow
 from delayq.http.dashboard.house import House
 from delayq.http.dashboard.live import Parts, Topic
 from delayq.http.dashboard.pages import show
-from delayq.http.dashboard.viewer import Viewer
 from delayq.http.dashboard.visit import Visit
 from delayq.redis.browse import browse
 
@@ -85,8 +84,3 @@ def visible(findings: Iterable[Finding], allowed: tuple[str, ...]) -> list[Findi
     """Those that concern everything, or a queue that may be seen."""
     shown = {f"queue {name}" for name in allowed}
     return [one for one in findings if not allowed or not one.where.startswith("queue ") or one.where in shown]
-
-
-def viewers_queues(viewer: Viewer, names: Iterable[str]) -> list[str]:
-    """Those of these queues that may be seen."""
-    return [name for name in names if viewer.sees(name)]

@@ -13,7 +13,7 @@ from delayq.http.dashboard.guard import SAID
 from delayq.http.dashboard.house import House
 from delayq.http.dashboard.rendering import sealed_off
 from delayq.http.dashboard.viewer import Viewer
-from delayq.http.dashboard.visit import Visit
+from delayq.http.dashboard.visit import Visit, here
 
 RETRY_AFTER_S: Final = 5
 _STATUS: Final[tuple[tuple[type[errors.DelayqError], int], ...]] = (
@@ -30,7 +30,7 @@ _STATUS: Final[tuple[tuple[type[errors.DelayqError], int], ...]] = (
 async def show(house: House, visit: Visit, template: str, told: Mapping[str, Any], status: int = 200) -> Response:
     """A page, with what was said last on top of it."""
     said = house.guard.said(visit.request)
-    common = {**frame(house, visit.viewer), "said": said, "here": visit.here}
+    common = {**frame(house, visit.viewer), "said": said, "here": here(visit.request)}
     answer = house.renderer.page(visit.request, template, {**common, **told}, status)
     if said:
         answer.delete_cookie(SAID, path="/")

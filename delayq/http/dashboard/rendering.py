@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib.resources import files
 from typing import Any, Final
 
@@ -58,29 +59,13 @@ class Renderer:
     def __init__(self, about: Mapping[str, str]) -> None:
         """`about`: what the foot of each page says of this server."""
         self.files = _files()
-        self._engine = Environment(
-            loader=PackageLoader("delayq.http.dashboard"),
-            autoescape=True,
-            undefined=StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-        )
-        self._engine.globals |= {
-            "about": dict(about),
-            "version": __version__,
-            "navigation": NAVIGATION,
-            "link": link,
-            "job_link": job_link,
-            "moment": wording.moment,
-            "Scope": Scope,
-            "files": {name: f"/static/{name}?v={file.version}" for name, file in self.files.items()},
-        }
-        filters = (wording.compact, wording.exact, wording.plural, wording.size, wording.span, wording.minute)
-        self._engine.filters |= {one.__name__: one for one in filters}
+        self._about = dict(about)
+        self._addresses = {name: f"/static/{name}?v={file.version}" for name, file in self.files.items()}
 
     def text(self, template: str, told: Mapping[str, Any]) -> str:
         """A template as text: a part of a page."""
-        return self._engine.get_template(template).render(told)
+        common = {"about": self._about, "files": self._addresses}
+        return _engine().get_template(template).render({**common, **told})
 
     def page(self, request: Request, template: str, told: Mapping[str, Any], status: int = 200) -> Response:
         """A page."""
@@ -102,6 +87,29 @@ def sealed_off(response: Response) -> Response:
     for name, value in _HEADERS.items():
         response.headers.setdefault(name, value)
     return response
+
+
+@cache
+def _engine() -> Environment:
+    """One for the process: it keeps the templates it has read."""
+    engine = Environment(
+        loader=PackageLoader("delayq.http.dashboard"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    engine.globals |= {
+        "version": __version__,
+        "navigation": NAVIGATION,
+        "link": link,
+        "job_link": job_link,
+        "moment": wording.moment,
+        "Scope": Scope,
+    }
+    filters = (wording.compact, wording.exact, wording.plural, wording.size, wording.span, wording.minute)
+    engine.filters |= {one.__name__: one for one in filters}
+    return engine
 
 
 def _files() -> dict[str, File]:

@@ -16,7 +16,18 @@ from starlette.responses import RedirectResponse, Response
 
 from delayq.core.api_keys import Scope
 from delayq.core.errors import DelayqError
-from delayq.http.dashboard import events, job_acts, job_page, jobs_page, login, overview, queue_pages
+from delayq.http.dashboard import (
+    events,
+    failed_page,
+    fleet_pages,
+    job_acts,
+    job_page,
+    jobs_page,
+    limit_pages,
+    login,
+    overview,
+    queue_pages,
+)
 from delayq.http.dashboard.guard import Forged, Guard
 from delayq.http.dashboard.health import Health
 from delayq.http.dashboard.house import House
@@ -25,8 +36,7 @@ from delayq.http.dashboard.pages import fault, fault_of
 from delayq.http.dashboard.payload import Redaction
 from delayq.http.dashboard.rendering import Renderer
 from delayq.http.dashboard.seal import Seal
-from delayq.http.dashboard.viewer import Viewer
-from delayq.http.dashboard.visit import Visit, link
+from delayq.http.dashboard.visit import Visit, here, link
 from delayq.http.service import Service
 
 LOG: Final = logging.getLogger("delayq.http.dashboard")
@@ -38,12 +48,25 @@ PAGES: Final[tuple[tuple[str, Answer], ...]] = (
     ("/queues/{queue}", queue_pages.one_queue),
     ("/jobs", jobs_page.page),
     ("/job", job_page.page),
+    ("/failed", failed_page.page),
+    ("/failed/all", failed_page.preview),
+    ("/workers", fleet_pages.workers),
+    ("/batches", fleet_pages.batches),
+    ("/batch", fleet_pages.batch),
+    ("/limits", limit_pages.limits),
+    ("/audit", limit_pages.audit),
     ("/events", events.page),
 )
 ACTS: Final[tuple[tuple[str, Scope, Answer], ...]] = (
     ("/job/{act}", Scope.WRITE, job_acts.act),
     ("/queues/{queue}/pause", Scope.ADMIN, queue_pages.pause),
     ("/queues/{queue}/resume", Scope.ADMIN, queue_pages.resume),
+    ("/failed/picked", Scope.WRITE, failed_page.picked),
+    ("/failed/all", Scope.WRITE, failed_page.all_of_them),
+    ("/batch/cancel", Scope.ADMIN, fleet_pages.cancel_batch),
+    ("/batch/retry", Scope.ADMIN, fleet_pages.retry_batch),
+    ("/limits/free", Scope.ADMIN, limit_pages.free_limit),
+    ("/locks/free", Scope.ADMIN, limit_pages.free_lock),
 )
 
 
@@ -65,7 +88,7 @@ def router(service: Service) -> APIRouter:
 
 def _house(service: Service) -> House:
     makers = {"overview": overview.parts, "queues": queue_pages.parts, "queue": queue_pages.queue_parts}
-    makers["job"] = job_page.parts
+    makers |= {"job": job_page.parts, "workers": fleet_pages.worker_parts, "batches": fleet_pages.batch_parts}
 
     async def make(topic: Topic) -> dict[str, str]:
         return dict(await makers[topic.page](house, topic))
@@ -83,13 +106,10 @@ def _page(house: House, answer: Answer) -> Callable[[Request], Awaitable[Respons
     async def handle(request: Request) -> Response:
         viewer = house.guard.viewer(request)
         if viewer is None:
-            return RedirectResponse(link("/login", next=Visit(request, _NOBODY).here), 303)
+            return RedirectResponse(link("/login", next=here(request)), 303)
         return await _answered(house, answer, Visit(request, viewer))
 
     return handle
-
-
-_NOBODY: Final = Viewer("nobody", frozenset(), "")
 
 
 def _act(house: House, scope: Scope, answer: Answer) -> Callable[[Request], Awaitable[Response]]:

@@ -6,45 +6,46 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from delayq.core.api_keys import ApiKey, Scope
+from delayq.core.audit import Door
+from delayq.http.access import Caller
 
 
 @dataclass(frozen=True, slots=True)
 class Viewer:
-    """`scopes` is what he may do, `queues` what he may see of (() = all). `visit` names this browser, for its forms.
+    """The caller, and `visit`, which names this browser, for its forms."""
 
-    `key` is the id of his API key; '' = the server listens to this machine alone, and whoever sits here may do all.
-    """
-
-    name: str
-    scopes: frozenset[Scope]
+    caller: Caller
     visit: str
-    key: str = ""
-    queues: tuple[str, ...] = ()
 
-    def may(self, scope: Scope) -> bool:
-        """Whether he may do that."""
-        return scope in self.scopes
+    @property
+    def name(self) -> str:
+        """What the key is called, or whose machine it is."""
+        return (self.key.label or self.key.id) if self.key else "this machine"
 
-    def sees(self, queue: str) -> bool:
-        """Whether that queue is one of his."""
-        return not self.queues or queue in self.queues
+    @property
+    def key(self) -> ApiKey | None:
+        """The key he has; None = the server listens to this machine alone, and whoever sits here may do all."""
+        return self.caller.key
 
-    def of(self, queues: Iterable[str]) -> tuple[str, ...]:
-        """Those of these queues that are his."""
-        return tuple(filter(self.sees, queues))
+    @property
+    def queues(self) -> tuple[str, ...]:
+        """What he may see of; () = all."""
+        return self.key.queues if self.key else ()
 
     @property
     def role(self) -> str:
         """In a word."""
         return next((str(scope) for scope in (Scope.ADMIN, Scope.WRITE) if self.may(scope)), "read-only")
 
+    def may(self, scope: Scope) -> bool:
+        """Whether he may do that."""
+        return self.caller.may(scope)
 
-def local(visit: str) -> Viewer:
-    """Whoever sits at this machine."""
-    return Viewer("this machine", frozenset(Scope), visit)
+    def of(self, queues: Iterable[str]) -> tuple[str, ...]:
+        """Those of these queues that are his."""
+        return tuple(filter(self.caller.sees, queues))
 
 
-def holder(key: ApiKey, visit: str) -> Viewer:
-    """Who has logged in with that key."""
-    scopes = frozenset(scope for scope in Scope if key.may(scope))
-    return Viewer(key.label or key.id, scopes, visit, key.id, key.queues)
+def viewer_with(key: ApiKey | None, visit: str) -> Viewer:
+    """Who has logged in with that key; None: whoever sits at this machine."""
+    return Viewer(Caller(key, Door.PAGE), visit)

@@ -34,16 +34,10 @@ class Visit:
         """All values of a field: the boxes that were ticked."""
         return self.form.get(name, [])
 
-    @property
-    def here(self) -> str:
-        """The address of the page that was asked for, on this server."""
-        query = self.request.url.query
-        return f"{self.request.url.path}?{query}" if query else self.request.url.path
-
     def queue(self, given: str) -> str:
         """A queue's name that this viewer may use. Raises `InvalidName`, and `InvalidInput` for one of others."""
         name = check_queue(given)
-        if not self.viewer.sees(name):
+        if not self.viewer.caller.sees(name):
             raise InvalidInput(f"The queue {name} is not one of yours.", hint="Ask for a key that has it.")
         return name
 
@@ -53,6 +47,12 @@ class Visit:
         if state is State.ABSENT:
             raise InvalidInput("Absent jobs cannot be listed.", hint="Choose one of the states above.")
         return state
+
+
+def here(request: Request) -> str:
+    """The address of the page that was asked for, on this server."""
+    query = request.url.query
+    return f"{request.url.path}?{query}" if query else request.url.path
 
 
 def link(path: str, **members: str | int | None) -> str:

@@ -117,6 +117,8 @@
 
   localize();
   setInterval(() => tellTimes(document), 1000);
+  const goesOn = document.querySelector("form[data-goes-on]");
+  if (goesOn) setTimeout(() => goesOn.requestSubmit(), 300);
   const live = document.querySelector("[data-live]");
   if (live && "EventSource" in window) follow(live);
 })();
