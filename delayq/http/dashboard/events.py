@@ -10,7 +10,7 @@ from starlette.responses import PlainTextResponse, Response
 from delayq.core.errors import InvalidInput
 from delayq.core.names import check_id
 from delayq.http.dashboard.house import House
-from delayq.http.dashboard.live import Full, Topic
+from delayq.http.dashboard.live import Full, Watched
 from delayq.http.dashboard.visit import Visit
 
 PAGES: Final = ("overview", "queues", "queue", "job", "workers", "batches")
@@ -21,11 +21,11 @@ async def page(house: House, visit: Visit) -> Response:
     name, queue, job = visit.asked("page"), visit.asked("queue"), visit.asked("id")
     if name not in PAGES or (name in ("queue", "job")) != bool(queue) or (name == "job") != bool(job):
         raise InvalidInput("There is no such page to watch.", hint=f"Those that can be: {', '.join(PAGES)}.")
-    topic = Topic(
+    watched = Watched(
         name, visit.queue(queue) if queue else "", check_id(job) if job else "", tuple(sorted(visit.viewer.queues))
     )
     try:
-        stream = await house.hub.watch(topic)
+        stream = await house.hub.watch(watched)
     except Full:
         return PlainTextResponse("Too many pages are watched already.", 503, {"Retry-After": "30"})
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}

@@ -10,7 +10,7 @@ from delayq.core.errors import InvalidInput
 from delayq.core.views import WorkerInfo
 from delayq.http.dashboard.deeds import note
 from delayq.http.dashboard.house import House
-from delayq.http.dashboard.live import Parts, Topic
+from delayq.http.dashboard.live import Parts, Watched
 from delayq.http.dashboard.pages import back, show
 from delayq.http.dashboard.visit import Visit, link
 from delayq.http.dashboard.wording import plural
@@ -25,9 +25,9 @@ async def workers(house: House, visit: Visit) -> Response:
     return await show(house, visit, "workers.html", await workers_told(house, visit.viewer.queues))
 
 
-async def worker_parts(house: House, topic: Topic) -> Parts:
+async def worker_parts(house: House, watched: Watched) -> Parts:
     """What changes on it."""
-    return {"worker_table": house.renderer.text("parts/worker_table.html", await workers_told(house, topic.queues))}
+    return {"worker_table": house.renderer.text("parts/worker_table.html", await workers_told(house, watched.queues))}
 
 
 async def workers_told(house: House, allowed: tuple[str, ...]) -> dict[str, Any]:
@@ -78,7 +78,7 @@ async def batch(house: House, visit: Visit) -> Response:
     return await show(house, visit, "batch.html", told)
 
 
-async def batch_parts(house: House, topic: Topic) -> Parts:
+async def batch_parts(house: House, watched: Watched) -> Parts:
     """What changes on the list of batches."""
     told = {"now_ms": await house.now_ms(), "batches": await house.client.batches.list(LISTED)}
     return {"batch_table": house.renderer.text("parts/batch_table.html", told)}

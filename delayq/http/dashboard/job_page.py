@@ -13,7 +13,7 @@ from delayq.core.views import JobInfo
 from delayq.core.why import explain
 from delayq.http.dashboard.house import House
 from delayq.http.dashboard.job_view import view
-from delayq.http.dashboard.live import Parts, Topic
+from delayq.http.dashboard.live import Parts, Watched
 from delayq.http.dashboard.pages import show
 from delayq.http.dashboard.timeline import steps
 from delayq.http.dashboard.visit import Visit, job_link
@@ -38,10 +38,10 @@ async def find(house: House, visit: Visit, job_id: str) -> JobInfo:
     raise JobNotFound(f"No queue knows a job {job_id!r}.", hint="It may be done and forgotten already.")
 
 
-async def parts(house: House, topic: Topic) -> Parts:
+async def parts(house: House, watched: Watched) -> Parts:
     """The parts that change; of a job that is gone, that it is."""
     try:
-        said = await told(house, topic.queue, topic.job)
+        said = await told(house, watched.queue, watched.job)
     except JobNotFound:
         return {"job_state": house.renderer.text("parts/job_gone.html", {})}
     names = ("job_state", "job_progress", "job_why", "job_timeline", "job_attempts")

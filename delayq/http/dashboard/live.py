@@ -16,12 +16,12 @@ import msgspec
 from delayq.core.errors import DelayqError
 
 EVERY_S: Final = 1.0
-HEARTBEAT_S: Final = 15.0
+SILENT_S: Final = 15.0
 MOST_WATCHERS: Final = 200
-MOST_TOPICS: Final = 50
+MOST_PAGES: Final = 50
 
 
-class Topic(NamedTuple):
+class Watched(NamedTuple):
     """A page that is watched: its name, what it is about, and of which queues its viewer may see (() = all)."""
 
     page: str
@@ -32,7 +32,7 @@ class Topic(NamedTuple):
 
 Parts = Mapping[str, str]
 """Pieces of a page by the id of the element that holds them."""
-Make = Callable[[Topic], Awaitable[Parts]]
+Make = Callable[[Watched], Awaitable[Parts]]
 
 
 class Full(Exception):
@@ -46,8 +46,8 @@ class Hub:
         self._make = make
         self._stopping = stopping
         self._every_s = every_s
-        self._watchers: dict[Topic, set[asyncio.Queue[str]]] = {}
-        self._last: dict[Topic, dict[str, str]] = {}
+        self._watchers: dict[Watched, set[asyncio.Queue[str]]] = {}
+        self._last: dict[Watched, dict[str, str]] = {}
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -55,46 +55,46 @@ class Hub:
         """How many look."""
         return sum(map(len, self._watchers.values()))
 
-    async def watch(self, topic: Topic) -> AsyncIterator[str]:
+    async def watch(self, watched: Watched) -> AsyncIterator[str]:
         """Events as a browser reads them, until it goes or the server stops. Raises `Full` at once."""
-        if self.watchers >= MOST_WATCHERS or (topic not in self._watchers and len(self._watchers) >= MOST_TOPICS):
+        if self.watchers >= MOST_WATCHERS or (watched not in self._watchers and len(self._watchers) >= MOST_PAGES):
             raise Full
-        return self._events(topic)
+        return self._events(watched)
 
-    async def _events(self, topic: Topic) -> AsyncIterator[str]:
+    async def _events(self, watched: Watched) -> AsyncIterator[str]:
         mail: asyncio.Queue[str] = asyncio.Queue(1)
-        self._watchers.setdefault(topic, set()).add(mail)
-        if topic in self._last:
-            mail.put_nowait(_event({"parts": self._last[topic]}))
+        self._watchers.setdefault(watched, set()).add(mail)
+        if watched in self._last:
+            mail.put_nowait(_event({"parts": self._last[watched]}))
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run())
         try:
             yield "retry: 2000\n\n"
             while not self._stopping.is_set():
                 try:
-                    yield await asyncio.wait_for(mail.get(), HEARTBEAT_S)
+                    yield await asyncio.wait_for(mail.get(), SILENT_S)
                 except TimeoutError:
                     yield ": still here\n\n"
         finally:
-            self._leave(topic, mail)
+            self._leave(watched, mail)
 
-    def _leave(self, topic: Topic, mail: asyncio.Queue[str]) -> None:
-        mine = self._watchers.get(topic, set())
+    def _leave(self, watched: Watched, mail: asyncio.Queue[str]) -> None:
+        mine = self._watchers.get(watched, set())
         mine.discard(mail)
         if not mine:
-            self._watchers.pop(topic, None)
-            self._last.pop(topic, None)
+            self._watchers.pop(watched, None)
+            self._last.pop(watched, None)
 
     async def _run(self) -> None:
         """Read what is watched, once a second, for as long as somebody watches."""
         while self._watchers and not self._stopping.is_set():
-            for topic in list(self._watchers):
-                event = await self._news(topic)
+            for watched in list(self._watchers):
+                event = await self._news(watched)
                 if event:
-                    self._tell(topic, event)
+                    self._tell(watched, event)
             await self._pause()
-        for topic in self._watchers:  # the server stops: nobody waits for a heartbeat
-            self._tell(topic, ": the end\n\n")
+        for watched in self._watchers:  # the server stops: nobody waits any longer
+            self._tell(watched, ": the end\n\n")
 
     async def _pause(self) -> None:
         try:
@@ -102,25 +102,25 @@ class Hub:
         except TimeoutError:
             return
 
-    async def _news(self, topic: Topic) -> str:
+    async def _news(self, watched: Watched) -> str:
         """What has changed on that page as an event; '' for nothing."""
         try:
-            parts = dict(await self._make(topic))
+            parts = dict(await self._make(watched))
         except DelayqError as error:
-            self._last.pop(topic, None)
+            self._last.pop(watched, None)
             return _event({"down": {"what": error.message}})
-        before = self._last.get(topic, {})
+        before = self._last.get(watched, {})
         changed = {name: text for name, text in parts.items() if before.get(name) != text}
-        if topic in self._watchers:
-            self._last[topic] = parts
+        if watched in self._watchers:
+            self._last[watched] = parts
         return _event({"parts": changed}) if changed else ""
 
-    def _tell(self, topic: Topic, event: str) -> None:
+    def _tell(self, watched: Watched, event: str) -> None:
         """To all who watch. Who has not read the last event yet is given the whole page in its place."""
-        for mail in self._watchers.get(topic, ()):
+        for mail in self._watchers.get(watched, ()):
             if mail.full():
                 mail.get_nowait()
-                event = _event({"parts": self._last[topic]}) if topic in self._last else event
+                event = _event({"parts": self._last[watched]}) if watched in self._last else event
             mail.put_nowait(event)
 
 

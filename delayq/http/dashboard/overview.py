@@ -14,7 +14,7 @@ from delayq.core.states import State
 from delayq.core.views import JobInfo, QueueStats
 from delayq.http.dashboard import flow
 from delayq.http.dashboard.house import House
-from delayq.http.dashboard.live import Parts, Topic
+from delayq.http.dashboard.live import Parts, Watched
 from delayq.http.dashboard.pages import show
 from delayq.http.dashboard.visit import Visit
 from delayq.redis.browse import browse
@@ -28,9 +28,9 @@ async def page(house: House, visit: Visit) -> Response:
     return await show(house, visit, "overview.html", await told(house, visit.viewer.queues))
 
 
-async def parts(house: House, topic: Topic) -> Parts:
+async def parts(house: House, watched: Watched) -> Parts:
     """The parts that change."""
-    said = await told(house, topic.queues)
+    said = await told(house, watched.queues)
     names = ("findings", "figures", "charts", "queue_table", "lately")
     return {name: house.renderer.text(f"parts/{name}.html", said) for name in names}
 

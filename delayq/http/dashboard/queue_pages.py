@@ -11,7 +11,7 @@ from delayq.core.states import State
 from delayq.http.dashboard import flow
 from delayq.http.dashboard.deeds import note
 from delayq.http.dashboard.house import House
-from delayq.http.dashboard.live import Parts, Topic
+from delayq.http.dashboard.live import Parts, Watched
 from delayq.http.dashboard.overview import first, sums
 from delayq.http.dashboard.pages import back, show
 from delayq.http.dashboard.visit import Visit
@@ -22,9 +22,9 @@ async def all_queues(house: House, visit: Visit) -> Response:
     return await show(house, visit, "queues.html", await told(house, visit.viewer.queues))
 
 
-async def parts(house: House, topic: Topic) -> Parts:
+async def parts(house: House, watched: Watched) -> Parts:
     """What changes on that page."""
-    said = await told(house, topic.queues)
+    said = await told(house, watched.queues)
     return {"queue_table": house.renderer.text("parts/queue_table.html", said)}
 
 
@@ -41,9 +41,9 @@ async def one_queue(house: House, visit: Visit) -> Response:
     return await show(house, visit, "queue.html", await queue_told(house, queue))
 
 
-async def queue_parts(house: House, topic: Topic) -> Parts:
+async def queue_parts(house: House, watched: Watched) -> Parts:
     """What changes on the page of one queue."""
-    said = await queue_told(house, topic.queue)
+    said = await queue_told(house, watched.queue)
     names = ("findings", "queue_figures", "charts", "lately")
     return {name: house.renderer.text(f"parts/{name}.html", said) for name in names}
 

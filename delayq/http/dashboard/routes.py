@@ -31,7 +31,7 @@ from delayq.http.dashboard import (
 from delayq.http.dashboard.guard import Forged, Guard
 from delayq.http.dashboard.health import Health
 from delayq.http.dashboard.house import House
-from delayq.http.dashboard.live import Hub, Topic
+from delayq.http.dashboard.live import Hub, Watched
 from delayq.http.dashboard.pages import fault, fault_of
 from delayq.http.dashboard.payload import Redaction
 from delayq.http.dashboard.rendering import Renderer
@@ -90,8 +90,8 @@ def _house(service: Service) -> House:
     makers = {"overview": overview.parts, "queues": queue_pages.parts, "queue": queue_pages.queue_parts}
     makers |= {"job": job_page.parts, "workers": fleet_pages.worker_parts, "batches": fleet_pages.batch_parts}
 
-    async def make(topic: Topic) -> dict[str, str]:
-        return dict(await makers[topic.page](house, topic))
+    async def make(watched: Watched) -> dict[str, str]:
+        return dict(await makers[watched.page](house, watched))
 
     options = service.client.options
     about = {"redis": service.client.connector.endpoint.where, "prefix": options.prefix}
