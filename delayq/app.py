@@ -34,6 +34,7 @@ from delayq.loops.janitor import Janitor
 from delayq.loops.loop import Loop
 from delayq.loops.mover import Mover
 from delayq.loops.relay import Relay
+from delayq.loops.served import Roll
 from delayq.manager import DEFAULT, Manager
 from delayq.redis.aio import AsyncClient
 from delayq.redis.checkup import eviction_policy
@@ -251,8 +252,9 @@ def make_worker(
 
 def make_loops(driver: Driver, settings: Settings) -> list[Loop]:
     """Mover, relay and janitor of all queues, for a process of their own."""
-    relay, janitor = Relay(driver), Janitor(driver, tidy_every_s=settings.tidy_every_ms / 1000)
-    return [Loop(Mover(driver, owing=relay.hint)), Loop(relay), Loop(janitor)]
+    relay, roll = Relay(driver), Roll(driver)
+    janitor = Janitor(driver, tidy_every_s=settings.tidy_every_ms / 1000, roll=roll)
+    return [Loop(Mover(driver, owing=relay.hint, roll=roll)), Loop(relay), Loop(janitor)]
 
 
 def move_once(driver: Driver, settings: Settings) -> int:
