@@ -14,9 +14,6 @@ from consumers.django_service.jobs import CloseOrder
 from consumers.django_service.shop import Order
 
 
-@csrf_exempt  # for curl; a page of yours sends a token
-@require_POST
-@transaction.atomic
 def place(request: HttpRequest, order_id: int) -> Any:
     """The job is sent after the commit: a request that fails half-way leaves neither order nor job."""
     order, made = Order.objects.get_or_create(id=order_id)
@@ -27,8 +24,6 @@ def place(request: HttpRequest, order_id: int) -> Any:
     return JsonResponse({"order": order_id, "state": order.state}, status=201)
 
 
-@csrf_exempt
-@require_POST
 def pay(request: HttpRequest, order_id: int) -> Any:
     """One conditional update decides between paid and closed; the job, when it comes, finds nothing to do."""
     paid = Order.turn(order_id, into="paid")
@@ -40,7 +35,11 @@ def show(request: HttpRequest, order_id: int) -> Any:
     return JsonResponse({"state": order.state}) if order else JsonResponse({"state": "unknown"}, status=404)
 
 
-urlpatterns = [
-    path("orders/<int:order_id>", lambda request, **ids: (place if request.method == "POST" else show)(request, **ids)),
-    path("orders/<int:order_id>/payment", pay),
+def order(request: HttpRequest, order_id: int) -> Any:
+    return transaction.atomic(place)(request, order_id) if request.method == "POST" else show(request, order_id)
+
+
+urlpatterns = [  # exempt for curl; a page of yours sends a token
+    path("orders/<int:order_id>", csrf_exempt(order)),
+    path("orders/<int:order_id>/payment", csrf_exempt(require_POST(pay))),
 ]

@@ -156,6 +156,16 @@ class Feed:
                 self._client.schedule("order.close", {"seconds": 0.02}, id=job_id)
             self.ids += new
 
+    def busy(self, program: Program) -> None:
+        """Until it has handled some more, with more to do all the time."""
+        before = len(program.ids())
+
+        def did() -> bool:
+            self.more()
+            return len(program.ids()) >= before + 3
+
+        wait_until(did, timeout=120.0, what="it works")
+
     def is_done(self) -> bool:
         return not any(self._counts())
 
@@ -178,27 +188,16 @@ def test_node_and_python_share_a_queue_and_nothing_is_lost_when_either_is_killed
     }  # fmt: skip
     client.schedule("order.close", {"seconds": 0}, id="first")
     feed = Feed(client)
-
-    def busy(program: Program) -> None:
-        """It has handled some since now, while there is more to do."""
-        before = len(program.ids())
-
-        def did() -> bool:
-            feed.more()
-            return len(program.ids()) >= before + 3
-
-        wait_until(did, timeout=120.0, what="it works")
-
     with ExitStack() as stack:
         javascript = stack.enter_context(start())
         python = stack.enter_context(running(work, home, **environ))
         for _ in range(ROUNDS):
-            busy(python)
-            busy(javascript)
+            feed.busy(python)
+            feed.busy(javascript)
             javascript.kill()
             javascript = stack.enter_context(start())
-            busy(javascript)
-            busy(python)
+            feed.busy(javascript)
+            feed.busy(python)
             python.kill()
             python = stack.enter_context(running(work, home, **environ))
         wait_until(feed.is_done, timeout=120.0, what="nothing is left")
