@@ -15,10 +15,10 @@ from enum import StrEnum
 from typing import Final
 
 from delayq.core import envelope as envelopes
-from delayq.core import follow
+from delayq.core import followups
 from delayq.core.envelope import ABSENT, Envelope
 from delayq.core.errors import BadEnvelope, InvalidInput, InvalidPayload
-from delayq.core.follow import Chain, Link
+from delayq.core.followups import Chain, Link
 from delayq.core.names import made_here
 from delayq.core.spec import JobSpec
 from delayq.core.states import OnConflict
@@ -165,7 +165,7 @@ def _linked(envelope: Envelope, can: Capabilities) -> Iterator[str]:
     if not can.chains:
         yield "carries no chains"
         return
-    for link in _links(follow.decode_chain(envelope.chain)):
+    for link in _links(followups.decode_chain(envelope.chain)):
         if link.batch is not None:
             if not can.batches:
                 yield "keeps no batches, and the chain holds one"

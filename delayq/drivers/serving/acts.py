@@ -9,7 +9,7 @@ from delayq.core import ending as endings
 from delayq.core import envelope as envelopes
 from delayq.core import failure as failures
 from delayq.core.errors import BadEnvelope, ConfigError
-from delayq.core.follow import Send, Todo
+from delayq.core.followups import Send, Todo
 from delayq.core.outcome import DONE, Ack, GiveUp, Outcome, Release
 from delayq.drivers.base import Claim
 from delayq.drivers.broker import Act, Again, Bury, Forget, Item
