@@ -41,8 +41,9 @@ end
 local at = string.format('%.0f', now)
 for _, key in ipairs({ pending, broken, skipped }) do redis.call('HLEN', key) end
 redis.call('SCARD', succeeded)
-local is, flat = {}, redis.call('HGETALL', plan)
-for i = 1, #flat, 2 do is[flat[i]] = flat[i + 1] end
+local is, names = {}, { 'plan', 'allow', 'sealed_ms', 'cancelled_ms', 'finished_ms', 'created_ms', 'failed_ms', 'failed_round',
+  'cancels', 'round', 'told:progress', 'told:cancel', 'told:catch' }
+for n, value in ipairs(redis.call('HMGET', plan, unpack(names))) do is[names[n]] = value end
 if not is.plan then return { 0 } end
 
 redis.call('HDEL', plan, '')
@@ -72,8 +73,7 @@ for i = 6, #ARGV, 4 do
   local id, word, retried, spared = ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2]), tonumber(ARGV[i + 3])
   local where, value
   for _, key in ipairs({ pending, broken, skipped }) do
-    local there = redis.call('HGET', key, id)
-    if there then where, value = key, there end
+    if not value then where, value = key, redis.call('HGET', key, id) end
   end
   local known = value and tonumber(string.match(value, ' (%d+)$') or 0)
   if known and retried > known then
@@ -104,7 +104,7 @@ end
 local reply = { 1, is.plan, left, good, bad, out, is.round or 0, is.created_ms or '', is.cancelled_ms or '', is.finished_ms or '',
   is.cancels or 0, is.failed_round or 0 }
 local well, over, cancels = bad + out == 0, is.finished_ms, tonumber(is.cancels or 0)
-local function due(name, when) if when and not is['told:' .. name] then reply[#reply + 1] = name end end
+local function due(name, when) if when and redis.call('HEXISTS', plan, 'told:' .. name) == 0 then reply[#reply + 1] = name end end
 due('resumed', tonumber(is.round or 0) > 0)
 if good + bad + out > tonumber(is['told:progress'] or 0) then reply[#reply + 1] = 'progress' end
 if is.cancelled_ms and is.sealed_ms and left > 0 and tonumber(is['told:cancel'] or 0) < cancels then reply[#reply + 1] = 'cancel' end

@@ -209,7 +209,7 @@ def telling(engine: Engine) -> Call[Any]:
 
 
 OWED = (Owed("7-1", NOW, {"todo": b"[]"}),)
-STANDING = Standing(b"{}", 1, 0, 1, 0, 0, NOW, NOW, None, ("progress", "catch"))
+STANDING = Standing(b"{}", 1, 0, 1, 0, 0, NOW, NOW, None, ("progress", "catch"), 1)
 
 
 def scene(prepare: Prepare, first: object, again: object, *, grows: bool = False, writes: bool = True) -> Scene:
