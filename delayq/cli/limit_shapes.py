@@ -92,6 +92,7 @@ def deed(entry: AuditEntry) -> Shape:
         "id": entry.id,
         **_time("at", entry.at_ms),
         "who": entry.who,
+        "door": entry.door,
         "what": entry.what,
         "on": entry.target,
         "detail": entry.detail,

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from delayq.core import shapes
 from delayq.core.control import Control
 from delayq.core.progress import Progress
 from delayq.core.sealing import hide
@@ -99,3 +100,35 @@ def rates(before: Pulse, after: Pulse) -> Rates:
         grown = {word: one.counters.get(name, 0) - old.counters.get(name, 0) for word, name in COUNTERS.items()}
         found[one.queue] = {word: round(max(0, number) / seconds, 1) for word, number in grown.items()}
     return found
+
+
+def shape(seen: Pulse, rates: Rates) -> shapes.Shape:
+    """What `top` shows: `per_s` of a queue are jobs a second, measured over the last interval."""
+    return {
+        **shapes.at("at", seen.at_ms),
+        "queues": [{**shapes.queue(one), "per_s": rates.get(one.queue, {})} for one in seen.queues],
+        "workers": [shapes.worker(one) for one in seen.workers],
+        "running": [
+            {
+                "id": one.id,
+                "name": one.name or None,
+                "queue": one.queue,
+                "worker": one.worker,
+                "for_ms": one.for_ms,
+                "progress": shapes.told(one.progress) if one.progress else None,
+            }
+            for one in seen.running
+        ],
+        "failures": [
+            {
+                "id": one.id,
+                "name": one.name or None,
+                "queue": one.queue,
+                **shapes.at("failed", one.failed_ms),
+                "type": one.failure.type if one.failure else None,
+                "message": one.failure.message if one.failure else None,
+            }
+            for one in seen.failures
+        ],
+        "control": shapes.control(seen.control),
+    }

@@ -12,15 +12,18 @@ import typer
 
 from delayq import __version__
 from delayq.cli import (
+    api_key_commands,
     batch_commands,
     database_commands,
     failed_commands,
+    http_commands,
     job_commands,
     key_commands,
     limit_commands,
     lock_commands,
     migrate_commands,
     outbox_commands,
+    push_commands,
     queue_commands,
     service_commands,
     worker_commands,
@@ -43,10 +46,13 @@ _FAMILIES = (
     lock_commands,
     worker_commands,
     service_commands,
+    http_commands,
     migrate_commands,
     outbox_commands,
+    push_commands,
     database_commands,
     key_commands,
+    api_key_commands,
 )
 for family in _FAMILIES:
     family.add_to(app)
@@ -78,6 +84,8 @@ def root(
     durability: Annotated[Text, typer.Option(metavar="D", help="Wait for: memory, replicas:N or fsync.")] = None,
     encrypt: Annotated[Text, typer.Option(metavar="NAMES", help="Encrypt these jobs: 'payment.*,…'; * = all.")] = None,
     keys_file: Annotated[Text, typer.Option(metavar="FILE", help="The keys of encrypted payloads.")] = None,
+    api_keys_file: Annotated[Text, typer.Option(metavar="FILE", help="The keys of the HTTP API.")] = None,
+    max_overdue: Annotated[Text, typer.Option(metavar="D", help="Overdue for longer, /readyz says no.")] = None,
     data_dir: Annotated[Text, typer.Option(metavar="DIR", help="Data of the embedded server.")] = None,
     redis_server: Annotated[Text, typer.Option(metavar="PROGRAM", help="Program of the embedded server.")] = None,
     log_format: Annotated[Text, typer.Option(metavar="console|json", help="How log lines look.")] = None,

@@ -74,10 +74,27 @@ class Session:
             self._listen(desk, settings)
             yield desk
 
+    def record(self, desk: object, what: str, target: str, detail: str = "") -> None:
+        """Write down what is about to be done by hand. Backends without an audit log keep none.
+
+        A server that is full takes no record, and what frees it must go on all the same.
+        """
+        from delayq.core.audit import Deed
+        from delayq.core.errors import BackendFull
+        from delayq.redis.client import Client
+
+        if isinstance(desk, Client):
+            try:
+                desk.audit_log.record(Deed(what, target, detail=detail))
+            except BackendFull:
+                self.out.note("Warning: Redis is at its memory limit, so this is not in the audit log.")
+
     def _listen(self, desk: object, settings: Settings) -> None:
         """Let the application hear of what is done here; over other connections it hears by its manager."""
         from delayq.cli.audience import Audience
+        from delayq.core.audit import Door
         from delayq.redis.client import Client
 
         if isinstance(desk, Client):
             desk.verbs.tell = Audience(settings, self.out).tell
+            desk.verbs.door = Door.CLI

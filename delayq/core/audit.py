@@ -1,8 +1,9 @@
-"""What people did by hand, as it is kept: who, what, to what, why, when."""
+"""What people did by hand, as it is kept: who, through which door, what, to what, why, when."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final
 
 from delayq.core.errors import InvalidInput
@@ -10,19 +11,33 @@ from delayq.core.errors import InvalidInput
 MAX_REASON: Final = 500
 
 
+class Door(StrEnum):
+    """Where somebody came in: a program with a client, the command line, the HTTP API, its pages."""
+
+    PROGRAM = "program"
+    CLI = "cli"
+    API = "api"
+    PAGE = "page"
+
+
 @dataclass(frozen=True, slots=True)
 class Deed:
-    """Something to be done by hand. `what` is a verb of delayq ('limit free'), `target` what it is done to."""
+    """Something to be done by hand. `what` is a verb of delayq ('limit free'), `target` what it is done to.
+
+    `who` '': the user of this process. `door` None: as the client that writes it down.
+    """
 
     what: str
     target: str
-    reason: str
+    reason: str = ""
     detail: str = ""
+    who: str = ""
+    door: Door | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
-    """A deed on record. `id` grows with time; `who` is user@host/pid."""
+    """A deed on record. `id` grows with time; `who` is user@host/pid, or the key that a caller had."""
 
     id: str
     at_ms: int
@@ -31,6 +46,7 @@ class AuditEntry:
     target: str
     reason: str
     detail: str
+    door: str
 
 
 def check_reason(reason: object) -> str:

@@ -11,6 +11,8 @@
     ├─ JobNotFound              no job with that id in that queue
     ├─ LockNotFound             nobody holds such a unique key
     ├─ LimitNotFound            nobody holds, or counts against, such a limit
+    ├─ BatchNotFound            no batch with that id
+    ├─ ApiKeyNotFound           no key of the HTTP API with that id
     ├─ Conflict                 the job's state, or another job, forbids it
     │  ├─ JobRunning
     │  ├─ JobFinished
@@ -110,6 +112,12 @@ class LimitNotFound(DelayqError):
 
 class BatchNotFound(DelayqError):
     """No batch with this id is known."""
+
+    exit_code = 3
+
+
+class ApiKeyNotFound(DelayqError):
+    """No API key has this id."""
 
     exit_code = 3
 

@@ -9,6 +9,7 @@ import getpass
 import os
 import socket
 from collections.abc import Iterable
+from itertools import chain
 from typing import Any, Final
 
 from delayq.core.audit import AuditEntry, Deed, check_reason
@@ -35,10 +36,13 @@ class Audit:
         self._verbs = verbs
 
     def record(self, deed: Deed) -> Flow[str]:
-        """Write it down; its id. Raises `InvalidInput` for a deed without a reason."""
-        words = ("who", me(), "what", deed.what, "on", deed.target, "reason", check_reason(deed.reason))
+        """Write it down; its id. Raises `InvalidInput` for a reason that says nothing; none at all is fine here."""
+        who, door = deed.who or me(), deed.door or self._verbs.door
+        reason = check_reason(deed.reason) if deed.reason else ""
+        said = {"who": who, "door": door, "what": deed.what, "on": deed.target, "reason": reason, "detail": deed.detail}
+        words = chain.from_iterable(said.items())
         where = Globals(self._verbs.options.prefix).audit
-        written: str = yield Command(("XADD", where, "MAXLEN", "~", KEPT, "*", *words, "detail", deed.detail), text)
+        written: str = yield Command(("XADD", where, "MAXLEN", "~", KEPT, "*", *words), text)
         return written
 
     def read(self, limit: int) -> Flow[list[AuditEntry]]:
@@ -56,5 +60,5 @@ def _entry(entry: str, fields: Any) -> AuditEntry:
     """Fields come as a map or flat; what is missing is ''."""
     pairs = fields.items() if isinstance(fields, dict) else zip(fields[::2], fields[1::2], strict=True)
     said = {text(name): text(value) for name, value in pairs}
-    words = (said.get(name, "") for name in ("who", "what", "on", "reason", "detail"))
+    words = (said.get(name, "") for name in ("who", "what", "on", "reason", "detail", "door"))
     return AuditEntry(entry, int(entry.partition("-")[0]), *words)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from delayq.core.audit import AuditEntry
+from delayq.core.audit import AuditEntry, Deed
 from delayq.core.limit_views import Freed, LimitView
 from delayq.redis.audit import Audit
 from delayq.redis.limit_views import LimitViews
@@ -68,6 +68,10 @@ class AuditDesk:
         """The last deeds, the newest first."""
         return self._client.run(self._audit.read(max(1, limit)))
 
+    def record(self, deed: Deed) -> str:
+        """Write a deed down, before it is done; its id. Raises `InvalidInput` for a reason that says nothing."""
+        return self._client.run(self._audit.record(deed))
+
 
 class AsyncAuditDesk:
     """As `AuditDesk`, awaited."""
@@ -79,3 +83,7 @@ class AsyncAuditDesk:
     async def last(self, limit: int = 100) -> list[AuditEntry]:
         """As `AuditDesk.last`."""
         return await self._client.run(self._audit.read(max(1, limit)))
+
+    async def record(self, deed: Deed) -> str:
+        """As `AuditDesk.record`."""
+        return await self._client.run(self._audit.record(deed))

@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from functools import partial
 from typing import Any, TypeVar
 
+from delayq.core.audit import Door
 from delayq.core.durability import MEMORY, Durability
 from delayq.core.events import Tell, nobody_listens
 from delayq.core.names import check_id, check_queue, new_id
@@ -48,7 +49,7 @@ def server_clock() -> None:
 class Verbs:
     """The verbs on one prefix. `clock` gives the scripts another time than the server's; only tests do.
 
-    `tell` is told of what people do to jobs and queues.
+    `tell` is told of what people do to jobs and queues; `door` is where they came in, for the audit log.
     """
 
     def __init__(self, options: Options, clock: Clock = server_clock) -> None:
@@ -56,6 +57,7 @@ class Verbs:
         self.clock = clock
         self.durable = Durable(options)
         self.tell: Tell = nobody_listens
+        self.door = Door.PROGRAM
         self.layouts = Layouts(options.prefix)
         self._registered: set[str] = set()
         self._time = ServerTime()

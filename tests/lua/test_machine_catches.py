@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import pytest
 import redis
+from hypothesis import seed
 from hypothesis.stateful import run_state_machine_as_test
 
 from delayq.redis.scripts import load
@@ -18,6 +19,9 @@ from tests.support.model_rig import Rig
 from tests.support.model_rules import machine
 
 EXAMPLES = 300
+# Sequences that begin with this number come upon most variants within a few; the others name their own. A number that
+# finds nothing any more costs time alone: the hunt then goes on with the sequences that the names decide.
+SEED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +32,7 @@ class Variant:
     old: str
     new: str
     calm: bool = True
+    seed: int = SEED
 
     def text(self) -> str:
         text = load(self.script).text
@@ -41,7 +46,7 @@ def in_place(name: str, tail: str) -> str:
 
 
 VARIANTS = {
-    "ack settles whatever it is asked to": Variant("ack", "owned[n] == entry", "true"),
+    "ack settles whatever it is asked to": Variant("ack", "owned[n] == entry", "true", seed=4),
     "release settles whatever it is asked to": Variant("release", "owned[n] == entry", "true"),
     "promote leaves the job in the set": Variant("promote", "redis.call('ZREM', scheduled, unpack(gone))", ""),
     "promote moves what is due in four seconds": Variant("promote", "'-inf', at,", "'-inf', at + 4000,"),
@@ -57,12 +62,15 @@ VARIANTS = {
     ),
     "reclaim does not hold after a gap": Variant("reclaim", "if now < hold then", "if false then"),
     "reclaim forgets that it counts": Variant("reclaim", "redis.call('HSET', recoveries, unpack(counts))", ""),
-    "cancel takes away what is running": Variant("cancel", "if entry and delivered(entry) then", "if false then"),
+    "cancel takes away what is running": Variant(
+        "cancel", "if entry and delivered(entry) then", "if false then", seed=1
+    ),
     "release drops the recoveries": Variant(
         "release",
         "redis.pcall('HINCRBY', meta, 'released_total', #done)",
         "redis.pcall('HINCRBY', meta, 'released_total', #done)\n"
         f"redis.call('HDEL', {in_place('recoveries', 'entries')}, unpack(done))",
+        seed=1,
     ),
     "fail keeps the lock": Variant("fail", "redis.call('HDEL', unique, digest)", "redis.call('HLEN', unique)"),
     "renew claims what is no longer its own": Variant(
@@ -76,6 +84,13 @@ VARIANTS = {
 }
 
 
+def hunted(rig: Rig, variant: Variant) -> None:
+    """Runs sequences until one shows what is broken: `AssertionError`."""
+    known = seed(variant.seed)(machine(rig, always_calm=variant.calm))
+    run_state_machine_as_test(known, settings=hunt(EXAMPLES // 3))
+    run_state_machine_as_test(machine(rig, always_calm=variant.calm), settings=hunt(EXAMPLES))
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", VARIANTS)
@@ -85,4 +100,4 @@ def test_a_broken_script_is_found(redis_client: redis.Redis, name: str) -> None:
     rig = Rig(redis_client, broken)
     redis_client.script_load(broken[variant.script])  # what does not even compile would be found by anything
     with pytest.raises(AssertionError):
-        run_state_machine_as_test(machine(rig, always_calm=variant.calm), settings=hunt(EXAMPLES))
+        hunted(rig, variant)

@@ -114,6 +114,8 @@ def test_every_setting_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
     assert {row.name for row in origins(settings) if row.origin == "default"} == {
         "connection",
         "keys_file",
+        "api_keys_file",
+        "max_overdue",
         "database",
         *TABLES,
     }

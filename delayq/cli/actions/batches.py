@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
-from delayq.cli import shapes
 from delayq.cli.actions.look import local_ms
 from delayq.cli.session import Session
 from delayq.cli.words import count, distance
+from delayq.core import shapes
 from delayq.core.batches import BatchInfo
 from delayq.core.when import format_instant
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from delayq.core.errors import InvalidInput
 from delayq.core.failed import FailedOptions
 from delayq.core.views import JobInfo
 from delayq.drivers.serving.failed_desk import FailedDesk
 from delayq.redis.client import Client
+
+IDS_TOLD: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,14 @@ class Chosen:
             yield from dict.fromkeys(self.ids)
         else:
             yield from (info.id for info in self.find(client))
+
+    @property
+    def words(self) -> str:
+        """For the audit log: the ids, as many as a line should hold, or what they have in common."""
+        if not self.ids:
+            return f"every {self}"
+        more = len(self.ids) - IDS_TOLD
+        return ", ".join(self.ids[:IDS_TOLD]) + (f" and {more} more" if more > 0 else "")
 
     def __str__(self) -> str:
         """For a question: 'failed job named order.* that failed since 2h'."""

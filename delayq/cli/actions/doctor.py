@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from delayq.app import load_handlers, open_client
-from delayq.cli import shapes
 from delayq.cli.session import Session
 from delayq.cli.words import count
+from delayq.core import shapes
 from delayq.core.diagnosis import Finding, Level, judge
 from delayq.core.errors import BackendError, ConfigError
 from delayq.redis.checkup import gather

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from itertools import chain, islice
 from typing import Final
 
-from delayq.cli import shapes
 from delayq.cli.actions.chosen import Chosen
 from delayq.cli.actions.look import cut, find, local_ms, print_job
 from delayq.cli.actions.produce import checkable
@@ -15,6 +14,7 @@ from delayq.cli.actions.switch import print_dropped
 from delayq.cli.headway import Headway
 from delayq.cli.session import Session
 from delayq.cli.words import count, distance
+from delayq.core import shapes
 from delayq.core.errors import JobNotFailed, JobNotFound
 from delayq.core.failure import Failure
 from delayq.core.rate import Pace, parse_rate
@@ -73,6 +73,7 @@ def retry(session: Session, chosen: Chosen, rate: str | None, *, as_json: bool) 
     chosen.check()
     code = done = 0
     with session.failed() as client:
+        session.record(client, "retry", chosen.queue or client.options.queue, chosen.words)
         headway = Headway(session.out.note, _how_many(client, chosen))
         for job_id, ref, error in _retried(client, chosen, rate):
             headway.step()
@@ -122,6 +123,7 @@ def forget(session: Session, chosen: Chosen, *, yes: bool, as_json: bool) -> int
         queue = chosen.queue or client.options.queue
         if not chosen.ids:
             session.out.confirm(f"Drop every {chosen} in queue {queue}?", yes=yes)
+        session.record(client, "forget", queue, chosen.words)
         ids = chosen.find_ids(client)
         while batch := list(islice(ids, BATCH)):
             for job_id, answer in zip(batch, client.forget(batch, queue=queue), strict=True):
@@ -138,6 +140,7 @@ def flush(session: Session, queue: str | None, *, yes: bool, as_json: bool) -> N
     with session.failed() as client:
         name = queue or client.options.queue
         session.out.confirm(f"Drop every failed job in queue {name}?", yes=yes)
+        session.record(client, "flush failed", name)
         dropped = client.prune_failed(name, older="0s")
     print_dropped(session, name, dropped, as_json=as_json)
 
@@ -146,5 +149,6 @@ def prune(session: Session, queue: str | None, older: str, *, as_json: bool) -> 
     """Drop what failed long ago."""
     with session.failed() as client:
         name = queue or client.options.queue
+        session.record(client, "prune failed", name, f"older than {older}")
         dropped = client.prune_failed(name, older=older)
     print_dropped(session, name, dropped, as_json=as_json)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from delayq.cli import shapes
 from delayq.cli.actions.look import local_ms
 from delayq.cli.session import Session
 from delayq.cli.words import count, distance, span
+from delayq.core import shapes
 from delayq.core.control import Control
 from delayq.core.views import WorkerInfo
 from delayq.core.when import format_instant
@@ -71,6 +71,7 @@ def _number(value: object) -> int | None:
 def restart(session: Session, *, as_json: bool) -> None:
     """Call on all workers to leave after their job."""
     with session.client() as client:
+        session.record(client, "restart workers", "")
         switches = client.restart_workers()
         called = concerned(client.workers(), switches)
     if as_json:
@@ -89,6 +90,7 @@ def concerned(found: Sequence[WorkerInfo], switches: Control) -> list[WorkerInfo
 def maintenance_on(session: Session, length: str | None, reason: str, *, as_json: bool) -> None:
     """Start maintenance."""
     with session.client() as client:
+        session.record(client, "maintenance on", "", reason)
         switches = client.start_maintenance(length=length, reason=reason)
     _answer(session, switches, "on", as_json=as_json)
 
@@ -96,6 +98,7 @@ def maintenance_on(session: Session, length: str | None, reason: str, *, as_json
 def maintenance_off(session: Session, *, as_json: bool) -> None:
     """End it."""
     with session.client() as client:
+        session.record(client, "maintenance off", "")
         switches = client.end_maintenance()
     _answer(session, switches, "off", as_json=as_json)
 
@@ -103,6 +106,7 @@ def maintenance_off(session: Session, *, as_json: bool) -> None:
 def pause_all(session: Session, length: str | None, *, as_json: bool) -> None:
     """No worker fetches anything."""
     with session.client() as client:
+        session.record(client, "pause all", "", length or "")
         switches = client.pause_all(length=length)
     _answer(session, switches, "paused", as_json=as_json)
 
@@ -110,6 +114,7 @@ def pause_all(session: Session, length: str | None, *, as_json: bool) -> None:
 def resume_all(session: Session, *, as_json: bool) -> None:
     """Undo that; queues paused by name stay so, which is said."""
     with session.client() as client:
+        session.record(client, "resume all", "")
         switches = client.resume_all()
         still = [one.queue for one in client.stats() if one.paused]
     _answer(session, switches, "resumed", as_json=as_json)

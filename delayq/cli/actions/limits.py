@@ -117,7 +117,7 @@ def audit(session: Session, limit: int, *, as_json: bool) -> None:
             session.out.json(shapes.deed(entry))
         return
     rows = [
-        (format_instant(entry.at_ms), entry.who, entry.what, entry.target, entry.detail, entry.reason)
+        (format_instant(entry.at_ms), entry.who, entry.door, entry.what, entry.target, entry.detail, entry.reason)
         for entry in entries
     ]
-    session.out.table(("when", "who", "what", "on", "detail", "reason"), rows)
+    session.out.table(("when", "who", "door", "what", "on", "detail", "reason"), rows)

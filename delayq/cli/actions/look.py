@@ -11,9 +11,9 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from delayq.cli import shapes
 from delayq.cli.session import Session
 from delayq.cli.words import count, distance, moment, span
+from delayq.core import shapes
 from delayq.core.errors import JobNotFound
 from delayq.core.progress import Progress
 from delayq.core.sealing import HIDDEN, hide

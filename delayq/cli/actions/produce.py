@@ -10,10 +10,10 @@ from typing import Any, Final
 
 import msgspec
 
-from delayq.cli import shapes
 from delayq.cli.payload import read_data
 from delayq.cli.session import Session
 from delayq.cli.words import moment
+from delayq.core import shapes
 from delayq.core.errors import InvalidInput, JobFinished, JobHasFailed, JobNotFound, JobRunning, OutcomeUnknown
 from delayq.core.names import new_id
 from delayq.core.states import Answer, State
@@ -64,6 +64,7 @@ def schedule(session: Session, request: Request, *, as_json: bool) -> None:
 def cancel(session: Session, job_id: str, queue: str | None, how: Mapping[str, Any], *, as_json: bool) -> int:
     """Cancel and print the answer; the exit code. `how` as `Client.cancel` takes it."""
     with session.desk() as client, checkable(job_id, queue or client.options.queue):
+        session.record(client, "cancel", _target(job_id, queue or client.options.queue))
         answer = client.cancel(job_id, queue=queue, **how)
         queue = queue or client.options.queue
     if as_json:
@@ -84,6 +85,8 @@ def reschedule(
     if when["delay"] is None and when["at"] is None:
         raise InvalidInput("No time was given.", hint="Say --in 30m or --at 2026-11-21T15:00:00Z.")
     with session.desk() as client, checkable(job_id, queue or client.options.queue):
+        moved = str(when["delay"] or when["at"])
+        session.record(client, "reschedule", _target(job_id, queue or client.options.queue), moved)
         ref = client.reschedule(job_id, queue=queue, durability=durability, **when)
     _answer(session, ref, as_json=as_json)
 
@@ -91,6 +94,7 @@ def reschedule(
 def run_now(session: Session, job_id: str, queue: str | None, *, as_json: bool) -> None:
     """Let a waiting job run at once."""
     with session.desk() as client, checkable(job_id, queue or client.options.queue):
+        session.record(client, "run-now", _target(job_id, queue or client.options.queue))
         ref = client.run_now(job_id, queue=queue)
     _answer(session, ref, as_json=as_json)
 
@@ -105,6 +109,11 @@ def checkable(job_id: str, queue: str) -> Iterator[None]:
             f"{error.message} The job is {job_id!r} in queue {queue!r}.",
             hint=f"See what became of it: delayq show {job_id} --queue {queue}",
         ) from error
+
+
+def _target(job_id: str, queue: str) -> str:
+    """How the audit log names a job."""
+    return f"{queue} {job_id}"
 
 
 def _one_time(when: Mapping[str, Any]) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from delayq.cli import shapes
 from delayq.cli.session import Session
 from delayq.cli.words import count
+from delayq.core import shapes
 from delayq.core.errors import InvalidInput
 from delayq.core.when import format_duration, format_instant
 from delayq.redis.given import QueueSettings
@@ -20,6 +20,7 @@ def one_or_all(queue: str | None, everything: bool) -> str:
 def pause(session: Session, queue: str, length: str | None, *, as_json: bool) -> None:
     """Stop a queue."""
     with session.client() as client:
+        session.record(client, "pause", queue, length or "")
         until_ms = client.pause(queue, length=length)
     if as_json:
         session.out.json(shapes.paused(queue, until_ms))
@@ -32,6 +33,7 @@ def pause(session: Session, queue: str, length: str | None, *, as_json: bool) ->
 def resume(session: Session, queue: str, *, as_json: bool) -> None:
     """Undo a pause."""
     with session.client() as client:
+        session.record(client, "resume", queue)
         client.resume(queue)
         switches = client.control()
     if as_json:
@@ -47,6 +49,7 @@ def clear(session: Session, queue: str | None, *, yes: bool, as_json: bool) -> N
     with session.desk() as client:
         name = queue or client.options.queue
         session.out.confirm(f"Drop every job that waits in queue {name}?", yes=yes)
+        session.record(client, "clear", name)
         dropped = client.clear(name)
     print_dropped(session, name, dropped, as_json=as_json)
 
@@ -63,6 +66,8 @@ def print_dropped(session: Session, queue: str, dropped: int, *, as_json: bool) 
 def queue_set(session: Session, queue: str, kept: QueueSettings, *, as_json: bool) -> None:
     """Set what is given, and print what is in force."""
     with session.client() as client:
+        said = ", ".join(f"{word} {value}" for word, value in kept.items() if value is not None)
+        session.record(client, "queue set", queue, said)
         lease_ms = client.queue_set(queue, **kept)
         safe = client.queue_durability(queue)
         number = None if kept.get("shards") is None else client.queue_show(queue).shards

@@ -6,9 +6,8 @@ import time
 from collections.abc import Iterator
 from typing import Final
 
-from delayq.cli import shapes
 from delayq.cli.board import Board, board
-from delayq.cli.pulse import Rates, look, rates
+from delayq.cli.pulse import Rates, look, rates, shape
 from delayq.cli.session import Session
 from delayq.core.durations import duration_ms
 from delayq.core.errors import AWAY, InvalidInput
@@ -42,7 +41,7 @@ def _one(session: Session, client: Client, queue: str | None, every_s: float, *,
     after = look(client, queue, before)
     speed = rates(before, after)
     if as_json:
-        session.out.json(shapes.pulse(after, speed))
+        session.out.json(shape(after, speed))
     else:
         session.out.board(board(after, speed))
 

@@ -11,7 +11,7 @@ import pytest
 from delayq import JobContext
 from delayq.core.errors import Conflict, InvalidInput
 from delayq.core.states import State
-from delayq.jobs.batch import batch, find_batch
+from delayq.jobs.batch import Member, batch, find_batch
 from delayq.jobs.chain import chain
 from delayq.jobs.dispatch import named
 from delayq.jobs.links import NOWHERE, Builder
@@ -76,25 +76,22 @@ def test_a_full_server_refuses_a_retry_whole(station: Station, steps: Steps) -> 
 @pytest.mark.parametrize("how", ["killed", "raised"])
 def test_a_job_that_is_stopped_while_it_adds_adds_each_once(station: Station, steps: Steps, how: str) -> None:
     """Its members are known to the batch by then, and none has been sent."""
-    cut_off, put = station.flag(), follow_verbs.put
+    cut_off = station.flag()
+
+    def stopped(*_: object, **__: object) -> None:
+        cut_off.set()
+        if how == "killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        raise ConnectionError("it is gone")
 
     def add(context: JobContext) -> None:
         assert context.batch is not None
         context.batch.add(steps("early"))
-        if not cut_off.is_set():
-            cut_off.set()
-
-            def stopped(*_: object, **__: object) -> None:
-                if how == "killed":
-                    os.kill(os.getpid(), signal.SIGKILL)
-                raise ConnectionError("it is gone")
-
-            follow_verbs.put = stopped  # type: ignore[assignment]
-        try:
+        with pytest.MonkeyPatch.context() as patch:
+            if not cut_off.is_set():
+                patch.setattr(follow_verbs, "put", stopped)
             context.batch.add(steps("a"), chain(steps("b"), steps("c")), batch([steps("d")]))
-            context.batch.add(steps("e"))
-        finally:
-            follow_verbs.put = put
+        context.batch.add(steps("e"))
 
     station.handles("add", add)
     batch([named("add")], id="b", then=steps("then")).dispatch()
@@ -111,7 +108,7 @@ def test_a_job_that_is_stopped_while_it_adds_adds_each_once(station: Station, st
 def test_a_retry_brings_back_nothing_that_was_skipped(station: Station, steps: Steps) -> None:
     """The later link is still to come when the batch goes on; it was skipped, and nothing runs after `finally_`."""
     slow, flaky = Slow(station), Flaky(station)
-    story = [flaky("bad"), chain(named("slow"), steps("skipped"))]
+    story: list[Member] = [flaky("bad"), chain(named("slow"), steps("skipped"))]
     batch(story, id="b", then=steps("then"), finally_=steps("finally")).dispatch()
     with work(station, threads=2):
         assert slow.started.wait(50)

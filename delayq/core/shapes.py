@@ -1,4 +1,4 @@
-"""What `--json` prints: one function for each kind of answer. Other people's scripts lean on these names.
+"""What `--json` prints and HTTP answers: one function for each kind of answer. Others' programs lean on these names.
 
 Times come twice: `…_ms` as epoch milliseconds for programs, without the suffix as RFC 3339 for people.
 """
@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 
-from delayq.cli.pulse import Pulse, Rates
 from delayq.core import failure as failures
 from delayq.core.batches import BatchInfo
 from delayq.core.control import Control
@@ -29,7 +28,7 @@ def scheduled(ref: JobRef) -> Shape:
         **({"name": ref.name} if ref.name else {}),
         "queue": ref.queue,
         "state": ref.state,
-        **_time("due", ref.due_ms),
+        **at("due", ref.due_ms),
         "outcome": ref.outcome,
     }
 
@@ -45,14 +44,14 @@ def job(info: JobInfo) -> Shape:
         "name": info.name or None,
         "queue": info.queue,
         "state": info.state,
-        **_time("due", info.due_ms),
+        **at("due", info.due_ms),
         "attempts": info.attempts,
         "tries": envelope.tries if envelope else None,
         "data": payload(info),
         "encrypted": info.encrypted,
-        **_time("created", envelope.created_ms if envelope else None),
-        **_time("failed", info.failed_ms),
-        **_time("forget", info.forget_ms),
+        **at("created", envelope.created_ms if envelope else None),
+        **at("failed", info.failed_ms),
+        **at("forget", info.forget_ms),
     }
 
 
@@ -70,7 +69,7 @@ def job_in_full(info: JobInfo) -> Shape:
         "entry": info.entry or None,
         "consumer": info.consumer or None,
         "idle_ms": info.idle_ms,
-        **_time("cancel_asked", info.cancel_asked_ms),
+        **at("cancel_asked", info.cancel_asked_ms),
         "progress": told(info.progress) if info.progress else None,
     }
 
@@ -82,7 +81,7 @@ def told(progress: Progress) -> Shape:
         "total": progress.total,
         "note": progress.note,
         "partial": progress.partial,
-        **_time("at", progress.at_ms),
+        **at("at", progress.at_ms),
     }
 
 
@@ -112,9 +111,9 @@ def batch(info: BatchInfo) -> Shape:
         "progress": info.progress,
         "allow_failures": info.allow_failures,
         "owner": info.owner,
-        **_time("created", info.created_ms),
-        **_time("cancelled", info.cancelled_ms),
-        **_time("finished", info.finished_ms),
+        **at("created", info.created_ms),
+        **at("cancelled", info.cancelled_ms),
+        **at("finished", info.finished_ms),
     }
 
 
@@ -150,7 +149,7 @@ def upcoming(histogram: Upcoming) -> Shape:
     """When jobs of one queue fall due: `counts[n]` of them within the n-th span of `span_ms` from `now_ms` on."""
     return {
         "queue": histogram.queue,
-        **_time("now", histogram.now_ms),
+        **at("now", histogram.now_ms),
         "span_ms": histogram.span_ms,
         "overdue": histogram.overdue,
         "counts": histogram.counts,
@@ -161,38 +160,6 @@ def upcoming(histogram: Upcoming) -> Shape:
 def worker(info: WorkerInfo) -> Shape:
     """A worker and what it says of itself."""
     return {"name": info.name, "queues": info.queues, **info.about}
-
-
-def pulse(seen: Pulse, rates: Rates) -> Shape:
-    """What `top` shows: `per_s` of a queue are jobs a second, measured over the last interval."""
-    return {
-        **_time("at", seen.at_ms),
-        "queues": [{**queue(one), "per_s": rates.get(one.queue, {})} for one in seen.queues],
-        "workers": [worker(one) for one in seen.workers],
-        "running": [
-            {
-                "id": one.id,
-                "name": one.name or None,
-                "queue": one.queue,
-                "worker": one.worker,
-                "for_ms": one.for_ms,
-                "progress": told(one.progress) if one.progress else None,
-            }
-            for one in seen.running
-        ],
-        "failures": [
-            {
-                "id": one.id,
-                "name": one.name or None,
-                "queue": one.queue,
-                **_time("failed", one.failed_ms),
-                "type": one.failure.type if one.failure else None,
-                "message": one.failure.message if one.failure else None,
-            }
-            for one in seen.failures
-        ],
-        "control": control(seen.control),
-    }
 
 
 def finding(found: Finding) -> Shape:
@@ -218,11 +185,12 @@ def control(switches: Control) -> Shape:
         "paused_until_ms": switches.paused_until_ms,
         "maintenance": switches.maintenance,
         "maintenance_until_ms": switches.maintenance_until_ms,
-        **_time("maintenance_since", switches.maintenance_since_ms),
+        **at("maintenance_since", switches.maintenance_since_ms),
         "reason": switches.reason,
-        **_time("restart", switches.restart_ms),
+        **at("restart", switches.restart_ms),
     }
 
 
-def _time(name: str, ms: int | None) -> Shape:
+def at(name: str, ms: int | None) -> Shape:
+    """A point in time, both ways."""
     return {f"{name}_ms": ms, name: None if ms is None else format_instant(ms)}

@@ -1,0 +1,32 @@
+"""serve."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from delayq.cli import logs
+from delayq.cli.needs import extra_for
+from delayq.cli.session import Session
+
+
+def serve(session: Session, host: str, port: int, names: Sequence[str], *, as_json: bool) -> None:
+    """Serve until a signal."""
+    with extra_for("delayq serve", "http", ("fastapi", "uvicorn")):
+        from delayq.http.app import make_app
+        from delayq.http.binding import Binding
+        from delayq.http.server import run
+    settings = session.settings()
+    binding = Binding(host, port, tuple(names))
+    app = make_app(settings, binding)
+    with binding.open() as listening:
+        url = binding.url(listening)
+        logs.start(settings, quiet=session.out.quiet)
+
+        def greet() -> None:
+            if as_json:
+                session.out.json({"url": url, "keys": settings.api_keys_file is not None})
+            else:
+                session.out.line(url)
+            session.out.note("Serving the HTTP API. Stop with Ctrl-C.")
+
+        run(app, listening, greet)

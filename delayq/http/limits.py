@@ -1,0 +1,161 @@
+"""What a request must keep to before anything reads it: its host, its headers, its body's size, form and depth.
+
+All of it is checked here, in front of the routes, so that no route can forget it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from delayq.http.problems import Problem, Refused, plain
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Application = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+MAX_HEADERS: Final = 16 * 1024
+MAX_HEADER_COUNT: Final = 100
+MAX_QUERY: Final = 8 * 1024
+MAX_DEPTH: Final = 64
+BATCH_BODY: Final = 16 * 1024 * 1024
+"""What a batch may hold, whatever the limit of one payload is."""
+_STRINGS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_BRACKETS: Final = re.compile(rb"[\[\]{}]")
+_HOST: Final = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9_.-]+))(?::[0-9]{1,5})?")
+_JSON: Final = "application/json"
+_FORMS: Final = ("application/x-www-form-urlencoded", "multipart/form-data")
+_HARMLESS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+_WITH_BODY: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """`hosts`: names the server may be called by (empty = any). Sizes in bytes."""
+
+    hosts: frozenset[str] = frozenset()
+    body: int = 512 * 1024
+    batch: int = BATCH_BODY
+
+
+class Limits:
+    """An ASGI application in front of another one."""
+
+    def __init__(self, app: Application, bounds: Bounds) -> None:
+        self._app = app
+        self._bounds = bounds
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Refuse the request, or hand it on with its body read."""
+        if scope["type"] != "http":
+            return await self._app(scope, receive, send)
+        try:
+            headers = self._headers(scope)
+            _check_origin(scope["method"], headers)
+            body = b""
+            if scope["method"] in _WITH_BODY:
+                body = await _body(receive, headers, self._most(scope["path"]))
+                _check_form(scope["path"], headers, body)
+            receive = _replay(body, receive)
+        except Refused as refused:
+            return await refused.problem.response(scope["path"])(scope, receive, send)
+        return await self._app(scope, receive, send)
+
+    def _most(self, path: str) -> int:
+        return self._bounds.batch if path.endswith("/batch") else self._bounds.body
+
+    def _headers(self, scope: Scope) -> dict[str, str]:
+        """The headers that matter here, by name; raises `Refused`."""
+        raw: list[tuple[bytes, bytes]] = scope["headers"]
+        if len(raw) > MAX_HEADER_COUNT or sum(len(name) + len(value) for name, value in raw) > MAX_HEADERS:
+            raise Refused(plain(431, f"At most {MAX_HEADER_COUNT} headers of {MAX_HEADERS:,} bytes together are read."))
+        if len(scope["query_string"]) > MAX_QUERY:
+            raise Refused(plain(414, f"At most {MAX_QUERY:,} bytes of query are read."))
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in raw}
+        if self._bounds.hosts and _host(headers.get("host", "")) not in self._bounds.hosts:
+            raise Refused(
+                plain(
+                    421,
+                    f"This server does not answer to the Host {headers.get('host', '')[:100]!r}.",
+                    "Call it by the address it listens on, or start it with --allow-host NAME.",
+                )
+            )
+        return headers
+
+
+def _check_origin(method: str, headers: dict[str, str]) -> None:
+    """Raises `Refused` for what a page of somebody else's lets a browser do: it would do so in its user's name."""
+    if method in _HARMLESS:
+        return
+    site, origin = headers.get("sec-fetch-site", "none"), headers.get("origin", "")
+    foreign = site not in ("none", "same-origin") or (origin and origin.partition("://")[2] != headers.get("host", ""))
+    if foreign:
+        raise Refused(plain(403, "A page of another site may not change anything here."))
+
+
+def _host(header: str) -> str:
+    """The name in a Host header, without its port; '' for what is none."""
+    found = _HOST.fullmatch(header)
+    return (found[1] or found[2]).lower() if found else ""
+
+
+async def _body(receive: Receive, headers: dict[str, str], most: int) -> bytes:
+    """The whole body; raises `Refused` for more than `most` bytes, before the rest of it is read."""
+    too_large = Refused(plain(413, f"The body is larger than {most:,} bytes.", "Send less at a time."))
+    length = headers.get("content-length", "")
+    if length.isascii() and length.isdigit() and int(length[:20]) > most:
+        raise too_large
+    parts: list[bytes] = []
+    size, more = 0, True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise Refused(plain(400, "The body ended before it was complete."))
+        part: bytes = message.get("body", b"")
+        size, more = size + len(part), message.get("more_body", False)
+        if size > most:
+            raise too_large
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """A `receive` that gives the body first, and then what comes."""
+    left = [body]
+
+    async def replayed() -> Message:
+        if left:
+            return {"type": "http.request", "body": left.pop(), "more_body": False}
+        return await receive()
+
+    return replayed
+
+
+def _check_form(path: str, headers: dict[str, str], body: bytes) -> None:
+    """Raises `Refused` for what is not plain JSON of a sane depth; pages send forms."""
+    if headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
+        raise Refused(plain(415, "Compressed bodies are not read.", "Send it without Content-Encoding."))
+    if not body:
+        return
+    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if not path.startswith("/v1/") and kind in _FORMS:
+        return
+    if kind != _JSON:
+        raise Refused(plain(415, f"The body's Content-Type is {kind[:100]!r}.", f"Send JSON, as {_JSON}."))
+    if depth(body) > MAX_DEPTH:
+        raise Refused(Problem(400, "too-deep", f"The JSON is nested deeper than {MAX_DEPTH} levels."))
+
+
+def depth(body: bytes) -> int:
+    """How deep brackets are nested; those in strings do not count. In time that grows with the size alone."""
+    if body.count(b"[") + body.count(b"{") <= MAX_DEPTH:
+        return 0  # it cannot be deep
+    deepest = level = 0
+    for bracket in _BRACKETS.finditer(_STRINGS.sub(b"", body)):
+        level += 1 if bracket[0] in b"[{" else -1
+        deepest = max(deepest, level)
+    return deepest

@@ -1,0 +1,57 @@
+"""What every route works with: one value, made once for a server."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Final
+
+from fastapi import Depends, Request
+
+from delayq.core.audit import Deed
+from delayq.core.errors import BackendFull
+from delayq.http.binding import Binding
+from delayq.http.keys import KeyFile
+from delayq.http.paces import Paces
+from delayq.redis.aio import AsyncClient
+from delayq.settings import Settings
+
+if TYPE_CHECKING:
+    from delayq.http.access import Caller
+
+LOG: Final = logging.getLogger("delayq.http")
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """The client of the Redis that is served, the settings, the API keys, and where the server listens.
+
+    `stopping` is set when the server is about to end: who keeps a request waiting answers then.
+    """
+
+    client: AsyncClient
+    settings: Settings
+    keys: KeyFile
+    binding: Binding = field(default_factory=Binding)
+    paces: Paces = field(default_factory=Paces)
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def record(self, caller: Caller, what: str, target: str, *, detail: str = "", reason: str = "") -> None:
+        """Write down what a caller is about to do. A server that is full takes no record; what frees it goes on.
+
+        Raises `InvalidInput` for a reason that says nothing.
+        """
+        try:
+            await self.client.audit_log.record(Deed(what, target, reason, detail, caller.who, caller.door))
+        except BackendFull:
+            LOG.warning("Redis is full: not in the audit log: %s %s by %s", what, target, caller.who)
+
+
+async def service_of(request: Request) -> Service:
+    """The service of the application that got this request."""
+    service: Service = request.app.state.service
+    return service
+
+
+Served = Annotated[Service, Depends(service_of)]
