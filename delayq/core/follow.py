@@ -91,6 +91,12 @@ def readable_part(envelope: Envelope) -> Part | None:
         return None
 
 
+def batch_id(envelope: Envelope) -> str | None:
+    """The batch a job is a member of; None for one that is in none, or whose batch cannot be read."""
+    part = readable_part(envelope)
+    return part.batch if part is not None else None
+
+
 def part_of_batch(plan: Plan, rounds: int) -> Part:
     """The part a batch has that was taken up again so often: each time is a retry to those it is a part of."""
     chain = plan.chain or Chain(id=plan.id)
@@ -141,6 +147,15 @@ def taken_up(part: Part) -> Todo:
         return []
     words = [(part.id, Word.PENDING), *((link.id, Word.PENDING) for link in part.rest)]
     return [Note(part.batch, words, part.retried, part.spared)]
+
+
+def restarted(raw: bytes) -> Todo:
+    """As `taken_up`, where a retry and its note are one transaction: nothing is heard late, so nothing is numbered."""
+    try:
+        part = part_of(raw)
+    except BadEnvelope:
+        return []  # nobody can say what followed it; it may be tried again all the same
+    return [] if part is None else taken_up(part)
 
 
 def round_of(rounds: int) -> str:
