@@ -144,6 +144,12 @@ def open_driver(settings: Settings, *, url: str | Endpoint | None = None) -> Ite
         yield RedisStreams(connector, settings.options())
 
 
+def make_driver(settings: Settings) -> RedisStreams:
+    """The loops' and workers' side of the Redis that is meant. Close it. Raises as `on_redis`."""
+    settings = on_redis(settings)
+    return RedisStreams(open_connector(settings), settings.options())
+
+
 def refuse_eviction(driver: RedisStreams) -> None:
     """Raises `UnsafeSetup` when this Redis would throw jobs away to make room, also while it has no memory limit.
 
