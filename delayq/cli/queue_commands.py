@@ -1,4 +1,4 @@
-"""Commands on queues: stats, pause, resume, clear, queue set, queue show."""
+"""Commands on queues: stats, activity, pause, resume, clear, queue set, queue show."""
 
 from __future__ import annotations
 
@@ -33,6 +33,10 @@ All = Annotated[bool, typer.Option("--all", help="All queues, also those that co
 BusyAbove = Annotated[
     int | None, typer.Option("--busy-above", metavar="N", min=1, help="Exit with 1 when a queue has N jobs to do.")
 ]
+Minutes = Annotated[
+    str, typer.Option("--span", metavar="D", help="Length of a span, in whole minutes.", callback=duration)
+]
+Spans = Annotated[int, typer.Option("--spans", metavar="N", min=1, max=1440, help="How many spans.")]
 Lease = Annotated[
     str | None,
     typer.Option("--lease", metavar="D", help="Silence, 100ms to 1d, after which a worker is gone.", callback=lease),
@@ -45,6 +49,7 @@ Shards = Annotated[
 def add_to(app: typer.Typer) -> None:
     """Give `app` the commands of this module."""
     app.command("stats", epilog=example("delayq stats --json", "delayq stats --busy-above 1000"))(stats)
+    app.command("activity", epilog=example("delayq activity --queue orders --span 5m --spans 12"))(activity)
     app.command("pause", epilog=example("delayq pause orders --for 10m", "delayq pause --all"))(pause)
     app.command("resume", epilog=example("delayq resume orders", "delayq resume --all"))(resume)
     app.command("clear", epilog=example("delayq clear --queue orders --yes"))(clear)
@@ -69,6 +74,18 @@ def stats(ctx: typer.Context, queue: AnyQueue = None, busy_above: BusyAbove = No
     from delayq.cli.actions import look
 
     raise typer.Exit(look.stats(session_of(ctx), queue, busy_above, as_json=as_json))
+
+
+def activity(
+    ctx: typer.Context, queue: AnyQueue = None, span: Minutes = "1m", spans: Spans = 15, as_json: Json = False
+) -> None:
+    """Show what happened in the last minutes or hours.
+
+    How many jobs were scheduled, started, done, and how late and how long they were. A day is kept.
+    """
+    from delayq.cli.actions import activity as report
+
+    report.activity(session_of(ctx), queue, span, spans, as_json=as_json)
 
 
 def pause(

@@ -132,6 +132,10 @@ class Relayed(NamedTuple):
 class WakeUps(Protocol):
     """Hints that a queue's head moved earlier. Hints may be lost; nobody depends on one."""
 
+    @property
+    def listening(self) -> bool:
+        """Whether hints come in just now, as far as it can tell."""
+
     def wait(self, seconds: float) -> frozenset[str] | None:
         """Wait until a hint comes or the time is over; the queues named (empty = the time is over).
 
@@ -273,6 +277,13 @@ class Steward(Protocol):
 
     def announce(self, consumer: str, about: Mapping[str, Any], ttl_s: float) -> None:
         """Say "it is here" for `ttl_s` seconds."""
+
+    def tally(self, measured: Mapping[str, Mapping[str, float]]) -> frozenset[str]:
+        """Count by queue what was measured (`core/activity.py` names it); the queues of which it was not counted.
+
+        Raises when nothing was, and `OutcomeUnknown` when that is not known. A backend that keeps no such counts drops
+        them.
+        """
 
     def lease_s(self) -> float:
         """The shortest lease of the queues served, in seconds."""

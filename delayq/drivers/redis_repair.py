@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 
 from delayq.core import failure as failures
+from delayq.core.errors import BackendDamaged, BackendFull
 from delayq.core.failure import Failure
 from delayq.core.options import Options
 from delayq.core.outcome import Ack
 from delayq.drivers.base import Tidied
 from delayq.redis import presence, settling
-from delayq.redis.calls import deliver, inspect, lock
+from delayq.redis.calls import activity, deliver, inspect, lock
 from delayq.redis.calls.call import Scope, pages
 from delayq.redis.calls.deliver import Held, Unsettled
 from delayq.redis.connect import Connector
@@ -32,6 +34,7 @@ PAGES = 20
 PAGES_OF_ALL = 400
 IDLE_LEASES = 3
 MIN_IDLE_MS = 60_000
+CONSUMERS_EVERY = 3
 FIRST_REST_S = 60.0
 LONGEST_REST_S = 3_600.0
 GARBAGE = failures.encode(Failure(type="Garbage", message="This stream entry is no job of delayq."))
@@ -75,6 +78,8 @@ class RedisRepair:
         self._walks: dict[str, _Walk] = {}
         self._rests: dict[str, _Rest] = {}
         self._swept: dict[str, int] = {}
+        self._ticks: dict[str, int] = {}
+        self._tallied: dict[str, int] = {}
 
     def tidy(self, queue: str) -> Tidied:
         """Look for damage and heal it, prune, and take dead consumers off the list."""
@@ -93,7 +98,9 @@ class RedisRepair:
             self._rests.pop(queue, None)
         if sums.unique > sums.locks:
             self._sweep(scope)
-        return replace(tidied, pruned=self._prune(scope))
+        pruned = self._prune(scope) if sums.failed or sums.completed else 0
+        self._tally(scope, sums.counted)
+        return replace(tidied, pruned=pruned)
 
     # -- what was delivered ------------------------------------------------------------------------------------------
 
@@ -212,10 +219,24 @@ class RedisRepair:
             if not windows and page >= PAGES:
                 return
 
+    def _tally(self, scope: Scope, counted: int) -> None:
+        """Write down what happened, if anything did."""
+        if counted == self._tallied.get(scope.queue, 0):
+            return
+        with suppress(BackendDamaged, BackendFull):  # said by others; nothing else may stand still for a count
+            through(self._connector, activity.tally(scope, {}))
+            self._tallied[scope.queue] = counted
+
     # -- consumers ---------------------------------------------------------------------------------------------------
 
     def _silent_consumers(self, scope: Scope, idle_ms: int) -> list[str]:
-        """Consumers that hold nothing, have been silent for long, and belong to no worker that is here."""
+        """Consumers that hold nothing, have been silent for long, and belong to no worker that is here.
+
+        It looks at the first tick and every third one after it: nothing waits for a dead consumer to be dropped.
+        """
+        ticks = self._ticks[scope.queue] = self._ticks.get(scope.queue, -1) + 1
+        if ticks % CONSUMERS_EVERY:
+            return []
         stream = scope.keys.stream
         idle = partial(presence.idle_consumers, stream, GROUP, idle_ms)
         names = self._connector.call(idle, safe=True, reads=True)

@@ -9,6 +9,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
+from delayq.core.activity import Activity
 from delayq.core.control import Control
 from delayq.core.failed import FailedOptions
 from delayq.core.options import Options
@@ -18,6 +19,7 @@ from delayq.core.spec import Delay, JobSpec
 from delayq.core.states import Answer, OnConflict, State
 from delayq.core.views import JobInfo, JobRef, Page, QueueStats, QueueView, Retried, Upcoming, WorkerInfo
 from delayq.redis import operations, resharding, whole
+from delayq.redis.activity import SPAN, SPANS, activity
 from delayq.redis.batches import AsyncBatches
 from delayq.redis.calls.call import Call, Command
 from delayq.redis.calls.operate import Switch
@@ -219,6 +221,10 @@ class AsyncClient:
     async def upcoming(self, queue: str | None = None, *, span: str = "1m", spans: int = 60) -> Upcoming:
         """As `Client.upcoming`."""
         return await self.run(whole.upcoming(self.verbs, queue, span, spans))
+
+    async def activity(self, queue: str | None = None, *, span: str = SPAN, spans: int = SPANS) -> Activity:
+        """As `Client.activity`."""
+        return await self.run(activity(self.verbs, queue, span, spans))
 
     async def pause(self, queue: str | None = None, *, length: str | None = None) -> int:
         """As `Client.pause`."""

@@ -8,6 +8,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
+from delayq.core.activity import Activity
 from delayq.core.control import Control
 from delayq.core.failed import FailedOptions
 from delayq.core.options import Options
@@ -17,6 +18,7 @@ from delayq.core.spec import Delay, JobSpec
 from delayq.core.states import Answer, OnConflict, State
 from delayq.core.views import JobInfo, JobRef, Page, QueueStats, QueueView, Retried, Upcoming, WorkerInfo
 from delayq.redis import operations, resharding, whole
+from delayq.redis.activity import SPAN, SPANS, activity
 from delayq.redis.batches import Batches
 from delayq.redis.calls.operate import Switch
 from delayq.redis.confirm import Confirm
@@ -236,6 +238,13 @@ class Client:
     def upcoming(self, queue: str | None = None, *, span: str = "1m", spans: int = 60) -> Upcoming:
         """How many jobs fall due in each of `spans` spans (≤ 500) from now on."""
         return self.run(whole.upcoming(self.verbs, queue, span, spans))
+
+    def activity(self, queue: str | None = None, *, span: str = SPAN, spans: int = SPANS) -> Activity:
+        """What happened in the last `spans` spans of whole minutes (a day at most), on one queue or on all together.
+
+        Counts, and how late and how long attempts were; the last span has begun. Raises `InvalidInput`.
+        """
+        return self.run(activity(self.verbs, queue, span, spans))
 
     def pause(self, queue: str | None = None, *, length: str | None = None) -> int:
         """Stop promotion and fetching, for a time or until `resume`; returns until when (epoch ms, 0 = until then)."""

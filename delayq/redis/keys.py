@@ -31,6 +31,7 @@ TYPES: Final[Mapping[str, str]] = MappingProxyType(
         "outbox": "stream",
         "stamps": "hash",
         "aside": "hash",
+        "activity": "hash",
         "meta": "hash",
     }
 )

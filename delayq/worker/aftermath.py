@@ -30,6 +30,7 @@ from delayq.worker.brood import Killed, Member
 from delayq.worker.clock import boot_clock
 from delayq.worker.killed import of_a_killed, timed_out
 from delayq.worker.listeners import Listeners
+from delayq.worker.meter import Meter
 from delayq.worker.plan import Plan
 from delayq.worker.policies import Policies
 from delayq.worker.slots import CANCEL, RUNNING, WAITING, Seen
@@ -86,10 +87,11 @@ class Grave:
 class Aftermath:
     """Clears up after dead children, as long as it takes."""
 
-    def __init__(self, plan: Plan, steward: Steward) -> None:
+    def __init__(self, plan: Plan, steward: Steward, meter: Meter) -> None:
         self.graves: list[Grave] = []
         self._plan = plan
         self._steward = steward
+        self._meter = meter
         self._policies = Policies(plan.options.fallback)
         self._kill_after_s = plan.options.kill_after_ms / 1000
         self._listeners = Listeners(plan.audience)
@@ -148,11 +150,14 @@ class Aftermath:
         if isinstance(outcome, Release) and self._steward.asked_to_stop(item.claim):
             outcome = stopped(outcome)  # settling would find that out, but could not say it
         (mine,) = self._steward.settle([(item.claim, outcome)])
-        if mine and self._listeners:
-            word = {Ack: "stopped", Release: "released", GiveUp: "failed"}[type(outcome)]
+        if not mine:
+            return
+        word = {Ack: "stopped", Release: "released", GiveUp: "failed"}[type(outcome)]
+        took_ms = (grave.died_at - item.started) * 1000
+        name, attempt = _named(raw)
+        self._meter.ended(self._meter.place(item.claim.queue, name), word, took_ms)
+        if self._listeners:
             cause = None if isinstance(outcome, Ack) else error
-            took_ms = (grave.died_at - item.started) * 1000
-            name, attempt = _named(raw)
             self._listeners.tell(
                 JobEnded(item.claim.id, name, queue_of(item.claim.queue), attempt, word, took_ms, cause)
             )

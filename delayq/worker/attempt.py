@@ -38,6 +38,7 @@ from delayq.jobs.unlocking import unlocking
 from delayq.worker.held import Held
 from delayq.worker.lines import Lines
 from delayq.worker.listeners import Listeners
+from delayq.worker.meter import Meter
 from delayq.worker.policies import Policies
 
 
@@ -56,6 +57,7 @@ class Attempt:
         "held",
         "keyring",
         "lines",
+        "place",
         "policy",
         "refused",
         "started",
@@ -71,6 +73,7 @@ class Attempt:
         self.keyring = NO_KEYS
         self.refused: GiveUp | None = None
         self.started = 0.0
+        self.place = 0
         self.chain: RunningChain | None = None
 
     def call(self) -> Any:
@@ -125,6 +128,7 @@ class Attempt:
             talk=Talk(self.lines, self.held, None if envelope.encrypted is ABSENT else self._seal),
             chain=self.chain,
             batch=batch_of(envelope),
+            raw=delivery.raw,
         )
 
     def _seal(self, partial_result: bytes) -> bytes:
@@ -147,9 +151,11 @@ class Attempts:
         listeners: Listeners,
         *,
         keyring: Keyring = NO_KEYS,
+        meter: Meter | None = None,
     ) -> None:
         self.now_ms = now_ms
         self._keyring = keyring
+        self._meter = meter
         self.out_of_memory = False
         self._registry = registry
         self._policies = policies
@@ -168,7 +174,7 @@ class Attempts:
             outcome = decide(envelope, self._policies.of(envelope, None), JobCancelled(), self.now_ms(), random.random)
             return self._unrun(delivery, envelope, outcome, "stopped")
         try:
-            handler = self._registry.get(envelope.name)
+            handler = self._registry.find(envelope.name, delivery.queue)
         except UnknownJob as error:
             outcome = decide(envelope, self._policies.of(envelope, None), error, self.now_ms(), random.random)
             return self._unrun(delivery, envelope, outcome)
@@ -189,14 +195,20 @@ class Attempts:
         attempt.refused = refused
         if refused is not None:
             return attempt
+        attempt.started = time.monotonic()
+        if self._meter is not None:
+            attempt.place = self._meter.place(delivery.queue, envelope.name)
+            self._meter.began(attempt.place, attempt.started, delivery.due_ms)
         if self._heard:
-            attempt.started = time.perf_counter()
             self._listeners.tell(_started(attempt, self.now_ms()))
         return attempt
 
     def conclude(self, attempt: Attempt, result: Any, error: BaseException | None) -> Outcome:
         """What becomes of an attempt that ended with `result` or `error`, perhaps after an interruption."""
+        took_ms = (time.monotonic() - attempt.started) * 1000
         if error is None and not self._heard and not attempt.policy.retention_ms and not attempt.followed:
+            if self._meter is not None:
+                self._meter.done(attempt.place, took_ms)
             return DONE
         if attempt.refused is not None:
             return self._unrun(attempt.delivery, attempt.envelope, attempt.refused)
@@ -216,8 +228,9 @@ class Attempts:
             outcome = replace(outcome, chain=changed)
         if result is not None and isinstance(outcome, Ack) and outcome.retention_ms:
             outcome = replace(outcome, result=encoded(envelope, result, self._keyring))
+        if self._meter is not None:
+            self._meter.ended(attempt.place, ended_as or told_as(outcome)[0], took_ms)
         if self._heard:
-            took_ms = (time.perf_counter() - attempt.started) * 1000
             self._listeners.tell(_ended(attempt.delivery, envelope, outcome, took_ms, ended_as))
         return outcome
 
@@ -234,6 +247,9 @@ class Attempts:
 
     def _unrun(self, delivery: Delivery, envelope: Envelope | None, outcome: Outcome, ended_as: str = "") -> Outcome:
         """An attempt that ends without having started."""
+        if self._meter is not None:
+            place = self._meter.place(delivery.queue, envelope.name if envelope else "")
+            self._meter.ended(place, ended_as or told_as(outcome)[0], None)
         if self._heard:
             self._listeners.tell(_ended(delivery, envelope, outcome, 0.0, ended_as))
         return outcome

@@ -10,12 +10,13 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from delayq.worker.child import Child
 from delayq.worker.fork import Process, fork
+from delayq.worker.meter import Meter
 from delayq.worker.names import consumer_name, label_of, new_token
 from delayq.worker.plan import Plan
 from delayq.worker.slots import FINISHED, RUNNING, SPILLED, Hold, Slots, Stop, Word
@@ -87,13 +88,14 @@ class Member:
 
 
 class Brood:
-    """Keeps `plan.options.processes` children alive."""
+    """Keeps `plan.options.processes` children alive; `meters` by their numbers."""
 
-    def __init__(self, plan: Plan, prepare: Callable[[Slots], None]) -> None:
+    def __init__(self, plan: Plan, prepare: Callable[[Slots], None], meters: Mapping[int, Meter]) -> None:
         self.members: dict[int, Member] = {}
         self.done_before = 0
         self._plan = plan
         self._prepare = prepare
+        self._meters = meters
         self._due = dict.fromkeys(range(1, plan.options.processes + 1), 0.0)
         self._shares = _shares(plan)
         self._failures: dict[int, int] = {}
@@ -162,10 +164,10 @@ class Brood:
         slots = Slots(plan.options.queues, plan.slots)
         slots.ints[Word.STOP] = word
         self._prepare(slots)
-        label, token = label_of(plan.options.name), new_token()
+        label, token, meter = label_of(plan.options.name), new_token(), self._meters[number]
 
         def run(pipe: int) -> None:
-            Child(plan, slots, consumer_name(label, token=token), pipe).run(share)
+            Child(plan, slots, consumer_name(label, token=token), pipe, meter).run(share)
 
         process = fork(run, [*others, *(member.process for member in self.members.values())])
         name = consumer_name(label, pid=process.pid, token=token)

@@ -14,6 +14,7 @@ from delayq.loops.janitor import Janitor
 from delayq.loops.loop import Loop
 from delayq.loops.mover import Mover
 from delayq.loops.relay import Relay
+from delayq.loops.served import Roll
 from delayq.worker.fork import Process, fork
 from delayq.worker.plan import Plan
 from delayq.worker.watchdog import end_group
@@ -62,10 +63,9 @@ class Care:
 def _look_after(plan: Plan, pipe: int) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     driver, options = plan.driver_factory(), plan.options
-    janitor = Janitor(driver, options.queues, tidy_every_s=options.tidy_every_ms / 1000)
-    Loop(janitor).start()
-    relay = Relay(driver)
+    roll, relay = Roll(driver), Relay(driver)
+    Loop(Janitor(driver, options.queues, tidy_every_s=options.tidy_every_ms / 1000, roll=roll)).start()
     Loop(relay).start()
-    Loop(Mover(driver, options.queues, owing=relay.hint)).start()
+    Loop(Mover(driver, options.queues, owing=relay.hint, roll=roll)).start()
     os.read(pipe, 1)
     end_group()

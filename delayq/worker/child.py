@@ -21,6 +21,7 @@ from delayq.worker.crew_threads import Threads
 from delayq.worker.holding import Holding
 from delayq.worker.lines import Farewell, Lines, Progress
 from delayq.worker.listeners import Listeners
+from delayq.worker.meter import Meter
 from delayq.worker.patience import wait_for_backend
 from delayq.worker.plan import Plan
 from delayq.worker.policies import Policies
@@ -35,13 +36,15 @@ _CLOCK_MS = int(Word.CLOCK_MS)
 
 
 class Child:
-    """One child. `name` is its consumer's, `pipe` ends when the parent does."""
+    """One child. `name` is its consumer's, `pipe` ends when the parent does, `meter` counts."""
 
-    def __init__(self, plan: Plan, slots: Slots, name: str, pipe: int) -> None:
+    def __init__(self, plan: Plan, slots: Slots, name: str, pipe: int, meter: Meter) -> None:
         self._plan = plan
         self._slots = slots
         self._name = name
         self._pipe = pipe
+        self._meter = meter
+        meter.tell_time(slots.floats)
         self._holding = Holding(slots, self._now_ms)
         force, gates = plan.options.force, plan.registry.gates
         self._switches = Switches(slots, gates, self._started_ms, force=force)
@@ -83,7 +86,9 @@ class Child:
         self._switches.tell(self._name, options.queues, listeners)
         lines = Lines(holding.stop_asked, Progress(consumer.tell), Farewell(), consumer.limits)
         policies = Policies(options.fallback)
-        attempts = Attempts(plan.registry, policies, self._now_ms, lines, listeners, keyring=plan.keyring)
+        attempts = Attempts(
+            plan.registry, policies, self._now_ms, lines, listeners, keyring=plan.keyring, meter=self._meter
+        )
         supply = self._supply = Supply(slots, holding, consumer, listeners)
         supply.afterwards = lines.afterwards
         turns = Turns(slots, holding, supply, attempts, options)

@@ -26,6 +26,7 @@ from delayq.worker.emptiness import Emptiness
 from delayq.worker.fork import Process
 from delayq.worker.listeners import Listeners
 from delayq.worker.memory import MemoryLimit
+from delayq.worker.meter import Meter
 from delayq.worker.moods import Moods
 from delayq.worker.names import consumer_name
 from delayq.worker.options import StopReason
@@ -36,6 +37,7 @@ from delayq.worker.renewing import Renewing
 from delayq.worker.report import report
 from delayq.worker.signals import Signals
 from delayq.worker.slots import Stop
+from delayq.worker.tallying import Tallying
 
 log = logging.getLogger("delayq.supervisor")
 
@@ -115,10 +117,13 @@ class Supervisor:
                 "what else runs there is handed back and starts again elsewhere"
             )
         self._renewing = renewing
-        self._brood = Brood(plan, renewing.prepare)
+        jobs = plan.registry.names()
+        meters = {number: Meter(plan.options.queues, jobs) for number in range(plan.options.processes + 1)}
+        self._brood = Brood(plan, renewing.prepare, meters)
         self._care = Care(plan)
         self._overtime = Overtime(plan)
-        self._aftermath = Aftermath(plan, steward)
+        self._aftermath = Aftermath(plan, steward, meters[0])
+        self._tallying = Tallying(list(meters.values()), steward)
         self._emptiness = Emptiness(plan, driver, self._brood)
 
     def _turn(self, started: float) -> StopReason | None:
@@ -140,6 +145,7 @@ class Supervisor:
         self._overtime.step(members)
         if self._has_time():
             self._renewing.step(members)
+            self._tallying.step()
         self._dump()
         return None
 
@@ -211,6 +217,8 @@ class Supervisor:
             log.warning("left without settling everything; leases that run out do the rest")
         elif self._aftermath.graves:
             log.warning("left without a word: the backend does not answer")
+        elif self._reason is not StopReason.GONE:
+            self._tallying.step(at_once=True)
 
     def _bury_quickly(self) -> None:
         for member in self._brood.reap():

@@ -12,7 +12,7 @@
 -- KEYS[9]  meta        hash
 -- ARGV[1]  lease_ms    int     the lease of a queue seen for the first time
 -- returns  {lease_ms, XLEN stream, HLEN entries, ZCARD scheduled, ZCARD failed, ZCARD completed, HLEN jobs,
---          HLEN unique, HLEN locks, regrouped 0|1}
+--          HLEN unique, HLEN locks, regrouped 0|1, the sum of all counters}
 -- cost     O(consumers + groups)
 --
 -- Why unique and locks are counted too: a job whose digest is not on record owns it no longer, and no sum of ours shows
@@ -22,6 +22,7 @@
 -- time, and `anew` remembers up to where entries must be appended anew; `unsettled` does that page by page.
 -- Why a new stream may start with the next second: see schedule. One that somebody else made anew is lifted likewise, so
 -- that `delivered` never goes down.
+-- Why the counters are added up: who knows that sum from before sees that nothing has happened, without a call.
 -- Why HDEL of nothing comes first: it is a write that a server at its memory limit allows, and opens it for the rest.
 
 local stream, entries, scheduled, failed, completed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -72,4 +73,7 @@ if not last or (top and pad(last) < pad(top)) then
   redis.call('HSET', meta, 'anew', last)
 end
 redis.call('HSET', meta, 'delivered', last)
-return { tonumber(known[2] or lease), held, placed, waiting, given_up, kept, payloads, digests, owners, regrouped }
+local counters, counted = { 'scheduled_total', 'promoted_total', 'acked_total', 'released_total', 'failed_total',
+  'cancelled_total', 'reclaimed_total', 'handed_back_total' }, 0
+for _, total in ipairs(redis.call('HMGET', meta, unpack(counters))) do counted = counted + (tonumber(total or 0) or 0) end
+return { tonumber(known[2] or lease), held, placed, waiting, given_up, kept, payloads, digests, owners, regrouped, counted }

@@ -50,7 +50,8 @@ USERS = (
         "~delayq:* resetchannels &delayq:cancel &delayq:wake",
         ("promote", "ack", "release", "fail", "reclaim", "recover", "renew", "hand_back", "tidy", "unsettled", "mend",
          "bury", "prune", "retire", "get", "progress", "run_now", "acquire", "vacate", "line_up", "admit", "probe",
-         "report", "unlock", "sweep", "finish", "owed", "carried", "schedule", "replace", "cancel", "retry", *BATCHES),
+         "report", "unlock", "sweep", "tally", "finish", "owed", "carried", "schedule", "replace", "cancel", "retry",
+         *BATCHES),
         SENT_BY_WORKERS,
     ),
     User(

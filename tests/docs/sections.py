@@ -37,7 +37,19 @@ FAMILIES = {
     "Unique keys": ("debounce", "unlock", "sweep"),
     "Limiting": ("acquire", "vacate", "line_up", "admit", "probe", "report"),
     "Repairing": ("tidy", "unsettled", "mend", "bury", "prune", "retire"),
-    "Looking and switching": ("get", "list", "stats", "upcoming", "pause", "control", "clear", "configure", "lay_out"),
+    "Counting": ("tally",),
+    "Looking and switching": (
+        "get",
+        "list",
+        "stats",
+        "upcoming",
+        "activity",
+        "pause",
+        "control",
+        "clear",
+        "configure",
+        "lay_out",
+    ),
     "Migrating": ("set_aside",),
 }
 

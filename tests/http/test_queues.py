@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 
 from delayq import DelayQ
-from delayq.core.follow import Callbacks, Plan
+from delayq.core.follow import Callbacks, Link, Plan
+from delayq.core.spec import JobSpec, prepare
 from tests.support.web import problem
 
 
@@ -58,7 +60,9 @@ async def test_nobody_works_here(api: httpx.AsyncClient) -> None:
 
 async def test_a_batch(api: httpx.AsyncClient, redis_url: str) -> None:
     with DelayQ(redis_url) as delayq:
-        delayq.batches.open(Plan(id="b1", name="prices", owner="", members=[], allow_failures=False, callbacks=Callbacks(), batch=None))
+        delayq.batches.open(
+            Plan(id="b1", name="prices", owner="", members=[], allow_failures=False, callbacks=Callbacks(), batch=None)
+        )
     [listed] = (await api.get("/v1/batches")).json()["batches"]
     shown = (await api.get("/v1/batches/b1")).json()
     assert {**listed, "failed_members": [], "pending_members": []} == shown
@@ -68,3 +72,20 @@ async def test_a_batch(api: httpx.AsyncClient, redis_url: str) -> None:
         answer: Any = await (api.post(path) if path.endswith("cancel") else api.get(path))
         problem(answer, 404, "batch-not-found")
     problem(await api.get("/v1/batches", params={"limit": 0}), 422, "invalid-input")
+
+
+async def test_a_batch_is_cancelled_with_what_waits(api: httpx.AsyncClient, redis_url: str) -> None:
+    with DelayQ(redis_url) as delayq:
+        specs = [JobSpec(name="price.set", id=f"m{n}", queue="orders", batch="b1") for n in range(3)]
+        members = [Link(job=msgspec.Raw(prepare(spec, delayq.options, 0).envelope)) for spec in specs]
+        delayq.pause("orders")
+        opened = delayq.batches.open(
+            Plan(id="b1", name="prices", owner="", members=members, allow_failures=False, callbacks=Callbacks())
+        )
+        assert opened.pending == 3
+    shown = (await api.get("/v1/batches/b1")).json()
+    assert [one["id"] for one in shown["pending_members"]] == ["m0", "m1", "m2"]
+    ended = await api.post("/v1/batches/b1/cancel", json={"reason": "wrong prices"})
+    assert (ended.json()["skipped"], ended.json()["pending"]) == (3, 0)
+    [deed] = (await api.get("/v1/audit")).json()["deeds"]
+    assert (deed["what"], deed["on"], deed["reason"]) == ("batch cancel", "b1", "wrong prices")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from delayq.core.follow import End, Word
-from delayq.redis.calls import follow, operate
+from delayq.redis.calls import activity, follow, operate
 from delayq.redis.calls.call import Call, Scope
 from delayq.redis.calls.deliver import Held
 from delayq.redis.calls.follow import Finished, Standing
@@ -18,6 +18,8 @@ def operating(scope: Scope, lease: Held) -> list[Call[Any]]:
         operate.switch(scope, Switch.PAUSE, 0),
         operate.restart(scope),
         operate.control(scope),
+        activity.tally(scope, {"took_ms": 1.5}),
+        activity.activity(scope, 1),
     ]
 
 

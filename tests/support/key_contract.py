@@ -30,6 +30,7 @@ OF_A_QUEUE = {
     "outbox": "stream",
     "stamps": "hash",
     "aside": "hash",
+    "activity": "hash",
     "meta": "hash",
 }
 OF_A_LIMIT = {
@@ -116,6 +117,8 @@ def _wrong_in_prefix(key: Key, rest: str) -> str:
         return _must(key, kind="string", expires=True)
     if re.fullmatch(RESERVED_OF_A_QUEUE, role):
         return ""
+    if role == "activity":
+        return _must(key, kind="hash", expires=True)
     if role not in OF_A_QUEUE:
         return "is no key of a queue"
     return _must(key, kind=OF_A_QUEUE[role], expires=False)

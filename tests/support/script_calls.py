@@ -23,7 +23,7 @@ from delayq.core.shards import PLAIN, Layout
 from delayq.core.spec import Prepared
 from delayq.core.states import Answer, OnConflict, State
 from delayq.core.views import Page
-from delayq.redis.calls import aside, deliver, follow, inspect, limit, lock, operate, produce
+from delayq.redis.calls import activity, aside, deliver, follow, inspect, limit, lock, operate, produce
 from delayq.redis.calls.call import Call, Scope
 from delayq.redis.calls.deliver import Acked, Failed, Held, Released
 from delayq.redis.calls.follow import Finished, Opened, Owed, OwedPage, Standing
@@ -321,6 +321,8 @@ SCENES = {
     ),
     "stats": scene(lambda e: inspect.stats(e.scope), ..., ..., writes=False),
     "upcoming": scene(lambda e: inspect.upcoming(e.scope, 1_000, 3), ..., ..., writes=False),
+    "tally": scene(lambda e: activity.tally(e.scope, {}), True, True, grows=True),
+    "activity": scene(lambda e: activity.activity(e.scope, 2), ..., ..., writes=False),
 }
 
 

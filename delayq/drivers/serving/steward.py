@@ -75,6 +75,10 @@ class BrokerSteward:
     def announce(self, consumer: str, about: Mapping[str, Any], ttl_s: float) -> None:
         """Nobody is told: a broker keeps no list of workers."""
 
+    def tally(self, measured: Mapping[str, Mapping[str, float]]) -> frozenset[str]:
+        """Dropped: a broker keeps no counts."""
+        return frozenset()
+
     def lease_s(self) -> float:
         """The shortest lease of the queues served. Asked for the first time, it looks that all they need is there.
 

@@ -194,7 +194,10 @@ def _recovered(reply: list[int]) -> Recovered:
 
 
 class Sums(NamedTuple):
-    """The counts of rule 1, and of both halves of the locks, taken at one instant."""
+    """The counts of rule 1, and of both halves of the locks, taken at one instant.
+
+    `counted`: all counters of the queue together; the same number again means that nothing has happened.
+    """
 
     lease_ms: int
     stream: int
@@ -206,6 +209,7 @@ class Sums(NamedTuple):
     unique: int
     locks: int
     regrouped: bool
+    counted: int = 0
 
     @property
     def agree(self) -> bool:
@@ -220,9 +224,9 @@ def tidy(scope: Scope) -> Call[Sums]:
 
 
 def _sums(reply: list[Any]) -> Sums:
-    *counts, regrouped = (int(value) for value in reply)
+    *counts, regrouped, counted = (int(value) for value in reply)
     lease, stream, entries, scheduled, failed, completed, jobs, unique, locks = counts
-    return Sums(lease, stream, entries, scheduled, failed, completed, jobs, unique, locks, regrouped == 1)
+    return Sums(lease, stream, entries, scheduled, failed, completed, jobs, unique, locks, regrouped == 1, counted)
 
 
 class Unsettled(NamedTuple):

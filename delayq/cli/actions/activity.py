@@ -1,0 +1,64 @@
+"""activity: what happened, span by span."""
+
+from __future__ import annotations
+
+from delayq.cli.session import Session
+from delayq.cli.words import span as length
+from delayq.core.activity import COUNTS, Activity, Span, Spread
+from delayq.core.when import format_instant
+
+_SHARES = (("p50_ms", 0.5), ("p95_ms", 0.95), ("p99_ms", 0.99))
+
+
+def activity(session: Session, queue: str | None, span: str, spans: int, *, as_json: bool) -> None:
+    """Of one queue, or of all together."""
+    with session.client() as client:
+        found = client.activity(queue, span=span, spans=spans)
+    if as_json:
+        session.out.json(shape(found))
+        return
+    counts = ("scheduled", "started", "done", "released", "failed", "cancelled", "reclaimed")
+    numbers = (*counts, "late p50", "p99", "took p50", "p99 ")
+    rows = [(format_instant(one.start_ms), *_row(one, counts)) for one in found.spans]
+    rows.append(("together", *_row(found.total, counts)))
+    session.out.table(("from", *numbers), rows, numbers=numbers)
+
+
+def _row(one: Span, counts: tuple[str, ...]) -> tuple[str, ...]:
+    shares = [spread.percentile(share) for spread in (one.late, one.took) for share in (0.5, 0.99)]
+    return *(f"{one.counts[name]:,}" for name in counts), *("" if ms is None else _words(ms) for ms in shares)
+
+
+def _words(ms: float) -> str:
+    return f"{ms:.2g}ms" if ms < 10 else length(round(ms))
+
+
+def shape(found: Activity) -> dict[str, object]:
+    """What --json prints; `queue` is null for all together."""
+    return {
+        "queue": found.queue or None,
+        "now_ms": found.now_ms,
+        "now": format_instant(found.now_ms),
+        "span_ms": found.span_ms,
+        "spans": [_span(one) for one in found.spans],
+        "together": _span(found.total),
+    }
+
+
+def _span(one: Span) -> dict[str, object]:
+    times = {"start_ms": one.start_ms, "start": format_instant(one.start_ms)}
+    return {
+        **times,
+        **{name: one.counts[name] for name in COUNTS},
+        "late": _spread(one.late),
+        "took": _spread(one.took),
+    }
+
+
+def _spread(spread: Spread) -> dict[str, object]:
+    known = {name: _rounded(spread.percentile(share)) for name, share in _SHARES}
+    return {"count": spread.count, "mean_ms": _rounded(spread.mean_ms), **known}
+
+
+def _rounded(ms: float | None) -> float | None:
+    return None if ms is None else round(ms, 3)

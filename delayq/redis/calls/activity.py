@@ -1,0 +1,38 @@
+"""What happened on a queue, written down minute by minute, and asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from delayq.core.activity import COUNTERS
+from delayq.redis.calls.call import Call, Nature, Scope, call, text
+
+
+def tally(scope: Scope, measures: Mapping[str, float]) -> Call[bool]:
+    """Count what happened since the last time, and what a worker measured; True. A full server refuses it whole.
+
+    Not sent again when its reply is lost: what was measured is rather missing than counted twice.
+    """
+    args = [part for name, much in measures.items() for part in (name, f"{much:.14g}")]
+    return call("tally", scope, [scope.now, *args], bool, nature=Nature.ONCE if measures else Nature.SAFE)
+
+
+class Minutes(NamedTuple):
+    """What a queue, or a shard of one, has on record: rows by minute (see `row_of`); how far its counters are ahead."""
+
+    now_ms: int
+    tallied: str
+    totals: tuple[int, ...]
+    rows: dict[int, bytes]
+
+
+def activity(scope: Scope, minutes: int) -> Call[Minutes]:
+    """The last minutes (at most 1,440), the one that has begun among them."""
+    return call("activity", scope, [scope.now, minutes], _minutes, nature=Nature.READS)
+
+
+def _minutes(reply: list[Any]) -> Minutes:
+    end = 2 + len(COUNTERS)
+    rows = dict(zip(map(int, reply[end::2]), reply[end + 1 :: 2], strict=True))
+    return Minutes(int(reply[0]), text(reply[1]), tuple(map(int, reply[2:end])), rows)

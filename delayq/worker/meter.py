@@ -1,0 +1,148 @@
+"""What a worker counts: how its attempts ended, how late they began and how long they took, by queue and job.
+
+It lies in shared memory, one piece for each child's number and one for the parent, made before the first fork. A child
+that takes a dead one's place goes on with its piece, so a death loses nothing and nothing is counted twice; and any
+process of the worker can read all of it.
+
+    rows      how many are used
+    a row     key (queue << 32 | job), parts of lateness, its sum in ms, then for each outcome: ends without a start,
+              parts of the duration, its sum in ms
+
+Cells of 8 bytes, each written by one process. The main thread of a child counts starts; ends are counted under a lock,
+because handlers may run in several threads.
+"""
+
+from __future__ import annotations
+
+import mmap
+import threading
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from delayq.core.activity import BOUNDS_MS, LATE, PARTS, TOOK, Spread
+from delayq.core.shards import queue_of
+from delayq.worker.slots import Word
+
+OUTCOMES: Final = ("done", "released", "snoozed", "stopped", "discarded", "failed")
+"""As `JobEnded` names them."""
+UNKNOWN: Final = "unknown"
+"""The label of jobs that are not registered, so that nobody outside makes labels."""
+
+_ROWS: Final = 512
+_LATE_SUM: Final = 1 + PARTS
+_FIRST: Final = 2 + PARTS
+_PER_OUTCOME: Final = PARTS + 2
+_ROW: Final = _FIRST + len(OUTCOMES) * _PER_OUTCOME
+_CLOCK_MS: Final = int(Word.CLOCK_MS)
+_NUMBERS: Final = {word: n for n, word in enumerate(OUTCOMES)}
+
+
+class Measured(NamedTuple):
+    """One row: `ended` by outcome, `took` by outcome, and how late those began that did."""
+
+    queue: str
+    job: str
+    late: Spread
+    ended: tuple[int, ...]
+    took: tuple[Spread, ...]
+
+
+class Meter:
+    """One piece of that memory, for `queues` and `jobs` (those of the registry)."""
+
+    def __init__(self, queues: Sequence[str], jobs: Sequence[str]) -> None:
+        self._queues = tuple(queues)
+        self._jobs = (*jobs, UNKNOWN)
+        memory = memoryview(mmap.mmap(-1, 8 * (1 + _ROWS * _ROW)))
+        self._ints, self._floats = memory.cast("q"), memory.cast("d")
+        self._words: memoryview[float] = memoryview(bytes(8 * (_CLOCK_MS + 1))).cast("d")
+        self._lock = threading.Lock()
+        self._places: dict[tuple[str, str], int] = {}
+        self._queue_numbers = {queue: n for n, queue in enumerate(self._queues)}
+        self._job_numbers = {job: n for n, job in enumerate(self._jobs)}
+
+    def place(self, shard: str, job: str) -> int:
+        """Where the row of a delivery's queue and job begins; made when it is asked for first."""
+        try:
+            return self._places[shard, job]
+        except KeyError:
+            place = self._places[shard, job] = self._find(queue_of(shard), job)
+            return place
+
+    def tell_time(self, words: memoryview[float]) -> None:
+        """Where a child reads the server's time: see `slots.Word`."""
+        self._words = words
+
+    def began(self, place: int, now_s: float, due_ms: int) -> None:
+        """An attempt begins, at `now_s` of the monotonic clock."""
+        late_ms = now_s * 1000 + self._words[_CLOCK_MS] - due_ms
+        self._ints[place + 1 + bisect_left(BOUNDS_MS, late_ms)] += 1
+        if late_ms > 0.0:
+            self._floats[place + _LATE_SUM] += late_ms
+
+    def done(self, place: int, took_ms: float) -> None:
+        """An attempt ended well, as nearly all do."""
+        with self._lock:
+            self._ints[place + _FIRST + 1 + bisect_left(BOUNDS_MS, took_ms)] += 1
+            self._floats[place + _FIRST + _PER_OUTCOME - 1] += took_ms
+
+    def ended(self, place: int, outcome: str, took_ms: float | None) -> None:
+        """An attempt ended after `took_ms`, or, with None, without having started."""
+        first = place + _FIRST + _PER_OUTCOME * _NUMBERS[outcome]
+        with self._lock:
+            if took_ms is None:
+                self._ints[first] += 1
+            else:
+                self._ints[first + 1 + bisect_left(BOUNDS_MS, took_ms)] += 1
+                self._floats[first + _PER_OUTCOME - 1] += took_ms
+
+    def rows(self) -> Iterator[Measured]:
+        """What was counted so far; from any process."""
+        for number in range(self._ints[0]):
+            place = 1 + number * _ROW
+            key = self._ints[place]
+            firsts = [place + _FIRST + _PER_OUTCOME * n for n in range(len(OUTCOMES))]
+            took = tuple(self._spread(first + 1, first + _PER_OUTCOME - 1) for first in firsts)
+            ended = tuple(self._ints[first] + one.count for first, one in zip(firsts, took, strict=True))
+            late = self._spread(place + 1, place + _LATE_SUM)
+            yield Measured(self._queues[key >> 32], self._jobs[key & 0xFFFFFFFF], late, ended, took)
+
+    def _spread(self, first: int, sum_at: int) -> Spread:
+        return Spread(tuple(self._ints[first : first + PARTS]), self._floats[sum_at])
+
+    def _find(self, queue: str, job: str) -> int:
+        """The row of a queue and a job. The last ones are left to unknown jobs, one for each queue."""
+        with self._lock:
+            number = self._queue_numbers.get(queue, 0)
+            unknown = len(self._jobs) - 1
+            kept = max(0, _ROWS - len(self._queues))
+            used = self._ints[0]
+            label = self._job_numbers.get(job, unknown)
+            for key in dict.fromkeys((number << 32 | label, number << 32 | unknown)):
+                for row in range(used):
+                    if self._ints[1 + row * _ROW] == key:
+                        return 1 + row * _ROW
+                if used < (_ROWS if key & 0xFFFFFFFF == unknown else kept):
+                    self._ints[1 + used * _ROW] = key
+                    self._ints[0] = used + 1
+                    return 1 + used * _ROW
+            return 1
+
+
+def by_queue(rows: Iterable[Measured]) -> dict[str, tuple[Spread, Spread]]:
+    """How late and how long, of all jobs of a queue together."""
+    found: dict[str, tuple[Spread, Spread]] = {}
+    for row in rows:
+        late, took = found.get(row.queue, (Spread(), Spread()))
+        found[row.queue] = late + row.late, sum(row.took, took)
+    return found
+
+
+def measures(before: tuple[Spread, Spread], now: tuple[Spread, Spread]) -> dict[str, float]:
+    """What came in between, by the names of an activity's row; empty when nothing did."""
+    grown: dict[str, float] = {}
+    for name, old, new in zip((LATE, TOOK), before, now, strict=True):
+        grown |= {f"{name}:{n}": new.counts[n] - old.counts[n] for n in range(PARTS)}
+        grown[f"{name}_ms"] = round(new.sum_ms - old.sum_ms, 3)
+    return {name: much for name, much in grown.items() if much > 0}
