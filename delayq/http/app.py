@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Final
 
 from fastapi import Depends, FastAPI
@@ -22,6 +23,7 @@ from delayq.http.api import batch_create, batches, bulk, fleet, jobs, lists, que
 from delayq.http.binding import Binding
 from delayq.http.keys import KeyFile
 from delayq.http.limits import Bounds, Limits
+from delayq.http.openapi import describe
 from delayq.http.pull.desk import Desk
 from delayq.http.service import Service
 from delayq.http.strict import known_query
@@ -62,6 +64,7 @@ def make_app(settings: Settings, binding: Binding | None = None) -> FastAPI:
     for part in _API:
         app.include_router(part.router, dependencies=[Depends(known_query)])
     # Whoever adds pages or metrics includes their router here, built from `service`.
+    app.openapi = partial(describe, app)  # type: ignore[method-assign]
     return app
 
 

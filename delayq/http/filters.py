@@ -44,6 +44,8 @@ class Said:
     tag: str | None = None
     due_from: str | None = None
     due_to: str | None = None
+    names: tuple[str, str] = ("due_from", "due_to")
+    """What the two times are called."""
 
     async def wanted(self, service: Service, caller: Caller, before: str) -> Wanted:
         """What it means for that caller; `before` stands in front of a member's name in problems: '?', '#/filter/'."""
@@ -53,8 +55,8 @@ class Said:
             states=tuple(map(State, states)),
             name=self.name,
             tag=self.tag,
-            from_ms=await _moment(service, f"{before}due_from", self.due_from),
-            to_ms=await _moment(service, f"{before}due_to", self.due_to),
+            from_ms=await _moment(service, f"{before}{self.names[0]}", self.due_from),
+            to_ms=await _moment(service, f"{before}{self.names[1]}", self.due_to),
         )
 
     async def _queues(self, service: Service, caller: Caller, before: str) -> tuple[str, ...]:
@@ -85,3 +87,10 @@ async def of_query(
 ) -> Said:
     """A dependency: the filter that a query holds."""
     return Said(queue, state, name, tag, due_from, due_to)
+
+
+async def of_failed(
+    queue: AnyQueue = None, name: Name = None, tag: Tag = None, since: Moment = None, until: Moment = None
+) -> Said:
+    """A dependency: the filter of a query about failed jobs."""
+    return Said(queue, [State.FAILED], name, tag, since, until, names=("since", "until"))

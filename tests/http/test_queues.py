@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from delayq import DelayQ
-from delayq.core.follow import Callbacks, Link, Plan
+from delayq.core.follow import Link, Plan
 from delayq.core.spec import JobSpec, prepare
 from tests.support.web import problem
 
@@ -60,9 +60,7 @@ async def test_nobody_works_here(api: httpx.AsyncClient) -> None:
 
 async def test_a_batch(api: httpx.AsyncClient, redis_url: str) -> None:
     with DelayQ(redis_url) as delayq:
-        delayq.batches.open(
-            Plan(id="b1", name="prices", owner="", members=[], allow_failures=False, callbacks=Callbacks(), batch=None)
-        )
+        delayq.batches.open(Plan(id="b1", name="prices"))
     [listed] = (await api.get("/v1/batches")).json()["batches"]
     shown = (await api.get("/v1/batches/b1")).json()
     assert {**listed, "failed_members": [], "pending_members": []} == shown
@@ -79,9 +77,7 @@ async def test_a_batch_is_cancelled_with_what_waits(api: httpx.AsyncClient, redi
         specs = [JobSpec(name="price.set", id=f"m{n}", queue="orders", batch="b1") for n in range(3)]
         members = [Link(job=msgspec.Raw(prepare(spec, delayq.options, 0).envelope)) for spec in specs]
         delayq.pause("orders")
-        opened = delayq.batches.open(
-            Plan(id="b1", name="prices", owner="", members=members, allow_failures=False, callbacks=Callbacks())
-        )
+        opened = delayq.batches.open(Plan(id="b1", name="prices", owner="", members=members))
         assert opened.pending == 3
     shown = (await api.get("/v1/batches/b1")).json()
     assert [one["id"] for one in shown["pending_members"]] == ["m0", "m1", "m2"]

@@ -11,7 +11,6 @@ from fastapi import APIRouter, Depends, Request, Response
 from delayq.core import shapes
 from delayq.core.failure import as_dict
 from delayq.core.sealing import hide
-from delayq.core.states import State
 from delayq.core.views import JobInfo
 from delayq.http import cursors, listing
 from delayq.http.access import Reader
@@ -19,8 +18,8 @@ from delayq.http.answers import answer
 from delayq.http.api.models.failed import FailedPage
 from delayq.http.api.models.jobs import JobPage
 from delayq.http.documented import answers
-from delayq.http.filters import Moment, Name, Said, Tag, of_query
-from delayq.http.places import ROWS, AnyQueue, Cursor, Rows
+from delayq.http.filters import Said, of_failed, of_query
+from delayq.http.places import ROWS, Cursor, Rows
 from delayq.http.service import Served
 
 router = APIRouter(tags=["jobs"])
@@ -45,16 +44,12 @@ async def list_failed(
     request: Request,
     service: Served,
     caller: Reader,
-    queue: AnyQueue = None,
-    name: Name = None,
-    tag: Tag = None,
-    since: Moment = None,
-    until: Moment = None,
+    said: Annotated[Said, Depends(of_failed)],
     limit: Rows = ROWS,
     cursor: Cursor = "",
 ) -> Response:
     """In the order they failed in, with their last error."""
-    wanted = await Said(queue, [State.FAILED], name, tag, since, until).wanted(service, caller, "?")
+    wanted = await said.wanted(service, caller, "?")
     listed = await listing.page(service.client, wanted, cursors.read(cursor, wanted.question), limit)
     rows = []
     for info in listed.jobs:

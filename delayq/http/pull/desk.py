@@ -53,7 +53,6 @@ class Desk:
         self._stopping = stopping
         self._name = consumer_name("http")
         self._lines: dict[str, Line] = {}
-        self._settling = asyncio.Semaphore(8)
 
     async def reserve(self, queue: str, count: int, wait_s: float) -> list[Reserved]:
         """Up to `count` jobs that may start, after at most `wait_s`. What may not is settled, as by a worker."""
@@ -97,8 +96,7 @@ class Desk:
             raise await self._over(claim)
         await line.opened()
         steward = self._driver.steward([queue])
-        async with self._settling:
-            said = await asyncio.to_thread(steward.renew, line.name, [claim])
+        said = await asyncio.to_thread(steward.renew, line.name, [claim])
         if said.errors:
             raise said.errors[0]
         if (claim.queue, claim.id) in said.lost:
@@ -108,13 +106,12 @@ class Desk:
     async def settle(self, claim: Claim, ends: Callable[[Envelope, Policy, int], Outcome]) -> Settled:
         """Settle a reservation by what `ends` makes of it. Raises `Refused` for one that is over."""
         steward = self._driver.steward([queue_of(claim.queue)])
-        async with self._settling:
-            raw = await asyncio.to_thread(steward.envelope, claim)
-            if not raw:
-                raise await self._over(claim)
-            envelope = envelopes.decode(raw)
-            outcome = ends(envelope, policy_of(envelope, self._fallback), await asyncio.to_thread(steward.now_ms))
-            [mine] = await asyncio.to_thread(steward.settle, [(claim, outcome)])
+        raw = await asyncio.to_thread(steward.envelope, claim)
+        if not raw:
+            raise await self._over(claim)
+        envelope = envelopes.decode(raw)
+        outcome = ends(envelope, policy_of(envelope, self._fallback), await asyncio.to_thread(steward.now_ms))
+        [mine] = await asyncio.to_thread(steward.settle, [(claim, outcome)])
         if not mine:
             raise await self._over(claim)
         return Settled(claim, told_as(outcome)[0])
