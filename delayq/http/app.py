@@ -21,6 +21,7 @@ from delayq.app import make_driver, open_async_client
 from delayq.http import health, problems
 from delayq.http.api import batch_create, batches, bulk, fleet, jobs, lists, queues, reservations
 from delayq.http.binding import Binding
+from delayq.http.dashboard import routes
 from delayq.http.keys import KeyFile
 from delayq.http.limits import Bounds, Limits
 from delayq.http.openapi import describe
@@ -63,7 +64,8 @@ def make_app(settings: Settings, binding: Binding | None = None) -> FastAPI:
     app.include_router(health.router)
     for part in _API:
         app.include_router(part.router, dependencies=[Depends(known_query)])
-    # Whoever adds pages or metrics includes their router here, built from `service`.
+    app.include_router(routes.router(service))
+    # Whoever adds metrics includes their router here, built from `service`.
     app.openapi = partial(describe, app)  # type: ignore[method-assign]
     return app
 
