@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from delayq import DelayQ
-from delayq.core.follow import Link, Plan
+from delayq.core.followups import Link, Plan
 from delayq.core.spec import JobSpec, prepare
 from tests.support.web import problem
 
