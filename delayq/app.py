@@ -34,7 +34,9 @@ from delayq.loops.janitor import Janitor
 from delayq.loops.loop import Loop
 from delayq.loops.mover import Mover
 from delayq.loops.relay import Relay
+from delayq.loops.vitals import Beating, Vitals
 from delayq.manager import DEFAULT, Manager
+from delayq.metrics.opening import open_stand
 from delayq.redis.aio import AsyncClient
 from delayq.redis.checkup import eviction_policy
 from delayq.redis.client import Client
@@ -231,7 +233,7 @@ def make_plan(
     manager, engine = make_manager(settings, url), settings.options()
     replace_manager(manager)
     drivers = RedisStreamsFactory(url, engine) if url else driver_factory(manager, connection_of(settings))
-    return Plan(drivers, registry, options, listeners, keyring=engine.keyring)
+    return Plan(drivers, registry, options, listeners, keyring=engine.keyring, stand=open_stand(settings))
 
 
 def make_worker(
@@ -249,10 +251,12 @@ def make_worker(
     return Supervisor(plan if began is None else replace(plan, began=began))
 
 
-def make_loops(driver: Driver, settings: Settings) -> list[Loop]:
-    """Mover, relay and janitor of all queues, for a process of their own."""
-    relay, janitor = Relay(driver), Janitor(driver, tidy_every_s=settings.tidy_every_ms / 1000)
-    return [Loop(Mover(driver, owing=relay.hint)), Loop(relay), Loop(janitor)]
+def make_loops(driver: Driver, settings: Settings, vitals: Vitals) -> list[Loop]:
+    """Mover, relay and janitor of all queues, for a process of their own; `vitals` counts what they do."""
+    relay, tidy_every_s = Relay(driver), settings.tidy_every_ms / 1000
+    mover = Mover(driver, owing=relay.hint, told=vitals.promoted)
+    janitor = Janitor(driver, tidy_every_s=tidy_every_s, told=vitals.tidied)
+    return [Loop(Beating(role, vitals)) for role in (mover, relay, janitor)]
 
 
 def move_once(driver: Driver, settings: Settings) -> int:

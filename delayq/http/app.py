@@ -16,7 +16,7 @@ from fastapi.middleware import Middleware
 
 from delayq import __version__
 from delayq.app import open_async_client
-from delayq.http import health, problems
+from delayq.http import health, metrics, problems
 from delayq.http.api import queues
 from delayq.http.binding import Binding
 from delayq.http.keys import KeyFile
@@ -53,7 +53,8 @@ def make_app(settings: Settings, binding: Binding | None = None) -> FastAPI:
     problems.add_to(app)
     app.include_router(health.router)
     app.include_router(queues.router)
-    # Whoever adds pages or metrics includes their router here, built from `service`.
+    app.include_router(metrics.make_router(service))
+    # Whoever adds pages includes their router here, built from `service`.
     return app
 
 
@@ -65,3 +66,4 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     finally:
         service.stopping.set()
         await service.client.close()
+        service.client.connector.close()  # what metrics asked by

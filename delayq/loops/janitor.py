@@ -37,12 +37,14 @@ class Janitor:
         queues: Sequence[str] = (),
         *,
         tidy_every_s: float = 10.0,
+        told: Callable[[Tidied], object] = lambda tidied: None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
         self._driver = driver
         self._only = tuple(queues)
         self._tidy_every_s = tidy_every_s
+        self._told = told
         self._clock = clock
         self._sleep = sleep
         self._queues: Sequence[str] = ()
@@ -104,6 +106,7 @@ class Janitor:
             self._reclaim_at[queue] = self._clock() + min(self._tidy_every_s, self._driver.lease_s(queue) / 3)
 
     def _tell(self, queue: str, tidied: Tidied) -> None:
+        self._told(tidied)
         if tidied.quiet:
             return
         found = ", ".join(f"{name} {count}" for name, count in asdict(tidied).items() if count)

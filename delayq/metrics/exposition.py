@@ -107,7 +107,7 @@ def _gauges(queues: Sequence[QueueObserved]) -> Iterator[Metric]:
         [((name,), one.bytes) for name, one in rows],
     )
     yield gauge(
-        "delayq_queue_mover_timestamp_seconds",
+        "delayq_mover_last_success_timestamp_seconds",
         "When a mover last looked at the queue, by the clock of Redis; 0 = never.",
         _QUEUE,
         [((name,), one.stats.mover_tick_ms / 1000) for name, one in rows],
