@@ -34,6 +34,7 @@ from delayq.loops.janitor import Janitor
 from delayq.loops.loop import Loop
 from delayq.loops.mover import Mover
 from delayq.loops.relay import Relay
+from delayq.loops.served import Roll
 from delayq.loops.vitals import Beating, Vitals
 from delayq.manager import DEFAULT, Manager
 from delayq.metrics.opening import open_stand
@@ -253,9 +254,9 @@ def make_worker(
 
 def make_loops(driver: Driver, settings: Settings, vitals: Vitals) -> list[Loop]:
     """Mover, relay and janitor of all queues, for a process of their own; `vitals` counts what they do."""
-    relay, tidy_every_s = Relay(driver), settings.tidy_every_ms / 1000
-    mover = Mover(driver, owing=relay.hint, told=vitals.promoted)
-    janitor = Janitor(driver, tidy_every_s=tidy_every_s, told=vitals.tidied)
+    relay, roll, tidy_every_s = Relay(driver), Roll(driver), settings.tidy_every_ms / 1000
+    mover = Mover(driver, owing=relay.hint, told=vitals.promoted, roll=roll)
+    janitor = Janitor(driver, tidy_every_s=tidy_every_s, told=vitals.tidied, roll=roll)
     return [Loop(Beating(role, vitals)) for role in (mover, relay, janitor)]
 
 

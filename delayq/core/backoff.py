@@ -4,6 +4,7 @@
     "10s"                        Fixed          10000
     "10s,1m" or ["10s", "1m"]    Steps          [10000, 60000]                              the last one repeats
     Exponential(base_ms=5000)    Exponential    {"base_ms":5000,"factor":2.0,"cap_ms":3600000,"jitter":true}
+    "ladder"                     Steps          [60000, 180000, 300000, …]                  one of PRESETS
     a function                   Computed       none: it lives where the handler lives
 
 `attempt` is the attempt that just failed, from 1. `rand` gives a number from 0 up to, not including, 1. No
@@ -14,9 +15,10 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from types import MappingProxyType
 from typing import Any, Final, TypeAlias, assert_never
 
 from delayq.core.durations import MAX_DURATION_MS, duration_ms, format_duration
@@ -31,7 +33,7 @@ BackoffFunction: TypeAlias = Callable[[int, Any], str | timedelta]
 """Given the attempt and its error. `Any`, so that the error may be annotated as narrowly as its job raises."""
 WireBackoff: TypeAlias = int | list[int] | dict[str, int | float | bool]
 
-_HINT: Final = 'Write it like "10s", ["10s", "1m"] or Exponential(base_ms=5000), or give a function.'
+_HINT: Final = 'Write it like "10s", ["10s", "1m"], "ladder" or Exponential(base_ms=5000), or give a function.'
 
 
 def _is_number(value: object) -> bool:
@@ -148,12 +150,19 @@ BackoffSpec: TypeAlias = Backoff | str | timedelta | Sequence[str | timedelta] |
 
 DEFAULT: Final = Exponential(base_ms=5_000, factor=2.0, cap_ms=3_600_000, jitter=True)
 
+LADDER: Final = Steps(tuple((2 * n + 1) * 60_000 for n in range(24)))
+"""1, 3, 5 … 47 minutes, as senders of webhooks like it: n failed attempts have taken n² minutes (up to the 24th)."""
+PRESETS: Final[Mapping[str, Backoff]] = MappingProxyType({"ladder": LADDER})
+"""Backoffs that have a name, wherever one is written as text."""
+
 
 def parse_backoff(spec: BackoffSpec) -> Backoff:
     """What a job class, a setting or `--backoff` says; raises InvalidDuration or InvalidInput."""
     if isinstance(spec, Fixed | Steps | Exponential | Computed):
         return spec
     if isinstance(spec, str):
+        if spec in PRESETS:
+            return PRESETS[spec]
         return _parse_steps(spec.split(",", MAX_STEPS)) if "," in spec else Fixed(duration_ms(spec))
     if isinstance(spec, timedelta):
         return Fixed(duration_ms(spec))

@@ -132,6 +132,10 @@ class Relayed(NamedTuple):
 class WakeUps(Protocol):
     """Hints that a queue's head moved earlier. Hints may be lost; nobody depends on one."""
 
+    @property
+    def listening(self) -> bool:
+        """Whether hints come in just now, as far as it can tell."""
+
     def wait(self, seconds: float) -> frozenset[str] | None:
         """Wait until a hint comes or the time is over; the queues named (empty = the time is over).
 

@@ -34,6 +34,7 @@ PAGES = 20
 PAGES_OF_ALL = 400
 IDLE_LEASES = 3
 MIN_IDLE_MS = 60_000
+CONSUMERS_EVERY = 3
 FIRST_REST_S = 60.0
 LONGEST_REST_S = 3_600.0
 GARBAGE = failures.encode(Failure(type="Garbage", message="This stream entry is no job of delayq."))
@@ -77,6 +78,7 @@ class RedisRepair:
         self._walks: dict[str, _Walk] = {}
         self._rests: dict[str, _Rest] = {}
         self._swept: dict[str, int] = {}
+        self._ticks: dict[str, int] = {}
         self._tallied: dict[str, int] = {}
 
     def tidy(self, queue: str) -> Tidied:
@@ -96,7 +98,7 @@ class RedisRepair:
             self._rests.pop(queue, None)
         if sums.unique > sums.locks:
             self._sweep(scope)
-        pruned = self._prune(scope)
+        pruned = self._prune(scope) if sums.failed or sums.completed else 0
         self._tally(scope, sums.counted)
         return replace(tidied, pruned=pruned)
 
@@ -228,7 +230,13 @@ class RedisRepair:
     # -- consumers ---------------------------------------------------------------------------------------------------
 
     def _silent_consumers(self, scope: Scope, idle_ms: int) -> list[str]:
-        """Consumers that hold nothing, have been silent for long, and belong to no worker that is here."""
+        """Consumers that hold nothing, have been silent for long, and belong to no worker that is here.
+
+        It looks at the first tick and every third one after it: nothing waits for a dead consumer to be dropped.
+        """
+        ticks = self._ticks[scope.queue] = self._ticks.get(scope.queue, -1) + 1
+        if ticks % CONSUMERS_EVERY:
+            return []
         stream = scope.keys.stream
         idle = partial(presence.idle_consumers, stream, GROUP, idle_ms)
         names = self._connector.call(idle, safe=True, reads=True)

@@ -29,7 +29,8 @@ from delayq.redis.send import send_apart, through
 from delayq.redis.translate import translate
 
 PENDING_PAGE = 100
-LOOK_EVERY_S = 1.0
+LOOK_EVERY_S = 7.5
+"""How old the list of shards may be; whoever asks for the lease every five seconds keeps it younger."""
 
 
 class RedisSteward:
@@ -44,7 +45,7 @@ class RedisSteward:
         self._hints = CancelHints(connector, options.prefix)
         self._layouts = dict.fromkeys(queues, PLAIN)
         self._listed: tuple[str, ...] = queues
-        self._look_at = float("-inf")
+        self._looked_at = float("-inf")
         self._durable = DurableSettling(connector, options, queues)
 
     def renew(self, consumer: str, claims: Sequence[Claim]) -> Renewal:
@@ -162,11 +163,7 @@ class RedisSteward:
 
     def lease_s(self) -> float:
         """The shortest lease of the queues served; of one that cannot be asked just now, the last one known."""
-        shards = self._shards()
-        read = partial(presence.leases_ms, self._options.prefix, shards, self._options.lease_ms)
-        seen = zip(shards, self._connector.call(read, safe=True, reads=True), strict=True)
-        self._leases_ms = {shard: lease for shard, lease in self._leases_ms.items() if shard in shards}
-        self._leases_ms.update((shard, lease_ms) for shard, lease_ms in seen if lease_ms is not None)
+        self._look()
         return min(self._leases_ms.values(), default=self._options.lease_ms) / 1000
 
     def now_ms(self) -> int:
@@ -176,14 +173,23 @@ class RedisSteward:
         return int(time.monotonic() * 1000 + (self._offset_ms or 0.0))
 
     def _shards(self, *, now: bool = False) -> tuple[str, ...]:
-        """All shards of the queues served, as seen a second ago at most; `now`: as they are."""
-        if now or time.monotonic() >= self._look_at:
-            look = partial(presence.layouts, self._options.prefix, self.queues)
-            found = zip(self.queues, self._connector.call(look, safe=True, reads=True), strict=True)
-            self._layouts.update((queue, layout) for queue, layout in found if layout is not None)
-            self._listed = tuple(shard for queue in self.queues for shard in self._layouts[queue].shards(queue))
-            self._look_at = time.monotonic() + LOOK_EVERY_S
+        """All shards of the queues served, as seen with the leases; `now`: as they are."""
+        if now or time.monotonic() - self._looked_at >= LOOK_EVERY_S:
+            self._look()
         return self._listed
+
+    def _look(self) -> None:
+        """At the leases of all shards, and which these are; once more when there are others than were asked."""
+        asked: tuple[str, ...] = ()
+        while asked != self._listed:
+            asked = self._listed
+            look = partial(presence.frames, self._options.prefix, asked, self._options.lease_ms)
+            seen = dict(zip(asked, self._connector.call(look, safe=True, reads=True), strict=True))
+            leases_ms = {shard: frame.lease_ms or self._leases_ms.get(shard) for shard, frame in seen.items()}
+            self._leases_ms = {shard: lease_ms for shard, lease_ms in leases_ms.items() if lease_ms is not None}
+            self._layouts = {queue: seen[queue].layout or layout for queue, layout in self._layouts.items()}
+            self._listed = tuple(shard for queue in self.queues for shard in self._layouts[queue].shards(queue))
+        self._looked_at = time.monotonic()
 
     def _see_time(self, server: tuple[int, int]) -> None:
         seconds, micros = server

@@ -67,6 +67,7 @@ class RedisStreams:
         self._repair = RedisRepair(connector, options, clock)
         self._relay = RedisRelay(self._client)
         self._shards = RedisShards(self._client)
+        self._leases_ms: dict[str, int] = {}
 
     def queues(self) -> list[str]:
         """All queues known, a sharded one shard by shard."""
@@ -93,7 +94,7 @@ class RedisStreams:
         back = failed = 0
         while True:
             done = through(self.connector, deliver.reclaim(self._scope(queue)))
-            back, failed = back + done.back, failed + done.failed
+            back, failed, self._leases_ms[queue] = back + done.back, failed + done.failed, done.lease_ms
             if not done.more:
                 return Tidied(reclaimed=back, failed=failed, hold_ms=done.hold_ms)
 
@@ -103,7 +104,9 @@ class RedisStreams:
         return self._repair.tidy(queue)
 
     def lease_s(self, queue: str) -> float:
-        """The queue's lease in seconds, as its `meta` has it."""
+        """The queue's lease in seconds, as its `meta` had it at the last `reclaim`; asked for when there was none."""
+        if queue in self._leases_ms:
+            return self._leases_ms[queue] / 1000
         read = partial(presence.shortest_lease_ms, self.options.prefix, [queue], self.options.lease_ms)
         return self.connector.call(read, safe=True, reads=True) / 1000
 

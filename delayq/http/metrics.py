@@ -9,6 +9,7 @@ from typing import Final
 
 from fastapi import APIRouter, Request, Response
 
+from delayq import __version__
 from delayq.core.errors import BackendError
 from delayq.core.observed import Observed
 from delayq.http.access import Caller, Reader
@@ -59,7 +60,9 @@ def make_router(service: Service) -> APIRouter:
                 raise
             hint = "pip install 'delayq[metrics]' where `delayq serve` runs."
             raise Refused(plain(501, "/metrics needs prometheus_client.", hint)) from error
-        page, content_type = exposition(_for(caller, await looks.last()), request.headers.get("accept", ""))
+        page, content_type = exposition(
+            _for(caller, await looks.last()), __version__, request.headers.get("accept", "")
+        )
         return Response(page, media_type=content_type)
 
     return router

@@ -25,7 +25,8 @@ class JobContext:
     `stop_asked()` tells whether somebody asked this job to stop (`cancel` with `running`): a handler that loops may
     look, tidy up and return. It is known within a second. `stopping` tells when the worker wants to end.
     `chain` is the rest of the chain this job is a link of, which it may prepend to and append to; `batch` the batch it
-    is a member of, or None.
+    is a member of, or None. `raw` is its envelope as it travelled (an encrypted payload is still encrypted there); b''
+    where there is none, as in `run_job`.
     """
 
     id: str
@@ -42,6 +43,7 @@ class JobContext:
     talk: Talk = field(default_factory=Talk, repr=False)
     chain: RunningChain = field(default_factory=RunningChain, repr=False)
     batch: RunningBatch | None = field(default=None, repr=False)
+    raw: bytes = field(default=b"", repr=False)
 
     @property
     def stopping(self) -> Stopping:

@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from delayq.core.errors import ConfigError, UnknownJob
 from delayq.core.limit_names import check_limit
+from delayq.core.shards import queue_of
 from delayq.jobs.codecs import Codecs
 from delayq.jobs.events.hub import Events
 from delayq.jobs.handler import Handler
@@ -40,6 +41,8 @@ class Registry:
         self._ready: dict[str, Handler] = {}
         self._gates: dict[str, Gate] = {}
         self._limits: dict[str, Definition] = {}
+        self._whole: dict[str, Handler] = {}
+        self._whole_ready: dict[str, Handler] = {}
 
     def add(self, handler: Handler) -> None:
         """Register a handler; a second, different one for the same name is refused."""
@@ -56,10 +59,12 @@ class Registry:
         Raises `ConfigError` for what is no middleware, or cannot surround one of the handlers.
         """
         around = [*self._around, *steps_of(middleware)]
-        for handler in (*self._handlers.values(), *(one for kind in self._classes.values() for one in kind.handlers())):
+        methods = (one for kind in self._classes.values() for one in kind.handlers())
+        for handler in (*self._handlers.values(), *methods, *self._whole.values()):
             surround(handler, around, self.events.tell)
         self._around = around
         self._ready.clear()
+        self._whole_ready.clear()
 
     def add_methods(self, kind: MethodClass) -> None:
         """Register a class for string jobs; a second, different one of the same name is refused."""
@@ -69,6 +74,24 @@ class Registry:
         for handler in kind.handlers():
             surround(handler, self._around, self.events.tell)
         self._classes[kind.name] = kind
+
+    def add_queue(self, queue: str, handler: Handler) -> None:
+        """Register a handler for every job of a queue, whatever it is called. Raises as `add`."""
+        known = self._whole.get(queue)
+        if known is not None and not _same(known, handler):
+            raise ConfigError(f"Two handlers are registered for the queue {queue!r}: {known!r} and {handler!r}.")
+        surround(handler, self._around, self.events.tell)
+        self._whole[queue] = handler
+        self._whole_ready.pop(queue, None)
+
+    def find(self, name: str, queue: str) -> Handler:
+        """The handler of the jobs of that name in that queue (or shard of one); raises `UnknownJob`."""
+        if self._whole and (handler := self._whole.get(queue := queue_of(queue))) is not None:
+            ready = self._whole_ready.get(queue)
+            if ready is None:
+                ready = self._whole_ready[queue] = surround(handler, self._around, self.events.tell)
+            return ready
+        return self._ready.get(name) or self._made_ready(name)
 
     def get(self, name: str) -> Handler:
         """The handler of that name, with its middleware around it; raises `UnknownJob`."""
@@ -117,10 +140,20 @@ class Registry:
         return tuple(sorted({*self._handlers, *methods}))
 
     def queues(self) -> tuple[str, ...]:
-        """The queues the handlers name, in the order of their first mention."""
+        """The queues the handlers name, in the order of their first mention; then those that have one for all."""
         named = [handler.options.queue for handler in self._handlers.values()]
         named += [kind.options.queue for kind in self._classes.values()]
-        return tuple(dict.fromkeys(queue for queue in named if queue))
+        return tuple(dict.fromkeys([*(queue for queue in named if queue), *self._whole]))
+
+    @property
+    def whole_queues(self) -> tuple[str, ...]:
+        """The queues that have one handler for all their jobs."""
+        return tuple(self._whole)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is handled at all."""
+        return not self._whole and not self.names()
 
     def _method(self, name: str) -> Handler | None:
         """The handler of a string job, kept once it is found."""

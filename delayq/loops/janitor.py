@@ -14,7 +14,7 @@ from functools import partial
 
 from delayq.core.errors import AWAY, BackendError
 from delayq.drivers.base import Driver, Tidied
-from delayq.loops.served import served
+from delayq.loops.served import OLD_S, Roll, served
 from delayq.loops.troubles import Troubles
 
 log = logging.getLogger("delayq.janitor")
@@ -26,7 +26,8 @@ REGISTER_EVERY_S = 60.0
 class Janitor:
     """Looks after `queues`, or all queues known when none are named.
 
-    Tidies every `tidy_every_s` seconds, and reclaims every third of a queue's lease when that is shorter.
+    Tidies every `tidy_every_s` seconds, and reclaims every third of a queue's lease when that is shorter. `roll`: the
+    list of queues, when another loop of the process reads it too.
     """
 
     name = "janitor"
@@ -40,8 +41,10 @@ class Janitor:
         told: Callable[[Tidied], object] = lambda tidied: None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], object] = time.sleep,
+        roll: Roll | None = None,
     ) -> None:
         self._driver = driver
+        self._roll = roll or Roll(driver, clock)
         self._only = tuple(queues)
         self._tidy_every_s = tidy_every_s
         self._told = told
@@ -88,7 +91,7 @@ class Janitor:
         return True
 
     def _learn(self) -> None:
-        self._queues, _ = served(self._driver, self._only, self._queues, self._troubles)
+        self._queues, _ = served(self._roll, OLD_S, self._only, self._queues, self._troubles)
 
     def _register(self) -> None:
         """Their names may have been lost with another key."""

@@ -17,7 +17,7 @@ from delayq.core.names import check_queue
 from delayq.core.shards import queue_of
 from delayq.drivers.base import Driver, Promotion
 from delayq.loops.outage import Outage
-from delayq.loops.served import served
+from delayq.loops.served import OLD_S, Roll, served
 from delayq.loops.troubles import Troubles
 
 log = logging.getLogger("delayq.mover")
@@ -30,7 +30,8 @@ LISTLESS_S = 5.0
 class Mover:
     """Promotes the due jobs of `queues`, or of all queues known when none are named.
 
-    `owing` is told the queues in which follow-ups wait for a relay, `told` what each step did.
+    `owing` is told the queues in which follow-ups wait for a relay, `told` what each step did. `roll`: the list of
+    queues, when another loop of the process reads it too.
     """
 
     name = "mover"
@@ -43,8 +44,10 @@ class Mover:
         *,
         owing: Callable[[str], object] = lambda queue: None,
         told: Callable[[Promotion], object] = lambda promotion: None,
+        roll: Roll | None = None,
     ) -> None:
         self._driver = driver
+        self._roll = roll or Roll(driver, clock)
         self._owing = owing
         self._told = told
         self._only = tuple(queues)
@@ -95,8 +98,13 @@ class Mover:
         """Wait for the time or a wake-up; a queue that was hinted at is looked at next."""
         hinted = self._wake_ups.wait(seconds)
         for queue in self._look_at if hinted is None else hinted:
-            if queue in self._look_at or (queue_of(queue) in self._only if self._only else _is_queue(queue)):
+            if queue in self._look_at:
                 self._look_at[queue] = float("-inf")
+            elif queue_of(queue) in self._only if self._only else _is_queue(queue):
+                self._look_at[queue] = float("-inf")
+                self._roll.doubt()
+        if not self._wake_ups.listening:
+            self._refresh_at = min(self._refresh_at, self._clock() + CEILING_S)
 
     def close(self) -> None:
         """Stop listening."""
@@ -120,12 +128,13 @@ class Mover:
         return [queue for queue, at in self._look_at.items() if at <= now]
 
     def _refresh(self) -> None:
-        """Every second: which queues are there? New ones also come by their first wake-up."""
+        """Which queues are there? A new one comes by its first wake-up; every second while there is none to hear."""
         if self._clock() < self._refresh_at:
             return
-        known, fresh = served(self._driver, self._only, tuple(self._look_at), self._troubles)
+        rest_s, within_s = (OLD_S, OLD_S / 2) if self._wake_ups.listening else (CEILING_S, 0.0)
+        known, fresh = served(self._roll, within_s, self._only, tuple(self._look_at), self._troubles)
         self._look_at = {queue: self._look_at.get(queue, float("-inf")) for queue in known}
-        self._refresh_at = self._clock() + (CEILING_S if fresh else LISTLESS_S)
+        self._refresh_at = self._clock() + (rest_s if fresh else LISTLESS_S)
 
 
 def _is_queue(name: str) -> bool:

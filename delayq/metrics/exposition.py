@@ -13,7 +13,7 @@ from prometheus_client.core import Metric
 
 from delayq.core.observed import Observed, QueueObserved
 from delayq.core.states import State
-from delayq.metrics.families import build_info, counter, gauge, histogram, written
+from delayq.metrics.families import counter, gauge, histogram, written
 
 _QUEUE: Final = ("queue",)
 _COUNTERS: Final = {
@@ -28,15 +28,15 @@ _COUNTERS: Final = {
 }
 
 
-def exposition(seen: Observed, accept: str = "") -> tuple[bytes, str]:
-    """The page and its content type."""
-    return written(families(seen), accept)
+def exposition(seen: Observed, version: str, accept: str = "") -> tuple[bytes, str]:
+    """The page and its content type; `version` is delayq's."""
+    return written(families(seen, version), accept)
 
 
-def families(seen: Observed) -> Iterator[Metric]:
+def families(seen: Observed, version: str) -> Iterator[Metric]:
     """All metrics of what was seen."""
     queues = seen.queues
-    yield build_info()
+    yield gauge("delayq_build_info", "The version of delayq; always 1.", ["version"], [((version,), 1)])
     yield gauge("delayq_redis_up", "Whether Redis answered.", (), [((), float(seen.reachable))])
     yield gauge(
         "delayq_queue_readable",

@@ -9,7 +9,6 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from delayq import __version__
 from delayq.core.activity import BOUNDS_MS, Spread
 
 _BOUNDS: Final = (*(f"{ms / 1000:g}" for ms in BOUNDS_MS), "+Inf")
@@ -38,11 +37,6 @@ def histogram(name: str, said: str, labels: Sequence[str], samples: Iterable[tup
     for values, spread in samples:
         family.add_metric(values, list(zip(_BOUNDS, _added_up(spread.counts), strict=True)), spread.sum_ms / 1000)
     return family
-
-
-def build_info() -> Metric:
-    """Which delayq this is."""
-    return gauge("delayq_build_info", "The version of delayq; always 1.", ["version"], [((__version__,), 1)])
 
 
 class Fixed(Collector):

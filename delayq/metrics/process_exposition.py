@@ -8,7 +8,7 @@ from prometheus_client.core import Metric
 
 from delayq.core.activity import Spread
 from delayq.loops.vitals import Count, Vitals
-from delayq.metrics.families import build_info, counter, gauge, histogram, written
+from delayq.metrics.families import counter, gauge, histogram, written
 from delayq.worker.meter import OUTCOMES, Measured, Meter
 
 
@@ -20,7 +20,6 @@ def process_exposition(meters: Sequence[Meter], vitals: Vitals, accept: str = ""
 def families(meters: Sequence[Meter], vitals: Vitals) -> Iterator[Metric]:
     """All metrics of a process and its children."""
     rows = _together(row for meter in meters for row in meter.rows())
-    yield build_info()
     if meters:
         yield from _attempts(rows)
         yield gauge("delayq_worker_children", "Processes that run jobs.", (), [((), vitals.get(Count.CHILDREN))])

@@ -95,37 +95,39 @@ def _switch(paused: bytes | None, layout: bytes | None) -> Switch:
     return Switch(None if paused is None else int(paused), PLAIN if layout in (None, b"1") else _layout(layout))
 
 
-def layouts(prefix: str, queues: Sequence[str], client: Any) -> list[Layout | None]:
-    """How these queues are spread over shards; None for one whose meta cannot be read."""
-    pipe = client.pipeline(transaction=False)
-    for queue in queues:
-        pipe.hget(Keys(prefix, queue).meta, "shards")
-    replies = pipe.execute(raise_on_error=False)
-    return [None if isinstance(reply, Exception) else _layout(reply) for reply in replies]
-
-
 def _layout(value: object) -> Layout:
     return read_layout(text(value)) if isinstance(value, bytes) else PLAIN
 
 
-def leases_ms(prefix: str, queues: Sequence[str], default_ms: int, client: Any) -> list[int | None]:
-    """The lease of each queue: `default_ms` for one that has none yet, or whose meta cannot be read; None for one
-    whose server gave no answer. Raises when no server did."""
+class Frame(NamedTuple):
+    """What `meta` of a shard says to whoever keeps what lies in it: its lease, and how its queue is spread.
+
+    None: its server gave no answer; the layout also when the meta cannot be read.
+    """
+
+    lease_ms: int | None
+    layout: Layout | None
+
+
+def frames(prefix: str, shards: Sequence[str], default_ms: int, client: Any) -> list[Frame]:
+    """The frames of these shards, in one trip. A lease is `default_ms` where there is none yet, or the meta cannot be
+    read. Raises when no server answered."""
     pipe = client.pipeline(transaction=False)
-    for queue in queues:
-        pipe.hget(Keys(prefix, queue).meta, "lease_ms")
-    return [_lease_ms(value, default_ms) for value in pipe.execute(raise_on_error=False)]
+    for shard in shards:
+        pipe.hmget(Keys(prefix, shard).meta, "lease_ms", "shards")
+    return [_frame(reply, default_ms) for reply in pipe.execute(raise_on_error=False)]
 
 
-def _lease_ms(value: Any, default_ms: int) -> int | None:
-    if isinstance(value, Exception) and fault_of(value).kind in AGAIN:
-        return None
-    return int(value) if isinstance(value, bytes) else default_ms
+def _frame(reply: Any, default_ms: int) -> Frame:
+    if isinstance(reply, Exception):
+        return Frame(None if fault_of(reply).kind in AGAIN else default_ms, None)
+    lease, layout = reply
+    return Frame(int(lease) if lease is not None else default_ms, _layout(layout))
 
 
-def shortest_lease_ms(prefix: str, queues: Sequence[str], default_ms: int, client: Any) -> int:
-    """The shortest lease of the queues, as far as it can be told."""
-    known = [lease for lease in leases_ms(prefix, queues, default_ms, client) if lease is not None]
+def shortest_lease_ms(prefix: str, shards: Sequence[str], default_ms: int, client: Any) -> int:
+    """The shortest lease of the shards, as far as it can be told."""
+    known = [frame.lease_ms for frame in frames(prefix, shards, default_ms, client) if frame.lease_ms is not None]
     return min(known, default=default_ms)
 
 

@@ -35,6 +35,11 @@ class PubSubWakeUps:
         self._heard_at = 0.0
         self._asked_at: float | None = None
 
+    @property
+    def listening(self) -> bool:
+        """Whether it is subscribed, and the server has answered of late."""
+        return self._listener is not None
+
     def wait(self, seconds: float) -> frozenset[str] | None:
         """Wait for a hint, at most `seconds`; the queues hinted at. None: it listens only since now."""
         end = time.monotonic() + seconds

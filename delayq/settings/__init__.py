@@ -20,6 +20,8 @@ name further connections, and send what is meant for one queue to another:
     [forwards]
     orders = "orders-2"
 
+`[push.QUEUE]` says where the jobs of a queue are posted to: see `pushes`.
+
 `keys`, which encrypt payloads, are shown by their ids only, wherever settings are shown.
 
 An unknown key of a file is refused, an unknown `DELAYQ_` variable is a warning: a file is ours alone, the

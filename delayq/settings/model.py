@@ -15,7 +15,7 @@ from delayq.core.errors import ConfigError
 from delayq.core.keyring import Keyring
 from delayq.core.options import Options
 from delayq.core.shown import shown
-from delayq.settings import tables, values
+from delayq.settings import pushes, tables, values
 from delayq.settings.keys import keyring_of
 from delayq.settings.sources import EnvironmentSource, FileSource, Given, did_you_mean, setting_names, stray_variables
 
@@ -138,6 +138,11 @@ class Settings(BaseSettings):
     )
     connections: tables.Connections = Field(
         default_factory=dict, description="further connections by name", examples=['{reports = {driver = "redis"}}']
+    )
+    push: pushes.Pushes = Field(
+        default_factory=dict,
+        description="queues whose jobs are posted to a URL",
+        examples=['{orders = {url = "https://shop.example/hook", secret_file = "orders.secret"}}'],
     )
 
     _origins: dict[str, str] = PrivateAttr(default_factory=dict)

@@ -13,6 +13,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 
 from delayq.core.errors import ConfigError
 from delayq.settings import file as files
+from delayq.settings.pushes import PATHS as PUSH_PATHS
 from delayq.settings.tables import NAMES as TABLES
 
 PREFIX: Final = "DELAYQ_"
@@ -91,8 +92,21 @@ class FileSource(_Source):
             if key not in known:
                 raise ConfigError(f"There is no setting {place}.", hint=did_you_mean(key, known))
             value = files.resolve(written, file) if key in _PATHS else written
+            value = _seen_from(file, value) if key == "push" else value
             found[key] = Given(value, f"file {file.path}", place, partial(_in_toml, key))
         return found
+
+
+def _seen_from(file: files.SettingsFile, written: Any) -> Any:
+    """The table of pushes with its paths as seen from its file."""
+    if not isinstance(written, dict):
+        return written
+    return {
+        queue: {word: files.resolve(value, file) if word in PUSH_PATHS else value for word, value in one.items()}
+        if isinstance(one, dict)
+        else one
+        for queue, one in written.items()
+    }
 
 
 def stray_variables(environ: Mapping[str, str], known: tuple[str, ...]) -> tuple[str, ...]:

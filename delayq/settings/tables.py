@@ -18,7 +18,7 @@ from delayq.settings.values import ours, prefix_text, refused
 
 ON_REDIS: Final = ("redis", "laravel_redis")
 """The drivers whose `url` leads to a Redis."""
-NAMES: Final = ("routes", "forwards", "connections")
+NAMES: Final = ("routes", "forwards", "connections", "push")
 """The settings that are tables: a file holds them, no variable does."""
 
 

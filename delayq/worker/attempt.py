@@ -128,6 +128,7 @@ class Attempt:
             talk=Talk(self.lines, self.held, None if envelope.encrypted is ABSENT else self._seal),
             chain=self.chain,
             batch=batch_of(envelope),
+            raw=delivery.raw,
         )
 
     def _seal(self, partial_result: bytes) -> bytes:
@@ -173,7 +174,7 @@ class Attempts:
             outcome = decide(envelope, self._policies.of(envelope, None), JobCancelled(), self.now_ms(), random.random)
             return self._unrun(delivery, envelope, outcome, "stopped")
         try:
-            handler = self._registry.get(envelope.name)
+            handler = self._registry.find(envelope.name, delivery.queue)
         except UnknownJob as error:
             outcome = decide(envelope, self._policies.of(envelope, None), error, self.now_ms(), random.random)
             return self._unrun(delivery, envelope, outcome)

@@ -14,6 +14,7 @@ from delayq.loops.janitor import Janitor
 from delayq.loops.loop import Loop
 from delayq.loops.mover import Mover
 from delayq.loops.relay import Relay
+from delayq.loops.served import Roll
 from delayq.loops.vitals import Beating, Vitals
 from delayq.worker.fork import Process, fork
 from delayq.worker.plan import Plan
@@ -64,9 +65,10 @@ class Care:
 def _look_after(plan: Plan, vitals: Vitals, pipe: int) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     driver, options = plan.driver_factory(), plan.options
-    relay = Relay(driver)
-    janitor = Janitor(driver, options.queues, tidy_every_s=options.tidy_every_ms / 1000, told=vitals.tidied)
-    mover = Mover(driver, options.queues, owing=relay.hint, told=vitals.promoted)
+    roll, relay = Roll(driver), Relay(driver)
+    tidy_every_s = options.tidy_every_ms / 1000
+    janitor = Janitor(driver, options.queues, tidy_every_s=tidy_every_s, told=vitals.tidied, roll=roll)
+    mover = Mover(driver, options.queues, owing=relay.hint, told=vitals.promoted, roll=roll)
     for role in (janitor, relay, mover):
         Loop(Beating(role, vitals)).start()
     os.read(pipe, 1)

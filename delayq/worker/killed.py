@@ -25,7 +25,7 @@ def of_a_killed(registry: Registry, policies: Policies, raw: bytes, error: BaseE
     except BadEnvelope as bad:
         return GiveUp(0, 0, bad)
     try:
-        policy = policies.of(envelope, registry.get(envelope.name))
+        policy = policies.of(envelope, registry.find(envelope.name, envelope.queue))
     except UnknownJob:
         policy = policies.of(envelope, None)
     if isinstance(policy.backoff, Computed):

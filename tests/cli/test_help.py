@@ -42,7 +42,7 @@ def test_the_commands_of_the_design_are_there() -> None:
         "maintenance show", "migrate", "relay", "outbox", "outbox sql", "outbox list", "outbox retry", "outbox forget",
         "limit", "limit list", "limit show", "limit free", "audit", "lock", "lock list", "lock show", "lock free",
         "batch", "batch list", "batch show", "batch cancel", "batch retry",
-        "serve", "api-key", "api-key create", "api-key list", "api-key revoke",
+        "serve", "push", "api-key", "api-key create", "api-key list", "api-key revoke",
         "key", "key new", "key list", "database", "database migrate", "database sql",
     }  # fmt: skip
 

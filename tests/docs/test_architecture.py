@@ -19,6 +19,7 @@ FOLDERS = {
     "contrib: bridges to other libraries": "contrib",
     "testing: for the tests of others": "testing",
     "http: the HTTP door": "http",
+    "push: queues that are posted to a URL": "push",
     "worker: a parent without user code, children that do nothing else": "worker",
 }
 DOORS = ("settings", "cli", ".")

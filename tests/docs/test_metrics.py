@@ -81,7 +81,10 @@ def test_no_metric_is_in_both_sources() -> None:
 
 
 def test_each_of_asynqs_metrics_has_a_counterpart_that_exists() -> None:
-    table = {re.sub(r"\{.*\}", "", names(cells[0])[0]): cells[1] for cells in rows(section(PAGE, "For those who come from asynq"), "asynq")}
+    table = {
+        re.sub(r"\{.*\}", "", names(cells[0])[0]): cells[1]
+        for cells in rows(section(PAGE, "For those who come from asynq"), "asynq")
+    }
     assert set(table) == ASYNQ
     ours = shown(state()) | shown(process())
     for cell in table.values():

@@ -25,6 +25,7 @@ class Hints:
     def __init__(self, clock: Clock) -> None:
         self.waits: list[float] = []
         self.given: list[frozenset[str] | None] = []
+        self.listening = False
         self.closed = False
         self._clock = clock
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -22,13 +23,18 @@ class Post:
 
 @dataclass(slots=True)
 class Receiver:
-    """`answers` are given one after another, the last one from then on."""
+    """`answers` are given one after another, the last one from then on; those `by_id` to the jobs of these ids."""
 
     port: int
     answers: list[tuple[int, dict[str, str]]] = field(default_factory=lambda: [(204, {})])
+    by_id: dict[str, tuple[int, dict[str, str]]] = field(default_factory=dict)
     posts: list[Post] = field(default_factory=list)
     silent: threading.Event = field(default_factory=threading.Event)
     """While it is set nothing is answered."""
+
+    def answer(self) -> tuple[int, dict[str, str]]:
+        """The next one."""
+        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
 
 
 @contextmanager
@@ -42,9 +48,8 @@ def receiving(certificate: Path | None = None) -> Iterator[Receiver]:
             heads = {name.lower(): value for name, value in self.headers.items()}
             receiver.posts.append(Post(self.path, heads, body))
             while receiver.silent.is_set():
-                if not receiver.silent.wait(0.01):
-                    break
-            status, headers = receiver.answers.pop(0) if len(receiver.answers) > 1 else receiver.answers[0]
+                time.sleep(0.01)  # as long as the test says; not a wait for anything
+            status, headers = receiver.by_id.get(heads.get("delayq-id", "")) or receiver.answer()
             self.send_response(status)
             for name, value in headers.items():
                 self.send_header(name, value)

@@ -272,3 +272,11 @@ def test_absent_members_have_defaults_and_unknown_ones_are_left_alone() -> None:
 def test_a_damaged_wire_form_is_a_bad_envelope(wire: object) -> None:
     with pytest.raises(BadEnvelope, match="backoff cannot be used"):
         from_wire(wire)
+
+
+def test_the_ladder_by_its_name() -> None:
+    ladder = parse_backoff("ladder")
+    assert isinstance(ladder, Steps)
+    minutes = [ladder.delay_ms(attempt, None, lambda: 0.0) / 60_000 for attempt in range(1, 31)]
+    assert minutes == [2 * n + 1 for n in range(24)] + [47] * 6
+    assert from_wire(to_wire(ladder)) == ladder

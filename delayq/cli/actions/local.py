@@ -10,6 +10,7 @@ from typing import Final
 from delayq.app import open_driver
 from delayq.cli import logs
 from delayq.cli.actions import serve
+from delayq.cli.actions.wishes import Limits, Wishes
 from delayq.cli.session import Session
 from delayq.core.errors import BackendError, ConfigError
 from delayq.redis.embedded import Attendance, ChildServer, EmbeddedServer
@@ -25,11 +26,11 @@ LEAVE_S: Final = 27.0
 NOW_S: Final = 5.0
 
 
-def up(session: Session, apps: Sequence[str], wishes: serve.Wishes, *, quiet: bool) -> int:
+def up(session: Session, apps: Sequence[str], wishes: Wishes, *, quiet: bool) -> int:
     """Server, mover, janitor and (when jobs are registered) a worker, until a signal or `down`; the exit code."""
     settings = _embedded(session.settings(), "up")
     registry = serve.handlers(settings, apps)
-    options = serve.worker_options(settings, registry, wishes, serve.Limits())
+    options = serve.worker_options(settings, registry, wishes, Limits())
     quiet = quiet or session.out.quiet
     embedded = embedded_server(settings)
     with embedded.attendance() as attendance, embedded.start_child() as server:
@@ -40,7 +41,7 @@ def up(session: Session, apps: Sequence[str], wishes: serve.Wishes, *, quiet: bo
         how = "Started" if server.is_own else "Joined"
         session.out.note(f"{how} {running.product} {running.version}, data in {embedded.data_dir}.")
         gone = _Gone(embedded, server)
-        if registry.names():
+        if not registry.is_empty:
             code = serve.run_worker(session, settings, running.url, serve.Staff(registry, options, quiet), gone)
         else:
             logs.start(settings, quiet=quiet)

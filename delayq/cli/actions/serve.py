@@ -7,7 +7,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from delayq.app import (
@@ -24,6 +24,10 @@ from delayq.app import (
     refuse_eviction,
 )
 from delayq.cli import logs
+from delayq.cli.actions.wishes import Limits as Limits
+from delayq.cli.actions.wishes import Size as Size
+from delayq.cli.actions.wishes import Told
+from delayq.cli.actions.wishes import Wishes as Wishes
 from delayq.cli.events import EventLines
 from delayq.cli.session import Session
 from delayq.cli.words import count
@@ -56,46 +60,6 @@ Gone = Callable[[], bool]
 """Whether what a command serves is gone, so that it should end."""
 
 
-@dataclass(frozen=True, slots=True)
-class Size:
-    """Processes, threads in each, and whether mover and janitor run beside them."""
-
-    processes: int = 1
-    threads: int = 1
-    mover: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Wishes:
-    """What a worker serves and how; None = as the settings say."""
-
-    queue: str | None = None
-    tries: str | None = None
-    backoff: str | None = None
-    timeout: str | None = None
-    rest: str = "0s"
-    sleep: str = "1s"
-    name: str | None = None
-    size: Size = field(default_factory=Size)
-    allow_eviction: bool = False
-    force: bool = False
-    weighted: bool = False
-    connection: str | None = None
-    metrics_port: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """When a worker stops by itself."""
-
-    once: bool = False
-    stop_when_empty: bool = False
-    stop_when_empty_for: str = "0s"
-    max_jobs: int = 0
-    max_time: str = "0s"
-    memory: int = 0
-
-
 def work(session: Session, apps: Sequence[str], wishes: Wishes, limits: Limits, *, quiet: bool, as_json: bool) -> int:
     """Run jobs until there is a reason to stop; its exit code."""
     began = time.monotonic()  # before the application's code is loaded
@@ -103,11 +67,17 @@ def work(session: Session, apps: Sequence[str], wishes: Wishes, limits: Limits, 
     said = {"tries": wishes.tries, "backoff": wishes.backoff, "timeout": wishes.timeout}
     settings = session.settings(**said, connection=wishes.connection, metrics_port=wishes.metrics_port)
     registry = handlers(settings, apps)
-    if not registry.names():
+    if registry.is_empty:
         raise ConfigError(
             "No job is registered, so there is nothing this worker could run.",
             hint="Name the module that has your @job functions: --app shop.jobs, or DELAYQ_APP.",
         )
+    return work_on(session, settings, registry, Told(wishes, limits, quiet, began, events))
+
+
+def work_on(session: Session, settings: Settings, registry: Registry, told: Told) -> int:
+    """A worker with these handlers on the connection that the settings mean; its exit code."""
+    wishes, limits = told.wishes, told.limits
     name, manager = connection_of(settings), make_manager(settings)
     replace_manager(manager)  # it knows by that what the application told the one before, its drivers above all
     backend, given = manager.backend(name), manager.given(name)
@@ -120,7 +90,8 @@ def work(session: Session, apps: Sequence[str], wishes: Wishes, limits: Limits, 
         url = found if here is settings else None
     elif not backend.capabilities.mover:
         options = replace(options, mover=False)
-    return run_worker(session, settings, url, Staff(registry, options, quiet or session.out.quiet, began, events))
+    staff = Staff(registry, options, told.quiet or session.out.quiet, told.began, told.events)
+    return run_worker(session, settings, url, staff)
 
 
 def one_word(backoff: str | None, delay: str | None) -> str | None:
@@ -147,8 +118,13 @@ def look_before(settings: Settings, url: str | Endpoint, wishes: Wishes) -> None
 
 
 def handlers(settings: Settings, apps: Sequence[str]) -> Registry:
-    """What the modules of `--app`, else of the settings, register."""
-    return load_handlers(apps or ([settings.app] if settings.app else []))
+    """What the modules of `--app`, else of the settings, register, and the queues that are pushed."""
+    registry = load_handlers(apps or ([settings.app] if settings.app else []))
+    if settings.push:
+        from delayq.push.registering import register_pushes  # which few need
+
+        register_pushes(registry, settings.push)
+    return registry
 
 
 def worker_options(settings: Settings, registry: Registry, wishes: Wishes, limits: Limits) -> WorkerOptions:
@@ -233,16 +209,25 @@ def run_worker(
     """Work until a signal, a limit, or `gone`; the exit code. `url` as in `make_plan`."""
     print_at_once()
     logs.start(settings, quiet=staff.quiet)
-    options, names = staff.options, staff.registry.names()
+    options = staff.options
 
     def greet() -> None:
         if not staff.quiet:
-            session.out.note(f"Serving {_served(options)} with {count(len(names), 'job name')}. Stop with Ctrl-C.")
+            session.out.note(f"Serving {_served(options)} with {_handled(staff.registry)}. Stop with Ctrl-C.")
 
     worker = make_worker(
         settings, url, staff.registry, options, listeners=staff.listeners, gone=gone, began=staff.began
     )
     return worker.run(greet).exit_code
+
+
+def _handled(registry: Registry) -> str:
+    """'3 job names', '1 pushed queue', or both."""
+    named = count(len(registry.names()), "job name")
+    pushed = count(len(registry.whole_queues), "pushed queue")
+    if not registry.whole_queues:
+        return named
+    return f"{named} and {pushed}" if registry.names() else pushed
 
 
 def _served(options: WorkerOptions) -> str:

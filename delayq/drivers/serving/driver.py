@@ -26,6 +26,8 @@ NOTHING_MOVES = Promotion(0, 0, None)
 class NoWakeUps:
     """`WakeUps` of a backend that hints at nothing: a mover looks when its time has come."""
 
+    listening = False
+
     def __init__(self) -> None:
         self._closed = threading.Event()
 

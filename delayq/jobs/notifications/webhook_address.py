@@ -13,12 +13,21 @@ from typing import Final, TypeAlias
 from urllib.parse import urlsplit
 
 from delayq.core.errors import ConfigError, InvalidInput, NotDelivered
+from delayq.core.mask import mask_url
 from delayq.core.shown import shown
 
 Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 _NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")
+_NEVER: Final = tuple(
+    ipaddress.ip_network(one)
+    for one in (
+        "168.63.129.16/32",  # looks like any other, and is what a machine of Azure runs on
+        "192.0.0.0/24",  # for protocols; parts of it count as global in some Pythons, and Oracle's clouds answer there
+        "64:ff9b:1::/48",  # NAT64 of somebody's own
+    )
+)
 
 
 class Target:
@@ -29,12 +38,12 @@ class Target:
             parts = urlsplit(url)
             port = parts.port
         except ValueError as error:
-            raise InvalidInput(f"{shown(url)} is no URL for a webhook: {error}.") from error
+            raise InvalidInput(f"{shown(mask_url(url))} is no URL for a webhook: {error}.") from error
         if parts.scheme not in (("https", "http") if http else ("https",)) or not parts.hostname:
-            raise InvalidInput(f"{shown(url)} is no URL for a webhook.", hint="Use https://host/path.")
+            raise InvalidInput(f"{shown(mask_url(url))} is no URL for a webhook.", hint="Use https://host/path.")
         if parts.username is not None or parts.fragment or not url.isascii() or not url.isprintable() or " " in url:
             raise InvalidInput(
-                f"{shown(url)} is no URL for a webhook.", hint="No user, fragment or spaces; ASCII only."
+                f"{shown(mask_url(url))} is no URL for a webhook.", hint="No user, fragment or spaces; ASCII only."
             )
         self.secure = parts.scheme == "https"
         self.host = parts.hostname
@@ -50,20 +59,28 @@ def networks(allowed: Sequence[str]) -> tuple[Network, ...]:
         raise ConfigError(f"allow has no networks: {error}.", hint="Write allow=['10.1.0.0/16'].") from error
 
 
-def resolve(target: Target, allowed: Sequence[Network]) -> Address:
-    """The first address of the host that may be sent to. Raises `NotDelivered`; `InvalidInput` when none may."""
+def resolve(target: Target, allowed: Sequence[Network]) -> tuple[Address, ...]:
+    """The addresses of the host, every one of which may be sent to.
+
+    One that may not be speaks against the others: a name with an address inside and one outside is a trap, or a
+    mistake. Raises `NotDelivered` when none is found, `InvalidInput` for one that may not be sent to.
+    """
     try:
         found = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         raise NotDelivered(f"The host {target.host} of a webhook cannot be found: {error}.") from error
-    addresses = [ipaddress.ip_address(str(one[4][0]).partition("%")[0]) for one in found]
-    for address in addresses:
-        if is_public(address) or any(address in network for network in allowed):
-            return address
-    raise InvalidInput(
-        f"The webhook host {target.host} has the address {addresses[0]}, which is not on the internet.",
-        hint="Allow its network if you mean it: WebhookChannel(allow=[...]).",
+    addresses = tuple(
+        dict.fromkeys(ipaddress.ip_address(str(one[4][0]).partition("%")[0]) for one in found)  # in the order given
     )
+    for address in addresses:
+        if not (is_public(address) or any(address in network for network in allowed)):
+            raise InvalidInput(
+                f"The webhook host {target.host} has the address {address}, which is not on the internet.",
+                hint="Allow its network if you mean it: allow = ['10.1.0.0/16'].",
+            )
+        if is_public(address) and not target.secure:
+            raise InvalidInput(f"The webhook host {target.host} is on the internet.", hint="Use https.")
+    return addresses
 
 
 def is_public(address: Address) -> bool:
@@ -74,4 +91,6 @@ def is_public(address: Address) -> bool:
             inner = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
         if inner is not None:
             return is_public(inner)
-    return address.is_global and not address.is_multicast and not address.is_reserved
+    if address.is_multicast or address.is_reserved or any(address in network for network in _NEVER):
+        return False
+    return address.is_global

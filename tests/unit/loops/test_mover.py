@@ -8,7 +8,9 @@ import pytest
 
 from delayq.core.errors import BackendDamaged, BackendUnavailable, OutcomeUnknown
 from delayq.drivers.base import Promotion
+from delayq.loops.janitor import Janitor
 from delayq.loops.mover import Mover
+from delayq.loops.served import Roll
 from tests.support.fakes import Backend
 
 
@@ -91,6 +93,39 @@ def test_a_new_queue_is_found_by_its_wake_up_and_by_polling() -> None:
     backend.clock.now += 1.0
     loop.run_once()
     assert "promote other" in backend.take_asked()
+
+
+def test_while_it_hears_of_new_queues_it_seldom_asks_which_there_are() -> None:
+    backend = Backend("a")
+    loop = mover(backend)
+    backend.hints.listening = True
+    for _ in range(10):
+        loop.run_once()
+        backend.clock.now += 1.0
+    assert backend.asked.count("queues") == 2
+    assert backend.take_asked().count("promote a") == 10
+    backend.hints.listening = False
+    for _ in range(3):
+        loop.sleep(1.0)
+        loop.run_once()
+    assert backend.take_asked().count("queues") == 3, "what it does not hear it has to ask for"
+
+
+def test_the_janitor_learns_of_a_new_queue_from_what_the_mover_heard() -> None:
+    backend = Backend("a")
+    roll = Roll(backend, backend.clock)
+    loop = Mover(backend, (), backend.clock, roll=roll)
+    janitor = Janitor(backend, clock=backend.clock, roll=roll)
+    backend.hints.listening = True
+    loop.run_once()
+    janitor.run_once()
+    assert backend.take_asked().count("queues") == 1, "one question for both"
+    backend.known.append("new")
+    backend.hints.given = [frozenset({"new"})]
+    loop.sleep(1.0)
+    backend.clock.now += 1.0
+    janitor.run_once()
+    assert backend.take_asked() == ["queues", "tidy new", "reclaim new"]
 
 
 def test_it_keeps_to_the_queues_it_was_given() -> None:
