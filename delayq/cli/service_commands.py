@@ -127,7 +127,7 @@ def work(
     no_mover: NoMover = False,
     allow_eviction: AllowEviction = False,
     force: Force = False,
-    metrics_port: MetricsPort = None,
+    metrics: MetricsPort = None,
 ) -> None:
     """Run jobs.
 
@@ -136,12 +136,13 @@ def work(
     """
     from delayq.cli.actions import serve
 
-    backoff = serve.one_word(backoff, delay)
+    backoff, more = serve.one_word(backoff, delay), {"connection": connection, "metrics_port": metrics}
     limits = serve.Limits(once, stop_when_empty, stop_when_empty_for, max_jobs, max_time, memory)
-    size = serve.Size(processes, threads, mover=not no_mover)
+    size = serve.Size(processes, threads, not no_mover)
     wishes = serve.Wishes(queue, tries, backoff, timeout, rest, sleep, name, size, allow_eviction, force, weighted)
-    wishes = replace(wishes, connection=connection, metrics_port=metrics_port)
-    raise typer.Exit(serve.work(session_of(ctx), app or [], wishes, limits, quiet=quiet, as_json=as_json))
+    raise typer.Exit(
+        serve.work(session_of(ctx), app or [], replace(wishes, **more), limits, quiet=quiet, as_json=as_json)
+    )
 
 
 def move(

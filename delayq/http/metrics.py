@@ -60,9 +60,8 @@ def make_router(service: Service) -> APIRouter:
                 raise
             hint = "pip install 'delayq[metrics]' where `delayq serve` runs."
             raise Refused(plain(501, "/metrics needs prometheus_client.", hint)) from error
-        page, content_type = exposition(
-            _for(caller, await looks.last()), __version__, request.headers.get("accept", "")
-        )
+        seen = _for(caller, await looks.last())
+        page, content_type = exposition(seen, __version__, request.headers.get("accept", ""))
         return Response(page, media_type=content_type)
 
     return router

@@ -6,7 +6,7 @@ all targets stay true.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from prometheus_client.core import Metric
@@ -25,6 +25,24 @@ _COUNTERS: Final = {
     "cancelled": ("cancelled_total", "Jobs cancelled before they ran."),
     "reclaimed": ("reclaimed_total", "Deliveries taken back because their worker vanished."),
     "handed_back": ("handed_back_total", "Deliveries given back before they were started."),
+}
+
+_GAUGES: Final[Mapping[str, tuple[Callable[[QueueObserved], float], str]]] = {
+    "overdue_jobs": (lambda one: one.overdue, "Jobs whose time has come and that no worker has yet."),
+    "queue_latency_seconds": (
+        lambda one: one.stats.overdue_oldest_ms / 1000,
+        "How long the oldest of those has been due.",
+    ),
+    "queue_paused": (lambda one: one.stats.paused, "Whether the queue is paused."),
+    "queue_memory_bytes": (lambda one: one.bytes, "Memory that the keys of the queue take, about."),
+    "mover_last_success_timestamp_seconds": (
+        lambda one: one.stats.mover_tick_ms / 1000,
+        "When a mover last looked at the queue, by the clock of Redis; 0 = never.",
+    ),
+    "queue_time_seconds": (
+        lambda one: one.stats.now_ms / 1000,
+        "The clock of Redis when the queue was looked at.",
+    ),
 }
 
 
@@ -74,47 +92,12 @@ def _spreads(queues: Sequence[QueueObserved]) -> Iterator[Metric]:
 
 
 def _gauges(queues: Sequence[QueueObserved]) -> Iterator[Metric]:
-    rows = [(one.stats.queue, one) for one in queues]
     states = (State.SCHEDULED, State.READY, State.RESERVED, State.FAILED, State.COMPLETED)
     yield gauge(
         "delayq_jobs",
         "Jobs in each state.",
         ("queue", "state"),
-        [((name, str(state)), getattr(one.stats, state)) for name, one in rows for state in states],
+        [((one.stats.queue, str(state)), getattr(one.stats, state)) for one in queues for state in states],
     )
-    yield gauge(
-        "delayq_overdue_jobs",
-        "Jobs whose time has come and that no worker has yet.",
-        _QUEUE,
-        [((name,), one.overdue) for name, one in rows],
-    )
-    yield gauge(
-        "delayq_queue_latency_seconds",
-        "How long the oldest of those has been due.",
-        _QUEUE,
-        [((name,), one.stats.overdue_oldest_ms / 1000) for name, one in rows],
-    )
-    yield gauge(
-        "delayq_queue_paused",
-        "Whether the queue is paused.",
-        _QUEUE,
-        [((name,), one.stats.paused) for name, one in rows],
-    )
-    yield gauge(
-        "delayq_queue_memory_bytes",
-        "Memory that the keys of the queue take, about.",
-        _QUEUE,
-        [((name,), one.bytes) for name, one in rows],
-    )
-    yield gauge(
-        "delayq_mover_last_success_timestamp_seconds",
-        "When a mover last looked at the queue, by the clock of Redis; 0 = never.",
-        _QUEUE,
-        [((name,), one.stats.mover_tick_ms / 1000) for name, one in rows],
-    )
-    yield gauge(
-        "delayq_queue_time_seconds",
-        "The clock of Redis when the queue was looked at.",
-        _QUEUE,
-        [((name,), one.stats.now_ms / 1000) for name, one in rows],
-    )
+    for name, (read, said) in _GAUGES.items():
+        yield gauge(f"delayq_{name}", said, _QUEUE, [((one.stats.queue,), read(one)) for one in queues])
