@@ -131,18 +131,17 @@ def work(
 ) -> None:
     """Run jobs.
 
-    A supervisor and processes that run the jobs. TERM or Ctrl-C stops it after the running jobs, a second one at once.
-    Mover and janitor run beside them, so one worker is all that a small application needs.
+    TERM or Ctrl-C stops it after the running jobs, a second one at once. Mover and janitor run beside them, so one
+    worker is all that a small application needs.
     """
     from delayq.cli.actions import serve
 
-    backoff, more = serve.one_word(backoff, delay), {"connection": connection, "metrics_port": metrics}
+    backoff = serve.one_word(backoff, delay)
     limits = serve.Limits(once, stop_when_empty, stop_when_empty_for, max_jobs, max_time, memory)
     size = serve.Size(processes, threads, not no_mover)
     wishes = serve.Wishes(queue, tries, backoff, timeout, rest, sleep, name, size, allow_eviction, force, weighted)
-    raise typer.Exit(
-        serve.work(session_of(ctx), app or [], replace(wishes, **more), limits, quiet=quiet, as_json=as_json)
-    )
+    wishes = replace(wishes, connection=connection, metrics_port=metrics)
+    raise typer.Exit(serve.work(session_of(ctx), app or [], wishes, limits, quiet=quiet, as_json=as_json))
 
 
 def move(

@@ -19,6 +19,7 @@ from delayq.app import open_async_client
 from delayq.http import health, metrics, problems
 from delayq.http.api import queues
 from delayq.http.binding import Binding
+from delayq.http.dashboard import routes
 from delayq.http.keys import KeyFile
 from delayq.http.limits import Bounds, Limits
 from delayq.http.service import Service
@@ -54,7 +55,7 @@ def make_app(settings: Settings, binding: Binding | None = None) -> FastAPI:
     app.include_router(health.router)
     app.include_router(queues.router)
     app.include_router(metrics.make_router(service))
-    # Whoever adds pages includes their router here, built from `service`.
+    app.include_router(routes.router(service))
     return app
 
 

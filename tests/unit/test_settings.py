@@ -117,6 +117,7 @@ def test_every_setting_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
         "api_keys_file",
         "max_overdue",
         "metrics_port",
+        "redact",
         "database",
         *TABLES,
     }
