@@ -131,8 +131,7 @@ def work(
 ) -> None:
     """Run jobs.
 
-    TERM or Ctrl-C stops it after the running jobs, a second one at once. Mover and janitor run beside them, so one
-    worker is all that a small application needs.
+    TERM or Ctrl-C stops it after the running jobs, a second one at once. Mover and janitor run beside them.
     """
     from delayq.cli.actions import serve
 
