@@ -50,7 +50,7 @@ def make_router(service: Service) -> APIRouter:
     """The route; keys that are for some queues see those alone."""
     router, looks = APIRouter(tags=["metrics"]), Looks(service)
 
-    @router.get("/metrics", summary="Metrics for Prometheus", response_class=Response)
+    @router.get("/metrics", include_in_schema=False)
     async def metrics(request: Request, caller: Reader) -> Response:
         """Jobs by state, rates, how late jobs start, in the text format of Prometheus or OpenMetrics."""
         try:
