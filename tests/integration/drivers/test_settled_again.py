@@ -127,21 +127,21 @@ class Taking:
 class Watched(ReservingSource):
     """One whose lots are known."""
 
-    lots: list[str]
+    seen: list[str]
 
     def set_aside(self, queue: str, lot: str, count: int) -> int:
         """And write it down."""
-        self.lots.append(lot)
+        self.seen.append(lot)
         return super().set_aside(queue, lot, count)
 
 
 def test_a_job_that_came_back_while_it_was_moved_is_named(backend: Backend) -> None:
     ids = queued(backend, 2)
     source, there = Watched(backend.make()), backend.make()
-    source.lots = []
+    source.seen = []
 
     def one_comes_back() -> None:
-        [first, _] = source.lot(QUEUE, source.lots[0])
+        [first, _] = source.lot(QUEUE, source.seen[0])
         there.give_back([Claim(QUEUE, first.id, first.entry)], vanished=True)
         [taken] = there.reserve(QUEUE, 1)
         assert taken.id == ids[0]
