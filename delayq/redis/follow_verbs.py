@@ -26,7 +26,7 @@ from delayq.core.unique import word_of
 from delayq.core.views import JobRef
 from delayq.redis.calls import follow as calls
 from delayq.redis.calls import produce
-from delayq.redis.calls.call import Call, Command, Scope, pages, text
+from delayq.redis.calls.call import Call, Command, Scope, pages, scanned, text
 from delayq.redis.calls.follow import Standing
 from delayq.redis.keys import Globals, Keys
 from delayq.redis.placing import Batch, put, token_of
@@ -191,12 +191,12 @@ class FollowVerbs:
     def _cancel_pending(self, batch: str) -> Flow[None]:
         """Cancel the members that have not started; what runs goes on, and each tells by itself how it ended."""
         pending = Keys(self._verbs.options.prefix, f"batch:{batch}").of("pending")
-        cursor = b"0"
+        cursor = 0
         while True:
-            cursor, flat = yield Command(("HSCAN", pending, cursor, "COUNT", 500), list, True)
+            cursor, flat = yield Command(("HSCAN", pending, cursor, "COUNT", 500), scanned, True)
             pairs = zip(flat[::2], flat[1::2], strict=True)
             yield from self._call_off(batch, [(text(member), text(queue)) for member, queue in pairs])
-            if cursor == b"0":
+            if not cursor:
                 return
 
     def _call_off(self, batch: str, members: Sequence[tuple[str, str]]) -> Flow[None]:

@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import httpx
+import msgspec
 import pytest
 
 from delayq import DelayQ
+from delayq.core.follow import Link, Plan
+from delayq.core.options import Options
+from delayq.core.spec import JobSpec, prepare
+from delayq.core.states import OnConflict
 from delayq.core.when import format_instant
 from delayq.http.dashboard import failed_page
 from tests.support.failing import fail_job, take
 from tests.support.pages import read, send
 
 HOUR_MS = 3_600_000
+
+
+def link_of(n: int) -> Link:
+    """A member of a batch, due in an hour."""
+    spec = JobSpec(name="order.close", id=f"m-{n}", queue="orders")
+    made = prepare(spec, Options(), 1_800_000_000_000, OnConflict.KEEP)
+    return Link(job=msgspec.Raw(made.envelope), delay_ms=HOUR_MS)
 
 
 def deeds(q: DelayQ) -> list[tuple[str, str]]:
@@ -39,7 +51,7 @@ async def test_what_was_said_is_said_once(api: httpx.AsyncClient, q: DelayQ) -> 
 
 async def test_reschedule_in_a_while(api: httpx.AsyncClient, q: DelayQ) -> None:
     before = q.schedule("order.close", delay="1h", id="a", queue="orders").due_ms or 0
-    page = await send(api, await read(api, "/job?queue=orders&id=a"), "/job/reschedule", **{"in": "3h"})
+    page = await send(api, await read(api, "/job?queue=orders&id=a"), "/job/reschedule", 200, **{"in": "3h"})
     info = q.get("a", queue="orders")
     assert info is not None
     assert info.due_ms is not None
@@ -165,6 +177,19 @@ async def test_a_lock_is_freed_with_a_reason(api: httpx.AsyncClient, q: DelayQ) 
     assert "The lock that a held in orders is free." in page.text
     assert q.locks.all() == []
     assert "stuck (by this machine)" in (await read(api, "/audit")).text
+
+
+async def test_a_batch_is_looked_at_cancelled_and_retried(api: httpx.AsyncClient, q: DelayQ) -> None:
+    plan = Plan(id="spring", name="spring", members=[link_of(n) for n in range(3)])
+    q.batches.open(plan)
+    page = await read(api, "/batch?id=spring")
+    assert "Left 3 of 3" in page.text
+    assert all(f"m-{n} orders" in page.text for n in range(3))
+    assert "spring" in (await read(api, "/batches")).text
+    page = await send(api, page, "/batch/cancel")
+    assert "Nothing of it starts any more" in page.text
+    assert "cancelled" in page.text
+    await read(api, "/batch?id=absent", 404)
 
 
 async def test_the_log_tells_who_did_what_and_where(api: httpx.AsyncClient, q: DelayQ) -> None:

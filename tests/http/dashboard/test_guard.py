@@ -142,7 +142,7 @@ async def test_who_may_only_read_finds_no_buttons_and_is_refused(
     fail_job(waiting, "broken", "no", queue="mail")
     reader, reads = new_key(0, [Scope.READ])
     async with locked(redis_url, tmp_path, reader) as client:
-        await enter(client, reads)
+        page = await enter(client, reads)
         for path in (JOB, "/queues/orders", "/failed", "/jobs", "/failed/all?act=retry"):
             page = await read(client, path)
             assert {form.action for form in page.forms if form.method == "post"} == {"/theme", "/logout"}
