@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 
-from delayq.app.clients import connection_of
+from delayq.app.clients import connection_of, on_redis
 from delayq.core.endpoint import Endpoint
 from delayq.core.errors import AWAY, UnsafeSetup
 from delayq.core.events import Listener
@@ -30,6 +30,12 @@ from delayq.settings import Settings
 from delayq.worker.options import WorkerOptions
 from delayq.worker.plan import DriverFactory, Plan, never
 from delayq.worker.supervisor import Supervisor
+
+
+def make_driver(settings: Settings) -> RedisStreams:
+    """The loops' and workers' side of the Redis that is meant. Close it. Raises as `on_redis`."""
+    settings = on_redis(settings)
+    return RedisStreams(open_connector(settings), settings.options())
 
 
 @contextmanager

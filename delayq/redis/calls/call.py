@@ -151,14 +151,17 @@ def pages(items: Sequence[T], size: int) -> list[Sequence[T]]:
     return [items[start : start + size] for start in range(0, len(items), size)]
 
 
-def scanned(reply: Sequence[Any]) -> tuple[int, list[bytes]]:
-    """The reply of HSCAN: the next cursor (0 = the end), and fields and values flat. The asyncio client reads it."""
-    cursor, found = reply
-    return int(cursor), [part for pair in found.items() for part in pair] if isinstance(found, dict) else list(found)
-
-
 def number(value: bytes | int | None) -> int | None:
     """A reply's number; None for '' or nil. Scores may carry a fraction, which is dropped."""
     if value is None or value == b"":
         return None
     return value if isinstance(value, int) else int(float(value))
+
+
+def hash_page(reply: Any) -> tuple[int, list[bytes]]:
+    """A page of HSCAN: where the next one begins (0 = this was the last), and names and values in turn.
+
+    redis-py reads some replies itself, and hands on others as they came.
+    """
+    cursor, pairs = reply
+    return int(cursor), [word for pair in pairs.items() for word in pair] if isinstance(pairs, dict) else list(pairs)
