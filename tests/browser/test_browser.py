@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from delayq import DelayQ
-from delayq.core.follow import Plan
+from delayq.core.followups import Plan
 from delayq.http.dashboard.rendering import NAVIGATION
 from tests.browser.chromium import program
 from tests.support.cli import ROOT, Cli, environment

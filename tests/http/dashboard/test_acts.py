@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from delayq import DelayQ
-from delayq.core.follow import Link, Plan
+from delayq.core.followups import Link, Plan
 from delayq.core.options import Options
 from delayq.core.spec import JobSpec, prepare
 from delayq.core.states import OnConflict

@@ -137,11 +137,11 @@ async def test_a_queue_that_somebody_watches(api: httpx.AsyncClient, q: DelayQ) 
     assert answer.text.startswith("retry: ")
 
 
-@pytest.mark.parametrize(
-    "path", [*(path for path, _ in NAVIGATION), "/queues/orders", "/job?queue=orders&id=a", "/failed/all?act=retry"]
-)
+PAGES = [*(path for path, _ in NAVIGATION), "/queues/orders", "/job?queue=orders&id=a", "/failed/all?act=retry"]
+
+
 async def test_no_page_asks_more_where_there_is_more(
-    api: httpx.AsyncClient, q: DelayQ, path: str, monkeypatch: pytest.MonkeyPatch
+    api: httpx.AsyncClient, q: DelayQ, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Round trips to Redis depend on the number of queues, not on that of jobs."""
     fail_job(q, "broken", "no")
@@ -153,11 +153,19 @@ async def test_no_page_asks_more_where_there_is_more(
         asked["trips"] += 1
         return await acall(self, *args, **options)  # type: ignore[arg-type]  # passed on as they came
 
+    async def trips() -> dict[str, int]:
+        found: dict[str, int] = {}
+        for path in PAGES:
+            asked.clear()
+            await read(api, path)
+            found[path] = asked["trips"]
+        return found
+
     monkeypatch.setattr(Connector, "acall", counting)
-    await read(api, path)
-    few = asked["trips"]
+    await trips()  # the first ones also read what is remembered
+    few = await trips()
     q.schedule_many([{"name": "order.close", "delay": "2h", "queue": "orders"} for _ in range(600)])
-    asked.clear()
-    await read(api, path)
-    assert 0 < few <= 25
-    assert asked["trips"] <= few + 2
+    many = await trips()
+    assert min(few.values()) > 0
+    assert max(few.values()) <= 25
+    assert {path for path in PAGES if many[path] > few[path] + 1} == set()
