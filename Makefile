@@ -41,8 +41,8 @@ check: lint types ## lint, and the types
 test: $(VENV)/.installed-test ## the suite, on every core; ARGS='-k lua -x -n 0' picks from it
 	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
 
-chaos: $(VENV)/.installed-test ## kill -9 and SIGSTOP for a minute each; ARGS='--seed 7' plays a run again
-	DELAYQ_CHAOS=full $(BIN)/python -m pytest tests/chaos $(ARGS)
+chaos: $(VENV)/.installed-test ## the fault suite in full (hours; goes on where it was); ARGS='kills --seed 7' picks
+	$(BIN)/python -m tests.chaos $(ARGS)
 
 # Each version over the one installed, in a folder of its own: nothing else of .venv changes.
 matrix: $(VENV)/.installed-test ## what talks to Redis, with redis-py 6.2, 7 and 8

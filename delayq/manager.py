@@ -33,13 +33,12 @@ from delayq.drivers.serving.connection import BrokerConnection
 from delayq.drivers.sync import Runner
 from delayq.drivers.waiting import Waiting
 from delayq.settings import Settings
-from delayq.settings.tables import ConnectionSettings
+from delayq.settings.tables import DEFAULT, ConnectionSettings
 
 Between: TypeAlias = Callable[[str, ConnectionSettings, Options, Callable[[], Connection]], Connection]
 """Makes a connection in the place of another: as a `Factory`, and given how to get the one it stands for."""
 Stamp: TypeAlias = Callable[[JobSpec], Mapping[str, str]]
 
-DEFAULT = "default"
 JOINING = ("outbox", "database")
 """The drivers that write in a transaction of the application's."""
 

@@ -38,8 +38,6 @@ Or the backend of one: then the connection is made around it, and workers can se
 """
 
 GROUP: Final = "delayq.drivers"
-KEEP_NOTHING: Final = ("sync", "null", "outbox", "deferred", "background", "failover")
-"""Drivers whose connections take jobs and keep none themselves, so that there is nothing to look at or to serve."""
 
 
 def _nobody(word: str) -> Any:
@@ -116,7 +114,7 @@ class Makers:
         words = Given(name, given)
         to, rest_ms = words.names("to"), words.duration_ms("rest", "5s")
         words.no_more()
-        targets = check_targets(name, to, lambda one: self._given(one).driver, KEEP_NOTHING)
+        targets = check_targets(name, to, lambda one: self._given(one).driver, known.KEEP_NOTHING)
         return FailoverConnection(name, targets, self._find, self._hands.tell, rest_ms=rest_ms)
 
     def _database(self, name: str, given: ConnectionSettings, options: Options) -> Connection:

@@ -23,6 +23,9 @@ BROKERS: Final[Mapping[str, str]] = MappingProxyType(
 )
 """Those that hand out reservations themselves, and the extra of each where it has one is said by its module."""
 
+KEEP_NOTHING: Final = ("sync", "null", "outbox", "deferred", "background", "failover")
+"""Drivers whose connections take jobs and keep none themselves, so that there is nothing to look at or to serve."""
+
 
 def module_of(driver: str) -> ModuleType:
     """The module of a broker's driver. Raises `ConfigError` when it, or what it needs, is not installed."""

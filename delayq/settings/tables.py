@@ -18,6 +18,8 @@ from delayq.settings.values import ours, prefix_text, refused
 
 ON_REDIS: Final = ("redis", "laravel_redis")
 """The drivers whose `url` leads to a Redis."""
+DEFAULT: Final = "default"
+"""The connection that is meant where nobody names one. It needs no table: it is the Redis of the settings."""
 NAMES: Final = ("routes", "forwards", "connections", "push")
 """The settings that are tables: a file holds them, no variable does."""
 

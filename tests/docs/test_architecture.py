@@ -23,6 +23,8 @@ FOLDERS = {
     "worker: a parent without user code, children that do nothing else": "worker",
 }
 DOORS = ("settings", "cli", ".")
+ROOMS = ("app",)
+"""Doors whose modules are named with their folder."""
 
 
 def modules(folder: str) -> set[str]:
@@ -45,12 +47,12 @@ def test_each_section_names_the_modules_of_its_folder() -> None:
 def test_the_section_of_the_doors_names_theirs() -> None:
     said = named(section(PAGE, "settings, app, client, cli: the doors"))
     wanted = {name.removeprefix("actions/") for folder in DOORS for name in modules(folder)}
-    assert said == wanted
+    assert said == wanted | {f"{folder}/{name}" for folder in ROOMS for name in modules(folder)}
 
 
 def test_every_folder_of_the_package_has_a_section() -> None:
     folders = {path.parent.name for path in (ROOT / "delayq").glob("*/__init__.py")}
-    assert folders == set(FOLDERS.values()) | {"settings", "cli"}
+    assert folders == set(FOLDERS.values()) | {"settings", "cli", *ROOMS}
 
 
 def test_the_arrows_are_those_of_the_linter() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from delayq.drivers import known
-from delayq.drivers.factories import KEEP_NOTHING
+from delayq.drivers.known import KEEP_NOTHING
 from delayq.jobs.current import make_manager
 from delayq.settings import Settings
 from tests.docs.capability_table import MODULES, PAGE, ROWS, between, capabilities_of, column, columns_of

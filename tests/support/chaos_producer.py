@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from delayq.core.errors import BackendError, OutcomeUnknown
+from delayq.core.errors import BackendError, NotConfirmed, OutcomeUnknown
 from delayq.redis.client import Client
 from delayq.redis.connect import Connector
 from tests.support.crew import Duty
@@ -105,7 +105,7 @@ def _schedule(client: Client, queue: str, batch: Sequence[Planned], log: Produce
     log.write([f"ask {job.id}" for job in batch])
     try:
         refs = client.schedule_many(specs)
-    except OutcomeUnknown:
+    except (OutcomeUnknown, NotConfirmed):
         log.write([f"unknown {job.id}" for job in batch])
     except BackendError:
         log.write([f"fail {job.id}" for job in batch])

@@ -6,15 +6,14 @@ import os
 import random
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from multiprocessing.context import ForkServerProcess
-from pathlib import Path
 from typing import Any
 
 from delayq.redis.keys import GROUP, Keys
 from tests.support.chaos_producer import ProducerLog, plan, produce
-from tests.support.crew import Crew, Duty, whole
+from tests.support.crew import Crew, Duty, runs, whole
 from tests.support.snapshot import word
 from tests.support.waiting import wait_until
 
@@ -23,14 +22,14 @@ QUEUE = "orders"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """How large a run is."""
+    """How large a run is. `more` are options of its workers."""
 
     jobs: int
     seconds: float
     longest_ms: int
     workers: int = 3
     movers: int = 2
-    producers: int = 1
+    more: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -46,6 +45,10 @@ class Post:
     def pid(self) -> int:
         assert self.holder.pid is not None
         return self.holder.pid
+
+    @property
+    def is_worker(self) -> bool:
+        return self.life is None and self.duty.worker
 
 
 @dataclass(slots=True)
@@ -65,7 +68,7 @@ class Rig:
     def __post_init__(self) -> None:
         self.rand.seed(self.seed)
         duty = self.crew.duty
-        worker = replace(duty, more={"mover": False})
+        worker = replace(duty, more={"mover": False, **self.size.more})
         mover = replace(duty, worker=False)
         size = self.size
         orders = {"seed": self.seed, "jobs": size.jobs, "longest_ms": size.longest_ms, "seconds": size.seconds * 0.8}
@@ -94,17 +97,27 @@ class Rig:
             time.sleep(every_s)
             self.kill(self.rand.choice(self.posts))
 
-    def kill(self, post: Post) -> None:
-        """SIGKILL; a producer that had finished stays finished."""
-        if not post.holder.is_alive():
-            return
-        pids = whole(post.pid)
-        os.kill(post.pid, signal.SIGKILL)
-        post.holder.join(30)
-        self.struck += 1
-        wait_until(lambda: not any(map(_runs, pids)), what="its children die with it")
-        self.held += sum(map(self._held_by, pids))
-        post.holder = self.crew.hire(post.duty, post.life)
+    def kill(self, *posts: Post) -> None:
+        """SIGKILL to all of them at once; a producer that had finished stays finished."""
+        living = [post for post in posts if post.holder.is_alive()]
+        pids = [pid for post in living for pid in whole(post.pid)]
+        for post in living:
+            os.kill(post.pid, signal.SIGKILL)
+        for post in living:
+            post.holder.join(30)
+        self.struck += len(living)
+        wait_until(lambda: not any(map(runs, pids)), what="their children die with them")
+        self.held += self._held_by(pids)
+        for post in living:
+            post.holder = self.crew.hire(post.duty, post.life)
+
+    def kill_child(self, post: Post) -> None:
+        """SIGKILL to a process that runs handlers; its supervisor sees to the rest. It runs one job at a time."""
+        below = whole(post.pid)[1:]
+        if post.holder.is_alive() and below:
+            os.kill(below[-1], signal.SIGKILL)
+            self.struck += 1
+            self.held += 1
 
     def freeze_now_and_then(self, every_s: float, for_s: float, at_least: int) -> None:
         """Until the time is over: freeze somebody for so long; one worker always stays awake."""
@@ -113,13 +126,32 @@ class Rig:
             time.sleep(every_s)
             self._thaw_all(time.monotonic())
             awake = [post for post in self.posts if not post.thaw_at and post.holder.is_alive()]
-            workers = [post for post in awake if post.life is None and post.duty.worker]
+            workers = [post for post in awake if post.is_worker]
             post = self.rand.choice(awake)
             if post not in workers or len(workers) > 1:
                 self._signal(post, signal.SIGSTOP)
                 post.thaw_at = time.monotonic() + for_s
                 self.struck += 1
         wait_until(lambda: not self._thaw_all(time.monotonic()), timeout=for_s + 20, what="all are thawed")
+
+    def freeze_many(self, freezes: int, for_s: float, awake: int) -> None:
+        """So many freezes, of whoever is awake; so many workers always are."""
+        while self.struck < freezes:
+            self._thaw_all(time.monotonic())
+            free = [post for post in self.posts if not post.thaw_at and post.holder.is_alive()]
+            workers = [post for post in free if post.is_worker]
+            # Mostly workers: who waits for a frozen producer or mover holds nothing that could be taken from him.
+            post = self.rand.choice(workers if self.rand.random() < 0.9 else free)
+            if post not in workers or len(workers) > awake:
+                self._signal(post, signal.SIGSTOP)
+                post.thaw_at = time.monotonic() + for_s
+                self.struck += 1
+            time.sleep(self.rand.uniform(0, 0.1))
+        wait_until(lambda: not self._thaw_all(time.monotonic()), timeout=for_s + 20, what="all are thawed")
+
+    def consumers(self) -> int:
+        """How many consumers the queue's group knows."""
+        return len(self.client.xinfo_consumers(self.keys.stream, GROUP))
 
     def _thaw_all(self, now: float) -> bool:
         """Thaw those whose time is over; whether some are frozen still."""
@@ -133,11 +165,13 @@ class Rig:
         for pid in whole(post.pid):
             os.kill(pid, number)
 
-    def _held_by(self, pid: int) -> int:
+    def _held_by(self, pids: Sequence[int]) -> int:
+        """What is in the hands of these processes."""
         if not self.client.exists(self.keys.stream):
             return 0
+        names = set(map(str, pids))
         rows = self.client.xinfo_consumers(self.keys.stream, GROUP)
-        return sum(row["pending"] for row in rows if word(row["name"]).split(":")[2:3] == [str(pid)])
+        return sum(row["pending"] for row in rows if word(row["name"]).split(":")[2] in names)
 
     # -- the end -----------------------------------------------------------------------------------------------------
 
@@ -153,11 +187,3 @@ class Rig:
             return not client.zcard(keys.of("scheduled")) and not client.hlen(keys.of("entries"))
 
         wait_until(idle, timeout=timeout, what="all is done")
-
-
-def _runs(pid: int) -> bool:
-    """Whether a process lives; one that ended and was not waited for does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False

@@ -5,6 +5,7 @@ second of processor time. Their handlers write the ledger:
 
     note     {"ms": 5}               start, work that long, end; the token is the result. With {"until": "go"} it works
                                      on until there is such a file in the folder
+    tick     {}                      one line, the start
     shaky    {"ms": 5, "fails": 2}   the first attempts fail
     spin     {"ms": 5}               as `note`, with the interpreter's lock held
     deadly   {}                      start, then SIGKILL to the whole worker: its supervisor, and so its own process
@@ -17,14 +18,15 @@ import multiprocessing
 import os
 import signal
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from delayq.core.backoff import Fixed
+from delayq.core.durability import parse_durability
 from delayq.core.options import Options
 from delayq.core.outcome import Policy
 from delayq.drivers.redis_streams import RedisStreams, RedisStreamsFactory
@@ -40,6 +42,7 @@ from delayq.worker.plan import Plan
 from delayq.worker.signals import Signals
 from delayq.worker.supervisor import Supervisor
 from tests.support.ledger import Ledger
+from tests.support.waiting import wait_until
 
 END_S = 30.0
 
@@ -56,6 +59,7 @@ class Duty:
     tidy_every_ms: int = 1_000
     tries: int = 5
     max_recoveries: int = 3
+    durability: str = "memory"
     more: dict[str, Any] = field(default_factory=dict)
 
     def options(self) -> Options:
@@ -66,6 +70,7 @@ class Duty:
             backoff=Fixed(50),
             tries=self.tries,
             max_recoveries=self.max_recoveries,
+            durability=parse_durability(self.durability),
         )
 
     @property
@@ -80,6 +85,14 @@ def whole(pid: int) -> list[int]:
     """A process and all below it: a worker is a supervisor and its children."""
     below = Path(f"/proc/{pid}/task/{pid}/children").read_text().split() if Path(f"/proc/{pid}").exists() else []
     return [pid, *(found for child in below for found in whole(int(child)))]
+
+
+def runs(pid: int) -> bool:
+    """Whether a process lives; one that ended and was not waited for does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 class Crew:
@@ -111,6 +124,21 @@ class Crew:
         member.start()
         self.members.append(member)
         return member
+
+    def duty_with(self, more: dict[str, Any]) -> Duty:
+        """The crew's duty with `more` of its own."""
+        return replace(self.duty, more=more)
+
+    def kill_all(self, members: Sequence[ForkServerProcess]) -> int:
+        """SIGKILL to each of them at once, children and all; when that began, in epoch ms."""
+        pids = [pid for member in members for pid in whole(member.pid or 0)]
+        began_ms = int(time.time() * 1000)
+        for member in members:
+            member.kill()
+        for member in members:
+            member.join(END_S)
+        wait_until(lambda: not any(map(runs, pids)), what="their children die with them")
+        return began_ms
 
     def log_of(self, member: ForkServerProcess) -> str:
         """What a member logged."""
@@ -178,18 +206,27 @@ def _handlers(ledger: Ledger, folder: Path) -> Registry:
             ledger.write("end", context)
             return context.token
 
-        @job("spin")
-        def spin(context: JobContext, ms: int = 0) -> None:
-            ledger.write("start", context)
-            end = time.monotonic() + ms / 1000
-            while time.monotonic() < end:
-                sum(range(20_000_000))  # one call into C: no other thread runs meanwhile
-            ledger.write("end", context)
-
-        @job("deadly")
-        def deadly(context: JobContext) -> None:
-            ledger.write("start", context)
-            os.kill(os.getppid(), signal.SIGKILL)
-            time.sleep(60)
-
+        _rough_ones(ledger)
     return registry
+
+
+def _rough_ones(ledger: Ledger) -> None:
+    """Those that are no friends of their worker, and one that is over before it began."""
+
+    @job("tick")
+    def tick(context: JobContext) -> None:
+        ledger.write("start", context)
+
+    @job("spin")
+    def spin(context: JobContext, ms: int = 0) -> None:
+        ledger.write("start", context)
+        end = time.monotonic() + ms / 1000
+        while time.monotonic() < end:
+            sum(range(20_000_000))  # one call into C: no other thread runs meanwhile
+        ledger.write("end", context)
+
+    @job("deadly")
+    def deadly(context: JobContext) -> None:
+        ledger.write("start", context)
+        os.kill(os.getppid(), signal.SIGKILL)
+        time.sleep(60)

@@ -181,16 +181,15 @@ class Sentinels:
 
     kind = Kind.SENTINEL
 
-    def __init__(self, binary: ServerBinary, options: Mapping[str, str] | None = None) -> None:
-        self.ports = free_ports(3)
+    def __init__(self, binary: ServerBinary, options: Mapping[str, str] | None = None, *, replicas: int = 2) -> None:
+        self.ports = free_ports(1 + replicas)
         more = {"bind": HOST, "repl-diskless-sync-delay": "0", **(options or {})}
         self.servers = [LocalServer(binary, options={**more, "port": str(port)}) for port in self.ports]
         self._replicate()
         self.sentinels = _sentinels(binary, self.ports)
         places = ",".join(f"{HOST}:{one.port}" for one in self.sentinels)
         self.url = f"redis+sentinel://{places}/{SERVICE}"
-        for one in self.sentinels:
-            wait_until(one.knows_all, what="the sentinels know all")
+        self.wait_for_all()
 
     def primaries(self) -> list[LocalServer]:
         return [self.primary()]
@@ -204,6 +203,11 @@ class Sentinels:
             with contextlib.suppress(redis.RedisError):
                 return self.servers[self.ports.index(one.primary_port())]
         raise AssertionError("no sentinel answers")
+
+    def wait_for_all(self) -> None:
+        """Until every sentinel knows of all others and of all replicas."""
+        for one in self.sentinels:
+            wait_until(partial(one.knows_all, len(self.ports) - 1), timeout=60, what="the sentinels know all")
 
     def fail_over(self) -> None:
         """Ask for another primary, and wait until there is one."""
@@ -251,13 +255,15 @@ class SentinelProcess:
         """Where it says the primary is."""
         return int(self.say("SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE)[1])
 
-    def knows_all(self) -> bool:
+    def knows_all(self, replicas: int) -> bool:
         """Whether it can tell who is there, and is in touch with enough others for a failover."""
         with contextlib.suppress(redis.RedisError):
             flat = self.say("SENTINEL", "MASTER", SERVICE)
             found = dict(zip(flat[::2], flat[1::2], strict=True))
             counted = (found[b"num-slaves"], found[b"num-other-sentinels"], found[b"flags"])
-            return counted == (b"2", b"2", b"master") and bool(self.say("SENTINEL", "CKQUORUM", SERVICE))
+            return counted == (str(replicas).encode(), b"2", b"master") and bool(
+                self.say("SENTINEL", "CKQUORUM", SERVICE)
+            )
         return False
 
     def fail_over(self) -> bool:

@@ -1,12 +1,4 @@
-"""The composition root: the only place where settings become connectors, clients, drivers and workers.
-
-    settings ──▶ Options ───────────────────────────────▶ what verbs and loops work with
-       │
-       ├─ url ─────────────────────────────▶ Connector ─▶ Client · driver ─▶ loops · worker
-       └─ no url ─▶ the embedded server ─────▲
-
-Everything below takes what it needs as arguments; everything above (the command line, `DelayQ()`) asks here.
-"""
+"""What serves queues: from settings to drivers, loops and workers."""
 
 from __future__ import annotations
 
@@ -14,31 +6,24 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 
+from delayq.app.clients import connection_of, on_redis
 from delayq.core.endpoint import Endpoint
-from delayq.core.errors import AWAY, ConfigError, DelayqError, UnsafeSetup
+from delayq.core.errors import AWAY, UnsafeSetup
 from delayq.core.events import Listener
 from delayq.core.outcome import Policy
-from delayq.core.routes import Route, Routes
-from delayq.drivers.background import BackgroundConnection
 from delayq.drivers.base import Driver
-from delayq.drivers.factories import KEEP_NOTHING
 from delayq.drivers.redis_connection import RedisConnection
 from delayq.drivers.redis_streams import RedisStreams, RedisStreamsFactory
-from delayq.drivers.serving.connection import BrokerConnection
-from delayq.drivers.serving.desk import BrokerDesk, Sender
 from delayq.drivers.serving.driver import BrokerDriverFactory
-from delayq.drivers.serving.failed_desk import FailedDesk
 from delayq.jobs.current import make_manager, replace_manager
-from delayq.jobs.registry import Registry, current, load_app
+from delayq.jobs.registry import Registry
 from delayq.loops.janitor import Janitor
 from delayq.loops.loop import Loop
 from delayq.loops.mover import Mover
 from delayq.loops.relay import Relay
 from delayq.loops.served import Roll
-from delayq.manager import DEFAULT, Manager
-from delayq.redis.aio import AsyncClient
+from delayq.manager import Manager
 from delayq.redis.checkup import eviction_policy
-from delayq.redis.client import Client
 from delayq.redis.connect import Connector
 from delayq.redis.opening import open_connector
 from delayq.settings import Settings
@@ -47,95 +32,10 @@ from delayq.worker.plan import DriverFactory, Plan, never
 from delayq.worker.supervisor import Supervisor
 
 
-def connection_of(settings: Settings) -> str:
-    """The name of the connection that commands and workers mean: what `--connection` says, else the settings' default.
-
-    A default that keeps no jobs (an outbox, sync) is for those who dispatch; it is passed over for the Redis of the
-    settings.
-    """
-    name = settings.connection
-    if settings.origin_of("connection") == "flag":
-        return name
-    given = settings.connections.get(name)
-    return DEFAULT if name in KEEP_NOTHING or (given is not None and given.driver in KEEP_NOTHING) else name
-
-
-def _plain(settings: Settings, name: str) -> bool:
-    """Whether that is simply the Redis of the settings."""
-    return name == DEFAULT and DEFAULT not in settings.connections
-
-
-def on_redis(settings: Settings) -> Settings:
-    """The settings with the Redis of the connection that is meant. Raises `ConfigError` where it is none."""
-    name = connection_of(settings)
-    if _plain(settings, name):
-        return settings
-    given = make_manager(settings).given(name)
-    if given.driver != "redis":
-        raise ConfigError(
-            f"The connection {name!r} is {given}, and this works on connections to Redis alone.",
-            hint="docs/connections.md says what each driver can do.",
-        )
-    changes = {"url": given.url, "prefix": given.prefix, "queue": given.queue}
-    return settings.model_copy(update={word: value for word, value in changes.items() if value is not None})
-
-
-def open_client(settings: Settings) -> Client:
-    """All verbs, blocking, on the Redis that is meant. Close it, or use it in a `with`. Raises as `on_redis`."""
+def make_driver(settings: Settings) -> RedisStreams:
+    """The loops' and workers' side of the Redis that is meant. Close it. Raises as `on_redis`."""
     settings = on_redis(settings)
-    return Client(open_connector(settings), settings.options())
-
-
-def open_async_client(settings: Settings) -> AsyncClient:
-    """As `open_client`, awaited. Close it with `await client.close()`."""
-    settings = on_redis(settings)
-    return AsyncClient(open_connector(settings), settings.options())
-
-
-def open_desk(settings: Settings) -> Client | BrokerDesk:
-    """What people ask and do about jobs, on the connection that is meant. Close it, or use it in a `with`.
-
-    Raises `ConfigError` for a connection that keeps no jobs.
-    """
-    name = connection_of(settings)
-    if _plain(settings, name):
-        return open_client(settings)
-    manager = make_manager(settings)
-    connection = manager.connection(name)
-    if not isinstance(connection, BrokerConnection):
-        return open_client(settings)
-    options = replace(connection.options, routes=_queues(settings))
-    return BrokerDesk(BrokerConnection(name, connection.backend, options))
-
-
-def open_sender(settings: Settings) -> Client | BrokerDesk | Sender:
-    """Where jobs are handed in: any connection, also one that keeps none. Use it in a `with`."""
-    name = settings.connection if settings.origin_of("connection") == "flag" else connection_of(settings)
-    given = settings.connections.get(name)
-    driver = name if given is None else given.driver
-    if driver not in KEEP_NOTHING:
-        return open_desk(settings)
-    load_handlers([settings.app] if settings.app else [])
-    manager = make_manager(settings)
-    replace_manager(manager)
-    return Sender(manager.connection(name), replace(manager.options_of(name), routes=_queues(settings)))
-
-
-def _queues(settings: Settings) -> Routes:
-    """The routes without their connections: one is chosen."""
-    return {pattern: Route(route.queue) for pattern, route in settings.routes.items() if route.queue}
-
-
-def open_failed(settings: Settings) -> Client | FailedDesk:
-    """The failed jobs of the connection that is meant. Close it."""
-    name = connection_of(settings)
-    if _plain(settings, name):
-        return open_client(settings)
-    connection = make_manager(settings).connection(name)
-    if isinstance(connection, BackgroundConnection):
-        return FailedDesk(connection, connection.options, connection.failed_store(), bytes)
-    desk = open_desk(settings)
-    return desk.failed() if isinstance(desk, BrokerDesk) else desk
+    return RedisStreams(open_connector(settings), settings.options())
 
 
 @contextmanager
@@ -163,24 +63,6 @@ def refuse_eviction(driver: RedisStreams) -> None:
             hint="CONFIG SET maxmemory-policy noeviction, and the same in its configuration file; or take the risk "
             "with --allow-eviction.",
         )
-
-
-def load_handlers(modules: Sequence[str]) -> Registry:
-    """Import the modules that register an application's jobs; what they registered, together.
-
-    Raises `ConfigError` for a module that cannot be imported, whatever it raises.
-    """
-    for module in modules:
-        try:
-            load_app(module)
-        except DelayqError:
-            raise
-        except Exception as error:
-            raise ConfigError(
-                f"--app {module}: importing it raised {type(error).__name__}: {error}.",
-                hint="Mend that module; -v shows where it happened.",
-            ) from error
-    return current()
 
 
 def queues_of(settings: Settings, registry: Registry) -> tuple[str, ...]:

@@ -1,0 +1,98 @@
+"""Processes are killed and frozen: producers, movers, workers with all their children."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import Any
+
+from delayq.redis.keys import GROUP, Keys
+from tests.chaos.engine import Lot, Tally
+from tests.chaos.world import client_of, crew, rig, server, told, verdict
+from tests.support.chaos_rig import QUEUE, Size
+from tests.support.crew import Crew
+from tests.support.servers import connect
+from tests.support.waiting import wait_until
+
+LEASE_MS, TICK_MS, SPARE_MS = 1_000, 333, 2_000
+CONSUMERS_SPARE = 5
+
+
+def kills(lot: Lot) -> Tally:
+    """kill -9; another one takes the place at once. What is run again was in the hands of the killed."""
+    size = Size(jobs=20 * lot.units, seconds=0.12 * lot.units, longest_ms=40, workers=6, movers=2)
+    rand = lot.rand
+    with server() as one, rig(lot, one, size, lease_ms=2_000) as run:
+        while run.struck < lot.units:
+            time.sleep(rand.expovariate(1 / 0.03))
+            first, *others = rand.sample(run.posts, 3)
+            run.kill(*others)
+            run.kill_child(first) if first.is_worker else run.kill(first)
+        run.finish(timeout=120)
+        found = verdict(run)
+        assert found.run_twice <= run.held, f"{found.run_twice} run again, {run.held} were held by the killed"
+        return told(found).add(kills=run.struck, held_by_the_killed=run.held)
+
+
+def struck_off(lot: Lot) -> Tally:
+    """A worker is killed and replaced again and again; after two minutes the group knows hardly more than live."""
+    with server() as one, crew(lot, one.url) as members, client_of(one.url) as q, connect(one.url) as plain:
+        known: list[int] = []
+        for n in range(lot.units):
+            worker = members.hire()
+            q.schedule("note", id=f"j{n}")
+            wait_until(partial(_ended, members, f"j{n}"), timeout=60, what="it works")
+            members.kill_all([worker])
+            known.append(consumers(plain))
+        members.hire()
+        wait_until(lambda: consumers(plain) <= 1 + CONSUMERS_SPARE, timeout=150, what="the dead are struck off")
+        return Tally().add(restarts=lot.units, most_consumers=max(known), consumers_in_the_end=consumers(plain))
+
+
+def _ended(members: Crew, job: str) -> bool:
+    return job in members.ledger.jobs("end")
+
+
+def freezes(lot: Lot) -> Tally:
+    """SIGSTOP for three leases, many at a time; what they do when they wake up changes nothing that is not theirs."""
+    workers = 4 if lot.smoke else 14
+    size = Size(jobs=40 * lot.units, seconds=lot.units / workers * 3, longest_ms=60, workers=workers, movers=2)
+    with server() as one, rig(lot, one, size, lease_ms=1_000) as run:
+        wait_until(lambda: run.crew.ledger.jobs("start"), timeout=60, what="work has begun")
+        run.freeze_many(lot.units, for_s=3.0, awake=2)
+        run.finish(timeout=120)
+        found = verdict(run)
+        fences = run.crew.logs().count("it was taken back meanwhile")
+        acked = int(run.client.hget(run.keys.meta, "acked_total") or 0)
+        assert acked == found.done, f"{found.done} jobs ended, {acked} were settled"
+        assert found.ended_twice <= fences, f"{found.ended_twice} ended again, {fences} fenced"
+        return told(found).add(
+            freezes=run.struck, ended_again=found.ended_twice, fenced=fences, changes_by_a_stranger=0
+        )
+
+
+def recovery(lot: Lot) -> Tally:
+    """Workers die with a job in their hands; another starts it within lease + tick + 2 s."""
+    ids = [f"held{n}" for n in range(lot.units)]
+    with server() as one, crew(lot, one.url, lease_ms=LEASE_MS) as members, client_of(one.url, lease_ms=LEASE_MS) as q:
+        victims = [members.hire() for _ in ids]
+        q.schedule_many([{"name": "note", "id": job_id, "data": {"until": "go"}} for job_id in ids])
+        wait_until(lambda: set(members.ledger.jobs("start")) == set(ids), timeout=60, what="each holds one")
+        for _ in ids:  # what was in the hands of the dead runs alone in its process
+            members.hire()
+        with connect(one.url) as plain:
+            wait_until(lambda: consumers(plain) == 2 * len(ids), timeout=60, what="others are there")
+        killed_ms = members.kill_all(victims)
+        again = 2 * len(ids)
+        wait_until(lambda: len(members.ledger.jobs("start")) == again, timeout=60, what="each is started again")
+        (lot.folder / "go").touch()
+        wait_until(lambda: set(members.ledger.jobs("end")) == set(ids), timeout=60, what="all end")
+        took_ms = [line.at_ms - killed_ms for line in members.ledger.lines("start")[len(ids) :]]
+    late = [ms for ms in took_ms if ms > LEASE_MS + TICK_MS + SPARE_MS]
+    assert not late, f"lease + tick + 2 s is {LEASE_MS + TICK_MS + SPARE_MS} ms: {late}"
+    return Tally().add(workers_killed=len(ids), late=len(late)).time("started_again_after", *took_ms)
+
+
+def consumers(client: Any) -> int:
+    """How many the group of the queue knows."""
+    return len(client.xinfo_consumers(Keys("delayq", QUEUE).stream, GROUP))

@@ -1,0 +1,88 @@
+"""Primaries die and replicas take over; what was confirmed by a replica is there."""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing
+from functools import partial
+from typing import Any
+
+import redis
+
+from delayq.redis.keys import Keys
+from tests.chaos.engine import Lot, Tally
+from tests.chaos.world import crew
+from tests.support.chaos_producer import ProducerLog, produce
+from tests.support.chaos_rig import QUEUE
+from tests.support.flavours import default_flavour, require
+from tests.support.servers import LocalServer, connect
+from tests.support.topologies import HOST, Sentinels, is_linked, is_primary
+from tests.support.waiting import wait_until
+
+JOBS_EACH, SECONDS_EACH = 1_000, 20.0
+SAFE = {"min-replicas-to-write": "1", "min-replicas-max-lag": "10"}
+DURABILITY = "replicas:1"
+
+
+def failovers(lot: Lot) -> Tally:
+    """kill -9 of the primary of a healthy pair at any moment of the load, and the old one comes back as a replica."""
+    rand, took_ms = lot.rand, list[float]()
+    plan = {"seed": lot.own_seed, "jobs": JOBS_EACH * lot.units, "longest_ms": 5, "seconds": SECONDS_EACH * lot.units}
+    with (
+        closing(Sentinels(require(default_flavour()), SAFE, replicas=1)) as pair,
+        crew(lot, pair.url, lease_ms=2_000, durability=DURABILITY) as members,
+    ):
+        log = ProducerLog(lot.folder)
+        members.hire()
+        producing = members.hire(members.duty_with(plan), produce)
+        for _ in range(lot.units):
+            wait_until(partial(taken_since, log, len(log.dues())), timeout=60, what="jobs are taken")
+            time.sleep(rand.uniform(0.2, 1.2))
+            took_ms.append(fail_over(pair))
+        members.kill_all([producing])
+        with connect(pair.primary().url) as plain:
+            wait_until(partial(done, plain), timeout=120, what="all is done")
+        asked, taken, ended = log.asked(), set(log.dues()), set(members.ledger.jobs("end"))
+    lost, unasked = taken - ended, ended & log.refused()
+    assert not lost, f"{len(lost)} were taken and never ended: {sorted(lost)[:5]}"
+    assert not unasked, f"{len(unasked)} ran, and were refused: {sorted(unasked)[:5]}"
+    tally = Tally().add(failovers=lot.units, jobs=len(asked), taken=len(taken), refused=len(log.refused()))
+    tally.add(not_confirmed_or_unknown=len(asked) - len(taken) - len(log.refused()), lost=len(lost))
+    return tally.time("another_primary_after", *took_ms)
+
+
+def taken_since(log: ProducerLog, before: int) -> bool:
+    """Whether more were taken than that."""
+    return len(log.dues()) > before
+
+
+def fail_over(pair: Sentinels) -> float:
+    """Kill the primary, wait for another, and let the old one follow it; after how many ms there was another."""
+    before = pair.primary()
+    before.kill()
+    began = time.monotonic()
+    wait_until(partial(_is_another, pair, before), timeout=60, what="a replica takes over")
+    took_ms = (time.monotonic() - began) * 1000
+    before.start()
+    with connect(before.url) as plain:  # the sentinels would say so too, ten seconds later
+        plain.replicaof(HOST, pair.ports[pair.servers.index(pair.primary())])
+    wait_until(partial(_follows, pair, before), timeout=60, what="the old one follows")
+    pair.wait_for_all()
+    return took_ms
+
+
+def _is_another(pair: Sentinels, before: LocalServer) -> bool:
+    return pair.primary() is not before and is_primary(pair.primary())
+
+
+def _follows(pair: Sentinels, before: LocalServer) -> bool:
+    return not is_primary(before) and is_linked(before)
+
+
+def done(plain: Any) -> bool:
+    """Whether nothing waits and nothing runs; what is kept on purpose does not count."""
+    keys = Keys("delayq", QUEUE)
+    try:
+        return not plain.zcard(keys.of("scheduled")) and not plain.hlen(keys.of("entries"))
+    except redis.RedisError:
+        return False
