@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.chaos.engine import Scenario
-from tests.chaos.scenarios import processes, replicas, servers, suites, volume
+from tests.chaos.scenarios import disk, processes, replicas, servers, suites, volume, wire
 
 _ALL = (
     Scenario(
@@ -110,6 +110,44 @@ _ALL = (
         units=100,
         lot=10,
         play=replicas.failovers,
+    ),
+    Scenario(
+        name="script-flush",
+        holds="a server that forgets its scripts every 50 ms fails no call",
+        promises=("P11",),
+        unit="jobs",
+        units=5_000,
+        lot=5_000,
+        smoke=500,
+        play=wire.script_flush,
+    ),
+    Scenario(
+        name="client-kill",
+        holds="connections that are killed five times a second lose nothing",
+        promises=("P11",),
+        unit="jobs",
+        units=10_000,
+        lot=2_500,
+        play=wire.client_kill,
+    ),
+    Scenario(
+        name="replies",
+        holds="replies that are lost, cut or late lose nothing",
+        promises=("P11",),
+        unit="jobs",
+        units=4_000,
+        lot=500,
+        play=wire.replies,
+    ),
+    Scenario(
+        name="aof-tail",
+        holds="an append-only file cut at any byte leaves every job whole and in one place",
+        promises=("P5",),
+        unit="cuts",
+        units=10_240,
+        lot=512,
+        smoke=5,
+        play=disk.aof_tail,
     ),
     Scenario(
         name="topologies",

@@ -175,12 +175,16 @@ class Rig:
 
     # -- the end -----------------------------------------------------------------------------------------------------
 
-    def finish(self, timeout: float = 60.0) -> None:
-        """Wait until the producer has asked for everything and all of it is done."""
+    def wait_for_the_producer(self, timeout: float = 120.0) -> None:
+        """Until it has asked for everything."""
         wait_until(lambda: len(self.log.asked()) == self.size.jobs, timeout=timeout, what="all is scheduled")
         producer = self.posts[-1].holder
         producer.join(40)
         assert not producer.is_alive(), "the producer did not end"
+
+    def finish(self, timeout: float = 60.0) -> None:
+        """Wait until the producer has asked for everything and all of it is done."""
+        self.wait_for_the_producer(timeout)
         client, keys = self.client, self.keys
 
         def idle() -> bool:

@@ -74,7 +74,7 @@ class LocalServer:
     def start(self, more: Mapping[str, str] | None = None) -> None:
         """Start it and wait until it answers. `more` options hold for this start alone."""
         assert not self.is_alive(), "the server runs already"
-        self._process = start_child(self._arguments(more or {}), log=self.folder / "server.log", keep=())
+        self._process = start_child(self.arguments(more or {}), log=self.folder / "server.log", keep=())
         wait_until(self._is_up, timeout=START_TIMEOUT_S, what=f"{self.binary} answers")
 
     def kill(self) -> None:
@@ -130,7 +130,8 @@ class LocalServer:
             return False
         return answer is not None and answer.ready
 
-    def _arguments(self, more: Mapping[str, str]) -> list[str]:
+    def arguments(self, more: Mapping[str, str]) -> list[str]:
+        """The command that starts it, with `more` options."""
         options = {
             "port": "0",
             "unixsocket": str(self.socket),
