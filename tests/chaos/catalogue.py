@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.chaos.engine import Scenario
-from tests.chaos.scenarios import disk, processes, replicas, servers, suites, volume, wire
+from tests.chaos.scenarios import disk, mistakes, moods, processes, replicas, servers, suites, volume, wire
 
 _ALL = (
     Scenario(
@@ -148,6 +148,35 @@ _ALL = (
         lot=512,
         smoke=5,
         play=disk.aof_tail,
+    ),
+    Scenario(
+        name="moods",
+        holds="a server that was busy, loading, full, unable to save or away: jobs start within 2 s after it is well",
+        promises=("P11", "P16", "P20"),
+        unit="moods",
+        units=60,
+        lot=10,
+        play=moods.moods,
+    ),
+    Scenario(
+        name="full",
+        holds="at maxmemory a schedule is refused cleanly, and everything that was taken completes",
+        promises=("P20",),
+        unit="times full",
+        units=40,
+        lot=10,
+        smoke=1,
+        play=moods.full,
+    ),
+    Scenario(
+        name="mistakes",
+        holds="what an operator deletes, trims or overwrites is healed within 60 s where the information survives",
+        promises=("P29",),
+        unit="mistakes",
+        units=120,
+        lot=20,
+        smoke=3,
+        play=mistakes.mistakes,
     ),
     Scenario(
         name="topologies",
