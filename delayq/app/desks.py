@@ -20,7 +20,7 @@ def desk_of(settings: Settings, name: str) -> BrokerDesk | None:
     if not isinstance(connection, BrokerConnection):
         return None
     options = replace(connection.options, routes=_queues(settings))
-    return BrokerDesk(BrokerConnection(name, connection.backend, options))
+    return BrokerDesk(type(connection)(name, connection.backend, options))
 
 
 def sender_of(settings: Settings, name: str) -> Sender:

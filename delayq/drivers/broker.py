@@ -45,6 +45,9 @@ from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 import msgspec
 
 from delayq.core.control import Control
+from delayq.core.debounce import Quiet
+from delayq.core.follow import Note, Open
+from delayq.core.limiting import Limits
 from delayq.core.states import Answer, OnConflict, State
 from delayq.core.views import JobRef
 from delayq.drivers.base import Claim, Delivery, Promotion
@@ -52,7 +55,11 @@ from delayq.drivers.failed_store import FailedJob
 
 
 class Item(NamedTuple):
-    """A job to put into a queue. `delay_ms` counts from now, `due_ms` is the same as epoch ms; 0 ms means at once."""
+    """A job to put into a queue. `delay_ms` counts from now, `due_ms` is the same as epoch ms; 0 ms means at once.
+
+    `lock` is its unique key as `core.unique.word_of` gives it ('' = none, or one that is not to be taken), `quiet` how
+    long a debounced job waits. Both only where the capabilities have `unique`.
+    """
 
     id: str
     name: str
@@ -60,6 +67,8 @@ class Item(NamedTuple):
     envelope: bytes
     delay_ms: int
     due_ms: int
+    lock: str = ""
+    quiet: Quiet | None = None
 
     def created(self) -> JobRef:
         """The usual answer: it is there now."""
@@ -68,11 +77,15 @@ class Item(NamedTuple):
 
 
 class Forget(msgspec.Struct, frozen=True):
-    """The job has ended: remove it, and push what follows. `raw` is the envelope as delivered, b'' where unknown."""
+    """The job has ended: remove it, and push what follows. `raw` is the envelope as delivered, b'' where unknown.
+
+    `told` is for batches: one that begins, what became of members. Only where the capabilities have `batches`.
+    """
 
     claim: Claim
     raw: bytes
     then: tuple[Item, ...] = ()
+    told: tuple[Open | Note, ...] = ()
 
 
 class Again(msgspec.Struct, frozen=True):
@@ -96,6 +109,7 @@ class Bury(msgspec.Struct, frozen=True):
     envelope: bytes
     failed: FailedJob
     then: tuple[Item, ...] = ()
+    told: tuple[Open | Note, ...] = ()
 
 
 Act: TypeAlias = Forget | Again | Bury
@@ -233,6 +247,14 @@ class Findable(Protocol):
 
     def reschedule(self, queue: str, job_id: str, due_ms: int) -> Answer:
         """Give it another time if it waits; a time that has passed is now. With `reschedule` and `run_now`."""
+
+
+@runtime_checkable
+class Asked(Protocol):
+    """A broker that answers what jobs ask before they start; others answer everything with a refusal."""
+
+    def limits(self, connection: str) -> Limits:
+        """Who answers. `connection` names it for people."""
 
 
 @runtime_checkable

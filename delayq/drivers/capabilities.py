@@ -18,12 +18,13 @@ from delayq.core import envelope as envelopes
 from delayq.core import follow
 from delayq.core.envelope import ABSENT, Envelope
 from delayq.core.errors import BadEnvelope, InvalidInput, InvalidPayload
-from delayq.core.follow import Chain, Link
+from delayq.core.follow import Chain, Link, Plan
 from delayq.core.names import made_here
 from delayq.core.spec import JobSpec
 from delayq.core.states import OnConflict
 from delayq.core.when import format_duration
 
+LINK_WAITS: Final = "lets no link of a chain wait for its unique key, and one has one"
 ELSEWHERE: Final = "Send it over a connection to Redis: on_connection(…)."
 
 
@@ -54,6 +55,7 @@ class Capabilities:
     inspect         jobs can be shown and listed; counts: queues tell how long they are
     clear           waiting jobs can be removed all at once
     chains          what follows a job is sent when it ends; batches: it keeps batches
+    links_wait      a link of a chain may have a unique key, and waits until that is free
     limits          jobs can ask for places and rates
     pause           queues can be paused and workers told to rest or restart
     retention       finished jobs and results are kept
@@ -83,6 +85,7 @@ class Capabilities:
     clear: bool = False
     chains: bool = False
     batches: bool = False
+    links_wait: bool = False
     limits: bool = False
     pause: bool = False
     retention: bool = False
@@ -129,6 +132,23 @@ def refuse_job(raw: bytes, delay_ms: int, can: Capabilities, connection: str) ->
         raise InvalidInput(
             f"The connection {connection!r} {why}, so the job {envelope.name!r} cannot go there.", hint=ELSEWHERE
         )
+    for link in _links(follow.decode_chain(envelope.chain)) if envelope.chain is not ABSENT else ():
+        if link.batch is not None:
+            refuse_plan(link.batch, can, connection)
+
+
+def refuse_plan(plan: Plan, can: Capabilities, connection: str) -> None:
+    """As `refuse_job`, of all that a batch is made of: members, what follows them, callbacks, batches in it."""
+    callbacks = plan.callbacks
+    called = (callbacks.before, callbacks.progress, callbacks.then, callbacks.catch, callbacks.finally_)
+    follow_up = [*(link for links in called for link in links), *(_links(plan.chain) if plan.chain else ())]
+    for link in (*plan.members, *follow_up):
+        if link.batch is not None:
+            refuse_plan(link.batch, can, connection)
+            continue
+        refuse_job(bytes(link.job), link.delay_ms, can, connection)
+        if not can.links_wait and _unique(link):
+            raise InvalidInput(f"The connection {connection!r} {LINK_WAITS}.", hint=ELSEWHERE)
 
 
 def refuse_verb(verb: str, able: bool, connection: str) -> None:
@@ -169,8 +189,8 @@ def _linked(envelope: Envelope, can: Capabilities) -> Iterator[str]:
         if link.batch is not None:
             if not can.batches:
                 yield "keeps no batches, and the chain holds one"
-        elif not can.unique and _unique(link):
-            yield "keeps no unique keys, and a link of the chain has one"
+        elif not can.links_wait and _unique(link):
+            yield LINK_WAITS
 
 
 def _links(chain: Chain) -> Iterable[Link]:

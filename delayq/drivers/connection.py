@@ -7,9 +7,11 @@ from typing import Protocol, runtime_checkable
 
 from delayq.core.batches import BatchInfo
 from delayq.core.follow import Link, Plan
+from delayq.core.lock_views import LockView
 from delayq.core.spec import Delay, JobSpec
 from delayq.core.states import OnConflict
 from delayq.core.views import JobRef
+from delayq.drivers.failed_store import FailedJob
 
 
 class BatchStore(Protocol):
@@ -24,11 +26,33 @@ class BatchStore(Protocol):
     def add(self, batch: str, members: Sequence[Link]) -> BatchInfo:
         """More members for a batch that goes on. Raises `Conflict` for one that has finished or was cancelled."""
 
-    def cancel(self, batch: str) -> BatchInfo:
-        """Let nothing of it start any more."""
+    def cancel(self, batch: str, *, reason: str | None = None) -> BatchInfo:
+        """Let nothing of it start any more. A `reason` is written down; one that says nothing is `InvalidInput`."""
 
-    def retry(self, batch: str) -> int:
-        """Retry every member that failed; how many."""
+    def retry(self, batch: str, *, reason: str | None = None) -> int:
+        """Retry every member that failed; how many. `reason` as with `cancel`. What was skipped stays skipped."""
+
+    def pending(self, batch: str, limit: int = 50) -> Sequence[tuple[str, str]]:
+        """At most `limit` members that have not ended, each with its queue ('' = a batch)."""
+
+    def failed(self, batch: str) -> Sequence[tuple[str, str]]:
+        """The members that failed, each with its queue ('' = a batch)."""
+
+    def list(self, limit: int = 50) -> Sequence[BatchInfo]:
+        """The newest batches, newest first."""
+
+
+class LockStore(Protocol):
+    """Keeps the locks of unique keys. `get` and `free` raise `LockNotFound` for one that nobody holds."""
+
+    def all(self, queue: str | None = None, *, limit: int = 100) -> Sequence[LockView]:
+        """At most `limit` of them, of one queue or of all, each with its owner."""
+
+    def get(self, lock: str, *, queue: str | None = None) -> LockView:
+        """One, by what it is called in the list."""
+
+    def free(self, lock: str, *, queue: str | None = None, reason: str) -> LockView:
+        """Free it by hand; the owner goes on. Answers with the lock as it was."""
 
 
 class AsyncBatchStore(Protocol):
@@ -54,8 +78,29 @@ class AsyncBatchStore(Protocol):
 class KeepsBatches(Protocol):
     """A connection that also keeps batches."""
 
-    batches: BatchStore
-    abatches: AsyncBatchStore
+    @property
+    def batches(self) -> BatchStore:
+        """They."""
+
+    @property
+    def abatches(self) -> AsyncBatchStore:
+        """They, awaited."""
+
+
+@runtime_checkable
+class KeepsLocks(Protocol):
+    """A connection whose unique keys people can look at."""
+
+    def locks(self) -> LockStore:
+        """They."""
+
+
+@runtime_checkable
+class TakesUp(Protocol):
+    """A connection that keeps failed jobs beside the others, and takes one up again in one step."""
+
+    def retry_failed(self, uuid: str, job: FailedJob) -> JobRef:
+        """`uuid`: what the failed know it by. Raises `Conflict` when its id or its unique key is taken."""
 
 
 @runtime_checkable

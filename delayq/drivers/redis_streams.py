@@ -42,6 +42,7 @@ CAPABILITIES: Final = Capabilities(
     clear=True,
     chains=True,
     batches=True,
+    links_wait=True,
     limits=True,
     pause=True,
     retention=True,

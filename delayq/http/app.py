@@ -19,6 +19,7 @@ from delayq.app import open_async_client
 from delayq.http import health, problems
 from delayq.http.api import queues
 from delayq.http.binding import Binding
+from delayq.http.dashboard import routes
 from delayq.http.keys import KeyFile
 from delayq.http.limits import Bounds, Limits
 from delayq.http.service import Service
@@ -53,7 +54,8 @@ def make_app(settings: Settings, binding: Binding | None = None) -> FastAPI:
     problems.add_to(app)
     app.include_router(health.router)
     app.include_router(queues.router)
-    # Whoever adds pages or metrics includes their router here, built from `service`.
+    app.include_router(routes.router(service))
+    # Whoever adds metrics includes their router here, built from `service`.
     return app
 
 

@@ -14,6 +14,7 @@ from delayq.core.durability import MEMORY
 from delayq.core.errors import ConfigError
 from delayq.core.keyring import Keyring
 from delayq.core.options import Options
+from delayq.core.redaction import REDACTED
 from delayq.core.shown import shown
 from delayq.settings import pushes, tables, values
 from delayq.settings.keys import keyring_of
@@ -106,6 +107,11 @@ class Settings(BaseSettings):
         validation_alias="max_overdue",
         description="how long the oldest due job may wait before /readyz says no",
         examples=["5m"],
+    )
+    redact: values.Patterns = Field(
+        REDACTED,
+        description="fields of payloads whose values no page shows, by name patterns in any case",
+        examples=["password,*token,iban"],
     )
     log_format: Annotated[LogFormat, values.Choice] = Field(
         LogFormat.CONSOLE, description="console or json", examples=["json"]

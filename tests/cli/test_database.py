@@ -31,7 +31,7 @@ def test_migrate_makes_the_tables_once(path: Path, inline: Inline) -> None:
     done = inline("database", "migrate")
     assert done.lines[0] == "table jobs created"
     assert columns(path, "jobs")[:7] == COLUMNS
-    assert "5 steps done" in done.err
+    assert "9 steps done" in done.err
     again = inline("database", "migrate")
     assert (again.code, again.out) == (0, "")
     assert "everything is there" in again.err
@@ -39,7 +39,7 @@ def test_migrate_makes_the_tables_once(path: Path, inline: Inline) -> None:
 
 def test_check_changes_nothing_and_tells(path: Path, inline: Inline) -> None:
     missing = inline("database", "migrate", "--check")
-    assert (missing.code, len(missing.lines)) == (1, 5)
+    assert (missing.code, len(missing.lines)) == (1, 9)
     assert columns(path, "jobs") == []
     inline("database", "migrate")
     assert inline("database", "migrate", "--check").code == 0

@@ -47,6 +47,7 @@ ROWS: Final[Mapping[str, Callable[[Capabilities], str]]] = {
     "stats": lambda can: _yes(can.counts),
     "clear": lambda can: _yes(can.clear),
     "chains": lambda can: _yes(can.chains),
+    "links of a chain wait for a unique key": lambda can: _yes(can.links_wait),
     "batches": lambda can: _yes(can.batches),
     "limits": lambda can: _yes(can.limits),
     "pause, maintenance, restart": lambda can: _yes(can.pause),

@@ -154,6 +154,16 @@ class Station:
 
         wait_until(gone, timeout=timeout, what=f"{len(job_ids)} jobs are gone")
 
+    def idle(self, queues: Sequence[str]) -> bool:
+        """Whether nothing waits, runs or is to be carried in these queues."""
+        with self.connector.commands().pipeline(transaction=False) as pipe:
+            for queue in queues:
+                keys = self.keys(queue)
+                pipe.xlen(keys.of("outbox"))
+                pipe.zcard(keys.of("scheduled"))
+                pipe.hlen(keys.of("entries"))
+            return not any(pipe.execute())
+
     def said(self) -> str:
         """What the workers logged."""
         return self._said.text()

@@ -12,6 +12,7 @@ from typing import Any
 
 from delayq import Discard, Fail, JobContext, Snooze
 from delayq.jobs.dispatch import Dispatch, named
+from tests.support.database_station import DatabaseStation
 from tests.support.station import QUEUE, Station
 from tests.support.tape import Tape
 from tests.support.waiting import wait_until
@@ -22,7 +23,7 @@ QUEUES = (QUEUE, "mails", "parcels")
 class Steps:
     """The handler `step`, and what its runs left on the tape: a name, and the headers it came with."""
 
-    def __init__(self, station: Station) -> None:
+    def __init__(self, station: Station | DatabaseStation) -> None:
         self.station = station
         self._ran: Tape[tuple[str, dict[str, str]]] = station.tape()
         ran = self._ran
@@ -71,10 +72,4 @@ class Steps:
         return self._looks_empty() and self._looks_empty()
 
     def _looks_empty(self) -> bool:
-        with self.station.connector.commands().pipeline(transaction=False) as pipe:
-            for queue in QUEUES:
-                keys = self.station.keys(queue)
-                pipe.xlen(keys.of("outbox"))
-                pipe.zcard(keys.of("scheduled"))
-                pipe.hlen(keys.of("entries"))
-            return not any(pipe.execute())
+        return self.station.idle(QUEUES)

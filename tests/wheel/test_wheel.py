@@ -100,7 +100,8 @@ def install(wheel: Path, home: Path, extras: set[str]) -> Path:
 
 
 def test_the_wheel_holds_the_package_and_its_scripts_and_nothing_else(built: Path) -> None:
-    modules = [*(ROOT / "delayq").rglob("*.py"), ROOT / "delayq" / "py.typed"]
+    pages = [path for kind in ("html", "css", "js", "svg") for path in (ROOT / "delayq" / "http").rglob(f"*.{kind}")]
+    modules = [*(ROOT / "delayq").rglob("*.py"), ROOT / "delayq" / "py.typed", *pages]
     expected = {path.relative_to(ROOT).as_posix() for path in modules}
     expected |= {f"delayq/lua/{path.relative_to(SCRIPTS).as_posix()}" for path in SCRIPTS.rglob("*.lua")}
     info = "-".join(built.name.split("-")[:2]) + ".dist-info"

@@ -18,7 +18,7 @@ Members: TypeAlias = Sequence[tuple[str, str]]
 
 def list_batches(session: Session, limit: int, *, as_json: bool) -> None:
     """The newest batches."""
-    with session.client() as client:
+    with session.desk() as client:
         found = client.batches.list(limit)
     if as_json:
         for info in found:
@@ -36,7 +36,7 @@ def _row(info: BatchInfo, now_ms: int) -> tuple[object, ...]:
 
 def show(session: Session, batch_id: str, *, as_json: bool) -> None:
     """One batch, its failed members, and some of those that have not ended."""
-    with session.client() as client:
+    with session.desk() as client:
         info, failed = client.batches.get(batch_id), client.batches.failed(batch_id)
         pending = client.batches.pending(batch_id, PENDING_SHOWN)
     if as_json:
@@ -89,7 +89,7 @@ def _place(member: str, queue: str) -> str:
 
 def cancel(session: Session, batch_id: str, reason: str, *, as_json: bool) -> None:
     """Cancel it, on record."""
-    with session.client() as client:
+    with session.desk() as client:
         info = client.batches.cancel(batch_id, reason=reason)
     if as_json:
         session.out.json(shapes.batch(info))
@@ -99,7 +99,7 @@ def cancel(session: Session, batch_id: str, reason: str, *, as_json: bool) -> No
 
 def retry(session: Session, batch_id: str, reason: str, *, as_json: bool) -> None:
     """Retry its failed members, on record."""
-    with session.client() as client:
+    with session.desk() as client:
         number = client.batches.retry(batch_id, reason=reason)
     if as_json:
         session.out.json({"id": batch_id, "retried": number})

@@ -29,7 +29,7 @@ class Target(NamedTuple):
 
 def list_locks(session: Session, queue: str | None, limit: int, *, as_json: bool) -> None:
     """A line for each."""
-    with session.client() as client:
+    with session.desk() as client:
         views = client.locks.all(queue, limit=limit)
     if as_json:
         for view in views:
@@ -41,7 +41,7 @@ def list_locks(session: Session, queue: str | None, limit: int, *, as_json: bool
 
 def show(session: Session, target: Target, *, as_json: bool) -> None:
     """One lock."""
-    with session.client() as client:
+    with session.desk() as client:
         view = client.locks.get(target.name, queue=target.queue)
     if as_json:
         session.out.json(shapes.lock(view))
@@ -51,13 +51,21 @@ def show(session: Session, target: Target, *, as_json: bool) -> None:
 
 def free(session: Session, target: Target, reason: str, *, as_json: bool) -> None:
     """Free it, and say whose it was."""
-    with session.client() as client:
-        view = client.locks.free(target.name, queue=target.queue, reason=reason)
+    with session.desk() as client:
+        view, on_record = client.locks.free(target.name, queue=target.queue, reason=reason), _audited(client)
     if as_json:
         session.out.json(shapes.lock(view))
         return
     session.out.line(view.owner)
-    session.out.note(f"Freed; the job {view.owner} goes on. It is on record: delayq audit.")
+    kept = "It is on record: delayq audit." if on_record else "This connection keeps no audit log."
+    session.out.note(f"Freed; the job {view.owner} goes on. {kept}")
+
+
+def _audited(client: object) -> bool:
+    """Whether what was done is on record: only Redis has a log of that."""
+    from delayq.redis.client import Client
+
+    return isinstance(client, Client)
 
 
 def _row(view: LockView, now_ms: int) -> tuple[str, ...]:

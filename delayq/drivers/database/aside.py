@@ -7,15 +7,20 @@ workers or by the migration, never by both.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy import Connection, Table, delete, func, select, update
 
+from delayq.core import envelope as envelopes
+from delayq.core.envelope import ABSENT
+from delayq.core.errors import BadEnvelope
 from delayq.drivers.broker import Waiting
 from delayq.drivers.database.engine import Database
 from delayq.drivers.database.looking import Looking, waiting_of
 
 ASIDE: Final = "delayq-aside:"
+MEMBER: Final = '%"batch":%'
+"""What the payload of a member of a batch holds, and perhaps the data of a job that is none."""
 
 
 class DatabaseSource:
@@ -44,10 +49,14 @@ class DatabaseSource:
         """Some rows that nobody holds, the first to fall due first, get another queue."""
         rows = self._jobs.c
         free = select(rows.id).where(rows.queue == queue, rows.reserved_at.is_(None))
-        some = free.order_by(rows.available_at, rows.id).limit(count).with_for_update(skip_locked=True)
+        plain = free.where(rows.payload.not_like(MEMBER)).order_by(rows.available_at, rows.id).limit(count)
 
         def work(connection: Connection) -> int:
-            numbers = connection.execute(some).scalars().all()
+            numbers = list(connection.execute(plain.with_for_update(skip_locked=True)).scalars())
+            if not numbers:
+                others = [number for number, member in self._suspects(connection, queue) if not member][:count]
+                locked = free.where(rows.id.in_(others)).with_for_update(skip_locked=True)
+                numbers = list(connection.execute(locked).scalars())
             if numbers:
                 connection.execute(update(self._jobs).where(rows.id.in_(numbers)).values(queue=_name(lot, queue)))
             return len(numbers)
@@ -83,15 +92,30 @@ class DatabaseSource:
         return self._database.write(work)
 
     def staying(self, queue: str) -> str:
-        """All that wait can leave."""
-        return ""
+        """Members of batches: their batch counts them where it is."""
+        suspects = self._database.read(lambda connection: self._suspects(connection, queue))
+        stayed = sum(1 for _, member in suspects if member)
+        return f"{stayed} belong to batches, which count them here" if stayed else ""
 
     def close(self) -> None:
         """Close the connections."""
         self._database.close()
 
+    def _suspects(self, connection: Connection, queue: str) -> list[tuple[int, bool]]:
+        """Rows that wait and may be members of batches, each with whether it is one."""
+        rows = self._jobs.c
+        asked = select(self._jobs).where(rows.queue == queue, rows.reserved_at.is_(None), rows.payload.like(MEMBER))
+        return [(row.id, _in_a_batch(row)) for row in connection.execute(asked.order_by(rows.available_at, rows.id))]
+
     def _names(self) -> list[str]:
         return self._database.read(self._looking.queues)
+
+
+def _in_a_batch(row: Any) -> bool:
+    try:
+        return envelopes.decode(waiting_of(row).envelope).batch is not ABSENT
+    except BadEnvelope:
+        return False
 
 
 def _name(lot: str, queue: str) -> str:

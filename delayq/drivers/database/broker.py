@@ -10,15 +10,20 @@ from typing import Any, Final
 from sqlalchemy import Connection, select
 
 from delayq.core.errors import BadEnvelope, ConfigError
+from delayq.core.follow import End
 from delayq.core.states import Answer, OnConflict
 from delayq.core.views import JobRef
 from delayq.drivers.base import Claim, Delivery
-from delayq.drivers.broker import Act, Depth, Item, Waiting, WaitingPage
+from delayq.drivers.broker import Act, Again, Depth, Item, Waiting, WaitingPage
 from delayq.drivers.database import due, payload
 from delayq.drivers.database.aside import DatabaseSource
+from delayq.drivers.database.asking import DatabaseLimits
+from delayq.drivers.database.batching import Batching, ends_of, together
 from delayq.drivers.database.claiming import Claiming, Lease
 from delayq.drivers.database.clock import Clock, database_clock, now_of
 from delayq.drivers.database.engine import Database
+from delayq.drivers.database.keyed_placing import KeyedPlacing
+from delayq.drivers.database.locking import Locking
 from delayq.drivers.database.looking import Looking, waiting_of
 from delayq.drivers.database.placing import Placing
 from delayq.drivers.database.schema import lacking
@@ -30,6 +35,10 @@ from delayq.drivers.migrating.ends import Source
 
 TAKEN_BACK_AT_ONCE: Final = 500
 CLOCK_S: Final = 30.0
+LOCKED_TEXT: Final = '"unique":'
+MEMBER: Final = b'"batch":'
+LOCKED: Final = LOCKED_TEXT.encode()
+"""What an envelope holds that has a key; so may its data, and then there is nothing to free."""
 ANY_QUEUE: Final = "default"
 """A payload does not say which queue it stood in; who pushes it again does."""
 
@@ -50,10 +59,12 @@ class DatabaseBroker:
         self.tables = tables
         self._lease = lease
         self._clock = clock
-        self._placing = Placing(tables.jobs, database.kind)
+        self.locking = Locking(tables, database.kind)
+        self.batching = Batching(tables, lambda connection, items: self.place(connection, items, OnConflict.KEEP))
+        self._placing = KeyedPlacing(Placing(tables.jobs, database.kind, self._given_way), self.locking, tables)
         self.claiming = Claiming(tables.jobs, database.kind, lease, objects=objects, clock=clock)
         self._settling = Settling(tables, lease_ms=lease.lease_ms, clock=clock)
-        self._looking = Looking(tables, clock)
+        self._looking = Looking(tables, self._removed, clock)
         self._watches: dict[str, Watch] = {}
         self._waker: Waker = waker_of(database, tables.jobs)
         self._offset_ms: float | None = None
@@ -108,12 +119,24 @@ class DatabaseBroker:
         """End reservations, and put what follows into its queues, in one transaction."""
 
         def work(connection: Connection) -> list[bool]:
-            answers, follows = self._settling.settle(connection, acts, self._now_in(connection))
+            now_ms = self._now_in(connection)
+            answers, done = self._settling.settle(connection, acts, now_ms)
+            ended = [act for act in done if not isinstance(act, Again)]
+            self.locking.free(connection, [act.claim[:2] for act in ended if LOCKED in act.raw])
+            follows = [item for act in ended for item in act.then]
             if follows:
                 self.place(connection, follows, OnConflict.KEEP)
+            self.batching.do(connection, together(told for act in ended for told in act.told), now_ms)
+            for act in done:
+                if isinstance(act, Again) and MEMBER in act.raw:
+                    self.batching.tried_again(connection, act.raw, now_ms)
             return answers
 
         return self.database.write(work) if acts else []
+
+    def limits(self, connection: str) -> DatabaseLimits:
+        """Answers what unique jobs and members of batches ask; limits are refused."""
+        return DatabaseLimits(connection, self.database, self.batching.rows, self.locking, self._settling.holds)
 
     def give_back(self, claims: Sequence[Claim], *, vanished: bool) -> None:
         """Make available again."""
@@ -218,7 +241,23 @@ class DatabaseBroker:
             return
         asked_at = time.monotonic()
         if watch.may_take_back(self.database.read(self._asked), asked_at):
-            self.database.write(lambda connection: self.claiming.reclaim(connection, queue, TAKEN_BACK_AT_ONCE))
+            self.database.write(lambda connection: self._tidied(connection, queue))
+
+    def _tidied(self, connection: Connection, queue: str) -> None:
+        self.claiming.reclaim(connection, queue, TAKEN_BACK_AT_ONCE)
+        self.locking.sweep(connection, queue, self._now_in(connection))
+
+    def _given_way(self, connection: Connection, row: Any, keeps: str) -> None:
+        """Another job is written over this one: its other key is free, and what follows it will not come."""
+        if row.delayq_id is not None and LOCKED_TEXT in row.payload:
+            self.locking.free(connection, [(row.queue, row.delayq_id)], but=keeps)
+        self.batching.do(connection, ends_of(row, End.CANCELLED), self._now_in(connection))
+
+    def _removed(self, connection: Connection, rows: Sequence[Any]) -> None:
+        """Somebody took these out before they ran."""
+        self.locking.free(connection, [(row.queue, row.delayq_id) for row in rows if row.delayq_id is not None])
+        told = [told for row in rows for told in ends_of(row, End.CANCELLED)]
+        self.batching.do(connection, together(told), self._now_in(connection))
 
     def _now_in(self, connection: Connection) -> int:
         """The time, for a transaction that counts with it."""

@@ -8,17 +8,27 @@ That is for sessions of the very database the connection keeps its jobs in.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import cast
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import TypeVar, cast
+
+from sqlalchemy import Connection
 
 from delayq.core.spec import Delay, JobSpec, prepare_raw
 from delayq.core.states import OnConflict
 from delayq.core.views import JobRef
 from delayq.drivers.broker import Item
+from delayq.drivers.database.async_batches import AsyncDatabaseBatches
+from delayq.drivers.database.batches import DatabaseBatches
 from delayq.drivers.database.broker import DatabaseBroker
 from delayq.drivers.database.joining import Joined, joined_to
-from delayq.drivers.serving.connection import BrokerConnection
+from delayq.drivers.database.locks import DatabaseLocks
+from delayq.drivers.database.retrying import Retrying
+from delayq.drivers.failed_store import FailedJob
+from delayq.drivers.serving.connection import BrokerConnection, accepted
 from delayq.drivers.within import session_at_hand
+
+T = TypeVar("T")
 
 
 class DatabaseConnection(BrokerConnection):
@@ -32,6 +42,37 @@ class DatabaseConnection(BrokerConnection):
     def broker(self) -> DatabaseBroker:
         """This process's way to the tables."""
         return cast(DatabaseBroker, super().broker)
+
+    @property
+    def batches(self) -> DatabaseBatches:
+        """The batches that lie beside its jobs."""
+        return DatabaseBatches(self)
+
+    @property
+    def abatches(self) -> AsyncDatabaseBatches:
+        """As `batches`, awaited."""
+        return AsyncDatabaseBatches(self)
+
+    def locks(self) -> DatabaseLocks:
+        """The unique keys that its jobs hold."""
+        return DatabaseLocks(self.broker, self.options.queue)
+
+    def retry_failed(self, uuid: str, job: FailedJob) -> JobRef:
+        """Take a failed job up again, in one step; `uuid` is what the failed know it by. Raises `Conflict`."""
+        retrying = Retrying(self.broker, self.options)
+        return self.broker.database.write(lambda connection: retrying.again(connection, uuid, job))
+
+    def write(self, work: Callable[[Connection], T]) -> T:
+        """Do something in the transaction at hand, if there is one; else in one of its own."""
+        joined = self._joined()
+        return self.broker.database.write(work) if joined is None else joined.run(work)
+
+    async def awrite(self, work: Callable[[Connection], T]) -> T:
+        """As `write`; a session for asyncio is awaited."""
+        joined = self._joined()
+        if joined is None:
+            return await asyncio.to_thread(self.broker.database.write, work)
+        return await joined.arun(work)
 
     def schedule_many(self, specs: Sequence[JobSpec], on_conflict: OnConflict) -> list[JobRef]:
         """In one transaction: the one at hand, if there is one."""
@@ -56,7 +97,7 @@ class DatabaseConnection(BrokerConnection):
 
     async def aschedule(self, spec: JobSpec, on_conflict: OnConflict) -> JobRef:
         """As `aschedule_many`, of one."""
-        return (await self.aschedule_many([spec], on_conflict))[0]
+        return accepted(spec, (await self.aschedule_many([spec], on_conflict))[0])
 
     async def apush_raw(self, envelope: bytes, *, queue: str | None = None, delay: Delay | None = None) -> JobRef:
         """As `push_raw`; a session for asyncio is awaited."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, TypeVar
 
+from sqlalchemy import Connection
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.engine import Dialect
 
@@ -16,6 +17,8 @@ from delayq.drivers.broker import Item
 from delayq.drivers.database.broker import DatabaseBroker
 from delayq.drivers.database.placing import WRITTEN, Placing, Row, row_of
 
+T = TypeVar("T")
+AFTERWARDS: Final = "Dispatch it after the commit, with after_commit=True."
 _KINDS: dict[str, Any] = {"postgresql": postgresql, "sqlite": sqlite, "mysql": mysql}
 
 
@@ -37,7 +40,7 @@ class DjangoJoined:
         self._connection = _connection(alias)
         self._broker = broker
         dialect: Dialect = _KINDS[self._connection.vendor].dialect(paramstyle="format")
-        placing = Placing(broker.tables.jobs, self._connection.vendor)
+        placing = Placing(broker.tables.jobs, self._connection.vendor, lambda connection, row, keeps: None)
         self._insertion: Any = placing.insertion.compile(dialect=dialect, column_keys=list(WRITTEN))
         self._search: Any = placing.search.compile(dialect=dialect)
 
@@ -46,8 +49,10 @@ class DjangoJoined:
         if on_conflict in (OnConflict.REPLACE, OnConflict.POSTPONE):
             raise InvalidInput(
                 f"on_conflict={on_conflict} cannot be done in a transaction of Django's.",
-                hint="Dispatch it after the commit, with after_commit=True.",
+                hint=AFTERWARDS,
             )
+        if any(item.lock for item in items):
+            raise InvalidInput("A unique key cannot be taken in a transaction of Django's.", hint=AFTERWARDS)
         now_ms = self._broker.now_ms()
         with self._connection.cursor() as cursor:
             return [self._placed(cursor, item, row_of(item, now_ms), on_conflict) for item in items]
@@ -59,6 +64,14 @@ class DjangoJoined:
             return JobRef(item.id, item.queue, item.created().state, item.created().due_ms, answer, item.name)
         cursor.execute(str(self._insertion), _in_order(self._insertion, row))
         return item.created()
+
+    def run(self, work: Callable[[Connection], T]) -> T:
+        """A batch takes many statements, and Django's connection takes none of SQLAlchemy's. Raises `InvalidInput`."""
+        raise InvalidInput("A batch cannot be begun in a transaction of Django's.", hint=AFTERWARDS)
+
+    async def arun(self, work: Callable[[Connection], T]) -> T:
+        """As `run`."""
+        return self.run(work)
 
     async def aplace(self, items: Sequence[Item], on_conflict: OnConflict) -> list[JobRef]:
         """Django has no transactions for asyncio. Raises `ConfigError`."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from sqlalchemy import URL, Connection, Engine
 from sqlalchemy.orm import Session, scoped_session
@@ -16,6 +16,7 @@ from delayq.drivers.broker import Item
 from delayq.drivers.database.broker import DatabaseBroker
 from delayq.drivers.outbox.asyncio_kinds import asyncio_kinds
 
+T = TypeVar("T")
 _PLAIN: Final = (Session, scoped_session, Connection)
 _PORTS: Final = {"postgresql": 5432, "mysql": 3306}
 _ALIASES: Final = {"mariadb": "mysql", "postgres": "postgresql"}
@@ -29,6 +30,12 @@ class Joined(Protocol):
 
     async def aplace(self, items: Sequence[Item], on_conflict: OnConflict) -> list[JobRef]:
         """As `place`."""
+
+    def run(self, work: Callable[[Connection], T]) -> T:
+        """Do something in it."""
+
+    async def arun(self, work: Callable[[Connection], T]) -> T:
+        """As `run`."""
 
 
 def joined_to(session: object, broker: DatabaseBroker) -> Joined | None:
@@ -65,23 +72,30 @@ class SqlAlchemyJoined:
         self._broker = broker
 
     def place(self, items: Sequence[Item], on_conflict: OnConflict) -> list[JobRef]:
+        """Over the session's connection."""
+        return self.run(lambda connection: self._broker.place(connection, items, on_conflict))
+
+    async def aplace(self, items: Sequence[Item], on_conflict: OnConflict) -> list[JobRef]:
+        """As `place`, awaited where the session is."""
+        return await self.arun(lambda connection: self._broker.place(connection, items, on_conflict))
+
+    def run(self, work: Callable[[Connection], T]) -> T:
         """Over the session's connection; its transaction begins here if it has not."""
         if not isinstance(self._session, _PLAIN):
             raise ConfigError(
                 "An asyncio session cannot be written in without awaiting it.", hint="Use adispatch, and await it."
             )
         session = self._session
-        connection = session if isinstance(session, Connection) else session.connection()
-        return self._broker.place(connection, items, on_conflict)
+        return work(session if isinstance(session, Connection) else session.connection())
 
-    async def aplace(self, items: Sequence[Item], on_conflict: OnConflict) -> list[JobRef]:
-        """As `place`, awaited where the session is."""
+    async def arun(self, work: Callable[[Connection], T]) -> T:
+        """As `run`, awaited where the session is."""
         if isinstance(self._session, _PLAIN):
-            return self.place(items, on_conflict)
+            return self.run(work)
         session = self._session
         connection = await session.connection() if hasattr(session, "connection") else session
-        placed: list[JobRef] = await connection.run_sync(self._broker.place, items, on_conflict)
-        return placed
+        answer: T = await connection.run_sync(work)
+        return answer
 
 
 def _bind_of(session: Any) -> Connection | Engine | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from sqlalchemy import Connection, and_, case, delete, func, or_, select, update
@@ -14,17 +14,25 @@ from delayq.drivers.database import due, payload
 from delayq.drivers.database.clock import Clock, database_clock, now_of
 from delayq.drivers.database.tables import Tables
 
+Removed = Callable[[Connection, Sequence[Any]], None]
+
 _REMOVED_AT_ONCE: Final = 500
+_LINKED: Final = ('%"unique":%', '%"batch":%')
+"""What the payload holds of a job that has a key, or belongs to a batch. So may its data, which does no harm."""
 _CANDIDATES: Final = 50
 """Payloads of Laravel's that hold a text, looked through for the one whose id it is."""
 _LIKE: Final = str.maketrans({"\\": "\\\\", "%": "\\%", "_": "\\_"})
 
 
 class Looking:
-    """Questions about one connection's tables, in a transaction of somebody else."""
+    """Questions about one connection's tables, in a transaction of somebody else.
 
-    def __init__(self, tables: Tables, clock: Clock = database_clock) -> None:
+    `removed` hears of rows that were taken out before they ran, if they have a key or belong to a batch.
+    """
+
+    def __init__(self, tables: Tables, removed: Removed, clock: Clock = database_clock) -> None:
         self._jobs = tables.jobs
+        self._removed = removed
         self._failed = tables.failed
         self._clock = clock
 
@@ -97,7 +105,7 @@ class Looking:
             there = {entry_of(row): row.id for row in connection.execute(asked.with_for_update(skip_locked=True))}
             same = shown & there.keys()
             if same:
-                connection.execute(delete(self._jobs).where(rows.id.in_([there[entry] for entry in same])))
+                self._delete(connection, [there[entry] for entry in same])
             gone |= same
         return [job.entry in gone for job in jobs]
 
@@ -107,7 +115,7 @@ class Looking:
         if (refused := self._refused(connection, row, queue, job_id)) is not None:
             return refused
         assert row is not None
-        connection.execute(delete(self._jobs).where(self._jobs.c.id == row.id))
+        self._delete(connection, [row.id])
         return Answer.CANCELLED
 
     def reschedule(self, connection: Connection, queue: str, job_id: str, due_ms: int, now_ms: int) -> Answer:
@@ -127,7 +135,16 @@ class Looking:
         numbers = connection.execute(some.with_for_update(skip_locked=True)).scalars().all()
         if not numbers:
             return 0
-        return int(connection.execute(delete(self._jobs).where(rows.id.in_(numbers))).rowcount)
+        self._delete(connection, numbers)
+        return len(numbers)
+
+    def _delete(self, connection: Connection, numbers: Sequence[int]) -> None:
+        rows = self._jobs.c
+        linked = select(self._jobs).where(rows.id.in_(numbers), or_(*(rows.payload.like(word) for word in _LINKED)))
+        concerned = connection.execute(linked).all()
+        connection.execute(delete(self._jobs).where(rows.id.in_(numbers)))
+        if concerned:
+            self._removed(connection, concerned)
 
     def _waiting(self, queue: str) -> Any:
         rows = self._jobs.c

@@ -1,8 +1,8 @@
-"""Puts jobs into the table, and what happens when an id is taken."""
+"""Puts jobs into the table, and what happens when an id is taken. Those with a unique key: `keyed_placing.py`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from sqlalchemy import Connection, Table, bindparam, insert, select, update
@@ -16,6 +16,7 @@ from delayq.drivers.broker import Item
 from delayq.drivers.database import due, payload
 
 Row = dict[str, Any]
+GivenWay = Callable[[Connection, Any, str], None]
 
 WRITTEN: Final = (
     "queue",
@@ -44,10 +45,14 @@ def row_of(item: Item, now_ms: int) -> Row:
 
 
 class Placing:
-    """Writes rows in somebody's transaction. `kind` is the database's."""
+    """Writes rows in somebody's transaction. `kind` is the database's.
 
-    def __init__(self, jobs: Table, kind: str) -> None:
+    `given_way` hears of a row before another payload is written over it, with the unique key that its job keeps.
+    """
+
+    def __init__(self, jobs: Table, kind: str, given_way: GivenWay) -> None:
         self._jobs = jobs
+        self._given_way = given_way
         self._kind = kind
         self._returns = kind in ("sqlite", "postgresql")
         self.insertion: Any = _insert_new(jobs, kind)
@@ -65,12 +70,12 @@ class Placing:
             return [
                 self._placed_over(connection, item, row, on_conflict) for item, row in zip(items, rows, strict=True)
             ]
-        created = self._inserted(connection, rows)
+        created = self.inserted(connection, rows)
         return [
             item.created() if _first(created, item) else self._kept(connection, item, on_conflict) for item in items
         ]
 
-    def _inserted(self, connection: Connection, rows: Sequence[Row]) -> set[tuple[str, str]]:
+    def inserted(self, connection: Connection, rows: Sequence[Row]) -> set[tuple[str, str]]:
         """Which of them are new."""
         if self._returns:
             done = connection.execute(self.insertion, list(rows))
@@ -92,15 +97,19 @@ class Placing:
     def _kept(self, connection: Connection, item: Item, on_conflict: OnConflict) -> JobRef:
         """The id is taken."""
         answer = Answer.CONFLICT if on_conflict is OnConflict.ERROR else Answer.KEPT
-        found = connection.execute(self.search, {"of_queue": item.queue, "of_id": item.id}).first()
+        found = self.there(connection, item)
         if found is None:  # it ended meanwhile; what was asked for is done
             return JobRef(item.id, item.queue, State.ABSENT, None, answer, item.name)
         state, due_ms = state_of(found, item.due_ms - item.delay_ms)
         return JobRef(item.id, item.queue, state, due_ms, answer, item.name)
 
+    def there(self, connection: Connection, item: Item) -> Any | None:
+        """The row that has the id of this job, if one has."""
+        return connection.execute(self.search, {"of_queue": item.queue, "of_id": item.id}).first()
+
     def _placed_over(self, connection: Connection, item: Item, row: Row, on_conflict: OnConflict) -> JobRef:
         """Replace or postpone the job that has the id, if it waits."""
-        if self._inserted(connection, [row]):
+        if self.inserted(connection, [row]):
             return item.created()
         asked = {"of_queue": item.queue, "of_id": item.id}
         found = connection.execute(self.search.with_for_update(), asked).first()
@@ -110,6 +119,7 @@ class Placing:
             return JobRef(item.id, item.queue, State.RESERVED, None, Answer.RUNNING, item.name)
         changes = {name: row[name] for name in ("available_at", "delayq_shift_ms")}
         if on_conflict is OnConflict.REPLACE:
+            self._given_way(connection, found, item.lock)
             changes |= {"payload": row["payload"], "attempts": 0, "delayq_recoveries": 0}
         connection.execute(self._change.values(**changes), {"number": found.id})
         done = Answer.REPLACED if on_conflict is OnConflict.REPLACE else Answer.POSTPONED

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, bindparam, delete, select, update
 
 from delayq.core.errors import BadEnvelope
 from delayq.drivers.base import Claim
-from delayq.drivers.broker import Act, Again, Bury, Forget, Item
+from delayq.drivers.broker import Act, Again, Bury, Forget
 from delayq.drivers.database import due, payload
 from delayq.drivers.database.claiming import free, vanished
 from delayq.drivers.database.clock import Clock, database_clock, now_of
@@ -55,28 +55,28 @@ class Settling:
         until = {"reserved_at": now // 1000, "delayq_until_ms": now + lease_ms}
         self._renew = update(jobs).where(numbered).values(until)
 
-    def settle(self, connection: Connection, acts: Sequence[Act], now_ms: int) -> tuple[list[bool], list[Item]]:
-        """Whether each was still its claim's, and what follows those that have ended."""
+    def settle(self, connection: Connection, acts: Sequence[Act], now_ms: int) -> tuple[list[bool], list[Act]]:
+        """Whether each was still its claim's, and those that were."""
         whole = any(not isinstance(act, Forget) for act in acts)
         held = self._held(connection, [hold_of(act.claim) for act in acts], whole=whole)
         over: list[int] = []
-        follows: list[Item] = []
+        done: list[Act] = []
         answers = []
         for act in acts:
             row = held.pop(hold_of(act.claim), None)
             answers.append(row is not None)
             if row is None:
                 continue
+            done.append(act)
             if isinstance(act, Again):
                 self._try_again(connection, act, row, now_ms)
                 continue
             if isinstance(act, Bury):
                 self._failed.write(connection, _told(act, row.payload))
             over.append(row.id)
-            follows += act.then
         for numbers in _pages(over):
             connection.execute(self._delete, {"numbers": numbers})
-        return answers, follows
+        return answers, done
 
     def give_back(self, connection: Connection, claims: Sequence[Claim], *, lost: bool) -> None:
         """Make available again; `lost`: who held it is gone, which is counted."""
@@ -90,6 +90,10 @@ class Settling:
     def payload_of(self, connection: Connection, claim: Claim) -> Any | None:
         """The row of a claim that still holds."""
         return self._held(connection, [hold_of(claim)], locked=False).get(hold_of(claim))
+
+    def holds(self, connection: Connection, claim: Claim) -> bool:
+        """Whether a claim still holds; its row is locked until the transaction ends."""
+        return bool(self._held(connection, [hold_of(claim)], whole=False))
 
     def _change(self, connection: Connection, claims: Sequence[Claim], change: Any) -> set[Hold]:
         ours = set(self._held(connection, [hold_of(claim) for claim in claims], whole=False))

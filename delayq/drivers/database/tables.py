@@ -2,7 +2,12 @@
 
     jobs          one row a job that waits or runs
     failed_jobs   one row a job that failed for good
-    job_batches   Laravel's; kept so that an application finds it, and written by nobody here
+    job_batches   one row a batch, Laravel's or delayq's
+
+and two that are delayq's alone, named after the table they stand beside
+
+    jobs_delayq_locks           unique keys, each with the job that holds it
+    job_batches_delayq_members  who belongs to a batch, and what became of it
 
 What Laravel does to a row leaves delayq's columns alone, so they can tell afterwards who did it:
 
@@ -18,6 +23,8 @@ and in failed_jobs
 
     delayq_failed_ms   when it failed, epoch ms; Laravel's failed_at has whole seconds
     delayq_about       JSON: the job's name, its failure with what came before it, and a payload that is no text
+
+A lock counts as long as its owner has a row in `jobs` (or its window lasts), so no crash can leave one behind.
 """
 
 from __future__ import annotations
@@ -59,16 +66,19 @@ class Tables:
     jobs: Table
     failed: Table
     batches: Table
+    locks: Table
+    members: Table
 
     @property
     def all(self) -> tuple[Table, ...]:
-        return self.jobs, self.failed, self.batches
+        return self.jobs, self.failed, self.batches, self.locks, self.members
 
 
 def tables(jobs: str = JOBS, failed: str = FAILED, batches: str = BATCHES) -> Tables:
     """The tables under these names."""
     metadata = MetaData()
-    return Tables(_jobs(metadata, jobs), _failed(metadata, failed), _batches(metadata, batches))
+    kept = _jobs(metadata, jobs), _failed(metadata, failed), _batches(metadata, batches)
+    return Tables(*kept, _locks(metadata, jobs), _members(metadata, batches))
 
 
 def own_columns(table: Table) -> list[Column[Any]]:
@@ -144,6 +154,43 @@ def _batches(metadata: MetaData, name: str) -> Table:
         Column("finished_at", Integer()),
         schema=schema,
     )
+
+
+def _locks(metadata: MetaData, jobs: str) -> Table:
+    """`name` is a digest, with the length of its window behind it; `until_ms` is when a window ends.
+
+    `most_ms` is when a debounced job is due at the latest.
+    """
+    schema, own = _split(jobs)
+    table = Table(
+        f"{own}_delayq_locks",
+        metadata,
+        Column("queue", _exact(255), primary_key=True),
+        Column("name", _ascii(80), primary_key=True),
+        Column("owner", _ascii(255), nullable=False),
+        Column("until_ms", BigInteger()),
+        Column("most_ms", BigInteger()),
+        Column("since_ms", BigInteger(), nullable=False),
+        schema=schema,
+    )
+    Index(f"{own}_delayq_locks_owner", table.c.queue, table.c.owner)
+    return table
+
+
+def _members(metadata: MetaData, batches: str) -> Table:
+    """`queue` is '' for a batch in a batch; `word` is one of `core.follow.Word`."""
+    schema, own = _split(batches)
+    table = Table(
+        f"{own}_delayq_members",
+        metadata,
+        Column("batch", _ascii(255), primary_key=True),
+        Column("member", _ascii(255), primary_key=True),
+        Column("queue", _exact(255), nullable=False),
+        Column("word", _ascii(8), nullable=False),
+        schema=schema,
+    )
+    Index(f"{own}_delayq_members_word", table.c.batch, table.c.word)
+    return table
 
 
 def _split(name: str) -> tuple[str | None, str]:

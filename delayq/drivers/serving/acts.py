@@ -9,10 +9,12 @@ from delayq.core import ending as endings
 from delayq.core import envelope as envelopes
 from delayq.core import failure as failures
 from delayq.core.errors import BadEnvelope, ConfigError
-from delayq.core.follow import Send, Todo
+from delayq.core.follow import Note, Open, Send, Todo
 from delayq.core.outcome import DONE, Ack, GiveUp, Outcome, Release
+from delayq.core.unique import word_of
 from delayq.drivers.base import Claim
 from delayq.drivers.broker import Act, Again, Bury, Forget, Item
+from delayq.drivers.capabilities import Capabilities
 from delayq.drivers.failed_store import FailedJob
 
 
@@ -29,7 +31,7 @@ class Acts:
     """Makes them for one connection."""
 
     connection: str
-    own_failed: bool
+    can: Capabilities
     dump: Callable[[bytes], bytes]
 
     def of(self, claim: Claim, raw: bytes, outcome: Outcome, now_ms: int) -> Ended:
@@ -41,23 +43,28 @@ class Acts:
             return Ended(Again(claim, raw, envelope, outcome.delay_ms, outcome.attempts))
         ended = endings.ending(raw, claim.id, claim.queue, outcome, now_ms) if raw else None
         todo = ended.todo if ended else []
-        lost = [item for item in todo if not isinstance(item, Send)]
-        if isinstance(outcome, Ack) and not lost:
-            return Ended(Forget(claim, raw, _items(todo, now_ms)))
-        if isinstance(outcome, Ack):  # its handler changed the chain; no producer was there to be refused
-            return self.of(claim, raw, self._no_batches(raw), now_ms)
-        return self._failed(claim, raw, outcome, now_ms, [item for item in todo if isinstance(item, Send)])
+        if isinstance(outcome, Ack):
+            lost = self._cannot(todo)
+            if lost is not None:  # its handler changed the chain; no producer was there to be refused
+                return self.of(claim, raw, _given_up(raw, lost), now_ms)
+            return Ended(Forget(claim, raw, items_of(todo, now_ms), _told(todo)))
+        return self._failed(claim, raw, outcome, now_ms, todo)
 
-    def _no_batches(self, raw: bytes) -> GiveUp:
-        job = envelopes.decode(raw)
-        error = ConfigError(
-            f"The chain goes on with a batch, and the connection {self.connection!r} keeps none.",
+    def _cannot(self, todo: Todo) -> ConfigError | None:
+        """Why the backend cannot carry what follows."""
+        if not self.can.batches and any(not isinstance(item, Send) for item in todo):
+            what = "goes on with a batch", "keeps none"
+        elif not self.can.links_wait and any(isinstance(item, Send) and item.unique for item in todo):
+            what = "goes on with a unique job", "lets no link wait for its key"
+        else:
+            return None
+        return ConfigError(
+            f"The chain {what[0]}, and the connection {self.connection!r} {what[1]}.",
             hint="Dispatch the chain over a connection to Redis.",
         )
-        return GiveUp(job.attempts + 1, job.exceptions + 1, error)
 
     def _failed(self, claim: Claim, raw: bytes, outcome: GiveUp, now_ms: int, todo: Todo) -> Ended:
-        envelope, then = _rewritten(raw, outcome), _items(todo, now_ms)
+        envelope, then = _rewritten(raw, outcome), items_of(todo, now_ms)
         failure = failures.describe(outcome.error, at_ms=now_ms, attempt=outcome.attempts)
         record = FailedJob(
             id=claim.id,
@@ -68,24 +75,32 @@ class Acts:
             failure=failure,
             failed_ms=now_ms,
         )
-        if self.own_failed:
-            return Ended(Bury(claim, raw, envelope, record, then), record)
-        return Ended(Forget(claim, raw, then), record)
+        told = _told(todo) if self.can.batches else ()
+        if self.can.own_failed:
+            return Ended(Bury(claim, raw, envelope, record, then, told), record)
+        return Ended(Forget(claim, raw, then, told), record)
 
 
-def _items(todo: Todo, now_ms: int) -> tuple[Item, ...]:
-    return tuple(
-        Item(
-            item.id,
-            envelopes.decode(bytes(item.envelope)).name,
-            item.queue,
-            bytes(item.envelope),
-            item.delay_ms,
-            now_ms + item.delay_ms,
-        )
-        for item in todo
-        if isinstance(item, Send)
-    )
+def _given_up(raw: bytes, error: ConfigError) -> GiveUp:
+    job = envelopes.decode(raw)
+    return GiveUp(job.attempts + 1, job.exceptions + 1, error)
+
+
+def items_of(todo: Todo, now_ms: int) -> tuple[Item, ...]:
+    """The jobs among what follows an end."""
+    return tuple(item_of_send(item, now_ms) for item in todo if isinstance(item, Send))
+
+
+def item_of_send(send: Send, now_ms: int) -> Item:
+    """A job whose turn has come, as brokers take it."""
+    raw = bytes(send.envelope)
+    name, lock = envelopes.decode(raw).name, word_of(send.unique)
+    return Item(send.id, name, send.queue, raw, send.delay_ms, now_ms + send.delay_ms, lock)
+
+
+def _told(todo: Todo) -> tuple[Open | Note, ...]:
+    """What batches hear of an end, and those that begin with it."""
+    return tuple(item for item in todo if not isinstance(item, Send))
 
 
 def _rewritten(raw: bytes, outcome: Release | GiveUp) -> bytes:

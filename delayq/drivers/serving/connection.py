@@ -10,11 +10,12 @@ from dataclasses import replace
 
 from delayq.core.options import Options
 from delayq.core.spec import Delay, JobSpec, Prepared, prepare, prepare_raw
-from delayq.core.states import OnConflict
+from delayq.core.states import Answer, OnConflict
 from delayq.core.views import JobRef
 from delayq.drivers.broker import Broker, Item
 from delayq.drivers.capabilities import Capabilities, refuse_job, refuse_spec
 from delayq.drivers.serving.backend import Backend
+from delayq.redis.calls.refusals import refusal
 
 
 class BrokerConnection:
@@ -43,8 +44,8 @@ class BrokerConnection:
             return self._broker
 
     def schedule(self, spec: JobSpec, on_conflict: OnConflict) -> JobRef:
-        """Push one."""
-        return self.schedule_many([spec], on_conflict)[0]
+        """Push one. Raises `Conflict`, `JobRunning` where that is the answer."""
+        return accepted(spec, self.schedule_many([spec], on_conflict)[0])
 
     def schedule_many(self, specs: Sequence[JobSpec], on_conflict: OnConflict) -> list[JobRef]:
         """Push them in one call, once all are checked."""
@@ -95,7 +96,18 @@ class BrokerConnection:
         return item
 
 
+def accepted(spec: JobSpec, ref: JobRef) -> JobRef:
+    """What became of one job that was pushed by itself; raises when that is a refusal."""
+    mine = ref.id if spec.id is None else spec.id
+    error = None
+    if isinstance(ref.outcome, Answer):
+        error = refusal(ref.outcome, mine, ref.queue, owner="" if ref.id == mine else ref.id)
+    if error is not None:
+        raise error
+    return ref
+
+
 def item_of(job: Prepared, now_ms: int) -> Item:
     """A prepared job as brokers take it."""
     delay_ms = int(job.when) if job.when[0] == "+" else max(0, int(job.when) - now_ms)
-    return Item(job.id, job.name, job.queue, job.envelope, delay_ms, now_ms + delay_ms)
+    return Item(job.id, job.name, job.queue, job.envelope, delay_ms, now_ms + delay_ms, job.digest, job.quiet)

@@ -19,7 +19,7 @@ from delayq.core.states import Answer, OnConflict, State
 from delayq.core.views import JobInfo, JobRef, QueueStats
 from delayq.drivers.broker import Depth, Findable, Waiting
 from delayq.drivers.capabilities import refuse_verb
-from delayq.drivers.connection import Connection
+from delayq.drivers.connection import BatchStore, Connection, KeepsBatches, KeepsLocks, LockStore
 from delayq.drivers.failed_store import FailedQuery, FailedStore
 from delayq.drivers.serving.connection import BrokerConnection
 from delayq.drivers.serving.failed_desk import FailedDesk
@@ -161,6 +161,22 @@ class BrokerDesk:
             self._failed = make()
         assert self._failed is not None
         return FailedDesk(self._connection, self.options, self._failed, self._connection.broker.load)
+
+    @property
+    def batches(self) -> BatchStore:
+        """Its batches."""
+        keeps = self._connection
+        self._refuse("keep batches", isinstance(keeps, KeepsBatches))
+        assert isinstance(keeps, KeepsBatches)
+        return keeps.batches
+
+    @property
+    def locks(self) -> LockStore:
+        """The unique keys that its jobs hold."""
+        keeps = self._connection
+        self._refuse("keep unique keys", isinstance(keeps, KeepsLocks))
+        assert isinstance(keeps, KeepsLocks)
+        return keeps.locks()
 
     def close(self) -> None:
         """Close what was opened."""

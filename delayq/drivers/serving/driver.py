@@ -10,7 +10,7 @@ from delayq.core.control import Heed, obey
 from delayq.core.options import Options
 from delayq.core.order import Order, strict
 from delayq.drivers.base import Promotion, Relayed, Tidied
-from delayq.drivers.broker import Broker, Moves
+from delayq.drivers.broker import Asked, Broker, Moves
 from delayq.drivers.capabilities import Keeper
 from delayq.drivers.serving.acts import Acts
 from delayq.drivers.serving.backend import Backend
@@ -49,8 +49,7 @@ class BrokerDriver:
         self._backend = backend
         self._broker = broker
         self._options = options
-        own_failed = backend.capabilities.own_failed
-        self._settling = Settling(broker, Acts(connection, own_failed, broker.dump), backend.failed)
+        self._settling = Settling(broker, Acts(connection, backend.capabilities, broker.dump), backend.failed)
 
     def queues(self) -> list[str]:
         """All queues that hold something."""
@@ -94,7 +93,7 @@ class BrokerDriver:
         means = Means(
             self._broker,
             self._settling,
-            NoLimits(self._connection),
+            self._broker.limits(self._connection) if isinstance(self._broker, Asked) else NoLimits(self._connection),
             can.prefetch,
             self._options.max_recoveries,
             Holder(self._broker.renew, lease_s) if can.keeper is Keeper.HOLDER else None,

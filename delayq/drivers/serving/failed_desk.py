@@ -14,7 +14,7 @@ from delayq.core.failed import FailedOptions, choose
 from delayq.core.options import Options
 from delayq.core.states import Answer, State
 from delayq.core.views import JobInfo, Retried
-from delayq.drivers.connection import Connection
+from delayq.drivers.connection import Connection, TakesUp
 from delayq.drivers.failed_store import FailedJob, FailedQuery, FailedStore
 
 PAGE = 200
@@ -64,6 +64,8 @@ class FailedDesk:
             missing = JobNotFound(f"No job {job_id!r} is among the failed of {self._connection.name!r}.")
             return Retried(job_id, None, missing)
         try:
+            if isinstance(self._connection, TakesUp):
+                return Retried(job_id, self._connection.retry_failed(job_id, job), None)
             raw = self._load(job.payload)
             raw = envelopes.afresh(raw, envelopes.decode(raw), time.time_ns() // 1_000_000)
             ref = self._connection.push_raw(raw, queue=job.queue)

@@ -73,7 +73,7 @@ class Settling:
         return answers
 
     def _keep(self, ended: Ended) -> None:
-        if ended.failed is None or self._acts.own_failed:
+        if ended.failed is None or self._acts.can.own_failed:
             return
         if self._store is None:
             assert self._make_store is not None  # a worker without one is refused before it starts

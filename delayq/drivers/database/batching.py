@@ -1,0 +1,263 @@
+"""What happens in a batch, in the transaction in which it happens: the one that settles a member, opens it, cancels it.
+
+So nothing is owed to anybody and nothing is carried: what is due is written with what makes it due, once, or not at
+all. Its row is locked first, so those who settle members of one batch do so one after the other. The rules are those of
+batches on Redis (scripts/lua/batch_note.lua).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from sqlalchemy import Connection, delete, select
+
+from delayq.core import envelope as envelopes
+from delayq.core import follow
+from delayq.core.errors import BadEnvelope, Conflict
+from delayq.core.follow import End, FollowUp, Link, Note, Open, Part, Plan, Send, Word
+from delayq.core.names import new_id
+from delayq.core.states import Answer
+from delayq.core.views import JobRef
+from delayq.drivers.broker import Item
+from delayq.drivers.database import payload
+from delayq.drivers.database.batch_changes import Changes
+from delayq.drivers.database.batch_rows import PAGE, BatchRow, BatchRows
+from delayq.drivers.database.tables import Tables
+from delayq.drivers.serving.acts import item_of_send
+
+KEEP_S: Final = 7 * 86_400
+FORGOTTEN_AT_ONCE: Final = 20
+Words = Iterable[tuple[str, Word]]
+Place = Callable[[Connection, Sequence[Item]], list[JobRef]]
+
+
+class Batching:
+    """Of one connection's tables. `place` puts jobs into them in the same transaction."""
+
+    def __init__(self, tables: Tables, place: Place) -> None:
+        self.rows = BatchRows(tables)
+        self._jobs = tables.jobs
+        self._place = place
+
+    # -- verbs -------------------------------------------------------------------------------------------------------
+
+    def do(self, connection: Connection, todo: Iterable[FollowUp], now_ms: int) -> None:
+        """Everything that follows an end."""
+        for item in todo:
+            if isinstance(item, Send):
+                self._place(connection, [item_of_send(item, now_ms)])
+            elif isinstance(item, Open):
+                self._begin(connection, item.plan, now_ms)
+            else:
+                self.note(connection, item.batch, item.members, now_ms)
+
+    def open(self, connection: Connection, plan: Plan, now_ms: int) -> None:
+        """Begin a batch, and send its members. One of that id is left as it is.
+
+        Raises `Conflict` when a member's id is taken.
+        """
+        self.rows.forget(connection, now_ms // 1000 - KEEP_S, FORGOTTEN_AT_ONCE)
+        taken = self._open(connection, plan, now_ms)
+        if taken:
+            raise Conflict(
+                f"The id {taken[0]!r} of a member of the batch is taken.",
+                hint="Give members ids of their own, or none.",
+            )
+
+    def add(self, connection: Connection, batch: str, members: Sequence[Link], now_ms: int) -> bool:
+        """Let a batch have more members; False for one that is not there.
+
+        Raises `Conflict` for one that has finished or was cancelled, and when a member's id is taken.
+        """
+        row = self.rows.find(connection, batch, locked=True)
+        if row is None:
+            return False
+        if row.finished_s is not None or row.over:
+            said = "has finished" if row.finished_s is not None else "was cancelled"
+            raise Conflict(f"The batch {batch!r} {said}, so it takes no more jobs.", hint="Dispatch another batch.")
+        counted = list(dict(follow.ids_of(members)).items())
+        known = self.rows.words(connection, batch, (member for member, _ in counted))
+        fresh = [(member, queue) for member, queue in counted if member not in known]
+        self.rows.add(connection, batch, fresh)
+        more = len(fresh)
+        self.rows.write(connection, replace(row, total=row.total + more, pending=row.pending + more))
+        taken = self._send(connection, [link for link in members if link.id not in known], now_ms)
+        if taken:
+            raise Conflict(f"The id {taken[0]!r} of a new member of the batch is taken.", hint="Give it another.")
+        return True
+
+    def note(
+        self, connection: Connection, batch: str, words: Words, now_ms: int, *, cancel: bool = False
+    ) -> BatchRow | None:
+        """Write down what became of members, and do what is due because of it; None for a batch that is gone."""
+        row = self.rows.find(connection, batch, locked=True)
+        if row is None:
+            return None
+        words, now_s = list(words), now_ms // 1000
+        changes = Changes(row, self.rows.words(connection, batch, (member for member, _ in words)))
+        for member, word in words:
+            changes.mark(member, word)
+        self.rows.mark(connection, batch, changes.new)
+        row, calls_off = changes.standing(now_s, cancel=cancel)
+        over = row.pending == 0 and (row.finished_s is None or bool(changes.new))
+        well = over and not row.failed and not self.rows.counts(connection, batch)[Word.SKIPPED]
+        row, due = changes.due(row, over=over, well=well, now_s=now_s)
+        self.rows.write(connection, row)  # before anything is done, because that may note this batch again
+        for name in due:
+            self._tell(connection, row, name, now_ms)
+        if calls_off and row.pending:
+            self._call_off(connection, batch, now_ms)
+        return row
+
+    def tried_again(self, connection: Connection, raw: bytes, now_ms: int) -> None:
+        """A member waits for its next try, which it has not if its batch was cancelled while it ran."""
+        try:
+            batch = follow.batch_id(envelopes.decode(raw))
+        except BadEnvelope:
+            return
+        row = self.rows.find(connection, batch, locked=True) if batch is not None else None
+        if row is not None and row.over:
+            self.note(connection, row.id, (), now_ms, cancel=True)
+
+    # -- inside ------------------------------------------------------------------------------------------------------
+
+    def _open(self, connection: Connection, plan: Plan, now_ms: int) -> list[str]:
+        """Ids of members that were taken."""
+        if not self.rows.begin(connection, plan, list(dict(follow.ids_of(plan.members)).items()), now_ms // 1000):
+            return []
+        before = [follow.launch(link, now_ms) for link in plan.callbacks.before]
+        self._place(connection, [item_of_send(item, now_ms) for item in before if isinstance(item, Send)])
+        taken = self._send(connection, plan.members, now_ms)
+        self.note(connection, plan.id, [(member, Word.FAILED) for member in taken], now_ms)
+        return taken
+
+    def _begin(self, connection: Connection, plan: Plan, now_ms: int) -> None:
+        """Open a batch whose turn has come, unless the one it is a member of was cancelled."""
+        outer = self.rows.find(connection, plan.batch, locked=True) if plan.batch is not None else None
+        if outer is not None and outer.over:
+            part = Part(plan.id, plan.chain, plan.batch)
+            self.do(connection, follow.follow_ups(part, End.CANCELLED, now_ms), now_ms)
+        else:
+            self._open(connection, plan, now_ms)
+
+    def _send(self, connection: Connection, members: Sequence[Link], now_ms: int) -> list[str]:
+        """The heads of all members; the ids of those that were taken. Batches in the batch are opened."""
+        items: list[Item] = []
+        for member in members:
+            item = follow.launch(member, now_ms)
+            if isinstance(item, Send):
+                items.append(item_of_send(item, now_ms))
+            elif isinstance(item, Open):
+                self._begin(connection, item.plan, now_ms)
+        refs = [
+            ref for start in range(0, len(items), PAGE) for ref in self._place(connection, items[start : start + PAGE])
+        ]
+        return [item.id for item, ref in zip(items, refs, strict=True) if ref.outcome is not Answer.CREATED]
+
+    def _tell(self, connection: Connection, row: BatchRow, name: str, now_ms: int) -> None:
+        """Send what a batch has to say, or let those hear of it that it is a part of."""
+        plan, told = row.plan, self._numbers(connection, row)
+        part = Part(plan.id, plan.chain, plan.batch)
+        if name == "resumed":
+            self.do(connection, follow.taken_up(part), now_ms)
+        elif name in ("onward", "stopped"):
+            end = End.DONE if name == "onward" else End.FAILED if row.failed else End.CANCELLED
+            self.do(connection, follow.follow_ups(part, end, now_ms, told), now_ms)
+        else:
+            links: list[Link] = getattr(plan.callbacks, "finally_" if name == "finally" else name)
+            ending = f".{new_id()}" if name == "progress" or row.kept.rounds else ""
+            self._place(connection, [_callback(link, told, ending, now_ms) for link in links])
+
+    def _numbers(self, connection: Connection, row: BatchRow) -> dict[str, str]:
+        """Headers of what a batch sends: how it stands."""
+        info = self.rows.told(connection, row)
+        numbers = {"done": info.done, "failed": info.failed, "skipped": info.skipped, "total": info.total}
+        return {"delayq-batch-id": row.id, **{f"delayq-batch-{name}": str(value) for name, value in numbers.items()}}
+
+    def _call_off(self, connection: Connection, batch: str, now_ms: int) -> None:
+        """Delete the members that have not started; what runs goes on, and each tells by itself how it ended.
+
+        A member that is nowhere is skipped too, unless it is to come behind one that is somewhere.
+        """
+        members = self.rows.members(connection, batch, Word.PENDING)
+        there: set[str] = set()
+        words: list[tuple[str, Word]] = []
+        for queue in sorted({queue for _, queue in members if queue}):
+            ids = [member for member, of in members if of == queue]
+            for start in range(0, len(ids), PAGE):
+                some = self._taken_out(connection, queue, ids[start : start + PAGE])
+                there |= some.left
+                words += some.words
+        words += [(member, Word.SKIPPED) for member, queue in members if queue and member not in there]
+        self.note(connection, batch, words, now_ms)
+        for member, queue in members:
+            if queue or member in there:
+                continue
+            if self.note(connection, member, (), now_ms, cancel=True) is None:
+                self.note(connection, batch, [(member, Word.SKIPPED)], now_ms)
+
+    def _taken_out(self, connection: Connection, queue: str, ids: Sequence[str]) -> _Out:
+        """Delete what waits of these. What somebody is just reserving is left to the look before its start."""
+        rows = self._jobs.c
+        mine = (rows.queue == queue, rows.delayq_id.in_(ids))
+        every = connection.execute(select(self._jobs).where(*mine)).all()
+        waiting = select(rows.id).where(*mine, rows.reserved_at.is_(None)).order_by(rows.id)
+        numbers = set(connection.execute(waiting.with_for_update(skip_locked=True)).scalars())
+        if numbers:
+            connection.execute(delete(self._jobs).where(rows.id.in_(sorted(numbers))))
+        out = _Out(set(), [])
+        for row in every:
+            ends = words_of(row, End.CANCELLED)
+            if row.id in numbers:
+                out.words.extend(ends)
+            else:
+                out.left.update((row.delayq_id, *(member for member, _ in ends)))
+        return out
+
+
+class _Out(NamedTuple):
+    """Members of which something is left where it was, and what became of the others."""
+
+    left: set[str]
+    words: list[tuple[str, Word]]
+
+
+def together(todo: Iterable[FollowUp]) -> list[FollowUp]:
+    """What is told of one batch, together and in order. Batches by their ids: so two seldom wait for each other."""
+    notes: dict[str, list[tuple[str, Word]]] = {}
+    others: list[FollowUp] = []
+    for item in todo:
+        if isinstance(item, Note):
+            notes.setdefault(item.batch, []).extend(item.members)
+        else:
+            others.append(item)
+    return [*others, *(Note(batch, words) for batch, words in sorted(notes.items()))]
+
+
+def words_of(row: Any, end: End) -> list[tuple[str, Word]]:
+    """What a batch hears of the job in a row that ends so, and of the links behind it."""
+    notes = [note for note in ends_of(row, end) if isinstance(note, Note)]
+    return list(notes[0].members) if notes else []
+
+
+def ends_of(row: Any, end: End) -> Sequence[FollowUp]:
+    """What follows when the job in a row ends so, whatever PHP has made of it meanwhile."""
+    try:
+        part = follow.part_of(payload.read_any(row.payload, queue=row.queue, attempts=0).envelope)
+    except BadEnvelope:
+        return []
+    return [] if part is None else follow.follow_ups(part, end, 0)
+
+
+def _callback(link: Link, told: dict[str, str], ending: str, now_ms: int) -> Item:
+    """A job that a batch sends; `ending` gives one that is sent more than once an id of its own."""
+    send = follow.launch(link, now_ms, told)
+    assert isinstance(send, Send)  # a callback is a job: the builder takes nothing else
+    if ending:
+        own_id = send.id + ending
+        raw = msgspec.Raw(envelopes.rewrite(bytes(send.envelope), id=own_id))
+        send = msgspec.structs.replace(send, id=own_id, envelope=raw)
+    return item_of_send(send, now_ms)

@@ -1,0 +1,32 @@
+"""/events: what has changed on a page that is open."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from fastapi.sse import EventSourceResponse
+from starlette.responses import PlainTextResponse, Response
+
+from delayq.core.errors import InvalidInput
+from delayq.core.names import check_id
+from delayq.http.dashboard.house import House
+from delayq.http.dashboard.live import Full, Watched
+from delayq.http.dashboard.visit import Visit
+
+PAGES: Final = ("overview", "queues", "queue", "job", "workers", "batches")
+
+
+async def page(house: House, visit: Visit) -> Response:
+    """GET /events?page=…&queue=…&id=…"""
+    name, queue, job = visit.asked("page"), visit.asked("queue"), visit.asked("id")
+    if name not in PAGES or (name in ("queue", "job")) != bool(queue) or (name == "job") != bool(job):
+        raise InvalidInput("There is no such page to watch.", hint=f"Those that can be: {', '.join(PAGES)}.")
+    watched = Watched(
+        name, visit.queue(queue) if queue else "", check_id(job) if job else "", tuple(sorted(visit.viewer.queues))
+    )
+    try:
+        stream = await house.hub.watch(watched)
+    except Full:
+        return PlainTextResponse("Too many pages are watched already.", 503, {"Retry-After": "30"})
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    return EventSourceResponse(stream, headers=headers)

@@ -1,0 +1,91 @@
+"""What people do with one job, from its page or from a list."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from starlette.responses import Response
+
+from delayq.core.errors import InvalidInput
+from delayq.core.names import check_id
+from delayq.core.states import Answer
+from delayq.core.when import format_instant
+from delayq.http.dashboard.deeds import note
+from delayq.http.dashboard.house import House
+from delayq.http.dashboard.login import inside
+from delayq.http.dashboard.pages import back
+from delayq.http.dashboard.visit import Visit, job_link, link
+
+Deed = Callable[[House, Visit, str, str], Awaitable[str]]
+
+
+async def act(house: House, visit: Visit) -> Response:
+    """POST /job/{act}: does it, and goes back to the page it came from."""
+    name = visit.request.path_params["act"]
+    deed = DEEDS.get(name)
+    if deed is None:
+        raise InvalidInput(f"Nothing is called {name}.", hint=f"There are: {', '.join(DEEDS)}.")
+    queue, job_id = visit.queue(visit.filled("queue")), check_id(visit.filled("id"))
+    detail = " ".join(word for word in (visit.filled("in"), visit.filled("at")) if word)
+    await note(house, visit, name.replace("-", " "), f"{queue}/{job_id}", detail)
+    sentence = await deed(house, visit, queue, job_id)
+    house.health.forget()
+    gone = name in ("cancel", "forget")
+    otherwise = link("/jobs", queue=queue) if gone else job_link(queue, job_id)
+    return back(house, visit, inside(visit.filled("back")) if visit.filled("back") else otherwise, sentence)
+
+
+async def _cancel(house: House, visit: Visit, queue: str, job_id: str) -> str:
+    answer = await house.client.cancel(job_id, queue=queue)
+    return _CANCELLED.get(answer, f"It was not cancelled: the job is {answer}.")
+
+
+async def _stop(house: House, visit: Visit, queue: str, job_id: str) -> str:
+    answer = await house.client.cancel(job_id, queue=queue, running=True)
+    if answer is Answer.RUNNING:
+        return f"The job {job_id} was asked to stop. It does so when its handler looks."
+    return _CANCELLED.get(answer, f"It does not run: the job is {answer}.")
+
+
+_CANCELLED: Final = {
+    Answer.CANCELLED: "The job was cancelled; nobody will run it.",
+    Answer.RUNNING: "It was not cancelled: the job runs already. It can be asked to stop.",
+    Answer.UNKNOWN: "It was not cancelled: no such job is known any more.",
+}
+
+
+async def _run_now(house: House, visit: Visit, queue: str, job_id: str) -> str:
+    ref = await house.client.run_now(job_id, queue=queue)
+    return f"The job {job_id} is due now: it is {ref.state}."
+
+
+async def _reschedule(house: House, visit: Visit, queue: str, job_id: str) -> str:
+    delay, at, zone = visit.filled("in"), visit.filled("at"), visit.filled("zone")
+    if bool(delay) == bool(at):
+        raise InvalidInput("Say either in how long, or when.", hint="For example: in 15m, or at 2026-11-21T15:00:00Z.")
+    when: dict[str, Any] = {"delay": delay} if delay else {"at": at, **({"tz": zone} if zone else {})}
+    ref = await house.client.reschedule(job_id, queue=queue, **when)
+    return f"The job {job_id} is due at {format_instant(ref.due_ms or 0)} now."
+
+
+async def _retry(house: House, visit: Visit, queue: str, job_id: str) -> str:
+    ref = await house.client.retry(job_id, queue=queue)
+    return f"The job {job_id} is tried again from the start: it is {ref.state}."
+
+
+async def _forget(house: House, visit: Visit, queue: str, job_id: str) -> str:
+    [answer] = await house.client.forget([job_id], queue=queue)
+    if answer is Answer.FORGOTTEN:
+        return f"The job {job_id} is forgotten."
+    return f"It was not forgotten: {answer}."
+
+
+DEEDS: Final[dict[str, Deed]] = {
+    "cancel": _cancel,
+    "stop": _stop,
+    "run-now": _run_now,
+    "reschedule": _reschedule,
+    "retry": _retry,
+    "forget": _forget,
+}

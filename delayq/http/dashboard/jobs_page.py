@@ -1,0 +1,116 @@
+"""Jobs by state, with a search: by id, name, tag and time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from starlette.responses import RedirectResponse, Response
+
+from delayq.core.browsing import Found, Sought
+from delayq.core.durations import duration_ms
+from delayq.core.errors import InvalidInput
+from delayq.core.states import State
+from delayq.core.when import instant_ms
+from delayq.http.dashboard.house import House
+from delayq.http.dashboard.overview import sums
+from delayq.http.dashboard.pages import show
+from delayq.http.dashboard.visit import Visit, link
+from delayq.redis.browse import browse
+
+PAGE: Final = 50
+STATES: Final = (State.SCHEDULED, State.READY, State.RESERVED, State.FAILED, State.COMPLETED)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What was asked for, as it was written; it fills the form again, and makes the links to other pages."""
+
+    state: State
+    queue: str = ""
+    name: str = ""
+    tag: str = ""
+    since: str = ""
+    until: str = ""
+    order: str = ""
+
+    @property
+    def narrow(self) -> bool:
+        """Whether it asks for a part of them."""
+        return any((self.name, self.tag, self.since, self.until))
+
+    @property
+    def newest(self) -> bool:
+        """Whether the latest come first: what failed does, unless told otherwise; what is due does not."""
+        return self.order == "newest" if self.order else self.state in (State.FAILED, State.COMPLETED)
+
+    def link(self, path: str = "/jobs", **changes: str) -> str:
+        """The address of the same question, with some of it changed."""
+        names = ("state", "queue", "name", "tag", "since", "until", "order")
+        return link(path, **{name: str(getattr(self, name)) for name in names} | changes)
+
+    def sought(self, queues: Sequence[str], now_ms: int, limit: int = PAGE) -> Sought:
+        """What is looked for. Raises `InvalidInput` for what is no time."""
+        since_ms, until_ms = (time_of(text, now_ms) if text else None for text in (self.since, self.until))
+        if since_ms is not None and until_ms is not None and since_ms > until_ms:
+            raise InvalidInput("The end lies before the beginning.", hint="Exchange from and to.")
+        return Sought(
+            self.state,
+            tuple(queues),
+            self.name or None,
+            self.tag or None,
+            since_ms,
+            until_ms,
+            self.newest,
+            limit,
+        )
+
+
+def question(visit: Visit, otherwise: State = State.SCHEDULED) -> Question:
+    """What the address asks for. Raises `InvalidInput`."""
+    queue = visit.asked("queue")
+    return Question(
+        visit.state(visit.asked("state"), otherwise),
+        visit.queue(queue) if queue else "",
+        *(visit.asked(name) for name in ("name", "tag", "since", "until", "order")),
+    )
+
+
+def time_of(text: str, now_ms: int) -> int:
+    """Epoch ms of '2026-11-21T15:00:00Z', of '+15m' (in a quarter of an hour), of '-2h' (two hours ago)."""
+    if text[:1] in "+-":
+        return max(0, now_ms + duration_ms(text[1:]) * (-1 if text.startswith("-") else 1))
+    moment = text if "T" not in text or text.endswith("Z") or "+" in text or text.count("-") > 2 else f"{text}Z"
+    return instant_ms(moment, now_ms=now_ms)
+
+
+async def page(house: House, visit: Visit) -> Response:
+    """GET /jobs"""
+    if visit.asked("id"):
+        return RedirectResponse(link("/job", queue=visit.asked("queue"), id=visit.asked("id")), 303)
+    asked = question(visit)
+    names = visit.viewer.of(await house.client.queues())
+    queues = [asked.queue] if asked.queue else names
+    stats = [one for name in queues for one in await house.client.stats(name)]
+    now_ms = stats[0].now_ms if stats else await house.now_ms()
+    found = await look(house, asked.sought(queues, now_ms), visit.asked("cursor"))
+    return await show(
+        house,
+        visit,
+        "jobs.html",
+        {
+            "now_ms": now_ms,
+            "asked": asked,
+            "states": STATES,
+            "names": names,
+            "sums": sums(stats),
+            "found": found,
+            "cursor": visit.asked("cursor"),
+        },
+    )
+
+
+async def look(house: House, sought: Sought, cursor: str) -> Found:
+    """A page of what is sought."""
+    return await house.client.run(browse(house.client.verbs, sought, cursor))

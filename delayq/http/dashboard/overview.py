@@ -1,0 +1,86 @@
+"""The first page: how it goes, what comes, what is wrong. And the parts that it has in common with others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from starlette.responses import Response
+
+from delayq.core.browsing import Sought
+from delayq.core.diagnosis import Finding
+from delayq.core.states import State
+from delayq.core.views import JobInfo, QueueStats
+from delayq.http.dashboard import flow
+from delayq.http.dashboard.house import House
+from delayq.http.dashboard.live import Parts, Watched
+from delayq.http.dashboard.pages import show
+from delayq.http.dashboard.visit import Visit
+from delayq.redis.browse import browse
+
+LATELY = 6
+"""Jobs in the short lists."""
+
+
+async def page(house: House, visit: Visit) -> Response:
+    """GET /"""
+    return await show(house, visit, "overview.html", await told(house, visit.viewer.queues))
+
+
+async def parts(house: House, watched: Watched) -> Parts:
+    """The parts that change."""
+    said = await told(house, watched.queues)
+    names = ("findings", "figures", "charts", "queue_table", "lately")
+    return {name: house.renderer.text(f"parts/{name}.html", said) for name in names}
+
+
+async def told(house: House, allowed: tuple[str, ...]) -> dict[str, Any]:
+    """What both are made of."""
+    client = house.client
+    names = [name for name in await client.queues() if not allowed or name in allowed]
+    stats = [one for found in await asyncio.gather(*map(client.stats, names)) for one in found]
+    now_ms = stats[0].now_ms if stats else await house.now_ms()
+    upcoming = await asyncio.gather(*map(client.upcoming, names))
+    activity = flow.together(await asyncio.gather(*map(client.activity, names)), now_ms)
+    workers = await client.workers()
+    return {
+        "now_ms": now_ms,
+        "findings": visible(await house.health.findings(), allowed),
+        "stats": stats,
+        "sums": sums(stats),
+        "pulse": flow.pulse(activity),
+        "workers": [one for one in workers if not allowed or set(one.queues) & set(allowed)],
+        "charts": [
+            flow.falling_due(upcoming, now_ms),
+            flow.throughput(activity),
+            flow.lateness(activity),
+            flow.backlog(activity, stats),
+        ],
+        "next_due": await first(house, names, State.SCHEDULED),
+        "last_failed": await first(house, names, State.FAILED),
+    }
+
+
+async def first(house: House, names: Sequence[str], state: State, limit: int = LATELY) -> tuple[JobInfo, ...]:
+    """The next ones that fall due, or the last ones that failed."""
+    sought = Sought(state, tuple(names), newest=state is not State.SCHEDULED, limit=limit)
+    return (await house.client.run(browse(house.client.verbs, sought))).jobs
+
+
+def sums(stats: Iterable[QueueStats]) -> dict[str, int]:
+    """All queues together."""
+    names = ("scheduled", "ready", "reserved", "failed", "completed")
+    found = dict.fromkeys(names, 0) | {"overdue_ms": 0, "paused": 0}
+    for one in stats:
+        for name in names:
+            found[name] += getattr(one, name)
+        found["overdue_ms"] = max(found["overdue_ms"], one.overdue_oldest_ms)
+        found["paused"] += one.paused
+    return found
+
+
+def visible(findings: Iterable[Finding], allowed: tuple[str, ...]) -> list[Finding]:
+    """Those that concern everything, or a queue that may be seen."""
+    shown = {f"queue {name}" for name in allowed}
+    return [one for one in findings if not allowed or not one.where.startswith("queue ") or one.where in shown]

@@ -1,0 +1,95 @@
+"""All queues, and one of them; pause and resume."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from starlette.responses import Response
+
+from delayq.core.states import State
+from delayq.http.dashboard import flow
+from delayq.http.dashboard.deeds import note
+from delayq.http.dashboard.house import House
+from delayq.http.dashboard.live import Parts, Watched
+from delayq.http.dashboard.overview import first, sums
+from delayq.http.dashboard.pages import back, show
+from delayq.http.dashboard.visit import Visit
+
+
+async def all_queues(house: House, visit: Visit) -> Response:
+    """GET /queues"""
+    return await show(house, visit, "queues.html", await told(house, visit.viewer.queues))
+
+
+async def parts(house: House, watched: Watched) -> Parts:
+    """What changes on that page."""
+    said = await told(house, watched.queues)
+    return {"queue_table": house.renderer.text("parts/queue_table.html", said)}
+
+
+async def told(house: House, allowed: tuple[str, ...]) -> dict[str, Any]:
+    """What both are made of."""
+    names = [name for name in await house.client.queues() if not allowed or name in allowed]
+    stats = [one for found in await asyncio.gather(*map(house.client.stats, names)) for one in found]
+    return {"stats": stats, "sums": sums(stats), "now_ms": stats[0].now_ms if stats else await house.now_ms()}
+
+
+async def one_queue(house: House, visit: Visit) -> Response:
+    """GET /queues/{queue}"""
+    queue = visit.queue(visit.request.path_params["queue"])
+    return await show(house, visit, "queue.html", await queue_told(house, queue))
+
+
+async def queue_parts(house: House, watched: Watched) -> Parts:
+    """What changes on the page of one queue."""
+    said = await queue_told(house, watched.queue)
+    names = ("findings", "queue_figures", "charts", "lately")
+    return {name: house.renderer.text(f"parts/{name}.html", said) for name in names}
+
+
+async def queue_told(house: House, queue: str) -> dict[str, Any]:
+    """What the page of one queue is made of."""
+    client = house.client
+    [stats] = await client.stats(queue)
+    upcoming, activity, shown = await asyncio.gather(
+        client.upcoming(queue), client.activity(queue), client.queue_show(queue)
+    )
+    workers = [one for one in await client.workers() if queue in one.queues]
+    findings = await house.health.findings()
+    return {
+        "now_ms": stats.now_ms,
+        "one": stats,
+        "shown": shown,
+        "durability": await client.queue_durability(queue),
+        "pulse": flow.pulse(activity),
+        "findings": [found for found in findings if found.where == f"queue {queue}"],
+        "workers": workers,
+        "charts": [
+            flow.falling_due([upcoming], stats.now_ms),
+            flow.throughput(activity),
+            flow.lateness(activity),
+            flow.backlog(activity, [stats]),
+        ],
+        "next_due": await first(house, [queue], State.SCHEDULED),
+        "last_failed": await first(house, [queue], State.FAILED),
+    }
+
+
+async def pause(house: House, visit: Visit) -> Response:
+    """POST /queues/{queue}/pause"""
+    queue, length = visit.queue(visit.request.path_params["queue"]), visit.filled("length")
+    await note(house, visit, "pause", queue, length)
+    await house.client.pause(queue, length=length or None)
+    house.health.forget()
+    until = f"for {length}" if length else "until it is resumed"
+    return back(house, visit, f"/queues/{queue}", f"The queue {queue} is paused {until}.")
+
+
+async def resume(house: House, visit: Visit) -> Response:
+    """POST /queues/{queue}/resume"""
+    queue = visit.queue(visit.request.path_params["queue"])
+    await note(house, visit, "resume", queue)
+    await house.client.resume(queue)
+    house.health.forget()
+    return back(house, visit, f"/queues/{queue}", f"The queue {queue} goes on.")

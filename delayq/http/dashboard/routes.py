@@ -1,0 +1,146 @@
+"""Which page answers for which address, and what one needs to be let in.
+
+GET      guard.viewer ──▶ page ──▶ templates
+POST     guard.viewer ──▶ guard.check (mark, origin) ──▶ act ──▶ 303 to a page that says what happened
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from delayq.core.api_keys import Scope
+from delayq.core.errors import DelayqError
+from delayq.http.dashboard import (
+    events,
+    failed_page,
+    fleet_pages,
+    job_acts,
+    job_page,
+    jobs_page,
+    limit_pages,
+    login,
+    overview,
+    queue_pages,
+)
+from delayq.http.dashboard.guard import Forged, Guard
+from delayq.http.dashboard.health import Health
+from delayq.http.dashboard.house import House
+from delayq.http.dashboard.live import Hub, Watched
+from delayq.http.dashboard.pages import fault, fault_of
+from delayq.http.dashboard.payload import Redaction
+from delayq.http.dashboard.rendering import Renderer
+from delayq.http.dashboard.seal import Seal
+from delayq.http.dashboard.visit import Visit, here, link
+from delayq.http.service import Service
+
+LOG: Final = logging.getLogger("delayq.http.dashboard")
+Answer = Callable[[House, Visit], Awaitable[Response]]
+
+PAGES: Final[tuple[tuple[str, Answer], ...]] = (
+    ("/", overview.page),
+    ("/queues", queue_pages.all_queues),
+    ("/queues/{queue}", queue_pages.one_queue),
+    ("/jobs", jobs_page.page),
+    ("/job", job_page.page),
+    ("/failed", failed_page.page),
+    ("/failed/all", failed_page.preview),
+    ("/workers", fleet_pages.workers),
+    ("/batches", fleet_pages.batches),
+    ("/batch", fleet_pages.batch),
+    ("/limits", limit_pages.limits),
+    ("/audit", limit_pages.audit),
+    ("/events", events.page),
+)
+ACTS: Final[tuple[tuple[str, Scope, Answer], ...]] = (
+    ("/job/{act}", Scope.WRITE, job_acts.act),
+    ("/queues/{queue}/pause", Scope.ADMIN, queue_pages.pause),
+    ("/queues/{queue}/resume", Scope.ADMIN, queue_pages.resume),
+    ("/failed/picked", Scope.WRITE, failed_page.picked),
+    ("/failed/all", Scope.WRITE, failed_page.all_of_them),
+    ("/batch/cancel", Scope.ADMIN, fleet_pages.cancel_batch),
+    ("/batch/retry", Scope.ADMIN, fleet_pages.retry_batch),
+    ("/limits/free", Scope.ADMIN, limit_pages.free_limit),
+    ("/locks/free", Scope.ADMIN, limit_pages.free_lock),
+)
+
+
+def router(service: Service) -> APIRouter:
+    """All of the dashboard, for the application to include."""
+    house = _house(service)
+    found = APIRouter()
+    for path, answer in PAGES:
+        found.add_route(path, _page(house, answer), ["GET"], include_in_schema=False)
+    for path, scope, answer in ACTS:
+        found.add_route(path, _act(house, scope, answer), ["POST"], include_in_schema=False)
+    found.add_route("/login", login.form(house), ["GET"], include_in_schema=False)
+    found.add_route("/login", login.enter(house), ["POST"], include_in_schema=False)
+    found.add_route("/logout", _act(house, Scope.READ, login.leave), ["POST"], include_in_schema=False)
+    found.add_route("/theme", _act(house, Scope.READ, login.theme), ["POST"], include_in_schema=False)
+    found.add_route("/static/{name}", _static(house), ["GET"], include_in_schema=False)
+    return found
+
+
+def _house(service: Service) -> House:
+    makers = {"overview": overview.parts, "queues": queue_pages.parts, "queue": queue_pages.queue_parts}
+    makers |= {"job": job_page.parts, "workers": fleet_pages.worker_parts, "batches": fleet_pages.batch_parts}
+
+    async def make(watched: Watched) -> dict[str, str]:
+        return dict(await makers[watched.page](house, watched))
+
+    options = service.client.options
+    about = {"redis": service.client.connector.endpoint.where, "prefix": options.prefix}
+    hub = Hub(make, service.stopping)
+    redaction = Redaction(service.settings.redact)
+    guard, health = Guard(service.keys, Seal()), Health(service.client)
+    house = House(service, guard, Renderer(about), health, hub, redaction)
+    return house
+
+
+def _page(house: House, answer: Answer) -> Callable[[Request], Awaitable[Response]]:
+    async def handle(request: Request) -> Response:
+        viewer = house.guard.viewer(request)
+        if viewer is None:
+            return RedirectResponse(link("/login", next=here(request)), 303)
+        return await _answered(house, answer, Visit(request, viewer))
+
+    return handle
+
+
+def _act(house: House, scope: Scope, answer: Answer) -> Callable[[Request], Awaitable[Response]]:
+    async def handle(request: Request) -> Response:
+        viewer = house.guard.viewer(request)
+        if viewer is None:
+            return RedirectResponse("/login", 303)
+        visit = Visit(request, viewer, await login.fields(request))
+        try:
+            house.guard.check(request, viewer, visit.filled("mark"))
+        except Forged:
+            return fault(house, request, viewer, login.FORGED, 403)
+        if not viewer.may(scope):
+            told = {"title": "Not allowed", "what": f"Your key may not do that: it is {viewer.role}."}
+            return fault(house, request, viewer, {**told, "next": f"It takes the scope {scope}."}, 403)
+        return await _answered(house, answer, visit)
+
+    return handle
+
+
+async def _answered(house: House, answer: Answer, visit: Visit) -> Response:
+    try:
+        return await answer(house, visit)
+    except DelayqError as error:
+        LOG.info("%s %s: %s", visit.request.method, visit.request.url.path, error)
+        return fault_of(house, visit.request, visit.viewer, error)
+
+
+def _static(house: House) -> Callable[[Request], Awaitable[Response]]:
+    async def handle(request: Request) -> Response:
+        found = house.renderer.file(request.path_params["name"])
+        return found or fault(house, request, None, {"title": "Not here", "what": "No such file.", "next": ""}, 404)
+
+    return handle

@@ -1,0 +1,76 @@
+"""How values look on a page. Pure."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Final, NamedTuple
+
+from delayq.core.when import format_duration, format_instant
+
+_PART: Final = re.compile(r"[0-9.]+[a-z]+")
+_SECOND_MS: Final = 1_000
+_SCALE: Final = ((1_000_000_000, "G"), (1_000_000, "M"), (10_000, "k"))
+
+
+class Moment(NamedTuple):
+    """A time as a page shows it: for machines, for readers without JavaScript, and how far away it is."""
+
+    ms: int
+    iso: str
+    utc: str
+    distance: str
+
+
+def moment(ms: int, now_ms: int) -> Moment:
+    """A time, seen from now. The script of the page turns `utc` into the reader's own zone."""
+    return Moment(ms, format_instant(ms), f"{_utc(ms):%d %b %H:%M:%S} UTC", distance(ms, now_ms))
+
+
+def minute(ms: int) -> str:
+    """'14:05', in UTC."""
+    return f"{_utc(ms):%H:%M}"
+
+
+def distance(ms: int, now_ms: int) -> str:
+    """'in 14m 59s', 'now', '3m ago'."""
+    if abs(ms - now_ms) < _SECOND_MS:
+        return "now"
+    return f"in {span(ms - now_ms)}" if ms > now_ms else f"{span(now_ms - ms)} ago"
+
+
+def span(ms: float) -> str:
+    """A duration in its two largest units: '14m 59s', '2d 3h', '250ms'. From a second on milliseconds are rounded."""
+    whole = round(ms) if ms < _SECOND_MS else round(ms / _SECOND_MS) * _SECOND_MS
+    return " ".join(_PART.findall(format_duration(whole))[:2])
+
+
+def exact(ms: int) -> str:
+    """A duration to the millisecond: '14m 59.995s', '3ms'; with a minus sign for one that went back."""
+    return ("-" if ms < 0 else "") + " ".join(_PART.findall(format_duration(abs(ms))))
+
+
+def compact(number: float) -> str:
+    """A count in at most four digits: '9,999', '12.3k', '1.00M'."""
+    for size, letter in _SCALE:
+        if number >= size:
+            unit = 1_000 if letter == "k" else size
+            value = number / unit
+            return f"{value:.0f}{letter}" if value >= 100 else f"{value:.1f}{letter}"
+    return f"{number:,.0f}" if number >= 10 or number == int(number) else f"{number:.1f}"
+
+
+def plural(number: int, noun: str) -> str:
+    """'1 job', '2 jobs', '1,000 jobs'."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def size(number: int) -> str:
+    """'812 bytes', '3.4 KiB', '12.0 MiB'."""
+    if number < 1024:
+        return plural(number, "byte")
+    return f"{number / 1024:.1f} KiB" if number < 1024 * 1024 else f"{number / 1024 / 1024:.1f} MiB"
+
+
+def _utc(ms: int) -> datetime:
+    return datetime.fromtimestamp(ms // 1_000, UTC)

@@ -1,0 +1,178 @@
+"""A page of jobs for people to look through, over many queues and all their shards. Flows, as those of `verbs`.
+
+States that are kept in the order of a time are merged: a round asks every shard for its next rows behind the spot,
+takes the first of all of them, and reads only the envelopes of these. What is in a stream is shown queue by queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from delayq.core import failure as failures
+from delayq.core.browsing import IN_ORDER, Found, Sought, Spot, read_spot
+from delayq.core.states import State
+from delayq.core.views import JobInfo, Page
+from delayq.redis import whole
+from delayq.redis.calls import inspect
+from delayq.redis.calls.call import Command, Scope
+from delayq.redis.finding import every_shard
+from delayq.redis.operations import scored
+from delayq.redis.verbs import Flow, Verbs
+
+STEP: Final = 500
+"""Rows of a shard asked for at once."""
+READ_BYTES: Final = 1_000_000
+"""Envelopes read at once hold about as much."""
+_FIRST_READ: Final = 64
+
+Row = tuple[Spot, str]
+"""Where a job stands, and the shard it lies in."""
+
+
+def browse(verbs: Verbs, sought: Sought, cursor: str = "") -> Flow[Found]:
+    """One page. Raises `InvalidInput` for a cursor that is none."""
+    if sought.state not in IN_ORDER:
+        return (yield from _in_streams(verbs, sought, cursor))
+    spot = read_spot(cursor)
+    shards: dict[str, Scope] = {}
+    for queue in sought.queues:
+        shards |= {scope.queue: scope for scope in (yield from every_shard(verbs, verbs.scope(queue).queue))}
+    found: list[JobInfo] = []
+    looked = 0
+    size = STEP if sought.narrow else sought.limit + 1
+    while True:
+        rows = yield from _next_rows(list(shards.values()), sought, spot, size)
+        more = len(rows) == size
+        for info, row in zip((yield from _read(shards, rows, sought.state)), rows, strict=True):
+            if len(found) == sought.limit:
+                return Found(tuple(found), str(spot), looked)
+            spot, looked = row[0], looked + 1
+            found += [info] if sought.has(info) else []
+        if not more or looked >= sought.looks:
+            return Found(tuple(found), str(spot) if more else "", looked)
+
+
+def count(verbs: Verbs, sought: Sought) -> Flow[int]:
+    """How many jobs lie in the range, whatever they are called; of a state that is kept in the order of a time."""
+    low = "-inf" if sought.since_ms is None else sought.since_ms
+    high = "+inf" if sought.until_ms is None else sought.until_ms
+    total = 0
+    for queue in sought.queues:
+        for scope in (yield from every_shard(verbs, verbs.scope(queue).queue)):
+            number: int = yield Command(("ZCOUNT", scope.keys.of(sought.state), low, high), int, True)
+            total += number
+    return total
+
+
+def _next_rows(scopes: Sequence[Scope], sought: Sought, spot: Spot | None, size: int) -> Flow[list[Row]]:
+    """The next `size` rows of all shards together behind a spot, in their order; fewer at the end."""
+    rows: list[Row] = []
+    for scope in scopes:
+        mine = yield from _rows_of(scope, sought, spot, size)
+        rows += [(one, scope.queue) for one in mine]
+    rows.sort(key=lambda row: row[0], reverse=sought.newest)
+    return rows[:size]
+
+
+def _rows_of(scope: Scope, sought: Sought, spot: Spot | None, size: int) -> Flow[list[Spot]]:
+    """Those of one shard. Rows of the spot's own millisecond lie on both sides of it."""
+    key, queue, skipped = scope.keys.of(sought.state), scope.name, 0
+    low = "-inf" if sought.since_ms is None else str(sought.since_ms)
+    high = "+inf" if sought.until_ms is None else str(sought.until_ms)
+    command, first, last = ("ZREVRANGEBYSCORE", high, low) if sought.newest else ("ZRANGEBYSCORE", low, high)
+    if spot is not None and sought.covers(spot.at_ms):
+        first = str(spot.at_ms)
+        skipped = yield from _before(key, first, spot, newest=sought.newest)
+    found: list[Spot] = []
+    while True:
+        limits = ("LIMIT", skipped, size)
+        rows: list[tuple[int, str]] = yield Command((command, key, first, last, "WITHSCORES", *limits), scored, True)
+        spots = (Spot(at_ms, job_id, queue) for at_ms, job_id in rows)
+        found += [one for one in spots if spot is None or (one < spot if sought.newest else one > spot)]
+        if len(rows) < size or len(found) >= size:
+            return found[:size]
+        skipped += size
+
+
+def _before(key: str, score: str, spot: Spot, *, newest: bool) -> Flow[int]:
+    """How many rows of the spot's millisecond come before it; 0 when its job is not here, which costs only time."""
+    rank: int | None = yield Command(("ZREVRANK" if newest else "ZRANK", key, spot.id), _maybe, True)
+    if rank is None:
+        return 0
+    beyond = (f"({score}", "+inf") if newest else ("-inf", f"({score}")
+    earlier: int = yield Command(("ZCOUNT", key, *beyond), int, True)
+    same: int = yield Command(("ZCOUNT", key, score, score), int, True)
+    return rank - earlier if earlier <= rank < earlier + same else 0  # else it has another time by now
+
+
+def _maybe(reply: int | None) -> int | None:
+    return reply
+
+
+def _read(shards: Mapping[str, Scope], rows: Sequence[Row], state: State) -> Flow[list[JobInfo]]:
+    """The jobs of these rows, in their order."""
+    found: dict[Row, JobInfo] = {}
+    for shard in dict.fromkeys(shard for _, shard in rows):
+        keys, mine = shards[shard].keys, [row for row in rows if row[1] == shard]
+        envelopes = yield from _fetch(keys.of("jobs"), mine)
+        errors = (yield from _fetch(keys.of("errors"), mine)) if state is State.FAILED else [b""] * len(mine)
+        for row, raw, error in zip(mine, envelopes, errors, strict=True):
+            found[row] = _info(row[0], state, raw, error)
+    return [found[row] for row in rows]
+
+
+def _fetch(key: str, rows: Sequence[Row]) -> Flow[list[bytes]]:
+    """Values of a hash, some at a time, so that large ones do not come all at once."""
+    values: list[bytes] = []
+    size = _FIRST_READ
+    while len(values) < len(rows):
+        ids = [spot.id for spot, _ in rows[len(values) : len(values) + size]]
+        some: list[bytes] = yield Command(("HMGET", key, *ids), _bytes, True)
+        values += some
+        size = max(1, min(STEP, READ_BYTES * len(some) // (1 + sum(map(len, some)))))
+    return values
+
+
+def _bytes(reply: Sequence[bytes | None]) -> list[bytes]:
+    return [value or b"" for value in reply]
+
+
+def _info(spot: Spot, state: State, raw: bytes, error: bytes) -> JobInfo:
+    return JobInfo(
+        id=spot.id,
+        queue=spot.queue,
+        state=state,
+        raw=raw,
+        envelope=inspect.read(raw),
+        due_ms=spot.at_ms if state is State.SCHEDULED else None,
+        failed_ms=spot.at_ms if state is State.FAILED else None,
+        forget_ms=spot.at_ms if state is State.COMPLETED else None,
+        failure=failures.decode(error),
+    )
+
+
+# -- what is in a stream ---------------------------------------------------------------------------------------------
+
+
+def _in_streams(verbs: Verbs, sought: Sought, cursor: str) -> Flow[Found]:
+    """Ready and reserved jobs, queue by queue in the order of their entries; a cursor is a queue and its own there.
+
+    Where a part of them is meant, a page may come out longer than asked, by less than its own length.
+    """
+    queue, _, after = cursor.partition(" ")
+    left = [name for name in sought.queues if name >= queue]
+    found: list[JobInfo] = []
+    looked = 0
+    for name, following in zip(left, [*left[1:], ""], strict=True):
+        after = after if name == queue else ""
+        while True:
+            size = sought.limit if sought.narrow else sought.limit - len(found)
+            page: Page = yield from whole.list_jobs(verbs, sought.state, name, after, size)
+            found += filter(sought.has, page.jobs)
+            looked, after = looked + len(page.jobs), page.cursor
+            if len(found) >= sought.limit or looked >= sought.looks:
+                return Found(tuple(found), f"{name} {after}" if after else following, looked)
+            if not after:
+                break
+    return Found(tuple(found), "", looked)

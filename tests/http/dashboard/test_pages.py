@@ -1,0 +1,203 @@
+"""Every page, read without JavaScript."""
+
+from __future__ import annotations
+
+import re
+
+import httpx
+import pytest
+
+from delayq import DelayQ
+from delayq.core.errors import Conflict
+from delayq.http.dashboard.rendering import NAVIGATION
+from delayq.http.dashboard.visit import job_link
+from tests.support.failing import fail_job
+from tests.support.pages import Page, read, send
+
+PATHS = [
+    *(path for path, _ in NAVIGATION),
+    "/queues/orders",
+    "/jobs?state=failed",
+    "/jobs?state=ready",
+    "/failed/all?act=retry",
+    "/job?queue=orders&id=soon",
+    "/job?queue=orders&id=broken",
+    "/job?queue=orders&id=nobody",
+]
+HOSTILE = "<script>alert(1)</script>'\"&amp;{{7*7}}"
+
+
+@pytest.fixture
+def orders(q: DelayQ) -> DelayQ:
+    """A queue with a job that waits, one that is ready, and one that has failed."""
+    fail(q, "broken")
+    data = {"order_id": 7, "token": "t0p-s3cret"}
+    q.schedule("order.close", data, delay="10m", id="soon", queue="orders", tags=["vip"])
+    q.schedule("order.ship", {"order_id": 8}, delay="0s", id="now", queue="orders")
+    return q
+
+
+def fail(q: DelayQ, job_id: str, message: str = "order 9 has no customer", queue: str = "orders") -> None:
+    """Put a failed job there, as a worker does."""
+    fail_job(q, job_id, message, queue)
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_each_page_is_whole_and_needs_nothing_from_elsewhere(
+    api: httpx.AsyncClient, orders: DelayQ, path: str
+) -> None:
+    page = await read(api, path, 404 if path.endswith("nobody") else 200)
+
+    assert page.source.count("<h1") == 1
+    assert len(page.ids) == len(set(page.ids))
+    assert page.loads
+    assert all(re.fullmatch(r"/static/[a-z.]+\?v=[0-9a-f]{12}", load) for load in page.loads)
+    assert all(link.startswith(("/", "#")) and not link.startswith("//") for link in page.links)
+    assert not page.tags & {"style", "iframe", "object", "base"}
+    assert not {name for name in page.attributes if name == "style" or name.startswith("on")}
+    assert page.source.count("<script") == page.source.count('<script src="/static/') == 1
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_each_page_says_what_browsers_may_do_with_it(api: httpx.AsyncClient, orders: DelayQ, path: str) -> None:
+    headers = (await api.get(path)).headers
+    policy = dict(part.split(" ", 1) for part in headers["content-security-policy"].split("; "))
+    assert policy == {
+        "default-src": "'self'",
+        "object-src": "'none'",
+        "base-uri": "'none'",
+        "form-action": "'self'",
+        "frame-ancestors": "'none'",
+    }
+    assert headers["cache-control"] == "no-store"
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["content-type"] == "text/html; charset=utf-8"
+
+
+async def test_files_are_kept_by_browsers_and_change_their_address_with_their_text(api: httpx.AsyncClient) -> None:
+    for path in (await read(api, "/")).loads:
+        answer = await api.get(path)
+        assert answer.status_code == 200
+        assert "immutable" in answer.headers["cache-control"]
+    assert (await api.get("/static/../guard.py")).status_code == 404
+    assert (await api.get("/static/guard.py")).status_code == 404
+
+
+async def test_the_overview_of_nothing(api: httpx.AsyncClient) -> None:
+    page = await read(api, "/")
+    assert "No queue is known yet" in page.text
+    assert "Nothing has failed." in page.text
+
+
+async def test_the_overview_counts_and_tells_what_is_wrong(api: httpx.AsyncClient, orders: DelayQ) -> None:
+    page = await read(api, "/")
+    assert "Scheduled 1 wait for their time" in page.text
+    assert "1 job in the next hour." in page.text
+    assert "No worker serves this queue" in page.text
+    assert page.text.index("Next due") < page.text.index("order.close") < page.text.index("Failed last")
+    assert "ValueError" in page.text
+
+
+async def test_a_job_tells_its_payload_without_what_is_covered(api: httpx.AsyncClient, orders: DelayQ) -> None:
+    page = await read(api, "/job?queue=orders&id=soon")
+    assert '"order_id": 7' in page.text
+    assert "t0p-s3cret" not in page.source
+    assert "1 value covered" in page.text
+    assert "It is not due yet" in page.text
+
+
+async def test_a_failed_job_tells_its_errors_without_what_is_covered(api: httpx.AsyncClient, q: DelayQ) -> None:
+    fail(q, "broken", message="the token t0p-s3cret was refused")
+    for path in ("/job?queue=orders&id=broken", "/failed", "/"):
+        page = await read(api, path)
+        assert "ValueError" in page.text
+        assert "t0p-s3cret" not in page.source
+    assert "the token •••••• was refused" in (await read(api, "/job?queue=orders&id=broken")).text
+
+
+async def test_what_comes_from_outside_is_never_markup(api: httpx.AsyncClient, q: DelayQ) -> None:
+    told = {"a": HOSTILE, HOSTILE: 1}
+    q.schedule(f"x{HOSTILE}", told, delay="1h", id="<b>'\"&?#/%2F", queue="orders", tags=[HOSTILE])
+    fail(q, "id<i>", message=HOSTILE)
+    plain = {path: await read(api, path) for path in ("/", "/jobs", "/failed", "/jobs?state=failed")}
+    plain["job"] = await read(api, job_link("orders", "<b>'\"&?#/%2F"))
+    plain["failed"] = await read(api, job_link("orders", "id<i>"))
+    plain["search"] = await read(api, "/jobs?name=%3Cscript%3E&tag=%22%3E%3Cb%3E&since=&cursor=")
+    for page in plain.values():
+        assert page.source.count("<script") == 1
+        assert not page.tags & {"b", "i"}
+    assert "<script>alert(1)</script>'\"&amp;{{7*7}}" in plain["job"].text
+    assert "<b>'\"&?#/%2F" in plain["job"].text
+
+
+async def test_a_search_finds_by_id_name_tag_and_time(api: httpx.AsyncClient, orders: DelayQ) -> None:
+    orders.schedule("mail.send", {}, delay="2h", id="later", queue="mail")
+
+    async def found(query: str) -> set[str]:
+        return set(re.findall(r'class="id">(\w+)<', (await read(api, f"/jobs?{query}")).source))
+
+    assert await found("") == {"soon", "later"}
+    assert await found("queue=mail") == {"later"}
+    assert await found("name=order.*") == {"soon"}
+    assert await found("tag=vip") == {"soon"}
+    assert await found("since=%2B1h") == {"later"}
+    assert await found("until=%2B1h") == {"soon"}
+    assert await found("tag=v") == set()
+    page = await read(api, "/jobs?id=later")
+    assert page.url.path == "/job"
+    assert "mail.send" in page.text
+
+
+async def test_pages_follow_each_other_without_gaps(api: httpx.AsyncClient, q: DelayQ) -> None:
+    ids = [f"job-{n:03}" for n in range(120)]
+    q.schedule_many(
+        [{"name": "x", "delay": f"{n // 3 + 60}s", "id": name, "queue": "ab"[n % 2]} for n, name in enumerate(ids)]
+    )
+    for path in ("/jobs", "/jobs?order=newest"):
+        seen: list[str] = []
+        page: Page = await read(api, path)
+        while True:
+            seen += re.findall(r'class="id">(job-\d+)', page.source)
+            following = [link for link in page.links if "cursor=" in link]
+            if not following:
+                break
+            page = await read(api, following[0])
+        assert sorted(seen) == ids
+        assert len(seen) == 120
+        order = [int(name[4:]) // 3 for name in seen]
+        assert order == sorted(order, reverse="newest" in path)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/jobs?state=absent",
+        "/jobs?state=x",
+        "/jobs?since=yesterday",
+        "/jobs?since=%2B2h&until=%2B1h",
+        "/jobs?cursor=zzz",
+        "/jobs?queue=%7Bx%7D",
+        "/queues/%20",
+        "/job?queue=orders&id=",
+        "/job?queue=orders&id=a%20b",
+        "/failed/all?act=burn",
+        "/events?page=nothing",
+    ],
+)
+async def test_what_cannot_be_used_gets_a_page_that_says_so(api: httpx.AsyncClient, orders: DelayQ, path: str) -> None:
+    page = await read(api, path, 400)
+    assert "That cannot be used" in page.text
+
+
+async def test_the_theme_is_kept(api: httpx.AsyncClient, orders: DelayQ) -> None:
+    page = await read(api, "/jobs?state=ready")
+    assert 'data-theme="auto"' in page.source
+    page = await send(api, page, "/theme", theme="dark")
+    assert 'data-theme="dark"' in page.source
+    assert str(page.url).endswith("/jobs?state=ready")
+
+
+def test_the_jobs_of_this_suite_fail_as_they_do_in_a_worker(q: DelayQ) -> None:
+    fail(q, "broken")
+    with pytest.raises(Conflict):
+        q.reschedule("broken", queue="orders", delay="1m")
