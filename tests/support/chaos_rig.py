@@ -185,9 +185,12 @@ class Rig:
     def finish(self, timeout: float = 60.0) -> None:
         """Wait until the producer has asked for everything and all of it is done."""
         self.wait_for_the_producer(timeout)
-        client, keys = self.client, self.keys
+        wait_until(lambda: is_idle(self.client, self.keys), timeout=timeout, what="all is done")
 
-        def idle() -> bool:
-            return not client.zcard(keys.of("scheduled")) and not client.hlen(keys.of("entries"))
 
-        wait_until(idle, timeout=timeout, what="all is done")
+def is_idle(client: Any, keys: Keys) -> bool:
+    """Whether nothing waits and nothing runs, asked in one moment: a retry goes from the one place to the other."""
+    with client.pipeline(transaction=True) as pipe:
+        pipe.zcard(keys.of("scheduled"))
+        pipe.hlen(keys.of("entries"))
+        return not any(pipe.execute())
