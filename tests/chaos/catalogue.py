@@ -3,7 +3,20 @@
 from __future__ import annotations
 
 from tests.chaos.engine import Scenario
-from tests.chaos.scenarios import disk, mistakes, moods, processes, replicas, servers, suites, volume, wire
+from tests.chaos.scenarios import (
+    clocks,
+    disk,
+    mistakes,
+    mixed,
+    moods,
+    network,
+    processes,
+    replicas,
+    servers,
+    suites,
+    volume,
+    wire,
+)
 
 _ALL = (
     Scenario(
@@ -177,6 +190,74 @@ _ALL = (
         lot=20,
         smoke=3,
         play=mistakes.mistakes,
+    ),
+    Scenario(
+        name="clock-steps",
+        holds="a server whose clock is stepped by an hour loses nothing, and recovers from dead workers",
+        promises=("P15",),
+        unit="steps forth and back",
+        units=40,
+        lot=5,
+        play=clocks.stepped,
+        missing=clocks.missing,
+    ),
+    Scenario(
+        name="clock-skew",
+        holds="clocks of producers and workers that are an hour off make nothing early, and nothing late",
+        promises=("P12", "P15"),
+        unit="jobs",
+        units=5_000,
+        lot=1_000,
+        play=clocks.skewed,
+        missing=clocks.missing,
+    ),
+    Scenario(
+        name="half-open",
+        holds="links that swallow packets lose nothing, and are left",
+        promises=("P17",),
+        unit="drops",
+        units=30,
+        lot=5,
+        play=network.half_open,
+        missing=network.missing,
+    ),
+    Scenario(
+        name="minority",
+        holds="a primary that is cut off with a producer says yes to nothing that the others do not have",
+        promises=("P4",),
+        unit="partitions",
+        units=20,
+        lot=2,
+        play=network.minority,
+        missing=network.missing,
+    ),
+    Scenario(
+        name="flat",
+        holds="what waits costs a worker nothing, and what has run costs Redis nothing",
+        promises=("P22", "P24"),
+        unit="jobs",
+        units=1_000_000,
+        lot=1_000_000,
+        play=volume.flat,
+    ),
+    Scenario(
+        name="upgrade",
+        holds="workers of an earlier commit and of this one work on one queue",
+        promises=("P30",),
+        unit="jobs",
+        units=5_000,
+        lot=2_500,
+        play=mixed.upgrade,
+        missing=mixed.no_earlier_commit,
+    ),
+    Scenario(
+        name="random",
+        holds="all of it at once, in any order: nothing is lost",
+        promises=("P1", "P2", "P8"),
+        unit="minutes",
+        units=30,
+        lot=1,
+        play=mixed.anything,
     ),
     Scenario(
         name="topologies",
