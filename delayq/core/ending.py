@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from delayq.core import failure as failures
-from delayq.core import follow
+from delayq.core import follow, followups
 from delayq.core.errors import BadEnvelope
-from delayq.core.follow import End, Part, Todo
+from delayq.core.follow import Part
+from delayq.core.followups import End, Todo
 from delayq.core.outcome import DONE, Ack, GiveUp, Outcome, Release
 
 MESSAGE: Final = 1_000
@@ -41,7 +42,7 @@ def _part(raw: bytes, job_id: str, outcome: Outcome) -> Part | None:
     try:
         part = follow.part_of(raw)
         if isinstance(outcome, Ack) and outcome.chain:  # its handler changed the rest of its chain, or began one
-            return Part(job_id, follow.decode_chain(outcome.chain), part.batch if part else None)
+            return Part(job_id, followups.decode_chain(outcome.chain), part.batch if part else None)
     except BadEnvelope:
         return None
     return part

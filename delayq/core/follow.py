@@ -2,22 +2,33 @@
 
 Pure: an envelope and its end go in, follow-ups come out. The script that settles the job writes them, so that a job's
 end and what follows are one step; a relay carries on those that belong to other queues.
-
-A link is one element of a chain: a job, or a whole batch. Ids are made when the chain is built, so every follow-up has
-the same id however often it is carried.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from enum import StrEnum
-from typing import Any, Final
+import hashlib
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from delayq.core import envelope as envelopes
-from delayq.core.envelope import ABSENT, Envelope
+from delayq.core.envelope import ABSENT, MOST_LETTERS, Envelope
 from delayq.core.errors import BadEnvelope
+from delayq.core.followups import (
+    Chain,
+    End,
+    FollowUp,
+    Link,
+    Note,
+    Open,
+    Plan,
+    Send,
+    Todo,
+    Word,
+    decode_chain,
+    decode_membership,
+)
 
 OWED_MS: Final = 6 * 24 * 3_600_000
 """A follow-up whose first sending is longer ago than this is reported instead of sent again."""
@@ -29,110 +40,27 @@ FAILED_HEADER: Final = "delayq-failed-"
 """What the headers start with that tell a job which other one failed: id, queue, error (its type), message."""
 
 
-class End(StrEnum):
-    """How a job, or a batch, ended."""
-
-    DONE = "done"
-    FAILED = "failed"
-    CANCELLED = "cancelled"
-
-
-class Word(StrEnum):
-    """What a note says of a batch's member."""
-
-    DONE = "done"
-    FAILED = "failed"
-    SKIPPED = "skipped"
-    """It will not run: cancelled, or behind a link that failed."""
-    PENDING = "pending"
-    """It runs again."""
-
-
-class Link(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A job or a batch whose turn comes later. `delay_ms` counts from then, as do both limits."""
-
-    job: msgspec.Raw = ABSENT
-    batch: Plan | None = None
-    delay_ms: int = 0
-    deadline_after_ms: int | None = None
-    retry_until_after_ms: int | None = None
-
-    @property
-    def id(self) -> str:
-        """Of its job or batch."""
-        return self.batch.id if self.batch is not None else envelopes.decode(self.job).id
-
-
-class Chain(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a link carries of its chain: the links after it, and the jobs told when one fails."""
-
-    id: str
-    next: list[Link] = msgspec.field(default_factory=list)
-    catch: list[Link] = msgspec.field(default_factory=list)
-
-
-class Callbacks(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The jobs a batch sends as it goes along."""
-
-    before: list[Link] = msgspec.field(default_factory=list)
-    progress: list[Link] = msgspec.field(default_factory=list)
-    then: list[Link] = msgspec.field(default_factory=list)
-    catch: list[Link] = msgspec.field(default_factory=list)
-    finally_: list[Link] = msgspec.field(default_factory=list, name="finally")
-
-
-class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A batch. `chain` and `batch` are those it is itself a part of, `owner` is who built it: user@host/pid."""
-
-    id: str
-    name: str = ""
-    owner: str = ""
-    members: list[Link] = msgspec.field(default_factory=list)
-    allow_failures: bool = False
-    callbacks: Callbacks = Callbacks()
-    chain: Chain | None = None
-    batch: str | None = None
-
-
-class Send(msgspec.Struct, frozen=True, tag="send"):
-    """A job to schedule."""
-
-    queue: str
-    id: str
-    envelope: msgspec.Raw
-    delay_ms: int = 0
-    unique: str = ""
-
-
-class Open(msgspec.Struct, frozen=True, tag="open"):
-    """A batch to begin."""
-
-    plan: Plan
-
-
-class Note(msgspec.Struct, frozen=True, tag="note"):
-    """What became of members of a batch."""
-
-    batch: str
-    members: list[tuple[str, Word]]
-
-
-FollowUp = Send | Open | Note
-Todo = list[FollowUp]
-
-_encode = msgspec.json.Encoder().encode
-_decode_todo = msgspec.json.Decoder(Todo).decode
-_decode_chain = msgspec.json.Decoder(Chain).decode
-_decode_batch = msgspec.json.Decoder(str).decode
-_decode_plan = msgspec.json.Decoder(Plan).decode
-
-
 class Part(msgspec.Struct, frozen=True):
     """What an envelope or a batch says of the chain and the batch it is a part of."""
 
     id: str
     chain: Chain | None
     batch: str | None
+
+    @property
+    def rest(self) -> list[Link]:
+        """The links behind it."""
+        return self.chain.next if self.chain is not None else []
+
+    @property
+    def retried(self) -> int:
+        """How often it, or one before it in its chain, was retried by hand."""
+        return self.chain.retried if self.chain is not None else 0
+
+    @property
+    def spared(self) -> int:
+        """So many cancels of its batch do not hold for it: it was retried after them."""
+        return self.chain.spared if self.chain is not None else 0
 
 
 def linked(envelope: Envelope) -> bool:
@@ -152,30 +80,77 @@ def part_of_envelope(envelope: Envelope) -> Part | None:
     if not linked(envelope):
         return None
     chain = None if envelope.chain is ABSENT else decode_chain(envelope.chain)
+    return Part(envelope.id, chain, None if envelope.batch is ABSENT else decode_membership(envelope.batch))
+
+
+def readable_part(envelope: Envelope) -> Part | None:
+    """As `part_of_envelope`; None also when it cannot be read."""
     try:
-        batch = None if envelope.batch is ABSENT else _decode_batch(envelope.batch)
-    except msgspec.MsgspecError as error:
-        raise BadEnvelope(f"What follows the job {envelope.id} cannot be read: {error}.") from None
-    return Part(envelope.id, chain, batch)
+        return part_of_envelope(envelope)
+    except BadEnvelope:
+        return None
+
+
+def batch_id(envelope: Envelope) -> str | None:
+    """The batch a job is a member of; None for one that is in none, or whose batch cannot be read."""
+    part = readable_part(envelope)
+    return part.batch if part is not None else None
+
+
+def part_of_batch(plan: Plan, rounds: int) -> Part:
+    """The part a batch has that was taken up again so often: each time is a retry to those it is a part of."""
+    chain = plan.chain or Chain(id=plan.id)
+    return Part(plan.id, msgspec.structs.replace(chain, retried=chain.retried + rounds), plan.batch)
 
 
 def follow_ups(part: Part, end: End, now_ms: int, headers: dict[str, str] | None = None) -> Todo:
     """What follows `end`. `headers` tell the jobs that catch a failure what failed."""
-    todo: Todo = []
-    rest = part.chain.next if part.chain is not None else []
-    if part.batch is not None:
-        todo.append(Note(part.batch, _words(part.id, end, rest)))
+    todo: Todo = [note for note in [note_of(part, end)] if note is not None]
     if part.chain is None:
         return todo
-    if end is End.DONE and rest:
-        todo.append(_launch(rest[0], msgspec.structs.replace(part.chain, next=rest[1:]), now_ms))
+    if end is End.DONE and part.rest:
+        todo.append(_launch_next(part, part.chain, now_ms))
     elif end is End.FAILED:
-        todo += (launch(link, now_ms, headers) for link in part.chain.catch)
+        todo += (launch(link, now_ms, headers, round_of(part.retried)) for link in part.chain.catch)
     return todo
 
 
+def note_of(part: Part, end: End) -> Note | None:
+    """What its batch hears of that end; None for what is in no batch."""
+    if part.batch is None:
+        return None
+    words = _words(part, end)
+    return Note(part.batch, words, part.retried, part.spared)
+
+
+def _words(part: Part, end: End) -> list[tuple[str, Word]]:
+    """A link that ends otherwise than well takes along those that would have come after it.
+
+    One that was retried and ends well says first that those behind it run after all: so its batch is never without
+    anything to wait for, in whatever order it hears of a retry and of what came of it.
+    """
+    if end is End.DONE:
+        return [*((link.id, Word.PENDING) for link in part.rest if part.retried), (part.id, Word.DONE)]
+    word = Word.FAILED if end is End.FAILED else Word.SKIPPED
+    return [(part.id, word), *((link.id, Word.SKIPPED) for link in part.rest)]
+
+
+def retried(part: Part, cancels: int) -> Part:
+    """The part of a job that failed and runs again; its batch had been cancelled so often by then."""
+    chain = part.chain or Chain(id=part.id)
+    return Part(part.id, msgspec.structs.replace(chain, retried=chain.retried + 1, spared=cancels), part.batch)
+
+
+def taken_up(part: Part) -> Todo:
+    """What a batch must hear when a member that was retried, and so the links behind it, run after all."""
+    if part.batch is None:
+        return []
+    words = [(part.id, Word.PENDING), *((link.id, Word.PENDING) for link in part.rest)]
+    return [Note(part.batch, words, part.retried, part.spared)]
+
+
 def restarted(raw: bytes) -> Todo:
-    """What a batch must hear when a failed member, and so the links behind it, may run after all."""
+    """As `taken_up`, where a retry and its note are one transaction: nothing is heard late, so nothing is numbered."""
     try:
         part = part_of(raw)
     except BadEnvelope:
@@ -183,42 +158,37 @@ def restarted(raw: bytes) -> Todo:
     return [] if part is None else taken_up(part)
 
 
-def taken_up(part: Part) -> Todo:
-    """As `restarted`, of a part."""
-    if part.batch is None:
-        return []
-    rest = part.chain.next if part.chain is not None else []
-    return [Note(part.batch, [(part.id, Word.PENDING), *((link.id, Word.PENDING) for link in rest)])]
+def round_of(rounds: int) -> str:
+    """What the ids of jobs end in that are sent once in every round; '' in the first."""
+    return f".r{rounds}" if rounds else ""
 
 
-def batch_id(envelope: Envelope) -> str | None:
-    """The batch a job is a member of; None for one that is in none, or whose batch cannot be read."""
-    try:
-        return None if envelope.batch is ABSENT else _decode_batch(envelope.batch)
-    except msgspec.MsgspecError:
-        return None
-
-
-def _words(job_id: str, end: End, rest: Sequence[Link]) -> list[tuple[str, Word]]:
-    """A link that ends otherwise than well takes along those that would have come after it."""
-    word = {End.DONE: Word.DONE, End.FAILED: Word.FAILED, End.CANCELLED: Word.SKIPPED}[end]
-    words = [(job_id, word)]
-    return words if end is End.DONE else words + [(link.id, Word.SKIPPED) for link in rest]
-
-
-def _launch(link: Link, chain: Chain, now_ms: int) -> FollowUp:
-    """A link whose turn has come, with what is left of its chain."""
-    kept = chain if chain.next or chain.catch else None
+def _launch_next(part: Part, chain: Chain, now_ms: int) -> FollowUp:
+    """The link whose turn has come, with what is left of its chain."""
+    link, chain = chain.next[0], msgspec.structs.replace(chain, next=chain.next[1:])
+    kept = chain if chain.next or chain.catch or (chain.retried and part.batch is not None) else None
     if link.batch is not None:
         return Open(msgspec.structs.replace(link.batch, chain=kept))
     return _send(link, now_ms, chain=kept)
 
 
-def launch(link: Link, now_ms: int, headers: dict[str, str] | None = None) -> FollowUp:
-    """A link that belongs to no chain."""
+def launch(link: Link, now_ms: int, headers: dict[str, str] | None = None, ending: str = "") -> FollowUp:
+    """A link that belongs to no chain. `ending` makes another job of one that is sent more than once."""
     if link.batch is not None:
         return Open(link.batch)
-    return _send(link, now_ms, headers=headers)
+    job = _send(link, now_ms, headers=headers)
+    return renamed(job, ending) if ending else job
+
+
+def renamed(job: Send, ending: str) -> Send:
+    """The same under an id of its own. One that is encrypted keeps its id, because a seal holds for one."""
+    if envelopes.decode(job.envelope).encrypted is not ABSENT:
+        return job
+    own_id = job.id + ending
+    if len(own_id) > MOST_LETTERS:
+        own_id = hashlib.sha256(own_id.encode()).hexdigest()
+    raw = msgspec.Raw(envelopes.rewrite(bytes(job.envelope), id=own_id))
+    return msgspec.structs.replace(job, id=own_id, envelope=raw)
 
 
 def _send(link: Link, now_ms: int, *, chain: Chain | None = None, headers: dict[str, str] | None = None) -> Send:
@@ -251,48 +221,23 @@ def ids_of(members: Iterable[Link]) -> list[tuple[str, str]]:
     return counted
 
 
-# -- on the wire -----------------------------------------------------------------------------------------------------
+class Placed(NamedTuple):
+    """A job that is a member: its id, its queue, and the batch that counts it."""
+
+    id: str
+    queue: str
+    batch: str
 
 
-def encode_todo(todo: Sequence[FollowUp]) -> bytes:
-    """Follow-ups as an outbox carries them; b'' for none."""
-    return _encode(list(todo)) if todo else b""
-
-
-def decode_todo(raw: bytes) -> Todo:
-    """The follow-ups again. Raises `BadEnvelope`."""
-    try:
-        return _decode_todo(raw)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise BadEnvelope(f"These follow-ups cannot be read: {error}.") from None
-
-
-def encode_chain(chain: Chain) -> msgspec.Raw:
-    """A chain as an envelope carries it."""
-    return msgspec.Raw(_encode(chain))
-
-
-def encode_membership(batch: str) -> msgspec.Raw:
-    """The id of a batch as an envelope carries it."""
-    return msgspec.Raw(_encode(batch))
-
-
-def decode_chain(raw: bytes) -> Chain:
-    """A chain again. Raises `BadEnvelope`."""
-    try:
-        return _decode_chain(raw)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise BadEnvelope(f"This chain cannot be read: {error}.") from None
-
-
-def encode_plan(plan: Plan) -> bytes:
-    """A batch as its `meta` keeps it: without its members, which are on their way."""
-    return _encode(msgspec.structs.replace(plan, members=[]))
-
-
-def decode_plan(raw: bytes) -> Plan:
-    """A batch again. Raises `BadEnvelope`."""
-    try:
-        return _decode_plan(raw)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise BadEnvelope(f"This batch cannot be read: {error}.") from None
+def jobs_of(batch: str, members: Iterable[Link]) -> Iterator[Placed]:
+    """Every job that is a member of a batch, or of a batch in it."""
+    for link in members:
+        if link.batch is not None:
+            chain = link.batch.chain
+            yield from jobs_of(link.batch.id, link.batch.members)
+        else:
+            envelope = envelopes.decode(link.job)
+            part = part_of_envelope(envelope)
+            chain = part.chain if part else None
+            yield Placed(envelope.id, envelope.queue, batch)
+        yield from jobs_of(batch, chain.next if chain else ())

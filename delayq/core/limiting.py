@@ -160,9 +160,13 @@ class Unlock(Question[Unlocked]):
 
 @dataclass(frozen=True, slots=True)
 class CalledOff(Question[bool]):
-    """Whether the batch was cancelled, because a member of it is about to start."""
+    """Whether the batch was cancelled, because a member of it is about to start.
+
+    `spared`: so many cancels do not hold for it.
+    """
 
     batch: str
+    spared: int = 0
 
 
 class Limits(Protocol):

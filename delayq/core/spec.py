@@ -14,7 +14,7 @@ from delayq.core.backoff import BackoffSpec, parse_backoff, to_wire
 from delayq.core.debounce import Debounce, Quiet
 from delayq.core.envelope import ABSENT, VERSION, Envelope
 from delayq.core.errors import InvalidInput
-from delayq.core.follow import Chain, encode_chain, encode_membership
+from delayq.core.followups import Chain, encode_chain, encode_membership
 from delayq.core.names import check_id, check_job_name, check_queue, new_id
 from delayq.core.options import Options
 from delayq.core.sealing import Members, Place, seal_data

@@ -46,7 +46,7 @@ import msgspec
 
 from delayq.core.control import Control
 from delayq.core.debounce import Quiet
-from delayq.core.follow import Note, Open
+from delayq.core.followups import Note, Open
 from delayq.core.limiting import Limits
 from delayq.core.states import Answer, OnConflict, State
 from delayq.core.views import JobRef

@@ -15,10 +15,10 @@ from enum import StrEnum
 from typing import Final
 
 from delayq.core import envelope as envelopes
-from delayq.core import follow
+from delayq.core import followups
 from delayq.core.envelope import ABSENT, Envelope
 from delayq.core.errors import BadEnvelope, InvalidInput, InvalidPayload
-from delayq.core.follow import Chain, Link, Plan
+from delayq.core.followups import Chain, Link, Plan
 from delayq.core.names import made_here
 from delayq.core.spec import JobSpec
 from delayq.core.states import OnConflict
@@ -132,7 +132,7 @@ def refuse_job(raw: bytes, delay_ms: int, can: Capabilities, connection: str) ->
         raise InvalidInput(
             f"The connection {connection!r} {why}, so the job {envelope.name!r} cannot go there.", hint=ELSEWHERE
         )
-    for link in _links(follow.decode_chain(envelope.chain)) if envelope.chain is not ABSENT else ():
+    for link in _links(followups.decode_chain(envelope.chain)) if envelope.chain is not ABSENT else ():
         if link.batch is not None:
             refuse_plan(link.batch, can, connection)
 
@@ -185,7 +185,7 @@ def _linked(envelope: Envelope, can: Capabilities) -> Iterator[str]:
     if not can.chains:
         yield "carries no chains"
         return
-    for link in _links(follow.decode_chain(envelope.chain)):
+    for link in _links(followups.decode_chain(envelope.chain)):
         if link.batch is not None:
             if not can.batches:
                 yield "keeps no batches, and the chain holds one"

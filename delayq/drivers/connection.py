@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 from delayq.core.batches import BatchInfo
-from delayq.core.follow import Link, Plan
+from delayq.core.followups import Link, Plan
 from delayq.core.lock_views import LockView
 from delayq.core.spec import Delay, JobSpec
 from delayq.core.states import OnConflict

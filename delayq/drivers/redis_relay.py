@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from delayq.core import follow
 from delayq.core.errors import AWAY, BadEnvelope, DelayqError
-from delayq.core.follow import Todo
+from delayq.core.followups import Todo
 from delayq.core.names import new_id
 from delayq.drivers.base import Relayed
 from delayq.redis.calls.call import Scope

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from delayq.core import envelope as envelopes
 from delayq.core.ending import ending
 from delayq.core.errors import ConfigError
-from delayq.core.follow import Open, Send
+from delayq.core.followups import Open, Send
 from delayq.core.options import Options
 from delayq.core.outcome import GiveUp, Outcome, Release
 from delayq.core.signals import Discard

@@ -21,7 +21,7 @@ from delayq.core import envelope as envelopes
 from delayq.core.batches import BatchInfo
 from delayq.core.envelope import ABSENT
 from delayq.core.errors import InvalidInput
-from delayq.core.follow import Callbacks, Link, Plan
+from delayq.core.followups import Callbacks, Link, Plan
 from delayq.core.names import check_id
 from delayq.core.shown import shown
 from delayq.jobs.chain import Element, PendingChain, chain

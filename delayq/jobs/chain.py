@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 import msgspec
 
 from delayq.core.errors import InvalidInput
-from delayq.core.follow import Chain, Link, Plan
+from delayq.core.followups import Chain, Link, Plan
 from delayq.core.spec import Delay
 from delayq.core.views import JobRef
 from delayq.jobs.current import current_manager

@@ -6,15 +6,17 @@ What builds links is imported where a job changes something: it knows how to dis
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import count
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from delayq.core import follow
+from delayq.core import follow, followups
 from delayq.core.envelope import ABSENT, Envelope
 from delayq.core.errors import InvalidInput
-from delayq.core.follow import Chain, Link
+from delayq.core.followups import Chain, Link
 from delayq.core.names import new_id
+from delayq.jobs.member_ids import NEW, Ids
 
 if TYPE_CHECKING:
     from delayq.core.batches import BatchInfo
@@ -45,7 +47,7 @@ class RunningChain:
 
     def changed(self) -> bytes:
         """The rest as it travels, if the job has changed it; else b''."""
-        return b"" if self._new is None else bytes(follow.encode_chain(self._new))
+        return b"" if self._new is None else bytes(followups.encode_chain(self._new))
 
     @property
     def _rest(self) -> Chain:
@@ -53,7 +55,7 @@ class RunningChain:
         if self._new is not None:
             return self._new
         raw = ABSENT if self._envelope is None else self._envelope.chain
-        return Chain(id=new_id()) if raw is ABSENT else follow.decode_chain(raw)
+        return Chain(id=new_id()) if raw is ABSENT else followups.decode_chain(raw)
 
     def _links(self, elements: Sequence[Element]) -> list[Link]:
         from delayq.jobs.chain import link_of
@@ -77,11 +79,17 @@ class RunningChain:
 
 
 class RunningBatch:
-    """The batch a running job is a member of. The verbs ask the default connection; those with `a` are awaited."""
+    """The batch a running job is a member of. The verbs ask the default connection; those with `a` are awaited.
 
-    def __init__(self, batch_id: str, queue: str | None = None) -> None:
+    What a job adds is called by that job, the place of the call and the place in it. So a job that runs again, because
+    it failed or its worker died, adds nothing twice; one that then finds other work gives its members ids of its own.
+    """
+
+    def __init__(self, batch_id: str, job_id: str = "", queue: str | None = None) -> None:
         self.id = batch_id
         self._queue = queue
+        self._ids = Ids(job_id) if job_id else NEW
+        self._calls = count()
 
     def info(self) -> BatchInfo:
         """How it stands."""
@@ -101,7 +109,10 @@ class RunningBatch:
         return (await self.ainfo()).cancelled_ms is not None
 
     def add(self, *members: Member) -> BatchInfo:
-        """Give it more members. Raises `Conflict` once it was cancelled, and what `dispatch` raises."""
+        """Give it more members. Raises `Conflict` once it was cancelled, and what `dispatch` raises.
+
+        Called again at the same place by a later attempt, it is the same call: see the class.
+        """
         builder, links = self._links(members)
         return builder.manager.batches(None).add(self.id, links)
 
@@ -123,7 +134,8 @@ class RunningBatch:
         from delayq.jobs.links import Where
 
         builder = _builder()
-        links = links_of(members, builder, Where(queue=self._queue), self.id)
+        ids = self._ids.at(f"add{next(self._calls)}")
+        links = links_of(members, builder, Where(queue=self._queue), self.id, ids)
         builder.refuse_after_commit("a batch under way")
         return builder, links
 
@@ -138,4 +150,4 @@ def _builder() -> Builder:
 def batch_of(envelope: Envelope) -> RunningBatch | None:
     """The batch of a job; None for one that is in none."""
     part = follow.part_of_envelope(envelope)
-    return None if part is None or part.batch is None else RunningBatch(part.batch, envelope.queue)
+    return None if part is None or part.batch is None else RunningBatch(part.batch, envelope.id, envelope.queue)

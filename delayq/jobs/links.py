@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from delayq.core.errors import ConfigError, InvalidInput
-from delayq.core.follow import Chain, Link
+from delayq.core.followups import Chain, Link
 from delayq.core.spec import Delay, JobSpec, Limit, prepare
 from delayq.core.views import JobRef
 from delayq.core.when import duration_ms

@@ -1,7 +1,8 @@
 """Ids of what a batch is made of.
 
 A batch that was given an id gives ids to its members by their place, so that the same one dispatched again, perhaps by
-another process, has the same members. Without one, all ids are new.
+another process, has the same members. What a running job adds to its batch has ids by that job and the place, so that
+a later attempt adds the same. Otherwise all ids are new.
 """
 
 from __future__ import annotations

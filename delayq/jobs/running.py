@@ -29,7 +29,7 @@ from delayq.core.unique import Until, until_of, word_of
 from delayq.drivers.base import Delivery
 from delayq.drivers.sync import Ran
 from delayq.jobs.context import JobContext
-from delayq.jobs.coordinated import RunningChain, batch_of
+from delayq.jobs.coordinated import RunningBatch, RunningChain, batch_of
 from delayq.jobs.failing import atell_failed, tell_failed
 from delayq.jobs.handler import Handler
 from delayq.jobs.middleware.surrounded import Surrounded
@@ -129,6 +129,7 @@ class _Attempt:
             self._policy = replace(self._policy, tries=1, retry_until_ms=None, max_exceptions=None, retention_ms=0)
         self.refused = before_start(self.envelope, self._policy, rules.now_ms())
         self._chain = RunningChain(self.envelope)
+        self._batch: RunningBatch | None = None
         self._events = current().events
         self._started = time.perf_counter()
         self._ended_as = ""
@@ -177,6 +178,7 @@ class _Attempt:
 
     def _context(self) -> JobContext:
         envelope, delivery = self.envelope, self._delivery
+        self._batch = self._batch or batch_of(envelope)
         return JobContext(
             id=envelope.id,
             name=envelope.name,
@@ -190,7 +192,7 @@ class _Attempt:
             tags=tuple(envelope.tags or ()),
             talk=Talk(limits=self._rules.limits if delivery else None),
             chain=self._chain,
-            batch=batch_of(envelope),
+            batch=self._batch,
         )
 
 

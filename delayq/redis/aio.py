@@ -11,6 +11,7 @@ from typing import Any, Self, TypeVar, Unpack
 
 from delayq.core.activity import Activity
 from delayq.core.control import Control
+from delayq.core.errors import DelayqError
 from delayq.core.failed import FailedOptions
 from delayq.core.options import Options
 from delayq.core.progress import Progress
@@ -27,6 +28,7 @@ from delayq.redis.confirm import Confirm
 from delayq.redis.connect import Connector
 from delayq.redis.failed_verbs import FailedVerbs
 from delayq.redis.given import QueueSettings, ScheduleOptions, When
+from delayq.redis.hand_verbs import HandVerbs
 from delayq.redis.limit_desk import AsyncAuditDesk, AsyncLimitDesk
 from delayq.redis.lock_desk import AsyncLockDesk
 from delayq.redis.send import asend
@@ -45,6 +47,7 @@ class AsyncClient:
     def __init__(self, connector: Connector, options: Options, clock: Clock = server_clock) -> None:
         self.connector = connector
         self.verbs = Verbs(options, clock)
+        self._by_hand = HandVerbs(self.verbs)
         self.failed_verbs = FailedVerbs(self.verbs)
         self.limits = AsyncLimitDesk(self)
         self.locks = AsyncLockDesk(self)
@@ -58,18 +61,23 @@ class AsyncClient:
 
     async def run(self, flow: Flow[T]) -> T:
         """As `Client.run`."""
-        answer: Any = None
         try:
+            step = next(flow)
             while True:
-                step = flow.send(answer)
-                if isinstance(step, Confirm):
-                    answer = await self.connector.aconfirm(step)
-                elif isinstance(step, tuple) and all(call.reads for call in step):
-                    answer = await asyncio.gather(*map(self._ask, step))
-                elif isinstance(step, tuple):
-                    answer = [await self._ask(call) for call in step]
+                try:
+                    answer: Any
+                    if isinstance(step, Confirm):
+                        answer = await self.connector.aconfirm(step)
+                    elif isinstance(step, tuple) and all(call.reads for call in step):
+                        answer = await asyncio.gather(*map(self._ask, step))
+                    elif isinstance(step, tuple):
+                        answer = [await self._ask(call) for call in step]
+                    else:
+                        answer = await self._ask(step)
+                except DelayqError as error:
+                    step = flow.throw(error)
                 else:
-                    answer = await self._ask(step)
+                    step = flow.send(answer)
         except StopIteration as done:
             value: T = done.value
             return value
@@ -104,7 +112,7 @@ class AsyncClient:
         self, job_id: str, *, queue: str | None = None, running: bool = False, durability: str | None = None
     ) -> Answer:
         """As `Client.cancel`."""
-        return await self.run(self.verbs.cancel(job_id, queue, running=running, durability=durability))
+        return await self.run(self._by_hand.cancel(job_id, queue, running=running, durability=durability))
 
     async def reschedule(
         self, job_id: str, *, queue: str | None = None, durability: str | None = None, **when: Unpack[When]
@@ -118,7 +126,7 @@ class AsyncClient:
 
     async def retry(self, job_id: str, *, queue: str | None = None) -> JobRef:
         """As `Client.retry`."""
-        return await self.run(self.verbs.retry(job_id, queue))
+        return await self.run(self._by_hand.retry(job_id, queue))
 
     async def forget(self, job_ids: Sequence[str], *, queue: str | None = None) -> list[Answer]:
         """As `Client.forget`."""

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from delayq.core import follow
+from delayq.core import followups
 from delayq.core.audit import Deed, check_reason
 from delayq.core.batches import BatchInfo
 from delayq.core.errors import BatchNotFound, Conflict, JobNotFound
-from delayq.core.follow import Link, Plan
+from delayq.core.followups import Link, Plan
 from delayq.core.names import check_id
 from delayq.redis.audit import Audit
-from delayq.redis.calls.call import Command, text
-from delayq.redis.calls.follow import Standing
+from delayq.redis.calls.call import Command, hash_page, text
+from delayq.redis.calls.follow import Standing, counted
 from delayq.redis.follow_verbs import FollowVerbs
+from delayq.redis.hand_verbs import HandVerbs
 from delayq.redis.keys import Globals, Keys
+from delayq.redis.taken_ids import refuse_taken
 from delayq.redis.verbs import Flow, Verbs
 
 
@@ -24,10 +26,12 @@ class BatchVerbs:
     def __init__(self, verbs: Verbs) -> None:
         self._verbs = verbs
         self._follow = FollowVerbs(verbs)
+        self._by_hand = HandVerbs(verbs)
         self._audit = Audit(verbs)
 
     def open(self, plan: Plan) -> Flow[BatchInfo]:
-        """Begin a batch."""
+        """Begin a batch. Raises `Conflict` when a member's id is another job's; nothing was sent then."""
+        yield from refuse_taken(self._verbs, plan.id, plan.members)
         return _info(plan.id, (yield from self._follow.open(plan)))
 
     def get(self, batch: str) -> Flow[BatchInfo]:
@@ -35,8 +39,9 @@ class BatchVerbs:
         return _info(batch, (yield from self._follow.note(check_id(batch))))
 
     def add(self, batch: str, members: Sequence[Link]) -> Flow[BatchInfo]:
-        """Let a batch have more members. Raises `Conflict` for one that has finished or was cancelled."""
-        answer = yield from self._follow.add(check_id(batch), members)
+        """Let a batch have more members. Raises `Conflict` as `open`, and for one that has ended or was cancelled."""
+        yield from refuse_taken(self._verbs, check_id(batch), members)
+        answer = yield from self._follow.add(batch, members)
         if answer in ("finished", "cancelled"):
             said = "has finished" if answer == "finished" else "was cancelled"
             raise Conflict(f"The batch {batch!r} {said}, so it takes no more jobs.", hint="Dispatch another batch.")
@@ -63,7 +68,7 @@ class BatchVerbs:
                 if queue == "":
                     count += yield from self.retry(member)
                     continue
-                yield from self._verbs.retry(member, queue)
+                yield from self._by_hand.retry(member, queue)
             except (BatchNotFound, JobNotFound, Conflict):
                 continue  # forgotten, or somebody else was faster
             count += 1
@@ -82,19 +87,18 @@ class BatchVerbs:
 
     def pending(self, batch: str, limit: int) -> Flow[list[tuple[str, str]]]:
         """Some members that have not ended, each with its queue ('' = a batch), at most `limit`."""
-        key, cursor = Keys(self._verbs.options.prefix, f"batch:{batch}").of("pending"), b"0"
+        key, cursor = Keys(self._verbs.options.prefix, f"batch:{batch}").of("pending"), 0
         found: list[tuple[str, str]] = []
         while True:
-            cursor, reply = yield Command(("HSCAN", key, cursor, "COUNT", limit), list, True)
-            flat = _flat(reply)
-            found += ((text(member), text(queue)) for member, queue in zip(flat[::2], flat[1::2], strict=True))
-            if cursor == b"0" or len(found) >= limit:
+            cursor, flat = yield Command(("HSCAN", key, cursor, "COUNT", limit), hash_page, True)
+            found += _places(flat)
+            if cursor == 0 or len(found) >= limit:
                 return sorted(found)[:limit]
 
     def _broken(self, batch: str) -> Flow[list[tuple[str, str]]]:
         broken = Keys(self._verbs.options.prefix, f"batch:{batch}").of("broken")
         flat: list[bytes] = yield Command(("HGETALL", broken), _flat, True)
-        return sorted((text(member), text(queue)) for member, queue in zip(flat[::2], flat[1::2], strict=True))
+        return sorted(_places(flat))
 
     def list(self, limit: int) -> Flow[list[BatchInfo]]:
         """The newest batches; those that were kept long enough are taken off the list."""
@@ -113,7 +117,7 @@ class BatchVerbs:
 def _info(batch: str, standing: Standing | None) -> BatchInfo:
     if standing is None:
         raise BatchNotFound(f"There is no batch {batch!r}.", hint="delayq batch list shows those there are.")
-    plan = follow.decode_plan(standing.plan)
+    plan = followups.decode_plan(standing.plan)
     return BatchInfo(
         id=batch,
         name=plan.name,
@@ -127,6 +131,11 @@ def _info(batch: str, standing: Standing | None) -> BatchInfo:
         allow_failures=plan.allow_failures,
         owner=plan.owner,
     )
+
+
+def _places(flat: Sequence[bytes]) -> list[tuple[str, str]]:
+    """Members and their queues."""
+    return [(text(member), counted(raw).queue) for member, raw in zip(flat[::2], flat[1::2], strict=True)]
 
 
 def _flat(reply: object) -> list[bytes]:

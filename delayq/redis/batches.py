@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Sequence
 from typing import Protocol, TypeVar
 
 from delayq.core.batches import BatchInfo
-from delayq.core.follow import Link, Plan
+from delayq.core.followups import Link, Plan
 from delayq.redis.batch_verbs import BatchVerbs
 from delayq.redis.verbs import Flow, Verbs
 

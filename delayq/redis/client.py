@@ -10,6 +10,7 @@ from typing import Any, Self, TypeVar, Unpack
 
 from delayq.core.activity import Activity
 from delayq.core.control import Control
+from delayq.core.errors import DelayqError
 from delayq.core.failed import FailedOptions
 from delayq.core.options import Options
 from delayq.core.progress import Progress
@@ -25,6 +26,7 @@ from delayq.redis.confirm import Confirm
 from delayq.redis.connect import Connector
 from delayq.redis.failed_verbs import FailedVerbs
 from delayq.redis.given import QueueSettings, ScheduleOptions, When
+from delayq.redis.hand_verbs import HandVerbs
 from delayq.redis.limit_desk import AuditDesk, LimitDesk
 from delayq.redis.lock_desk import LockDesk
 from delayq.redis.send import send, send_every
@@ -43,6 +45,7 @@ class Client:
     def __init__(self, connector: Connector, options: Options, clock: Clock = server_clock) -> None:
         self.connector = connector
         self.verbs = Verbs(options, clock)
+        self._by_hand = HandVerbs(self.verbs)
         self.failed_verbs = FailedVerbs(self.verbs)
         self.limits = LimitDesk(self)
         self.locks = LockDesk(self)
@@ -56,16 +59,21 @@ class Client:
 
     def run(self, flow: Flow[T]) -> T:
         """Run a verb: send what it yields, give it the answers, return what it returns."""
-        answer: Any = None
         try:
+            step = next(flow)
             while True:
-                step = flow.send(answer)
-                if isinstance(step, Confirm):
-                    answer = self.connector.confirm(step)
-                elif isinstance(step, tuple):
-                    answer = self.connector.call(partial(send_every, calls=step), safe=True)
+                try:
+                    answer: Any
+                    if isinstance(step, Confirm):
+                        answer = self.connector.confirm(step)
+                    elif isinstance(step, tuple):
+                        answer = self.connector.call(partial(send_every, calls=step), safe=True)
+                    else:
+                        answer = self.connector.call(partial(send, call=step), safe=step.resend, reads=step.reads)
+                except DelayqError as error:
+                    step = flow.throw(error)  # which raises it, unless the verb goes on without an answer
                 else:
-                    answer = self.connector.call(partial(send, call=step), safe=step.resend, reads=step.reads)
+                    step = flow.send(answer)
         except StopIteration as done:
             value: T = done.value
             return value
@@ -115,7 +123,7 @@ class Client:
         With `running=True` a job that runs is asked to stop; the answer stays `running`. `durability` as in `schedule`:
         raises `NotConfirmed` for a job that is cancelled, and not that safely.
         """
-        return self.run(self.verbs.cancel(job_id, queue, running=running, durability=durability))
+        return self.run(self._by_hand.cancel(job_id, queue, running=running, durability=durability))
 
     def reschedule(
         self, job_id: str, *, queue: str | None = None, durability: str | None = None, **when: Unpack[When]
@@ -132,7 +140,7 @@ class Client:
 
     def retry(self, job_id: str, *, queue: str | None = None) -> JobRef:
         """Give a failed job all its tries again. Raises `JobNotFound`, `JobNotFailed`, `Conflict`."""
-        return self.run(self.verbs.retry(job_id, queue))
+        return self.run(self._by_hand.retry(job_id, queue))
 
     def forget(self, job_ids: Sequence[str], *, queue: str | None = None) -> list[Answer]:
         """Drop failed or completed jobs: `forgotten`, `refused` (it waits or runs) or `unknown` for each."""

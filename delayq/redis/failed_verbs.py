@@ -14,6 +14,7 @@ from delayq.redis.calls import inspect
 from delayq.redis.calls.call import Command, number
 from delayq.redis.calls.produce import MAX_JOBS
 from delayq.redis.finding import every_shard
+from delayq.redis.hand_verbs import HandVerbs
 from delayq.redis.verbs import Flow, Verbs
 
 
@@ -22,6 +23,7 @@ class FailedVerbs:
 
     def __init__(self, verbs: Verbs) -> None:
         self._verbs = verbs
+        self._by_hand = HandVerbs(verbs)
 
     def choose(self, options: FailedOptions, queue: str | None) -> Flow[FailedChoice]:
         """Which ones, by the server's time. The newest is asked for: a clock may have been set back since it failed."""
@@ -51,7 +53,7 @@ class FailedVerbs:
     def retry(self, job_id: str, queue: str | None) -> Flow[Retried]:
         """One of them from the start. A refusal is an answer here: it keeps no other from it."""
         try:
-            ref = yield from self._verbs.retry(job_id, queue)
+            ref = yield from self._by_hand.retry(job_id, queue)
         except (JobNotFound, Conflict) as error:
             return Retried(job_id, None, error)
         return Retried(job_id, ref, None)

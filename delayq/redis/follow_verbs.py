@@ -10,37 +10,32 @@ again after a crash is not a second job; a batch counts members, not notes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import NamedTuple
 
 import msgspec
 
-from delayq.core import envelope as envelopes
-from delayq.core import follow
+from delayq.core import follow, followups
 from delayq.core.errors import BadEnvelope
-from delayq.core.follow import ONCE_MS, End, Link, Note, Open, Part, Plan, Send, Todo, Word
+from delayq.core.follow import ONCE_MS, Part
+from delayq.core.followups import End, Link, Note, Open, Plan, Send, Todo, Word
 from delayq.core.spec import Prepared
-from delayq.core.states import Answer, OnConflict
+from delayq.core.states import Answer, OnConflict, State
 from delayq.core.unique import word_of
 from delayq.core.views import JobRef
+from delayq.redis import callbacks
+from delayq.redis.callbacks import CALLBACKS, Bound
+from delayq.redis.called_off import called_off
 from delayq.redis.calls import follow as calls
 from delayq.redis.calls import produce
-from delayq.redis.calls.call import Call, Command, Scope, pages, text
-from delayq.redis.calls.follow import Standing
+from delayq.redis.calls.call import Call, Command, Scope, hash_page, pages, text
+from delayq.redis.calls.follow import Counted, Standing, Told, told_by
 from delayq.redis.keys import Globals, Keys
 from delayq.redis.placing import Batch, put, token_of
 from delayq.redis.verbs import Flow, Verbs
 
 UNDER_WAY = 100
-CALLBACKS = ("progress", "catch", "finally", "then")
-
-
-class Bound(NamedTuple):
-    """A job to send and the token that makes it one job."""
-
-    token: str
-    job: Send
+Chunks = Callable[[Scope, Sequence[Prepared]], Iterator[Batch]]
 
 
 class FollowVerbs:
@@ -59,13 +54,13 @@ class FollowVerbs:
             Bound(f"{token}.{n}", item) for token, todo in ends for n, item in enumerate(todo) if isinstance(item, Send)
         ]
         sent = dict(zip((job.token for job in bound), (yield from self.send(bound)), strict=True))
-        notes: dict[str, list[tuple[str, Word]]] = {}
+        notes: dict[str, list[Told]] = {}
         for _, todo in ends:
             for item in todo:
                 if isinstance(item, Open):
                     yield from self._begin(item.plan)
                 elif isinstance(item, Note):
-                    notes.setdefault(item.batch, []).extend(item.members)
+                    notes.setdefault(item.batch, []).extend(told_by(item))
         for batch, members in notes.items():
             yield from self.note(batch, members)
         return [all(sent.get(f"{token}.{n}", True) for n in range(len(todo))) for token, todo in ends]
@@ -95,17 +90,17 @@ class FollowVerbs:
         """
         now_ms = yield from self._verbs.server_ms()
         yield Command(("ZADD", Globals(self._verbs.options.prefix).batches, "NX", now_ms, plan.id), int)
-        known, members = follow.encode_plan(plan), follow.ids_of(plan.members)
+        known, members = followups.encode_plan(plan), follow.ids_of(plan.members)
         for some in pages(members, produce.MAX_JOBS) or [[]]:
             opened: calls.Opened = yield calls.batch_open(self._place(plan.id), known, some, allow=plan.allow_failures)
             if opened.answer == "sealed":
                 return (yield from self._standing(plan))
-        yield from self.send(_bound(f"{plan.id}.before", plan.callbacks.before, now_ms))
-        yield from self._send_members(plan.id, plan.members, now_ms)
+        yield from self.send(callbacks.before(plan, now_ms))
+        yield from self._send_members(plan.id, plan.members, now_ms, partial(_chunks, plan.id))
         yield from self.note(plan.id, seal=True)
         standing = yield from self._standing(plan)
         if standing.cancelled_ms is not None:  # while they were sent: some may have come to their queue after that
-            yield from self._call_off(plan.id, members)
+            yield from self._call_off(plan.id, [(member, Counted(queue)) for member, queue in members])
             standing = yield from self._standing(plan)
         return standing
 
@@ -116,32 +111,37 @@ class FollowVerbs:
 
     def _begin(self, plan: Plan) -> Flow[None]:
         """Open a batch whose turn has come, unless the one it is a member of was cancelled."""
-        if plan.batch is not None and (yield from self._cancelled(plan.batch)):
-            now_ms, part = (yield from self._verbs.server_ms()), Part(plan.id, plan.chain, plan.batch)
-            yield from self.do([(f"{plan.id}.skipped", follow.follow_ups(part, End.CANCELLED, now_ms))])
+        part = follow.part_of_batch(plan, 0)
+        if (yield from self._called_off(part)):
+            todo = follow.follow_ups(part, End.CANCELLED, (yield from self._verbs.server_ms()))
+            yield from self.do([(f"{plan.id}.skipped", todo)])
             return
         yield from self.open(plan)
-        if plan.batch is not None and (yield from self._cancelled(plan.batch)):  # before this one could be found
+        if (yield from self._called_off(part)):  # before this one could be found
             yield from self.note(plan.id, cancel=True)
 
-    def _cancelled(self, batch: str) -> Flow[bool]:
-        plan = Keys(self._verbs.options.prefix, f"batch:{batch}").of("plan")
-        found: bool = yield Command(("HEXISTS", plan, "cancelled_ms"), bool, True)
-        return found
+    def _called_off(self, part: Part) -> Flow[bool]:
+        if part.batch is None:
+            return False
+        return (yield from called_off(self._verbs, part.batch, part.id, part.spared))
 
     def add(self, batch: str, members: Sequence[Link]) -> Flow[str]:
-        """Let a batch have more members; answers added, unknown, finished or cancelled."""
+        """Let a batch have more members; answers added, unknown, finished or cancelled.
+
+        Done again with the same members, what was left undone is done. Each is sent for itself: what else is added
+        with it may be another thing the second time.
+        """
         now_ms = yield from self._verbs.server_ms()
         answer = ""
         for some in pages(follow.ids_of(members), produce.MAX_JOBS) or [[]]:
             opened: calls.Opened = yield calls.batch_open(self._place(batch), b"", some)
             if (answer := opened.answer) != "added":
                 return answer
-        yield from self._send_members(batch, members, now_ms)
+        yield from self._send_members(batch, members, now_ms, partial(_each, batch))
         return answer
 
-    def _send_members(self, batch: str, members: Sequence[Link], now_ms: int) -> Flow[None]:
-        """The heads of all members, chunk by chunk and queue by queue; batches in the batch are opened."""
+    def _send_members(self, batch: str, members: Sequence[Link], now_ms: int, make: Chunks) -> Flow[None]:
+        """The heads of all members, queue by queue; batches in the batch are opened."""
         queues: dict[str, list[Prepared]] = {}
         for member in members:
             item = follow.launch(member, now_ms)
@@ -151,10 +151,31 @@ class FollowVerbs:
                 yield from self._begin(item.plan)
         for queue, jobs in sorted(queues.items()):
             yield from self._verbs.register(queue)
-            yield from put(self._verbs, queue, jobs, partial(_members, batch))
+            refs = yield from put(self._verbs, queue, jobs, make, under_way=UNDER_WAY)
+            kept = [job for ref, job in zip(refs, jobs, strict=True) if ref.outcome is not Answer.CREATED]
+            if kept:
+                yield from self._look_after(batch, kept)
+
+    def _look_after(self, batch: str, kept: Sequence[Prepared]) -> Flow[None]:
+        """Members whose ids were taken when they were sent.
+
+        The batch's own were sent before; what became of them was told before, unless that was so long ago that the
+        batch was forgotten. One whose id is another job's will not run: nobody may touch that one.
+        """
+        told: list[Told] = []
+        for job in kept:
+            _, info = yield from self._verbs.read(job.id, job.queue)
+            part = follow.readable_part(info.envelope) if info is not None and info.envelope is not None else None
+            if info is None or part is None or part.batch != batch:
+                told.append(Told(job.id, Word.SKIPPED))
+            elif info.state in (State.FAILED, State.COMPLETED):
+                word = Word.FAILED if info.state is State.FAILED else Word.DONE
+                told.append(Told(job.id, word, part.retried, part.spared))
+        for some in pages(told, produce.MAX_JOBS):
+            yield calls.batch_note(self._place(batch), some)
 
     def note(
-        self, batch: str, members: Sequence[tuple[str, Word]] = (), *, seal: bool = False, cancel: bool = False
+        self, batch: str, members: Sequence[Told] = (), *, seal: bool = False, cancel: bool = False
     ) -> Flow[Standing | None]:
         """Write down what became of members, and send what is due because of it; None for a batch that is gone."""
         standing: Standing | None = None
@@ -168,49 +189,55 @@ class FollowVerbs:
 
     def _settle(self, batch: str, standing: Standing) -> Flow[None]:
         """Send what is due of a batch, and write down that it was sent."""
-        plan, now_ms = follow.decode_plan(standing.plan), (yield from self._verbs.server_ms())
-        told = _numbers(batch, standing)
+        plan, now_ms = followups.decode_plan(standing.plan), (yield from self._verbs.server_ms())
+        part, told = follow.part_of_batch(plan, standing.round), callbacks.numbers(plan, standing)
         for name in standing.due:
             if name in CALLBACKS:
-                links = _callbacks(plan, name)
-                again = f".{standing.round}.{standing.ended}" if name == "progress" else ""
-                token = f"{batch}.{name}{again or f'.{standing.round}'}"
-                yield from self.send(_bound(token, links, now_ms, told, again))
+                yield from self.send(callbacks.called(name, plan, standing, now_ms))
             elif name == "cancel":
                 yield from self._cancel_pending(batch)
             elif name == "resumed":
-                taken_up = follow.taken_up(Part(plan.id, plan.chain, plan.batch))
-                yield from self.do([(f"{batch}.resumed.{standing.round}", taken_up)])
+                yield from self._resume(part)
             else:
-                end = _end(standing, well=name == "onward")
-                part = Part(plan.id, plan.chain, plan.batch)
-                todo = follow.follow_ups(part, end, now_ms, told)
+                todo = follow.follow_ups(part, _end(standing, well=name == "onward"), now_ms, told)
                 yield from self.do([(f"{batch}.{name}.{standing.round}", todo)])
         yield calls.batch_told(self._place(batch), standing.due, standing)
+
+    def _resume(self, part: Part) -> Flow[None]:
+        """Tell the batch that this one is a member of that it goes on, and lift what cancelled that until now."""
+        outer = (yield from self.note(part.batch)) if part.batch is not None else None
+        if outer is not None and part.chain is not None:
+            spared = msgspec.structs.replace(part.chain, spared=outer.cancels)
+            yield from self.do([("", follow.taken_up(Part(part.id, spared, part.batch)))])
 
     def _cancel_pending(self, batch: str) -> Flow[None]:
         """Cancel the members that have not started; what runs goes on, and each tells by itself how it ended."""
         pending = Keys(self._verbs.options.prefix, f"batch:{batch}").of("pending")
-        cursor = b"0"
+        cursor = 0
         while True:
-            cursor, flat = yield Command(("HSCAN", pending, cursor, "COUNT", 500), list, True)
+            cursor, flat = yield Command(("HSCAN", pending, cursor, "COUNT", 500), hash_page, True)
             pairs = zip(flat[::2], flat[1::2], strict=True)
-            yield from self._call_off(batch, [(text(member), text(queue)) for member, queue in pairs])
-            if cursor == b"0":
+            yield from self._call_off(batch, [(text(member), calls.counted(raw)) for member, raw in pairs])
+            if cursor == 0:
                 return
 
-    def _call_off(self, batch: str, members: Sequence[tuple[str, str]]) -> Flow[None]:
-        """Cancel those of these members that have not started, and write down what became of all but those that run."""
-        words: list[tuple[str, Word]] = []
-        for member, queue in members:
+    def _call_off(self, batch: str, members: Sequence[tuple[str, Counted]]) -> Flow[None]:
+        """Cancel those of these members that have not started, and write down what became of all but those that run.
+
+        A job that has taken a member's id, and is none, is left alone.
+        """
+        told: list[Told] = []
+        ours = f'"batch":{text(bytes(followups.encode_membership(batch)))}'
+        for member, (queue, retried) in members:
             if queue:
-                word = calls.ENDED.get((yield from self._verbs.cancel(member, queue, running=False)))
+                done = yield from self._verbs.cancelled(member, queue, only=ours)
+                word = calls.ENDED.get(done.answer)
             else:
                 inner = yield from self.note(member, cancel=True)
                 word = Word.SKIPPED if inner is None else inner.word
             if word is not None:
-                words.append((member, word))
-        for some in pages(words, produce.MAX_JOBS):
+                told.append(Told(member, word, retried))
+        for some in pages(told, produce.MAX_JOBS):
             yield calls.batch_note(self._place(batch), some)
 
     def _place(self, batch: str) -> Scope:
@@ -220,7 +247,7 @@ class FollowVerbs:
 def todo_of(owed: calls.Owed, now_ms: int) -> Todo:
     """What an entry of an outbox asks for. Raises `BadEnvelope`."""
     if "todo" in owed.fields:
-        return follow.decode_todo(owed.fields["todo"])
+        return followups.decode_todo(owed.fields["todo"])
     try:
         part, end = follow.part_of(owed.fields["job"]), End(text(owed.fields["ended"]))
     except (KeyError, ValueError):
@@ -237,45 +264,19 @@ def _schedule(scope: Scope, token: str, jobs: Sequence[Prepared]) -> Call[produc
     return produce.schedule(scope, jobs, OnConflict.KEEP, token, once_ms=ONCE_MS)
 
 
-def _members(batch: str, scope: Scope, jobs: Sequence[Prepared]) -> Iterator[Batch]:
+def _chunks(batch: str, scope: Scope, jobs: Sequence[Prepared]) -> Iterator[Batch]:
     """Members of a batch that belong to one shard, chunk by chunk."""
     for chunk in produce.chunks(jobs):
         yield Batch(_schedule(scope, token_of(f"{batch}.{chunk[0].id}", chunk), chunk), chunk)
 
 
+def _each(batch: str, scope: Scope, jobs: Sequence[Prepared]) -> Iterator[Batch]:
+    """As `_chunks`, one by one."""
+    return (Batch(_schedule(scope, token_of(f"{batch}.{job.id}", [job]), [job]), [job]) for job in jobs)
+
+
 def _is_there(ref: JobRef, job: Send) -> bool:
     return ref.outcome is Answer.CREATED or ref.id == job.id
-
-
-def _bound(
-    token: str, links: Iterable[Link], now_ms: int, headers: dict[str, str] | None = None, again: str = ""
-) -> list[Bound]:
-    """Callbacks as jobs; `again` makes another job of one that is sent more than once."""
-    bound = []
-    for n, link in enumerate(links):
-        item = follow.launch(link, now_ms, headers)
-        assert isinstance(item, Send)  # a callback is a job: the builder takes nothing else
-        bound.append(Bound(f"{token}.{n}", _renamed(item, again) if again else item))
-    return bound
-
-
-def _renamed(job: Send, ending: str) -> Send:
-    """The same under an id of its own, for what is sent more than once."""
-    own_id = job.id + ending
-    raw = msgspec.Raw(envelopes.rewrite(bytes(job.envelope), id=own_id))
-    return msgspec.structs.replace(job, id=own_id, envelope=raw)
-
-
-def _callbacks(plan: Plan, name: str) -> list[Link]:
-    links: list[Link] = getattr(plan.callbacks, "finally_" if name == "finally" else name)
-    return links
-
-
-def _numbers(batch: str, standing: Standing) -> dict[str, str]:
-    """Headers of what a batch sends: how it stands."""
-    numbers = {"done": standing.done, "failed": standing.failed, "skipped": standing.skipped}
-    numbers["total"] = standing.pending + standing.ended
-    return {"delayq-batch-id": batch, **{f"delayq-batch-{name}": str(value) for name, value in numbers.items()}}
 
 
 def _end(standing: Standing, *, well: bool) -> End:

@@ -29,6 +29,7 @@ from delayq.core.limiting import (
     Who,
 )
 from delayq.core.states import Answer
+from delayq.redis.called_off import called_off
 from delayq.redis.calls import limit, lock, produce
 from delayq.redis.calls.call import Command, Scope, text
 from delayq.redis.keys import Globals, Keys
@@ -70,14 +71,9 @@ class LimitVerbs:
                 return self._report(question)
             case Unlock(who, digest):
                 return self._unlock(who, digest)
-            case CalledOff(_, batch):
-                return self._called_off(batch)
+            case CalledOff(who, batch, spared):
+                return called_off(self._verbs, batch, who.id, spared)
         raise TypeError(f"{question!r} is no question about limits")
-
-    def _called_off(self, batch: str) -> Flow[bool]:
-        plan = Keys(self._verbs.options.prefix, f"batch:{batch}").of("plan")
-        found: bool = yield Command(("HEXISTS", plan, "cancelled_ms"), bool, True)
-        return found
 
     def _acquire(self, place: Place, who: Who) -> Flow[Taken]:
         yield from self._register(place.name)

@@ -9,6 +9,7 @@ import msgspec
 
 from delayq.core.durability import Durability, kept_durability
 from delayq.core.shards import PLAIN, Layout, read_layout
+from delayq.redis.called_off import holding, in_force
 from delayq.redis.calls.call import text
 from delayq.redis.calls.operate import CONTROL_FIELDS
 from delayq.redis.faults import AGAIN, fault_of
@@ -157,6 +158,7 @@ class Asked(NamedTuple):
     queue: str
     id: str
     batch: str | None = None
+    spared: int = 0
 
 
 def records(prefix: str, jobs: Sequence[Asked], client: Any) -> list[Record]:
@@ -165,16 +167,17 @@ def records(prefix: str, jobs: Sequence[Asked], client: Any) -> list[Record]:
     A key that holds something else reads as empty here: settling itself then says what is wrong, queue by queue.
     """
     pipe = client.pipeline(transaction=False)
-    for queue, job_id, batch in jobs:
+    for queue, job_id, batch, _ in jobs:
         keys = Keys(prefix, queue)
         pipe.hget(keys.of("errors"), job_id)
         pipe.hexists(keys.of("cancel"), job_id)
         if batch is not None:
-            pipe.hexists(Keys(prefix, f"batch:{batch}").of("plan"), "cancelled_ms")
+            pipe.execute_command(*in_force(Keys(prefix, f"batch:{batch}")))
     replies, found = iter(pipe.execute(raise_on_error=False)), []
     for job in jobs:
-        failure, wishes = next(replies), [next(replies) for _ in range(1 if job.batch is None else 2)]
-        stop = any(wish in (1, True) for wish in wishes)
+        failure, stop = next(replies), next(replies) in (1, True)
+        if job.batch is not None and isinstance(found_cancels := next(replies), list):
+            stop = stop or holding(found_cancels, job.spared) is True
         found.append(Record(failure if isinstance(failure, bytes) else b"", stop))
     return found
 

@@ -11,10 +11,10 @@ import msgspec
 from delayq.core import ending as endings
 from delayq.core import envelope as envelopes
 from delayq.core import failure as failures
-from delayq.core import follow
+from delayq.core import follow, followups
 from delayq.core.errors import BadEnvelope
 from delayq.core.failure import Failure
-from delayq.core.follow import FollowUp, Send
+from delayq.core.followups import FollowUp, Send
 from delayq.core.outcome import DONE, Ack, GiveUp, Release, stopped
 from delayq.core.shards import queue_of
 from delayq.redis.calls import deliver
@@ -80,7 +80,7 @@ def asked(ending: Ending) -> Asked:
         part = follow.part_of(ending.raw)
     except BadEnvelope:
         part = None
-    return Asked(ending.queue, ending.id, part.batch if part else None)
+    return Asked(ending.queue, ending.id, part.batch, part.spared) if part else Asked(ending.queue, ending.id)
 
 
 def calls(
@@ -133,7 +133,7 @@ def _followed(ending: Ending, item: Acked | Failed, now_ms: int) -> Acked | Fail
 
 
 def _weight(follow_up: FollowUp) -> int:
-    return len(bytes(follow_up.envelope)) if isinstance(follow_up, Send) else len(follow.encode_todo([follow_up]))
+    return len(bytes(follow_up.envelope)) if isinstance(follow_up, Send) else len(followups.encode_todo([follow_up]))
 
 
 def _unfinished(

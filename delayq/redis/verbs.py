@@ -10,21 +10,16 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from functools import partial
 from typing import Any, TypeVar
 
-from delayq.core import envelope as envelopes
-from delayq.core import follow
 from delayq.core.audit import Door
 from delayq.core.durability import MEMORY, Durability
-from delayq.core.events import JobRetryRequested, Tell, nobody_listens
-from delayq.core.follow import Note, Todo, Word
+from delayq.core.events import Tell, nobody_listens
 from delayq.core.names import check_id, check_queue, new_id
 from delayq.core.options import Options
 from delayq.core.sealing import reveal
 from delayq.core.shards import PLAIN, Layout, queue_of
 from delayq.core.spec import Delay, JobSpec, Prepared, prepare, prepare_raw, when
 from delayq.core.states import Answer, OnConflict, State
-from delayq.core.unique import again_of
 from delayq.core.views import JobInfo, JobRef
-from delayq.redis.calls import follow as batches
 from delayq.redis.calls import inspect, produce
 from delayq.redis.calls.call import Call, Command, Scope, pages, text
 from delayq.redis.calls.refusals import accepted, refusal
@@ -172,18 +167,25 @@ class Verbs:
 
     def cancel(self, job_id: str, queue: str | None, *, running: bool, durability: str | None = None) -> Flow[Answer]:
         """The answer decides what the caller does next, so it is returned and never raised."""
+        return (yield from self.cancelled(job_id, queue, running=running, durability=durability)).answer
+
+    def cancelled(
+        self, job_id: str, queue: str | None, *, running: bool = False, durability: str | None = None, only: str = ""
+    ) -> Flow[produce.Cancelled]:
+        """As `cancel`, of a job whose envelope holds `only`; with that envelope, if anything follows its end."""
         check_id(job_id)
         token, way = new_id(), Way(self.durable)
 
-        def act(scope: Scope) -> Flow[Answer]:
+        def act(scope: Scope) -> Flow[produce.Cancelled]:
             way.wanted = yield from self.durable.wanted(self.shard(scope.name), durability)
-            call = produce.cancel(scope, job_id, running=running, token=token)
-            return (yield from way.one(scope, call, Answer.CANCELLED.__eq__))
+            call = produce.cancel_only(scope, job_id, running=running, token=token, only=only)
+            return (yield from way.one(scope, call, lambda done: done.answer is Answer.CANCELLED))
 
-        scope, answer = yield from find(self, self._queues(queue), job_id, act, lambda word: word is not Answer.UNKNOWN)
+        queues = self._queues(queue)
+        scope, done = yield from find(self, queues, job_id, act, lambda done: done.answer is not Answer.UNKNOWN)
         if way.missing:
             raise undone(job_id, scope.name, way.missing, way.wanted)
-        return answer
+        return done
 
     def reschedule(self, job_id: str, queue: str | None, spec: JobSpec, durability: str | None = None) -> Flow[JobRef]:
         """A new due time, taken from `spec`."""
@@ -194,42 +196,6 @@ class Verbs:
     def run_now(self, job_id: str, queue: str | None) -> Flow[JobRef]:
         """Ready at once; only due at once on a paused queue."""
         return (yield from self._first_known(job_id, queue, partial(produce.run_now, job_id=job_id)))
-
-    def retry(self, job_id: str, queue: str | None) -> Flow[JobRef]:
-        """A failed job from the start; read, rewrite, and again when somebody was faster."""
-        outcome, name, scope = produce.Outcome(Answer.CHANGED), "", self.scope(queue)
-        for _ in range(RETRY_READS):
-            scope, info = yield from self._read(job_id, queue)
-            raw, envelope = (info.raw, info.envelope) if info else (b"", None)
-            name = envelope.name if envelope else ""
-            fresh = envelopes.afresh(raw, envelope, (yield from self.server_ms())) if envelope else raw
-            digest = again_of(envelope.unique) if envelope else ""
-            todo = follow.restarted(raw) if info is not None and info.state is State.FAILED else []
-            yield from self._note(todo)
-            packed = follow.encode_todo(todo)
-            outcome = yield produce.retry(scope, job_id, envelopes.fingerprint(raw), fresh, digest, packed)
-            if outcome.answer in (Answer.CONFLICT, Answer.UNKNOWN):
-                yield from self._note(todo, Word.FAILED if outcome.answer is Answer.CONFLICT else Word.SKIPPED)
-            if outcome.answer is not Answer.CHANGED:
-                break
-        ref = self._ref(outcome, job_id, scope.name, name)
-        self.tell(JobRetryRequested(job_id, name, scope.name))
-        return ref
-
-    def _note(self, todo: Todo, instead: Word | None = None) -> Flow[None]:
-        """Tell batches of what is about to run again, so that one that was cancelled lets it; or of what will not.
-
-        Before the job, and not only after it as its outbox does: it may start at once. `instead`: the word for the
-        first, behind which all others are skipped.
-        """
-        for note in todo:
-            assert isinstance(note, Note)  # nothing else follows a restart
-            words = [
-                (member, Word.SKIPPED if n else instead) if instead else (member, word)
-                for n, (member, word) in enumerate(note.members)
-            ]
-            for some in pages(words, produce.MAX_JOBS):
-                yield batches.batch_note(batches.place(self.scope(None), note.batch), some)
 
     def forget(self, job_ids: Sequence[str], queue: str | None) -> Flow[list[Answer]]:
         """Drop failed or completed jobs; an answer for each."""
@@ -251,11 +217,12 @@ class Verbs:
 
         queues = self._queues(queue)
         scope, outcome = yield from find(self, queues, job_id, act, lambda said: said.answer is not Answer.UNKNOWN)
-        ref = self._ref(outcome, job_id, scope.name)
+        ref = self.ref(outcome, job_id, scope.name)
         self.durable.check([ref], way.wanted, way.missing)
         return ref
 
-    def _ref(self, outcome: produce.Outcome, job_id: str, queue: str, name: str = "") -> JobRef:
+    def ref(self, outcome: produce.Outcome, job_id: str, queue: str, name: str = "") -> JobRef:
+        """A job that was changed; raises what a refusal means."""
         if error := refusal(outcome.answer, job_id, queue, owner=outcome.owner):
             raise error
         state = State.READY if outcome.answer is Answer.READY else State.SCHEDULED
@@ -265,10 +232,10 @@ class Verbs:
 
     def get(self, job_id: str, queue: str | None) -> Flow[JobInfo | None]:
         """Everything known about one job."""
-        _, info = yield from self._read(job_id, queue)
+        _, info = yield from self.read(job_id, queue)
         return None if info is None else reveal(self.options.keyring, info)
 
-    def _read(self, job_id: str, queue: str | None) -> Flow[tuple[Scope, JobInfo | None]]:
+    def read(self, job_id: str, queue: str | None) -> Flow[tuple[Scope, JobInfo | None]]:
         """A job as it is stored, and its shard."""
         check_id(job_id)
         ask = partial(inspect.get, job_id=job_id)

@@ -17,7 +17,7 @@ from delayq.core import envelope as envelopes
 from delayq.core.envelope import ABSENT, Envelope
 from delayq.core.errors import BadEnvelope, BrokenSeal, DelayqError, UnknownJob
 from delayq.core.events import JobEnded, JobStarted
-from delayq.core.follow import batch_id, linked
+from delayq.core.follow import linked, readable_part
 from delayq.core.interrupts import JobCancelled, JobInterrupted
 from delayq.core.keyring import NO_KEYS, Keyring
 from delayq.core.limiting import CalledOff, Unlock, Who
@@ -28,7 +28,7 @@ from delayq.core.signals import Discard, Fail, TurnedAway
 from delayq.core.unique import Until, until_of, word_of
 from delayq.drivers.base import Delivery
 from delayq.jobs.context import JobContext
-from delayq.jobs.coordinated import RunningChain, batch_of
+from delayq.jobs.coordinated import RunningBatch, RunningChain, batch_of
 from delayq.jobs.handler import Handler
 from delayq.jobs.member import Member
 from delayq.jobs.registry import Registry
@@ -50,6 +50,7 @@ class Attempt:
     """
 
     __slots__ = (
+        "batch",
         "chain",
         "delivery",
         "envelope",
@@ -75,6 +76,7 @@ class Attempt:
         self.started = 0.0
         self.place = 0
         self.chain: RunningChain | None = None
+        self.batch: RunningBatch | None = None
 
     def call(self) -> Any:
         """Call the handler; for an async one, the coroutine to await."""
@@ -91,10 +93,12 @@ class Attempt:
         if limits is None:
             return self.handler
         who = Who(delivery.queue, delivery.id, delivery.entry)
-        handler, batch = self.handler, batch_id(envelope)
+        handler, part = self.handler, readable_part(envelope)
         if envelope.unique is not None and until_of(envelope.unique) is Until.START:
             handler = unlocking(handler, Unlock(who, word_of(envelope.unique)), limits)
-        return handler if batch is None else Member(handler, CalledOff(who, batch), limits)
+        if part is None or part.batch is None:
+            return handler
+        return Member(handler, CalledOff(who, part.batch, part.spared), limits)
 
     @property
     def followed(self) -> bool:
@@ -112,7 +116,7 @@ class Attempt:
     def _context(self) -> JobContext:
         delivery, envelope = self.delivery, self.envelope
         if self.chain is None:  # middleware and handler may each ask; what one adds, the other sees
-            self.chain = RunningChain(envelope)
+            self.chain, self.batch = RunningChain(envelope), batch_of(envelope)
         return JobContext(
             id=delivery.id,
             name=envelope.name,
@@ -127,7 +131,7 @@ class Attempt:
             stop_asked=partial(self.lines.stop_asked, self.held),
             talk=Talk(self.lines, self.held, None if envelope.encrypted is ABSENT else self._seal),
             chain=self.chain,
-            batch=batch_of(envelope),
+            batch=self.batch,
             raw=delivery.raw,
         )
 

@@ -21,7 +21,9 @@
 -- ARGV[4]  once_ms     int     0 = a resend may be answered anew
 -- ARGV[5]  queue       text    its name, for the hint
 -- ARGV[6]  hint        text    channel; told `queue id` when a running job is asked to stop
--- returns  {answer}: cancelled, running, failed, finished or unknown
+-- ARGV[7]  only        text    a job whose envelope does not hold this is left alone, as unknown; '' = any job
+-- returns  {answer}: cancelled, running, failed, finished or unknown; with `cancelled` also the envelope, if anything
+--          follows its end
 -- cost     O(log n)
 --
 -- Why an entry counts as delivered by its id and not by the pending list: a worker that acknowledged early, or whose
@@ -29,6 +31,8 @@
 -- Why a hint that cannot be sent is no error: the worker reads the wish with its next renewal.
 -- Why an envelope's text is searched: what follows its job has to hear of this end, and a relay reads it. A payload that
 -- holds these words by chance costs the relay a look.
+-- Why `only`: who cancels a batch must not touch a job of somebody else that has taken a member's id.
+-- Why the envelope: who cancels tells its batch, which else would hear of it when somebody serves this queue.
 -- Why only that answer is kept: whatever else is answered was not this call's doing, and a resend may find better news.
 
 local scheduled, jobs, stream, entries, failed, completed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
@@ -44,6 +48,8 @@ end
 for _, key in ipairs({ jobs, recoveries, errors, cancel, unique, locks, meta }) do redis.call('HLEN', key) end
 for _, key in ipairs({ failed, completed }) do redis.call('ZCARD', key) end
 redis.call('XLEN', outbox)
+local job, told = redis.call('HGET', jobs, id) or '', nil
+if ARGV[7] and not string.find(job, ARGV[7], 1, true) then return { 'unknown' } end
 local present = redis.call('XLEN', stream) > 0 or redis.call('EXISTS', stream) == 1
 
 local function pad(id)
@@ -70,9 +76,9 @@ if entry and delivered(entry) then
 elseif entry or due then
   answer = 'cancelled'
   redis.call('ZREM', scheduled, id)
-  local job = redis.call('HGET', jobs, id) or ''
   if string.find(job, '"chain":', 1, true) or string.find(job, '"batch":', 1, true) then
     redis.call('XADD', outbox, '*', 'ended', 'cancelled', 'job', job)
+    told = job
   end
   if entry then redis.call('XDEL', stream, entry) end
   for _, key in ipairs({ entries, jobs, recoveries, errors, cancel }) do redis.call('HDEL', key, id) end
@@ -86,4 +92,4 @@ elseif redis.call('ZSCORE', failed, id) then
 else
   answer = redis.call('ZSCORE', completed, id) and 'finished' or 'unknown'
 end
-return { answer }
+return { answer, told }

@@ -7,12 +7,13 @@ import re
 import pytest
 
 from delayq import DelayQ, Manager, Settings, batch, using_manager
-from delayq.core.follow import Word
+from delayq.core.followups import Word
 from delayq.core.states import State
 from delayq.jobs.dispatch import named
 from delayq.redis.audit import me
 from delayq.redis.calls import follow
 from delayq.redis.calls.call import Scope
+from delayq.redis.calls.follow import Told
 from delayq.redis.send import through
 from tests.cli.conftest import Inline
 
@@ -26,7 +27,7 @@ def imports(q: DelayQ, redis_url: str) -> str:
         batch(members, id="import-7", name="imports", allow_failures=True).dispatch()
     manager.close()
     place = follow.place(Scope(q.options, "default"), "import-7")
-    through(q.connector, follow.batch_note(place, [("m0", Word.FAILED)]))
+    through(q.connector, follow.batch_note(place, [Told("m0", Word.FAILED)]))
     return "import-7"
 
 
@@ -82,8 +83,8 @@ def test_a_reason_that_says_nothing_is_refused(inline: Inline, imports: str, q: 
 def test_one_that_was_cut_short_says_so(inline: Inline, imports: str, q: DelayQ) -> None:
     inline("batch", "cancel", imports)
     place = follow.place(Scope(q.options, "default"), imports)
-    through(q.connector, follow.batch_note(place, [("m0", Word.PENDING)]))
-    through(q.connector, follow.batch_note(place, [("m0", Word.DONE)]))
+    through(q.connector, follow.batch_note(place, [Told("m0", Word.PENDING, 1, 1)]))
+    through(q.connector, follow.batch_note(place, [Told("m0", Word.DONE, 1)]))
     assert inline("batch", "show", imports, "--json").json["state"] == "incomplete"
     assert "not sent: 0 failed, 2 skipped" in inline("batch", "show", imports).out
 

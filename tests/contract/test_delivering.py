@@ -9,7 +9,7 @@ import pytest
 
 from delayq.core import envelope as envelopes
 from delayq.core import follow
-from delayq.core.follow import Chain, Link
+from delayq.core.followups import Chain, Link
 from delayq.core.names import new_id
 from delayq.core.outcome import DONE, Ack, Outcome
 from delayq.core.spec import prepare

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from delayq.core import envelope, failure, follow, progress
+from delayq.core import envelope, failure, followups, progress
 from delayq.core.backoff import parse_backoff
 from delayq.core.durability import parse_durability
 from delayq.core.durations import duration_ms
@@ -105,7 +105,7 @@ def records(raw: bytes) -> None:
     """What Redis holds beside envelopes; each is asked, whatever the ones before said."""
     read_control([raw] * 5, NOW_MS)
     inspect.worker("w", raw)
-    for read in (failure.decode, progress.decode, follow.decode_todo, follow.decode_chain, follow.decode_plan):
+    for read in (failure.decode, progress.decode, followups.decode_todo, followups.decode_chain, followups.decode_plan):
         said = refusal(read, raw)
         assert said is None or len(str(said)) < 2_000
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from delayq.core.debounce import Quiet
-from delayq.core.follow import End, Note, Send, Todo, Word, decode_todo
+from delayq.core.followups import End, Note, Send, Todo, Word, decode_todo
 from delayq.core.shards import PLAIN, Layout
 from delayq.core.spec import Prepared
 from delayq.core.states import Answer, OnConflict

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from delayq.core.follow import End, Word
+from delayq.core.followups import End, Word
 from delayq.redis.calls import activity, follow, operate
 from delayq.redis.calls.call import Call, Scope
 from delayq.redis.calls.deliver import Held
-from delayq.redis.calls.follow import Finished, Standing
+from delayq.redis.calls.follow import Finished, Standing, Told
 from delayq.redis.calls.operate import Switch, Telling
 
 
@@ -20,6 +20,7 @@ def operating(scope: Scope, lease: Held) -> list[Call[Any]]:
         operate.control(scope),
         activity.tally(scope, {"took_ms": 1.5}),
         activity.activity(scope, 1),
+        activity.weigh(scope),
     ]
 
 
@@ -30,6 +31,6 @@ def following(scope: Scope, lease: Held) -> list[Call[Any]]:
         follow.owed(scope, "r", "-"),
         follow.carried(scope, ["1-1"]),
         follow.batch_open(place, b"{}", [("j", "orders")]),
-        follow.batch_note(place, [("j", Word.DONE)]),
+        follow.batch_note(place, [Told("j", Word.DONE)]),
         follow.batch_told(place, ["then"], Standing(b"{}", 0, 1, 0, 0, 0, 0, None, None, ("then",))),
     ]

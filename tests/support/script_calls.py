@@ -16,7 +16,7 @@ import msgspec
 from delayq.core.control import Control
 from delayq.core.debounce import Quiet
 from delayq.core.envelope import fingerprint
-from delayq.core.follow import End, Note, Send, Todo, Word
+from delayq.core.followups import End, Note, Send, Todo, Word
 from delayq.core.limiting import Admit, Admitted, Circuit, Place, Probe, Report, Unlocked, Verdict, Who
 from delayq.core.rate_limit import RateLimit
 from delayq.core.shards import PLAIN, Layout
@@ -26,7 +26,7 @@ from delayq.core.views import Page
 from delayq.redis.calls import activity, aside, deliver, follow, inspect, limit, lock, operate, produce
 from delayq.redis.calls.call import Call, Scope
 from delayq.redis.calls.deliver import Acked, Failed, Held, Released
-from delayq.redis.calls.follow import Finished, Opened, Owed, OwedPage, Standing
+from delayq.redis.calls.follow import Finished, Opened, Owed, OwedPage, Standing, Told
 from delayq.redis.calls.inspect import LaidOut
 from delayq.redis.calls.operate import Switch, Telling
 from delayq.redis.calls.produce import Outcome
@@ -200,7 +200,7 @@ def batch(engine: Engine) -> Scope:
 
 def noting(engine: Engine) -> Call[Any]:
     engine.run(follow.batch_open(batch(engine), b"{}", [("m", "orders"), ("n", "mails")]))
-    return follow.batch_note(batch(engine), [("m", Word.FAILED)])
+    return follow.batch_note(batch(engine), [Told("m", Word.FAILED)])
 
 
 def telling(engine: Engine) -> Call[Any]:
@@ -209,7 +209,7 @@ def telling(engine: Engine) -> Call[Any]:
 
 
 OWED = (Owed("7-1", NOW, {"todo": b"[]"}),)
-STANDING = Standing(b"{}", 1, 0, 1, 0, 0, NOW, NOW, None, ("progress", "catch"))
+STANDING = Standing(b"{}", 1, 0, 1, 0, 0, NOW, NOW, None, ("progress", "catch"), 1)
 
 
 def scene(prepare: Prepare, first: object, again: object, *, grows: bool = False, writes: bool = True) -> Scene:
@@ -321,6 +321,7 @@ SCENES = {
     ),
     "stats": scene(lambda e: inspect.stats(e.scope), ..., ..., writes=False),
     "upcoming": scene(lambda e: inspect.upcoming(e.scope, 1_000, 3), ..., ..., writes=False),
+    "weigh": scene(lambda e: activity.weigh(e.scope), ..., ..., writes=False),
     "tally": scene(lambda e: activity.tally(e.scope, {}), True, True, grows=True),
     "activity": scene(lambda e: activity.activity(e.scope, 2), ..., ..., writes=False),
 }

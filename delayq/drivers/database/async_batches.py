@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from delayq.core.batches import BatchInfo
-from delayq.core.follow import Link, Plan
+from delayq.core.followups import Link, Plan
 from delayq.drivers.database.batches import LISTED, DatabaseBatches
 
 if TYPE_CHECKING:

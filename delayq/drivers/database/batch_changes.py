@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from delayq.core.follow import Word
+from delayq.core.followups import Word
 from delayq.drivers.database.batch_rows import BatchRow
 
 FROM: Final = {

@@ -16,7 +16,7 @@ import msgspec
 from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
 
 from delayq.core.batches import BatchInfo
-from delayq.core.follow import Plan, Word
+from delayq.core.followups import Plan, Word
 from delayq.drivers.database.tables import Tables
 
 PAGE: Final = 500

@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 from delayq.core.audit import check_reason
 from delayq.core.batches import BatchInfo
 from delayq.core.errors import BatchNotFound, Conflict, JobNotFound
-from delayq.core.follow import Link, Plan, Word
+from delayq.core.followups import Link, Plan, Word
 from delayq.core.names import check_id
 from delayq.drivers.capabilities import refuse_plan
 from delayq.drivers.database.batching import Batching

@@ -17,7 +17,8 @@ from sqlalchemy import Connection, delete, select
 from delayq.core import envelope as envelopes
 from delayq.core import follow
 from delayq.core.errors import BadEnvelope, Conflict
-from delayq.core.follow import End, FollowUp, Link, Note, Open, Part, Plan, Send, Word
+from delayq.core.follow import Part
+from delayq.core.followups import End, FollowUp, Link, Note, Open, Plan, Send, Word
 from delayq.core.names import new_id
 from delayq.core.states import Answer
 from delayq.core.views import JobRef

@@ -10,7 +10,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, select
 
 from delayq.core.errors import BadEnvelope, ConfigError
-from delayq.core.follow import End
+from delayq.core.followups import End
 from delayq.core.states import Answer, OnConflict
 from delayq.core.views import JobRef
 from delayq.drivers.base import Claim, Delivery

@@ -9,7 +9,7 @@ from delayq.core import ending as endings
 from delayq.core import envelope as envelopes
 from delayq.core import failure as failures
 from delayq.core.errors import BadEnvelope, ConfigError
-from delayq.core.follow import Note, Open, Send, Todo
+from delayq.core.followups import Note, Open, Send, Todo
 from delayq.core.outcome import DONE, Ack, GiveUp, Outcome, Release
 from delayq.core.unique import word_of
 from delayq.drivers.base import Claim

@@ -156,3 +156,12 @@ def number(value: bytes | int | None) -> int | None:
     if value is None or value == b"":
         return None
     return value if isinstance(value, int) else int(float(value))
+
+
+def hash_page(reply: Any) -> tuple[int, list[bytes]]:
+    """A page of HSCAN: where the next one begins (0 = this was the last), and names and values in turn.
+
+    redis-py reads some replies itself, and hands on others as they came.
+    """
+    cursor, pairs = reply
+    return int(cursor), [word for pair in pairs.items() for word in pair] if isinstance(pairs, dict) else list(pairs)

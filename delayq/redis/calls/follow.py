@@ -7,8 +7,8 @@ from itertools import chain
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from delayq.core import follow
-from delayq.core.follow import End, Send, Todo, Word
+from delayq.core import followups
+from delayq.core.followups import End, Note, Send, Todo, Word
 from delayq.core.states import Answer
 from delayq.redis.calls.call import Argument, Call, Scope, call, number, text
 from delayq.redis.calls.deliver import PAGE, Held
@@ -48,7 +48,7 @@ def finish(scope: Scope, finished: Sequence[Finished]) -> Call[list[bool]]:
         here = [job for job in item.todo if isinstance(job, Send) and job.queue == scope.queue and not job.unique]
         owed = [other for other in item.todo if other not in here]
         args += (item.held.id, item.held.entry, item.end, item.retention_ms, item.envelope, item.record)
-        args += (follow.encode_todo(owed), len(here))
+        args += (followups.encode_todo(owed), len(here))
         for job in here:
             args += (job.id, bytes(job.envelope), job.delay_ms)
     return call("finish", scope, args, lambda reply: [value == 1 for value in reply])
@@ -111,11 +111,38 @@ def batch_open(scope: Scope, plan: bytes, members: Sequence[tuple[str, str]], *,
     return call("batch_open", scope, args, lambda reply: Opened(text(reply[0]), int(reply[1])))
 
 
+class Told(NamedTuple):
+    """What became of a member. `retried` and `spared` as in `Chain`."""
+
+    member: str
+    word: Word
+    retried: int = 0
+    spared: int = 0
+
+
+def told_by(note: Note) -> list[Told]:
+    """What a note says."""
+    return [Told(member, word, note.retried, note.spared) for member, word in note.members]
+
+
+class Counted(NamedTuple):
+    """Where a member is, as its batch keeps it: its queue ('' = a batch), and how often it was retried by hand."""
+
+    queue: str
+    retried: int = 0
+
+
+def counted(raw: bytes) -> Counted:
+    """What a batch keeps of a member."""
+    queue, _, retried = text(raw).partition(" ")
+    return Counted(queue, int(retried or 0))
+
+
 class Standing(NamedTuple):
     """A batch as it stands, and what is `due` because of it.
 
     Due may be: resumed, progress, cancel, catch, finally, then, stopped, onward. `round` counts how often it was taken
-    up again after a failure.
+    up again after a failure, `cancels` how often it was cancelled; `failed_round` is the one of the failure to catch.
     """
 
     plan: bytes
@@ -128,6 +155,8 @@ class Standing(NamedTuple):
     cancelled_ms: int | None
     finished_ms: int | None
     due: tuple[str, ...]
+    cancels: int = 0
+    failed_round: int = 0
 
     @property
     def ended(self) -> int:
@@ -145,28 +174,29 @@ class Standing(NamedTuple):
 
 
 def batch_note(
-    scope: Scope, members: Sequence[tuple[str, Word]] = (), *, seal: bool = False, cancel: bool = False
+    scope: Scope, members: Sequence[Told] = (), *, seal: bool = False, cancel: bool = False
 ) -> Call[Standing | None]:
     """Write down what became of members; None for a batch that is not there."""
     keep_ms = scope.options.keep_failed_ms
     args: list[Argument] = [scope.now, "1" if seal else "0", "1" if cancel else "0", KEEP_BATCH_MS, keep_ms]
-    for member, word in members:
-        args += (member, word)
+    for told in members:
+        args += told
     return call("batch_note", scope, args, _standing)
 
 
 def _standing(reply: list[Any]) -> Standing | None:
     if reply[0] == 0:
         return None
-    _, plan, pending, done, failed, skipped, rounds, created, cancelled, finished, *due = reply
+    _, plan, pending, done, failed, skipped, rounds, created, cancelled, finished, cancels, caught, *due = reply
     counts = (int(pending), int(done), int(failed), int(skipped), int(rounds))
     times = (number(created) or 0, number(cancelled), number(finished))
-    return Standing(plan, *counts, *times, tuple(map(text, due)))
+    return Standing(plan, *counts, *times, tuple(map(text, due)), int(cancels), int(caught))
 
 
 def batch_told(scope: Scope, names: Sequence[str], standing: Standing) -> Call[bool]:
     """What was due of a batch that stood so has been sent."""
     args: list[Argument] = [standing.round]
+    far = {"cancel": standing.cancels, "catch": standing.failed_round}
     for name in names:
-        args += (name, standing.ended)
+        args += (name, far.get(name, standing.ended))
     return call("batch_told", scope, args, lambda reply: bool(reply == 1))

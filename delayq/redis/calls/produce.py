@@ -137,11 +137,30 @@ def _debounced(reply: list[bytes], job: Prepared) -> Scheduled:
     return Scheduled([ref], new == b"1")
 
 
+class Cancelled(NamedTuple):
+    """How a cancel went. `job`: the envelope of a job that was cancelled, if anything follows its end."""
+
+    answer: Answer
+    job: bytes = b""
+
+
 def cancel(scope: Scope, job_id: str, *, running: bool, token: str) -> Call[Answer]:
     """Stop a job that nobody has taken; with `running`, ask a running one to stop."""
-    args: list[Argument] = [scope.now, job_id, "1" if running else "0", ONCE_MS]
-    args += (scope.queue, Globals(scope.options.prefix).cancels)
-    return call("cancel", scope, args, lambda reply: _ANSWERS[reply[0]], once=token)
+    return call("cancel", scope, _cancel(scope, job_id, running, ""), lambda reply: _ANSWERS[reply[0]], once=token)
+
+
+def cancel_only(scope: Scope, job_id: str, *, running: bool, token: str, only: str) -> Call[Cancelled]:
+    """As `cancel`, and what follows. `only`: what its envelope must hold, else it is not the job that is meant."""
+    return call("cancel", scope, _cancel(scope, job_id, running, only), _cancelled, once=token)
+
+
+def _cancel(scope: Scope, job_id: str, running: bool, only: str) -> list[Argument]:
+    channel = Globals(scope.options.prefix).cancels
+    return [scope.now, job_id, "1" if running else "0", ONCE_MS, scope.queue, channel, only]
+
+
+def _cancelled(reply: list[Any]) -> Cancelled:
+    return Cancelled(_ANSWERS[reply[0]], reply[1] if len(reply) > 1 else b"")
 
 
 def reschedule(scope: Scope, job_id: str, when: str) -> Call[Outcome]:

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from delayq import Fail, JobContext
-from delayq.core.batches import BatchInfo
-from delayq.core.follow import Plan
+from delayq.core.followups import Plan
 from delayq.core.spec import JobSpec
 from delayq.core.states import OnConflict, State
 from delayq.drivers.base import Claim
 from delayq.jobs.batch import Member, PendingBatch, batch, find_batch
 from delayq.jobs.chain import chain
-from delayq.jobs.dispatch import Dispatch, named
+from delayq.jobs.dispatch import named
 from delayq.jobs.links import NOWHERE, Builder
 from delayq.manager import Manager
 from delayq.redis.batch_verbs import BatchVerbs
-from delayq.redis.verbs import Flow
+from tests.support.members import Flaky, Slow, cut, finished, numbers, work
 from tests.support.station import QUEUE, Station
 from tests.support.steps import QUEUES, Steps
 from tests.support.waiting import wait_until
@@ -31,71 +27,8 @@ def steps(station: Station) -> Steps:
     return Steps(station)
 
 
-class Flaky:
-    """A job that fails for good until it is mended; some of it start together before any of them ends."""
-
-    def __init__(self, station: Station, together: int = 1) -> None:
-        self._mended, started = station.flag(), station.tape()
-        mended, self.started = self._mended, started
-
-        def flaky(name: str) -> None:
-            started.append(name)
-            wait_until(lambda: len(started[:]) >= together, what=f"{together} run at once")
-            if not mended.is_set():
-                raise Fail(f"{name} is broken")
-
-        station.handles("flaky", flaky)
-
-    def __call__(self, name: str) -> Dispatch:
-        return named("flaky", {"name": name}).having(id=name)
-
-    def mend(self) -> None:
-        self._mended.set()
-
-
-class Slow:
-    """A job that runs until it is let go, and then does as it is told."""
-
-    def __init__(self, station: Station) -> None:
-        self.started, self.go_on, self.attempts = station.flag(), station.flag(), station.tape()
-        started, go_on, attempts = self.started, self.go_on, self.attempts
-
-        def slow(context: JobContext, fails: bool = False) -> None:
-            attempts.append(context.attempt)
-            started.set()
-            assert go_on.wait(50)
-            if fails:
-                raise ValueError("slow cannot")
-
-        station.handles("slow", slow)
-
-
-def work(station: Station, **options: Any) -> Any:
-    return station.working(queues=QUEUES, mover=True, **options)
-
-
-def finished(batch_id: str) -> BatchInfo:
-    wait_until(lambda: find_batch(batch_id).finished_ms, what="the batch has finished")
-    return find_batch(batch_id)
-
-
-def numbers(info: BatchInfo) -> tuple[int, int, int, int]:
-    return info.pending, info.done, info.failed, info.skipped
-
-
 def plan_of(pending: PendingBatch, manager: Manager) -> Plan:
     return pending.plan(Builder(manager), NOWHERE, None)
-
-
-def cut(flow: Flow[Any], after: int) -> Flow[None]:
-    """The beginning of a verb, as a process leaves it that dies after so many calls."""
-    answer: Any = None
-    for _ in range(after):
-        try:
-            answer = yield flow.send(answer)
-        except StopIteration:
-            return
-    flow.close()
 
 
 # -- retries ---------------------------------------------------------------------------------------------------------

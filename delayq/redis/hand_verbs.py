@@ -1,0 +1,101 @@
+"""What people do to single jobs that may be members of a batch: cancel and retry.
+
+The script that moves the job writes what its batch must hear, as with every other end; a relay carries that. Here it is
+told at once as well: the queue may have no worker, and who asks after the batch next wants to find it right. What is
+told twice counts once.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from delayq.core import envelope as envelopes
+from delayq.core import follow, followups
+from delayq.core.envelope import Envelope
+from delayq.core.errors import BadEnvelope, DelayqError
+from delayq.core.events import JobRetryRequested
+from delayq.core.follow import Part
+from delayq.core.followups import End, Note, Todo
+from delayq.core.states import Answer, State
+from delayq.core.unique import again_of
+from delayq.core.views import JobInfo, JobRef
+from delayq.redis.calls import produce
+from delayq.redis.calls.follow import told_by
+from delayq.redis.follow_verbs import FollowVerbs
+from delayq.redis.verbs import Flow, Verbs
+
+RETRY_READS = 5
+
+log = logging.getLogger("delayq.redis")
+
+
+class HandVerbs:
+    """These verbs on one prefix."""
+
+    def __init__(self, verbs: Verbs) -> None:
+        self._verbs = verbs
+        self._follow = FollowVerbs(verbs)
+
+    def cancel(self, job_id: str, queue: str | None, *, running: bool, durability: str | None = None) -> Flow[Answer]:
+        """As `Verbs.cancel`; and its batch hears of it."""
+        done = yield from self._verbs.cancelled(job_id, queue, running=running, durability=durability)
+        if done.job:
+            yield from self._tell(_heard(done.job))
+        return done.answer
+
+    def retry(self, job_id: str, queue: str | None) -> Flow[JobRef]:
+        """A failed job from the start; read, rewrite, and again when somebody was faster.
+
+        One that is a member of a batch says so in its envelope, and which cancels do not hold for it: it may start
+        before the batch has heard.
+        """
+        outcome, name, scope = produce.Outcome(Answer.CHANGED), "", self._verbs.scope(queue)
+        todo: Todo = []
+        for _ in range(RETRY_READS):
+            scope, info = yield from self._verbs.read(job_id, queue)
+            raw, envelope = (info.raw, info.envelope) if info else (b"", None)
+            name, fresh, digest, todo = envelope.name if envelope else "", raw, "", []
+            if envelope is not None:
+                part = yield from self._part(info, envelope)
+                todo, digest = follow.taken_up(part) if part else [], again_of(envelope.unique)
+                fresh = envelopes.afresh(raw, envelope, (yield from self._verbs.server_ms()))
+                fresh = envelopes.rewrite(fresh, chain=part.chain) if part else fresh
+            prints = envelopes.fingerprint(raw)
+            outcome = yield produce.retry(scope, job_id, prints, fresh, digest, followups.encode_todo(todo))
+            if outcome.answer is not Answer.CHANGED:
+                break
+        ref = self._verbs.ref(outcome, job_id, scope.name, name)
+        self._verbs.tell(JobRetryRequested(job_id, name, scope.name))
+        yield from self._tell(todo)
+        return ref
+
+    def _part(self, info: JobInfo | None, envelope: Envelope) -> Flow[Part | None]:
+        """Its part when it runs again. Its batch has heard of the failure by then, and sent what is due of it."""
+        part = follow.readable_part(envelope)  # of one that nobody can read nobody can say what followed it
+        if part is None or info is None or info.state is not State.FAILED:
+            return None
+        cancels = 0
+        if (note := follow.note_of(part, End.FAILED)) is not None:
+            standing = yield from self._follow.note(note.batch, told_by(note))
+            cancels = standing.cancels if standing is not None else 0
+        return follow.retried(part, cancels)
+
+    def _tell(self, todo: Sequence[object]) -> Flow[None]:
+        """Tell batches what became of a member. Nobody is in trouble when that fails: a relay tells them too."""
+        for note in todo:
+            if isinstance(note, Note):
+                try:
+                    yield from self._follow.note(note.batch, told_by(note))
+                except DelayqError as error:
+                    log.warning("the batch %s will hear of %s from a relay: %s", note.batch, note.members[0][0], error)
+
+
+def _heard(job: bytes) -> Todo:
+    """What follows a job that was cancelled; nothing of one that cannot be read."""
+    try:
+        part = follow.part_of(job)
+    except BadEnvelope:
+        return []
+    note = follow.note_of(part, End.CANCELLED) if part else None
+    return [note] if note else []

@@ -1,0 +1,75 @@
+"""Ids of yours that a batch is to give its members: each once, and none that another job has.
+
+A batch counts members by their ids. One whose id is another job's would be waited for, and counted when that one ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from delayq.core import follow
+from delayq.core.errors import BadEnvelope, Conflict, InvalidInput
+from delayq.core.follow import Placed
+from delayq.core.followups import Link
+from delayq.core.names import made_here
+from delayq.core.shown import shown
+from delayq.redis.calls.call import Command, pages
+from delayq.redis.finding import every_shard
+from delayq.redis.keys import Keys
+from delayq.redis.verbs import Flow, Verbs
+
+PAGE = 100
+"""Ids asked for at once: whole envelopes come back of those that are taken."""
+
+
+def refuse_taken(verbs: Verbs, batch: str, members: Sequence[Link]) -> Flow[None]:
+    """Raises `InvalidInput` for an id that is given twice, `Conflict` for one that another job has.
+
+    One that was begun already with all its members is not looked at: its members may have gone since.
+    """
+    jobs = list(follow.jobs_of(batch, members))
+    _refuse_twice(jobs)
+    queues: dict[str, list[Placed]] = {}
+    for job in jobs:
+        if not made_here(job.id) and not job.id.startswith(f"{batch}."):
+            queues.setdefault(job.queue, []).append(job)
+    if not queues or (yield from _is_sealed(verbs, batch)):
+        return
+    for queue, placed in queues.items():
+        for scope in (yield from every_shard(verbs, queue)):
+            for some in pages(placed, PAGE):
+                words = ("HMGET", scope.keys.of("jobs"), *(job.id for job in some))
+                found: list[bytes | None] = yield Command(words, list, True)
+                for job, raw in zip(some, found, strict=True):
+                    if raw is not None and _batch_of(raw) != job.batch:
+                        raise Conflict(
+                            f"The id {shown(job.id)} is taken by another job in the queue {shown(queue)}, so no member "
+                            f"of the batch {shown(batch)} can have it; nothing was sent.",
+                            hint="Give that member another id, or none.",
+                        )
+
+
+def _refuse_twice(jobs: Sequence[Placed]) -> None:
+    seen: set[tuple[str, str]] = set()
+    for job in jobs:
+        places = {(f"batch {job.batch}", job.id), (f"queue {job.queue}", job.id)}
+        if places & seen:
+            raise InvalidInput(
+                f"The id {shown(job.id)} is given to two members of the batch; nothing was sent.",
+                hint="Give each an id of its own, or none.",
+            )
+        seen |= places
+
+
+def _is_sealed(verbs: Verbs, batch: str) -> Flow[bool]:
+    plan = Keys(verbs.options.prefix, f"batch:{batch}").of("plan")
+    sealed: bool = yield Command(("HEXISTS", plan, "sealed_ms"), bool, True)
+    return sealed
+
+
+def _batch_of(raw: bytes) -> str | None:
+    try:
+        part = follow.part_of(raw)
+    except BadEnvelope:
+        return None
+    return part.batch if part else None
