@@ -143,7 +143,7 @@ def upgrade(lot: Lot) -> Tally:
             turns += 1
             time.sleep(lot.rand.uniform(0.5, 3.0))
         wait_until(lambda: is_idle(plain, keys), timeout=120, what="all is done")
-        found = judge(plain, keys, plan(**given), log, members.ledger)
+        found = judge(plain, keys, plan(lot.own_seed, lot.units, 8), log, members.ledger)
     assert found.wrong == [], found.wrong[:10]
     assert found.run_twice == 0, f"{found.run_twice} ran again, and nobody was killed"
     return told(found).add(times_a_version_was_replaced=turns)
