@@ -57,7 +57,7 @@ def add_to(app: typer.Typer) -> None:
     failed.command("forget", epilog=example("delayq failed forget order-42"))(forget)
     failed.command("flush", epilog=example("delayq failed flush --queue orders --yes"))(flush)
     failed.command("prune", epilog=example("delayq failed prune --older 30d"))(prune)
-    failed.command("kick", epilog=example("delayq --connection tubes failed kick --queue orders"))(kick)
+    failed.command("kick", epilog=example("delayq failed kick --queue orders"))(kick)
     app.add_typer(failed, name="failed")
 
 
@@ -142,9 +142,9 @@ def prune(ctx: typer.Context, older: Older, queue: OneQueue = None, as_json: Jso
 
 
 def kick(ctx: typer.Context, queue: OneQueue = None, limit: Limit = 100, as_json: Json = False) -> None:
-    """Give back what beanstalkd has buried because it is no job of delayq.
+    """Give back what beanstalkd has buried as unreadable.
 
-    Failed jobs are not among it: retry them.
+    With --connection before the command. Failed jobs are not among it: retry them.
     """
     from delayq.cli.actions import failed
 
