@@ -103,7 +103,6 @@ _ALL = (
         unit="jobs",
         units=1_000_000,
         lot=250_000,
-        smoke=2_000,
         play=volume.million,
     ),
     Scenario(
