@@ -18,7 +18,7 @@ from fastapi.middleware import Middleware
 
 from delayq import __version__
 from delayq.app import make_driver, open_async_client
-from delayq.http import health, problems
+from delayq.http import health, metrics, problems
 from delayq.http.api import batch_create, batches, bulk, fleet, jobs, lists, queues, reservations
 from delayq.http.binding import Binding
 from delayq.http.dashboard import routes
@@ -65,7 +65,7 @@ def make_app(settings: Settings, binding: Binding | None = None) -> FastAPI:
     for part in _API:
         app.include_router(part.router, dependencies=[Depends(known_query)])
     app.include_router(routes.router(service))
-    # Whoever adds metrics includes their router here, built from `service`.
+    app.include_router(metrics.make_router(service))
     app.openapi = partial(describe, app)  # type: ignore[method-assign]
     return app
 
@@ -79,3 +79,4 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         service.stopping.set()
         await service.desk.close()
         await service.client.close()
+        service.client.connector.close()  # what metrics asked by

@@ -53,6 +53,7 @@ _TITLES: Final = {
     421: "Misdirected request",
     431: "Headers too large",
     500: "Internal error",
+    501: "Not installed",
 }
 
 
@@ -112,6 +113,7 @@ _BY_STATUS: Final = {
     429: "too-many-requests",
     431: "headers-too-large",
     500: "internal-error",
+    501: "not-installed",
 }
 
 
