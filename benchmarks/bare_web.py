@@ -39,7 +39,7 @@ async def serve(url: str) -> None:
         body = msgspec.json.decode(await request.body())
         due = time.time_ns() // 1_000_000 + 3_600_000
         words: list[str | int | bytes] = []
-        for job in body["jobs"] if "jobs" in body else [body]:
+        for job in body.get("jobs", [body]):
             words += (new_id(), due, msgspec.json.encode(job))
         await client.evalsha(sha, 2, SCHEDULED, JOBS, *words)
         answer = {"ids": words[::3]}

@@ -14,6 +14,9 @@ import httpx
 import pytest
 
 from delayq import DelayQ
+from delayq.core.api_keys import Scope, format_line, new_key
+from delayq.core.errors import ConfigError
+from delayq.http.binding import Binding
 from tests.support.cli import Cli, end, environment
 from tests.support.machine import fair_clock
 from tests.support.servers import OwnServer
@@ -57,21 +60,30 @@ def test_it_says_where_it_is_and_ends_well(cli: Cli, redis_url: str, stop: signa
         assert delayq.get("a") is not None
 
 
-def test_json_and_refusals(cli: Cli, tmp_path: Path) -> None:
-    line, _ = serving(cli, "--port", "0", "--json")
-    said = json.loads(line)
-    port = said["url"].rpartition(":")[2]
-    assert said["keys"] is False
-    taken = cli("serve", "--port", port)
-    assert (taken.code, "cannot be listened on" in taken.err) == (2, True)
+def test_an_open_address_needs_a_key(cli: Cli, tmp_path: Path) -> None:
     refused = cli("serve", "--host", "0.0.0.0", "--port", "0")
     assert (refused.code, "without an API key" in refused.err) == (6, True)
-    key = cli.ok("--api-keys-file", "keys", "api-key", "create", "--scope", "admin").out.strip()
+    key, token = new_key(0, [Scope.ADMIN])
+    (tmp_path / "keys").write_text(format_line(key))
     cli.env["DELAYQ_API_KEYS_FILE"] = str(tmp_path / "keys")
-    url, _ = serving(cli, "--host", "0.0.0.0", "--port", "0")
-    url = url.replace("0.0.0.0", "127.0.0.1")
+    line, _ = serving(cli, "--host", "0.0.0.0", "--port", "0", "--json")
+    said = json.loads(line)
+    url = said["url"].replace("0.0.0.0", "127.0.0.1")
+    assert said["keys"] is True
     problem(httpx.delete(f"{url}/v1/jobs/a"), 401, "unauthorized")
-    assert httpx.get(f"{url}/v1/queues", headers={"authorization": f"Bearer {key}"}).status_code == 200
+    assert httpx.get(f"{url}/v1/queues", headers={"authorization": f"Bearer {token}"}).status_code == 200
+
+
+def test_a_place_that_is_taken() -> None:
+    with Binding(port=0).open() as taken:
+        with pytest.raises(ConfigError, match="cannot be listened on: Address already in use"):
+            Binding(port=taken.getsockname()[1]).open()
+        assert Binding(port=0).url(taken).startswith("http://127.0.0.1:")
+    with pytest.raises(ConfigError, match="is no address of this machine"):
+        assert Binding("not an address").loopback
+    assert Binding("::1", 80).loopback
+    assert not Binding("0.0.0.0", 80).hosts
+    assert Binding("127.0.0.1").hosts == {"localhost", "127.0.0.1", "::1"}
 
 
 def test_nonsense_on_the_wire_harms_nobody(cli: Cli) -> None:
