@@ -42,6 +42,8 @@ class Scope(msgspec.Struct, frozen=True):
     @property
     def shards(self) -> str:
         """The layout as scripts take it that make jobs."""
+        if self.layout is PLAIN:
+            return "?1" if self.asks else "1"
         return f"?{self.layout}" if self.asks else str(self.layout)
 
     @property
