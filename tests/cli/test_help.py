@@ -43,7 +43,7 @@ def test_the_commands_of_the_design_are_there() -> None:
         "outbox retry", "outbox forget",
         "limit", "limit list", "limit show", "limit free", "audit", "lock", "lock list", "lock show", "lock free",
         "batch", "batch list", "batch show", "batch cancel", "batch retry",
-        "serve", "push", "api-key", "api-key create", "api-key list", "api-key revoke",
+        "serve", "push", "healthcheck", "api-key", "api-key create", "api-key list", "api-key revoke",
         "key", "key new", "key list", "database", "database migrate", "database sql",
     }  # fmt: skip
 
