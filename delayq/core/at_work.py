@@ -19,7 +19,7 @@ class AtWork(NamedTuple):
 
 
 AT_WORK: Final[ContextVar[AtWork | None]] = ContextVar("delayq_at_work", default=None)
-"""Set by a worker that somebody listens to, around each attempt; of a thread or a task."""
+"""Set by a worker that somebody listens to, around each attempt; of a thread, or of one coroutine."""
 
 TRACE: Final = "traceparent"
 _PARTS: Final = 4

@@ -9,9 +9,10 @@ from typing import Any, Final
 from delayq.core.backoff import parse_backoff
 from delayq.core.durability import parse_durability
 from delayq.core.durations import duration_ms
-from delayq.core.errors import DelayqError, InvalidInput
+from delayq.core.errors import ConfigError, DelayqError, InvalidInput
 from delayq.core.names import check_id, check_job_name, check_queue
 from delayq.core.spec import check_headers, check_tags
+from delayq.http.bodies import invalid
 from delayq.http.problems import Problem, Refused, Wrong, of_error
 
 _CHECKS: Final[dict[str, Callable[[Any], object]]] = {
@@ -40,6 +41,10 @@ def told_by(struct: Any, *, before: str = "#/") -> Iterator[None]:
         yield
     except InvalidInput as error:
         raise Refused(problem(error, struct, before=before)) from error
+    except ConfigError as error:
+        if not getattr(struct, "encrypted", None):
+            raise
+        raise Refused(invalid(f"{before}encrypted", error.message)) from error  # this server has no key
 
 
 def problem(error: InvalidInput, struct: Any, *, before: str = "#/") -> Problem:

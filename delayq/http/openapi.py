@@ -12,13 +12,15 @@ from delayq.http.api.models import bulk, failed, health, jobs, queues, reservati
 from delayq.http.documented import REF
 from delayq.http.problems import MEDIA_TYPE
 
+_DESCRIBED: Final = ("/v1/", "/livez", "/readyz")
+"""Pages are for people, and metrics have a format of their own."""
 _TAGS: Final = (
     ("jobs", "Make, look at, move, start and stop jobs."),
     ("queues", "How full queues are; pause and resume them."),
     ("pull", "Take jobs and settle them, for services without a Redis client."),
     ("batches", "Many jobs as one."),
     ("workers", "Who works, and who did what."),
-    ("health", "For orchestrators and Prometheus."),
+    ("health", "For orchestrators."),
 )
 _ABOUT: Final = (
     "Durations are written like 15m, 1h30m or PT15M, times as RFC 3339. Every refusal and every failure is a problem "
@@ -62,6 +64,7 @@ def _made(app: FastAPI) -> dict[str, Any]:
         routes=app.routes,
         tags=[{"name": name, "description": about} for name, about in _TAGS],
     )
+    document["paths"] = {path: told for path, told in document["paths"].items() if path.startswith(_DESCRIBED)}
     structs = [kind for module in (jobs, failed, bulk, health, queues, reservations) for kind in _structs(module)]
     _, schemas = msgspec.json.schema_components([*structs, Problem], ref_template=REF)
     components = document.setdefault("components", {})

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Annotated, Final, Literal
 
 from fastapi import Path, Query
+from pydantic import BeforeValidator
 
 from delayq.core.errors import InvalidName
 from delayq.http.access import Caller
+from delayq.http.limits import SLASH
 from delayq.http.problems import Problem, Refused, Wrong, of_error
 from delayq.http.service import Service
 
@@ -22,6 +24,7 @@ Id = Annotated[
         examples=["order-42"],
         pattern=r"^[\x21-\x7e]{1,255}$",
     ),
+    BeforeValidator(lambda text: text.replace(SLASH, "/")),
 ]
 OneQueue = Annotated[
     str | None,

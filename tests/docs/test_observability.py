@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.docs.pages import ROOT
+from tests.docs.manuals import ROOT
 from tests.docs.test_metrics import process, state
 from tests.support.metrics import names, promtool, samples
 

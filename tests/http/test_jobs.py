@@ -59,7 +59,7 @@ async def test_a_life(api: httpx.AsyncClient) -> None:
         assert "'a'" in problem(answer, 404, "job-not-found")["detail"]
 
 
-@pytest.mark.parametrize("job_id", ["a/b", "a/run-now", "50%", "/x", "a?b#c", "~" * 255, "a:b@c"])
+@pytest.mark.parametrize("job_id", ["a/b", "a/run-now", "50%", "%2F", "/x", "a?b#c", "~" * 255, "a:b@c"])
 async def test_any_id_can_be_said(api: httpx.AsyncClient, job_id: str) -> None:
     made = await post(api, id=job_id, delay="1h")
     assert (await api.get(made.headers["location"])).json()["id"] == job_id

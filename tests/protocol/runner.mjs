@@ -122,7 +122,8 @@ const { values: chosen, positionals } = parseArgs({
   options: { url: text('redis://localhost:6379/0'), prefix: text('delayq'), lua: text('../../scripts/lua') },
 });
 const path = chosen.url.startsWith('unix://') && new URL(chosen.url).pathname;
-const client = createClient({ ...(path ? { socket: { path } } : { url: chosen.url }), RESP: 2 });
+const socket = { ...(path && { path }), reconnectStrategy: false }; // a server that goes away ends this
+const client = createClient({ ...(path ? {} : { url: chosen.url }), socket, RESP: 2 });
 await client.on('error', (error) => console.error(error.message)).connect();
 for (const file of positionals) {
   const name = basename(file, '.json');

@@ -8,7 +8,7 @@ from typing import Final
 from fastapi import APIRouter, Request, Response
 
 from delayq.core import shapes
-from delayq.core.errors import InvalidInput
+from delayq.core.errors import ConfigError, InvalidInput
 from delayq.core.spec import JobSpec, prepare
 from delayq.core.states import Answer, OnConflict
 from delayq.http import blame
@@ -16,7 +16,7 @@ from delayq.http.access import Writer
 from delayq.http.answers import answer
 from delayq.http.api.jobs import Key, check_durability, check_queue
 from delayq.http.api.models.jobs import NewJobs, ScheduledJobs
-from delayq.http.bodies import read
+from delayq.http.bodies import invalid, read
 from delayq.http.documented import answers, takes
 from delayq.http.problems import Problem, Refused
 from delayq.http.repeats import repeatable
@@ -50,6 +50,11 @@ async def create_many(request: Request, service: Served, caller: Writer, key: Ke
             specs = [job.spec(job_id) for job, job_id in zip(new.jobs, named(specs, mark), strict=True)]
             refs, again = await client.run(schedule_once(client.verbs, specs, how, new.durability, mark))
             headers = {"Idempotent-Replayed": "true"} if again else {}
+    except ConfigError as error:
+        asks = [n for n, job in enumerate(new.jobs) if job.encrypted]
+        if not asks:
+            raise
+        raise Refused(invalid(f"#/jobs/{asks[0]}/encrypted", error.message)) from error  # this server has no key
     except InvalidInput as error:
         raise Refused(blame_one(service, new, specs, error)) from error
     outcomes = Counter(str(ref.outcome) for ref in refs)

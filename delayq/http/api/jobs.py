@@ -91,7 +91,7 @@ def _accepted(ref: JobRef) -> JobRef:
 
 
 @router.get(
-    "/{job_id:path}",
+    "/{job_id}",
     summary="One job in full",
     responses=answers({200: ("Everything known about it.", JobInFull)}),
 )
@@ -105,7 +105,7 @@ async def show(service: Served, caller: Reader, job_id: Id, queue: OneQueue = No
 
 
 @router.patch(
-    "/{job_id:path}",
+    "/{job_id}",
     summary="Give a waiting job another due time",
     openapi_extra=takes(NewTime, {"delay": "30m"}),
     responses=answers({200: ("Moved.", Scheduled)}, {**DONE, "outcome": "rescheduled"}),
@@ -122,7 +122,7 @@ async def reschedule(request: Request, service: Served, caller: Writer, job_id: 
 
 
 @router.delete(
-    "/{job_id:path}",
+    "/{job_id}",
     summary="Cancel a job",
     responses=answers(
         {200: ("It will not run.", Answered), 202: ("It runs, and is asked to stop.", Answered)},
@@ -152,7 +152,7 @@ async def cancel(
 
 
 @router.post(
-    "/{job_id:path}/run-now",
+    "/{job_id}/run-now",
     summary="Let a waiting job run at once",
     responses=answers({200: ("Ready, or due now on a paused queue.", Scheduled)}),
 )
@@ -164,7 +164,7 @@ async def run_now(service: Served, caller: Writer, job_id: Id, queue: OneQueue =
 
 
 @router.post(
-    "/{job_id:path}/retry",
+    "/{job_id}/retry",
     summary="Give a failed job all its tries again",
     responses=answers({200: ("It is due now.", Scheduled)}),
 )
@@ -176,7 +176,7 @@ async def retry(service: Served, caller: Writer, job_id: Id, queue: OneQueue = N
 
 
 @router.post(
-    "/{job_id:path}/forget",
+    "/{job_id}/forget",
     summary="Drop a failed or completed job",
     responses=answers({200: ("Gone.", Answered)}),
 )

@@ -44,7 +44,7 @@ ENDED: Final = answers({200: ("Settled.", Ended)}, {"id": "order-42", "queue": "
 @router.post(
     "/queues/{queue}/reservations",
     summary="Reserve jobs",
-    openapi_extra=takes(Ask, {"count": 10, "wait": "20s"}, required=False),
+    openapi_extra=takes(Ask, {"count": 10, "wait": "5s"}, required=False),
     responses=answers({200: ("What came.", Reservations)}),
 )
 async def reserve(request: Request, service: Served, caller: Writer, queue: QueueName) -> Response:

@@ -23,7 +23,7 @@ JobName: TypeAlias = Annotated[
     Meta(
         description="1 to 255 printable characters without white space.",
         examples=["order.close"],
-        extra_json_schema={"pattern": r"^[!-~]{1,255}$"},
+        extra_json_schema={"pattern": r"^\S{1,255}$"},
     ),
 ]
 Queue: TypeAlias = Annotated[
@@ -39,7 +39,7 @@ Duration: TypeAlias = Annotated[
     Meta(
         description="How long: 500ms, 90s, 15m, 1h30m, 2d, 1w or PT15M; at most ten years.",
         examples=["15m"],
-        extra_json_schema={"pattern": r"^[1-9][0-9]{0,2}(ms|s|m|h|d)$"},
+        extra_json_schema={"pattern": r"^([0-9]+(\.[0-9]+)?(ms|[wdhms]))+$|^P[0-9WDTHMS.]+$"},
     ),
 ]
 Instant: TypeAlias = Annotated[
