@@ -6,20 +6,25 @@ job dearer hears of it here and not from a chart.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from pathlib import Path
 from types import FrameType
 
 import redis
 
+import delayq
+from delayq.core import names
 from delayq.core.outcome import DONE
 from delayq.drivers.base import Settlement
 from tests.support.station import QUEUE, Station
 from tests.support.traffic import commands
 
 JOBS = 200
+PACKAGE = f"{Path(delayq.__file__).parent}{os.sep}"
 NAME = "dq:host:1:a1"
 DATA = {"order_id": 42}
 
@@ -33,9 +38,9 @@ def calls() -> Iterator[Counter[str]]:
     found: Counter[str] = Counter()
 
     def note(frame: FrameType, event: str, argument: object) -> None:
-        _, ours, path = frame.f_code.co_filename.rpartition("/delayq/")
-        if event == "call" and ours and path != "core/names.py":
-            found[path] += 1
+        path = frame.f_code.co_filename
+        if event == "call" and path.startswith(PACKAGE) and path != names.__file__:
+            found[path.removeprefix(PACKAGE)] += 1
 
     before = sys.getprofile()
     sys.setprofile(note)
