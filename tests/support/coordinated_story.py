@@ -58,6 +58,11 @@ class Made:
         """All steps in it, at any depth."""
         return [*self.steps, *(step for made in self.inner for step in made.below)]
 
+    @property
+    def waited_for(self) -> list[str]:
+        """As `below`, without batches that allow failures: these are done with their first end, whatever is retried."""
+        return [*self.steps, *(step for made in self.inner if not made.allow for step in made.waited_for)]
+
 
 @dataclass(slots=True)
 class Run:

@@ -190,7 +190,7 @@ def it_counts_what_ran(play: Play, made: Made, info: BatchInfo) -> None:
     then = len(world.ended(f"{name}:then", "done"))
     assert then == (1 if info.done == info.total else 0), f"then of {name}: {then} times; {info}"
     last = max((run.began for run in world.ended(f"{name}:finally_", "done")), default=-1)
-    ends = [run.ended for step in made.below for run in world.runs.get(step, ()) if run.how in ("done", "failed")]
+    ends = [run.ended for step in made.waited_for for run in world.runs.get(step, ()) if run.how in ("done", "failed")]
     assert last > max(ends, default=-2), f"something of {name} ran after its last finally_"
 
 
