@@ -146,7 +146,7 @@ class Story:
 
     def added(self, name: str, job_id: str, batch_id: str) -> list[Link]:
         where = Where(queue=QUEUES[0])
-        return links_of([self.step(name)], Builder(self.manager), where, batch_id, Ids(job_id).at("add0"))
+        return links_of([named("step", {"name": name}).having(tries=1)], Builder(self.manager), where, batch_id, Ids(job_id).at("add0"))
 
 
 class World:
@@ -187,10 +187,11 @@ class World:
             outcome = Ack(called_off=True) if off else (yield from self._run(name, part, run))
             ending = Ending(queue, job_id, run.entry, raw, outcome)
             [settle] = calls(self.verbs.shard, [ending], {0: Record()}, self.now)
+            run.ended = self.steps  # the call is sent in the step in which it is handed over
             [mine] = yield settle.call
             assert mine, f"{name} was somebody else's when it was settled"
             self.dead.remove(run)
-            run.ended, run.how = self.steps, "off" if off else "failed" if isinstance(outcome, GiveUp) else "done"
+            run.how = "off" if off else "failed" if isinstance(outcome, GiveUp) else "done"
 
     def _run(self, name: str, part: follow.Part | None, run: Run) -> Flow[Ack | GiveUp]:
         run.began = self.steps
