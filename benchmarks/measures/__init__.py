@@ -10,6 +10,7 @@ from benchmarks.measures import (
     consume,
     durability,
     growth,
+    http,
     idle,
     lateness,
     layers,
@@ -33,6 +34,6 @@ class Measure(Protocol):
 
 _ALL: tuple[Measure, ...] = (
     schedule_many, schedule_one, promote, consume, lateness, burst, idle, memory, growth, layers, limits,
-    durability,
+    durability, http,
 )  # fmt: skip
 MEASURES: dict[str, Measure] = {measure.NAME: measure for measure in _ALL}

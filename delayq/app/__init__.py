@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from delayq.app.workers import (
         driver_factory,
         fallback_policy,
+        make_driver,
         make_loops,
         make_plan,
         make_worker,
@@ -55,6 +56,7 @@ HOMES: Final = MappingProxyType(
         "delayq.app.workers": (
             "driver_factory",
             "fallback_policy",
+            "make_driver",
             "make_loops",
             "make_plan",
             "make_worker",
@@ -72,6 +74,7 @@ __all__ = [
     "driver_factory",
     "fallback_policy",
     "load_handlers",
+    "make_driver",
     "make_loops",
     "make_plan",
     "make_worker",

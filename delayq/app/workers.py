@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 
-from delayq.app.clients import connection_of
+from delayq.app.clients import connection_of, on_redis
 from delayq.core.endpoint import Endpoint
 from delayq.core.errors import AWAY, UnsafeSetup
 from delayq.core.events import Listener
@@ -22,7 +22,9 @@ from delayq.loops.loop import Loop
 from delayq.loops.mover import Mover
 from delayq.loops.relay import Relay
 from delayq.loops.served import Roll
+from delayq.loops.vitals import Beating, Vitals
 from delayq.manager import Manager
+from delayq.metrics.opening import open_stand
 from delayq.redis.checkup import eviction_policy
 from delayq.redis.connect import Connector
 from delayq.redis.opening import open_connector
@@ -30,6 +32,12 @@ from delayq.settings import Settings
 from delayq.worker.options import WorkerOptions
 from delayq.worker.plan import DriverFactory, Plan, never
 from delayq.worker.supervisor import Supervisor
+
+
+def make_driver(settings: Settings) -> RedisStreams:
+    """The loops' and workers' side of the Redis that is meant. Close it. Raises as `on_redis`."""
+    settings = on_redis(settings)
+    return RedisStreams(open_connector(settings), settings.options())
 
 
 @contextmanager
@@ -108,7 +116,7 @@ def make_plan(
     manager, engine = make_manager(settings, url), settings.options()
     replace_manager(manager)
     drivers = RedisStreamsFactory(url, engine) if url else driver_factory(manager, connection_of(settings))
-    return Plan(drivers, registry, options, listeners, keyring=engine.keyring)
+    return Plan(drivers, registry, options, listeners, keyring=engine.keyring, stand=open_stand(settings))
 
 
 def make_worker(
@@ -126,11 +134,12 @@ def make_worker(
     return Supervisor(plan if began is None else replace(plan, began=began))
 
 
-def make_loops(driver: Driver, settings: Settings) -> list[Loop]:
-    """Mover, relay and janitor of all queues, for a process of their own."""
-    relay, roll = Relay(driver), Roll(driver)
-    janitor = Janitor(driver, tidy_every_s=settings.tidy_every_ms / 1000, roll=roll)
-    return [Loop(Mover(driver, owing=relay.hint, roll=roll)), Loop(relay), Loop(janitor)]
+def make_loops(driver: Driver, settings: Settings, vitals: Vitals) -> list[Loop]:
+    """Mover, relay and janitor of all queues, for a process of their own; `vitals` counts what they do."""
+    relay, roll, tidy_every_s = Relay(driver), Roll(driver), settings.tidy_every_ms / 1000
+    mover = Mover(driver, owing=relay.hint, told=vitals.promoted, roll=roll)
+    janitor = Janitor(driver, tidy_every_s=tidy_every_s, told=vitals.tidied, roll=roll)
+    return [Loop(Beating(role, vitals)) for role in (mover, relay, janitor)]
 
 
 def move_once(driver: Driver, settings: Settings) -> int:

@@ -57,6 +57,7 @@ def add_to(app: typer.Typer) -> None:
     failed.command("forget", epilog=example("delayq failed forget order-42"))(forget)
     failed.command("flush", epilog=example("delayq failed flush --queue orders --yes"))(flush)
     failed.command("prune", epilog=example("delayq failed prune --older 30d"))(prune)
+    failed.command("kick", epilog=example("delayq failed kick --queue orders"))(kick)
     app.add_typer(failed, name="failed")
 
 
@@ -138,3 +139,13 @@ def prune(ctx: typer.Context, older: Older, queue: OneQueue = None, as_json: Jso
     from delayq.cli.actions import failed
 
     failed.prune(session_of(ctx), queue, older, as_json=as_json)
+
+
+def kick(ctx: typer.Context, queue: OneQueue = None, limit: Limit = 100, as_json: Json = False) -> None:
+    """Give back what beanstalkd has buried as unreadable.
+
+    With --connection before the command. Failed jobs are not among it: retry them.
+    """
+    from delayq.cli.actions import failed
+
+    failed.kick(session_of(ctx), queue, limit, as_json=as_json)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from delayq.core.audit import AuditEntry
 from delayq.core.limit_views import CircuitView, Freed, LimitView, PlacesView, RateView
 from delayq.core.lock_views import LockView
 from delayq.core.when import format_instant
@@ -83,20 +82,6 @@ def lock(view: LockView) -> Shape:
         "state": view.state,
         **_time("since", view.since_ms),
         **_time("ends", view.until_ms),
-    }
-
-
-def deed(entry: AuditEntry) -> Shape:
-    """One line of the audit log."""
-    return {
-        "id": entry.id,
-        **_time("at", entry.at_ms),
-        "who": entry.who,
-        "door": entry.door,
-        "what": entry.what,
-        "on": entry.target,
-        "detail": entry.detail,
-        "reason": entry.reason,
     }
 
 

@@ -9,13 +9,14 @@ from typing import Final
 import msgspec
 
 from delayq.cli.printable import printable
+from delayq.core.at_work import AT_WORK, AtWork
 from delayq.core.events import Event, JobEnded, JobFenced, JobStarted, WorkerStarting, WorkerStopping
 from delayq.core.failure import MAX_TRACEBACK, in_a_line
 from delayq.core.when import format_instant
 from delayq.settings import LogFormat, Settings
 
 _JOBS: Final = logging.getLogger("delayq.jobs")
-_FIELDS: Final = ("job_id", "job", "queue", "attempt", "outcome", "took_ms", "late_ms", "reason", "jobs")
+_FIELDS: Final = (*AtWork._fields, "outcome", "took_ms", "late_ms", "reason", "jobs")
 
 
 def start(settings: Settings, *, quiet: bool) -> None:
@@ -83,7 +84,7 @@ class _Console(logging.Formatter):
 
 
 class _Json(logging.Formatter):
-    """One object a line."""
+    """One object a line; what is said while a job runs, by whomever, says of which job."""
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, object] = {
@@ -92,6 +93,9 @@ class _Json(logging.Formatter):
             "logger": record.name,
             "message": printable(record.getMessage()),
         }
+        at_work = AT_WORK.get()
+        if at_work is not None:
+            line |= {name: value for name, value in at_work._asdict().items() if value != ""}
         line |= {name: getattr(record, name) for name in _FIELDS if hasattr(record, name)}
         if record.exc_info:
             line["exception"] = _traceback(self, record)

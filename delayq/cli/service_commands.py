@@ -70,6 +70,14 @@ MoveOnce = Annotated[bool, typer.Option("--once", help="Move what is due, look a
 AllowEviction = Annotated[
     bool, typer.Option("--allow-eviction", help="Serve a Redis whose maxmemory-policy may throw jobs away.")
 ]
+MetricsPort = Annotated[
+    str | None,
+    typer.Option(
+        "--metrics-port",
+        metavar="[HOST:]PORT",
+        help="Show metrics there; a port alone = this machine only.",
+    ),
+]
 Force = Annotated[bool, typer.Option("--force", help="Work during maintenance too.")]
 Now = Annotated[bool, typer.Option("--now", help="Do not wait for the jobs of a running `up`.")]
 WithOrigin = Annotated[bool, typer.Option("--origin", help="Show who set each.")]
@@ -119,30 +127,35 @@ def work(
     no_mover: NoMover = False,
     allow_eviction: AllowEviction = False,
     force: Force = False,
+    metrics: MetricsPort = None,
 ) -> None:
     """Run jobs.
 
-    A supervisor and processes that run the jobs. TERM or Ctrl-C stops it after the running jobs, a second one at once.
-    Mover and janitor run beside them, so one worker is all that a small application needs.
+    TERM or Ctrl-C stops it after the running jobs, a second one at once. Mover and janitor run beside them.
     """
     from delayq.cli.actions import serve
 
     backoff = serve.one_word(backoff, delay)
     limits = serve.Limits(once, stop_when_empty, stop_when_empty_for, max_jobs, max_time, memory)
-    size = serve.Size(processes, threads, mover=not no_mover)
+    size = serve.Size(processes, threads, not no_mover)
     wishes = serve.Wishes(queue, tries, backoff, timeout, rest, sleep, name, size, allow_eviction, force, weighted)
-    wishes = replace(wishes, connection=connection)
+    wishes = replace(wishes, connection=connection, metrics_port=metrics)
     raise typer.Exit(serve.work(session_of(ctx), app or [], wishes, limits, quiet=quiet, as_json=as_json))
 
 
-def move(ctx: typer.Context, once: MoveOnce = False, allow_eviction: AllowEviction = False) -> None:
+def move(
+    ctx: typer.Context,
+    once: MoveOnce = False,
+    allow_eviction: AllowEviction = False,
+    metrics_port: MetricsPort = None,
+) -> None:
     """Run mover and janitor without a worker.
 
     What is due becomes ready, what was lost is found. Any number of them may run.
     """
     from delayq.cli.actions import serve
 
-    raise typer.Exit(serve.move(session_of(ctx), once=once, allow_eviction=allow_eviction))
+    raise typer.Exit(serve.move(session_of(ctx), once=once, allow_eviction=allow_eviction, metrics_port=metrics_port))
 
 
 def up(

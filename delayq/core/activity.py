@@ -151,13 +151,13 @@ def _spread(numbers: Mapping[str, float], name: str) -> Spread:
     return Spread(counts, float(numbers.get(f"{name}_ms", 0)))
 
 
-def row_of(raw: bytes, minute: int) -> Mapping[str, Any]:
-    """A row as Redis keeps it; empty for one that cannot be read, and for that of another day."""
+def row_of(raw: bytes, minute: int | None = None) -> Mapping[str, Any]:
+    """A row as Redis keeps it; empty for one that cannot be read, and for that of another minute."""
     try:
         row = msgspec.json.decode(raw)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return {}
-    return row if isinstance(row, dict) and row.get("minute") == minute else {}
+    return row if isinstance(row, dict) and row.get("minute") == minute else {}  # `sums` has none
 
 
 def not_tallied(tallied: str, totals: Sequence[int]) -> Mapping[str, int]:

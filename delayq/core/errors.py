@@ -7,7 +7,8 @@
     │  ├─ InvalidDuration       '15 minuets'
     │  ├─ InvalidTime           no offset, a DST gap, too far ahead
     │  ├─ InvalidName           queue, job name, id
-    │  └─ InvalidPayload        not JSON, NaN, too large
+    │  ├─ InvalidPayload        not JSON, NaN, too large
+    │  └─ KeyReused             an idempotency key that stands for another request
     ├─ JobNotFound              no job with that id in that queue
     ├─ LockNotFound             nobody holds such a unique key
     ├─ LimitNotFound            nobody holds, or counts against, such a limit
@@ -90,6 +91,10 @@ class InvalidName(InvalidInput):
 
 class InvalidPayload(InvalidInput):
     """The payload cannot be sent."""
+
+
+class KeyReused(InvalidInput):
+    """The idempotency key stands for another request."""
 
 
 class JobNotFound(DelayqError):

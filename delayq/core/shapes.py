@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from delayq.core import failure as failures
+from delayq.core.audit import AuditEntry
 from delayq.core.batches import BatchInfo
 from delayq.core.control import Control
 from delayq.core.diagnosis import Finding
@@ -188,6 +189,20 @@ def control(switches: Control) -> Shape:
         **at("maintenance_since", switches.maintenance_since_ms),
         "reason": switches.reason,
         **at("restart", switches.restart_ms),
+    }
+
+
+def deed(entry: AuditEntry) -> Shape:
+    """One line of the audit log."""
+    return {
+        "id": entry.id,
+        **at("at", entry.at_ms),
+        "who": entry.who,
+        "door": entry.door,
+        "what": entry.what,
+        "on": entry.target,
+        "detail": entry.detail,
+        "reason": entry.reason,
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -70,6 +70,22 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
         """Whether it holds limits that are counted by the server's clock."""
         return self.deadline is not None or self.retry_until is not None
 
+    @property
+    def plain(self) -> bool:
+        """Whether it says nothing that nearly no job says; what that would be stands in `_rare`."""
+        return (
+            self.tries is None
+            and self.backoff is None
+            and self.headers is None
+            and self.tags is None
+            and self.timeout is None
+            and self.max_exceptions is None
+            and self.deadline is None
+            and self.retry_until is None
+            and self.chain is None
+            and self.batch is None
+        )
+
 
 class Prepared(NamedTuple):
     """A job ready to be sent: the four words that `schedule` takes for it come first, in their order.
@@ -100,7 +116,9 @@ def prepare(spec: JobSpec, options: Options, now_ms: int, on_conflict: OnConflic
     job_id = new_id() if spec.id is None else check_id(spec.id)
     data, limit = spec.data, options.max_payload
     raw = envelopes.check_data(data, limit) if isinstance(data, bytes) else envelopes.encode_data(data, limit)
-    (unique, quiet), encrypted = _lock(spec, name, raw, on_conflict), ABSENT
+    (unique, quiet), encrypted = _NO_LOCK, ABSENT
+    if spec.unique is not None or spec.debounce is not None:
+        unique, quiet = _lock(spec, name, raw, on_conflict)
     if (spec.encrypted is not None or options.encrypt) and options.encrypts(name, spec.encrypted):
         raw, encrypted = _sealed(raw, Place(job_id, name), options)
     due = when(spec, now_ms)
@@ -112,22 +130,29 @@ def prepare(spec: JobSpec, options: Options, now_ms: int, on_conflict: OnConflic
         data=raw,
         attempts=0,
         created_ms=now_ms,
-        tries=None if spec.tries is None else _check_tries(spec.tries),
-        backoff=None if spec.backoff is None else to_wire(parse_backoff(spec.backoff)),
         retention_ms=(options.retention_ms or None) if spec.retention is None else duration_ms(spec.retention),
         unique=unique,
-        headers=check_headers(spec.headers) or None if spec.headers is not None else None,
-        tags=check_tags(spec.tags) or None if spec.tags is not None else None,
-        timeout_ms=None if spec.timeout is None else duration_ms(spec.timeout),
-        max_exceptions=None if spec.max_exceptions is None else _check_max_exceptions(spec.max_exceptions),
         encrypted=encrypted,
-        deadline_ms=_limit_ms("deadline", spec.deadline, due, now_ms),
-        retry_until_ms=_limit_ms("retry_until", spec.retry_until, due, now_ms),
-        chain=ABSENT if spec.chain is None else encode_chain(spec.chain),
-        batch=ABSENT if spec.batch is None else encode_membership(spec.batch),
+        **({} if spec.plain else _rare(spec, due, now_ms)),
     )
     sent = _whole(envelope, options)
     return Prepared(job_id, sent, due, word_of(unique), name, queue, spec.id is not None, quiet)
+
+
+def _rare(spec: JobSpec, due: str, now_ms: int) -> dict[str, Any]:
+    """The members of an envelope that a plain job has not."""
+    return {
+        "tries": None if spec.tries is None else _check_tries(spec.tries),
+        "backoff": None if spec.backoff is None else to_wire(parse_backoff(spec.backoff)),
+        "headers": check_headers(spec.headers) or None if spec.headers is not None else None,
+        "tags": check_tags(spec.tags) or None if spec.tags is not None else None,
+        "timeout_ms": None if spec.timeout is None else duration_ms(spec.timeout),
+        "max_exceptions": None if spec.max_exceptions is None else _check_max_exceptions(spec.max_exceptions),
+        "deadline_ms": _limit_ms("deadline", spec.deadline, due, now_ms),
+        "retry_until_ms": _limit_ms("retry_until", spec.retry_until, due, now_ms),
+        "chain": ABSENT if spec.chain is None else encode_chain(spec.chain),
+        "batch": ABSENT if spec.batch is None else encode_membership(spec.batch),
+    }
 
 
 def _whole(envelope: Envelope, options: Options) -> bytes:
@@ -214,6 +239,8 @@ def _is_text(value: object) -> bool:
     return value.isascii() or not any("\ud800" <= character <= "\udfff" for character in value)
 
 
+_NO_LOCK: Final[tuple[str | None, Quiet | None]] = (None, None)
+
 # A program schedules few different names and delays, over and over. Only what is valid is remembered.
 _job_name = lru_cache(maxsize=512)(check_job_name)
 _queue_name = lru_cache(maxsize=512)(check_queue)
@@ -241,8 +268,6 @@ def _limit_ms(what: str, limit: Limit | None, due: str, now_ms: int) -> int | No
 
 def _lock(spec: JobSpec, name: str, raw: bytes, on_conflict: OnConflict) -> tuple[str | None, Quiet | None]:
     """The lock as the envelope carries it, and how long a job is to be quiet that is debounced."""
-    if spec.unique is None and spec.debounce is None:
-        return None, None
     if spec.debounce is None:
         unique = wire(spec.unique or "", name, raw)
         refuse_changes(word_of(unique), on_conflict)

@@ -250,6 +250,17 @@ class Findable(Protocol):
 
 
 @runtime_checkable
+class Buries(Protocol):
+    """A broker that lays aside what it cannot read, until somebody gives it back."""
+
+    def buried(self, queue: str) -> int:
+        """How much lies aside."""
+
+    def kick(self, queue: str, count: int) -> int:
+        """Give back up to `count`, the oldest first; how many."""
+
+
+@runtime_checkable
 class Asked(Protocol):
     """A broker that answers what jobs ask before they start; others answer everything with a refusal."""
 

@@ -7,24 +7,31 @@ request ─▶ Limits ─▶ routes ─▶ Service ─▶ AsyncClient ─▶ Red
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Final
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from fastapi.middleware import Middleware
 
 from delayq import __version__
-from delayq.app import open_async_client
-from delayq.http import health, problems
-from delayq.http.api import queues
+from delayq.app import make_driver, open_async_client
+from delayq.http import health, metrics, problems
+from delayq.http.api import batch_create, batches, bulk, fleet, jobs, lists, queues, reservations
 from delayq.http.binding import Binding
 from delayq.http.dashboard import routes
 from delayq.http.keys import KeyFile
 from delayq.http.limits import Bounds, Limits
+from delayq.http.openapi import describe
+from delayq.http.pull.desk import Desk
 from delayq.http.service import Service
+from delayq.http.strict import known_query
 from delayq.settings import Settings
 
+_API: Final = (queues, lists, batch_create, bulk, jobs, reservations, batches, fleet)
+"""In the order in which paths are tried."""
 _BODY_BESIDE_PAYLOAD: Final = 256 * 1024
 """Room for what stands around a payload: headers, tags, white space, escapes."""
 
@@ -38,7 +45,9 @@ def make_app(settings: Settings, binding: Binding | None = None) -> FastAPI:
     binding = binding or Binding()
     keys = KeyFile(settings.api_keys_file)
     binding.guard(has_keys=bool(keys.keys()))
-    service = Service(open_async_client(settings), settings, keys, binding)
+    client, stopping = open_async_client(settings), asyncio.Event()
+    desk = Desk(make_driver(settings), client, settings, stopping)
+    service = Service(client, settings, keys, desk, binding, stopping)
     bounds = Bounds(binding.hosts, 2 * settings.max_payload + _BODY_BESIDE_PAYLOAD)
     app = FastAPI(
         title="delayq",
@@ -53,9 +62,11 @@ def make_app(settings: Settings, binding: Binding | None = None) -> FastAPI:
     app.state.service = service
     problems.add_to(app)
     app.include_router(health.router)
-    app.include_router(queues.router)
+    for part in _API:
+        app.include_router(part.router, dependencies=[Depends(known_query)])
     app.include_router(routes.router(service))
-    # Whoever adds metrics includes their router here, built from `service`.
+    app.include_router(metrics.make_router(service))
+    app.openapi = partial(describe, app)  # type: ignore[method-assign]
     return app
 
 
@@ -66,4 +77,6 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
     finally:
         service.stopping.set()
+        await service.desk.close()
         await service.client.close()
+        service.client.connector.close()  # what metrics asked by

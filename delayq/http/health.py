@@ -10,6 +10,8 @@ from fastapi import APIRouter, Response
 from delayq.core.errors import BackendError
 from delayq.core.views import QueueStats
 from delayq.http.answers import answer
+from delayq.http.api.models.health import Alive, Ready
+from delayq.http.documented import answers
 from delayq.http.service import Served, Service
 
 router = APIRouter(tags=["health"])
@@ -25,13 +27,13 @@ class Verdict:
     why: tuple[str, ...] = ()
 
 
-@router.get("/livez", summary="Does the process answer?")
+@router.get("/livez", summary="Does the process answer?", responses=answers({200: ("It does.", Alive)}))
 async def livez() -> Response:
     """Always 200 while the process answers at all."""
     return answer({"alive": True})
 
 
-@router.get("/readyz", summary="Can it serve?")
+@router.get("/readyz", summary="Can it serve?", responses=answers({200: ("Yes.", Ready), 503: ("No, and why.", Ready)}))
 @router.get("/healthz", include_in_schema=False)
 async def readyz(service: Served) -> Response:
     """200, or 503 when Redis does not answer, a mover stands still, or jobs are overdue for too long."""

@@ -9,6 +9,7 @@ import re
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
 from typing import Any, Final
+from urllib.parse import unquote
 
 from delayq.http.problems import Problem, Refused, plain
 
@@ -18,6 +19,8 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
+SLASH: Final = "\ue000"
+"""Stands for an encoded slash inside a path; no path has this character else."""
 MAX_HEADERS: Final = 16 * 1024
 MAX_HEADER_COUNT: Final = 100
 MAX_QUERY: Final = 8 * 1024
@@ -63,7 +66,7 @@ class Limits:
             receive = _replay(body, receive)
         except Refused as refused:
             return await refused.problem.response(scope["path"])(scope, receive, send)
-        return await self._app(scope, receive, send)
+        return await self._app(_with_slashes(scope), receive, send)
 
     def _most(self, path: str) -> int:
         return self._bounds.batch if path.endswith("/batch") else self._bounds.body
@@ -85,6 +88,15 @@ class Limits:
                 )
             )
         return headers
+
+
+def _with_slashes(scope: Scope) -> Scope:
+    """The scope with slashes that the caller encoded kept apart from those of the path: an id may hold some."""
+    raw: bytes = scope.get("raw_path") or b""
+    if not scope["path"].startswith("/v1/") or b"%2f" not in raw.lower():
+        return scope
+    path = raw.partition(b"?")[0].replace(b"%2f", b"%2F").split(b"%2F")
+    return {**scope, "path": SLASH.join(unquote(part.decode("latin-1")) for part in path)}
 
 
 def _check_origin(method: str, headers: dict[str, str]) -> None:

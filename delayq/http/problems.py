@@ -17,6 +17,7 @@ import msgspec
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from delayq.core import errors
 
@@ -52,6 +53,7 @@ _TITLES: Final = {
     421: "Misdirected request",
     431: "Headers too large",
     500: "Internal error",
+    501: "Not installed",
 }
 
 
@@ -111,6 +113,7 @@ _BY_STATUS: Final = {
     429: "too-many-requests",
     431: "headers-too-large",
     500: "internal-error",
+    501: "not-installed",
 }
 
 
@@ -182,8 +185,22 @@ async def _http_error(request: Request, error: Exception) -> Response:
         405: f"{request.method} is no method of {request.url.path}.",
     }
     detail = details.get(error.status_code, str(error.detail))
-    problem = plain(error.status_code, detail, **dict(error.headers or {}))
+    headers = dict(error.headers or {})
+    if error.status_code == 405:
+        headers["Allow"] = ", ".join(allowed(request))
+    problem = plain(error.status_code, detail, **headers)
     return problem.response(request.url.path)
+
+
+def allowed(request: Request) -> list[str]:
+    """The methods of all routes of a request's path; each route knows only its own."""
+    found = {
+        method
+        for route in request.app.routes
+        if route.matches(request.scope)[0] is not Match.NONE
+        for method in getattr(route, "methods", None) or ()
+    }
+    return sorted(found - {"HEAD"})
 
 
 async def _unexpected(request: Request, error: Exception) -> Response:

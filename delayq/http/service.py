@@ -14,6 +14,7 @@ from delayq.core.errors import BackendFull
 from delayq.http.binding import Binding
 from delayq.http.keys import KeyFile
 from delayq.http.paces import Paces
+from delayq.http.pull.desk import Desk
 from delayq.redis.aio import AsyncClient
 from delayq.settings import Settings
 
@@ -27,15 +28,17 @@ LOG: Final = logging.getLogger("delayq.http")
 class Service:
     """The client of the Redis that is served, the settings, the API keys, and where the server listens.
 
-    `stopping` is set when the server is about to end: who keeps a request waiting answers then.
+    `desk` hands out reservations. `stopping` is set when the server is about to end: who keeps a request waiting
+    answers then.
     """
 
     client: AsyncClient
     settings: Settings
     keys: KeyFile
+    desk: Desk
     binding: Binding = field(default_factory=Binding)
-    paces: Paces = field(default_factory=Paces)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    paces: Paces = field(default_factory=Paces)
 
     async def record(self, caller: Caller, what: str, target: str, *, detail: str = "", reason: str = "") -> None:
         """Write down what a caller is about to do. A server that is full takes no record; what frees it goes on.

@@ -38,6 +38,7 @@ class Janitor:
         queues: Sequence[str] = (),
         *,
         tidy_every_s: float = 10.0,
+        told: Callable[[Tidied], object] = lambda tidied: None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], object] = time.sleep,
         roll: Roll | None = None,
@@ -46,6 +47,7 @@ class Janitor:
         self._roll = roll or Roll(driver, clock)
         self._only = tuple(queues)
         self._tidy_every_s = tidy_every_s
+        self._told = told
         self._clock = clock
         self._sleep = sleep
         self._queues: Sequence[str] = ()
@@ -107,6 +109,7 @@ class Janitor:
             self._reclaim_at[queue] = self._clock() + min(self._tidy_every_s, self._driver.lease_s(queue) / 3)
 
     def _tell(self, queue: str, tidied: Tidied) -> None:
+        self._told(tidied)
         if tidied.quiet:
             return
         found = ", ".join(f"{name} {count}" for name, count in asdict(tidied).items() if count)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from delayq.core.errors import AWAY, BackendError, InvalidName
 from delayq.core.names import check_queue
 from delayq.core.shards import queue_of
-from delayq.drivers.base import Driver
+from delayq.drivers.base import Driver, Promotion
 from delayq.loops.outage import Outage
 from delayq.loops.served import OLD_S, Roll, served
 from delayq.loops.troubles import Troubles
@@ -30,8 +30,8 @@ LISTLESS_S = 5.0
 class Mover:
     """Promotes the due jobs of `queues`, or of all queues known when none are named.
 
-    `owing` is told the queues in which follow-ups wait for a relay. `roll`: the list of queues, when another loop of
-    the process reads it too.
+    `owing` is told the queues in which follow-ups wait for a relay, `told` what each step did. `roll`: the list of
+    queues, when another loop of the process reads it too.
     """
 
     name = "mover"
@@ -43,11 +43,13 @@ class Mover:
         clock: Callable[[], float] = time.monotonic,
         *,
         owing: Callable[[str], object] = lambda queue: None,
+        told: Callable[[Promotion], object] = lambda promotion: None,
         roll: Roll | None = None,
     ) -> None:
         self._driver = driver
         self._roll = roll or Roll(driver, clock)
         self._owing = owing
+        self._told = told
         self._only = tuple(queues)
         self._clock = clock
         self._wake_ups = driver.wake_ups()
@@ -110,6 +112,7 @@ class Mover:
 
     def _promote(self, queue: str) -> float:
         promotion = self._driver.promote(queue)
+        self._told(promotion)
         if promotion.owed:
             self._owing(queue)
         if promotion.lost:

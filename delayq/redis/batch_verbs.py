@@ -11,7 +11,7 @@ from delayq.core.errors import BatchNotFound, Conflict, JobNotFound
 from delayq.core.followups import Link, Plan
 from delayq.core.names import check_id
 from delayq.redis.audit import Audit
-from delayq.redis.calls.call import Command, text
+from delayq.redis.calls.call import Command, hash_page, text
 from delayq.redis.calls.follow import Standing, counted
 from delayq.redis.follow_verbs import FollowVerbs
 from delayq.redis.hand_verbs import HandVerbs
@@ -87,13 +87,12 @@ class BatchVerbs:
 
     def pending(self, batch: str, limit: int) -> Flow[list[tuple[str, str]]]:
         """Some members that have not ended, each with its queue ('' = a batch), at most `limit`."""
-        key, cursor = Keys(self._verbs.options.prefix, f"batch:{batch}").of("pending"), b"0"
+        key, cursor = Keys(self._verbs.options.prefix, f"batch:{batch}").of("pending"), 0
         found: list[tuple[str, str]] = []
         while True:
-            cursor, reply = yield Command(("HSCAN", key, cursor, "COUNT", limit), list, True)
-            flat = _flat(reply)
+            cursor, flat = yield Command(("HSCAN", key, cursor, "COUNT", limit), hash_page, True)
             found += _places(flat)
-            if cursor == b"0" or len(found) >= limit:
+            if cursor == 0 or len(found) >= limit:
                 return sorted(found)[:limit]
 
     def _broken(self, batch: str) -> Flow[list[tuple[str, str]]]:

@@ -28,7 +28,7 @@ from delayq.redis.callbacks import CALLBACKS, Bound
 from delayq.redis.called_off import called_off
 from delayq.redis.calls import follow as calls
 from delayq.redis.calls import produce
-from delayq.redis.calls.call import Call, Command, Scope, pages, text
+from delayq.redis.calls.call import Call, Command, Scope, hash_page, pages, text
 from delayq.redis.calls.follow import Counted, Standing, Told, told_by
 from delayq.redis.keys import Globals, Keys
 from delayq.redis.placing import Batch, put, token_of
@@ -227,12 +227,12 @@ class FollowVerbs:
     def _cancel_pending(self, batch: str, walk: Walk) -> Flow[None]:
         """Cancel the members that have not started; what runs goes on, and each tells by itself how it ended."""
         pending = Keys(self._verbs.options.prefix, f"batch:{batch}").of("pending")
-        cursor = b"0"
+        cursor = 0
         while True:
-            cursor, flat = yield Command(("HSCAN", pending, cursor, "COUNT", 500), list, True)
+            cursor, flat = yield Command(("HSCAN", pending, cursor, "COUNT", 500), hash_page, True)
             pairs = zip(flat[::2], flat[1::2], strict=True)
             yield from self._call_off(batch, [(text(member), calls.counted(raw)) for member, raw in pairs], walk)
-            if cursor == b"0":
+            if cursor == 0:
                 return
 
     def _call_off(self, batch: str, members: Sequence[tuple[str, Counted]], walk: Walk) -> Flow[None]:

@@ -76,31 +76,34 @@ class Verbs:
     def _queues(self, queue: str | None) -> list[str]:
         """Where a job of that queue may be: where the queue is forwarded to, then what was in it before."""
         name = self.scope(queue).queue
-        target = self.options.sent_to(name)
-        return [name] if target == name else [target, name]
+        return list(dict.fromkeys((self.options.sent_to(name), name)))
 
     # -- producing ---------------------------------------------------------------------------------------------------
 
     def schedule(self, spec: JobSpec, on_conflict: OnConflict, durability: str | None = None) -> Flow[JobRef]:
         """One job; raises when the answer is a refusal."""
-        now_ms = (yield from self.server_ms()) if spec.timed else self._local_ms()
-        return (
-            yield from self._schedule_one(prepare(spec, self.options, now_ms, on_conflict), on_conflict, durability)
-        )
+        if spec.timed:
+            return self._schedule_timed(spec, on_conflict, durability)
+        job = prepare(spec, self.options, self._local_ms(), on_conflict)
+        return self._schedule_one(job, on_conflict, durability)
 
     def push_raw(self, raw: bytes, queue: str | None, delay: Delay | None) -> Flow[JobRef]:
         """An envelope that is made already, byte for byte; its id is kept when taken."""
-        return (yield from self._schedule_one(prepare_raw(raw, self.options, queue, delay), OnConflict.KEEP))
+        return self._schedule_one(prepare_raw(raw, self.options, queue, delay), OnConflict.KEEP)
+
+    def _schedule_timed(self, spec: JobSpec, on_conflict: OnConflict, durability: str | None) -> Flow[JobRef]:
+        job = prepare(spec, self.options, (yield from self.server_ms()), on_conflict)
+        return (yield from self._schedule_one(job, on_conflict, durability))
 
     def _schedule_one(self, job: Prepared, on_conflict: OnConflict, durability: str | None = None) -> Flow[JobRef]:
         if job.queue not in self._registered:
             yield from self.register(job.queue)
         token = new_id() if job.own_id else job.id  # an id made for this call is a token as good as another
-        wanted = yield from self.durable.wanted(self.shard(job.queue), durability)
-        if not wanted.waits and (layout := self.layouts.of(job.queue)).listed == 1:  # what nearly every job is
-            scheduled: produce.Scheduled = yield produce.schedule(
-                self.shard(job.queue, layout), [job], on_conflict, token
-            )
+        scope, wanted = self._scope(job.queue), self.durable.known(job.queue) if durability is None else None
+        if wanted is None:
+            wanted = yield from self.durable.wanted(scope, durability)
+        if not wanted.waits and scope.layout.listed == 1:  # what nearly every job is
+            scheduled: produce.Scheduled = yield produce.schedule(scope, [job], on_conflict, token)
             if scheduled.moved is None:
                 if scheduled.new_queue:
                     yield from self.register_anew(job.queue)
@@ -254,8 +257,7 @@ class Verbs:
 
     def server_ms(self) -> Flow[int]:
         """The server's time: asked for once a minute at most, and carried on by a clock that nobody sets."""
-        told = self.clock()
-        if told is not None:
+        if (told := self.clock()) is not None:
             return told
         if not self._time.known:
             self._time.see((yield Command(("TIME",), epoch_ms, True)))

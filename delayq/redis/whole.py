@@ -35,11 +35,11 @@ def stats(verbs: Verbs, queue: str | None) -> Flow[list[QueueStats]]:
     found: list[QueueStats] = []
     for name in (yield from verbs.queues()) if queue is None else [verbs.scope(queue).queue]:
         parts = yield from ask_all(verbs, name, inspect.stats)
-        found.append(_sum([part for _, part in parts]))
+        found.append(sum_of([part for _, part in parts]))
     return found
 
 
-def _sum(parts: Sequence[QueueStats]) -> QueueStats:
+def sum_of(parts: Sequence[QueueStats]) -> QueueStats:
     """Of all shards: counts added up, the oldest of what is overdue, the mover that was here least lately."""
     first, *others = parts
     if not others:

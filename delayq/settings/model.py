@@ -108,6 +108,11 @@ class Settings(BaseSettings):
         description="how long the oldest due job may wait before /readyz says no",
         examples=["5m"],
     )
+    metrics_port: values.Listening | None = Field(
+        None,
+        description="where a worker or mover shows its metrics; a port alone = on this machine only",
+        examples=["9464"],
+    )
     redact: values.Patterns = Field(
         REDACTED,
         description="fields of payloads whose values no page shows, by name patterns in any case",

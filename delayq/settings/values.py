@@ -31,6 +31,8 @@ _PREFIX: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,63}")
 _MODULE: Final = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*(?::[^\W\d]\w*)?")
 _WHOLE: Final = re.compile(r"[0-9]{1,15}")
 _SIZE: Final = re.compile(r"([0-9]{1,15})(B|KiB|MiB)?")
+_LISTENING: Final = re.compile(r"(?:([A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]):)?([0-9]{1,5})")
+_LAST_PORT: Final = 65_535
 _BYTES: Final = {None: 1, "B": 1, "KiB": 1024, "MiB": 1024 * 1024}
 
 
@@ -120,6 +122,26 @@ def _choice(value: Any) -> Any:
     return value.strip().lower() if isinstance(value, str) else value
 
 
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where to listen."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def _listening(value: Any) -> Address:
+    if isinstance(value, Address):
+        return value
+    found = _LISTENING.fullmatch(str(value)) if isinstance(value, str | int) and not isinstance(value, bool) else None
+    if found is None or not int(found[2]) <= _LAST_PORT:
+        raise refused(f"{shown(value)} is no port, and no host:port.")
+    return Address((found[1] or "127.0.0.1").strip("[]"), int(found[2]))
+
+
 def _url(value: Any) -> Endpoint:
     if isinstance(value, Endpoint):
         return value
@@ -173,6 +195,7 @@ _DAY: Final = 86_400_000
 # An endpoint's text has no password; its fields, which a dump would show, do.
 Database: TypeAlias = Annotated[DatabaseUrl, PlainValidator(_database), PlainSerializer(str)]
 Url: TypeAlias = Annotated[Endpoint, PlainValidator(ours(_url)), PlainSerializer(str)]
+Listening: TypeAlias = Annotated[Address, PlainValidator(_listening), PlainSerializer(str)]
 Prefix: TypeAlias = Annotated[str, PlainValidator(prefix_text)]
 Queue: TypeAlias = Annotated[str, PlainValidator(ours(check_queue))]
 Module: TypeAlias = Annotated[str, PlainValidator(_text(_MODULE, "module, such as shop.jobs or shop.jobs:app"))]

@@ -14,9 +14,10 @@ from functools import partial
 from typing import Any
 
 from delayq.core import envelope as envelopes
+from delayq.core.at_work import AT_WORK, AtWork
 from delayq.core.envelope import ABSENT, Envelope
 from delayq.core.errors import BadEnvelope, BrokenSeal, DelayqError, UnknownJob
-from delayq.core.events import JobEnded, JobStarted
+from delayq.core.events import Event
 from delayq.core.follow import linked, readable_part
 from delayq.core.interrupts import JobCancelled, JobInterrupted
 from delayq.core.keyring import NO_KEYS, Keyring
@@ -40,6 +41,7 @@ from delayq.worker.lines import Lines
 from delayq.worker.listeners import Listeners
 from delayq.worker.meter import Meter
 from delayq.worker.policies import Policies
+from delayq.worker.telling import at_work_on, ended, started
 
 
 class Attempt:
@@ -50,6 +52,7 @@ class Attempt:
     """
 
     __slots__ = (
+        "at_work",
         "batch",
         "chain",
         "delivery",
@@ -75,6 +78,7 @@ class Attempt:
         self.refused: GiveUp | None = None
         self.started = 0.0
         self.place = 0
+        self.at_work: AtWork | None = None
         self.chain: RunningChain | None = None
         self.batch: RunningBatch | None = None
 
@@ -82,6 +86,8 @@ class Attempt:
         """Call the handler; for an async one, the coroutine to await."""
         if self.refused is not None:
             raise self.refused.error
+        if self.at_work is not None:
+            AT_WORK.set(self.at_work)
         envelope = self.envelope
         if envelope.unique is None and envelope.batch is ABSENT:
             return self.handler.run(envelope.data, self._context)
@@ -143,7 +149,8 @@ class Attempt:
 class Attempts:
     """Makes attempts of deliveries and outcomes of attempts. `now_ms` is the backend's clock as last seen.
 
-    `out_of_memory` is set when a handler ran out of it: what is left of the process is not to be trusted for long.
+    `worker` is the name of who makes them. `out_of_memory` is set when a handler ran out of it: what is left of the
+    process is not to be trusted for long.
     """
 
     def __init__(
@@ -160,6 +167,7 @@ class Attempts:
         self.now_ms = now_ms
         self._keyring = keyring
         self._meter = meter
+        self.worker = ""
         self.out_of_memory = False
         self._registry = registry
         self._policies = policies
@@ -204,7 +212,8 @@ class Attempts:
             attempt.place = self._meter.place(delivery.queue, envelope.name)
             self._meter.began(attempt.place, attempt.started, delivery.due_ms)
         if self._heard:
-            self._listeners.tell(_started(attempt, self.now_ms()))
+            attempt.at_work = at_work_on(delivery, envelope, self.worker)
+            self._tell(started(delivery, envelope, self.now_ms()), attempt.at_work)
         return attempt
 
     def conclude(self, attempt: Attempt, result: Any, error: BaseException | None) -> Outcome:
@@ -235,7 +244,7 @@ class Attempts:
         if self._meter is not None:
             self._meter.ended(attempt.place, ended_as or told_as(outcome)[0], took_ms)
         if self._heard:
-            self._listeners.tell(_ended(attempt.delivery, envelope, outcome, took_ms, ended_as))
+            self._tell(ended(attempt.delivery, envelope, outcome, took_ms, ended_as), attempt.at_work)
         return outcome
 
     def _opened(self, delivery: Delivery, envelope: Envelope, policy: Policy) -> Envelope | Outcome:
@@ -255,27 +264,18 @@ class Attempts:
             place = self._meter.place(delivery.queue, envelope.name if envelope else "")
             self._meter.ended(place, ended_as or told_as(outcome)[0], None)
         if self._heard:
-            self._listeners.tell(_ended(delivery, envelope, outcome, 0.0, ended_as))
+            at_work = at_work_on(delivery, envelope, self.worker)
+            self._tell(ended(delivery, envelope, outcome, 0.0, ended_as), at_work)
         return outcome
+
+    def _tell(self, event: Event, at_work: AtWork | None) -> None:
+        """Tell listeners, whose log lines say of which job; nothing is at work here afterwards."""
+        AT_WORK.set(at_work)
+        self._listeners.tell(event)
+        AT_WORK.set(None)
 
 
 def _envelope_of(delivery: Delivery) -> Envelope:
     if delivery.unreadable:
         raise BadEnvelope(delivery.unreadable)
     return envelopes.decode(delivery.raw)
-
-
-def _started(attempt: Attempt, now_ms: int) -> JobStarted:
-    delivery, envelope = attempt.delivery, attempt.envelope
-    late_ms = now_ms - delivery.due_ms
-    return JobStarted(
-        delivery.id, envelope.name, queue_of(delivery.queue), envelope.attempts + 1, delivery.due_ms, late_ms
-    )
-
-
-def _ended(
-    delivery: Delivery, envelope: Envelope | None, outcome: Outcome, took_ms: float, ended_as: str = ""
-) -> JobEnded:
-    name, attempts = (envelope.name, envelope.attempts) if envelope else ("", 0)
-    word, cause = (ended_as, None) if ended_as else told_as(outcome)
-    return JobEnded(delivery.id, name, queue_of(delivery.queue), attempts + 1, word, took_ms, cause)

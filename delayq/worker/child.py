@@ -89,6 +89,7 @@ class Child:
         attempts = Attempts(
             plan.registry, policies, self._now_ms, lines, listeners, keyring=plan.keyring, meter=self._meter
         )
+        attempts.worker = self._name
         supply = self._supply = Supply(slots, holding, consumer, listeners)
         supply.afterwards = lines.afterwards
         turns = Turns(slots, holding, supply, attempts, options)

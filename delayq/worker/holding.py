@@ -56,6 +56,7 @@ class Holding:
         self._moved_at = 0.0
         self._within_s = 0.0
         self._orders_seen = 0
+        self._given_up: dict[tuple[str, str], float] = {}
 
     @property
     def room(self) -> int:
@@ -96,8 +97,10 @@ class Holding:
         return len(taken)
 
     def knows(self) -> set[tuple[str, str]]:
-        """Queue and entry of everything held."""
-        return {(item.claim.queue, item.claim.entry) for item in self._slots.read()[1]}
+        """Queue and entry of everything held, and of what was lost within the last lease: it may be on its way back."""
+        since = self._clock() - self._slots.floats[Word.LEASE]
+        self._given_up = {place: at for place, at in self._given_up.items() if at > since}
+        return {(item.claim.queue, item.claim.entry) for item in self._slots.read()[1]} | self._given_up.keys()
 
     def start(self, alone: Held | None = None) -> Held | None:
         """The next delivery, running from now on. None when none waits, when its lease may be over (`stale` is set),
@@ -246,6 +249,7 @@ class Holding:
             }
             gone |= {held for held in self._returning if self._slots.orders_for(held.slot, held.generation) & LOST}
             self.stale = self.stale or not gone.isdisjoint(waiting)
+            self._given_up |= {(held.delivery.queue, held.delivery.entry): self._clock() for held in gone}
             self._drop(list(gone))
             self._returning = [held for held in self._returning if held not in gone]
             self._finished.extendleft(held for held in reversed(finished) if held not in gone)

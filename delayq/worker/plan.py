@@ -11,6 +11,8 @@ from delayq.core.events import EVENTS, Listener
 from delayq.core.keyring import NO_KEYS, Keyring
 from delayq.drivers.base import Driver
 from delayq.jobs.registry import Registry
+from delayq.loops.vitals import Vitals
+from delayq.worker.meter import Meter
 from delayq.worker.options import WorkerOptions
 from delayq.worker.prefetch import MOST
 
@@ -20,6 +22,13 @@ class DriverFactory(Protocol):
 
     def __call__(self, *, answer_ms: int | None = None) -> Driver:
         """`answer_ms`: wait no longer than that for a connection or an answer, and never ask again."""
+
+
+class Stand(Protocol):
+    """Where a process shows what it and its siblings count."""
+
+    def open(self, meters: Sequence[Meter], vitals: Vitals) -> None:
+        """Answer who asks, in a thread; returns at once. Called in the process that shows."""
 
 
 def never() -> bool:
@@ -34,7 +43,7 @@ class Plan:
     `told` and `gone` are asked now and then, by the supervisor. `told` ends the worker as TERM does, `gone` soon: what
     it served is not there any more, so that what runs cannot be settled. `began` is when the code began
     to be loaded that the children run (monotonic): who calls on workers to restart later, means this one. `keyring`
-    opens what is encrypted.
+    opens what is encrypted. `stand`: where metrics are shown, if anywhere.
     """
 
     driver_factory: DriverFactory
@@ -45,6 +54,7 @@ class Plan:
     gone: Callable[[], bool] = never
     began: float = field(default_factory=time.monotonic)
     keyring: Keyring = NO_KEYS
+    stand: Stand | None = None
 
     @property
     def audience(self) -> Sequence[Listener]:

@@ -115,23 +115,32 @@ class Renewing:
             self._troubles.tell(error)
         looked_at = member.slots.floats[Word.LOOKED_AT]
         if sent_at - looked_at > self.lease_s / 3:
-            self._relieve(member, seen, sent_at)
+            self._relieve(member, sent_at)
         elif epoch and not renewal.errors:
             member.slots.confirm(epoch, sent_at)
         if renewal.surplus and member.slots.ints[Word.EPOCH] == epoch:
             member.slots.ints[Word.REPLAY] += 1
 
-    def _relieve(self, member: Member, seen: list[Seen], now: float) -> None:
-        """Do for a child that stands still what it cannot do, once it must not start what it has not started."""
+    def _relieve(self, member: Member, now: float) -> None:
+        """Do for a child that stands still what it cannot do, once it must not start what it has not started.
+
+        It may wake up at any moment. So it hears that something is lost before that is handed back, and that something
+        is settled only when it is: an outcome it has forgotten, and the backend has not got, would be run again.
+        """
+        seen = member.slots.read()[1]  # anew: the renewal may have taken long
         _, told_at = member.slots.confirmed()
         last_s = max(told_at, member.slots.floats[Word.READ_AT])
         freed = [item for item in seen if item.phase != RUNNING]
         if not freed or now - last_s < self.lease_s:
             return
-        for item in freed:
-            member.slots.give_order(item, LOST if item.phase == WAITING else SETTLED)
-        self._steward.settle(ended(member.slots, freed))
-        self._steward.hand_back([item.claim for item in freed if item.phase == WAITING])
+        waiting = [item for item in freed if item.phase == WAITING]
+        finished = [item for item in freed if item.phase != WAITING]
+        for item in waiting:
+            member.slots.give_order(item, LOST)
+        self._steward.settle(ended(member.slots, finished))
+        for item in finished:
+            member.slots.give_order(item, SETTLED)
+        self._steward.hand_back([item.claim for item in waiting])
         log.warning(
             "child %d (process %d) stands still: %d jobs it held beside the running one are settled or handed back",
             member.number,

@@ -19,7 +19,9 @@ from contextlib import closing
 
 from delayq.core.events import WorkerStarting, WorkerStopping
 from delayq.drivers.base import Driver, Steward
+from delayq.loops.vitals import Count, Vitals
 from delayq.worker.aftermath import Aftermath
+from delayq.worker.booth import Booth
 from delayq.worker.brood import Brood, Killed, Member
 from delayq.worker.care import Care
 from delayq.worker.emptiness import Emptiness
@@ -120,7 +122,9 @@ class Supervisor:
         jobs = plan.registry.names()
         meters = {number: Meter(plan.options.queues, jobs) for number in range(plan.options.processes + 1)}
         self._brood = Brood(plan, renewing.prepare, meters)
-        self._care = Care(plan)
+        self._vitals = Vitals()
+        self._care = Care(plan, self._vitals)
+        self._booth = Booth(plan, list(meters.values()), self._vitals)
         self._overtime = Overtime(plan)
         self._aftermath = Aftermath(plan, steward, meters[0])
         self._tallying = Tallying(list(meters.values()), steward)
@@ -138,7 +142,8 @@ class Supervisor:
                 self._begin_to_stop()
         if self._reason is None:
             self._care.step(self._processes())
-            self._brood.spawn_due(self._care.processes(), self._word())
+            self._brood.spawn_due([*self._care.processes(), *self._booth.processes()], self._word())
+            self._booth.step(self._processes())
         elif self._stopped():
             return self._reason
         members = list(self._brood.members.values())
@@ -146,11 +151,13 @@ class Supervisor:
         if self._has_time():
             self._renewing.step(members)
             self._tallying.step()
+        self._vitals.set(Count.CHILDREN, len(members))
         self._dump()
         return None
 
     def _bury_the_dead(self) -> None:
         for member in self._brood.reap():
+            self._vitals.add(Count.DEATHS, not member.ended_itself)
             self._renewing.forget(member)
             self._overtime.forget(member)
             self._aftermath.add(member)
@@ -208,6 +215,7 @@ class Supervisor:
     def _leave(self) -> None:
         """Nobody stays behind, and what can still be given back is."""
         self._care.end()
+        self._booth.end()
         for member in self._brood.members.values():
             member.kill(Killed.STOP)
         while self._brood.members:
@@ -245,7 +253,11 @@ class Supervisor:
                 member.tell(Stop.DRAIN if self._signals.stops else self._word())
 
     def _processes(self) -> list[Process]:
-        return [*self._care.processes(), *(member.process for member in self._brood.members.values())]
+        return [
+            *self._care.processes(),
+            *self._booth.processes(),
+            *(member.process for member in self._brood.members.values()),
+        ]
 
     def _dump(self) -> None:
         """What runs where; then the stacks of the children, one each turn, so that they do not mix."""

@@ -47,22 +47,23 @@ local now, taken, once_ms = tonumber(ARGV[1]), ARGV[2], ARGV[7]
 
 local first = once_ms ~= '0' and redis.call('GET', once); if first then return cjson.decode(first) end
 if not now then now = redis.call('TIME'); now = now[1] * 1000 + math.floor(now[2] / 1000) end
-local dues, texts, waiting, w, latest = {}, {}, {}, 0, now
+local dues, texts, waiting, w, latest = {}, {}, { 0, 0 }, 0, now
 for i = 11, #ARGV + 2, 4 do
   local when = ARGV[i + 1] and ARGV[i] or ''
   if not dues[when] then
-    local due = (tonumber(when) or 0 / 0) + (string.sub(when, 1, 1) == '+' and now or 0)
-    if not (math.abs(due) < 2^53) then return redis.error_reply('ERR a job is: id, envelope, +delay_ms or due_ms below 2^53, lock') end
-    dues[when], texts[when], latest = math.max(due, now), string.format('%.0f', math.max(due, now)), due
+    local due = (tonumber(when) or 0 / 0) + (string.byte(when) == 43 and now or 0)
+    if not (due > -2^53 and due < 2^53) then return redis.error_reply('ERR a job is: id, envelope, +delay_ms or due_ms below 2^53, lock') end
+    latest, dues[when] = due, due < now and now or due; texts[when] = string.format('%.0f', dues[when])
   end
 end
 local known, there = redis.call('HMGET', meta, 'schema', 'paused_until_ms', 'delivered', 'shards'), redis.call('EXISTS', stream) == 1
-local mine, shards, old = known[4] or '1', string.match(ARGV[8], '[^?]+'), string.sub(ARGV[8], 1, 1) == '?'
-if tonumber(string.match(mine, '^(%d+):') or 0) > tonumber(string.match(shards, '^(%d+):') or 0) then return { 'moved', mine } end
+local mine, shards, old = known[4] or '1', ARGV[8], false
+if mine ~= shards then shards, old = string.match(shards, '[^?]+'), string.sub(shards, 1, 1) == '?' end
+if mine ~= shards and tonumber(string.match(mine, '^(%d+):') or 0) > tonumber(string.match(shards, '^(%d+):') or 0) then return { 'moved', mine } end
 local head_due = tonumber(redis.call('ZRANGE', scheduled, '0', '0', 'WITHSCORES')[2] or math.huge)
 local one, top = there and not old and #ARGV == 12 and ARGV[#ARGV] == '', known[3]
-local outstanding = one and latest > now and 0 or redis.call('HLEN', entries)
-local held = one and latest > now and 0 or redis.call('XLEN', stream)
+local outstanding, held = 0, 0
+if not one or latest <= now then outstanding, held = redis.call('HLEN', entries), redis.call('XLEN', stream) end
 if not one then redis.call('HLEN', unique); redis.call('HLEN', locks) end
 local kept = one and 0 or redis.call('ZCARD', scheduled) + redis.call('ZCARD', failed) + redis.call('ZCARD', completed)
 local damaged = one or kept + outstanding ~= redis.call('HLEN', jobs)
@@ -88,8 +89,7 @@ if not there then
   redis.call('XGROUP', 'CREATE', stream, 'delayq', '0', 'MKSTREAM')
   if top or outstanding > 0 then
     top = string.format('%.0f-0', math.max((redis.call('TIME')[1] + 1) * 1000, tonumber(string.match(top or '0', '%d+')) + 1))
-    redis.call('XSETID', stream, top)
-    redis.call('XGROUP', 'SETID', stream, 'delayq', '$')
+    redis.call('XSETID', stream, top); redis.call('XGROUP', 'SETID', stream, 'delayq', '$')
     redis.call('HSET', meta, 'delivered', top)
   end
 end
@@ -113,14 +113,14 @@ for i = 9, #ARGV, 4 do
       state, room = 'ready', room - 1
       redis.call('HSET', entries, id, redis.call('XADD', stream, '*', 'id', id, 'job', ARGV[i + 1], 'due', at, 'recoveries', '0'))
     else
-      waiting[w + 1], waiting[w + 2], w, earliest = at, id, w + 2, math.min(earliest, due)
+      waiting[w + 1], waiting[w + 2], w, earliest = at, id, w + 2, due < earliest and due or earliest
     end
   end
-  reply[r + 1], reply[r + 2], reply[r + 3], reply[r + 4], r = word, state, at, holder or id, r + 4
+  reply[r + 1] = word; reply[r + 2] = state; reply[r + 3] = at; reply[r + 4] = holder or id; r = r + 4
 end
 if w > 0 then redis.call('ZADD', scheduled, unpack(waiting, 1, w)) end
 if earliest < head_due then redis.call('PUBLISH', ARGV[4], ARGV[3] .. ' ' .. string.format('%.0f', earliest)) end
-if created > 0 then redis.pcall('HINCRBY', meta, 'scheduled_total', string.format('%.0f', created)) end
+if created > 0 then redis.pcall('HINCRBY', meta, 'scheduled_total', created) end
 if not known[1] then redis.call('HSET', meta, 'schema', '1', 'lease_ms', ARGV[6], 'shards', shards) end
 if once_ms ~= '0' and not old and (created > 0 or taken == 'conflict') then redis.call('SET', once, cjson.encode(reply), 'PX', once_ms) end
 return reply

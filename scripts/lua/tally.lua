@@ -1,7 +1,7 @@
 -- tally: write down what happened in this minute: the steps of the queue's counters, and what a worker measured.
 --
 -- moves    nothing
--- KEYS[1]  activity    hash    minute of the day -> what happened in it, JSON
+-- KEYS[1]  activity    hash    minute of the day -> what happened in it, JSON; `sums` -> all of them together
 -- KEYS[2]  meta        hash
 -- ARGV[1]  now_ms      int     '' = the server's clock
 -- ARGV[2+] measure     2 each  name, how much is to be added to it
@@ -44,8 +44,12 @@ local minute = math.floor(now / 60000)
 local place = string.format('%.0f', minute % 1440)
 local readable, row = pcall(cjson.decode, redis.call('HGET', activity, place) or '')
 if not readable or type(row) ~= 'table' or row.minute ~= minute then row = { minute = minute } end
-for name, step in pairs(steps) do row[name] = (tonumber(row[name]) or 0) + step end
-redis.call('HSET', activity, place, cjson.encode(row))
+local known_sums, sums = pcall(cjson.decode, redis.call('HGET', activity, 'sums') or '')
+if not known_sums or type(sums) ~= 'table' then sums = {} end
+for name, step in pairs(steps) do
+  row[name], sums[name] = (tonumber(row[name]) or 0) + step, (tonumber(sums[name]) or 0) + step
+end
+redis.call('HSET', activity, place, cjson.encode(row), 'sums', cjson.encode(sums))
 redis.call('PEXPIRE', activity, '90000000')
 redis.call('HSET', meta, 'tallied', table.concat(totals, ' '))
 return 1

@@ -20,6 +20,7 @@ NO_CAP = 1_000
 """Recoveries. Four kills may hit one job by chance; what is tried here is that nothing is lost, and the cap has a test
 of its own."""
 ALWAYS = {"appendfsync": "always"}
+"""On the disk before it is answered."""
 
 
 @contextmanager
@@ -39,9 +40,9 @@ def crew(lot: Lot, url: str, **duty: Any) -> Iterator[Crew]:
 
 
 @contextmanager
-def rig(lot: Lot, of: LocalServer, size: Size, **duty: Any) -> Iterator[Rig]:
-    """Workers, movers and a producer at work."""
-    with crew(lot, of.url, **duty) as members, connect(of.url) as client:
+def rig(lot: Lot, of: LocalServer, size: Size, *, url: str = "", **duty: Any) -> Iterator[Rig]:
+    """Workers, movers and a producer at work; `url` is their way to the server if it is not ours."""
+    with crew(lot, url or of.url, **duty) as members, connect(of.url) as client:
         yield Rig(members, client, lot.own_seed, size)
 
 

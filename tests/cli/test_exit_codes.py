@@ -32,7 +32,7 @@ CODES = {
     errors.BackendFull: 5, errors.OutcomeUnknown: 7, errors.NotConfirmed: 7, errors.ProtocolError: 1,
     errors.WorkerVanished: 1,
     errors.UnknownJob: 1, errors.NotDelivered: 1, errors.LockNotFound: 3, errors.LimitNotFound: 3,
-    errors.BatchNotFound: 3, errors.ApiKeyNotFound: 3,
+    errors.BatchNotFound: 3, errors.ApiKeyNotFound: 3, errors.KeyReused: 2,
     errors.CommittedUnsent: 1, errors.ModelMissing: 1, errors.UnknownKey: 1,
     errors.BrokenSeal: 1, errors.BadEnvelope: 1,
 }  # fmt: skip

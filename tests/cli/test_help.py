@@ -37,12 +37,13 @@ def test_the_commands_of_the_design_are_there() -> None:
     assert {" ".join(path) for path in COMMANDS} == {
         "schedule", "cancel", "run-now", "show", "reschedule", "list", "stats", "upcoming", "work", "move", "up",
         "activity", "down", "demo", "doctor", "failed", "failed list", "failed show", "failed retry", "failed forget",
-        "failed flush", "failed prune", "pause", "resume", "clear", "workers", "queue", "queue set", "queue show",
-        "config", "config show", "restart", "top", "listen", "maintenance", "maintenance on", "maintenance off",
-        "maintenance show", "migrate", "relay", "outbox", "outbox sql", "outbox list", "outbox retry", "outbox forget",
+        "failed flush", "failed prune", "failed kick", "pause", "resume", "clear", "workers", "queue", "queue set",
+        "queue show", "config", "config show", "restart", "top", "listen", "maintenance", "maintenance on",
+        "maintenance off", "maintenance show", "migrate", "relay", "outbox", "outbox sql", "outbox list",
+        "outbox retry", "outbox forget",
         "limit", "limit list", "limit show", "limit free", "audit", "lock", "lock list", "lock show", "lock free",
         "batch", "batch list", "batch show", "batch cancel", "batch retry",
-        "serve", "push", "api-key", "api-key create", "api-key list", "api-key revoke",
+        "serve", "push", "healthcheck", "api-key", "api-key create", "api-key list", "api-key revoke",
         "key", "key new", "key list", "database", "database migrate", "database sql",
     }  # fmt: skip
 

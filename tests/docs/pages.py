@@ -32,7 +32,7 @@ def pages() -> list[Path]:
     """All pages that people read; none of what tools leave lying about."""
     folders = ("docs", "consumers", "scripts", "benchmarks")
     found = [*ROOT.glob("*.md"), *(path for folder in folders for path in (ROOT / folder).rglob("*.md"))]
-    return sorted(found)
+    return sorted(path for path in found if "node_modules" not in path.parts)
 
 
 def blocks(text: str) -> list[Block]:

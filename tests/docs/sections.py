@@ -44,6 +44,7 @@ FAMILIES = {
         "stats",
         "upcoming",
         "activity",
+        "weigh",
         "pause",
         "control",
         "clear",

@@ -20,6 +20,7 @@ FOLDERS = {
     "testing: for the tests of others": "testing",
     "http: the HTTP door": "http",
     "push: queues that are posted to a URL": "push",
+    "metrics: for Prometheus": "metrics",
     "worker: a parent without user code, children that do nothing else": "worker",
 }
 DOORS = ("settings", "cli", ".")

@@ -61,7 +61,8 @@ def test_each_minute_has_its_row_and_the_day_after_writes_over_it(engine: Engine
     engine.now = START + DAY_MINUTES * MINUTE_MS
     tally(engine, took_ms=4)
     assert rows(engine)[NOW + DAY_MINUTES] == {"minute": NOW + DAY_MINUTES, "took_ms": 4}
-    assert engine.client.hlen(engine.keys.of("activity")) == 2
+    assert engine.client.hlen(engine.keys.of("activity")) == 2 + 1
+    assert row_of(engine.client.hget(engine.keys.of("activity"), "sums")) == {"took_ms": 7}
 
 
 def test_a_whole_day_and_its_size(engine: Engine) -> None:
@@ -70,7 +71,7 @@ def test_a_whole_day_and_its_size(engine: Engine) -> None:
         tally(engine, **measures)
         engine.now += MINUTE_MS
     key = engine.keys.of("activity")
-    assert engine.client.hlen(key) == DAY_MINUTES
+    assert engine.client.hlen(key) == DAY_MINUTES + 1
     assert engine.client.memory_usage(key) < 600_000
     assert len(rows(engine, DAY_MINUTES)) == DAY_MINUTES - 1  # the present minute is empty
     assert 0 < engine.client.pttl(key) <= 90_000_000

@@ -20,6 +20,7 @@ def operating(scope: Scope, lease: Held) -> list[Call[Any]]:
         operate.control(scope),
         activity.tally(scope, {"took_ms": 1.5}),
         activity.activity(scope, 1),
+        activity.weigh(scope),
     ]
 
 

@@ -33,12 +33,12 @@ class Planned:
     delay_ms: int
 
 
-def plan(seed: int, jobs: int, longest_ms: int) -> list[Planned]:
+def plan(seed: int, jobs: int, longest_ms: int, prefix: str = "j") -> list[Planned]:
     """The jobs of a run. Every tenth fails once or twice first."""
     rand = random.Random(seed)
     return [
         Planned(
-            id=f"j{n}",
+            id=f"{prefix}{n}",
             ms=rand.randint(0, longest_ms),
             fails=rand.randint(1, 2) if rand.random() < 0.1 else 0,
             delay_ms=rand.randint(0, LONGEST_DELAY_MS),
@@ -79,7 +79,7 @@ class ProducerLog:
 def produce(duty: Duty) -> None:
     """Schedule the plan at an even pace: `duty.more` has seed, jobs, longest_ms and the seconds it shall take."""
     more = duty.more
-    log, jobs = ProducerLog(duty.folder), plan(more["seed"], more["jobs"], more["longest_ms"])
+    log, jobs = ProducerLog(duty.folder), plan(more["seed"], more["jobs"], more["longest_ms"], more.get("prefix", "j"))
     left = jobs[len(log.asked()) :]
     pace_s = more["seconds"] / len(jobs)
     with Client(Connector(duty.url), duty.options()) as client:

@@ -129,7 +129,7 @@ class Rig:
             workers = [post for post in awake if post.is_worker]
             post = self.rand.choice(awake)
             if post not in workers or len(workers) > 1:
-                self._signal(post, signal.SIGSTOP)
+                self.signal(post, signal.SIGSTOP)
                 post.thaw_at = time.monotonic() + for_s
                 self.struck += 1
         wait_until(lambda: not self._thaw_all(time.monotonic()), timeout=for_s + 20, what="all are thawed")
@@ -143,7 +143,7 @@ class Rig:
             # Mostly workers: who waits for a frozen producer or mover holds nothing that could be taken from him.
             post = self.rand.choice(workers if self.rand.random() < 0.9 else free)
             if post not in workers or len(workers) > awake:
-                self._signal(post, signal.SIGSTOP)
+                self.signal(post, signal.SIGSTOP)
                 post.thaw_at = time.monotonic() + for_s
                 self.struck += 1
             time.sleep(self.rand.uniform(0, 0.1))
@@ -157,11 +157,12 @@ class Rig:
         """Thaw those whose time is over; whether some are frozen still."""
         for post in self.posts:
             if post.thaw_at and now >= post.thaw_at:
-                self._signal(post, signal.SIGCONT)
+                self.signal(post, signal.SIGCONT)
                 post.thaw_at = 0.0
         return any(post.thaw_at for post in self.posts)
 
-    def _signal(self, post: Post, number: signal.Signals) -> None:
+    def signal(self, post: Post, number: signal.Signals) -> None:
+        """To a post and all below it."""
         for pid in whole(post.pid):
             os.kill(pid, number)
 
@@ -175,15 +176,22 @@ class Rig:
 
     # -- the end -----------------------------------------------------------------------------------------------------
 
-    def finish(self, timeout: float = 60.0) -> None:
-        """Wait until the producer has asked for everything and all of it is done."""
+    def wait_for_the_producer(self, timeout: float = 120.0) -> None:
+        """Until it has asked for everything."""
         wait_until(lambda: len(self.log.asked()) == self.size.jobs, timeout=timeout, what="all is scheduled")
         producer = self.posts[-1].holder
         producer.join(40)
         assert not producer.is_alive(), "the producer did not end"
-        client, keys = self.client, self.keys
 
-        def idle() -> bool:
-            return not client.zcard(keys.of("scheduled")) and not client.hlen(keys.of("entries"))
+    def finish(self, timeout: float = 60.0) -> None:
+        """Wait until the producer has asked for everything and all of it is done."""
+        self.wait_for_the_producer(timeout)
+        wait_until(lambda: is_idle(self.client, self.keys), timeout=timeout, what="all is done")
 
-        wait_until(idle, timeout=timeout, what="all is done")
+
+def is_idle(client: Any, keys: Keys) -> bool:
+    """Whether nothing waits and nothing runs, asked in one moment: a retry goes from the one place to the other."""
+    with client.pipeline(transaction=True) as pipe:
+        pipe.zcard(keys.of("scheduled"))
+        pipe.hlen(keys.of("entries"))
+        return not any(pipe.execute())

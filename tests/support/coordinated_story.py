@@ -146,7 +146,13 @@ class Story:
 
     def added(self, name: str, job_id: str, batch_id: str) -> list[Link]:
         where = Where(queue=QUEUES[0])
-        return links_of([named("step", {"name": name}).having(tries=1)], Builder(self.manager), where, batch_id, Ids(job_id).at("add0"))
+        return links_of(
+            [named("step", {"name": name}).having(tries=1)],
+            Builder(self.manager),
+            where,
+            batch_id,
+            Ids(job_id).at("add0"),
+        )
 
 
 class World:

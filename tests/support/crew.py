@@ -129,6 +129,10 @@ class Crew:
         """The crew's duty with `more` of its own."""
         return replace(self.duty, more=more)
 
+    def duty_beside(self, url: str, folder: Path, more: dict[str, Any]) -> Duty:
+        """The same on another way to the server, with files of its own."""
+        return replace(self.duty, url=url, folder=folder, more=more)
+
     def kill_all(self, members: Sequence[ForkServerProcess]) -> int:
         """SIGKILL to each of them at once, children and all; when that began, in epoch ms."""
         pids = [pid for member in members for pid in whole(member.pid or 0)]

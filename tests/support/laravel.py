@@ -12,25 +12,34 @@ import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from tests.support.flavours import missing
 
-PACKAGES = "php-cli php-redis php-illuminate-queue php-illuminate-redis php-illuminate-events"
+PACKAGES = (
+    "php-cli php-redis php-sqlite3 php-pgsql php-mysql "
+    "php-illuminate-queue php-illuminate-redis php-illuminate-database php-illuminate-events"
+)
 PROGRAM = Path(__file__).parents[1] / "laravel" / "php" / "laravel.php"
 PATIENCE_S = 60.0
 _PARTS = ("Queue", "Redis", "Events")
 
 
-def php() -> str:
-    """The program; ends the test where Laravel cannot be run."""
+def php(parts: Sequence[str] = _PARTS, modules: Sequence[str] = ("redis",)) -> str:
+    """The program; ends the test where Laravel cannot be run, or lacks one of these parts or modules of PHP."""
     found = shutil.which("php")
-    there = all(Path(f"/usr/share/php/Illuminate/{part}/autoload.php").exists() for part in _PARTS)
-    if found is None or not there:
+    there = all(Path(f"/usr/share/php/Illuminate/{part}/autoload.php").exists() for part in parts)
+    if found is None or not there or not set(modules) <= _modules(found):
         wanted = os.environ.get("DELAYQ_TEST_PHP", "") == "1"
         missing(f"no Laravel on this machine: apt-get install {PACKAGES}", allowed=not wanted)
     return found
+
+
+@cache
+def _modules(program: str) -> frozenset[str]:
+    return frozenset(subprocess.run([program, "-m"], capture_output=True, text=True, check=True).stdout.split())
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,6 +55,10 @@ class Ledger:
         """The job of each event of one phase."""
         return [line.job for line in self.lines(phase)]
 
+    def has_all(self, phase: str, jobs: Sequence[str]) -> bool:
+        """Whether each of them has such an event."""
+        return set(jobs) <= set(self.jobs(phase))
+
     def counted(self, phase: str) -> Counter[str]:
         """How often each job has an event of that phase."""
         return Counter(self.jobs(phase))

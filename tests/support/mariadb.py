@@ -12,10 +12,11 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
 
+from delayq.core.errors import BackendUnavailable
+from delayq.drivers.database.engine import Database
 from tests.support.flavours import missing
 from tests.support.waiting import wait_until
 
@@ -84,14 +85,12 @@ def mariadb() -> Iterator[str]:
 
 def _answers(socket: str) -> bool:
     """Whether it takes connections; it then has the database."""
-    import pymysql
-
-    try:
-        connection: Any = pymysql.connect(user="root", unix_socket=socket)
-    except pymysql.err.OperationalError:
-        return False
-    with connection, connection.cursor() as cursor:
-        cursor.execute("CREATE DATABASE IF NOT EXISTS delayq CHARACTER SET utf8mb4")
+    made = "CREATE DATABASE IF NOT EXISTS delayq CHARACTER SET utf8mb4"
+    with closing(Database(f"mariadb://root@localhost/?unix_socket={socket}")) as server:
+        try:
+            server.write(lambda connection: connection.exec_driver_sql(made))
+        except BackendUnavailable:
+            return False
     return True
 
 

@@ -83,7 +83,7 @@ async def read(client: httpx.AsyncClient, path: str, status: int = 200) -> Page:
     return page
 
 
-async def send(client: httpx.AsyncClient, page: Page, action: str, status: int = 200, **filled: str) -> Page:
+async def send(client: httpx.AsyncClient, page: Page, action: str, status: int = 200, /, **filled: str) -> Page:
     """Fill a form of a page and send it; where it leads. A box that is ticked is a field as any other."""
     fields = dict(page.form(action).fields) | filled
     headers = {"origin": "http://localhost", "sec-fetch-site": "same-origin"}

@@ -321,6 +321,7 @@ SCENES = {
     ),
     "stats": scene(lambda e: inspect.stats(e.scope), ..., ..., writes=False),
     "upcoming": scene(lambda e: inspect.upcoming(e.scope, 1_000, 3), ..., ..., writes=False),
+    "weigh": scene(lambda e: activity.weigh(e.scope), ..., ..., writes=False),
     "tally": scene(lambda e: activity.tally(e.scope, {}), True, True, grows=True),
     "activity": scene(lambda e: activity.activity(e.scope, 2), ..., ..., writes=False),
 }

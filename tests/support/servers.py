@@ -71,10 +71,10 @@ class LocalServer:
     def is_alive(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
-    def start(self) -> None:
-        """Start it and wait until it answers."""
+    def start(self, more: Mapping[str, str] | None = None) -> None:
+        """Start it and wait until it answers. `more` options hold for this start alone."""
         assert not self.is_alive(), "the server runs already"
-        self._process = start_child(self._arguments(), log=self.folder / "server.log", keep=())
+        self._process = start_child(self.arguments(more or {}), log=self.folder / "server.log", keep=())
         wait_until(self._is_up, timeout=START_TIMEOUT_S, what=f"{self.binary} answers")
 
     def kill(self) -> None:
@@ -130,7 +130,8 @@ class LocalServer:
             return False
         return answer is not None and answer.ready
 
-    def _arguments(self) -> list[str]:
+    def arguments(self, more: Mapping[str, str]) -> list[str]:
+        """The command that starts it, with `more` options."""
         options = {
             "port": "0",
             "unixsocket": str(self.socket),
@@ -142,7 +143,7 @@ class LocalServer:
         }
         if self.binary.version >= (7, 0, 0):
             options["enable-debug-command"] = "local"
-        options |= self._options
+        options |= {**self._options, **more}
         return [str(self.binary.path), *(word for name, value in options.items() for word in (f"--{name}", value))]
 
 

@@ -1,7 +1,8 @@
 """A worker under a supervisor as a program: `python -m tests.support.supervised '{"url": …}'`.
 
 The JSON gives the url, the lease, whether async handlers are there too, `more` modules of handlers, whether the ends
-of jobs are logged (`tell`), and any `WorkerOptions`. Prints the reason it stopped, and exits with the reason's code.
+of jobs are logged (`tell`), a `metrics_port`, and any `WorkerOptions`. Prints the reason it stopped, and exits
+with the reason's code.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from delayq.core.options import Options
 from delayq.core.outcome import Policy
 from delayq.drivers.redis_streams import RedisStreamsFactory
 from delayq.jobs.registry import Registry, load_app, using
+from delayq.metrics.stand import Stand
 from delayq.worker.options import WorkerOptions
 from delayq.worker.plan import Plan
 from delayq.worker.supervisor import Supervisor
@@ -37,10 +39,11 @@ def supervisor(config: dict[str, Any]) -> Supervisor:
             load_app(one)
     listeners = [logs.tell] if config.pop("tell", False) else []
     fallback = Policy(tries=tries, backoff=Fixed(backoff_ms), timeout_ms=config.pop("timeout_ms", 60_000))
-    queues = tuple(config.pop("queues", ["default"]))
+    queues, port = tuple(config.pop("queues", ["default"])), config.pop("metrics_port", None)
     worker = WorkerOptions(queues=queues, fallback=fallback, ends_process=True, **config)
+    stand = None if port is None else Stand("127.0.0.1", port)
     factory = RedisStreamsFactory(url, Options(lease_ms=lease_ms))
-    return Supervisor(Plan(factory, registry, worker, listeners, began=began))
+    return Supervisor(Plan(factory, registry, worker, listeners, began=began, stand=stand))
 
 
 if __name__ == "__main__":

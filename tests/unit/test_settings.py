@@ -116,6 +116,7 @@ def test_every_setting_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
         "keys_file",
         "api_keys_file",
         "max_overdue",
+        "metrics_port",
         "redact",
         "database",
         *TABLES,

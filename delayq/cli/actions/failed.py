@@ -15,12 +15,13 @@ from delayq.cli.headway import Headway
 from delayq.cli.session import Session
 from delayq.cli.words import count, distance
 from delayq.core import shapes
-from delayq.core.errors import JobNotFailed, JobNotFound
+from delayq.core.errors import InvalidInput, JobNotFailed, JobNotFound
 from delayq.core.failure import Failure
 from delayq.core.rate import Pace, parse_rate
 from delayq.core.sealing import hide
 from delayq.core.states import Answer, State
 from delayq.core.views import JobInfo, Retried
+from delayq.drivers.serving.desk import BrokerDesk
 from delayq.drivers.serving.failed_desk import FailedDesk
 from delayq.redis.client import Client
 
@@ -41,6 +42,27 @@ def list_failed(session: Session, chosen: Chosen, limit: int, *, as_json: bool) 
             session.out.table(("id", "name", "queue", "failed", "error"), [_row(info, now_ms) for info in jobs])
         if next(found, None) is not None:
             session.out.note(f"There are more than {limit}; --limit shows them.")
+        if isinstance(client, FailedDesk):
+            _tell_buried(session, client, chosen.queue or client.options.queue)
+
+
+def _tell_buried(session: Session, client: FailedDesk, queue: str) -> None:
+    buried = client.buried(queue)
+    if buried:
+        session.out.note(f"{count(buried, 'unreadable job')} of {queue} buried: delayq failed kick gives back.")
+
+
+def kick(session: Session, queue: str | None, limit: int, *, as_json: bool) -> None:
+    """Give back what a backend has buried."""
+    with session.desk() as desk:
+        if not isinstance(desk, BrokerDesk):
+            raise InvalidInput("Redis buries nothing: what is no job is among the failed there.")
+        name = queue or desk.options.queue
+        given, left = desk.kick(name, limit=limit), desk.buried(name)
+    if as_json:
+        session.out.json({"queue": name, "kicked": given, "buried": left})
+        return
+    session.out.line(f"{name}: {given} given back, {left} still buried")
 
 
 def _row(info: JobInfo, now_ms: int) -> tuple[str, ...]:

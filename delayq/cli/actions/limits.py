@@ -11,6 +11,7 @@ from delayq.cli.session import Session
 from delayq.cli.words import count, distance, span
 from delayq.core.errors import LimitNotFound
 from delayq.core.limit_views import CircuitView, LimitView, PlacesView
+from delayq.core.shapes import deed
 from delayq.core.when import format_instant
 
 _HEADS = ("limit", "key", "kind", "used", "waiting", "free")
@@ -114,7 +115,7 @@ def audit(session: Session, limit: int, *, as_json: bool) -> None:
         entries = client.audit_log.last(limit)
     if as_json:
         for entry in entries:
-            session.out.json(shapes.deed(entry))
+            session.out.json(deed(entry))
         return
     rows = [
         (format_instant(entry.at_ms), entry.who, entry.door, entry.what, entry.target, entry.detail, entry.reason)

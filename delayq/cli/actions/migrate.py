@@ -96,6 +96,12 @@ def _report(session: Session, move: Move, done: list[Migrated], *, as_json: bool
             session.out.note(f"{job_id} stays: {why}.")
         if len(one.refused) > SHOWN:
             session.out.note(f"And {len(one.refused) - SHOWN} more; --json names all.")
+        if one.doubled:
+            told = ", ".join(one.doubled[:SHOWN])
+            session.out.note(
+                f"{count(len(one.doubled), 'job')} came back to {one.queue} while being moved, and will run in both "
+                f"places: {told}{', …' if len(one.doubled) > SHOWN else ''}."
+            )
         if one.staying:
             session.out.note(f"{one.queue}: {one.staying}.")
     session.out.note(f"{count(sum(one.moved for one in done), 'job')} moved from {move.source} to {move.target}.")
@@ -108,5 +114,6 @@ def _shape(one: Migrated) -> dict[str, Any]:
         "taken": one.taken,
         "moved": one.moved,
         "put_back": [{"id": job_id, "why": why} for job_id, why in one.refused.items()],
+        "in_both": one.doubled,
         "staying": one.staying,
     }

@@ -41,6 +41,8 @@ from delayq.drivers.base import Driver
 from delayq.drivers.redis_streams import RedisStreams
 from delayq.jobs.current import make_manager, replace_manager
 from delayq.jobs.registry import Registry
+from delayq.loops.vitals import Vitals
+from delayq.metrics.opening import open_stand
 from delayq.redis.opening import url_of
 from delayq.settings import Settings
 from delayq.worker.names import consumer_name
@@ -63,7 +65,7 @@ def work(session: Session, apps: Sequence[str], wishes: Wishes, limits: Limits, 
     began = time.monotonic()  # before the application's code is loaded
     events = EventLines() if as_json else None
     said = {"tries": wishes.tries, "backoff": wishes.backoff, "timeout": wishes.timeout}
-    settings = session.settings(**said, connection=wishes.connection)
+    settings = session.settings(**said, connection=wishes.connection, metrics_port=wishes.metrics_port)
     registry = handlers(settings, apps)
     if registry.is_empty:
         raise ConfigError(
@@ -235,9 +237,9 @@ def _served(options: WorkerOptions) -> str:
     return ", ".join(f"{queue} (weight {weight})" for queue, weight in weighed)
 
 
-def move(session: Session, *, once: bool, allow_eviction: bool) -> int:
+def move(session: Session, *, once: bool, allow_eviction: bool, metrics_port: str | None) -> int:
     """Mover and janitor, until a signal or once; the exit code."""
-    settings = session.settings()
+    settings = session.settings(metrics_port=metrics_port)
     name = connection_of(settings)
     backend = make_manager(settings).backend(name)
     if backend is not None and not backend.capabilities.mover:
@@ -264,9 +266,12 @@ def run_loops(driver: Driver, settings: Settings, greet: Callable[[], None], gon
 
     `greet` is called once signals are heard: who reads that Ctrl-C stops it may press it at once.
     """
-    loops = make_loops(driver, settings)
+    vitals, stand = Vitals(), open_stand(settings)
+    loops = make_loops(driver, settings, vitals)
     with Signals(last=True) as signals:
         greet()
+        if stand is not None:
+            stand.open((), vitals)
         for loop in loops:
             loop.start()
         while not signals.stops and not gone():

@@ -32,6 +32,7 @@ class Wishes:
     force: bool = False
     weighted: bool = False
     connection: str | None = None
+    metrics_port: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,22 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Final
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy import URL, Connection
 from sqlalchemy.exc import (
-    ArgumentError,
     DBAPIError,
     InterfaceError,
-    NoSuchModuleError,
     OperationalError,
     SQLAlchemyError,
 )
 
-from delayq.core.errors import BackendError, BackendUnavailable, ConfigError
-from delayq.core.mask import mask_url
+from delayq.core.errors import BackendError, BackendUnavailable
+from delayq.drivers.database.opening import Manner, open_engine
 
-_DRIVERS: Final = {"postgresql": "psycopg", "postgres": "psycopg", "mysql": "pymysql", "mariadb": "pymysql"}
 _NO_TABLE: Final = re.compile(r"no such table|does not exist|doesn't exist")
 _LOCKING: Final = ("postgresql", "mysql", "mariadb")
 
@@ -29,7 +26,7 @@ class Database:
     """An engine of the relay's own. An application's URL will do: what it says of a driver for asyncio is left out."""
 
     def __init__(self, url: str | URL) -> None:
-        self.engine = _engine(url)
+        self.engine = open_engine(url, Manner(theirs=True))
         self.where = self.engine.url.render_as_string(hide_password=True)
 
     @property
@@ -77,42 +74,3 @@ class Database:
             raise BackendError(text, hint=hint) from error
         except SQLAlchemyError as error:
             raise BackendError(f"The database {self.where} cannot be used: {error}.") from error
-
-
-def _engine(url: str | URL) -> Engine:
-    try:
-        parsed = make_url(url)
-        kind = parsed.drivername.partition("+")[0]
-        driver = _DRIVERS.get(kind)
-        known = "postgresql" if kind == "postgres" else kind
-        engine = create_engine(parsed.set(drivername=f"{known}+{driver}" if driver else known), pool_pre_ping=True)
-    except ArgumentError:
-        raise ConfigError(
-            f"{mask_url(str(url))!r} is no URL of a database.", hint="For example: postgresql://shop@localhost/shop"
-        ) from None
-    except (ImportError, NoSuchModuleError) as error:
-        raise ConfigError(
-            f"The database {mask_url(str(url))} needs a driver that is not here: {error}.",
-            hint="For PostgreSQL: pip install 'delayq[postgres]'.",
-        ) from error
-    if known == "sqlite":
-        if parsed.database in (None, "", ":memory:"):
-            raise ConfigError("An SQLite database in memory has no outbox to read.", hint="Name its file.")
-        event.listen(engine, "connect", _sqlite_connect)
-        event.listen(engine, "begin", _sqlite_begin)
-    return engine
-
-
-def _sqlite_connect(connection: Any, record: object) -> None:
-    connection.isolation_level = None  # the driver begins nothing by itself
-    connection.text_factory = _text  # text that is no UTF-8 is a fault of its row, not of the database
-    connection.execute("PRAGMA busy_timeout = 5000")
-
-
-def _text(raw: bytes) -> str:
-    return raw.decode("utf-8", "surrogateescape")
-
-
-def _sqlite_begin(connection: Connection) -> None:
-    writes = connection.get_execution_options().get("delayq_writes")
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")

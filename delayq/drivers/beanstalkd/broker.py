@@ -141,10 +141,14 @@ class BeanstalkdBroker:
             return looking.clear(line, queue)
 
     def kick(self, queue: str, count: int) -> int:
-        """Make up to `count` buried jobs ready, or, where none is buried, delayed ones; how many."""
+        """Make up to `count` buried jobs ready; how many."""
         with self._pool.line() as line:
-            line.session.use(self._tubes.tube(queue))
-            return line.session.ask(lambda client: client.kick(count))
+            return looking.kick(line, queue, count)
+
+    def buried(self, queue: str) -> int:
+        """How much is buried: what is no job of delayq, or has grown too large."""
+        with self._pool.line() as line:
+            return looking.buried(line, queue)
 
     def close(self) -> None:
         """Close all connections. What is held goes back with them, and counts as vanished: hand it back before."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import greenstalk
 
@@ -30,6 +31,33 @@ def clear(line: Line, queue: str) -> int:
     ready, delayed, _ = _counts(line, line.tubes.tube(queue))
     gone = _clear(line, ready, lambda client: client.peek_ready())
     return gone + _clear(line, delayed, lambda client: client.peek_delayed())
+
+
+def buried(line: Line, queue: str) -> int:
+    """How much is buried in a queue."""
+    try:
+        stats = line.session.ask(lambda client: client.stats_tube(line.tubes.tube(queue)))
+    except greenstalk.NotFoundError:
+        return 0
+    return int(stats["current-jobs-buried"])
+
+
+def kick(line: Line, queue: str, count: int) -> int:
+    """Make buried jobs ready, one by one: the server's own kick takes delayed ones where none is buried."""
+    line.session.use(line.tubes.tube(queue))
+    kicked = 0
+    for _ in range(count):
+        try:
+            job = line.session.ask(lambda client: client.peek_buried())
+            line.session.ask(partial(_kick_job, job.id))
+        except greenstalk.NotFoundError:  # none is left, or somebody else was faster
+            break
+        kicked += 1
+    return kicked
+
+
+def _kick_job(job_id: int, client: Client) -> None:
+    client.kick_job(job_id)
 
 
 def delete(line: Line, job_id: int) -> bool:

@@ -69,11 +69,12 @@ class DatabaseSource:
         rows = self._database.read(lambda connection: connection.execute(asked).all())
         return [waiting_of(row)._replace(queue=queue) for row in rows]
 
-    def drop(self, queue: str, lot: str, jobs: Sequence[Waiting]) -> None:
+    def drop(self, queue: str, lot: str, jobs: Sequence[Waiting]) -> Sequence[str]:
         """Delete these rows."""
         numbers = [int(job.entry.partition(".")[0]) for job in jobs]
         gone = delete(self._jobs).where(self._jobs.c.queue == _name(lot, queue), self._jobs.c.id.in_(numbers))
         self._database.write(lambda connection: connection.execute(gone).rowcount)
+        return ()
 
     def put_back(self, queue: str, lot: str) -> int:
         """Its rows get their queue again, but for those whose ids were taken there meanwhile."""

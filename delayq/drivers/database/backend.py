@@ -5,6 +5,7 @@ driver = "database"
 url = "postgresql://shop@localhost/shop"    without one: DELAYQ_DATABASE, else a file in the data directory
 table = "jobs"                              and failed_table, batches_table
 retry_after = "90s"                         how long Laravel's own workers may hold a job
+laravel = "database"                        what Laravel's config/queue.php calls this connection
 php_objects = false                         true: hand PHP objects to Python handlers too
 lock_wait = "5s"                            how long SQLite waits for another writer
 """
@@ -52,7 +53,10 @@ CAPABILITIES: Final = Capabilities(
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a connection keeps its jobs. `own_file`: an SQLite file of delayq's own, made when it is first used."""
+    """Where a connection keeps its jobs. `own_file`: an SQLite file of delayq's own, made when it is first used.
+
+    `name` is the connection's, `laravel` what Laravel calls it.
+    """
 
     url: str
     tables: Tables
@@ -60,6 +64,8 @@ class Place:
     lock_ms: int
     php_objects: bool
     own_file: Path | None
+    name: str = ""
+    laravel: str = ""
 
     def open(self, *, answer_ms: int | None = None) -> DatabaseBroker:
         """A broker of this process. `answer_ms`: wait no longer than that for the database."""
@@ -67,7 +73,7 @@ class Place:
 
     def failed(self) -> DatabaseFailedStore:
         """The store of failed jobs, which is a table beside theirs."""
-        return DatabaseFailedStore(self.database(), self.tables.failed)
+        return DatabaseFailedStore(self.database(), self.tables.failed, connection=self.name, laravel=self.laravel)
 
     def database(self, answer_ms: int | None = None) -> Database:
         """An engine of its own."""
@@ -99,12 +105,13 @@ def place_of(name: str, given: ConnectionSettings, options: Options, own_file: P
     known = tables(words.text("table", JOBS), words.text("failed_table", FAILED), words.text("batches_table", BATCHES))
     lease = Lease(options.lease_ms, -(-words.duration_ms("retry_after", "90s", least="1s") // 1000))
     lock_ms, php_objects = words.duration_ms("lock_wait", "5s"), words.flag("php_objects")
+    laravel = words.text("laravel", "database")
     words.no_more()
     if given.place:
-        return Place(given.place, known, lease, lock_ms, php_objects, None)
+        return Place(given.place, known, lease, lock_ms, php_objects, None, name, laravel)
     if own_file is None:
         raise ConfigError(
             f"The connection {name!r} names no database.",
             hint=f'Add to [connections.{name}]: url = "postgresql://shop@localhost/shop"',
         )
-    return Place(f"sqlite:///{own_file}", known, lease, lock_ms, php_objects, own_file)
+    return Place(f"sqlite:///{own_file}", known, lease, lock_ms, php_objects, own_file, name, laravel)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, Final
 
+from msgspec import structs
 from sqlalchemy import ColumnElement, Connection, Table, and_, delete, func, or_, select
 
 from delayq.drivers.database.clock import epoch_ms
@@ -18,11 +19,16 @@ AT_ONCE: Final = 500
 
 
 class DatabaseFailedStore:
-    """A `FailedStore`. Jobs that PHP failed are among them."""
+    """A `FailedStore`. Jobs that PHP failed are among them.
 
-    def __init__(self, database: Database, failed: Table) -> None:
+    `connection` is what delayq calls it, `laravel` what Laravel does: its failed jobs of that name are ours too.
+    """
+
+    def __init__(self, database: Database, failed: Table, *, connection: str = "", laravel: str = "") -> None:
         self._database = database
         self._failed = failed
+        self._connection = connection
+        self._laravel = laravel
         self._writing = Failing(failed)
         self._at: ColumnElement[int] = func.coalesce(failed.c.delayq_failed_ms, epoch_ms(failed.c.failed_at))
 
@@ -34,7 +40,7 @@ class DatabaseFailedStore:
         """The job of that id."""
         asked = select(self._failed).where(self._failed.c.uuid == job_id)
         row = self._database.read(lambda connection: connection.execute(asked).first())
-        return None if row is None else failed_job(row)
+        return None if row is None else self._read(row)
 
     def page(self, query: FailedQuery = EVERYTHING, *, cursor: str = "", count: int = 100) -> FailedPage:
         """Up to `count` jobs, the oldest first."""
@@ -42,7 +48,7 @@ class DatabaseFailedStore:
         while True:
             rows = self._database.read(partial(self._rows, query, mark))
             for row in rows:
-                job = failed_job(row)
+                job = self._read(row)
                 if not query.has(job):
                     continue
                 if len(found) == count:
@@ -107,5 +113,13 @@ class DatabaseFailedStore:
         if query.queue is not None:
             meant.append(rows.queue == query.queue)
         if query.connection is not None:
-            meant.append(rows.connection == query.connection)
+            theirs = and_(rows.connection == self._laravel, rows.delayq_about.is_(None))
+            own = rows.connection == query.connection
+            meant.append(or_(own, theirs) if query.connection == self._connection else own)
         return meant
+
+    def _read(self, row: Any) -> FailedJob:
+        """A row that PHP wrote of the connection that both share has delayq's name for it."""
+        job = failed_job(row)
+        theirs = row.delayq_about is None and job.connection == self._laravel
+        return structs.replace(job, connection=self._connection) if theirs else job

@@ -49,10 +49,11 @@ class LaravelSource:
         now_ms = self._look.server_ms()
         return [_waiting(queue, one, now_ms) for one in self._aside(queue) if one.lot == lot]
 
-    def drop(self, queue: str, lot: str, jobs: Sequence[Waiting]) -> None:
+    def drop(self, queue: str, lot: str, jobs: Sequence[Waiting]) -> Sequence[str]:
         """Out of the hash."""
         if jobs:
             self._ask(calls.drop(self._keys(queue), [job.entry for job in jobs]))
+        return ()
 
     def put_back(self, queue: str, lot: str) -> int:
         """Each where it was, at the end."""

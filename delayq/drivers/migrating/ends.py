@@ -33,8 +33,11 @@ class Source(Protocol):
     def lot(self, queue: str, lot: str) -> list[Waiting]:
         """What is in it, always in the same order."""
 
-    def drop(self, queue: str, lot: str, jobs: Sequence[Waiting]) -> None:
-        """These have arrived: forget them here. Again is as good as once."""
+    def drop(self, queue: str, lot: str, jobs: Sequence[Waiting]) -> Sequence[str]:
+        """These have arrived: forget them here. Again is as good as once.
+
+        The ids of those that this source has given to somebody else by now, so that they are in both places.
+        """
 
     def put_back(self, queue: str, lot: str) -> int:
         """What is left of the lot waits in its queue again; how many."""

@@ -19,19 +19,23 @@ SURE_MS: Final = 6 * 86_400_000
 
 @dataclass(slots=True)
 class Migrated:
-    """What became of one queue: jobs taken out of it, jobs that arrived, and those put back with the reason of each."""
+    """What became of one queue: jobs taken out of it, jobs that arrived, and those put back with the reason of each.
+
+    `doubled`: jobs that arrived, and that the source has given to somebody else meanwhile.
+    """
 
     queue: str
     waiting: int
     taken: int = 0
     moved: int = 0
     refused: dict[str, str] = field(default_factory=dict)
+    doubled: list[str] = field(default_factory=list)
     staying: str = ""
 
     @property
     def agrees(self) -> bool:
-        """Whether every job that was taken out is accounted for."""
-        return self.taken == self.moved + len(self.refused)
+        """Whether every job that was taken out is accounted for, and is in one place."""
+        return self.taken == self.moved + len(self.refused) and not self.doubled
 
 
 Told = Callable[[Migrated], None]
@@ -72,7 +76,7 @@ class Migration:
         found.taken += len(jobs)
         answers = self.target.take(to, lot, jobs) if jobs else []
         arrived: Sequence[Waiting] = [job for job, why in zip(jobs, answers, strict=True) if not why]
-        self.source.drop(found.queue, lot, arrived)
+        found.doubled += self.source.drop(found.queue, lot, arrived)
         self.target.settled(to, lot, jobs)
         found.moved += len(arrived)
         found.refused.update((job.id, why) for job, why in zip(jobs, answers, strict=True) if why)

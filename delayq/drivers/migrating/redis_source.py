@@ -78,10 +78,11 @@ class RedisSource:
             Waiting(one.id, queue, one.lot, one.envelope, one.due_ms) for one in self._aside(queue) if one.lot == lot
         ]
 
-    def drop(self, queue: str, lot: str, jobs: Sequence[Waiting]) -> None:
+    def drop(self, queue: str, lot: str, jobs: Sequence[Waiting]) -> Sequence[str]:
         """Out of the hash."""
         if jobs:
             self._client.run(self._drop(queue, lot, [job.id for job in jobs]))
+        return ()
 
     def put_back(self, queue: str, lot: str) -> int:
         """Schedule them again, each under its own id and time; one whose id was taken meanwhile stays aside."""

@@ -41,11 +41,12 @@ class ReservingSource:
         """What was reserved."""
         return [Waiting(one.id, queue, one.entry, one.raw, one.due_ms) for one in self._lots.get(lot, {}).values()]
 
-    def drop(self, queue: str, lot: str, jobs: Sequence[Waiting]) -> None:
-        """End them."""
-        self._broker.settle([Forget(Claim(queue, job.id, job.entry), job.envelope) for job in jobs])
+    def drop(self, queue: str, lot: str, jobs: Sequence[Waiting]) -> Sequence[str]:
+        """End them; those whose reservation was over before are delivered here once more."""
+        ended = self._broker.settle([Forget(Claim(queue, job.id, job.entry), job.envelope) for job in jobs])
         for job in jobs:
             self._lots[lot].pop(job.entry, None)
+        return [job.id for job, ours in zip(jobs, ended, strict=True) if not ours]
 
     def put_back(self, queue: str, lot: str) -> int:
         """Give the others back, as if nobody had reserved them."""

@@ -125,7 +125,8 @@ class BrokerConsumer:
 
     def settle(self, settlements: Sequence[Settlement]) -> Fetched:
         """Settle without reading."""
-        return self._end([End(claim_of(one.delivery), one.delivery.raw, one.outcome) for one in settlements])
+        ends = [End(claim_of(one.delivery), one.delivery.raw, one.outcome, one.resent) for one in settlements]
+        return self._end(ends)
 
     def _end(self, ends: Sequence[End]) -> Fetched:
         done = self._settling.settle(ends)

@@ -17,7 +17,7 @@ from delayq.core.options import Options
 from delayq.core.spec import JobSpec, when
 from delayq.core.states import Answer, OnConflict, State
 from delayq.core.views import JobInfo, JobRef, QueueStats
-from delayq.drivers.broker import Depth, Findable, Waiting
+from delayq.drivers.broker import Buries, Depth, Findable, Waiting
 from delayq.drivers.capabilities import refuse_verb
 from delayq.drivers.connection import BatchStore, Connection, KeepsBatches, KeepsLocks, LockStore
 from delayq.drivers.failed_store import FailedQuery, FailedStore
@@ -153,6 +153,18 @@ class BrokerDesk:
         self._refuse("clear a queue", self._can.clear)
         return self._connection.broker.clear(self._queue(queue))
 
+    def kick(self, queue: str | None = None, *, limit: int = PAGE) -> int:
+        """Give back what the backend has laid aside because nobody could read it; how much."""
+        broker = self._connection.broker
+        self._refuse("give back what was buried: it buries nothing", isinstance(broker, Buries))
+        assert isinstance(broker, Buries)
+        return broker.kick(self._queue(queue), limit)
+
+    def buried(self, queue: str) -> int:
+        """How much of a queue is laid aside."""
+        broker = self._connection.broker
+        return broker.buried(queue) if isinstance(broker, Buries) else 0
+
     def failed(self) -> FailedDesk:
         """Its failed jobs."""
         make = self._connection.backend.failed
@@ -160,7 +172,7 @@ class BrokerDesk:
         if self._failed is None and make is not None:
             self._failed = make()
         assert self._failed is not None
-        return FailedDesk(self._connection, self.options, self._failed, self._connection.broker.load)
+        return FailedDesk(self._connection, self.options, self._failed, self._connection.broker.load, self.buried)
 
     @property
     def batches(self) -> BatchStore:

@@ -21,12 +21,21 @@ PAGE = 200
 
 
 class FailedDesk:
-    """Of one connection. `load` makes an envelope of what the store has, as the connection's backend would."""
+    """Of one connection. `load` makes an envelope of what the store has, as the connection's backend would.
+
+    `buried` tells how much of a queue the backend has laid aside, unread.
+    """
 
     def __init__(
-        self, connection: Connection, options: Options, store: FailedStore, load: Callable[[bytes], bytes]
+        self,
+        connection: Connection,
+        options: Options,
+        store: FailedStore,
+        load: Callable[[bytes], bytes],
+        buried: Callable[[str], int] = lambda queue: 0,
     ) -> None:
         self.options = options
+        self.buried = buried
         self._connection = connection
         self._store = store
         self._load = load

@@ -17,11 +17,15 @@ log = logging.getLogger("delayq.worker")
 
 
 class End(NamedTuple):
-    """A delivery that has ended: who had it, its envelope as delivered, and how."""
+    """A delivery that has ended: who had it, its envelope as delivered, and how.
+
+    `resent`: an earlier try to settle it may have worked unseen.
+    """
 
     claim: Claim
     raw: bytes
     outcome: Outcome
+    resent: bool = False
 
 
 class Settled(NamedTuple):
@@ -51,7 +55,7 @@ class Settling:
         except DelayqError as error:
             if len(ends) == 1:
                 return Settled([None], [error])
-        alone = [self.settle([end]) for end in ends]
+        alone = [self.settle([end._replace(resent=True)]) for end in ends]
         return Settled(
             [answer for one in alone for answer in one.answers], [error for one in alone for error in one.errors]
         )
@@ -67,8 +71,8 @@ class Settling:
         for one in ended:
             self._keep(one)
         answers = self._broker.settle([one.act for one in ended])
-        for one, ours in zip(ended, answers, strict=True):
-            if not ours:
+        for end, one, ours in zip(ends, ended, answers, strict=True):
+            if not ours and not end.resent:  # else it was ours, perhaps, and this record is all that is left of it
                 self._take_back(one)
         return answers
 

@@ -22,6 +22,7 @@ class BrokerSteward:
         self._settling = settling
         self._keeper = keeper
         self._looked = False
+        self._unsure: set[Claim] = set()
 
     def renew(self, consumer: str, claims: Sequence[Claim]) -> Renewal:
         """Start the leases anew, where this process can."""
@@ -40,13 +41,19 @@ class BrokerSteward:
 
     def settle(self, ended: Sequence[tuple[Claim, Outcome]]) -> list[bool]:
         """Settle what a dead process had finished. A failure needs its envelope; without one it is delivered again."""
-        ends = [End(claim, self._broker.envelope(claim), outcome) for claim, outcome in ended]
+        again = [claim in self._unsure for claim, _ in ended]
+        self._unsure.update(claim for claim, _ in ended)
+        ends = [
+            End(claim, self._broker.envelope(claim), outcome, resent)
+            for (claim, outcome), resent in zip(ended, again, strict=True)
+        ]
         blind = [end.claim for end in ends if not end.raw and isinstance(end.outcome, GiveUp)]
         if blind:
             self._broker.give_back(blind, vanished=True)
         done = self._settling.settle([end for end in ends if end.claim not in blind])
         if done.errors:
             raise done.errors[0]
+        self._unsure.difference_update(claim for claim, _ in ended)
         answers = iter(done.answers)
         return [end.claim not in blind and bool(next(answers)) for end in ends]
 

@@ -1,19 +1,96 @@
-"""/v1/queues: how much of each queue is in which state."""
+"""/v1/queues: how much of each queue is in which state; paused, resumed, and what falls due when."""
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Response
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
 
 from delayq.core import shapes
-from delayq.http.access import Reader
+from delayq.core.durations import duration_ms
+from delayq.core.errors import InvalidInput
+from delayq.http import blame
+from delayq.http.access import Admin, Reader
 from delayq.http.answers import answer
+from delayq.http.api.models.queues import Pause, Paused, QueueInFull, QueueList, Upcoming, Why
+from delayq.http.bodies import invalid, read_any
+from delayq.http.documented import answers, takes
+from delayq.http.places import QueueName, place
+from delayq.http.problems import Refused, plain
 from delayq.http.service import Served
 
 router = APIRouter(prefix="/v1/queues", tags=["queues"])
 
 
-@router.get("", summary="All queues")
+@router.get("", summary="All queues", responses=answers({200: ("All that the key may see.", QueueList)}))
 async def list_queues(service: Served, caller: Reader) -> Response:
     """Every queue there is, and how many jobs are in which state."""
     found = await service.client.stats()
     return answer({"queues": [shapes.queue(one) for one in found if caller.sees(one.queue)]})
+
+
+@router.get("/{queue}", summary="One queue", responses=answers({200: ("In full.", QueueInFull)}))
+async def show(service: Served, caller: Reader, queue: QueueName) -> Response:
+    """How many jobs are in which state, what the queue keeps for itself, and what it has counted."""
+    name = place(service, caller, queue)
+    if name not in await service.client.queues():
+        raise Refused(plain(404, f"No queue {name} is known.", "A queue is known from its first job on."))
+    [stats] = await service.client.stats(name)
+    view = await service.client.queue_show(name)
+    more = {
+        "lease_ms": view.lease_ms,
+        "durability": await service.client.queue_durability(name),
+        "shards": view.shards,
+        "paused_until_ms": stats.paused_until_ms,
+        "counters": stats.counters,
+    }
+    return answer({**shapes.queue(stats), **more})
+
+
+@router.post(
+    "/{queue}/pause",
+    summary="Pause a queue",
+    openapi_extra=takes(Pause, {"length": "10m", "reason": "the bank is away"}, required=False),
+    responses=answers({200: ("It rests.", Paused)}),
+)
+async def pause(request: Request, service: Served, caller: Admin, queue: QueueName) -> Response:
+    """Nothing of it becomes ready and no worker of delayq's takes any of it, for a time or until resumed."""
+    name, asked = place(service, caller, queue), await read_any(request, Pause)
+    with blame.told_by(asked):
+        if asked.length is not None:
+            duration_ms(asked.length)
+        await service.record(caller, "pause", name, detail=asked.length or "", reason=asked.reason or "")
+        until_ms = await service.client.pause(name, length=asked.length)
+    return answer(shapes.paused(name, until_ms))
+
+
+@router.post(
+    "/{queue}/resume",
+    summary="Resume a queue",
+    openapi_extra=takes(Why, {"reason": "the bank is back"}, required=False),
+    responses=answers({200: ("It goes on.", Paused)}),
+)
+async def resume(request: Request, service: Served, caller: Admin, queue: QueueName) -> Response:
+    """Undo a pause; also where there was none."""
+    name, asked = place(service, caller, queue), await read_any(request, Why)
+    with blame.told_by(asked):
+        await service.record(caller, "resume", name, reason=asked.reason or "")
+        await service.client.resume(name)
+    return answer(shapes.paused(name, None))
+
+
+@router.get("/{queue}/upcoming", summary="What falls due when", responses=answers({200: ("Counts.", Upcoming)}))
+async def upcoming(
+    service: Served,
+    caller: Reader,
+    queue: QueueName,
+    span: Annotated[str, Query(max_length=64, description="How long each span is.", examples=["1m"])] = "1m",
+    spans: Annotated[int, Query(ge=1, le=500, description="How many spans.")] = 60,
+) -> Response:
+    """How many jobs fall due in each span of time from now on."""
+    name = place(service, caller, queue)
+    try:
+        found = await service.client.upcoming(name, span=span, spans=spans)
+    except InvalidInput as error:
+        raise Refused(invalid("?span", error.message, error.hint, "invalid-duration")) from error
+    return answer(shapes.upcoming(found))

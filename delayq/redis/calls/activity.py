@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from delayq.core.activity import COUNTERS
-from delayq.redis.calls.call import Call, Nature, Scope, call, text
+from delayq.core.activity import COUNTERS, Span, row_of, span_of
+from delayq.redis.calls.call import Call, Command, Nature, Scope, call, text
 
 
 def tally(scope: Scope, measures: Mapping[str, float]) -> Call[bool]:
@@ -30,6 +30,20 @@ class Minutes(NamedTuple):
 def activity(scope: Scope, minutes: int) -> Call[Minutes]:
     """The last minutes (at most 1,440), the one that has begun among them."""
     return call("activity", scope, [scope.now, minutes], _minutes, nature=Nature.READS)
+
+
+def weigh(scope: Scope) -> Call[int]:
+    """How many bytes the keys of a queue take, about."""
+    return call("weigh", scope, [], int, nature=Nature.READS)
+
+
+def sums(scope: Scope) -> Command[Span]:
+    """All that was ever written down of a queue."""
+    return Command(("HGET", scope.keys.of("activity"), "sums"), _sums, True)
+
+
+def _sums(raw: bytes | None) -> Span:
+    return span_of(0, [row_of(raw or b"")])
 
 
 def _minutes(reply: list[Any]) -> Minutes:

@@ -42,6 +42,8 @@ class Scope(msgspec.Struct, frozen=True):
     @property
     def shards(self) -> str:
         """The layout as scripts take it that make jobs."""
+        if self.layout is PLAIN:
+            return "?1" if self.asks else "1"
         return f"?{self.layout}" if self.asks else str(self.layout)
 
     @property
@@ -156,3 +158,12 @@ def number(value: bytes | int | None) -> int | None:
     if value is None or value == b"":
         return None
     return value if isinstance(value, int) else int(float(value))
+
+
+def hash_page(reply: Any) -> tuple[int, list[bytes]]:
+    """A page of HSCAN: where the next one begins (0 = this was the last), and names and values in turn.
+
+    redis-py reads some replies itself, and hands on others as they came.
+    """
+    cursor, pairs = reply
+    return int(cursor), [word for pair in pairs.items() for word in pair] if isinstance(pairs, dict) else list(pairs)

@@ -8,18 +8,22 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
+from delayq.redis.client import Client
 from delayq.redis.keys import Keys
 from tests.chaos.engine import Lot, Tally, spread
 from tests.chaos.world import client_of, crew, server
 from tests.support.chaos_rig import QUEUE
+from tests.support.crew import whole
 from tests.support.ledger import Ledger
 from tests.support.rule_one import broken
 from tests.support.servers import connect
 from tests.support.waiting import wait_until
 
 AT_ONCE = 500
+GROWTH_KB = 5_000
 SLOW_US = 10_000
 PING_MS = 20.0
 DELAYS = ("0s", "400ms", "1500ms", "3s")
@@ -78,6 +82,49 @@ def herd(lot: Lot) -> Tally:
     assert late <= PING_MS, f"foreign PINGs took {spread(pings)}"
     tally = Tally().add(jobs=lot.units, run_twice=0, scripts_above_10_ms=len(slow))
     return tally.time("all_in_the_stream_after", promoted_ms).time("foreign_PING", *pings)
+
+
+def flat(lot: Lot) -> Tally:
+    """So many jobs wait for tomorrow; a worker is no larger for it. A tenth as many run; Redis keeps nothing."""
+    with (
+        server() as one,
+        crew(lot, one.url, lease_ms=30_000) as members,
+        client_of(one.url) as q,
+        connect(one.url) as r,
+    ):
+        worker, keys = members.hire(), Keys("delayq", QUEUE)
+        _run_through(q, r, "warm", 2_000)
+        before_kb = _resident_kb(worker.pid or 0)
+        for first in range(0, lot.units, AT_ONCE):
+            q.schedule_many([{"name": "tick", "id": f"w{n}", "delay": "1d"} for n in range(first, first + AT_ONCE)])
+        assert r.zcard(keys.of("scheduled")) >= lot.units
+        _run_through(q, r, "beside", 2_000)
+        grown_kb = _resident_kb(worker.pid or 0) - before_kb
+        used = int(r.info("memory")["used_memory"])
+        _run_through(q, r, "many", lot.units // 10)
+        left_over = int(r.info("memory")["used_memory"]) - used
+    assert grown_kb <= GROWTH_KB, f"the worker grew by {grown_kb} KB"
+    assert left_over <= max(3_000_000, used // 50), f"{left_over:,} bytes are left of what has run"
+    tally = Tally().add(jobs_waiting=lot.units, KB_more_in_the_worker=grown_kb, jobs_run_beside=lot.units // 10)
+    return tally.add(bytes_left_in_Redis=max(0, left_over))
+
+
+def _run_through(q: Client, plain: Any, prefix: str, count: int) -> None:
+    """So many jobs, until all of them are gone."""
+    keys = Keys("delayq", QUEUE)
+    for first in range(0, count, AT_ONCE):
+        q.schedule_many([{"name": "tick", "id": f"{prefix}{n}"} for n in range(first, min(count, first + AT_ONCE))])
+    last = f"{prefix}{count - 1}"
+    wait_until(lambda: not plain.hexists(keys.of("jobs"), last) and not plain.hlen(keys.of("entries")), timeout=300)
+
+
+def _resident_kb(pid: int) -> int:
+    """Of a worker and its children."""
+    found = 0
+    for one in whole(pid):
+        rows = Path(f"/proc/{one}/smaps_rollup").read_text().splitlines()
+        found += sum(int(row.split()[1]) for row in rows if row.startswith("Pss:"))
+    return found
 
 
 @contextmanager

@@ -1,0 +1,34 @@
+"""What one look at everything finds, for metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from delayq.core.activity import Spread
+from delayq.core.views import QueueStats
+
+
+@dataclass(frozen=True, slots=True)
+class QueueObserved:
+    """One queue, all its shards together.
+
+    `overdue`: jobs whose time has come and that nobody has yet. `bytes`: memory its keys take, about. `late` and
+    `took`: of all attempts that were ever counted.
+    """
+
+    stats: QueueStats
+    overdue: int
+    bytes: int
+    late: Spread = field(default_factory=Spread)
+    took: Spread = field(default_factory=Spread)
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """All queues that could be looked at, and how many workers each has. `unseen`: names of those that could not."""
+
+    queues: tuple[QueueObserved, ...] = ()
+    workers: Mapping[str, int] = field(default_factory=dict)
+    unseen: tuple[str, ...] = ()
+    reachable: bool = True

@@ -1,0 +1,162 @@
+"""Jobs: what is asked for, and what is told of them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Raw, Struct, field
+
+from delayq.core.spec import JobSpec
+from delayq.http.api.models.words import Duration, Epoch, Instant, JobId, JobName, Limit, Queue
+
+OnConflict = Literal["keep", "replace", "postpone", "error"]
+State = Literal["scheduled", "ready", "reserved", "failed", "completed"]
+MOST_BATCH = 1_000
+
+
+class NewJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A job to schedule. At most one of `delay` and `at`; neither means now."""
+
+    name: JobName
+    data: Annotated[Raw, Meta(description="Anything JSON can carry.", examples=[{"order_id": 42}])] = field(
+        default_factory=lambda: Raw(b"null")
+    )
+    queue: Queue | None = None
+    delay: Duration | None = None
+    at: Instant | None = None
+    tz: Annotated[str, Meta(description="Time zone of an `at` without offset.", examples=["Europe/Berlin"])] | None = (
+        None
+    )
+    fold: Annotated[int, Meta(ge=0, le=1, description="Which is meant when clocks go back.")] | None = None
+    id: JobId | None = None
+    tries: Annotated[int, Meta(ge=0, le=1_000_000, description="0 = no limit.")] | None = None
+    backoff: Duration | Annotated[list[Duration], Meta(max_length=100)] | None = None
+    retention: Duration | None = None
+    unique: Annotated[str, Meta(min_length=1, max_length=1_000)] | None = None
+    headers: dict[str, str] | None = None
+    tags: Annotated[list[str], Meta(max_length=100)] | None = None
+    timeout: Duration | None = None
+    deadline: Limit | None = None
+    retry_until: Limit | None = None
+    max_exceptions: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
+    encrypted: bool | None = None
+
+    def spec(self, job_id: str | None = None) -> JobSpec:
+        """What the engine is asked for; `job_id` stands in for an id that was not given."""
+        return JobSpec(
+            name=self.name,
+            data=bytes(self.data),
+            queue=self.queue,
+            delay=self.delay,
+            at=self.at,
+            tz=self.tz,
+            fold=self.fold,
+            id=self.id if self.id is not None else job_id,
+            tries=self.tries,
+            backoff=self.backoff,
+            retention=self.retention,
+            unique=self.unique,
+            headers=self.headers,
+            tags=self.tags,
+            timeout=self.timeout,
+            deadline=self.deadline,
+            retry_until=self.retry_until,
+            max_exceptions=self.max_exceptions,
+            encrypted=self.encrypted,
+        )
+
+
+class NewJobAlone(NewJob, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One job, and how it is sent."""
+
+    on_conflict: OnConflict = "keep"
+    durability: Annotated[str, Meta(description="memory, replicas:n or fsync.", examples=["memory"])] | None = None
+
+
+class NewJobs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Up to 1,000 jobs. All are checked before the first is sent."""
+
+    jobs: Annotated[list[NewJob], Meta(min_length=1, max_length=MOST_BATCH)]
+    on_conflict: OnConflict = "keep"
+    durability: str | None = None
+
+
+class NewTime(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Another due time: exactly one of `delay` and `at`."""
+
+    delay: Duration | None = None
+    at: Instant | None = None
+    tz: str | None = None
+    fold: Annotated[int, Meta(ge=0, le=1)] | None = None
+
+
+class Scheduled(Struct, frozen=True, kw_only=True):
+    """What became of a job that was scheduled, moved or retried."""
+
+    id: JobId
+    queue: Queue
+    state: str
+    due_ms: Epoch | None
+    due: str | None
+    outcome: Annotated[str, Meta(examples=["created"])]
+    name: str = ""
+
+
+class ScheduledJobs(Struct, frozen=True, kw_only=True):
+    """What became of each job, in the order given; and how many had which outcome."""
+
+    jobs: list[Scheduled]
+    outcomes: dict[str, int]
+
+
+class Answered(Struct, frozen=True, kw_only=True):
+    """What became of a job that was cancelled or forgotten."""
+
+    id: JobId
+    queue: Queue
+    outcome: str
+
+
+class JobRow(Struct, frozen=True, kw_only=True):
+    """A job as lists have it. `data` of an encrypted one only says that it is."""
+
+    id: str
+    name: str | None
+    queue: Queue
+    state: State
+    due_ms: Epoch | None
+    due: str | None
+    attempts: int | None
+    tries: int | None
+    data: Any
+    encrypted: bool
+    created_ms: Epoch | None
+    created: str | None
+    failed_ms: Epoch | None
+    failed: str | None
+    forget_ms: Epoch | None
+    forget: str | None
+
+
+class JobInFull(JobRow, frozen=True, kw_only=True):
+    """Everything known about a job."""
+
+    error: dict[str, Any] | None
+    result: Any
+    retention_ms: int | None
+    headers: dict[str, str]
+    tags: list[str]
+    recoveries: int
+    entry: str | None
+    consumer: str | None
+    idle_ms: int | None
+    cancel_asked_ms: Epoch | None
+    cancel_asked: str | None
+    progress: dict[str, Any] | None
+
+
+class JobPage(Struct, frozen=True, kw_only=True):
+    """Some jobs. A page may be short, even empty: only `next_cursor` null is the end."""
+
+    jobs: list[JobRow]
+    next_cursor: str | None

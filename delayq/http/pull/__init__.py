@@ -1,0 +1,1 @@
+"""Deliveries for services that have no Redis client: reserved over HTTP, and settled over HTTP."""

@@ -1,0 +1,1 @@
+"""Metrics for Prometheus. What stands on its client needs the extra `metrics`."""

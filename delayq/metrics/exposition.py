@@ -1,0 +1,103 @@
+"""What `delayq serve` shows at /metrics: the state of Redis, the same whichever process is asked.
+
+Nothing here has the label `job`, and nothing of it is counted by `process_exposition` under the same name: sums over
+all targets stay true.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
+
+from prometheus_client.core import Metric
+
+from delayq.core.observed import Observed, QueueObserved
+from delayq.core.states import State
+from delayq.metrics.families import counter, gauge, histogram, written
+
+_QUEUE: Final = ("queue",)
+_COUNTERS: Final = {
+    "scheduled": ("scheduled_total", "Jobs taken."),
+    "promoted": ("promoted_total", "Jobs moved to the stream when due."),
+    "done": ("acked_total", "Jobs that ended well, were discarded, or stopped as asked."),
+    "released": ("released_total", "Attempts that ended with another try, or a snooze."),
+    "failed": ("failed_total", "Jobs given up."),
+    "cancelled": ("cancelled_total", "Jobs cancelled before they ran."),
+    "reclaimed": ("reclaimed_total", "Deliveries taken back because their worker vanished."),
+    "handed_back": ("handed_back_total", "Deliveries given back before they were started."),
+}
+
+_GAUGES: Final[Mapping[str, tuple[Callable[[QueueObserved], float], str]]] = {
+    "overdue_jobs": (lambda one: one.overdue, "Jobs whose time has come and that no worker has yet."),
+    "queue_latency_seconds": (
+        lambda one: one.stats.overdue_oldest_ms / 1000,
+        "How long the oldest of those has been due.",
+    ),
+    "queue_paused": (lambda one: one.stats.paused, "Whether the queue is paused."),
+    "queue_memory_bytes": (lambda one: one.bytes, "Memory that the keys of the queue take, about."),
+    "mover_last_success_timestamp_seconds": (
+        lambda one: one.stats.mover_tick_ms / 1000,
+        "When a mover last looked at the queue, by the clock of Redis; 0 = never.",
+    ),
+    "queue_time_seconds": (
+        lambda one: one.stats.now_ms / 1000,
+        "The clock of Redis when the queue was looked at.",
+    ),
+}
+
+
+def exposition(seen: Observed, version: str, accept: str = "") -> tuple[bytes, str]:
+    """The page and its content type; `version` is delayq's."""
+    return written(families(seen, version), accept)
+
+
+def families(seen: Observed, version: str) -> Iterator[Metric]:
+    """All metrics of what was seen."""
+    queues = seen.queues
+    yield gauge("delayq_build_info", "The version of delayq; always 1.", ["version"], [((version,), 1)])
+    yield gauge("delayq_redis_up", "Whether Redis answered.", (), [((), float(seen.reachable))])
+    yield gauge(
+        "delayq_queue_readable",
+        "Whether the keys of the queue could be read; 0 = somebody damaged one, or its node is away.",
+        _QUEUE,
+        [*(((one.stats.queue,), 1.0) for one in queues), *(((name,), 0.0) for name in seen.unseen)],
+    )
+    yield from _spreads(queues)
+    yield from _gauges(queues)
+    workers = {one.stats.queue: 0 for one in queues} | dict(seen.workers)
+    yield gauge(
+        "delayq_workers",
+        "Processes of workers that serve the queue.",
+        _QUEUE,
+        [((name,), number) for name, number in sorted(workers.items())],
+    )
+    for name, (field, said) in _COUNTERS.items():
+        samples = [((one.stats.queue,), one.stats.counters.get(field, 0)) for one in queues]
+        yield counter(f"delayq_jobs_{name}_total", said, _QUEUE, samples)
+
+
+def _spreads(queues: Sequence[QueueObserved]) -> Iterator[Metric]:
+    yield histogram(
+        "delayq_queue_lateness_seconds",
+        "From due time to the start of the handler, all workers together.",
+        _QUEUE,
+        [((one.stats.queue,), one.late) for one in queues],
+    )
+    yield histogram(
+        "delayq_queue_duration_seconds",
+        "How long attempts ran, all workers together.",
+        _QUEUE,
+        [((one.stats.queue,), one.took) for one in queues],
+    )
+
+
+def _gauges(queues: Sequence[QueueObserved]) -> Iterator[Metric]:
+    states = (State.SCHEDULED, State.READY, State.RESERVED, State.FAILED, State.COMPLETED)
+    yield gauge(
+        "delayq_jobs",
+        "Jobs in each state.",
+        ("queue", "state"),
+        [((one.stats.queue, str(state)), getattr(one.stats, state)) for one in queues for state in states],
+    )
+    for name, (read, said) in _GAUGES.items():
+        yield gauge(f"delayq_{name}", said, _QUEUE, [((one.stats.queue,), read(one)) for one in queues])

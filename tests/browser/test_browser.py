@@ -1,0 +1,82 @@
+"""The dashboard in Chromium: `walk` does what people do, `examine` looks for what keeps people out.
+
+Without Chromium these are skipped aloud; they fail when DELAYQ_TEST_CHROMIUM=1 says that it was installed for them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from delayq import DelayQ
+from delayq.core.followups import Plan
+from delayq.http.dashboard.rendering import NAVIGATION
+from tests.browser.chromium import program
+from tests.support.cli import ROOT, Cli, environment
+from tests.support.failing import fail_job
+from tests.support.flavours import missing
+
+PATIENCE_S = 240
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+@pytest.fixture
+def shop(redis_url: str, tmp_path: Path) -> Iterator[Cli]:
+    """Commands on this test's Redis."""
+    if program() is None:
+        wanted = os.environ.get("DELAYQ_TEST_CHROMIUM", "") == "1"
+        missing("no chromium on this machine: apt-get install chromium", allowed=not wanted)
+    more = {"DELAYQ_URL": redis_url, "SHOP_BANK": str(tmp_path / "bank"), "HOME": str(tmp_path)}
+    with closing(Cli(tmp_path, environment(**more))) as cli:
+        yield cli
+
+
+def serve(shop: Cli) -> str:
+    """The dashboard; where it is."""
+    process = shop.start("serve", "--port", "0", "--json")
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert line, process.stderr and process.stderr.read()
+    return str(json.loads(line)["url"])
+
+
+def run(shop: Cli, module: str, *words: str) -> str:
+    """A program of this folder, which must end well; what it says."""
+    env = {name: value for name, value in shop.env.items() if name != "PYTHONWARNINGS"}
+    done = subprocess.run(
+        [sys.executable, "-m", f"tests.browser.{module}", *words],
+        cwd=ROOT,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def test_a_walk_through_the_dashboard(shop: Cli, redis_url: str) -> None:
+    shop.start("work", "--app", "tests.browser.shop", "--queue", "orders", "--quiet")
+    said = run(shop, "walk", serve(shop), redis_url)
+    assert said.splitlines()[-1] == "finds_it_all_in_the_log"
+
+
+def test_no_page_keeps_anybody_out(shop: Cli, redis_url: str) -> None:
+    paths = [path for path, _ in NAVIGATION]
+    paths += ["/queues/orders", "/jobs?state=failed", "/failed/all?act=forget", "/batch?id=spring"]
+    paths += [f"/job?queue=orders&id={name}" for name in ("broken", "soon", "absent")]
+    with DelayQ(redis_url) as q:
+        fail_job(q, "broken", "no customer")
+        q.batches.open(Plan(id="spring", name="spring"))
+        q.schedule("order.close", {"order_id": 1}, delay="10m", id="soon", queue="orders", unique="1", tags=["vip"])
+        q.pause("mail")
+    said = run(shop, "examine", serve(shop), *paths)
+    assert said == f"{2 * len(paths)} pages examined\n"

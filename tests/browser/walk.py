@@ -1,0 +1,164 @@
+"""A walk through the dashboard, as a person takes it: a program of its own, `python -m tests.browser.walk BASE REDIS`.
+
+It ends with 0, or with the first thing that is not as it should be. Nothing is waited for by time: what must appear is
+looked for until it does, without loading a page again.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from playwright.sync_api import BrowserContext, Page, expect
+
+from delayq import DelayQ
+from tests.browser.chromium import chromium
+
+PATIENCE_MS = 30_000
+
+
+class Walk:
+    """One browser window, and the queue it looks at."""
+
+    def __init__(self, base: str, page: Page, q: DelayQ) -> None:
+        self.base, self.page, self.q = base, page, q
+
+    def open(self, path: str) -> None:
+        self.page.goto(f"{self.base}{path}")
+
+    def told(self, text: str) -> None:
+        """What the page says was done."""
+        expect(self.page.locator("#told")).to_contain_text(text)
+
+    def becomes(self, state: str) -> None:
+        """The badge of the job's page changes by itself."""
+        expect(self.page.locator("#job_state .badge")).to_have_text(state, timeout=PATIENCE_MS)
+
+    def watches_a_job_run(self) -> None:
+        self.q.schedule("order.close", {"order_id": 1}, delay="3s", id="run", queue="orders")
+        self.open("/job?queue=orders&id=run")
+        expect(self.page.locator("h1")).to_have_text("order.close")
+        self.becomes("completed")
+        result = self.page.get_by_role("region", name="The result as JSON")
+        expect(result).to_contain_text("order 1 closed", timeout=PATIENCE_MS)
+
+    def sees_one_fail_and_retries_it(self) -> None:
+        data = {"order_id": 2, "card_number": "4111-1111"}
+        self.q.schedule("order.pay", data, delay="1s", id="pay", queue="orders")
+        self.open("/job?queue=orders&id=pay")
+        self.becomes("failed")
+        expect(self.page.locator("#job_attempts")).to_contain_text("the bank did not take ••••••")
+        assert "4111-1111" not in self.page.content()
+        Path(os.environ["SHOP_BANK"]).touch()
+        self.page.get_by_role("button", name="Retry pay").click()
+        self.told("is tried again from the start")
+        self.becomes("completed")
+
+    def pauses_and_resumes_a_queue(self) -> None:
+        self.open("/queues/orders")
+        self.page.get_by_label("for", exact=True).fill("10m")
+        self.page.get_by_role("button", name="Pause").click()
+        self.told("The queue orders is paused for 10m.")
+        expect(self.page.locator("#findings")).to_contain_text("It is paused")
+        self.page.get_by_role("button", name="Resume").click()
+        self.told("The queue orders goes on.")
+
+    def reschedules_by_ones_own_clock(self) -> None:
+        self.q.schedule("order.close", {"order_id": 3}, delay="3h", id="move", queue="orders")
+        self.open("/job?queue=orders&id=move")
+        assert self.page.locator("#r-zone").input_value() == "Asia/Tokyo"
+        self.page.get_by_label("or at").fill("2031-05-06T07:08:09")
+        self.page.get_by_role("button", name="Reschedule").click()
+        self.told("is due at 2031-05-05T22:08:09.000Z")
+        time = self.page.locator("#job_state time")
+        expect(time).to_have_attribute("datetime", "2031-05-05T22:08:09.000Z")
+        expect(time.locator(".clock")).to_contain_text("07:08:09")
+
+    def cancels(self) -> None:
+        self.open("/jobs?name=order.close&queue=orders")
+        row = self.page.locator("tr", has_text="move")
+        row.get_by_role("button", name="Cancel").click()
+        self.told("The job was cancelled; nobody will run it.")
+        expect(self.page.locator("tr", has_text="move")).to_have_count(0)
+
+    def sees_the_overview_change(self) -> None:
+        self.open("/")
+        count = self.page.locator("#figures .is-scheduled strong")
+        expect(count).to_have_text("0", timeout=PATIENCE_MS)
+        self.q.schedule_many([{"name": "order.close", "data": {"order_id": 9}, "delay": "1h", "queue": "orders"}] * 7)
+        expect(count).to_have_text("7", timeout=PATIENCE_MS)
+
+    def stops_the_changes(self) -> None:
+        live = self.page.get_by_role("button", name="Live")
+        live.click()
+        expect(live).to_have_attribute("aria-pressed", "false")
+        live.click()
+        expect(live).to_have_attribute("aria-pressed", "true")
+
+    def goes_by_keyboard(self) -> None:
+        self.open("/queues")
+        self.page.keyboard.press("Tab")
+        expect(self.page.locator(".skip")).to_be_focused()
+        self.page.keyboard.press("Enter")
+        expect(self.page.locator("#main")).to_be_focused()
+        self.open("/queues")
+        for _ in range(30):
+            self.page.keyboard.press("Tab")
+            if self.page.evaluate("document.activeElement.textContent") == "orders":
+                break
+        self.page.keyboard.press("Enter")
+        expect(self.page.locator("h1")).to_have_text("orders")
+
+    def changes_the_colours(self) -> None:
+        def ground() -> str:
+            return str(self.page.evaluate("getComputedStyle(document.documentElement).backgroundColor"))
+
+        before = ground()
+        self.page.get_by_role("button", name="Colours").click()
+        expect(self.page.locator("html")).to_have_attribute("data-theme", "dark")
+        assert ground() != before
+
+    def finds_it_all_in_the_log(self) -> None:
+        self.open("/audit")
+        for deed in ("cancel", "reschedule", "resume", "pause", "retry"):
+            expect(self.page.locator("tbody")).to_contain_text(deed)
+
+
+STEPS = (
+    Walk.watches_a_job_run,
+    Walk.sees_one_fail_and_retries_it,
+    Walk.pauses_and_resumes_a_queue,
+    Walk.reschedules_by_ones_own_clock,
+    Walk.cancels,
+    Walk.sees_the_overview_change,
+    Walk.stops_the_changes,
+    Walk.goes_by_keyboard,
+    Walk.changes_the_colours,
+    Walk.finds_it_all_in_the_log,
+)
+
+
+def listen(context: BrowserContext, base: str, wrong: list[str]) -> None:
+    """Whatever a page asks of others, and whatever its console says, is wrong."""
+    context.on("request", lambda asked: None if asked.url.startswith(base) else wrong.append(asked.url))
+    context.on("console", lambda said: wrong.append(said.text) if said.type == "error" else None)
+    context.on("weberror", lambda error: wrong.append(str(error.error)))
+
+
+def main(base: str, redis_url: str) -> None:
+    wrong: list[str] = []
+    with chromium() as browser, DelayQ(redis_url) as q:
+        context = browser.new_context(timezone_id="Asia/Tokyo", locale="en-GB", color_scheme="light")
+        listen(context, base, wrong)
+        walk = Walk(base, context.new_page(), q)
+        for step in STEPS:
+            step(walk)
+            sys.stdout.write(f"{step.__name__}\n")
+            sys.stdout.flush()
+        context.close()
+    assert wrong == []
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

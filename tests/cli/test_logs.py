@@ -1,0 +1,82 @@
+"""`--log-format json`: each line says of which job it is, whoever wrote it; payloads are not in them."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+import pytest
+
+from delayq import DelayQ
+from delayq.core.at_work import trace_id_of
+from tests.support.cli import Cli
+
+TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
+HEADERS = {"traceparent": f"00-{TRACE}-00f067aa0ba902b7-01"}
+
+TALKER = """
+import logging
+from delayq import job
+
+log = logging.getLogger("shop")
+
+@job("talk", tries=1)
+def talk(card: str) -> None:
+    log.info("on it")
+
+@job("atalk", tries=1)
+async def atalk(card: str) -> None:
+    log.info("on it")
+
+@job("break", tries=1)
+def broken(card: str) -> None:
+    log.warning("on it")
+    raise ValueError("no luck")
+"""
+
+
+def lines(text: str) -> list[dict[str, Any]]:
+    """Those that are JSON; commands' own chatter is for people."""
+    return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+
+
+@pytest.mark.parametrize("threads", ["1", "2"])
+def test_every_line_of_a_job_says_which(cli: Cli, q: DelayQ, threads: str) -> None:
+    (cli.folder / "talker.py").write_text(TALKER)
+    for name in ("talk", "atalk", "break"):
+        q.schedule(name, {"card": "4111-1111"}, id=f"id-{name}", headers=HEADERS)
+    q.schedule("nobody-knows", {"card": "4111-1111"}, id="id-unknown", headers=HEADERS, tries=1)
+    cli.env["DELAYQ_LOG_FORMAT"] = "json"
+    done = cli.ok("work", "--app", "talker", "--stop-when-empty", "--threads", threads, "--name", "w1")
+    said = lines(done.err)
+    for name in ("talk", "atalk", "break"):
+        mine = [line for line in said if line.get("job_id") == f"id-{name}"]
+        assert [line["logger"] for line in mine] == ["shop", "delayq.jobs"], name
+        for line in mine:
+            assert (line["job"], line["queue"], line["attempt"], line["trace_id"]) == (name, "default", 1, TRACE)
+            assert line["worker"].startswith("dq:w1:")
+    [unknown] = [line for line in said if line.get("job_id") == "id-unknown" and line["logger"] == "delayq.jobs"]
+    assert (unknown["job"], unknown["outcome"], unknown["trace_id"]) == ("nobody-knows", "failed", TRACE)
+    assert not [line for line in said if "job_id" in line and not line["job_id"].startswith("id-")]
+    assert "4111" not in done.err
+
+
+def test_lines_between_jobs_belong_to_none(cli: Cli, q: DelayQ) -> None:
+    (cli.folder / "talker.py").write_text(TALKER)
+    q.schedule("talk", {"card": "1"}, id="a")
+    cli.env["DELAYQ_LOG_FORMAT"] = "json"
+    done = cli.ok("work", "--app", "talker", "--stop-when-empty")
+    [stopped] = [line for line in lines(done.err) if line["message"].startswith("stopped")]
+    assert "job_id" not in stopped
+    assert logging.getLevelName(logging.INFO).lower() == stopped["level"]
+
+
+@pytest.mark.parametrize(
+    "header",
+    ["", "x", "00-" + "0" * 32 + "-1-01", f"00-{TRACE.upper()}-1-01", f"00-{TRACE[1:]}-1-01", TRACE, "00-é-1-01"],
+)
+def test_what_is_no_trace_is_left_out(header: str) -> None:
+    assert trace_id_of({"traceparent": header}) == ""
+    assert trace_id_of(None) == ""
+    assert trace_id_of(HEADERS) == TRACE

@@ -1,0 +1,77 @@
+"""Schemathesis asks a real server whatever its description allows, and much that it does not.
+
+In CI every operation is covered once; DELAYQ_CHAOS=full goes on for DELAYQ_FUZZ_SECONDS (600) and watches the memory.
+
+Left out: `positive_data_acceptance`, because rules that a schema cannot say (ten years ahead at most, the largest unit
+first) refuse some of what a schema allows; and reserving, which waits as long as it is asked to.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.support.cli import Cli, environment
+from tests.support.servers import OwnServer
+
+FULL = os.environ.get("DELAYQ_CHAOS") == "full"
+SECONDS = int(os.environ.get("DELAYQ_FUZZ_SECONDS", "600"))
+GROWTH_KIB = 48 * 1024
+"""What a server may grow by in ten minutes: caches, and what Python keeps for the next time."""
+
+
+@pytest.fixture
+def served(own_server: OwnServer, tmp_path: Path) -> Iterator[tuple[str, int]]:
+    """The address of a server, and its process."""
+    cli = Cli(tmp_path, environment(DELAYQ_URL=own_server().url))
+    process = cli.start("serve", "--port", "0")
+    assert process.stdout is not None
+    yield process.stdout.readline().strip(), process.pid
+    cli.close()
+
+
+def torment(url: str, folder: Path, *how: str, seconds: int) -> None:
+    command = [sys.executable, "-m", "schemathesis.cli", "--no-color", "run", f"{url}/openapi.json", "--checks", "all"]
+    command += ["--exclude-checks", "positive_data_acceptance", "--exclude-path-regex", "reservations$"]
+    command += ["--suppress-health-check", "all", "--seed", "7", "--no-shrink", "--warnings", "off", *how]
+    done = subprocess.run(
+        command, cwd=folder, env=environment(), capture_output=True, text=True, timeout=seconds, check=False
+    )
+    assert done.returncode == 0, done.stdout[-6_000:] + done.stderr[-2_000:]
+
+
+def memory_kib(pid: int) -> int:
+    """What a process holds in memory."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1])
+    raise AssertionError("no VmRSS")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(500)
+def test_every_operation_keeps_its_word(served: tuple[str, int], tmp_path: Path) -> None:
+    url, _ = served
+    torment(url, tmp_path, "--phases", "examples,coverage", "-n", "1", seconds=450)
+    assert httpx.get(f"{url}/livez").status_code == 200
+
+
+@pytest.mark.skipif(not FULL, reason="DELAYQ_CHAOS=full")
+@pytest.mark.timeout(2 * SECONDS + 300)
+def test_ten_minutes_of_it_leave_the_server_as_it_was(
+    served: tuple[str, int], tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    url, pid = served
+    torment(url, tmp_path, "--phases", "examples,coverage", "-n", "5", seconds=SECONDS)
+    warm = memory_kib(pid)
+    torment(url, tmp_path, "--phases", "fuzzing,stateful", "--max-time", str(SECONDS), seconds=2 * SECONDS)
+    after = memory_kib(pid)
+    record_property("chaos", f"HTTP fuzz for {SECONDS} s: {warm:,} KiB before, {after:,} KiB after")
+    assert after - warm < GROWTH_KIB
+    assert httpx.get(f"{url}/livez").status_code == 200

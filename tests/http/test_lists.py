@@ -1,0 +1,169 @@
+"""Lists, their filters and cursors; and many jobs at once."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import httpx
+import pytest
+
+from delayq import DelayQ
+from tests.support.web import problem
+
+
+@pytest.fixture
+def jobs(redis_url: str) -> list[str]:
+    """30 jobs in two queues: every third has a tag, every second another name."""
+    with DelayQ(redis_url) as delayq:
+        delayq.schedule_many(
+            {
+                "name": ("order.close", "mail.send")[n % 2],
+                "id": f"j{n:02}",
+                "queue": ("a", "b")[n // 20],
+                "at": f"2027-01-01T00:00:{n:02}Z",
+                "tags": ["vip"] if n % 3 == 0 else None,
+            }
+            for n in range(30)
+        )
+        delayq.schedule("order.close", id="now", queue="b")
+    return [f"j{n:02}" for n in range(30)] + ["now"]
+
+
+async def every(api: httpx.AsyncClient, path: str = "/v1/jobs", **query: Any) -> list[str]:
+    """The ids of all pages, by the Link of each."""
+    found: list[str] = []
+    answer = await api.get(path, params=query)
+    while True:
+        assert answer.status_code == 200, answer.text
+        found += [job["id"] for job in answer.json()["jobs"]]
+        cursor = answer.json()["next_cursor"]
+        if cursor is None:
+            assert "link" not in answer.headers
+            return found
+        link = answer.headers["link"]
+        assert link.endswith('>; rel="next"')
+        answer = await api.get(link[1:].partition(">")[0])
+
+
+@pytest.mark.parametrize("limit", [1, 7, 500])
+async def test_every_job_once(api: httpx.AsyncClient, jobs: list[str], limit: int) -> None:
+    assert await every(api, limit=limit) == jobs
+
+
+async def test_filters(api: httpx.AsyncClient, jobs: list[str]) -> None:
+    assert await every(api, queue="b", limit=3) == [*jobs[20:30], "now"]
+    assert await every(api, queue="b", state="ready") == ["now"]
+    assert await every(api, state=["failed", "completed"]) == []
+    assert await every(api, name="mail.*", queue="a", limit=4) == jobs[1:20:2]
+    assert await every(api, tag="vip", limit=2) == jobs[:30:3]
+    span = {"due_from": "2027-01-01T00:00:05Z", "due_to": "2027-01-01T00:00:08Z"}
+    assert await every(api, **span, limit=2) == jobs[5:8]
+    assert await every(api, **span, name="order.*") == [jobs[6]]
+
+
+async def test_untouched_jobs_are_neither_skipped_nor_doubled(
+    api: httpx.AsyncClient, jobs: list[str], redis_url: str
+) -> None:
+    page = (await api.get("/v1/jobs", params={"queue": "a", "limit": 5})).json()
+    with DelayQ(redis_url) as delayq:
+        for gone in ("j00", "j04", "j05"):
+            delayq.cancel(gone, queue="a")
+        delayq.schedule("order.close", id="early", queue="a", at="2026-12-31T00:00:00Z")
+    rest = await every(api, queue="a", limit=5, cursor=page["next_cursor"])
+    assert rest == jobs[6:20]
+
+
+@pytest.mark.parametrize(
+    "cursor",
+    [
+        "x",
+        "%00",
+        "ü",
+        "A" * 1_999,
+        base64.urlsafe_b64encode(b'["q","a","ready","; FLUSHALL"]').decode(),
+        base64.urlsafe_b64encode(b'["q","a","scheduled"]').decode(),
+        base64.urlsafe_b64encode(b"[" * 100).decode(),
+    ],
+)
+async def test_a_cursor_of_somebody_elses_is_refused(api: httpx.AsyncClient, cursor: str) -> None:
+    told = problem(await api.get("/v1/jobs", params={"cursor": cursor}), 422, "invalid-input")
+    assert told["errors"][0]["pointer"] == "?cursor"
+
+
+async def test_a_cursor_belongs_to_its_question(api: httpx.AsyncClient, jobs: list[str]) -> None:
+    cursor = (await api.get("/v1/jobs", params={"limit": 1, "name": "order.*"})).json()["next_cursor"]
+    told = problem(await api.get("/v1/jobs", params={"limit": 1, "cursor": cursor}), 422, "invalid-input")
+    assert "other filters" in told["detail"]
+    place = base64.urlsafe_b64decode(cursor + "==").replace(b'"scheduled"', b'"ready"')
+    forged = base64.urlsafe_b64encode(place).decode()
+    asked: dict[str, Any] = {"limit": 1, "name": "order.*", "cursor": forged}
+    problem(await api.get("/v1/jobs", params=asked), 422, "invalid-input")
+
+
+@pytest.mark.parametrize(
+    ("query", "pointer"),
+    [
+        ({"limit": 0}, "?limit"),
+        ({"limit": 501}, "?limit"),
+        ({"limit": "9" * 30}, "?limit"),
+        ({"limit": "1.5"}, "?limit"),
+        ({"state": "gone"}, "?state"),
+        ({"queue": "a b"}, "?queue"),
+        ({"due_from": "soon"}, "?due_from"),
+        ({"due_to": "2026-01-01"}, "?due_to"),
+        ({"name": ""}, "?name"),
+        ({"tag": "x" * 256}, "?tag"),
+        ({"stat": "failed"}, "?stat"),
+    ],
+)
+async def test_a_filter_is_checked(api: httpx.AsyncClient, query: dict[str, Any], pointer: str) -> None:
+    answer = await api.get("/v1/jobs", params=query)
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["pointer"].startswith(pointer)
+
+
+async def bulk(api: httpx.AsyncClient, action: str, chosen: dict[str, Any], **more: Any) -> httpx.Response:
+    return await api.post("/v1/jobs/bulk", json={"action": action, "filter": chosen, **more})
+
+
+async def test_counted_and_then_done(api: httpx.AsyncClient, jobs: list[str], redis_url: str) -> None:
+    vip = {"queue": "a", "tag": "vip"}
+    counted = (await bulk(api, "cancel", vip, dry_run=True)).json()
+    assert counted == {"action": "cancel", "dry_run": True, "matched": 7, "exact": True}
+    assert (await bulk(api, "cancel", {"queue": "a"}, dry_run=True)).json()["matched"] == 20
+    refused = problem(await bulk(api, "cancel", vip, expect=6), 409, "conflict")
+    assert refused["matched"] == 7
+    done = (await bulk(api, "cancel", vip, expect=7, reason="no more vips")).json()
+    assert done == {"action": "cancel", "dry_run": False, "outcomes": {"cancelled": 7}, "more": False}
+    moved = (await bulk(api, "reschedule", {"queue": "a"}, delay="1h", limit=4)).json()
+    assert (moved["outcomes"], moved["more"]) == ({"rescheduled": 4}, True)
+    ran = (await bulk(api, "run-now", {"queue": "b", "states": ["scheduled"]})).json()
+    assert ran["outcomes"] == {"ready": 10}
+    with DelayQ(redis_url) as delayq:
+        first = delayq.audit_log.last()[-1]
+        assert (first.what, first.target, first.reason, first.door) == ("bulk cancel", "a", "no more vips", "api")
+        assert first.detail == "queue a, tag vip"
+
+
+@pytest.mark.parametrize(
+    ("action", "chosen", "more", "pointer"),
+    [
+        ("explode", {"queue": "a"}, {}, "#/action"),
+        ("cancel", {}, {}, "#/filter"),
+        ("cancel", {"queue": "a b"}, {}, "#/filter/queue"),
+        ("cancel", {"queue": "a", "states": ["failed"]}, {}, "#/filter/states"),
+        ("retry", {"queue": "a", "states": ["gone"]}, {}, "#/filter/states"),
+        ("reschedule", {"queue": "a"}, {}, "#/delay"),
+        ("cancel", {"queue": "a"}, {"delay": "1h"}, "#/delay"),
+        ("cancel", {"queue": "a", "due_from": "x"}, {}, "#/filter/due_from"),
+        ("cancel", {"queue": "a"}, {"limit": 1_001}, "#/limit"),
+        ("cancel", {"queue": "a", "nam": "x"}, {}, "#/filter/nam"),
+    ],
+)
+async def test_a_bulk_action_is_checked(
+    api: httpx.AsyncClient, action: str, chosen: dict[str, Any], more: dict[str, Any], pointer: str
+) -> None:
+    answer = await bulk(api, action, chosen, **more)
+    assert answer.status_code == 422, answer.text
+    assert answer.json()["errors"][0]["pointer"].startswith(pointer)
