@@ -1,13 +1,13 @@
 """The least that Starlette can do for a job: read the body, one EVALSHA, answer. `python -m benchmarks.bare_web URL`.
 
-The script stores what it is given, and asks nothing. Prints its address once it answers.
+The script is delayq's own `schedule`, so that both sides ask the same of Redis; its arguments are packed unchecked.
+Prints its address once it answers.
 """
 
 from __future__ import annotations
 
 import asyncio
 import sys
-import time
 
 import msgspec
 import redis.asyncio
@@ -17,32 +17,31 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from benchmarks.raw import JOBS, SCHEDULED
 from delayq.core.names import new_id
 from delayq.http.binding import Binding
+from delayq.redis.keys import Keys
+from delayq.redis.scripts import load
 
-SCRIPT = """
-for i = 1, #ARGV, 3 do
-  redis.call('ZADD', KEYS[1], ARGV[i + 1], ARGV[i])
-  redis.call('HSET', KEYS[2], ARGV[i], ARGV[i + 2])
-end
-return 1
-"""
+QUEUE = "bare"
 
 
 async def serve(url: str) -> None:
     """Until somebody ends the process."""
     client = redis.asyncio.Redis.from_url(url, protocol=2)
-    sha = await client.script_load(SCRIPT)
+    script = load("schedule")
+    sha = await client.script_load(script.text)
+    keys = [
+        Keys("delayq", QUEUE).once("") if name == "once" else Keys("delayq", QUEUE).of(name) for name in script.keys
+    ]
+    head = ("", "kept", QUEUE, "delayq:wake", 10_000_000, 30_000, 0, "1")
 
     async def put(request: Request) -> Response:
         body = msgspec.json.decode(await request.body())
-        due = time.time_ns() // 1_000_000 + 3_600_000
         words: list[str | int | bytes] = []
         for job in body.get("jobs", [body]):
-            words += (new_id(), due, msgspec.json.encode(job))
-        await client.evalsha(sha, 2, SCHEDULED, JOBS, *words)
-        answer = {"ids": words[::3]}
+            words += (new_id(), msgspec.json.encode(job), "+3600000", "")
+        await client.evalsha(sha, len(keys), *keys, *head, *words)
+        answer = {"ids": words[::4]}
         return Response(msgspec.json.encode(answer), 201, media_type="application/json")
 
     app = Starlette(routes=[Route("/v1/jobs", put, methods=["POST"]), Route("/v1/jobs/batch", put, methods=["POST"])])

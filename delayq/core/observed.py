@@ -13,13 +13,14 @@ from delayq.core.views import QueueStats
 class QueueObserved:
     """One queue, all its shards together.
 
-    `overdue`: jobs whose time has come and that nobody has yet. `bytes`: memory its keys take, about. `late` and
+    `overdue`: jobs whose time has come and that nobody has yet. `bytes`: memory its keys take, about; None
+    where the server does not say. `late` and
     `took`: of all attempts that were ever counted.
     """
 
     stats: QueueStats
     overdue: int
-    bytes: int
+    bytes: int | None
     late: Spread = field(default_factory=Spread)
     took: Spread = field(default_factory=Spread)
 

@@ -19,7 +19,7 @@ from fastapi.middleware import Middleware
 from delayq import __version__
 from delayq.app import make_driver, open_async_client
 from delayq.http import health, metrics, problems
-from delayq.http.api import batch_create, batches, bulk, fleet, jobs, lists, queues, reservations
+from delayq.http.api import batch_create, batches, bulk, fleet, hot, jobs, lists, queues, reservations
 from delayq.http.binding import Binding
 from delayq.http.dashboard import routes
 from delayq.http.keys import KeyFile
@@ -61,6 +61,7 @@ def make_app(settings: Settings, binding: Binding | None = None) -> FastAPI:
     )
     app.state.service = service
     problems.add_to(app)
+    app.router.routes.extend(hot.routes())
     app.include_router(health.router)
     for part in _API:
         app.include_router(part.router, dependencies=[Depends(known_query)])

@@ -34,7 +34,6 @@ _GAUGES: Final[Mapping[str, tuple[Callable[[QueueObserved], float], str]]] = {
         "How long the oldest of those has been due.",
     ),
     "queue_paused": (lambda one: one.stats.paused, "Whether the queue is paused."),
-    "queue_memory_bytes": (lambda one: one.bytes, "Memory that the keys of the queue take, about."),
     "mover_last_success_timestamp_seconds": (
         lambda one: one.stats.mover_tick_ms / 1000,
         "When a mover last looked at the queue, by the clock of Redis; 0 = never.",
@@ -98,6 +97,12 @@ def _gauges(queues: Sequence[QueueObserved]) -> Iterator[Metric]:
         "Jobs in each state.",
         ("queue", "state"),
         [((one.stats.queue, str(state)), getattr(one.stats, state)) for one in queues for state in states],
+    )
+    yield gauge(
+        "delayq_queue_memory_bytes",
+        "Memory that the keys of the queue take, about; missing where the server does not say.",
+        _QUEUE,
+        [((one.stats.queue,), one.bytes) for one in queues if one.bytes is not None],
     )
     for name, (read, said) in _GAUGES.items():
         yield gauge(f"delayq_{name}", said, _QUEUE, [((one.stats.queue,), read(one)) for one in queues])

@@ -31,6 +31,8 @@ ASKS: tuple[Callable[[Scope], _Asked], ...] = (
     activity.sums,
 )
 """What each shard is asked."""
+_WEIGHT = ASKS.index(activity.weigh)
+"""The one that some servers and users may not answer; nothing else is missed for it."""
 
 
 def observe(connector: Connector, options: Options) -> Observed:
@@ -64,15 +66,16 @@ def _ask(connector: Connector, calls: Sequence[_Asked]) -> list[Any]:
     return connector.call(partial(send_all, calls=calls), safe=True, reads=True) if calls else []
 
 
-def _failed(part: Iterable[Any]) -> bool:
-    return any(isinstance(answer, Exception) for answer in part)
+def _failed(part: Sequence[Any]) -> bool:
+    return any(isinstance(answer, Exception) for n, answer in enumerate(part) if n != _WEIGHT)
 
 
 def _together(queue: str, parts: Sequence[Sequence[Any]]) -> QueueObserved:
     stats, upcoming, weights, sums = zip(*parts, strict=True)
     all_stats, span = replace(sum_of(stats), queue=queue), joined(0, sums)
     overdue = sum(one.overdue for one in upcoming) + all_stats.ready
-    return QueueObserved(all_stats, overdue, sum(weights), span.late, span.took)
+    known = [weight for weight in weights if not isinstance(weight, Exception)]
+    return QueueObserved(all_stats, overdue, sum(known) if len(known) == len(weights) else None, span.late, span.took)
 
 
 def _serving(here: Iterable[Any]) -> dict[str, int]:

@@ -6,8 +6,10 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, expect, sync_playwright
 
+PATIENCE_MS = 60_000
+"""How long anything is waited for: a busy machine takes its time, and none of it is waited for that is there."""
 QUIET = (
     "--disable-gpu",
     "--disable-quic",
@@ -32,3 +34,10 @@ def chromium() -> Iterator[Browser]:
             yield browser
         finally:
             browser.close()
+
+
+def patient(context: BrowserContext) -> BrowserContext:
+    """The same, waiting as long as that for whatever it waits for."""
+    context.set_default_timeout(PATIENCE_MS)
+    expect.set_options(timeout=PATIENCE_MS)
+    return context

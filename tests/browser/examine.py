@@ -11,7 +11,7 @@ from typing import Any
 
 from playwright.sync_api import Page
 
-from tests.browser.chromium import chromium
+from tests.browser.chromium import chromium, patient
 
 WINDOWS: tuple[dict[str, Any], ...] = (
     {"color_scheme": "light", "viewport": {"width": 1280, "height": 900}},
@@ -34,7 +34,7 @@ def main(base: str, *paths: str) -> int:
     wrong = 0
     with chromium() as browser:
         for window in WINDOWS:
-            context = browser.new_context(**window)
+            context = patient(browser.new_context(**window))
             page = context.new_page()
             for path in paths:
                 page.goto(f"{base}{path}")

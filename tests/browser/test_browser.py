@@ -23,8 +23,8 @@ from tests.support.cli import ROOT, Cli, environment
 from tests.support.failing import fail_job
 from tests.support.flavours import missing
 
-PATIENCE_S = 240
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+PATIENCE_S = 360
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 
 @pytest.fixture

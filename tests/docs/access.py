@@ -84,7 +84,7 @@ def used_by(*scripts: str) -> set[str]:
     for name in scripts:
         text = (SCRIPTS / f"{name}.lua").read_text(encoding="utf-8")
         for command, rest in re.findall(r"redis\.p?call\('(\w+)'(?=([^\n]*))", text):
-            if command in ("XGROUP", "XINFO"):
+            if command in ("XGROUP", "XINFO", "MEMORY"):
                 words = re.findall(r"'([A-Z]+)'", rest.partition("stream")[0])
                 found |= {f"{command.lower()}|{word.lower()}" for word in words}
             else:

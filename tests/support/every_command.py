@@ -31,5 +31,30 @@ LOOKS: tuple[tuple[str, ...], ...] = (
     ("maintenance", "show"),
     ("database",),
     ("migrate",),
+    ("activity",),
+    ("activity", "--json"),
+    ("queue", "show", QUEUE),
+    ("queue", "show", QUEUE, "--json"),
+    ("failed", "kick", "1", "--queue", QUEUE),
+    ("outbox", "sql"),
+    ("outbox", "retry", "none"),
+    ("outbox", "forget", "none"),
+    ("database", "sql"),
+    ("database", "migrate"),
+    ("api-key", "list"),
+    ("api-key", "revoke", "none"),
 )
 ALL = (*PRODUCE, *LOOKS, *CHANGE)
+LEFT_OUT: dict[tuple[str, ...], str] = {
+    ("work",): "goes on",
+    ("push",): "goes on",
+    ("listen",): "goes on",
+    ("up",): "goes on",
+    ("demo",): "goes on",
+    ("serve",): "goes on",
+    ("relay",): "goes on",
+    ("down",): "ends what goes on",
+    ("key", "new"): "shows a key: that is what it is for",
+    ("api-key", "create"): "shows a key: that is what it is for",
+}
+"""Commands that are in none of the lists, and why."""

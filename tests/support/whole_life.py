@@ -17,6 +17,7 @@ from delayq.jobs.batch import batch
 from delayq.jobs.chain import chain
 from delayq.jobs.current import make_manager, using_manager
 from delayq.jobs.registry import using
+from delayq.redis.observing import observe
 from delayq.settings import Settings
 from tests.integration.coordination import test_batches, test_chains, test_unique
 from tests.integration.limits import test_places, test_rates
@@ -118,6 +119,9 @@ def the_command_line(inline: Callable[..., Any]) -> Callable[[Station], None]:
         failed = [info.id for info in station.client.iter_jobs(State.FAILED)]
         for words in LOOK:
             inline(*words)
+        seen = observe(station.client.connector, station.client.options)
+        assert all(one.bytes for one in seen.queues)
+        assert not seen.unseen
         inline("show", failed[0], "--queue", QUEUE)
         inline("failed", "show", failed[0], "--queue", QUEUE)
         inline("failed", "retry", failed[0], "--queue", QUEUE)
@@ -141,8 +145,8 @@ PRODUCE: Commands = (
     ("cancel", "o2", "--queue", QUEUE),
 )
 LOOK: Commands = (
-    ("list",), ("stats",), ("upcoming", "--queue", QUEUE), ("failed", "list"), ("batch", "list"), ("lock", "list"),
-    ("limit", "list"), ("audit",), ("top", "--once"), ("config", "show"), ("doctor",),
+    ("list",), ("stats",), ("activity",), ("upcoming", "--queue", QUEUE), ("failed", "list"), ("batch", "list"),
+    ("lock", "list"), ("limit", "list"), ("audit",), ("top", "--once"), ("config", "show"), ("doctor",),
 )  # fmt: skip
 CHANGE: Commands = (
     ("queue", "set", QUEUE, "--lease", "10s"), ("pause", QUEUE), ("resume", QUEUE), ("pause", "--all"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Final
 
 from fastapi import APIRouter, Request, Response
@@ -11,6 +12,7 @@ from delayq.core import shapes
 from delayq.core.errors import ConfigError, InvalidInput
 from delayq.core.spec import JobSpec, prepare
 from delayq.core.states import Answer, OnConflict
+from delayq.core.views import JobRef
 from delayq.http import blame
 from delayq.http.access import Writer
 from delayq.http.answers import answer
@@ -58,7 +60,7 @@ async def create_many(request: Request, service: Served, caller: Writer, key: Ke
     except InvalidInput as error:
         raise Refused(blame_one(service, new, specs, error)) from error
     outcomes = Counter(str(ref.outcome) for ref in refs)
-    shape = {"jobs": [shapes.scheduled(ref) for ref in refs], "outcomes": outcomes}
+    shape = {"jobs": _shaped(refs), "outcomes": outcomes}
     return answer(shape, 201 if outcomes[Answer.CREATED] else 200, headers)
 
 
@@ -71,3 +73,15 @@ def blame_one(service: Service, new: NewJobs, specs: list[JobSpec], error: Inval
             if raised.message == error.message:
                 return blame.problem(error, job, before=f"#/jobs/{n}/")
     return blame.problem(error, new)
+
+
+def _shaped(refs: Sequence[JobRef]) -> list[shapes.Shape]:
+    """As `shapes.scheduled`, and each due time written once: most jobs of a batch fall due together."""
+    times: dict[int | None, shapes.Shape] = {}
+    found = []
+    for ref in refs:
+        due = times.get(ref.due_ms) or times.setdefault(ref.due_ms, shapes.at("due", ref.due_ms))
+        found.append(
+            {"id": ref.id, "name": ref.name, "queue": ref.queue, "state": ref.state, **due, "outcome": ref.outcome}
+        )
+    return found

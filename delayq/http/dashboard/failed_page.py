@@ -28,7 +28,7 @@ from delayq.http.dashboard.wording import plural
 from delayq.redis.browse import count
 
 ACTS: Final = ("retry", "forget")
-PREVIEW_LOOKS: Final = 10_000
+PREVIEW_LOOKS: Final = 4_000
 STEP: Final = 100
 BUDGET_S: Final = 2.0
 

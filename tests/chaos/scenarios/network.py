@@ -20,13 +20,13 @@ from pathlib import Path
 from typing import Any
 
 from tests.chaos.engine import ROOT, Lot, Tally
-from tests.chaos.scenarios.replicas import DURABILITY, SAFE, done, is_another, taken_since
+from tests.chaos.scenarios.replicas import DURABILITY, SAFE, done, is_another, is_whole, taken_since
 from tests.chaos.world import crew, rig, server, told, verdict
 from tests.support.chaos_producer import ProducerLog, produce
 from tests.support.chaos_rig import Size
 from tests.support.flavours import default_flavour, require
 from tests.support.servers import connect
-from tests.support.topologies import HOST, Sentinels, is_linked, is_primary
+from tests.support.topologies import HOST, Sentinels
 from tests.support.waiting import wait_until
 
 PROGRAMS = ("ip", "iptables", "unshare")
@@ -93,7 +93,7 @@ def _minority(lot: Lot) -> Tally:
                 wait_until(partial(is_another, pair, before), timeout=60, what="the others agree on another")
                 time.sleep(MINORITY_S)
             members.kill_all([beside])
-            wait_until(lambda one=before: not is_primary(one) and is_linked(one), timeout=60, what="it follows")  # type: ignore[misc]
+            wait_until(partial(is_whole, pair), timeout=60, what="it follows")
             pair.wait_for_all()
         members.kill_all([outside])
         with connect(pair.primary().url) as plain:

@@ -39,7 +39,8 @@ def client_kill(lot: Lot) -> Tally:
                     plain.client_kill_filter(_type=kind, skipme=True)
 
             with again_and_again(kill, 0.2) as rains:
-                run.finish(timeout=120)
+                run.wait_for_the_producer()
+        run.finish(timeout=120)
         return told(verdict(run)).add(times_all_connections_were_killed=rains[0])
 
 

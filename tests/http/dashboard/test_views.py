@@ -19,6 +19,7 @@ from delayq.http.dashboard.login import inside
 from delayq.http.dashboard.payload import COVER, Redaction, without
 from delayq.http.dashboard.seal import Seal
 from delayq.http.dashboard.timeline import steps
+from tests.support.cli import ROOT
 
 NOW = 1_800_000_000_000
 MINUTE = 60_000
@@ -116,6 +117,12 @@ def test_what_falls_due() -> None:
     assert drawn.summary == "6 jobs in the next hour, 6 overdue, 14 later."
     assert [row[1] for row in drawn.rows] == ["2", "4"]
     assert flow.falling_due([], NOW).rows == ()
+
+
+def test_pictures_of_pages_are_small() -> None:
+    shown = sorted((ROOT / "docs" / "images").glob("dashboard-*.png"))
+    assert len(shown) == 2
+    assert all(path.stat().st_size < 150_000 for path in shown)
 
 
 # -- one job -----------------------------------------------------------------------------------------------------------
