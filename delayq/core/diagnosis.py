@@ -221,12 +221,16 @@ def _flow(where: str, queue: QueueFacts, stats: QueueStats, *, served: bool, hel
         )
 
 
+NAMELESS: Final = "delayq.lost"
+"""What a job is called whose payload is lost: nobody knows what it was, and nobody needs a handler for it."""
+
+
 def _names(where: str, queue: QueueFacts, facts: Facts) -> Iterator[Finding]:
     handlers, by = facts.handlers, f"in {facts.app}"
     if handlers is None:
         handlers, by = _announced(queue.queue, facts), "in the workers that serve this queue"
     missing = queue.unknown if handlers is None else (queue.names | queue.unknown) - handlers
-    for name in sorted(missing):
+    for name in sorted(missing - {NAMELESS}):
         yield Finding(
             "unregistered",
             where,

@@ -28,7 +28,8 @@ MAX_DEPTH: Final = 64
 BATCH_BODY: Final = 16 * 1024 * 1024
 """What a batch may hold, whatever the limit of one payload is."""
 _STRINGS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
-_BRACKETS: Final = re.compile(rb"[\[\]{}]")
+_ALIKE: Final = bytes.maketrans(b"{}", b"[]")
+_NO_BRACKETS: Final = bytes(byte for byte in range(256) if byte not in b"[]{}")
 _HOST: Final = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9_.-]+))(?::[0-9]{1,5})?")
 _JSON: Final = "application/json"
 _FORMS: Final = ("application/x-www-form-urlencoded", "multipart/form-data")
@@ -163,11 +164,17 @@ def _check_form(path: str, headers: dict[str, str], body: bytes) -> None:
 
 
 def depth(body: bytes) -> int:
-    """How deep brackets are nested; those in strings do not count. In time that grows with the size alone."""
+    """How deep brackets are nested, up to just beyond `MAX_DEPTH`; those in strings do not count.
+
+    The innermost pairs are taken out again and again: a step for each level, and each as fast as C searches bytes.
+    """
     if body.count(b"[") + body.count(b"{") <= MAX_DEPTH:
         return 0  # it cannot be deep
-    deepest = level = 0
-    for bracket in _BRACKETS.finditer(_STRINGS.sub(b"", body)):
-        level += 1 if bracket[0] in b"[{" else -1
-        deepest = max(deepest, level)
-    return deepest
+    left = _STRINGS.sub(b"", body).translate(_ALIKE, _NO_BRACKETS)
+    levels = 0
+    while left and levels <= MAX_DEPTH:
+        inner = left.replace(b"[]", b"")
+        if inner == left:  # the rest is no JSON: whoever reads it says so, and opens no more than these
+            return levels + left.count(b"[")
+        left, levels = inner, levels + 1
+    return levels

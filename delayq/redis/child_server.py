@@ -45,6 +45,14 @@ class ChildServer:
         """Whether our own child is gone, stopped by someone else or crashed. Always False for one that is not ours."""
         return self._child is not None and self._child.poll() is not None
 
+    @property
+    def failure(self) -> str:
+        """How our own child ended that did not end in order: a crash, a kill; '' for all else."""
+        code = self._child.poll() if self._child is not None else None
+        if not code:
+            return ""
+        return f"it was killed by signal {-code}" if code < 0 else f"it left with exit code {code}"
+
     def stop(self, timeout_s: float = _KILL_AFTER_S) -> None:
         """End our own server: TERM, `timeout_s` seconds, KILL. One that is not ours, or has ended, is left alone."""
         # A forked child of ours inherits this object and its exit handler, but not the server.

@@ -105,6 +105,17 @@ def test_a_second_down_is_tired_of_waiting(local: Cli) -> None:
     assert end(down).code == 0
 
 
+def test_an_up_whose_own_server_is_killed_fails_and_says_so(local: Cli) -> None:
+    up = upped(local)
+    server = EmbeddedServer(local.folder / "data").running()
+    assert server is not None
+    os.kill(server.pid, signal.SIGKILL)
+    done = end(up)
+    assert done.code == 5
+    assert "The embedded server has died (it was killed by signal 9), so this ends with it." in done.err
+    assert "Traceback" not in done.err
+
+
 @pytest.mark.parametrize("words", [(), ("--app", "shop")], ids=["loops", "worker"])
 def test_a_server_that_ends_by_itself_ends_the_up_on_it_at_once(local: Cli, words: tuple[str, ...]) -> None:
     """By its process: another one on the same socket, which the next command starts, is not taken for it."""

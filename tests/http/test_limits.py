@@ -66,7 +66,10 @@ async def test_deep_json_is_refused_unread(api: httpx.AsyncClient, bomb: bytes) 
 
 
 def test_depth_counts_brackets_that_are_no_text() -> None:
-    assert depth(b"[" * 100 + b"]" * 100) == 100
+    assert depth(b"[" * 100 + b"]" * 100) > MAX_DEPTH
+    assert depth(b'[{"a":' * 32 + b"1" + b"}]" * 32) <= MAX_DEPTH
+    assert depth(b'[{"a":' * 33 + b"1" + b"}]" * 33) > MAX_DEPTH
+    assert depth(b"[" * 100_000) > MAX_DEPTH
     assert depth(b"[" + b'"[[[[",' * 100 + b"1]") == 1
     assert depth(b'["\\"' + b"[" * 200 + b'"]') == 1
     assert depth(b"[]," * 100) == 1

@@ -200,6 +200,7 @@ def test_a_foreign_key_of_no_queue_stays_in_its_slot() -> None:
         (set(), {"b"}, ["b"], None, []),
         ({"a", "b"}, {"b"}, ["b"], {"a"}, ["'b'"]),
         ({"a", "b"}, {"b"}, ["a"], {"a", "b"}, []),
+        ({"a", "delayq.lost"}, set(), ["a"], None, []),
     ],
 )
 def test_names_without_a_handler(

@@ -12,7 +12,7 @@ from delayq.cli import logs
 from delayq.cli.actions import serve
 from delayq.cli.actions.wishes import Limits, Wishes
 from delayq.cli.session import Session
-from delayq.core.errors import BackendError, ConfigError
+from delayq.core.errors import BackendError, BackendUnavailable, ConfigError
 from delayq.redis.embedded import Attendance, ChildServer, EmbeddedServer
 from delayq.redis.opening import embedded_server
 from delayq.settings import Settings
@@ -47,6 +47,11 @@ def up(session: Session, apps: Sequence[str], wishes: Wishes, *, quiet: bool) ->
             logs.start(settings, quiet=quiet)
             with open_driver(settings, url=running.url) as driver:
                 code = serve.run_loops(driver, settings, lambda: session.out.note(WITHOUT_APP), gone)
+        if gone.seen and server.failure:
+            raise BackendUnavailable(
+                f"The embedded server has died ({server.failure}), so this ends with it.",
+                hint=f"Its data is in {embedded.data_dir}; `delayq up` starts it again.",
+            )
         if gone.seen:
             session.out.note("The embedded server was stopped, so this ends with it.")
         elif attendance.end_awaited():

@@ -3,9 +3,8 @@ so no machine is too slow for these bounds."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from types import SimpleNamespace
 
 import pytest
@@ -17,10 +16,10 @@ from delayq.loops.mover import Mover
 from delayq.loops.served import Roll
 from tests.support.fakes import Clock, Hints
 from tests.support.station import QUEUE, Station
+from tests.support.traffic import commands
 
 MINUTE = 60
 CONSUMER = "dq:host:1:a1"
-THE_END = "the-end"
 
 
 class Listening(Hints):
@@ -29,18 +28,6 @@ class Listening(Hints):
     def __init__(self, clock: Clock) -> None:
         super().__init__(clock)
         self.listening = True
-
-
-@contextmanager
-def commands(client: redis.Redis) -> Iterator[Counter[str]]:
-    """What clients send during the block, by command; what scripts call is not counted."""
-    found: Counter[str] = Counter()
-    with client.monitor() as monitor:  # type: ignore[no-untyped-call]
-        yield found
-        client.echo(THE_END)
-        while not (seen := monitor.next_command())["command"].endswith(THE_END):
-            if seen["client_type"] != "lua":
-                found[seen["command"].split()[0].upper()] += 1
 
 
 def look_after(station: Station, clock: Clock, seconds: float) -> None:

@@ -1,0 +1,85 @@
+"""What one job costs, in things that can be counted: commands sent to Redis, and calls of Python functions.
+
+Seconds belong to the machine; these do not. The bounds stand a little above what is counted today, so whoever makes a
+job dearer hears of it here and not from a chart.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from types import FrameType
+
+import redis
+
+import delayq
+from delayq.core import names
+from delayq.core.outcome import DONE
+from delayq.drivers.base import Settlement
+from tests.support.station import QUEUE, Station
+from tests.support.traffic import commands
+
+JOBS = 200
+PACKAGE = f"{Path(delayq.__file__).parent}{os.sep}"
+NAME = "dq:host:1:a1"
+DATA = {"order_id": 42}
+
+
+@contextmanager
+def calls() -> Iterator[Counter[str]]:
+    """The calls of delayq's own functions during the block, by file; those of libraries differ by their versions.
+
+    Ids are left out: how often a new head or new random ends are made for them is a matter of time.
+    """
+    found: Counter[str] = Counter()
+
+    def note(frame: FrameType, event: str, argument: object) -> None:
+        path = frame.f_code.co_filename
+        if event == "call" and path.startswith(PACKAGE) and path != names.__file__:
+            found[path.removeprefix(PACKAGE)] += 1
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        yield found
+    finally:
+        sys.setprofile(before)
+
+
+def test_one_job_scheduled_is_one_command(station: Station, redis_client: redis.Redis) -> None:
+    for _ in range(2):  # the script and the queue become known
+        station.client.schedule("note", DATA, delay="1h")
+    with commands(redis_client) as sent, calls() as called:
+        for _ in range(JOBS):
+            station.client.schedule("note", DATA, delay="1h")
+    assert sent == {"EVALSHA": JOBS}
+    assert called.total() <= 54 * JOBS, called
+
+
+def test_many_jobs_are_one_command_for_each_250(station: Station, redis_client: redis.Redis) -> None:
+    jobs = [{"name": "note", "data": DATA, "delay": "1h"} for _ in range(JOBS)]
+    for _ in range(2):
+        station.client.schedule_many(jobs[:1])
+    with commands(redis_client) as sent, calls() as called:
+        station.client.schedule_many(jobs)
+    assert sent == {"EVALSHA": 1}
+    assert called.total() <= 17 * JOBS, called
+
+
+def test_a_batch_is_read_and_settled_in_one_trip_each(station: Station, redis_client: redis.Redis) -> None:
+    station.client.schedule_many([{"name": "note", "data": DATA} for _ in range(2 * JOBS)])
+    with closing(station.driver.consumer(NAME, [QUEUE])) as consumer:
+        first = consumer.fetch([], JOBS // 2)
+        done = consumer.fetch([Settlement(one, DONE) for one in first.deliveries], JOBS)  # all scripts are known
+        settlements = [Settlement(one, DONE) for one in done.deliveries]
+        assert len(settlements) == JOBS
+        with commands(redis_client) as sent, calls() as called:
+            consumer.fetch(settlements, JOBS // 2)
+    assert sent["EVALSHA"] == 1
+    assert sent["XREADGROUP"] == 1
+    assert sent.total() <= 5, "beside them, now and then, the switches and how safe a settled job must be"
+    assert called.total() <= 4 * JOBS, called
