@@ -33,6 +33,7 @@ from delayq.redis.calls.follow import Counted, Standing, Told, told_by
 from delayq.redis.keys import Globals, Keys
 from delayq.redis.placing import Batch, put, token_of
 from delayq.redis.verbs import Flow, Verbs
+from delayq.redis.walk import Walk
 
 UNDER_WAY = 100
 Chunks = Callable[[Scope, Sequence[Prepared]], Iterator[Batch]]
@@ -44,12 +45,13 @@ class FollowVerbs:
     def __init__(self, verbs: Verbs) -> None:
         self._verbs = verbs
 
-    def do(self, ends: Sequence[tuple[str, Todo]]) -> Flow[list[bool]]:
+    def do(self, ends: Sequence[tuple[str, Todo]], walk: Walk | None = None) -> Flow[list[bool]]:
         """Carry everything that follows some ends; for each, False when a job of it has to wait for a unique key.
 
         The text beside each names that end: the same one every time it is carried. What is told of one batch travels
         together, in order.
         """
+        walk = walk or Walk()
         bound = [
             Bound(f"{token}.{n}", item) for token, todo in ends for n, item in enumerate(todo) if isinstance(item, Send)
         ]
@@ -58,11 +60,11 @@ class FollowVerbs:
         for _, todo in ends:
             for item in todo:
                 if isinstance(item, Open):
-                    yield from self._begin(item.plan)
+                    yield from self._begin(item.plan, walk)
                 elif isinstance(item, Note):
                     notes.setdefault(item.batch, []).extend(told_by(item))
         for batch, members in notes.items():
-            yield from self.note(batch, members)
+            yield from self.note(batch, members, walk=walk)
         return [all(sent.get(f"{token}.{n}", True) for n in range(len(todo))) for token, todo in ends]
 
     def send(self, jobs: Sequence[Bound]) -> Flow[list[bool]]:
@@ -83,42 +85,43 @@ class FollowVerbs:
 
     # -- batches -----------------------------------------------------------------------------------------------------
 
-    def open(self, plan: Plan) -> Flow[Standing]:
+    def open(self, plan: Plan, walk: Walk | None = None) -> Flow[Standing]:
         """Begin a batch: members are known first, then sent, then it is sealed.
 
         Done again, it is the same batch: what was left undone is done, and one that is sealed answers as it stands.
         """
+        walk = walk or Walk()
         now_ms = yield from self._verbs.server_ms()
         yield Command(("ZADD", Globals(self._verbs.options.prefix).batches, "NX", now_ms, plan.id), int)
         known, members = followups.encode_plan(plan), follow.ids_of(plan.members)
         for some in pages(members, produce.MAX_JOBS) or [[]]:
             opened: calls.Opened = yield calls.batch_open(self._place(plan.id), known, some, allow=plan.allow_failures)
             if opened.answer == "sealed":
-                return (yield from self._standing(plan))
+                return (yield from self._standing(plan, walk))
         yield from self.send(callbacks.before(plan, now_ms))
-        yield from self._send_members(plan.id, plan.members, now_ms, partial(_chunks, plan.id))
-        yield from self.note(plan.id, seal=True)
-        standing = yield from self._standing(plan)
+        yield from self._send_members(plan.id, plan.members, now_ms, partial(_chunks, plan.id), walk)
+        yield from self.note(plan.id, seal=True, walk=walk)
+        standing = yield from self._standing(plan, walk)
         if standing.cancelled_ms is not None:  # while they were sent: some may have come to their queue after that
-            yield from self._call_off(plan.id, [(member, Counted(queue)) for member, queue in members])
-            standing = yield from self._standing(plan)
+            yield from self._call_off(plan.id, [(member, Counted(queue)) for member, queue in members], walk)
+            standing = yield from self._standing(plan, walk)
         return standing
 
-    def _standing(self, plan: Plan) -> Flow[Standing]:
+    def _standing(self, plan: Plan, walk: Walk) -> Flow[Standing]:
         """How a batch stands that is there; one that was forgotten this very moment is begun anew."""
-        standing = yield from self.note(plan.id)
-        return (yield from self.open(plan)) if standing is None else standing
+        standing = yield from self.note(plan.id, walk=walk)
+        return (yield from self.open(plan, walk)) if standing is None else standing
 
-    def _begin(self, plan: Plan) -> Flow[None]:
+    def _begin(self, plan: Plan, walk: Walk) -> Flow[None]:
         """Open a batch whose turn has come, unless the one it is a member of was cancelled."""
         part = follow.part_of_batch(plan, 0)
         if (yield from self._called_off(part)):
             todo = follow.follow_ups(part, End.CANCELLED, (yield from self._verbs.server_ms()))
-            yield from self.do([(f"{plan.id}.skipped", todo)])
+            yield from self.do([(f"{plan.id}.skipped", todo)], walk)
             return
-        yield from self.open(plan)
+        yield from self.open(plan, walk)
         if (yield from self._called_off(part)):  # before this one could be found
-            yield from self.note(plan.id, cancel=True)
+            yield from self.note(plan.id, cancel=True, walk=walk)
 
     def _called_off(self, part: Part) -> Flow[bool]:
         if part.batch is None:
@@ -137,10 +140,10 @@ class FollowVerbs:
             opened: calls.Opened = yield calls.batch_open(self._place(batch), b"", some)
             if (answer := opened.answer) != "added":
                 return answer
-        yield from self._send_members(batch, members, now_ms, partial(_each, batch))
+        yield from self._send_members(batch, members, now_ms, partial(_each, batch), Walk())
         return answer
 
-    def _send_members(self, batch: str, members: Sequence[Link], now_ms: int, make: Chunks) -> Flow[None]:
+    def _send_members(self, batch: str, members: Sequence[Link], now_ms: int, make: Chunks, walk: Walk) -> Flow[None]:
         """The heads of all members, queue by queue; batches in the batch are opened."""
         queues: dict[str, list[Prepared]] = {}
         for member in members:
@@ -148,7 +151,7 @@ class FollowVerbs:
             if isinstance(item, Send):
                 queues.setdefault(item.queue, []).append(_prepared(item))
             elif isinstance(item, Open):
-                yield from self._begin(item.plan)
+                yield from self._begin(item.plan, walk)
         for queue, jobs in sorted(queues.items()):
             yield from self._verbs.register(queue)
             refs = yield from put(self._verbs, queue, jobs, make, under_way=UNDER_WAY)
@@ -175,19 +178,28 @@ class FollowVerbs:
             yield calls.batch_note(self._place(batch), some)
 
     def note(
-        self, batch: str, members: Sequence[Told] = (), *, seal: bool = False, cancel: bool = False
+        self,
+        batch: str,
+        members: Sequence[Told] = (),
+        *,
+        seal: bool = False,
+        cancel: bool = False,
+        walk: Walk | None = None,
     ) -> Flow[Standing | None]:
         """Write down what became of members, and send what is due because of it; None for a batch that is gone."""
+        walk = walk or Walk()
         standing: Standing | None = None
         for some in pages(members, produce.MAX_JOBS) or [[]]:
             standing = yield calls.batch_note(self._place(batch), some, seal=seal, cancel=cancel)
-        if standing is not None and standing.due:
-            yield from self._settle(batch, standing)
-            if "cancel" in standing.due:  # then members have ended because of it
-                return (yield from self.note(batch))
+        while standing is not None and standing.due and walk.may_settle(batch):
+            walk.enter(batch)
+            yield from self._settle(batch, standing, walk)
+            if not walk.leave(batch) and "cancel" not in standing.due:  # members end because of a cancel
+                break
+            standing = yield calls.batch_note(self._place(batch))
         return standing
 
-    def _settle(self, batch: str, standing: Standing) -> Flow[None]:
+    def _settle(self, batch: str, standing: Standing, walk: Walk) -> Flow[None]:
         """Send what is due of a batch, and write down that it was sent."""
         plan, now_ms = followups.decode_plan(standing.plan), (yield from self._verbs.server_ms())
         part, told = follow.part_of_batch(plan, standing.round), callbacks.numbers(plan, standing)
@@ -195,33 +207,35 @@ class FollowVerbs:
             if name in CALLBACKS:
                 yield from self.send(callbacks.called(name, plan, standing, now_ms))
             elif name == "cancel":
-                yield from self._cancel_pending(batch)
+                yield from self._cancel_pending(batch, walk)
             elif name == "resumed":
-                yield from self._resume(part)
+                yield from self._resume(part, walk)
             else:
                 todo = follow.follow_ups(part, _end(standing, well=name == "onward"), now_ms, told)
-                yield from self.do([(f"{batch}.{name}.{standing.round}", todo)])
+                yield from self.do([(f"{batch}.{name}.{standing.round}", todo)], walk)
         yield calls.batch_told(self._place(batch), standing.due, standing)
 
-    def _resume(self, part: Part) -> Flow[None]:
+    def _resume(self, part: Part, walk: Walk) -> Flow[None]:
         """Tell the batch that this one is a member of that it goes on, and lift what cancelled that until now."""
-        outer = (yield from self.note(part.batch)) if part.batch is not None else None
+        outer: Standing | None = None
+        if part.batch is not None:
+            outer = yield calls.batch_note(self._place(part.batch))
         if outer is not None and part.chain is not None:
             spared = msgspec.structs.replace(part.chain, spared=outer.cancels)
-            yield from self.do([("", follow.taken_up(Part(part.id, spared, part.batch)))])
+            yield from self.do([("", follow.taken_up(Part(part.id, spared, part.batch)))], walk)
 
-    def _cancel_pending(self, batch: str) -> Flow[None]:
+    def _cancel_pending(self, batch: str, walk: Walk) -> Flow[None]:
         """Cancel the members that have not started; what runs goes on, and each tells by itself how it ended."""
         pending = Keys(self._verbs.options.prefix, f"batch:{batch}").of("pending")
         cursor = 0
         while True:
             cursor, flat = yield Command(("HSCAN", pending, cursor, "COUNT", 500), hash_page, True)
             pairs = zip(flat[::2], flat[1::2], strict=True)
-            yield from self._call_off(batch, [(text(member), calls.counted(raw)) for member, raw in pairs])
+            yield from self._call_off(batch, [(text(member), calls.counted(raw)) for member, raw in pairs], walk)
             if cursor == 0:
                 return
 
-    def _call_off(self, batch: str, members: Sequence[tuple[str, Counted]]) -> Flow[None]:
+    def _call_off(self, batch: str, members: Sequence[tuple[str, Counted]], walk: Walk) -> Flow[None]:
         """Cancel those of these members that have not started, and write down what became of all but those that run.
 
         A job that has taken a member's id, and is none, is left alone.
@@ -233,7 +247,7 @@ class FollowVerbs:
                 done = yield from self._verbs.cancelled(member, queue, only=ours)
                 word = calls.ENDED.get(done.answer)
             else:
-                inner = yield from self.note(member, cancel=True)
+                inner = yield from self.note(member, cancel=True, walk=walk)
                 word = Word.SKIPPED if inner is None else inner.word
             if word is not None:
                 told.append(Told(member, word, retried))

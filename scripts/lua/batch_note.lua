@@ -29,6 +29,8 @@
 -- Why cancels are counted: a retry lifts those that its caller knew of, and no other.
 -- Why a cancel seals: a producer that died among its members leaves a batch that could not finish otherwise.
 -- Why what waits is only cancelled once it is sealed: before, a member may be known that is not in its queue yet.
+-- Why one that allows failures, and with which its chain went on, neither resumes nor stops that: what comes behind it
+-- is on its way by then, and has ends of its own.
 -- Why only a change sets the time it is kept: a look must not begin it anew.
 -- Why it begins with HDEL: a server at its memory limit lets a script go on that starts with it, so a full one drains.
 
@@ -42,7 +44,7 @@ local at = string.format('%.0f', now)
 for _, key in ipairs({ pending, broken, skipped }) do redis.call('HLEN', key) end
 redis.call('SCARD', succeeded)
 local is, names = {}, { 'plan', 'allow', 'sealed_ms', 'cancelled_ms', 'finished_ms', 'created_ms', 'failed_ms', 'failed_round',
-  'cancels', 'round', 'told:progress', 'told:cancel', 'told:catch' }
+  'cancels', 'round', 'told:progress', 'told:cancel', 'told:catch', 'told:onward' }
 for n, value in ipairs(redis.call('HMGET', plan, unpack(names))) do is[names[n]] = value end
 if not is.plan then return { 0 } end
 
@@ -105,12 +107,12 @@ local reply = { 1, is.plan, left, good, bad, out, is.round or 0, is.created_ms o
   is.cancels or 0, is.failed_round or 0 }
 local well, over, cancels = bad + out == 0, is.finished_ms, tonumber(is.cancels or 0)
 local function due(name, when) if when and redis.call('HEXISTS', plan, 'told:' .. name) == 0 then reply[#reply + 1] = name end end
-due('resumed', tonumber(is.round or 0) > 0)
+due('resumed', tonumber(is.round or 0) > 0 and not is['told:onward'])
 if good + bad + out > tonumber(is['told:progress'] or 0) then reply[#reply + 1] = 'progress' end
 if is.cancelled_ms and is.sealed_ms and left > 0 and tonumber(is['told:cancel'] or 0) < cancels then reply[#reply + 1] = 'cancel' end
 due('catch', is.failed_ms)
 due('finally', over)
 due('then', over and well)
 due('onward', over and (well or (is.allow == '1' and not is.cancelled_ms)))
-due('stopped', over and not well and (is.allow ~= '1' or is.cancelled_ms))
+due('stopped', over and not well and not is['told:onward'] and (is.allow ~= '1' or is.cancelled_ms))
 return reply

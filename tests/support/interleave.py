@@ -28,6 +28,11 @@ class Loom:
         self._check = check
         self._threads: list[tuple[Iterator[None], str]] = []
 
+    @property
+    def busy(self) -> int:
+        """How many flows have not ended."""
+        return len(self._threads)
+
     def start(self, flow: Flow[Any], then: Then = lambda value, error: None, *, most: int = -1, name: str = "") -> None:
         """Let a flow run with the others; `then` is given what it returned, or raised.
 
