@@ -182,10 +182,21 @@ class NotConfirmed(BackendError):
 
     exit_code = 7
 
-    def __init__(self, message: str = "", *, hint: str = "", done: tuple[object, ...] = ()) -> None:
-        """`done` is what the call would have answered: a `JobRef` for each job, or the word of a cancel."""
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        hint: str = "",
+        done: tuple[object, ...] = (),
+        unconfirmed: tuple[object, ...] | None = None,
+    ) -> None:
+        """`done` is what the call would have answered: a `JobRef` for each job, or the word of a cancel.
+
+        `unconfirmed` are those of them that are not as safe as was asked; all of them, unless told.
+        """
         super().__init__(message, hint=hint)
         self.done = done
+        self.unconfirmed = done if unconfirmed is None else unconfirmed
 
 
 class ProtocolError(BackendError):

@@ -138,7 +138,10 @@ class JobInfo:
 
 
 class Retried(NamedTuple):
-    """What became of one failed job that was to be retried: where it is now, or why it is not tried again."""
+    """What became of one failed job that was to be retried: where it is now, or why it is not tried again.
+
+    Both, when it is tried again and that is not as safe as its queue asks (`NotConfirmed`).
+    """
 
     id: str
     ref: JobRef | None

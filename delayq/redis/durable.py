@@ -52,15 +52,23 @@ class Durable:
         return known
 
     def answers(
-        self, scope: Scope, calls: Sequence[Call[T]], wanted: Durability, counts: Callable[[T], bool]
+        self,
+        scope: Scope,
+        calls: Sequence[Call[T]],
+        wanted: Durability,
+        counts: Callable[[T], bool],
+        *,
+        brief: bool = False,
     ) -> Asking[tuple[list[T], str]]:
-        """The answers of calls of one queue, and what was not confirmed.
+        """The answers of calls of one shard, and what was not confirmed.
 
         They are under way together, so each must be one that may be sent again, unless it is alone.
         """
         able = scope.queue, str(wanted)
         mark = scope.keys.once(new_id())
-        confirmed: Confirmed = yield Confirm(tuple(calls), wanted, mark, counts, probed=able in self._probed)
+        confirmed: Confirmed = yield Confirm(
+            tuple(calls), wanted, mark, counts, probed=able in self._probed, brief=brief
+        )
         self._probed.add(able)
         return confirmed.answers, confirmed.missing
 
@@ -75,17 +83,19 @@ class Durable:
         return answer, missing
 
     @staticmethod
-    def check(refs: Sequence[JobRef], wanted: Durability, missing: str) -> None:
-        """Raises `NotConfirmed` when something is missing: the jobs are stored, and not as safely as was asked."""
+    def check(refs: Sequence[JobRef], short: Sequence[JobRef], wanted: Durability, missing: str) -> None:
+        """Raises `NotConfirmed` when something is missing: the jobs are stored, and `short` of them not as safely."""
         if not missing:
             return
-        first = refs[0]
+        first = short[0]
         what = f"The job {first.id!r} in queue {first.queue!r} is" if len(refs) == 1 else f"The {len(refs)} jobs are"
+        whom = f" for {len(short)} of them" if len(short) < len(refs) else ""
         raise NotConfirmed(
-            f"{what} stored, but durability {wanted} was not confirmed: {missing}.",
+            f"{what} stored, but durability {wanted} was not confirmed{whom}: {missing}.",
             hint=f"See it: delayq show {first.id} --queue {first.queue}. Asked for again under the same id it is the "
             "same job, and waited for once more.",
             done=tuple(refs),
+            unconfirmed=tuple(short),
         )
 
 

@@ -5,11 +5,11 @@ The shells go through them page by page, so that whoever asked can look at each 
 
 from __future__ import annotations
 
-from delayq.core.errors import Conflict, JobNotFound
+from delayq.core.errors import Conflict, JobNotFound, NotConfirmed
 from delayq.core.failed import FailedChoice, FailedOptions, choose
 from delayq.core.shards import next_cursor, read_cursor
 from delayq.core.states import State
-from delayq.core.views import Page, Retried
+from delayq.core.views import JobRef, Page, Retried
 from delayq.redis.calls import inspect
 from delayq.redis.calls.call import Command, number
 from delayq.redis.calls.produce import MAX_JOBS
@@ -51,9 +51,12 @@ class FailedVerbs:
         return Page(tuple(meant), next_cursor(number, "" if over else page.cursor, len(scopes)))
 
     def retry(self, job_id: str, queue: str | None) -> Flow[Retried]:
-        """One of them from the start. A refusal is an answer here: it keeps no other from it."""
+        """One of them from the start. A refusal is an answer here, as is one that is not as safe as the queue asks."""
         try:
             ref = yield from self._by_hand.retry(job_id, queue)
         except (JobNotFound, Conflict) as error:
             return Retried(job_id, None, error)
+        except NotConfirmed as error:
+            [done] = error.done
+            return Retried(job_id, done if isinstance(done, JobRef) else None, error)
         return Retried(job_id, ref, None)

@@ -23,6 +23,7 @@ from delayq.core.views import JobInfo, JobRef
 from delayq.redis.calls import produce
 from delayq.redis.calls.follow import told_by
 from delayq.redis.follow_verbs import FollowVerbs
+from delayq.redis.placing import Way
 from delayq.redis.verbs import Flow, Verbs
 
 RETRY_READS = 5
@@ -47,11 +48,14 @@ class HandVerbs:
     def retry(self, job_id: str, queue: str | None) -> Flow[JobRef]:
         """A failed job from the start; read, rewrite, and again when somebody was faster.
 
+        As safe as the queue asks.
+
         One that is a member of a batch says so in its envelope, and which cancels do not hold for it: it may start
         before the batch has heard.
         """
         outcome, name, scope = produce.Outcome(Answer.CHANGED), "", self._verbs.scope(queue)
         todo: Todo = []
+        way = Way(self._verbs.durable)
         for _ in range(RETRY_READS):
             scope, info = yield from self._verbs.read(job_id, queue)
             raw, envelope = (info.raw, info.envelope) if info else (b"", None)
@@ -62,12 +66,15 @@ class HandVerbs:
                 fresh = envelopes.afresh(raw, envelope, (yield from self._verbs.server_ms()))
                 fresh = envelopes.rewrite(fresh, chain=part.chain) if part else fresh
             prints = envelopes.fingerprint(raw)
-            outcome = yield produce.retry(scope, job_id, prints, fresh, digest, followups.encode_todo(todo))
+            way.wanted = yield from self._verbs.durable.wanted(self._verbs.shard(scope.name), None)
+            ask = produce.retry(scope, job_id, prints, fresh, digest, followups.encode_todo(todo))
+            outcome = yield from way.one(scope, ask, produce.moved)
             if outcome.answer is not Answer.CHANGED:
                 break
         ref = self._verbs.ref(outcome, job_id, scope.name, name)
         self._verbs.tell(JobRetryRequested(job_id, name, scope.name))
         yield from self._tell(todo)
+        way.check([ref])
         return ref
 
     def _part(self, info: JobInfo | None, envelope: Envelope) -> Flow[Part | None]:

@@ -63,7 +63,7 @@ def schedule_once(
         refs = yield from put(verbs, queue, [jobs[n] for n in numbers], make, way, strict=True)
         found.update(zip(numbers, refs, strict=True))
     ordered = [found[n] for n in range(len(jobs))]
-    verbs.durable.check(ordered, way.wanted, way.missing)
+    way.check(ordered)
     return Once(ordered, again)
 
 

@@ -9,7 +9,7 @@ afterwards; only then is it made where it belongs.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from zlib import crc32
@@ -22,7 +22,7 @@ from delayq.core.spec import Prepared
 from delayq.core.states import Answer
 from delayq.core.views import JobRef
 from delayq.redis.calls.call import Call, Scope
-from delayq.redis.calls.produce import Scheduled, stored
+from delayq.redis.calls.produce import NOT_STORED, Scheduled, stored
 from delayq.redis.durable import Durable
 
 if TYPE_CHECKING:
@@ -45,30 +45,57 @@ class Batch(NamedTuple):
 class Way:
     """How calls are sent: plainly, or each shard's until they are as safe as `wanted`.
 
-    `missing` tells what was not confirmed; after that the rest is sent plainly.
+    `missing` tells what was not confirmed first, and `asked` what had been asked for there. A shard that fell short is
+    not waited for again; others may lie elsewhere, so they are, but briefly. `short` are the jobs that were stored and
+    not confirmed.
     """
 
     durable: Durable
     wanted: Durability = MEMORY
     missing: str = ""
+    asked: Durability = MEMORY
+    short: list[JobRef] = field(default_factory=list)
+    _fell_short: set[str] = field(default_factory=set)
 
     def send(self, asked: Sequence[tuple[Scope, Call[Scheduled]]]) -> Flow[list[Scheduled]]:
         """Calls that may be under way together, to any shards."""
-        if not self.wanted.waits or self.missing:
-            calls = tuple(call for _, call in asked)
-            return [(yield calls[0])] if len(calls) == 1 else (yield calls)
+        if not self.wanted.waits:
+            return (yield from _plainly([call for _, call in asked]))
         answers: list[Scheduled] = []
-        for _, some in groupby(asked, key=lambda pair: pair[0].queue):
+        for shard, some in groupby(asked, key=lambda pair: pair[0].queue):
             pairs = list(some)
-            calls = tuple(call for _, call in pairs)
-            got, missing = yield from self.durable.answers(pairs[0][0], calls, self.wanted, stored)
-            answers, self.missing = answers + got, self.missing or missing
+            calls = [call for _, call in pairs]
+            if shard in self._fell_short:
+                got = yield from _plainly(calls)
+            else:
+                brief = bool(self.missing)
+                got, missing = yield from self.durable.answers(pairs[0][0], calls, self.wanted, stored, brief=brief)
+                self._note(shard, missing)
+            if shard in self._fell_short:
+                self.short += [ref for scheduled in got for ref in scheduled.refs if ref.outcome not in NOT_STORED]
+            answers += got
         return answers
 
     def one(self, scope: Scope, call: Call[T], counts: Callable[[T], bool]) -> Flow[T]:
         """One call; `counts` says of its answer whether anything was changed."""
-        answer, self.missing = yield from self.durable.answer(scope, call, self.wanted, counts)
+        answer, missing = yield from self.durable.answer(scope, call, self.wanted, counts)
+        self._note(scope.queue, missing)
         return answer
+
+    def check(self, refs: Sequence[JobRef]) -> None:
+        """Raises `NotConfirmed` when some of these jobs are stored and not as safe as was asked."""
+        self.durable.check(refs, self.short or refs, self.asked, self.missing)
+
+    def _note(self, shard: str, missing: str) -> None:
+        if missing:
+            self._fell_short.add(shard)
+        if missing and not self.missing:
+            self.missing, self.asked = missing, self.wanted
+
+
+def _plainly(calls: Sequence[Call[T]]) -> Flow[list[T]]:
+    """Calls that may be under way together, and nothing is waited for."""
+    return [(yield calls[0])] if len(calls) == 1 else (yield tuple(calls))
 
 
 Make = Callable[[Scope, Sequence[Prepared]], Iterable[Batch]]

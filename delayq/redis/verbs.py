@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any, TypeVar
 
 from delayq.core.audit import Door
-from delayq.core.durability import MEMORY, Durability
 from delayq.core.events import Tell, nobody_listens
 from delayq.core.names import check_id, check_queue, new_id
 from delayq.core.options import Options
@@ -116,7 +115,7 @@ class Verbs:
 
         [ref] = yield from put(self, job.queue, [job], make, way, strict=True)
         accepted(ref, job)
-        self.durable.check([ref], way.wanted, way.missing)
+        way.check([ref])
         return ref
 
     def schedule_many(self, items: Items, on_conflict: OnConflict, durability: str | None = None) -> Flow[list[JobRef]]:
@@ -128,28 +127,25 @@ class Verbs:
         for n, job in enumerate(jobs):
             places.setdefault(job.queue, []).append(n)
         found: dict[int, JobRef] = {}
-        missing, wanted = "", MEMORY
+        way = Way(self.durable)
         for queue, numbers in sorted(places.items()):
-            safe = yield from self.durable.wanted(self.shard(queue), durability)
-            refs, short = yield from self._schedule_in(queue, [jobs[n] for n in numbers], on_conflict, safe)
+            way.wanted = yield from self.durable.wanted(self.shard(queue), durability)
+            refs = yield from self._schedule_in(queue, [jobs[n] for n in numbers], on_conflict, way)
             found.update(zip(numbers, refs, strict=True))
-            missing, wanted = (short, safe) if short else (missing, wanted)
         refs = [found[n] for n in range(len(jobs))]
-        self.durable.check(refs, wanted, missing)
+        way.check(refs)
         return refs
 
     def _schedule_in(
-        self, queue: str, jobs: Sequence[Prepared], on_conflict: OnConflict, wanted: Durability
-    ) -> Flow[tuple[list[JobRef], str]]:
-        """Jobs of one queue, several chunks under way at a time; and what was not confirmed, after which the rest is
-        sent without waiting."""
+        self, queue: str, jobs: Sequence[Prepared], on_conflict: OnConflict, way: Way
+    ) -> Flow[list[JobRef]]:
+        """Jobs of one queue, several chunks under way at a time."""
         yield from self.register(queue)
 
         def make(scope: Scope, mine: Sequence[Prepared]) -> Iterator[Batch]:
             return (Batch(produce.schedule(scope, some, on_conflict, new_id()), some) for some in produce.chunks(mine))
 
-        way = Way(self.durable, wanted)
-        return (yield from put(self, queue, jobs, make, way, strict=True)), way.missing
+        return (yield from put(self, queue, jobs, make, way, strict=True))
 
     def register(self, queue: str) -> Flow[None]:
         """Make a queue known to movers, once per client and again when the server forgot it."""
@@ -187,7 +183,7 @@ class Verbs:
         queues = self._queues(queue)
         scope, done = yield from find(self, queues, job_id, act, lambda done: done.answer is not Answer.UNKNOWN)
         if way.missing:
-            raise undone(job_id, scope.name, way.missing, way.wanted)
+            raise undone(job_id, scope.name, way.missing, way.asked)
         return done
 
     def reschedule(self, job_id: str, queue: str | None, spec: JobSpec, durability: str | None = None) -> Flow[JobRef]:
@@ -221,7 +217,7 @@ class Verbs:
         queues = self._queues(queue)
         scope, outcome = yield from find(self, queues, job_id, act, lambda said: said.answer is not Answer.UNKNOWN)
         ref = self.ref(outcome, job_id, scope.name)
-        self.durable.check([ref], way.wanted, way.missing)
+        way.check([ref])
         return ref
 
     def ref(self, outcome: produce.Outcome, job_id: str, queue: str, name: str = "") -> JobRef:

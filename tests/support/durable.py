@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
 
 import pytest
 
+from delayq.core import failure as failures
+from delayq.core.failure import Failure
 from delayq.core.options import Options
+from delayq.core.views import JobRef
+from delayq.redis.calls import deliver
 from delayq.redis.client import Client
 from delayq.redis.connect import Connector, Waits
+from delayq.redis.send import through
+from tests.support.failing import take
 from tests.support.servers import LocalServer, connect
 
 JOBS = "delayq:{default}:jobs"
@@ -35,3 +41,17 @@ def opened() -> Iterator[Open]:
 def has(server: LocalServer, job_id: str) -> bool:
     with connect(server.url) as client:
         return bool(client.hexists(JOBS, job_id))
+
+
+def ids_of(refs: Sequence[object]) -> list[str]:
+    """The ids in the answers that a short answer has with it."""
+    return [ref.id for ref in refs if isinstance(ref, JobRef)]
+
+
+def fail_in(client: Client, shard: str, job_id: str, queue: str | None = None) -> None:
+    """Let a waiting job fail in its shard, in which nothing else may be ready."""
+    client.run_now(job_id, queue=queue)
+    held = take(client, job_id, shard)
+    failure = failures.encode(Failure("ValueError", "no", "", attempt=1))
+    call = deliver.fail(client.verbs.shard(shard), [deliver.Failed(held, b"", failure)])
+    assert through(client.connector, call) == [True]

@@ -12,12 +12,13 @@ from delayq.core.failure import Failure
 from delayq.redis.calls import deliver
 from delayq.redis.calls.call import Call
 from delayq.redis.calls.deliver import Held
+from delayq.redis.client import Client
 from delayq.redis.keys import GROUP, Keys
 
 T = TypeVar("T")
 
 
-def take(q: DelayQ, job_id: str, queue: str = "orders", consumer: str = "dq:test:1:a") -> Held:
+def take(q: Client, job_id: str, queue: str = "orders", consumer: str = "dq:test:1:a") -> Held:
     """Read the next ready job of a queue, which must be that one."""
     stream = Keys(q.options.prefix, queue).stream
     read = partial(_read, stream, consumer)

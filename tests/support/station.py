@@ -26,6 +26,7 @@ from delayq.core.backoff import Fixed
 from delayq.core.events import Event, JobEnded, JobFenced, Listener
 from delayq.core.options import Options
 from delayq.core.outcome import Policy
+from delayq.core.shards import all_shards
 from delayq.core.states import State
 from delayq.core.views import JobInfo
 from delayq.drivers.redis_streams import RedisStreams, RedisStreamsFactory
@@ -155,9 +156,10 @@ class Station:
         wait_until(gone, timeout=timeout, what=f"{len(job_ids)} jobs are gone")
 
     def idle(self, queues: Sequence[str]) -> bool:
-        """Whether nothing waits, runs or is to be carried in these queues."""
+        """Whether nothing waits, runs or is to be carried in these queues, whatever shards they have."""
+        shards = all_shards(queues, self.client.run(self.client.verbs.shards()))
         with self.connector.commands().pipeline(transaction=False) as pipe:
-            for queue in queues:
+            for queue in shards:
                 keys = self.keys(queue)
                 pipe.xlen(keys.of("outbox"))
                 pipe.zcard(keys.of("scheduled"))

@@ -51,9 +51,13 @@ class Outcome(NamedTuple):
     owner: str = ""
 
 
+NOT_STORED = (Answer.CONFLICT, Answer.UNKNOWN)
+"""Of a job that is not stored by the call that asked for it: it was refused, or only asked for."""
+
+
 def stored(scheduled: Scheduled) -> bool:
     """Whether any of these jobs is stored now; a refused one is not."""
-    return any(ref.outcome not in (Answer.CONFLICT, Answer.UNKNOWN) for ref in scheduled.refs)
+    return any(ref.outcome not in NOT_STORED for ref in scheduled.refs)
 
 
 def moved(outcome: Outcome) -> bool:
