@@ -16,6 +16,8 @@ from delayq.core.when import format_instant
 from delayq.settings import LogFormat, Settings
 
 _JOBS: Final = logging.getLogger("delayq.jobs")
+NAMELESS: Final = "(no name)"
+"""What a job is called in a line that could not be read: an entry that somebody else wrote."""
 _FIELDS: Final = (*AtWork._fields, "outcome", "took_ms", "late_ms", "reason", "jobs")
 
 
@@ -38,7 +40,7 @@ def tell(event: Event) -> None:
     match event:
         case JobStarted():
             about = {"job_id": event.id, "job": event.name, "queue": event.queue, "attempt": event.attempt}
-            _JOBS.debug("%s %s started, %d ms late", event.name, event.id, event.late_ms, extra=about)
+            _JOBS.debug("%s %s started, %d ms late", event.name or NAMELESS, event.id, event.late_ms, extra=about)
         case JobEnded():
             _ended(event)
         case JobFenced():
@@ -62,7 +64,9 @@ def _ended(event: JobEnded) -> None:
         "took_ms": round(event.took_ms, 3),
     }
     text = "%s %s %s in %.1f ms (attempt %d)%s"
-    _JOBS.log(level, text, event.name, event.id, event.outcome, event.took_ms, event.attempt, why, extra=about)
+    _JOBS.log(
+        level, text, event.name or NAMELESS, event.id, event.outcome, event.took_ms, event.attempt, why, extra=about
+    )
 
 
 def _traceback(formatter: logging.Formatter, record: logging.LogRecord) -> str:

@@ -49,16 +49,20 @@ async def look(service: Service) -> Verdict:
     except BackendError as error:
         return Verdict(False, (error.message,))
     limit_ms = service.settings.max_overdue_ms
-    why = [sentence for one in stats for sentence in complaints(one, limit_ms)]
+    looked_ms = max((one.mover_tick_ms for one in stats), default=0)
+    why = [sentence for one in stats for sentence in complaints(one, limit_ms, looked_ms)]
     return Verdict(not why, tuple(why))
 
 
-def complaints(stats: QueueStats, limit_ms: int) -> list[str]:
-    """What is wrong with a queue; a paused one waits on purpose."""
+def complaints(stats: QueueStats, limit_ms: int, looked_ms: int = 0) -> list[str]:
+    """What is wrong with a queue; a paused one waits on purpose.
+
+    `looked_ms` is when a mover last looked at any queue: a new one, that none has seen yet, is theirs in a second.
+    """
     if stats.paused or not stats.scheduled + stats.ready:
         return []
     said = []
-    still_ms = stats.now_ms - stats.mover_tick_ms
+    still_ms = stats.now_ms - (stats.mover_tick_ms or looked_ms)
     if stats.scheduled and still_ms > MOVER_AFTER_MS:
         for_s = f"No mover looked at the queue {stats.queue} for {still_ms // 1000} s."
         said.append(for_s if stats.mover_tick_ms else f"No mover ever looked at the queue {stats.queue}.")

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from delayq import DelayQ
+from delayq.cli.logs import tell
 from delayq.core.at_work import trace_id_of
+from delayq.core.events import JobEnded
 from tests.support.cli import Cli
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -80,3 +82,10 @@ def test_what_is_no_trace_is_left_out(header: str) -> None:
     assert trace_id_of({"traceparent": header}) == ""
     assert trace_id_of(None) == ""
     assert trace_id_of(HEADERS) == TRACE
+
+
+def test_an_envelope_that_nobody_can_read_has_a_name_in_the_line(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, logger="delayq.jobs"):
+        tell(JobEnded("x1", "", "default", 1, "failed", 0.5, ValueError("no envelope")))
+    [line] = caplog.messages
+    assert line.startswith("(no name) x1 failed")

@@ -28,8 +28,9 @@ GROWTH_KIB = 48 * 1024
 
 @pytest.fixture
 def served(own_server: OwnServer, tmp_path: Path) -> Iterator[tuple[str, int]]:
-    """The address of a server, and its process."""
+    """The address of a server, and its process. Without a mover it would rightly say that it is not ready."""
     cli = Cli(tmp_path, environment(DELAYQ_URL=own_server().url))
+    cli.start("move")
     process = cli.start("serve", "--port", "0")
     assert process.stdout is not None
     yield process.stdout.readline().strip(), process.pid

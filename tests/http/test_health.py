@@ -51,3 +51,10 @@ def test_what_is_wrong_with_a_queue() -> None:
     assert complaints(stats(overdue_oldest_ms=61_000), 60_000) == ["The oldest job of orders is overdue by 61 s."]
     assert complaints(stats(now_ms=1_042_000, overdue_oldest_ms=61_000, paused_until_ms=0), 60_000) == []
     assert complaints(stats(now_ms=1_042_000, scheduled=0), 60_000) == []
+
+
+def test_a_new_queue_is_as_well_off_as_its_neighbours() -> None:
+    new = stats(now_ms=1_042_000, mover_tick_ms=0)
+    assert complaints(new, 60_000, looked_ms=1_041_500) == []
+    [said] = complaints(new, 60_000, looked_ms=1_000_000)
+    assert said == "No mover ever looked at the queue orders."

@@ -43,6 +43,7 @@ LOOKS: tuple[tuple[str, ...], ...] = (
     ("database", "migrate"),
     ("api-key", "list"),
     ("api-key", "revoke", "none"),
+    ("healthcheck", "--role", "mover"),
 )
 ALL = (*PRODUCE, *LOOKS, *CHANGE)
 LEFT_OUT: dict[tuple[str, ...], str] = {

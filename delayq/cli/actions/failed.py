@@ -94,10 +94,12 @@ def retry(session: Session, chosen: Chosen, rate: str | None, *, as_json: bool) 
     """Try them again; the worst exit code. One that cannot be retried keeps no other from it."""
     chosen.check()
     code = done = 0
+    pace = Pace(parse_rate(rate) if rate else None)
     with session.failed() as client:
+        ids = begun(chosen.find_ids(client))
         session.record(client, "retry", chosen.queue or client.options.queue, chosen.words)
         headway = Headway(session.out.note, _how_many(client, chosen))
-        for job_id, ref, error in _retried(client, chosen, rate):
+        for job_id, ref, error in _retried(client, ids, chosen.queue or client.options.queue, pace):
             headway.step()
             if error is not None:
                 session.out.error(error.message, error.hint)
@@ -113,10 +115,14 @@ def retry(session: Session, chosen: Chosen, rate: str | None, *, as_json: bool) 
     return code
 
 
-def _retried(client: Client | FailedDesk, chosen: Chosen, rate: str | None) -> Iterator[Retried]:
+def begun(ids: Iterator[str]) -> Iterator[str]:
+    """The same ids, the first one found: what cannot be asked for is refused here, before anything is written down."""
+    return chain(list(islice(ids, 1)), ids)
+
+
+def _retried(client: Client | FailedDesk, ids: Iterator[str], queue: str, pace: Pace) -> Iterator[Retried]:
     """The answers, at the pace that was asked for."""
-    pace, queue = Pace(parse_rate(rate) if rate else None), chosen.queue or client.options.queue
-    for job_id in chosen.find_ids(client):
+    for job_id in ids:
         time.sleep(pace.wait_s(time.monotonic()))
         with checkable(job_id, queue):
             if isinstance(client, FailedDesk):
@@ -145,8 +151,8 @@ def forget(session: Session, chosen: Chosen, *, yes: bool, as_json: bool) -> int
         queue = chosen.queue or client.options.queue
         if not chosen.ids:
             session.out.confirm(f"Drop every {chosen} in queue {queue}?", yes=yes)
+        ids = begun(chosen.find_ids(client))
         session.record(client, "forget", queue, chosen.words)
-        ids = chosen.find_ids(client)
         while batch := list(islice(ids, BATCH)):
             for job_id, answer in zip(batch, client.forget(batch, queue=queue), strict=True):
                 code = max(code, codes[answer])

@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Final
 
 from fastapi import Request, Response
-from starlette.routing import Route
+from starlette.routing import Match, Route
+from starlette.types import Scope as Asked
 
 from delayq.core.api_keys import Scope
 from delayq.http.access import Needs
@@ -18,6 +19,14 @@ from delayq.http.problems import Refused
 
 _WRITER: Final = Needs(Scope.WRITE)
 _LONGEST_KEY: Final = 255
+
+
+class Short(Route):
+    """A route that stands before FastAPI's and has nothing to say about other methods: those know which there are."""
+
+    def matches(self, scope: Asked) -> tuple[Match, Asked]:
+        found, more = super().matches(scope)
+        return (found, more) if found is Match.FULL else (Match.NONE, {})
 
 
 async def create(request: Request) -> Response:
@@ -32,11 +41,11 @@ async def create_many(request: Request) -> Response:
     return await batch_create.create_many(request, request.app.state.service, caller, _key(request))
 
 
-def routes() -> list[Route]:
+def routes() -> list[Short]:
     """Both, to be tried first."""
     return [
-        Route("/v1/jobs", create, methods=["POST"]),
-        Route("/v1/jobs/batch", create_many, methods=["POST"]),
+        Short("/v1/jobs", create, methods=["POST"]),
+        Short("/v1/jobs/batch", create_many, methods=["POST"]),
     ]
 
 
