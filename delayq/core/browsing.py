@@ -61,8 +61,10 @@ class Sought:
             return False
         return self.covers(at_of(info))
 
-    def covers(self, at_ms: int) -> bool:
-        """Whether that time lies in the range."""
+    def covers(self, at_ms: int | None) -> bool:
+        """Whether that time lies in the range; what has none lies in no range."""
+        if at_ms is None:
+            return self.since_ms is None and self.until_ms is None
         return (self.since_ms is None or at_ms >= self.since_ms) and (self.until_ms is None or at_ms <= self.until_ms)
 
 
@@ -75,9 +77,9 @@ class Found:
     looked: int
 
 
-def at_of(info: JobInfo) -> int:
-    """The time that orders a job among those of its state; 0 when it has none."""
-    return next((ms for ms in (info.failed_ms, info.forget_ms, info.due_ms) if ms is not None), 0)
+def at_of(info: JobInfo) -> int | None:
+    """The time that orders a job among those of its state; None when it has none."""
+    return next((ms for ms in (info.failed_ms, info.forget_ms, info.due_ms) if ms is not None), None)
 
 
 def read_spot(cursor: str) -> Spot | None:

@@ -133,8 +133,9 @@ def prepare(spec: JobSpec, options: Options, now_ms: int, on_conflict: OnConflic
         retention_ms=(options.retention_ms or None) if spec.retention is None else duration_ms(spec.retention),
         unique=unique,
         encrypted=encrypted,
-        **({} if spec.plain else _rare(spec, due, now_ms)),
     )
+    if not spec.plain:
+        envelope = msgspec.structs.replace(envelope, **_rare(spec, due, now_ms))
     sent = _whole(envelope, options)
     return Prepared(job_id, sent, due, word_of(unique), name, queue, spec.id is not None, quiet)
 

@@ -10,17 +10,18 @@ from typing import Final
 
 import msgspec
 
-from delayq.core.shards import read_cursor
+from delayq.core.browsing import IN_ORDER
 from delayq.core.states import State
 from delayq.http.bodies import invalid
 from delayq.http.problems import Refused
 
-_ENTRY: Final = re.compile(r"[0-9]{1,20}-[0-9]{1,20}")
-_PLACE: Final = re.compile(r"-?[0-9]{1,17}(?:\.[0-9]{1,17})?(?:e\+?[0-9]{1,2})? [\x21-\x7e]{1,255}")
+_QUEUE: Final = r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}"
+_ENTRY: Final = re.compile(rf"{_QUEUE} (?:#[0-9]{{1,3}} )?(?:[0-9]{{1,20}}-[0-9]{{1,20}})?")
+_PLACE: Final = re.compile(rf"[0-9]{{1,16}} [\x21-\x7e]{{1,255}} {_QUEUE}")
 
 
 class Cursor(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """`question` is a hash of the filters; `after` is where the list of one state of one queue goes on."""
+    """`question` is a hash of the filters; `after` is where the list of one state of one queue goes on (`browse`)."""
 
     question: str
     queue: str
@@ -49,8 +50,7 @@ def read(word: str, question: str) -> Cursor | None:
         raise Refused(invalid("?cursor", "It is none that this API gave")) from None
     if cursor.question != question:
         raise Refused(invalid("?cursor", "It belongs to a list with other filters")) from None
-    _, after = read_cursor(cursor.after)
-    form = _ENTRY if cursor.state in (State.READY, State.RESERVED) else _PLACE
-    if after and not form.fullmatch(after):
+    form = _PLACE if cursor.state in IN_ORDER else _ENTRY
+    if cursor.after and not form.fullmatch(cursor.after):
         raise Refused(invalid("?cursor", "It is none that this API gave"))
     return cursor

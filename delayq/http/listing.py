@@ -1,35 +1,35 @@
-"""Lists of jobs over states and queues, filtered, page by page.
+"""Lists of jobs over states and queues, filtered, page by page: one walk of `browse` after the other.
 
-A filter on names, tags or payload costs a look at each job, so a request looks at so many jobs and no more: its page
-may then be short, and the next one goes on behind what was looked at.
+A filter on names or tags costs a look at each job, so a request looks at so many jobs and no more: its page may then be
+short, and the next one goes on behind what was looked at.
 """
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import Final
 
 import msgspec
 
-from delayq.core.shards import SIGN
+from delayq.core.browsing import Sought
 from delayq.core.states import State
 from delayq.core.views import JobInfo
 from delayq.http.cursors import Cursor, question_of
 from delayq.redis.aio import AsyncClient
+from delayq.redis.browse import browse, matching
 
 STATES: Final = (State.SCHEDULED, State.READY, State.RESERVED, State.FAILED, State.COMPLETED)
 LOOKED_AT: Final = 5_000
 MOST_CALLS: Final = 200
 MOST_ROWS: Final = 500
-_LAST_ID: Final = "\x7e" * 255
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """Which jobs. `queues` are sorted; times in epoch ms, of when a job is, or was, due, failed or is forgotten.
 
-    `name` is a pattern ('order.*'), `tag` one of its tags.
+    `name` is a pattern ('order.*'), `tag` one of its tags; `to_ms` itself is not meant any more.
     """
 
     queues: tuple[str, ...]
@@ -49,33 +49,22 @@ class Wanted:
         """Whether every job of these states and queues is meant."""
         return self.name is None and self.tag is None and self.from_ms is None and self.to_ms is None
 
-    def has(self, info: JobInfo) -> bool:
-        """Whether a job of these states and queues is meant."""
-        if self.name is not None and not fnmatchcase(info.name, self.name):
-            return False
-        if self.tag is not None and self.tag not in ((info.envelope.tags if info.envelope else None) or ()):
-            return False
-        at_ms = time_of(info)
-        if self.from_ms is not None and (at_ms is None or at_ms < self.from_ms):
-            return False
-        return self.to_ms is None or (at_ms is not None and at_ms < self.to_ms)
+    def holds(self, place: Cursor) -> bool:
+        """Whether that list is among those that are meant: a caller may have written his cursor himself."""
+        return place.queue in self.queues and place.state in self.states
 
-    def start(self, state: State) -> str:
-        """Where the list of that state begins: sets are ordered by time, so what lies before is passed over."""
-        if self.from_ms is None or state in (State.READY, State.RESERVED):
-            return ""
-        return f"{self.from_ms - 1} {_LAST_ID}"
-
-    def over(self, info: JobInfo) -> bool:
-        """Whether nothing behind that job can be meant, where jobs lie in the order of their times."""
-        at_ms = time_of(info)
-        ordered = info.state not in (State.READY, State.RESERVED)
-        return ordered and self.to_ms is not None and at_ms is not None and at_ms >= self.to_ms
-
-
-def time_of(info: JobInfo) -> int | None:
-    """The time that orders jobs of its state: due, failed, or to be forgotten."""
-    return {State.FAILED: info.failed_ms, State.COMPLETED: info.forget_ms}.get(info.state, info.due_ms)
+    def sought(self, queue: str, state: State, limit: int, looks: int) -> Sought:
+        """Its part in one state of one queue."""
+        return Sought(
+            state=state,
+            queues=(queue,),
+            name=self.name,
+            tag=self.tag,
+            since_ms=self.from_ms,
+            until_ms=None if self.to_ms is None else self.to_ms - 1,
+            limit=limit,
+            looks=looks,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,18 +76,18 @@ class Listed:
 
 
 async def page(client: AsyncClient, wanted: Wanted, cursor: Cursor | None, limit: int) -> Listed:
-    """The next jobs, at most `limit`. Each call asks for as many as are missing, so that none is read and left out."""
+    """The next jobs, at most `limit`."""
     found: list[JobInfo] = []
     looked = asked = 0
-    here = cursor or _first(wanted)
+    here = _first(wanted) if cursor is None else cursor if wanted.holds(cursor) else _next(wanted, cursor)
     while here is not None:
         if len(found) == limit or looked >= LOOKED_AT or asked >= MOST_CALLS:
             return Listed(found, here)
-        part = await client.list_jobs(here.state, queue=here.queue, cursor=here.after, limit=limit - len(found))
-        found += filter(wanted.has, part.jobs)
-        looked, asked = looked + len(part.jobs), asked + 1
-        over = any(map(wanted.over, part.jobs)) and not part.cursor.startswith(SIGN)
-        here = _next(wanted, here) if over or not part.cursor else msgspec.structs.replace(here, after=part.cursor)
+        sought = wanted.sought(here.queue, here.state, limit - len(found), LOOKED_AT - looked)
+        part = await client.run(browse(client.verbs, sought, here.after))
+        found += part.jobs
+        looked, asked = looked + part.looked, asked + 1
+        here = msgspec.structs.replace(here, after=part.cursor) if part.cursor else _next(wanted, here)
     return Listed(found, None)
 
 
@@ -107,20 +96,21 @@ async def count(client: AsyncClient, wanted: Wanted, most: int) -> tuple[int, bo
     if wanted.plain:
         stats = [one for queue in wanted.queues for one in await client.stats(queue)]
         return sum(getattr(one, state) for one in stats for state in wanted.states), True
-    total, cursor = 0, None
-    while total < most:
-        listed = await page(client, wanted, cursor, min(MOST_ROWS, most - total))
-        total, cursor = total + len(listed.jobs), listed.next
-        if cursor is None:
-            return total, True
-    return total, False
+    total = 0
+    for queue in wanted.queues:
+        for state in wanted.states:
+            sought = wanted.sought(queue, state, MOST_ROWS, sys.maxsize)
+            number, exact = await client.run(matching(client.verbs, sought, most - total))
+            total += number
+            if not exact:
+                return total, False
+    return total, True
 
 
 def _first(wanted: Wanted) -> Cursor | None:
     if not wanted.queues or not wanted.states:
         return None
-    state = wanted.states[0]
-    return Cursor(wanted.question, wanted.queues[0], state, wanted.start(state))
+    return Cursor(wanted.question, wanted.queues[0], wanted.states[0], "")
 
 
 def _next(wanted: Wanted, here: Cursor) -> Cursor | None:
@@ -132,5 +122,5 @@ def _next(wanted: Wanted, here: Cursor) -> Cursor | None:
     now = (here.queue, wanted.states.index(here.state) if here.state in wanted.states else len(wanted.states))
     for queue, number, state in places:
         if (queue, number) > now:
-            return Cursor(wanted.question, queue, state, wanted.start(state))
+            return Cursor(wanted.question, queue, state, "")
     return None

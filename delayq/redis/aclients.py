@@ -10,19 +10,13 @@ from dataclasses import replace
 from typing import Any, TypeAlias, assert_never
 
 import redis.asyncio
-from redis.asyncio.connection import (
-    AbstractConnection,
-    BlockingConnectionPool,
-    Connection,
-    SSLConnection,
-    UnixDomainSocketConnection,
-)
+from redis.asyncio.connection import AbstractConnection, BlockingConnectionPool
 from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import Sentinel
 from redis.backoff import NoBackoff
 
 from delayq.core.endpoint import Endpoint, Topology
-from delayq.redis import replies
+from delayq.redis import packing, replies
 from delayq.redis.acluster import AsyncCluster
 from delayq.redis.directory import Directory
 from delayq.redis.slots import Address
@@ -67,9 +61,9 @@ def _no_retries() -> Retry:
 
 
 def _standalone(endpoint: Endpoint, wire: Wire) -> AsyncClient:
-    kind: type[Any] = SSLConnection if endpoint.tls else Connection
+    kind: type[Any] = packing.Tls if endpoint.tls else packing.Plain
     pool = BlockingConnectionPool(
-        connection_class=UnixDomainSocketConnection if endpoint.path else kind,
+        connection_class=packing.Unix if endpoint.path else kind,
         retry=_no_retries(),
         **pool_options(endpoint, wire, connection=AbstractConnection),
     )

@@ -7,6 +7,7 @@ takes the first of all of them, and reads only the envelopes of these. What is i
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from delayq.core import failure as failures
@@ -24,6 +25,8 @@ STEP: Final = 500
 """Rows of a shard asked for at once."""
 READ_BYTES: Final = 1_000_000
 """Envelopes read at once hold about as much."""
+ROUNDS: Final = 100
+"""Calls for a page of what is in streams: a pattern that fits nearly nothing would ask for one job at a time."""
 _FIRST_READ: Final = 64
 
 Row = tuple[Spot, str]
@@ -63,6 +66,23 @@ def count(verbs: Verbs, sought: Sought) -> Flow[int]:
             number: int = yield Command(("ZCOUNT", scope.keys.of(sought.state), low, high), int, True)
             total += number
     return total
+
+
+def matching(verbs: Verbs, sought: Sought, most: int) -> Flow[tuple[int, bool]]:
+    """How many jobs are meant, and whether that is all of them.
+
+    What has to be looked at to know is counted one by one: up to `most`, and until `sought.looks` were looked at.
+    """
+    if sought.state in IN_ORDER and not sought.narrow:
+        return (yield from count(verbs, sought)), True
+    total = looked = 0
+    cursor = ""
+    while total < most and looked < sought.looks:
+        page = yield from browse(verbs, replace(sought, limit=min(STEP, most - total)), cursor)
+        total, looked, cursor = total + len(page.jobs), looked + page.looked, page.cursor
+        if not cursor:
+            return total, True
+    return total, False
 
 
 def _next_rows(scopes: Sequence[Scope], sought: Sought, spot: Spot | None, size: int) -> Flow[list[Row]]:
@@ -158,20 +178,19 @@ def _info(spot: Spot, state: State, raw: bytes, error: bytes) -> JobInfo:
 def _in_streams(verbs: Verbs, sought: Sought, cursor: str) -> Flow[Found]:
     """Ready and reserved jobs, queue by queue in the order of their entries; a cursor is a queue and its own there.
 
-    Where a part of them is meant, a page may come out longer than asked, by less than its own length.
+    Where a part of them is meant, only as many are asked for as are missing: so a page may come out short.
     """
     queue, _, after = cursor.partition(" ")
     left = [name for name in sought.queues if name >= queue]
     found: list[JobInfo] = []
-    looked = 0
+    looked = rounds = 0
     for name, following in zip(left, [*left[1:], ""], strict=True):
         after = after if name == queue else ""
         while True:
-            size = sought.limit if sought.narrow else sought.limit - len(found)
-            page: Page = yield from whole.list_jobs(verbs, sought.state, name, after, size)
+            page: Page = yield from whole.list_jobs(verbs, sought.state, name, after, sought.limit - len(found))
             found += filter(sought.has, page.jobs)
-            looked, after = looked + len(page.jobs), page.cursor
-            if len(found) >= sought.limit or looked >= sought.looks:
+            looked, rounds, after = looked + len(page.jobs), rounds + 1, page.cursor
+            if len(found) == sought.limit or looked >= sought.looks or rounds == ROUNDS:
                 return Found(tuple(found), f"{name} {after}" if after else following, looked)
             if not after:
                 break

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from pathlib import Path
 
 import httpx
@@ -139,3 +141,18 @@ async def test_a_foreign_page_changes_nothing(api: httpx.AsyncClient, headers: d
 async def test_a_page_of_our_own_may(api: httpx.AsyncClient) -> None:
     own = {"origin": "http://localhost", "sec-fetch-site": "same-origin"}
     assert (await api.post("/v1/queues/orders/pause", headers=own)).status_code != 403
+
+
+async def test_a_cursor_leads_into_no_queue_of_others(redis_url: str, tmp_path: Path) -> None:
+    mine = new_key(0, [Scope.READ], queues=["orders", "post"])
+    file = key_file(tmp_path, mine=mine)
+    with DelayQ(redis_url) as delayq:
+        for queue in ("orders", "pay", "post"):
+            delayq.schedule_many([{"name": "x", "delay": "1h", "queue": queue, "id": f"{queue}{n}"} for n in range(2)])
+    async with web(redis_url, api_keys_file=str(file)) as api:
+        page = (await api.get("/v1/jobs", params={"limit": 1}, headers=bearer(mine[1]))).json()
+        question, _, state, _ = json.loads(base64.urlsafe_b64decode(page["next_cursor"] + "=="))
+        for queue, state_said in (("pay", state), ("pay", "absent"), ("orders", "absent")):
+            forged = base64.urlsafe_b64encode(json.dumps([question, queue, state_said, ""]).encode()).decode()
+            answer = await api.get("/v1/jobs", params={"cursor": forged}, headers=bearer(mine[1]))
+            assert [job["id"] for job in answer.json()["jobs"]] == ["post0", "post1"]

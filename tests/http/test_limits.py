@@ -73,4 +73,6 @@ def test_depth_counts_brackets_that_are_no_text() -> None:
     assert depth(b"[" + b'"[[[[",' * 100 + b"1]") == 1
     assert depth(b'["\\"' + b"[" * 200 + b'"]') == 1
     assert depth(b"[]," * 100) == 1
+    assert depth(b'["' + b"\\\\" * 3 + b'",' + b"[" * 100 + b"]" * 100 + b"]") > MAX_DEPTH  # that string has ended
+    assert depth(b'["' + b"\\\\" * 3 + b'\\",' + b"[" * 100 + b'"]') == 1  # and that one has not
     assert MAX_DEPTH == 64

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -11,7 +12,7 @@ from delayq import DelayQ
 from delayq.core.browsing import Found, Sought
 from delayq.core.errors import InvalidInput
 from delayq.core.states import State
-from delayq.redis.browse import browse, count
+from delayq.redis.browse import browse, count, matching
 from tests.support.failing import fail_job, take
 
 NEXT_YEAR = datetime.now(UTC).year + 1
@@ -88,6 +89,24 @@ def test_ready_and_running_jobs_come_queue_by_queue(q: DelayQ) -> None:
     ready = Sought(State.READY, ("a", "b", "c"), limit=2)
     assert ids(q, ready) == ["a0", "a1", "a2", "b1", "b2", "c0", "c1", "c2"]
     assert ids(q, Sought(State.RESERVED, ("a", "b", "c"), limit=2)) == ["b0"]
+
+
+def test_a_page_of_what_waits_in_a_stream_is_never_longer_than_asked(q: DelayQ) -> None:
+    for n in range(12):
+        q.schedule(("x", "y")[n % 2], delay="0s", id=f"{n:02}", queue="a")
+    sought = Sought(State.READY, ("a",), name="y", limit=4)
+    first = page(q, sought)
+    assert [info.id for info in first.jobs] == ["01", "03", "05", "07"]
+    assert [info.id for info in page(q, sought, first.cursor).jobs] == ["09", "11"]
+
+
+def test_what_is_meant_is_counted_up_to_a_bound(q: DelayQ) -> None:
+    q.schedule_many([{"name": ("x", "y")[n % 2], "at": DUE, "queue": ("a", "b")[n % 4 // 2]} for n in range(40)])
+    sought = Sought(State.SCHEDULED, ("a", "b"))
+    assert q.run(matching(q.verbs, sought, 1)) == (40, True)  # one question to Redis, whatever the bound
+    assert q.run(matching(q.verbs, replace(sought, name="y"), 100)) == (20, True)
+    assert q.run(matching(q.verbs, replace(sought, name="y"), 5)) == (5, False)
+    assert q.run(matching(q.verbs, replace(sought, name="z"), 100)) == (0, True)
 
 
 @pytest.mark.parametrize("cursor", ["x", "1", "1 a", "-1 a q", "12345678901234567890 a q"])

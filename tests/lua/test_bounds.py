@@ -154,6 +154,7 @@ class Way:
         assert engine.key_names() == {"stream", "meta"}
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize(
     "data", [pytest.param(SMALL, id="small"), pytest.param(LARGE, id="large", marks=pytest.mark.slow)]
 )

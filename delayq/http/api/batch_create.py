@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Final
 
 from fastapi import APIRouter, Request, Response
 
-from delayq.core import shapes
 from delayq.core.errors import ConfigError, InvalidInput
 from delayq.core.spec import JobSpec, prepare
 from delayq.core.states import Answer, OnConflict
 from delayq.core.views import JobRef
+from delayq.core.when import format_instant
 from delayq.http import blame
 from delayq.http.access import Writer
 from delayq.http.answers import answer
 from delayq.http.api.jobs import Key, check_durability, check_queue
-from delayq.http.api.models.jobs import NewJobs, ScheduledJobs
+from delayq.http.api.models.jobs import NewJobs, Scheduled, ScheduledJobs
 from delayq.http.bodies import invalid, read
 from delayq.http.documented import answers, takes
 from delayq.http.problems import Problem, Refused
@@ -26,6 +27,7 @@ from delayq.http.service import Served, Service
 from delayq.redis.idempotent import named, schedule_once
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
+_outcome = attrgetter("outcome")
 EXAMPLE: Final = {"jobs": [{"name": "mail.send", "data": {"to": 1}, "delay": "1h"}, {"name": "mail.send"}]}
 
 
@@ -39,8 +41,9 @@ EXAMPLE: Final = {"jobs": [{"name": "mail.send", "data": {"to": 1}, "delay": "1h
 async def create_many(request: Request, service: Served, caller: Writer, key: Key = None) -> Response:
     """All are checked before the first is sent; each then has an outcome of its own, `conflict` among them."""
     new = await read(request, NewJobs)
-    for n, job in enumerate(new.jobs):
-        check_queue(service, caller, job, f"#/jobs/{n}/")
+    if caller.key is not None and caller.key.queues:
+        for n, job in enumerate(new.jobs):
+            check_queue(service, caller, job, f"#/jobs/{n}/")
     specs = [job.spec() for job in new.jobs]
     how, client, headers = OnConflict(new.on_conflict), service.client, {}
     try:
@@ -59,8 +62,8 @@ async def create_many(request: Request, service: Served, caller: Writer, key: Ke
         raise Refused(invalid(f"#/jobs/{asks[0]}/encrypted", error.message)) from error  # this server has no key
     except InvalidInput as error:
         raise Refused(blame_one(service, new, specs, error)) from error
-    outcomes = Counter(str(ref.outcome) for ref in refs)
-    shape = {"jobs": _shaped(refs), "outcomes": outcomes}
+    outcomes = Counter(map(_outcome, refs))
+    shape = ScheduledJobs(jobs=_shaped(refs), outcomes={str(word): number for word, number in outcomes.items()})
     return answer(shape, 201 if outcomes[Answer.CREATED] else 200, headers)
 
 
@@ -75,13 +78,23 @@ def blame_one(service: Service, new: NewJobs, specs: list[JobSpec], error: Inval
     return blame.problem(error, new)
 
 
-def _shaped(refs: Sequence[JobRef]) -> list[shapes.Shape]:
-    """As `shapes.scheduled`, and each due time written once: most jobs of a batch fall due together."""
-    times: dict[int | None, shapes.Shape] = {}
+def _shaped(refs: Sequence[JobRef]) -> list[Scheduled]:
+    """What became of each, and each due time written once: most jobs of a batch fall due together."""
+    times: dict[int | None, str | None] = {}
     found = []
     for ref in refs:
-        due = times.get(ref.due_ms) or times.setdefault(ref.due_ms, shapes.at("due", ref.due_ms))
+        due_ms = ref.due_ms
+        if due_ms not in times:
+            times[due_ms] = None if due_ms is None else format_instant(due_ms)
         found.append(
-            {"id": ref.id, "name": ref.name, "queue": ref.queue, "state": ref.state, **due, "outcome": ref.outcome}
+            Scheduled(
+                id=ref.id,
+                name=ref.name,
+                queue=ref.queue,
+                state=ref.state,
+                due_ms=due_ms,
+                due=times[due_ms],
+                outcome=ref.outcome,
+            )
         )
     return found

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from typing import Final
 
 from fastapi import APIRouter, Request, Response
 
-from delayq.core.errors import Conflict, JobNotFound
 from delayq.core.views import JobInfo
-from delayq.http import blame, listing
+from delayq.http import blame, listing, many
 from delayq.http.access import Writer
 from delayq.http.answers import answer
 from delayq.http.api.models.bulk import Bulk, BulkAnswer
@@ -21,11 +19,9 @@ from delayq.http.listing import Wanted
 from delayq.http.problems import Problem, Refused
 from delayq.http.service import Served
 from delayq.redis.aio import AsyncClient
-from delayq.redis.calls.call import pages
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 COUNTED: Final = 10_000
-AT_ONCE: Final = 16
 _WAITING: Final = ("scheduled", "ready")
 STATES: Final = {
     "cancel": _WAITING,
@@ -89,29 +85,5 @@ async def _do(client: AsyncClient, asked: Bulk, wanted: Wanted) -> tuple[Counter
         found, cursor = found + listed.jobs, listed.next
         if cursor is None:
             break
-    outcomes: Counter[str] = Counter()
-    if asked.action == "forget":
-        said = await client.forget([info.id for info in found], queue=asked.filter.queue)
-        outcomes.update(map(str, said))
-    else:
-        for some in pages(found, AT_ONCE):
-            outcomes.update(await asyncio.gather(*(_one(client, asked, info) for info in some)))
-    return outcomes, cursor is not None
-
-
-async def _one(client: AsyncClient, asked: Bulk, info: JobInfo) -> str:
-    try:
-        match asked.action:
-            case "cancel":
-                return str(await client.cancel(info.id, queue=info.queue))
-            case "run-now":
-                return str((await client.run_now(info.id, queue=info.queue)).outcome)
-            case "retry":
-                return str((await client.retry(info.id, queue=info.queue)).outcome)
-            case _:
-                ref = await client.reschedule(info.id, queue=info.queue, delay=asked.delay, at=asked.at)
-                return str(ref.outcome)
-    except JobNotFound:
-        return "unknown"
-    except Conflict:
-        return "refused"
+    act = many.Act(asked.action, asked.delay, asked.at)
+    return await many.do(client, act, many.which(found)), cursor is not None

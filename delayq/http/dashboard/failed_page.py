@@ -14,9 +14,10 @@ from starlette.responses import Response
 from delayq.core.browsing import Sought
 from delayq.core.errors import InvalidInput
 from delayq.core.names import check_id
-from delayq.core.states import Answer, State
+from delayq.core.states import State
 from delayq.core.views import JobInfo
 from delayq.core.when import format_instant
+from delayq.http import many
 from delayq.http.dashboard.deeds import note
 from delayq.http.dashboard.house import House
 from delayq.http.dashboard.jobs_page import Question, look, question
@@ -25,7 +26,7 @@ from delayq.http.dashboard.pages import back, show
 from delayq.http.dashboard.payload import without
 from delayq.http.dashboard.visit import Visit
 from delayq.http.dashboard.wording import plural
-from delayq.redis.browse import count
+from delayq.redis.browse import count, matching
 
 ACTS: Final = ("retry", "forget")
 PREVIEW_LOOKS: Final = 4_000
@@ -77,9 +78,7 @@ async def picked(house: House, visit: Visit) -> Response:
         raise InvalidInput("No job was ticked.", hint="Tick some, or choose all that fit.")
     detail = ", ".join(f"{queue}/{job_id}" for queue, job_id in chosen)
     await note(house, visit, f"failed {act}", plural(len(chosen), "job"), detail[:2_000])
-    done = 0
-    for queue, job_id in chosen:
-        done += await _do(house, act, queue, [job_id])
+    done = many.done(await many.do(house.client, many.Act(act), chosen))
     house.health.forget()
     return back(house, visit, inside(visit.filled("back") or "/failed"), _said(act, done, len(chosen) - done))
 
@@ -99,12 +98,8 @@ async def preview(house: House, visit: Visit) -> Response:
     if not asked.until or asked.sought((), now_ms).until_ms is None:
         asked = replace(asked, until=format_instant(now_ms))  # what fails from now on is not meant
     sought = await _sought(house, visit, asked, now_ms)
-    exact = not sought.narrow
-    if exact:
-        number = await house.client.run(count(house.client.verbs, sought))
-    else:
-        found = await look(house, replace(sought, limit=PREVIEW_LOOKS, looks=PREVIEW_LOOKS), "")
-        number, exact = len(found.jobs), not found.cursor
+    counted = matching(house.client.verbs, replace(sought, looks=PREVIEW_LOOKS), PREVIEW_LOOKS)
+    number, exact = await house.client.run(counted)
     since_until = asked.sought((), now_ms)
     fixed = replace(
         asked,
@@ -133,10 +128,8 @@ async def all_of_them(house: House, visit: Visit) -> Response:
     end_s = time.monotonic() + BUDGET_S
     while True:
         found = await look(house, sought, cursor)
-        for queue in dict.fromkeys(info.queue for info in found.jobs):
-            ids = [info.id for info in found.jobs if info.queue == queue]
-            well = await _do(house, act, queue, ids)
-            done, left = done + well, left + len(ids) - well
+        well = many.done(await many.do(house.client, many.Act(act), many.which(found.jobs)))
+        done, left = done + well, left + len(found.jobs) - well
         cursor = found.cursor
         if not cursor:
             house.health.forget()
@@ -159,19 +152,6 @@ def _act(word: str) -> str:
 
 def _number(word: str) -> int:
     return int(word) if word.isascii() and word.isdigit() and len(word) < 10 else 0
-
-
-async def _do(house: House, act: str, queue: str, ids: list[str]) -> int:
-    """Do it to some jobs of one queue; to how many of them it was done."""
-    client = house.client
-    if act == "forget":
-        answers = await client.forget(ids, queue=queue)
-        return sum(answer is Answer.FORGOTTEN for answer in answers)
-    done = 0
-    for job_id in ids:
-        retried = await client.run(client.failed_verbs.retry(job_id, queue))
-        done += retried.ref is not None
-    return done
 
 
 def _said(act: str, done: int, left: int) -> str:
