@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from delayq.core import failure as failures
 from delayq.core import follow, followups
-from delayq.core.errors import BadEnvelope
+from delayq.core.errors import BadEnvelope, Conflict
 from delayq.core.follow import Part
 from delayq.core.followups import End, Todo
 from delayq.core.outcome import DONE, Ack, GiveUp, Outcome, Release
@@ -36,6 +36,23 @@ def ending(raw: bytes, job_id: str, queue: str, outcome: Outcome, now_ms: int) -
     if isinstance(outcome, GiveUp):
         headers = _told_of(part, queue, outcome.error)
     return Ending(end, follow.follow_ups(part, end, now_ms, headers))
+
+
+def displaced(raw: bytes, queue: str, now_ms: int) -> Todo:
+    """What follows a job that cannot be sent, because its id is another job's.
+
+    To its batch it was skipped, and so were the links behind it: a failed one would be retried, and under that id there
+    is somebody else. Those that catch a failure of its chain are told.
+    """
+    part = follow.part_of(raw)
+    if part is None:
+        return []
+    todo = follow.follow_ups(part, End.CANCELLED, now_ms)
+    if part.chain is not None:
+        error = Conflict(f"The id {part.id!r} was taken by another job in the queue {queue!r} when its turn came.")
+        headers, ending = _told_of(part, queue, error), follow.round_of(part.retried)
+        todo += (follow.launch(link, now_ms, headers, ending) for link in part.chain.catch)
+    return todo
 
 
 def _part(raw: bytes, job_id: str, outcome: Outcome) -> Part | None:

@@ -15,9 +15,9 @@ from delayq.core.followups import Todo
 from delayq.core.names import new_id
 from delayq.drivers.base import Relayed
 from delayq.redis.calls.call import Scope
-from delayq.redis.calls.follow import Owed, carried, owed
+from delayq.redis.calls.follow import Owed, carried, owed, todo_of
 from delayq.redis.client import Client
-from delayq.redis.follow_verbs import FollowVerbs, todo_of
+from delayq.redis.follow_verbs import FollowVerbs
 from delayq.redis.send import through
 
 

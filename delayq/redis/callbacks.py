@@ -14,6 +14,7 @@ from delayq.core.followups import Link, Plan, Send
 from delayq.redis.calls.follow import Standing
 
 CALLBACKS: Final = ("progress", "catch", "finally", "then")
+BATCH_HEADER: Final = "delayq-batch-id"
 
 
 class Bound(NamedTuple):
@@ -40,7 +41,7 @@ def numbers(plan: Plan, standing: Standing) -> dict[str, str]:
     """Headers of what a batch sends: how it stands."""
     told = {"done": standing.done, "failed": standing.failed, "skipped": standing.skipped}
     told["total"] = standing.pending + standing.ended
-    return {"delayq-batch-id": plan.id, **{f"delayq-batch-{name}": str(value) for name, value in told.items()}}
+    return {BATCH_HEADER: plan.id, **{f"delayq-batch-{name}": str(value) for name, value in told.items()}}
 
 
 def _bound(

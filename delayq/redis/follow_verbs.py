@@ -10,33 +10,37 @@ again after a crash is not a second job; a batch counts members, not notes.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 import msgspec
 
 from delayq.core import follow, followups
-from delayq.core.errors import BadEnvelope
-from delayq.core.follow import ONCE_MS, Part
+from delayq.core.ending import displaced
+from delayq.core.follow import Part
 from delayq.core.followups import End, Link, Note, Open, Plan, Send, Todo, Word
 from delayq.core.spec import Prepared
-from delayq.core.states import Answer, OnConflict, State
-from delayq.core.unique import word_of
-from delayq.core.views import JobRef
+from delayq.core.states import Answer, State
 from delayq.redis import callbacks
 from delayq.redis.callbacks import CALLBACKS, Bound
 from delayq.redis.called_off import called_off
 from delayq.redis.calls import follow as calls
 from delayq.redis.calls import produce
-from delayq.redis.calls.call import Call, Command, Scope, hash_page, pages, text
+from delayq.redis.calls.call import Command, Scope, hash_page, pages, text
 from delayq.redis.calls.follow import Counted, Standing, Told, told_by
+from delayq.redis.follow_jobs import chunks, each, is_there, prepared, schedule_once
 from delayq.redis.keys import Globals, Keys
-from delayq.redis.placing import Batch, put, token_of
+from delayq.redis.placing import Batch, put
+from delayq.redis.taken_ids import is_the_same
+from delayq.redis.unheard import Unheard
 from delayq.redis.verbs import Flow, Verbs
 from delayq.redis.walk import Walk
 
 UNDER_WAY = 100
 Chunks = Callable[[Scope, Sequence[Prepared]], Iterator[Batch]]
+
+log = logging.getLogger("delayq.redis")
 
 
 class FollowVerbs:
@@ -55,7 +59,7 @@ class FollowVerbs:
         bound = [
             Bound(f"{token}.{n}", item) for token, todo in ends for n, item in enumerate(todo) if isinstance(item, Send)
         ]
-        sent = dict(zip((job.token for job in bound), (yield from self.send(bound)), strict=True))
+        sent = dict(zip((job.token for job in bound), (yield from self.send(bound, walk)), strict=True))
         notes: dict[str, list[Told]] = {}
         for _, todo in ends:
             for item in todo:
@@ -67,21 +71,36 @@ class FollowVerbs:
             yield from self.note(batch, members, walk=walk)
         return [all(sent.get(f"{token}.{n}", True) for n in range(len(todo))) for token, todo in ends]
 
-    def send(self, jobs: Sequence[Bound]) -> Flow[list[bool]]:
+    def send(self, jobs: Sequence[Bound], walk: Walk | None = None) -> Flow[list[bool]]:
         """Schedule jobs; for each, False when it has to wait for the owner of its unique key."""
         sent: dict[int, bool] = {}
         for queue in sorted({bound.job.queue for bound in jobs}):
             yield from self._verbs.register(queue)
             numbers = [n for n, bound in enumerate(jobs) if bound.job.queue == queue]
-            ready = [_prepared(jobs[n].job) for n in numbers]
+            ready = [prepared(jobs[n].job) for n in numbers]
             tokens = {id(job): jobs[n].token for n, job in zip(numbers, ready, strict=True)}
 
             def make(scope: Scope, mine: Sequence[Prepared], tokens: dict[int, str] = tokens) -> Iterator[Batch]:
-                return (Batch(_schedule(scope, tokens[id(job)], [job]), [job]) for job in mine)
+                return (Batch(schedule_once(scope, tokens[id(job)], [job]), [job]) for job in mine)
 
             refs = yield from put(self._verbs, queue, ready, make, under_way=UNDER_WAY)
-            sent |= {n: _is_there(ref, jobs[n].job) for n, ref in zip(numbers, refs, strict=True)}
+            sent |= {n: is_there(ref, jobs[n].job) for n, ref in zip(numbers, refs, strict=True)}
+            for n, ref in zip(numbers, refs, strict=True):
+                if ref.outcome is Answer.KEPT and sent[n]:
+                    yield from self._displaced(jobs[n], walk or Walk())
         return [sent[n] for n in range(len(jobs))]
+
+    def _displaced(self, bound: Bound, walk: Walk) -> Flow[None]:
+        """A job whose id was taken when its turn came: unless it was sent before, its batch and its chain are told.
+
+        It does not run; whoever has the id is left alone.
+        """
+        job = bound.job
+        _, info = yield from self._verbs.read(job.id, job.queue)
+        if info is None or info.envelope is None or not is_the_same(bytes(job.envelope), info.envelope):
+            log.warning("the id %s was taken in the queue %s when its turn came; it does not run", job.id, job.queue)
+            todo = displaced(bytes(job.envelope), job.queue, (yield from self._verbs.server_ms()))
+            yield from self.do([(f"{bound.token}.displaced", todo)], walk)
 
     # -- batches -----------------------------------------------------------------------------------------------------
 
@@ -98,12 +117,17 @@ class FollowVerbs:
             opened: calls.Opened = yield calls.batch_open(self._place(plan.id), known, some, allow=plan.allow_failures)
             if opened.answer == "sealed":
                 return (yield from self._standing(plan, walk))
+        # Who cancels the outer one now finds this one; who did so before it had its name may have missed it.
+        if (yield from self._called_off(follow.part_of_batch(plan, 0))):
+            yield from self.note(plan.id, cancel=True, walk=walk)
+            return (yield from self._standing(plan, walk))
         yield from self.send(callbacks.before(plan, now_ms))
-        yield from self._send_members(plan.id, plan.members, now_ms, partial(_chunks, plan.id), walk)
+        yield from self._send_members(plan.id, plan.members, now_ms, partial(chunks, plan.id), walk)
         yield from self.note(plan.id, seal=True, walk=walk)
         standing = yield from self._standing(plan, walk)
         if standing.cancelled_ms is not None:  # while they were sent: some may have come to their queue after that
-            yield from self._call_off(plan.id, [(member, Counted(queue)) for member, queue in members], walk)
+            unheard = Unheard(self._verbs, plan.id)
+            yield from self._call_off(unheard, [(member, Counted(queue)) for member, queue in members], walk)
             standing = yield from self._standing(plan, walk)
         return standing
 
@@ -115,13 +139,11 @@ class FollowVerbs:
     def _begin(self, plan: Plan, walk: Walk) -> Flow[None]:
         """Open a batch whose turn has come, unless the one it is a member of was cancelled."""
         part = follow.part_of_batch(plan, 0)
-        if (yield from self._called_off(part)):
+        if not (yield from self._called_off(part)):
+            yield from self.open(plan, walk)
+        elif (yield from self.note(plan.id, cancel=True, walk=walk)) is None:  # one that was begun tells how it ends
             todo = follow.follow_ups(part, End.CANCELLED, (yield from self._verbs.server_ms()))
             yield from self.do([(f"{plan.id}.skipped", todo)], walk)
-            return
-        yield from self.open(plan, walk)
-        if (yield from self._called_off(part)):  # before this one could be found
-            yield from self.note(plan.id, cancel=True, walk=walk)
 
     def _called_off(self, part: Part) -> Flow[bool]:
         if part.batch is None:
@@ -140,7 +162,7 @@ class FollowVerbs:
             opened: calls.Opened = yield calls.batch_open(self._place(batch), b"", some)
             if (answer := opened.answer) != "added":
                 return answer
-        yield from self._send_members(batch, members, now_ms, partial(_each, batch), Walk())
+        yield from self._send_members(batch, members, now_ms, partial(each, batch), Walk())
         return answer
 
     def _send_members(self, batch: str, members: Sequence[Link], now_ms: int, make: Chunks, walk: Walk) -> Flow[None]:
@@ -149,7 +171,7 @@ class FollowVerbs:
         for member in members:
             item = follow.launch(member, now_ms)
             if isinstance(item, Send):
-                queues.setdefault(item.queue, []).append(_prepared(item))
+                queues.setdefault(item.queue, []).append(prepared(item))
             elif isinstance(item, Open):
                 yield from self._begin(item.plan, walk)
         for queue, jobs in sorted(queues.items()):
@@ -227,70 +249,39 @@ class FollowVerbs:
     def _cancel_pending(self, batch: str, walk: Walk) -> Flow[None]:
         """Cancel the members that have not started; what runs goes on, and each tells by itself how it ended."""
         pending = Keys(self._verbs.options.prefix, f"batch:{batch}").of("pending")
-        cursor = 0
+        cursor, unheard = 0, Unheard(self._verbs, batch)
         while True:
             cursor, flat = yield Command(("HSCAN", pending, cursor, "COUNT", 500), hash_page, True)
             pairs = zip(flat[::2], flat[1::2], strict=True)
-            yield from self._call_off(batch, [(text(member), calls.counted(raw)) for member, raw in pairs], walk)
+            yield from self._call_off(unheard, [(text(member), calls.counted(raw)) for member, raw in pairs], walk)
             if cursor == 0:
                 return
 
-    def _call_off(self, batch: str, members: Sequence[tuple[str, Counted]], walk: Walk) -> Flow[None]:
+    def _call_off(self, unheard: Unheard, members: Sequence[tuple[str, Counted]], walk: Walk) -> Flow[None]:
         """Cancel those of these members that have not started, and write down what became of all but those that run.
 
-        A job that has taken a member's id, and is none, is left alone.
+        A job that has taken a member's id, and is none, is left alone. Of those that are gone counts first what their
+        queues have to say.
         """
         told: list[Told] = []
-        ours = f'"batch":{text(bytes(followups.encode_membership(batch)))}'
+        gone: set[str] = set()
+        ours = f'"batch":{text(bytes(followups.encode_membership(unheard.batch)))}'
         for member, (queue, retried) in members:
             if queue:
                 done = yield from self._verbs.cancelled(member, queue, only=ours)
                 word = calls.ENDED.get(done.answer)
+                gone |= {queue} if done.answer is Answer.UNKNOWN else set()
             else:
                 inner = yield from self.note(member, cancel=True, walk=walk)
                 word = Word.SKIPPED if inner is None else inner.word
             if word is not None:
                 told.append(Told(member, word, retried))
-        for some in pages(told, produce.MAX_JOBS):
-            yield calls.batch_note(self._place(batch), some)
+        heard = yield from unheard.of(gone)
+        for some in pages([*heard, *told], produce.MAX_JOBS):
+            yield calls.batch_note(self._place(unheard.batch), some)
 
     def _place(self, batch: str) -> Scope:
         return calls.place(self._verbs.scope(None), batch)
-
-
-def todo_of(owed: calls.Owed, now_ms: int) -> Todo:
-    """What an entry of an outbox asks for. Raises `BadEnvelope`."""
-    if "todo" in owed.fields:
-        return followups.decode_todo(owed.fields["todo"])
-    try:
-        part, end = follow.part_of(owed.fields["job"]), End(text(owed.fields["ended"]))
-    except (KeyError, ValueError):
-        raise BadEnvelope(f"The entry {owed.entry} of an outbox is none of ours.") from None
-    return follow.follow_ups(part, end, now_ms, {f"{follow.FAILED_HEADER}id": part.id}) if part else []
-
-
-def _prepared(job: Send) -> Prepared:
-    return Prepared(job.id, bytes(job.envelope), f"+{job.delay_ms}", word_of(job.unique), "", job.queue, own_id=True)
-
-
-def _schedule(scope: Scope, token: str, jobs: Sequence[Prepared]) -> Call[produce.Scheduled]:
-    """One call for jobs of one shard."""
-    return produce.schedule(scope, jobs, OnConflict.KEEP, token, once_ms=ONCE_MS)
-
-
-def _chunks(batch: str, scope: Scope, jobs: Sequence[Prepared]) -> Iterator[Batch]:
-    """Members of a batch that belong to one shard, chunk by chunk."""
-    for chunk in produce.chunks(jobs):
-        yield Batch(_schedule(scope, token_of(f"{batch}.{chunk[0].id}", chunk), chunk), chunk)
-
-
-def _each(batch: str, scope: Scope, jobs: Sequence[Prepared]) -> Iterator[Batch]:
-    """As `_chunks`, one by one."""
-    return (Batch(_schedule(scope, token_of(f"{batch}.{job.id}", [job]), [job]), [job]) for job in jobs)
-
-
-def _is_there(ref: JobRef, job: Send) -> bool:
-    return ref.outcome is Answer.CREATED or ref.id == job.id
 
 
 def _end(standing: Standing, *, well: bool) -> End:

@@ -28,7 +28,7 @@
 -- Why one step: a worker that dies between a job's end and the next link would lose the chain, or run the link twice.
 -- Why what follows here waits in the set, even when it is due: promote is the one way into the stream that minds a pause
 -- and the high-water mark, and the wake-up brings the mover at once.
--- Why a follower whose id is taken is left alone: ids are made with the chain, so it is the same one.
+-- Why a follower whose id is taken goes to the outbox: a relay finds out whether it is another job, and tells of it.
 -- Why nothing follows here once the queue has had more than one shard: a relay finds out to which of them it belongs.
 
 local entries, stream, jobs, scheduled, completed, results = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
@@ -86,10 +86,10 @@ for n, item in ipairs(items) do
     if digest and redis.call('HGET', unique, digest) == id then redis.call('HDEL', unique, digest) end
     redis.call('HDEL', locks, id)
     for f = at + 8, at + 5 + 3 * item.count, 3 do
-      if not here then
+      if not here or redis.call('HSETNX', jobs, ARGV[f], ARGV[f + 1]) == 0 then
         todo = (todo == '' and '[' or string.sub(todo, 1, -2) .. ',') .. '{"type":"send","queue":' .. cjson.encode(queue)
           .. ',"id":' .. cjson.encode(ARGV[f]) .. ',"envelope":' .. ARGV[f + 1] .. ',"delay_ms":' .. ARGV[f + 2] .. '}]'
-      elseif redis.call('HSETNX', jobs, ARGV[f], ARGV[f + 1]) == 1 then
+      else
         local due = now + ARGV[f + 2]
         redis.call('ZADD', scheduled, string.format('%.0f', due), ARGV[f])
         earliest = math.min(earliest, due)

@@ -32,8 +32,8 @@ from delayq.redis.called_off import called_off
 from delayq.redis.calls import deliver
 from delayq.redis.calls.call import Command, text
 from delayq.redis.calls.deliver import Held
-from delayq.redis.calls.follow import carried, owed
-from delayq.redis.follow_verbs import FollowVerbs, todo_of
+from delayq.redis.calls.follow import carried, owed, todo_of
+from delayq.redis.follow_verbs import FollowVerbs
 from delayq.redis.hand_verbs import HandVerbs
 from delayq.redis.presence import Record
 from delayq.redis.settling import Ending, calls
@@ -52,16 +52,23 @@ class Made:
     outer: Made | None
     steps: list[str] = field(default_factory=list)
     inner: list[Made] = field(default_factory=list)
+    perhaps: list[str] = field(default_factory=list)
+    """Steps that somebody began to add: known to the batch or not, if he was killed before he had an answer."""
+
+    @property
+    def own(self) -> list[str]:
+        """Its steps, and those that may be."""
+        return [*self.steps, *self.perhaps]
 
     @property
     def below(self) -> list[str]:
         """All steps in it, at any depth."""
-        return [*self.steps, *(step for made in self.inner for step in made.below)]
+        return [*self.own, *(step for made in self.inner for step in made.below)]
 
     @property
     def waited_for(self) -> list[str]:
         """As `below`, without batches that allow failures: these are done with their first end, whatever is retried."""
-        return [*self.steps, *(step for made in self.inner if not made.allow for step in made.waited_for)]
+        return [*self.own, *(step for made in self.inner if not made.allow for step in made.waited_for)]
 
 
 @dataclass(slots=True)
@@ -205,8 +212,11 @@ class World:
         more = self.story.adds.get(name)
         if more is not None and part is not None and part.batch is not None:
             added, made = more
+            if added not in made.own:
+                made.perhaps.append(added)
             answer = yield from self.follow.add(part.batch, self.story.added(added, run.job, part.batch))
-            if answer == "added" and added not in made.steps:
+            if answer == "added" and added in made.perhaps:
+                made.perhaps.remove(added)
                 made.steps.append(added)
         yield Command(("PING",), bool, True)
         breaks = ":" not in name and self.rand.random() < self.breaks

@@ -7,7 +7,8 @@ from itertools import chain
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from delayq.core import followups
+from delayq.core import follow, followups
+from delayq.core.errors import BadEnvelope
 from delayq.core.followups import End, Note, Send, Todo, Word
 from delayq.core.states import Answer
 from delayq.redis.calls.call import Argument, Call, Scope, call, number, text
@@ -88,6 +89,17 @@ def _pairs(flat: Sequence[bytes]) -> dict[str, bytes]:
 def carried(scope: Scope, entries: Sequence[str]) -> Call[int]:
     """Take entries out of the outbox."""
     return call("carried", scope, list(entries), int)
+
+
+def todo_of(owed: Owed, now_ms: int) -> Todo:
+    """What an entry of an outbox asks for. Raises `BadEnvelope`."""
+    if "todo" in owed.fields:
+        return followups.decode_todo(owed.fields["todo"])
+    try:
+        part, end = follow.part_of(owed.fields["job"]), End(text(owed.fields["ended"]))
+    except (KeyError, ValueError):
+        raise BadEnvelope(f"The entry {owed.entry} of an outbox is none of ours.") from None
+    return follow.follow_ups(part, end, now_ms, {f"{follow.FAILED_HEADER}id": part.id}) if part else []
 
 
 # -- batches ---------------------------------------------------------------------------------------------------------
