@@ -18,6 +18,8 @@ from delayq.drivers.connection import Connection, TakesUp
 from delayq.drivers.failed_store import FailedJob, FailedQuery, FailedStore
 
 PAGE = 200
+CLOCKS_APART_MS = 1_000
+"""A backend's clock may be ahead of ours, if only by rounding. What it says failed this much later is meant too."""
 
 
 class FailedDesk:
@@ -47,7 +49,7 @@ class FailedDesk:
     def iter_failed(self, queue: str | None = None, **which: Unpack[FailedOptions]) -> Iterator[JobInfo]:
         """The failed jobs of one queue that are meant, the oldest first."""
         now_ms = time.time_ns() // 1_000_000
-        chosen = choose(which, now_ms, now_ms)
+        chosen = choose(which, now_ms, now_ms + CLOCKS_APART_MS)
         query = FailedQuery(
             name=chosen.name,
             connection=self._connection.name,
