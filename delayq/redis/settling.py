@@ -21,7 +21,7 @@ from delayq.redis.calls import deliver
 from delayq.redis.calls.call import Call, Scope
 from delayq.redis.calls.deliver import Acked, Failed, Held, Released
 from delayq.redis.calls.follow import Finished, finish
-from delayq.redis.calls.produce import MAX_BYTES, MAX_JOBS
+from delayq.redis.calls.produce import CHUNK, MAX_BYTES
 from delayq.redis.presence import Asked, Record
 
 # Settling frees payloads, and Redis takes its time to free large ones: so many bytes freed count as one byte sent.
@@ -150,11 +150,11 @@ def _unfinished(
 
 
 def _chunks(rows: Sequence[_Row]) -> Iterable[list[_Row]]:
-    """Batches of at most 500 and 1 MB, but one at least."""
+    """Batches of at most 250 and 1 MB, but one at least."""
     batch: list[_Row] = []
     size = 0
     for row in rows:
-        if batch and (len(batch) == MAX_JOBS or size + row.size > MAX_BYTES):
+        if batch and (len(batch) == CHUNK or size + row.size > MAX_BYTES):
             yield batch
             batch, size = [], 0
         batch.append(row)

@@ -106,7 +106,7 @@ class Way:
         back = 0
         while back < COUNT:
             answer = self.watch.run(deliver.reclaim(self.engine.scope))
-            assert 1 <= answer.back <= self.looked_at
+            assert 1 <= answer.back <= min(self.looked_at, deliver.TAKE_BACK)
             back += answer.back
 
     def settle(self, held: list[Held]) -> None:
@@ -134,8 +134,9 @@ class Way:
         self.read()
         self.reclaim()
         held = self.read()
-        for start in range(0, COUNT, self.most):
-            some = held[start : start + self.most]
+        step = min(self.most, produce.CHUNK)  # as settling sends them
+        for start in range(0, COUNT, step):
+            some = held[start : start + step]
             watch.run(deliver.release(engine.scope, [Released(one, 0, self._data, b"{}") for one in some]))
         self.promote()
         held = self.read()
