@@ -12,12 +12,18 @@ from delayq.cli.service_commands import (
     AllowEviction,
     Backoff,
     Events,
+    Force,
     MaxJobs,
+    MaxTime,
+    Memory,
+    MetricsPort,
     NoMover,
+    Once,
     Processes,
     Quiet,
     Served,
     StopWhenEmpty,
+    StopWhenEmptyFor,
     Tries,
     WorkerName,
 )
@@ -68,8 +74,12 @@ def push(
     tries: Tries = None,
     backoff: Backoff = None,
     connection: Served = None,
+    once: Once = False,
     stop_when_empty: StopWhenEmpty = False,
+    stop_when_empty_for: StopWhenEmptyFor = "0s",
     max_jobs: MaxJobs = 0,
+    max_time: MaxTime = "0s",
+    memory: Memory = 0,
     processes: Processes = 1,
     threads: Threads = 8,
     quiet: Quiet = False,
@@ -77,6 +87,8 @@ def push(
     name: WorkerName = None,
     no_mover: NoMover = False,
     allow_eviction: AllowEviction = False,
+    force: Force = False,
+    metrics: MetricsPort = None,
 ) -> None:
     """Post the jobs of a queue to a URL.
 
@@ -91,6 +103,10 @@ def push(
         timeout=timeout, rate=rate, concurrency=concurrency, tries=tries, backoff=backoff,
     )  # fmt: skip
     size = Size(processes, threads, mover=not no_mover)
-    wishes = Wishes(queue, name=name, size=size, allow_eviction=allow_eviction, connection=connection)
-    told = Told(wishes, Limits(stop_when_empty=stop_when_empty, max_jobs=max_jobs), quiet)
+    wishes = Wishes(
+        queue, name=name, size=size, allow_eviction=allow_eviction, force=force, connection=connection,
+        metrics_port=metrics,
+    )  # fmt: skip
+    limits = Limits(once, stop_when_empty, stop_when_empty_for, max_jobs, max_time, memory)
+    told = Told(wishes, limits, quiet)
     raise typer.Exit(pusher.push(session_of(ctx), queue, said, told, as_json=as_json))

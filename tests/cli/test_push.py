@@ -68,6 +68,28 @@ def test_a_worker_may_only_push(cli: Cli, q: DelayQ, tmp_path: Path) -> None:
         assert len(receiver.posts) == 1
 
 
+@pytest.mark.parametrize(
+    ("words", "posted", "code", "said"),
+    [
+        (("--once", "--force"), 1, 0, "once"),
+        (("--memory", "1"), 0, 12, "memory"),
+        (("--max-time", "100ms"), 0, 0, "max_time"),
+    ],
+    ids=["once", "memory", "max-time"],
+)
+def test_it_stops_as_work_does(
+    cli: Cli, q: DelayQ, tmp_path: Path, words: tuple[str, ...], posted: int, code: int, said: str
+) -> None:
+    q.start_maintenance()  # which only --force passes
+    with receiving() as receiver:
+        settings(tmp_path, f"http://127.0.0.1:{receiver.port}/")
+        for number in range(2):
+            q.schedule("order.close", id=f"o-{number}", queue="orders")
+        done = cli("push", "orders", "--threads", "1", *words)
+        assert (done.code, said in done.err) == (code, True), done.err
+        assert len(receiver.posts) == posted
+
+
 def test_config_show_tells_no_path_and_no_secret(cli: Cli, tmp_path: Path) -> None:
     settings(tmp_path, "https://shop.example:8443/hook?token=s3cret", f'secret = "{SECRET}"\n')
     for words in (("config", "show"), ("config", "show", "--json", "--origin")):

@@ -89,13 +89,13 @@ def test_every_server_keeps_what_it_was_given(overlay: str) -> None:
     keeping = {
         name: service
         for name, service in services(overlay).items()
-        if str(service.get("image", "")).startswith("valkey/") and service["command"][0] == "valkey-server"
+        if str(service.get("image", "")).startswith("valkey/") and "valkey-server" in " ".join(service["command"])
     }
     assert keeping
     for name, service in keeping.items():
         words = " ".join(service["command"])
-        assert "--appendonly yes" in words, name
-        assert "--maxmemory-policy noeviction" in words, name
+        assert "appendonly yes" in words, name
+        assert "maxmemory-policy noeviction" in words, name
         assert any(volume.endswith(":/data") for volume in service["volumes"]), name
         assert service["healthcheck"]["test"][0] == "CMD", name
 
@@ -127,6 +127,30 @@ def test_the_image_is_no_root_and_hears_its_signal() -> None:
     health = re.search(r"delayq (\w+) --role", DOCKERFILE)
     assert health is not None
     assert health[1] in typer.main.get_command(app).commands  # type: ignore[attr-defined]
+
+
+def test_it_has_what_the_settings_of_the_services_need() -> None:
+    extras = re.findall(
+        r"--extra (\w+)", next(line for line in DOCKERFILE.splitlines() if line.startswith("ARG EXTRAS"))
+    )
+    wanted = {"http"} | {"metrics" for name in OURS if "DELAYQ_METRICS_PORT" in services()[name]["environment"]}
+    assert wanted <= set(extras)
+
+
+def test_the_words_for_a_key_need_no_secret_that_they_make() -> None:
+    head = re.search(r"docker compose .* run .*\\\n.*?:/keys\" (\w+) ", (DOCKER / "compose.yaml").read_text())
+    assert head is not None
+    assert "secrets" not in services()[head[1]]
+
+
+def test_a_failover_is_remembered_over_a_restart_of_everything() -> None:
+    """Who leads is written into these files: started from words alone, the old primary would lead again."""
+    found = services("compose.sentinel.yaml")
+    for name in ("valkey", "valkey-replica", "sentinel-1", "sentinel-2", "sentinel-3"):
+        [script] = found[name]["command"]
+        [made] = re.findall(r"\[ -e (/data/\S+\.conf) \] \|\| printf", script)
+        assert re.search(rf"^exec .*{re.escape(made)}$", script, re.MULTILINE), name
+        assert f"{name}:/data" in found[name]["volumes"], name
 
 
 def test_what_is_copied_gets_through_the_dockerignore() -> None:

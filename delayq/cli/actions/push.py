@@ -38,7 +38,7 @@ def push(
 ) -> int:
     """Post the jobs of the queue until there is a reason to stop; the exit code."""
     told = replace(told, began=time.monotonic(), events=EventLines() if as_json else None)
-    settings = session.settings(connection=told.wishes.connection)
+    settings = session.settings(connection=told.wishes.connection, metrics_port=told.wishes.metrics_port)
     registry = register_pushes(Registry(), {queue: _settings(settings, queue, options)})
     return serve.work_on(session, settings, registry, told)
 
