@@ -18,7 +18,7 @@ from delayq.core import envelope as envelopes
 from delayq.core import follow
 from delayq.core.errors import BadEnvelope, Conflict
 from delayq.core.follow import Part
-from delayq.core.followups import End, FollowUp, Link, Note, Open, Plan, Send, Word
+from delayq.core.followups import Add, End, FollowUp, Link, Note, Open, Plan, Send, Word
 from delayq.core.names import new_id
 from delayq.core.states import Answer
 from delayq.core.views import JobRef
@@ -52,6 +52,8 @@ class Batching:
                 self._place(connection, [item_of_send(item, now_ms)])
             elif isinstance(item, Open):
                 self._begin(connection, item.plan, now_ms)
+            elif isinstance(item, Add):
+                self.add(connection, item.batch, item.members, now_ms)
             else:
                 self.note(connection, item.batch, item.members, now_ms)
 
