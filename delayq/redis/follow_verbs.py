@@ -22,6 +22,7 @@ from delayq.core.ending import displaced, displaced_batch
 from delayq.core.errors import Conflict
 from delayq.core.follow import Part
 from delayq.core.followups import Add, End, Link, Note, Open, Plan, Send, Todo, Word
+from delayq.core.own_ids import is_the_same
 from delayq.core.spec import Prepared
 from delayq.core.states import Answer
 from delayq.redis import callbacks
@@ -34,7 +35,7 @@ from delayq.redis.calls.follow import Counted, Standing, Told, told_by
 from delayq.redis.follow_jobs import chunks, each, is_there, prepared, schedule_once
 from delayq.redis.keys import Globals, Keys
 from delayq.redis.placing import Batch, put
-from delayq.redis.taken_ids import became_of, is_the_same, taken
+from delayq.redis.taken_ids import became_of, taken
 from delayq.redis.unheard import Unheard
 from delayq.redis.verbs import Flow, Verbs
 from delayq.redis.walk import Walk
@@ -151,8 +152,8 @@ class FollowVerbs:
         if not (yield from self._called_off(part)):
             try:
                 yield from self.open(plan, walk)
-            except Conflict as error:
-                log.warning("%s It does not begin.", error)
+            except Conflict:
+                log.warning("the batch %s does not begin: its id was another one's when its turn came", plan.id)
                 todo = displaced_batch(plan, (yield from self._verbs.server_ms()))
                 yield from self.do([(f"{plan.origin}.{plan.id}.displaced", todo)], walk)
         elif (yield from self.note(plan.id, cancel=True, walk=walk)) is None:  # one that was begun tells how it ends

@@ -13,8 +13,8 @@ from delayq.core import follow
 from delayq.core.errors import AWAY, BadEnvelope, DelayqError
 from delayq.core.followups import Todo
 from delayq.core.names import new_id
-from delayq.redis.calls.call import Scope
 from delayq.redis.calls import follow as calls
+from delayq.redis.calls.call import Scope
 from delayq.redis.calls.follow import Owed, OwedPage, owed, todo_of
 from delayq.redis.follow_verbs import FollowVerbs
 from delayq.redis.verbs import Flow, Verbs

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from delayq.core import envelope as envelopes
 from delayq.core import follow
-from delayq.core.envelope import Envelope
 from delayq.core.errors import BadEnvelope, Conflict, InvalidInput
 from delayq.core.follow import Placed
 from delayq.core.followups import Link, Plan, Word
@@ -17,7 +15,6 @@ from delayq.core.names import made_here
 from delayq.core.shown import shown
 from delayq.core.spec import Prepared
 from delayq.core.states import State
-from delayq.redis.callbacks import BATCH_HEADER
 from delayq.redis.calls.call import Command, pages
 from delayq.redis.calls.follow import Told
 from delayq.redis.finding import every_shard
@@ -90,12 +87,6 @@ def _is_sealed(verbs: Verbs, batch: str) -> Flow[bool]:
     return sealed
 
 
-def is_the_same(raw: bytes, there: Envelope) -> bool:
-    """Whether the job that has an id is the one that was to be sent under it: it is of the same batch or chain."""
-    mine = envelopes.decode(raw)
-    return bool(_places_of(mine) & _places_of(there))
-
-
 def became_of(verbs: Verbs, batch: str, kept: Sequence[Prepared]) -> Flow[list[Told]]:
     """What a batch must hear of members whose ids were taken when they were sent.
 
@@ -112,16 +103,6 @@ def became_of(verbs: Verbs, batch: str, kept: Sequence[Prepared]) -> Flow[list[T
             word = Word.FAILED if info.state is State.FAILED else Word.DONE
             told.append(Told(job.id, word, part.retried, part.spared))
     return told
-
-
-def _places_of(envelope: Envelope) -> set[tuple[str, str]]:
-    part, headers = follow.readable_part(envelope), envelope.headers or {}
-    places = {(name, headers[name]) for name in (BATCH_HEADER, f"{follow.FAILED_HEADER}id") if name in headers}
-    if part is not None and part.batch is not None:
-        places.add(("batch", part.batch))
-    elif part is not None and part.chain is not None:
-        places.add(("chain", part.chain.id))
-    return places
 
 
 def _batch_of(raw: bytes) -> str | None:
