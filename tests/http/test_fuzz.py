@@ -3,8 +3,8 @@
 In CI every operation is covered once; DELAYQ_CHAOS=full goes on for DELAYQ_FUZZ_SECONDS (600) and watches the memory.
 
 Left out: `positive_data_acceptance`, because rules that a schema cannot say (ten years ahead at most, the largest unit
-first) refuse some of what a schema allows; and reserving, which waits as long as it is asked to. Nobody works here, so the
-server calls itself ready while jobs are overdue by less than an hour.
+first) refuse some of what a schema allows; and reserving, which waits as long as it is asked to. Nobody works here, so
+the server calls itself ready while jobs are overdue by less than an hour.
 """
 
 from __future__ import annotations
