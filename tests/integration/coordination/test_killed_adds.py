@@ -21,8 +21,8 @@ from delayq.jobs.dispatch import named
 from delayq.jobs.links import Builder, Where
 from delayq.jobs.member_ids import Ids
 from delayq.manager import Manager
-from delayq.redis import client as shell
 from delayq.redis.batch_verbs import BatchVerbs
+from delayq.redis.send import send
 from delayq.redis.verbs import Flow
 from tests.support.members import finished, numbers, work
 from tests.support.station import Station
@@ -110,7 +110,7 @@ def test_a_job_whose_process_is_killed_at_each_command_of_its_add(station: Stati
         started.append(before)
         if not first:
             return
-        send, sent = shell.send, 0
+        sent = 0
 
         def counted(*given: Any, **named: Any) -> Any:
             nonlocal sent
@@ -120,7 +120,7 @@ def test_a_job_whose_process_is_killed_at_each_command_of_its_add(station: Stati
             return send(*given, **named)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(shell, "send", counted)
+            patch.setattr("delayq.redis.client.send", counted)
             context.batch.add(*some(steps, f"k{before}"))
 
     station.handles("add", add)

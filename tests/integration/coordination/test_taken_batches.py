@@ -57,10 +57,12 @@ def test_an_inner_batch_whose_id_another_one_has_is_refused_before_anything_is_s
 ) -> None:
     another(steps)
     inner = batch([steps("a")], id="mine")
-    for members in ([inner], [chain(steps("b"), inner)], [batch([inner])]):
+    given: list[list[Member]] = [[inner], [chain(steps("b"), inner)], [batch([inner])]]
+    for members in given:
         with pytest.raises(Conflict, match="'mine' is taken by another batch"):
             batch(members, id="outer").dispatch()
-    for twice in ([inner, inner], [batch([steps("a")], id="outer")], [steps("a", id="mine"), inner]):
+    given = [[inner, inner], [batch([steps("a")], id="outer")], [steps("a", id="mine"), inner]]
+    for twice in given:
         with pytest.raises(InvalidInput, match="is given to two members"):
             batch(twice, id="outer").dispatch()
     assert [info.id for info in station.client.batches.list()] == ["mine"]
