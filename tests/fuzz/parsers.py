@@ -21,7 +21,7 @@ from delayq.core.rate import parse_rate
 from delayq.core.redis_url import parse_endpoint
 from delayq.core.spec import check_headers
 from delayq.core.when import format_instant, instant_ms
-from delayq.drivers.redis_reader import Batch
+from delayq.drivers.redis_batch import Batch
 from delayq.redis.calls import inspect
 from delayq.redis.calls.operate import read_control
 from delayq.redis.slots import SLOTS, slot_of
@@ -64,7 +64,7 @@ def envelopes(raw: bytes) -> None:
 
 
 def entry(raw: bytes) -> None:
-    batch, fields = Batch(), raw.split(b"\0")
+    batch, fields = Batch(10_000), raw.split(b"\0")
     batch.take("q", [(b"1-1", fields[: len(fields) // 2 * 2]), (b"1-2", None)])  # Redis keeps pairs
     assert len(batch.deliveries) + len(batch.garbage) <= 1
     assert all(0 <= one.recoveries < 10**18 and 0 <= one.due_ms < 10**18 for one in batch.deliveries)
