@@ -29,6 +29,13 @@ class Batch:
     deliveries: list[Delivery] = field(default_factory=list)
     garbage: list[tuple[str, str]] = field(default_factory=list)
     errors: list[DelayqError] = field(default_factory=list)
+    more: bool = False
+    """Not all was asked for: together it would be too large."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of the envelopes it holds."""
+        return sum(len(delivery.raw) for delivery in self.deliveries)
 
     def forget(self, queue: str) -> None:
         """Drop what was read of one queue, to be read anew."""

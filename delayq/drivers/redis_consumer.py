@@ -104,7 +104,7 @@ class RedisConsumer:
 
     def _fetched(self, batch: Batch, settled: Sequence[bool | None] = ()) -> Fetched:
         self._burial.bury(batch.garbage, Garbage.NO_JOB, batch.errors)
-        return Fetched(settled, batch.deliveries, batch.errors, len(batch.garbage))
+        return Fetched(settled, batch.deliveries, batch.errors, len(batch.garbage), batch.more)
 
     # -- settling ----------------------------------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ from delayq.core.shards import PLAIN, Layout, in_turn, queue_of
 from delayq.drivers.base import Delivery
 from delayq.drivers.redis_batch import Batch
 from delayq.redis import presence
-from delayq.redis.bounded import MOST, ReplyTooLarge
+from delayq.redis.bounded import ReplyTooLarge
 from delayq.redis.calls.call import Call, text
 from delayq.redis.calls.operate import read_control
 from delayq.redis.connect import Connector
@@ -65,8 +65,8 @@ class RedisReader:
         self.shards = tuple(queues)
         self._connector = connector
         self._most = options.max_envelope
-        # redis-py types its streams too narrowly.
-        self._client: Any = connector.reader(BLOCK_MS, most_reply=max(MOST, 2 * self._most))
+        # Any, as redis-py types its streams too narrowly. The pace of a worker asks for 4 MB; this is some 32.
+        self._client: Any = connector.reader(BLOCK_MS, most_reply=2 * self._most)
         self._prefix = options.prefix
         self._consumer = consumer
         self._queues = tuple(queues)
@@ -124,7 +124,7 @@ class RedisReader:
         return [delivery for delivery in deliveries if delivery.queue not in open_now]
 
     def replay(self) -> Batch:
-        """Everything Redis holds for this consumer, page by page."""
+        """What Redis holds for this consumer, page by page: all of it, or as much as may be in memory together."""
         batch = Batch(self._most)
         for stream, queue in self._streams.items():
             if queue in self._away and self._shunned.get(queue, 0.0) > time.monotonic():
@@ -145,11 +145,12 @@ class RedisReader:
 
     def _pages(self, batch: Batch, stream: str, client: Any, page: int) -> None:
         after = "0"
-        while after:
+        while after and not batch.more:
             reply = client.xreadgroup(GROUP, self._consumer, {stream: after}, count=page)
             rows = reply[0][1] if reply else []
             after = text(rows[-1][0]) if len(rows) == page else ""
             self._sort(batch, reply)
+            batch.more = bool(after) and batch.size > self._most
 
     def _one_by_one(self, batch: Batch, stream: str) -> None:
         """What is too large to be read together; the next reads ask for one at a time, for the server's sake too."""

@@ -14,8 +14,6 @@ from redis._parsers import _HiredisParser, _RESP2Parser
 from redis._parsers.socket import SocketBuffer
 from redis.exceptions import ConnectionError as LostConnection
 
-MOST: Final = 16 * 1024 * 1024
-"""Bytes of one reply. More than a read of plain jobs brings: the pace of a worker asks for 4 MB of them."""
 _CHUNK: Final = 65_536
 
 
