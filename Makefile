@@ -9,6 +9,8 @@ ARGS ?=
 # One more than there are cores: much of the suite waits for time to pass, or for servers.
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1) + 1)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Container images like to forbid it; then each of the suite's thousand processes compiles the package anew.
+export PYTHONDONTWRITEBYTECODE :=
 export PYTHON
 
 # consumers/ and benchmarks/ are checked as soon as they hold Python.
