@@ -65,9 +65,7 @@ def test_each_of_ours_is_locked_down_and_may_finish(name: str) -> None:
 @EACH_OF_OURS
 def test_each_command_is_one_of_delayq(name: str) -> None:
     words = services()[name]["command"]
-    with built(words[0]).make_context(
-        words[0], list(words[1:])
-    ) as context:  # refuses what it does not know
+    with built(words[0]).make_context(words[0], list(words[1:])) as context:  # refuses what it does not know
         assert context.params
 
 
