@@ -145,6 +145,11 @@ class Globals(msgspec.Struct, frozen=True):
         """All batches: id -> when it began."""
         return f"{self.prefix}:batches"
 
+    @property
+    def secret(self) -> str:
+        """What the servers of the dashboard sign with."""
+        return f"{self.prefix}:secret"
+
     def worker(self, name: str) -> str:
         return f"{self.prefix}:worker:{name}"
 
@@ -157,6 +162,7 @@ class Globals(msgspec.Struct, frozen=True):
             self.batches: "zset",
             self.limits: "set",
             self.audit: "stream",
+            self.secret: "string",
             FailedKeys(self.prefix).at: "zset",
             FailedKeys(self.prefix).rows: "hash",
         }

@@ -10,7 +10,8 @@ import pytest
 import typer
 
 import delayq
-from delayq.cli.root import app
+from delayq.cli import families
+from tests.cli.conftest import Inline
 from tests.support.cli import Cli, environment
 from tests.support.processor import processor_s
 
@@ -24,7 +25,9 @@ def commands(group: typer.Typer, path: tuple[str, ...] = ()) -> list[tuple[str, 
     return found
 
 
-COMMANDS = commands(app)
+LISTED = families.COMMANDS
+WHOLE = {family: families.family_of(name) for name, (family, _) in LISTED.items()}
+COMMANDS = [path for family in WHOLE.values() for path in commands(family)]
 
 
 @pytest.fixture
@@ -48,9 +51,20 @@ def test_the_commands_of_the_design_are_there() -> None:
     }  # fmt: skip
 
 
+def test_the_list_of_commands_is_what_they_say_of_themselves() -> None:
+    told = {
+        name: (family, command.get_short_help_str(200))
+        for family, whole in WHOLE.items()
+        for name, command in typer.main.get_group(whole).commands.items()
+    }
+    assert told == LISTED
+    modules = {path.stem.removesuffix("_commands") for path in Path(families.__file__).parent.glob("*_commands.py")}
+    assert set(WHOLE) == modules, "a family that no command is listed of"
+
+
 @pytest.mark.parametrize("path", [(), *COMMANDS], ids=lambda path: " ".join(path) or "delayq")
-def test_help_has_an_example_of_the_command_itself(bare: Cli, path: tuple[str, ...]) -> None:
-    done = bare.ok(*path, "--help")
+def test_help_has_an_example_of_the_command_itself(inline: Inline, path: tuple[str, ...]) -> None:
+    done = inline.ok(*path, "--help")
     assert "Example" in done.out
     example = done.out.split("Example", 1)[1]
     assert f"  delayq {' '.join(path)}".rstrip() in example
@@ -59,8 +73,8 @@ def test_help_has_an_example_of_the_command_itself(bare: Cli, path: tuple[str, .
 
 
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
-def test_the_list_of_commands_is_not_cut(bare: Cli, path: tuple[str, ...]) -> None:
-    rows = [line for line in bare.ok(*path[:-1], "--help").lines if line.strip().startswith(path[-1])]
+def test_the_list_of_commands_is_not_cut(inline: Inline, path: tuple[str, ...]) -> None:
+    rows = [line for line in inline.ok(*path[:-1], "--help").lines if line.strip().startswith(path[-1])]
     assert rows
     assert not any(row.endswith("...") for row in rows)
 

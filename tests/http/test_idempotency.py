@@ -38,6 +38,46 @@ async def test_a_job_that_is_gone_is_not_made_again(api: httpx.AsyncClient, redi
     assert (await api.get("/v1/jobs/mine")).status_code == 404
 
 
+@pytest.mark.parametrize("many", [False, True])
+async def test_an_id_that_was_taken_is_answered_alike_whatever_became_of_it(api: httpx.AsyncClient, many: bool) -> None:
+    job = {"name": "order.close", "id": "mine", "delay": "1h"}
+    path, body = ("/v1/jobs/batch", {"jobs": [job, {**job, "queue": "mail"}]}) if many else ("/v1/jobs", job)
+    await api.post("/v1/jobs", json=job)
+    first = await api.post(path, json=body, headers=KEY)
+    assert '"outcome":"kept"' in first.text
+    await api.post("/v1/jobs/mine/run-now")  # the job is elsewhere now
+    moved = await api.post(path, json=body, headers=KEY)
+    await api.delete("/v1/jobs/mine")  # its id is free
+    gone = await api.post(path, json=body, headers=KEY)
+    assert [(one.status_code, one.content) for one in (moved, gone)] == [(first.status_code, first.content)] * 2
+    assert [one.headers.get("location") for one in (moved, gone)] == [first.headers.get("location")] * 2
+    assert (moved.headers["idempotent-replayed"], "idempotent-replayed" in first.headers) == ("true", False)
+    assert (await api.get("/v1/jobs/mine")).status_code == 404
+    problem(await api.post(path, json={**body, "on_conflict": "error"}, headers=KEY), 422, "key-reused")
+
+
+async def test_a_refusal_is_told_again(api: httpx.AsyncClient) -> None:
+    job = {"name": "order.close", "id": "mine", "delay": "1h", "on_conflict": "error"}
+    await api.post("/v1/jobs", json=job)
+    first = await api.post("/v1/jobs", json=job, headers=KEY)
+    await api.delete("/v1/jobs/mine")
+    again = await api.post("/v1/jobs", json=job, headers=KEY)
+    assert (first.status_code, first.content) == (again.status_code, again.content)
+    assert first.status_code == 409
+    assert (await api.get("/v1/jobs/mine")).status_code == 404
+
+
+async def test_fifty_that_keep_at_once_are_told_the_same(api: httpx.AsyncClient, redis_url: str) -> None:
+    job = {"name": "order.close", "id": "mine", "delay": "1h"}
+    await api.post("/v1/jobs", json=job)
+    with DelayQ(redis_url) as delayq:
+        asked = [api.post("/v1/jobs", json=job, headers=KEY) for _ in range(50)]
+        answers, _ = await asyncio.gather(
+            asyncio.gather(*asked), asyncio.to_thread(delayq.reschedule, "mine", delay="2h")
+        )
+    assert len({(answer.status_code, answer.text) for answer in answers}) == 1
+
+
 async def test_fifty_at_once_are_one(api: httpx.AsyncClient, redis_url: str) -> None:
     job = {"name": "order.close", "delay": "1h"}
     answers = await asyncio.gather(*(api.post("/v1/jobs", json=job, headers=KEY) for _ in range(50)))

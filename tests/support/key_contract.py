@@ -97,6 +97,8 @@ def _wrong_in_prefix(key: Key, rest: str) -> str:
         return _must(key, kind="zset", expires=False)
     if failed := re.fullmatch(r"\{failed-jobs\}:(at|rows)", rest):
         return _must(key, kind={"at": "zset", "rows": "hash"}[failed[1]], expires=False)
+    if rest == "secret":
+        return _must(key, kind="string", expires=False)
     if rest == "audit":
         return _must(key, kind="stream", expires=False)
     if rest == "workers" or re.fullmatch(r"\{cron\}:.+", rest):

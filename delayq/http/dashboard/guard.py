@@ -1,6 +1,6 @@
 """Who may come in: sessions, and forms that only our own pages can send.
 
-login      an API key once; then a signed cookie, which ends with the key, after 12 hours, or with the process
+login      an API key once; then a signed cookie, which ends with the key, or after 12 hours
 forms      carry a mark made for this browser alone, and must come from this server's own pages
 """
 
@@ -14,7 +14,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from delayq.core.api_keys import ApiKey, ApiKeys, Scope
-from delayq.http.dashboard.seal import Seal, nonce
+from delayq.http.dashboard.seal import Seal, claimed, nonce
+from delayq.http.dashboard.seals import Seals
 from delayq.http.dashboard.viewer import Viewer, viewer_with
 from delayq.http.keys import KeyFile
 
@@ -32,23 +33,28 @@ class Forged(Exception):
 class Guard:
     """Reads who is there from a request, and writes it to an answer."""
 
-    def __init__(self, keys: KeyFile, seal: Seal) -> None:
+    def __init__(self, keys: KeyFile, seals: Seals) -> None:
         self._keys = keys
-        self._seal = seal
+        self._seals = seals
+        self._seal = Seal()
+
+    async def ready(self) -> None:
+        """Before a request is read: know the seal. Raises `BackendError` when it cannot be had."""
+        self._seal = await self._seals.seal()
 
     def viewer(self, request: Request) -> Viewer | None:
         """Who it is; None when somebody has to log in."""
         if not self._keys.wanted:
             visit = self._seal.read(VISIT, request.cookies.get(VISIT, ""))
             return viewer_with(None, visit or nonce())
-        said = self._seal.read(SESSION, request.cookies.get(SESSION, "")) or ""
-        key_id, _, rest = said.partition(" ")
-        until, _, visit = rest.partition(" ")
-        if not visit or int(until) < time.time():
-            return None
+        cookie = request.cookies.get(SESSION, "")
+        key_id, _, rest = (claimed(cookie) or "").partition(" ")
         in_force: ApiKeys = self._keys.keys()
         key = next((key for key in in_force if key.id == key_id and not key.revoked_ms), None)
-        return viewer_with(key, visit) if key is not None and key.may(Scope.READ) else None
+        if key is None or self._seal.read(_session_of(key), cookie) is None:
+            return None
+        until, _, visit = rest.partition(" ")
+        return viewer_with(key, visit) if int(until) >= time.time() and key.may(Scope.READ) else None
 
     def find(self, token: str) -> ApiKey | None:
         """The key somebody logs in with; None for one that does not let him read."""
@@ -58,7 +64,7 @@ class Guard:
     def admit(self, request: Request, response: Response, key: ApiKey) -> None:
         """Begin a session."""
         said = f"{key.id} {int(time.time()) + SESSION_S} {nonce()}"
-        self._keep(request, response, SESSION, said, SESSION_S)
+        self._keep(request, response, SESSION, said, SESSION_S, _session_of(key))
 
     def dismiss(self, response: Response) -> None:
         """End it."""
@@ -99,7 +105,15 @@ class Guard:
         """It, or ''."""
         return self._seal.read(SAID, request.cookies.get(SAID, "")) or ""
 
-    def _keep(self, request: Request, response: Response, name: str, text: str, seconds: int) -> None:
+    def _keep(
+        self, request: Request, response: Response, name: str, text: str, seconds: int, purpose: str = ""
+    ) -> None:
         secure = request.url.scheme == "https"
-        signed = self._seal.sign(name, text)
+        signed = self._seal.sign(purpose or name, text)
         response.set_cookie(name, signed, seconds, path="/", secure=secure, httponly=True, samesite="lax")
+
+
+def _session_of(key: ApiKey) -> str:
+    """What a session is signed for. The key's hash stands in the file of keys alone: who reads all of Redis, where the
+    seal's secret lies, makes himself no session."""
+    return f"{SESSION} {key.hash}"

@@ -35,12 +35,13 @@ from delayq.http.dashboard.live import Hub, Watched
 from delayq.http.dashboard.pages import fault, fault_of
 from delayq.http.dashboard.payload import Redaction
 from delayq.http.dashboard.rendering import Renderer
-from delayq.http.dashboard.seal import Seal
+from delayq.http.dashboard.seals import Seals
 from delayq.http.dashboard.visit import Visit, here, link
 from delayq.http.service import Service
 
 LOG: Final = logging.getLogger("delayq.http.dashboard")
 Answer = Callable[[House, Visit], Awaitable[Response]]
+Handler = Callable[[Request], Awaitable[Response]]
 
 PAGES: Final[tuple[tuple[str, Answer], ...]] = (
     ("/", overview.page),
@@ -69,19 +70,21 @@ ACTS: Final[tuple[tuple[str, Scope, Answer], ...]] = (
     ("/locks/free", Scope.ADMIN, limit_pages.free_lock),
 )
 
+_COMINGS: Final[tuple[tuple[str, Scope, Answer], ...]] = (
+    ("/logout", Scope.READ, login.leave),
+    ("/theme", Scope.READ, login.theme),
+)
+
 
 def router(service: Service) -> APIRouter:
     """All of the dashboard, for the application to include."""
     house = _house(service)
     found = APIRouter()
-    for path, answer in PAGES:
-        found.add_route(path, _page(house, answer), ["GET"], include_in_schema=False)
-    for path, scope, answer in ACTS:
-        found.add_route(path, _act(house, scope, answer), ["POST"], include_in_schema=False)
-    found.add_route("/login", login.form(house), ["GET"], include_in_schema=False)
-    found.add_route("/login", login.enter(house), ["POST"], include_in_schema=False)
-    found.add_route("/logout", _act(house, Scope.READ, login.leave), ["POST"], include_in_schema=False)
-    found.add_route("/theme", _act(house, Scope.READ, login.theme), ["POST"], include_in_schema=False)
+    handlers = [(path, _page(house, answer), "GET") for path, answer in PAGES]
+    handlers += [(path, _act(house, scope, answer), "POST") for path, scope, answer in (*ACTS, *_COMINGS)]
+    handlers += [("/login", login.form(house), "GET"), ("/login", login.enter(house), "POST")]
+    for path, handler, method in handlers:
+        found.add_route(path, _ready(house, handler), [method], include_in_schema=False)
     found.add_route("/static/{name}", _static(house), ["GET"], include_in_schema=False)
     return found
 
@@ -97,12 +100,25 @@ def _house(service: Service) -> House:
     about = {"redis": service.client.connector.endpoint.where, "prefix": options.prefix}
     hub = Hub(make, service.stopping)
     redaction = Redaction(service.settings.redact)
-    guard, health = Guard(service.keys, Seal()), Health(service.client)
+    guard, health = Guard(service.keys, Seals(service.client)), Health(service.client)
     house = House(service, guard, Renderer(about), health, hub, redaction)
     return house
 
 
-def _page(house: House, answer: Answer) -> Callable[[Request], Awaitable[Response]]:
+def _ready(house: House, handler: Handler) -> Handler:
+    """Whoever comes is known by what is sealed; without Redis nobody is, until it was asked once."""
+
+    async def handle(request: Request) -> Response:
+        try:
+            await house.guard.ready()
+        except DelayqError as error:
+            return fault_of(house, request, None, error)
+        return await handler(request)
+
+    return handle
+
+
+def _page(house: House, answer: Answer) -> Handler:
     async def handle(request: Request) -> Response:
         viewer = house.guard.viewer(request)
         if viewer is None:
@@ -112,7 +128,7 @@ def _page(house: House, answer: Answer) -> Callable[[Request], Awaitable[Respons
     return handle
 
 
-def _act(house: House, scope: Scope, answer: Answer) -> Callable[[Request], Awaitable[Response]]:
+def _act(house: House, scope: Scope, answer: Answer) -> Handler:
     async def handle(request: Request) -> Response:
         viewer = house.guard.viewer(request)
         if viewer is None:
@@ -138,7 +154,7 @@ async def _answered(house: House, answer: Answer, visit: Visit) -> Response:
         return fault_of(house, visit.request, visit.viewer, error)
 
 
-def _static(house: House) -> Callable[[Request], Awaitable[Response]]:
+def _static(house: House) -> Handler:
     async def handle(request: Request) -> Response:
         found = house.renderer.file(request.path_params["name"])
         return found or fault(house, request, None, {"title": "Not here", "what": "No such file.", "next": ""}, 404)

@@ -1,6 +1,6 @@
 """What the dashboard gives a browser to keep, signed: who is logged in, which form is its own, what was said last.
 
-A browser can read what it keeps and cannot change it. The key is of one process: when that ends, people log in again.
+A browser can read what it keeps and cannot change it. All servers of a prefix have the same key (`seals`).
 """
 
 from __future__ import annotations
@@ -21,6 +21,15 @@ def nonce() -> str:
     return _text(os.urandom(_NONCE_BYTES))
 
 
+def claimed(signed: str) -> str | None:
+    """The text that somebody says was signed; None for what is none. It proves nothing: `Seal.read` does."""
+    body = signed.partition(".")[0]
+    try:
+        return base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)).decode()
+    except (binascii.Error, ValueError):
+        return None
+
+
 class Seal:
     """Signs texts for one purpose each: what was signed for one is nothing for another."""
 
@@ -33,12 +42,8 @@ class Seal:
 
     def read(self, purpose: str, signed: str) -> str | None:
         """The text; None when it was not signed here for that purpose."""
-        body, _, mark = signed.partition(".")
-        try:
-            text = base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)).decode()
-        except (binascii.Error, ValueError):
-            return None
-        return text if self.fits(purpose, text, mark) else None
+        text = claimed(signed)
+        return text if text is not None and self.fits(purpose, text, signed.partition(".")[2]) else None
 
     def mark(self, purpose: str, text: str) -> str:
         """The signature alone."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import httpx
 import pytest
+import redis
 
 from delayq import DelayQ
 from delayq.core.api_keys import ApiKey, Scope, format_line, new_key
@@ -124,6 +126,40 @@ async def test_a_session_is_signed_and_ends_with_its_key(redis_url: str, tmp_pat
         client.cookies.clear()
         client.cookies.set(SESSION, Seal().sign(SESSION, f"{key.id} 99999999999 x"))
         assert (await read(client, "/")).url.path == "/login"
+
+
+async def test_a_session_holds_on_every_server_and_after_a_restart(
+    redis_url: str, waiting: DelayQ, tmp_path: Path
+) -> None:
+    key, token = new_key(0, [Scope.ADMIN])
+    async with locked(redis_url, tmp_path, key) as first:
+        await enter(first, token)
+        page, cookies = await read(first, JOB), first.cookies
+    async with locked(redis_url, tmp_path, key) as second:
+        second.cookies = cookies
+        assert (await read(second, "/")).url.path == "/"
+        await send(second, page, "/job/cancel", 403, mark="x")
+        assert there(waiting)
+        assert "The job was cancelled" in (await send(second, page, "/job/cancel")).text  # the form of the first one
+    assert not there(waiting)
+
+
+async def test_who_reads_redis_makes_himself_no_session(
+    redis_url: str, redis_client: redis.Redis, tmp_path: Path
+) -> None:
+    key, token = new_key(0, [Scope.ADMIN])
+    async with locked(redis_url, tmp_path, key) as client:
+        await enter(client, token)
+        stolen = redis_client.get("delayq:secret")
+        assert isinstance(stolen, bytes)
+        for purpose in (SESSION, f"{SESSION} "):
+            made = Seal(hashlib.sha256(stolen).digest()).sign(purpose, f"{key.id} 99999999999 x")
+            client.cookies.clear()
+            client.cookies.set(SESSION, made)
+            assert (await read(client, "/")).url.path == "/login"
+        made = Seal(hashlib.sha256(stolen).digest()).sign(f"{SESSION} {key.hash}", f"{key.id} 99999999999 x")
+        client.cookies.set(SESSION, made)
+        assert (await read(client, "/")).url.path == "/"  # it is the hash alone that kept him out
 
 
 async def test_a_cookie_is_out_of_reach_of_scripts(redis_url: str, tmp_path: Path) -> None:
