@@ -96,17 +96,5 @@ def push(
     it, 410 discards it, other 4xx and redirects fail it, anything else is tried again.
     """
     from delayq.cli.actions import push as pusher
-    from delayq.cli.actions.wishes import Limits, Size, Told, Wishes
 
-    said = pusher.said(
-        url=to, secret_file=secret_file, unsigned=unsigned or None, allow=allow or None, ca_file=ca_file,
-        timeout=timeout, rate=rate, concurrency=concurrency, tries=tries, backoff=backoff,
-    )  # fmt: skip
-    size = Size(processes, threads, mover=not no_mover)
-    wishes = Wishes(
-        queue, name=name, size=size, allow_eviction=allow_eviction, force=force, connection=connection,
-        metrics_port=metrics,
-    )  # fmt: skip
-    limits = Limits(once, stop_when_empty, stop_when_empty_for, max_jobs, max_time, memory)
-    told = Told(wishes, limits, quiet)
-    raise typer.Exit(pusher.push(session_of(ctx), queue, said, told, as_json=as_json))
+    raise typer.Exit(pusher.push(session_of(ctx), ctx.params))

@@ -151,6 +151,16 @@ def _spread(numbers: Mapping[str, float], name: str) -> Spread:
     return Spread(counts, float(numbers.get(f"{name}_ms", 0)))
 
 
+def spread_of(written: str) -> Spread:
+    """A spread as scripts keep it in `meta`: the counts of its parts, then the sum in ms. Anything else is empty."""
+    words = written.split()
+    try:
+        counts, sum_ms = tuple(map(int, words[:PARTS])), float(words[PARTS])
+    except (ValueError, IndexError):
+        return Spread()
+    return Spread(counts, sum_ms)
+
+
 def row_of(raw: bytes, minute: int | None = None) -> Mapping[str, Any]:
     """A row as Redis keeps it; empty for one that cannot be read, and for that of another minute."""
     try:

@@ -14,8 +14,8 @@ class QueueObserved:
     """One queue, all its shards together.
 
     `overdue`: jobs whose time has come and that nobody has yet. `bytes`: memory its keys take, about; None
-    where the server does not say. `late` and
-    `took`: of all attempts that were ever counted.
+    where the server does not say. `late` and `took`: of all attempts that were ever counted. `promoted`: from due time
+    to the stream, of all jobs that were ever promoted.
     """
 
     stats: QueueStats
@@ -23,6 +23,7 @@ class QueueObserved:
     bytes: int | None
     late: Spread = field(default_factory=Spread)
     took: Spread = field(default_factory=Spread)
+    promoted: Spread = field(default_factory=Spread)
 
 
 @dataclass(frozen=True, slots=True)

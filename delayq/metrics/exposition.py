@@ -83,6 +83,12 @@ def _spreads(queues: Sequence[QueueObserved]) -> Iterator[Metric]:
         [((one.stats.queue,), one.late) for one in queues],
     )
     yield histogram(
+        "delayq_queue_promotion_seconds",
+        "From due time to the stream: what movers answer for.",
+        _QUEUE,
+        [((one.stats.queue,), one.promoted) for one in queues],
+    )
+    yield histogram(
         "delayq_queue_duration_seconds",
         "How long attempts ran, all workers together.",
         _QUEUE,

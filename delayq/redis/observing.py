@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from delayq.core.activity import joined
+from delayq.core.activity import Spread, joined
 from delayq.core.observed import Observed, QueueObserved
 from delayq.core.options import Options
 from delayq.core.shards import queue_of
@@ -29,6 +29,7 @@ ASKS: tuple[Callable[[Scope], _Asked], ...] = (
     lambda scope: inspect.upcoming(scope, _SPAN_MS, 1),
     activity.weigh,
     activity.sums,
+    activity.promoted_late,
 )
 """What each shard is asked."""
 _WEIGHT = ASKS.index(activity.weigh)
@@ -71,11 +72,12 @@ def _failed(part: Sequence[Any]) -> bool:
 
 
 def _together(queue: str, parts: Sequence[Sequence[Any]]) -> QueueObserved:
-    stats, upcoming, weights, sums = zip(*parts, strict=True)
+    stats, upcoming, weights, sums, promoted = zip(*parts, strict=True)
     all_stats, span = replace(sum_of(stats), queue=queue), joined(0, sums)
     overdue = sum(one.overdue for one in upcoming) + all_stats.ready
     known = [weight for weight in weights if not isinstance(weight, Exception)]
-    return QueueObserved(all_stats, overdue, sum(known) if len(known) == len(weights) else None, span.late, span.took)
+    weight = sum(known) if len(known) == len(weights) else None
+    return QueueObserved(all_stats, overdue, weight, span.late, span.took, sum(promoted, Spread()))
 
 
 def _serving(here: Iterable[Any]) -> dict[str, int]:

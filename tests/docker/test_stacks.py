@@ -1,7 +1,7 @@
 """The compose files, started: everything turns healthy, jobs run, and a restart or a failover keeps what was taken.
 
     docker build -f docker/Dockerfile -t delayq .
-    DELAYQ_TEST_IMAGE=delayq DELAYQ_CHAOS=full make test ARGS='tests/docker -n 0'
+    DELAYQ_TEST_IMAGE=delayq DELAYQ_CHAOS=full .venv/bin/python -m pytest -n 0 tests/docker
 
 Where images cannot be pulled, `tests/docker/stand_ins.sh` makes them. Each stack takes a minute or two.
 """

@@ -16,7 +16,7 @@ from tests.docs.pages import anchors, blocks, links, page, pages
 
 EACH_PAGE = pytest.mark.parametrize("path", pages(), ids=lambda path: str(path.relative_to(ROOT)))
 # Variables that are no settings: where the settings file is, what the suite reads, the example of origins.
-OTHER_VARIABLES = {"DELAYQ_CONFIG"}
+OTHER_VARIABLES = {"DELAYQ_CONFIG", "DELAYQ_CHAOS"}
 
 
 @EACH_PAGE

@@ -6,6 +6,7 @@ import pytest
 
 from delayq.core import envelope as envelopes
 from delayq.core import failure as failures
+from delayq.core.activity import BOUNDS_MS, spread_of
 from delayq.core.states import OnConflict, State
 from delayq.redis.calls import deliver, inspect, produce
 from delayq.redis.calls.call import Scope
@@ -30,6 +31,29 @@ def test_the_due_one_moves(each_engine: Engine) -> None:
     assert engine.scores("scheduled") == {"b": START + 20}
     assert engine.rows("meta")["promoted_total"] == "1"
     assert engine.rows("meta")["mover_tick"] == str(engine.now)
+
+
+def test_how_late_it_was_is_counted_by_the_bounds_of_activity(each_engine: Engine) -> None:
+    engine = each_engine
+    engine.schedule([engine.job(f"j{n}", f"+{n}") for n in (1, 2, 50, 60)])
+    engine.now += 52
+    promote(engine, 2)  # 51 and 50 ms late
+    promote(engine)  # 2 ms
+    engine.now += 3_600_009
+    promote(engine)  # an hour and a millisecond
+    found = spread_of(engine.rows("meta")["promoted_late"])
+    counted = {BOUNDS_MS[n] if n < len(BOUNDS_MS) else "more": count for n, count in enumerate(found.counts) if count}
+    assert counted == {2.0: 1, 50.0: 1, 100.0: 1, "more": 1}
+    assert found.sum_ms == 51 + 50 + 2 + 3_600_001
+
+
+@pytest.mark.parametrize("damage", ["", "x", "1 2 3", "-" * 300])
+def test_a_damaged_count_keeps_no_job_from_moving(engine: Engine, damage: str) -> None:
+    engine.schedule([engine.job("a", "+1")])
+    engine.client.hset(engine.scope.keys.of("meta"), "promoted_late", damage)
+    engine.now += 1
+    assert promote(engine) == Promoted(1, 0, -1)
+    assert spread_of(engine.rows("meta")["promoted_late"]).counts[0] >= 1
 
 
 def test_not_a_millisecond_early(engine: Engine) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from delayq.core.activity import COUNTERS, Span, row_of, span_of
+from delayq.core.activity import COUNTERS, Span, Spread, row_of, span_of, spread_of
 from delayq.redis.calls.call import Call, Command, Nature, Scope, call, text
 
 
@@ -40,6 +40,11 @@ def weigh(scope: Scope) -> Call[int]:
 def sums(scope: Scope) -> Command[Span]:
     """All that was ever written down of a queue."""
     return Command(("HGET", scope.keys.of("activity"), "sums"), _sums, True)
+
+
+def promoted_late(scope: Scope) -> Command[Spread]:
+    """How long after their due time jobs were promoted, all that ever were."""
+    return Command(("HGET", scope.keys.of("meta"), "promoted_late"), lambda raw: spread_of(text(raw or b"")), True)
 
 
 def _sums(raw: bytes | None) -> Span:
