@@ -9,10 +9,11 @@ from delayq.core.activity import Activity, Span, Spread
 from delayq.core.diagnosis import Finding, Level
 from delayq.core.envelope import Envelope, encode
 from delayq.core.failure import Failure
+from delayq.core.limit_views import HeldUp, Obstacle
 from delayq.core.redaction import REDACTED
 from delayq.core.states import State
 from delayq.core.views import JobInfo, QueueStats, Upcoming, WorkerInfo
-from delayq.core.why import Weight, explain
+from delayq.core.why import Around, Weight, explain
 from delayq.http.dashboard import charts, flow, wording
 from delayq.http.dashboard.charts import Series
 from delayq.http.dashboard.login import inside
@@ -164,6 +165,32 @@ def test_why_a_job_has_not_run() -> None:
     assert codes(job(State.RESERVED, consumer=DOT, idle_ms=1)) == [("running", Weight.FINE)]
     assert codes(job(State.RESERVED, consumer=DOT, idle_ms=30_001)) == [("silent", Weight.PROBLEM)]
     assert codes(job(State.RESERVED)) == [("acknowledged", Weight.WAIT)]
+
+
+def test_what_its_limits_workers_and_batch_do_is_told() -> None:
+    def told(state: State, around: Around, **members: object) -> list[tuple[str, Weight]]:
+        info = job(state, due_ms=NOW + MINUTE, **members)
+        found = explain(info, stats(), (), high_water=100, around=around)
+        return [(one.code, one.weight) for one in found if one.code not in ("not-due", "ready")]
+
+    waits = (
+        HeldUp(Obstacle.PLACE, "api", "acme", NOW - 5_000, 7, 7, ("orders b",)),
+        HeldUp(Obstacle.TURN, "sms", at_ms=NOW + 1),
+        HeldUp(Obstacle.CIRCUIT, "throttle:pay", "bank", NOW + 1, 3),
+        HeldUp(Obstacle.CIRCUIT, "throttle:pay", "bank", NOW - 1, 3, owners=("orders b",)),
+    )
+    codes = ["no-place", "no-turn", "circuit-open", "circuit-tried"]
+    assert told(State.SCHEDULED, Around(waits)) == [(code, Weight.WAIT) for code in codes]
+    assert told(State.RESERVED, Around(waits), consumer=DOT) == [("running", Weight.FINE)]
+    still = [WorkerInfo(name, ("orders",), {"state": name}) for name in ("paused", "leaving")]
+    busy = WorkerInfo("w", ("orders",), {"state": "working", "runs": 3})
+    other = WorkerInfo("o", ("mail",), {"state": "working"})
+    assert told(State.READY, Around(workers=(*still, other))) == [("quiet", Weight.PROBLEM)]
+    assert told(State.READY, Around(workers=(*still, busy))) == [("served", Weight.WAIT)]
+    assert told(State.SCHEDULED, Around(workers=(busy,))) == []
+    assert told(State.SCHEDULED, Around(called_off=True)) == [("called-off", Weight.FINE)]
+    keyed = explain(job(State.SCHEDULED, envelope(unique="a.start"), due_ms=NOW + 1), stats(), (), high_water=100)
+    assert {one.code for one in keyed} == {"not-due", "keyed"}
 
 
 def test_only_what_concerns_the_job_is_told() -> None:
