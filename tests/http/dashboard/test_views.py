@@ -5,10 +5,12 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from delayq.core import failure as failures
+from delayq.core import ran as ran_records
 from delayq.core.activity import Activity, Span, Spread
 from delayq.core.diagnosis import Finding, Level
 from delayq.core.envelope import Envelope, encode
-from delayq.core.failure import Failure
+from delayq.core.failure import Failure, Ran
 from delayq.core.limit_views import HeldUp, Obstacle
 from delayq.core.redaction import REDACTED
 from delayq.core.states import State
@@ -149,6 +151,25 @@ def test_a_timeline_tells_attempts_and_what_lies_ahead() -> None:
     assert names == [("created", "past"), ("an attempt failed", "past"), ("attempt 2 failed", "past"), ("due", "ahead")]
     done = steps(job(State.COMPLETED, envelope(retention_ms=MINUTE), forget_ms=NOW), NOW)
     assert [(step.name, step.at_ms) for step in done][1:] == [("completed", NOW - MINUTE), ("forgotten", NOW)]
+
+
+def test_the_timeline_of_what_has_ended() -> None:
+    way = Ran(NOW - 5_000, NOW - 4_998, NOW - 4_000)
+    first = Failure("E", "first", at_ms=NOW - 9_000, attempt=1, ran=Ran(started_ms=NOW - 9_250))
+    failed = job(State.FAILED, failed_ms=NOW, failure=Failure("E", "x", attempt=2, ran=way, history=[first]))
+    ended = ran_records.decode(ran_records.encode(way, MINUTE)[:-1] + b',"before":' + failures.encode(first) + b"}")
+    done = job(State.COMPLETED, forget_ms=NOW + MINUTE, ended=ended)
+    way_there = [("attempt 1 failed", NOW - 9_000), ("due", NOW - 5_000), ("promoted", NOW - 4_998)]
+    way_there += [("started", NOW - 4_000)]
+    for info, end in ((failed, ["failed"]), (done, ["completed", "forgotten"])):
+        found = steps(info, NOW + 1)
+        assert [(step.name, step.at_ms) for step in found][1:5] == way_there
+        assert [step.name for step in found][5:] == end
+        assert (found[5].at_ms, found[5].after_ms) == (NOW, 4_000)
+        assert [step.after_ms for step in found][3:5] == [2, 998]
+        assert found[1].note == "E after 250ms"
+    never = steps(job(State.FAILED, failed_ms=NOW, failure=Failure("UnknownJob", "x", ran=Ran(NOW, NOW))), NOW)
+    assert [(step.name, step.kind) for step in never][-2:] == [("started", "unknown"), ("failed", "past")]
 
 
 def codes(info: JobInfo, *findings: Finding, **members: int) -> list[tuple[str, Weight]]:
