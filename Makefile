@@ -9,6 +9,8 @@ ARGS ?=
 # One more than there are cores: much of the suite waits for time to pass, or for servers.
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1) + 1)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Container images like to forbid it; then each of the suite's thousand processes compiles the package anew.
+export PYTHONDONTWRITEBYTECODE :=
 export PYTHON
 
 # consumers/ and benchmarks/ are checked as soon as they hold Python.
@@ -54,8 +56,11 @@ matrix: $(VENV)/.installed-test ## what talks to Redis, with redis-py 6.2, 7 and
 	    tests/integration/test_public_client.py tests/integration/test_durability.py $(ARGS); \
 	done
 
-fuzz: $(VENV)/.installed-test ## a minute of bad input for each parser; SECONDS=600 for ten
-	DELAYQ_FUZZ_SECONDS=$(or $(SECONDS),60) $(BIN)/python -m pytest -s tests/fuzz $(ARGS)
+fuzz: $(VENV)/.installed-test ## two minutes of bad input for each parser; SECONDS=600 for twenty, ONLY=envelope
+	DELAYQ_FUZZ_SECONDS=$(or $(SECONDS),60) $(BIN)/python -m pytest -s tests/fuzz $(if $(ONLY),-k $(ONLY)) $(ARGS)
+	set -e; for parser in $(or $(ONLY),$$($(BIN)/python -m tests.fuzz.parsers)); do \
+	  $(BIN)/python -m tests.fuzz.guided $$parser --seconds $(or $(SECONDS),60); \
+	done
 
 build: $(VENV)/.installed-test ## source archive and wheel, into dist/
 	rm -rf dist

@@ -25,8 +25,9 @@ from delayq.core.names import check_queue
 from delayq.core.options import Options
 from delayq.core.routes import NOWHERE, Route, find
 from delayq.core.spec import JobSpec
+from delayq.drivers.checked import Factory, checked
 from delayq.drivers.connection import AsyncBatchStore, BatchStore, Connection, Joins, KeepsBatches
-from delayq.drivers.factories import Factory, Hands, Makers, made_by
+from delayq.drivers.factories import Hands, Makers, made_by
 from delayq.drivers.redis_connection import RedisConnection
 from delayq.drivers.serving.backend import Backend
 from delayq.drivers.serving.connection import BrokerConnection
@@ -164,8 +165,11 @@ class Manager:
         return tuple(self._known)
 
     def extend(self, driver: str, factory: Factory) -> None:
-        """Let `factory` make the connections of that driver, which no setting could name before."""
-        self._factories[driver] = factory
+        """Let `factory` make the connections of that driver, which no setting could name before.
+
+        Raises `ConfigError` for what is no factory; so does the first use of one that makes no driver.
+        """
+        self._factories[driver] = checked(driver, factory, "manager.extend")
 
     def define(self, name: str, settings: ConnectionSettings) -> None:
         """A connection that stands in no file. Raises `ConfigError` when it has been made already."""

@@ -9,7 +9,8 @@ import typer
 from delayq.cli.flags import Dialect, NdJson, example, session_of
 
 Name = Annotated[
-    str | None, typer.Option("--connection", metavar="NAME", help="Only this connection; else all with that driver.")
+    str | None,
+    typer.Option("--connection", metavar="NAME", help="This one alone, as `delayq --connection`; else all."),
 ]
 Url = Annotated[
     str | None,

@@ -13,7 +13,7 @@ To = Annotated[str, typer.Option("--to", metavar="NAME", help="The connection th
 OneQueue = Annotated[str | None, typer.Option("--queue", metavar="Q", help="This queue alone; else all of them.")]
 ToQueue = Annotated[str | None, typer.Option("--to-queue", metavar="Q", help="Its name there, if it is another.")]
 Resend = Annotated[
-    bool, typer.Option("--resend", help="Also what a run set aside a week ago that did not end; it may run twice.")
+    bool, typer.Option("--resend", help="Also what an older or another run left aside; it may run twice.")
 ]
 
 

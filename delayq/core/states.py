@@ -111,11 +111,12 @@ ANSWERS: Final[dict[str, dict[State, Answer]]] = {
 }
 
 # Every move between places, with the script that makes it. A move that is not in this table does not exist; the
-# scripts' manuals name the same ones. `replace` is schedule with replace or postpone.
+# scripts' manuals name the same ones. `replace` is schedule with replace or postpone; `later` is its plainest case.
 TRANSITIONS: Final[frozenset[tuple[State, str, State]]] = frozenset(
     {
         (State.ABSENT, "schedule", State.SCHEDULED),
         (State.ABSENT, "schedule", State.READY),
+        (State.ABSENT, "later", State.SCHEDULED),
         (State.ABSENT, "replace", State.SCHEDULED),
         (State.SCHEDULED, "replace", State.SCHEDULED),
         (State.READY, "replace", State.SCHEDULED),

@@ -128,13 +128,17 @@ class Depth(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """One job that nobody has reserved, ready or not yet due. `entry` names it for `remove`, as it stands now."""
+    """One job that nobody has reserved, ready or not yet due. `entry` names it for `remove`, as it stands now.
+
+    `unreadable` says why `envelope` is none, where it holds what another system wrote; '' = it is one.
+    """
 
     id: str
     queue: str
     entry: str
     envelope: bytes
     due_ms: int
+    unreadable: str = ""
 
 
 class WaitingPage(NamedTuple):
@@ -222,6 +226,14 @@ class Broker(Protocol):
 
     def close(self) -> None:
         """Close what is open; the broker may be used again."""
+
+
+@runtime_checkable
+class Fits(Protocol):
+    """A broker that can tell beforehand what it will not take, beyond what its capabilities say."""
+
+    def fit(self, items: Sequence[Item]) -> None:
+        """Raises what `push` would raise for what these jobs are: too large, a time or a name it cannot hold."""
 
 
 @runtime_checkable

@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import entry_points
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from delayq.core.errors import ConfigError
 from delayq.core.events import Tell, nobody_listens
 from delayq.core.options import Options
 from delayq.drivers import known
 from delayq.drivers.background import Aside, BackgroundConnection
+from delayq.drivers.checked import Factory, checked
 from delayq.drivers.connection import Connection
 from delayq.drivers.deferred import DeferredConnection
 from delayq.drivers.failed.choosing import choose
@@ -30,12 +31,6 @@ from delayq.redis.embedded import default_data_dir
 from delayq.redis.opening import open_connector
 from delayq.settings import Settings
 from delayq.settings.tables import ConnectionSettings
-
-Factory: TypeAlias = Callable[[str, ConnectionSettings, Options], Connection | Backend]
-"""Makes a connection: its name, its settings (`options` holds what only this driver knows), the engine's options.
-
-Or the backend of one: then the connection is made around it, and workers can serve it.
-"""
 
 GROUP: Final = "delayq.drivers"
 
@@ -150,8 +145,7 @@ def made_by(driver: str, name: str, *, known: Iterable[str]) -> Factory:
             f"The driver {driver!r} ({found[0].value}) could not be loaded: {type(error).__name__}: {error}.",
             hint="Mend or uninstall the package that brings it.",
         ) from error
-    made: Factory = factory
-    return made
+    return checked(driver, factory, found[0].value)
 
 
 def _null(name: str, given: ConnectionSettings, options: Options) -> Connection:

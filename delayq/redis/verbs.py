@@ -97,11 +97,16 @@ class Verbs:
     def _schedule_one(self, job: Prepared, on_conflict: OnConflict, durability: str | None = None) -> Flow[JobRef]:
         if job.queue not in self._registered:
             yield from self.register(job.queue)
-        token = new_id() if job.own_id else job.id  # an id made for this call is a token as good as another
         scope, wanted = self._scope(job.queue), self.durable.known(job.queue) if durability is None else None
         if wanted is None:
             wanted = yield from self.durable.wanted(scope, durability)
-        if not wanted.waits and scope.layout.listed == 1:  # what nearly every job is
+        plain = not wanted.waits and scope.layout.listed == 1  # what nearly every job is
+        if plain and (short := produce.later(scope, job, on_conflict)):
+            waiting: JobRef | None = yield short
+            if waiting:
+                return waiting
+        token = new_id() if job.own_id else job.id  # an id made for this call is a token as good as another
+        if plain:
             scheduled: produce.Scheduled = yield produce.schedule(scope, [job], on_conflict, token)
             if scheduled.moved is None:
                 if scheduled.new_queue:

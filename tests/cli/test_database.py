@@ -47,6 +47,19 @@ def test_check_changes_nothing_and_tells(path: Path, inline: Inline) -> None:
     assert inline("database", "migrate", "--json").documents == [document]
 
 
+def test_the_connection_that_is_meant_is_the_only_one_touched(path: Path, inline: Inline, tmp_path: Path) -> None:
+    other = tmp_path / "other.db"
+    with (tmp_path / "delayq.toml").open("a") as file:
+        file.write(f'[connections.other]\ndriver = "database"\nurl = "sqlite:///{other}"\n')
+    done = inline("--connection", "other", "database", "migrate", "--json")
+    assert [document["connection"] for document in done.documents] == ["other"]
+    assert (columns(path, "jobs"), columns(other, "jobs")[:7]) == ([], COLUMNS)
+    refused = inline("--connection", "null", "database", "migrate")
+    assert (refused.code, "The connection 'null' keeps its jobs in no database" in refused.err) == (2, True)
+    assert columns(path, "jobs") == []
+    assert len(inline("database", "migrate", "--json").documents) == 2
+
+
 def test_a_database_that_no_connection_names(inline: Inline, tmp_path: Path) -> None:
     other = tmp_path / "other.db"
     assert inline("database", "migrate", "--database", f"sqlite:///{other}").code == 0

@@ -11,6 +11,7 @@ import typer
 
 import delayq
 from delayq.cli.root import app
+from tests.cli.conftest import Inline
 from tests.support.cli import Cli, environment
 from tests.support.processor import processor_s
 
@@ -49,8 +50,8 @@ def test_the_commands_of_the_design_are_there() -> None:
 
 
 @pytest.mark.parametrize("path", [(), *COMMANDS], ids=lambda path: " ".join(path) or "delayq")
-def test_help_has_an_example_of_the_command_itself(bare: Cli, path: tuple[str, ...]) -> None:
-    done = bare.ok(*path, "--help")
+def test_help_has_an_example_of_the_command_itself(inline: Inline, path: tuple[str, ...]) -> None:
+    done = inline.ok(*path, "--help")
     assert "Example" in done.out
     example = done.out.split("Example", 1)[1]
     assert f"  delayq {' '.join(path)}".rstrip() in example
@@ -59,8 +60,8 @@ def test_help_has_an_example_of_the_command_itself(bare: Cli, path: tuple[str, .
 
 
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
-def test_the_list_of_commands_is_not_cut(bare: Cli, path: tuple[str, ...]) -> None:
-    rows = [line for line in bare.ok(*path[:-1], "--help").lines if line.strip().startswith(path[-1])]
+def test_the_list_of_commands_is_not_cut(inline: Inline, path: tuple[str, ...]) -> None:
+    rows = [line for line in inline.ok(*path[:-1], "--help").lines if line.strip().startswith(path[-1])]
     assert rows
     assert not any(row.endswith("...") for row in rows)
 

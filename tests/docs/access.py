@@ -41,7 +41,7 @@ USERS = (
         "shop-producer",
         "A producer (schedule, cancel, reschedule, run now, get; chains and batches):",
         "~delayq:* resetchannels &delayq:cancel &delayq:wake",
-        ("schedule", "replace", "debounce", "cancel", "reschedule", "run_now", "get", *BATCHES),
+        ("schedule", "later", "replace", "debounce", "cancel", "reschedule", "run_now", "get", *BATCHES),
         (*SENT, "hscan"),
     ),
     User(

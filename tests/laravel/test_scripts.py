@@ -30,7 +30,7 @@ CALLS: dict[str, Call[Any]] = {
         calls.renew(KEYS, ["t"], lease_ms=1),
         calls.remove(KEYS, [calls.Shown("list", b"{}")]),
         calls.clear(KEYS),
-        calls.set_aside(KEYS, "lot", 1),
+        calls.set_aside(KEYS, "lot", [calls.Shown("list", b"{}")]),
         calls.put_back(KEYS, ["lot 1"]),
     )
 }

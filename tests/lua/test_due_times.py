@@ -59,6 +59,13 @@ def burying(engine: Engine) -> object:
     return engine.run(deliver.bury(real(engine), [(entry, b"{}")]))
 
 
+def later(engine: Engine) -> object:
+    engine.ready("before")
+    call = produce.later(real(engine), engine.job("a", f"+{HOUR}"), OnConflict.KEEP)
+    assert call is not None
+    return engine.run(call)
+
+
 def mending(engine: Engine) -> object:
     engine.client.hset(engine.keys.of("jobs"), "a", "{}")
     return engine.run(deliver.mend(real(engine), ["a"]))
@@ -67,6 +74,7 @@ def mending(engine: Engine) -> object:
 # What is done, where the time can be read, and how far from the server's now it should lie.
 BY_THE_SERVER: dict[str, tuple[Callable[[Engine], object], Callable[[Engine], int], int]] = {
     "schedule": (lambda e: scheduling(e, OnConflict.KEEP), lambda e: score(e, "scheduled"), HOUR),
+    "later": (later, lambda e: score(e, "scheduled"), HOUR),
     "replace": (lambda e: scheduling(e, OnConflict.REPLACE), lambda e: score(e, "scheduled"), HOUR),
     "reschedule": (rescheduling, lambda e: score(e, "scheduled"), HOUR),
     "release": (

@@ -22,6 +22,7 @@ from delayq.core.envelope import Envelope
 from delayq.core.options import Options
 from delayq.core.spec import Prepared
 from delayq.core.states import Answer, OnConflict, State
+from delayq.core.views import JobRef
 from delayq.redis.calls import deliver, produce
 from delayq.redis.calls.call import Call, Scope
 from delayq.redis.calls.deliver import Held
@@ -171,6 +172,12 @@ class Engine:
         """The call that schedules."""
         self._tokens += 1
         return produce.schedule(self.scope, jobs, on_conflict, token or f"t{self._tokens}")
+
+    def later(self, job_id: str, when: str = f"+{HOUR}") -> Call[JobRef | None]:
+        """The call that schedules one job for later, the short way."""
+        call = produce.later(self.scope, self.job(job_id, when), OnConflict.KEEP)
+        assert call is not None, "the time is too near"
+        return call
 
     def ready(self, *ids: str, digest: str = "", data: bytes = b"{}") -> None:
         """Jobs in the stream that nobody has read."""

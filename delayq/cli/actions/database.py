@@ -69,7 +69,9 @@ def _connections(manager: Manager, settings: Settings, wishes: Wishes) -> Iterat
     if wishes.database is not None:
         manager.define(DRIVER, ConnectionSettings(driver=DRIVER, place=wishes.database))
         known = [DRIVER]
-    names = known if wishes.connection is None else [wishes.connection]
+    said = settings.connection if settings.origin_of("connection") == "flag" else None
+    one = wishes.connection or (said if wishes.database is None else None)
+    names = known if one is None else [one]
     if not names:
         raise ConfigError(
             "No connection has the driver database, so there are no tables to make.",

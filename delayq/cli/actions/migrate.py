@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any, Final
 
 from delayq.cli.actions.look import local_ms
+from delayq.cli.ending import INTERRUPTED
 from delayq.cli.session import Session
 from delayq.cli.words import count
 from delayq.core.errors import InvalidInput
 from delayq.core.names import check_queue
 from delayq.drivers.migrating.ends import Source, Target
 from delayq.drivers.migrating.migration import Migrated, Migration
-from delayq.drivers.migrating.opening import source_of, target_of
+from delayq.drivers.migrating.opening import refuse_one_place, source_of, target_of
 from delayq.jobs.current import make_manager
 
 SHOWN: Final = 20
@@ -41,35 +44,69 @@ def migrate(session: Session, move: Move, *, as_json: bool) -> int:
         raise InvalidInput(
             f"--to-queue {move.to_queue} would put all queues into one.", hint="Name the one that is meant: --queue."
         )
-    with _ends(session, move) as (source, target):
-        names = [check_queue(move.queue)] if move.queue is not None else source.queues()
-        migration = Migration(source, target, _Headway(session), local_ms, resend=move.resend)
-        done = [migration.run(name, move.to_queue or name) for name in names]
+    with _ends(session, move) as (source, target), _stopping() as stopped:
+        names = [check_queue(move.queue)] if move.queue is not None else _holding(source)
+        migration = Migration(
+            source, target, _Headway(session), local_ms, move.target, resend=move.resend, stopped=stopped
+        )
+        for name in names:  # all are looked at before the first one is touched
+            migration.check(name, move.to_queue or name)
+        if not target.remembers:
+            session.out.note(
+                f"{move.target} does not remember what it was sent: run again after a crash, up to 250 jobs whose run "
+                "has ended there meanwhile are sent a second time."
+            )
+        try:
+            for name in names:
+                if not stopped():
+                    migration.run(name, move.to_queue or name)
+        except BaseException:
+            _report_begun(session, move, migration.done)
+            raise
+        done, ended = migration.done, not stopped()
     _report(session, move, done, as_json=as_json)
+    if not ended:
+        session.out.note(f"Stopped: the others wait in {move.source} as before. The same command goes on.")
+        return INTERRUPTED
     if not all(one.agrees for one in done):
         return 1
     return 4 if any(one.refused for one in done) else 0
+
+
+def _holding(source: Source) -> list[str]:
+    """The queues there is something to move from: what an empty one would be called elsewhere is nobody's business."""
+    return [name for name in source.queues() if source.waiting(name) or source.lots(name)]
 
 
 @contextmanager
 def _ends(session: Session, move: Move) -> Iterator[tuple[Source, Target]]:
     manager = make_manager(session.settings())
     try:
-        source = source_of(manager.connection(move.source))
-        target = target_of(manager.connection(move.target), manager.options_of(move.target))
-        if move.resend and not target.remembers:
-            raise InvalidInput(
-                f"--resend has nothing to say: {move.target} remembers nothing, so what a run left is always sent.",
-                hint="Leave it out.",
-            )
-        if not target.remembers:
-            session.out.note(
-                f"{move.target} does not remember what it was sent: run again after a crash, up to 250 jobs whose run "
-                "has ended there meanwhile are sent a second time."
-            )
+        leaving, arriving = manager.connection(move.source), manager.connection(move.target)
+        source, target = source_of(leaving), target_of(arriving, manager.options_of(move.target))
+        refuse_one_place(leaving, arriving, manager.given, elsewhere=move.to_queue not in (None, move.queue))
         yield source, target
     finally:
         manager.close()
+
+
+@contextmanager
+def _stopping() -> Iterator[Callable[[], bool]]:
+    """Whether somebody asked this run to end: then the lot in hand is carried through. Asked twice, it is not."""
+    asked = False
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        nonlocal asked
+        if asked:
+            raise KeyboardInterrupt
+        asked = True
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield lambda: asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 class _Headway:
@@ -90,10 +127,9 @@ def _report(session: Session, move: Move, done: list[Migrated], *, as_json: bool
         session.out.json({"from": move.source, "to": move.target, "queues": [_shape(one) for one in done]})
         return
     for one in done:
-        put_back = f", {count(len(one.refused), 'job')} put back" if one.refused else ""
-        session.out.line(f"{one.queue}: {one.moved} of {one.taken} moved{put_back}")
+        session.out.line(_sum(one))
         for job_id, why in list(one.refused.items())[:SHOWN]:
-            session.out.note(f"{job_id} stays: {why}.")
+            session.out.note(f"{job_id} stays: {why.rstrip('.')}.")
         if len(one.refused) > SHOWN:
             session.out.note(f"And {len(one.refused) - SHOWN} more; --json names all.")
         if one.doubled:
@@ -107,13 +143,31 @@ def _report(session: Session, move: Move, done: list[Migrated], *, as_json: bool
     session.out.note(f"{count(sum(one.moved for one in done), 'job')} moved from {move.source} to {move.target}.")
 
 
+def _report_begun(session: Session, move: Move, done: list[Migrated]) -> None:
+    """Where the jobs are of a run that an error ended; the error itself is told by whoever ends the command."""
+    for one in done:
+        session.out.note(f"{_sum(one)}; the others wait in {move.source} as before.")
+        if one.left:
+            session.out.note(
+                f"{count(one.left, 'job')} of {one.queue} cannot be told to be in {move.target} or not, and are set "
+                "aside: no worker finds them until the same command has gone on."
+            )
+
+
+def _sum(one: Migrated) -> str:
+    back = f", {count(one.back, 'job')} put back" if one.back else ""
+    return f"{one.queue}: {one.moved} of {one.taken} moved{back}"
+
+
 def _shape(one: Migrated) -> dict[str, Any]:
     return {
         "queue": one.queue,
         "waiting_before": one.waiting,
         "taken": one.taken,
         "moved": one.moved,
-        "put_back": [{"id": job_id, "why": why} for job_id, why in one.refused.items()],
+        "put_back": one.back,
+        "still_aside": one.left,
+        "stay": [{"id": job_id, "why": why} for job_id, why in one.refused.items()],
         "in_both": one.doubled,
         "staying": one.staying,
     }

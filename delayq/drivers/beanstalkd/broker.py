@@ -54,6 +54,11 @@ class BeanstalkdBroker:
                     raise
         return [_in_seconds(item).created() for item in items]
 
+    def fit(self, items: Sequence[Item]) -> None:
+        """Raises `InvalidInput` for what the server would not take."""
+        with self._pool.line() as line:
+            settling.fit(line, items)
+
     # -- working -----------------------------------------------------------------------------------------------------
 
     def ready(self, queues: Sequence[str]) -> None:

@@ -6,21 +6,23 @@ workers or by the migration, never by both.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 from sqlalchemy import Connection, Table, delete, func, select, update
 
 from delayq.core import envelope as envelopes
 from delayq.core.envelope import ABSENT
 from delayq.core.errors import BadEnvelope
-from delayq.drivers.broker import Waiting
+from delayq.drivers.broker import Waiting, WaitingPage
 from delayq.drivers.database.engine import Database
 from delayq.drivers.database.looking import Looking, waiting_of
+from delayq.drivers.migrating.ends import Stays
+from delayq.drivers.migrating.walk import Walk
 
 ASIDE: Final = "delayq-aside:"
-MEMBER: Final = '%"batch":%'
-"""What the payload of a member of a batch holds, and perhaps the data of a job that is none."""
+MEMBER: Final = b'"batch":'
+"""What the envelope of a member of a batch holds, and perhaps the data of a job that is none."""
 
 
 class DatabaseSource:
@@ -30,6 +32,8 @@ class DatabaseSource:
         self._database = database
         self._jobs = jobs
         self._looking = looking
+        self._walks: dict[str, Walk] = {}
+        self._members: dict[str, set[str]] = {}
 
     def queues(self) -> list[str]:
         """Those that hold rows, also where all of them are set aside."""
@@ -45,23 +49,33 @@ class DatabaseSource:
         names = (name.split(":", 2) for name in self._names() if name.startswith(ASIDE))
         return sorted(lot for _, lot, of in names if of == queue)
 
-    def set_aside(self, queue: str, lot: str, count: int) -> int:
-        """Some rows that nobody holds, the first to fall due first, get another queue."""
+    def set_aside(self, queue: str, lot: str, count: int, stays: Stays) -> int:
+        """Rows that nobody holds get another queue, the first to fall due first."""
+        members = self._members.setdefault(queue, set())
+
+        def stays_here(job: Waiting) -> str:
+            if not _in_a_batch(job):
+                return stays(job)
+            members.add(job.id)
+            return "it belongs to a batch"
+
+        def page(cursor: str, most: int) -> WaitingPage:
+            return self._database.read(lambda connection: self._looking.page(connection, queue, cursor, most))
+
+        def move(jobs: Sequence[Waiting]) -> int:
+            return self._database.write(lambda connection: self._move(connection, queue, lot, jobs))
+
+        return self._walks.setdefault(queue, Walk()).step(page, move, count, stays_here)
+
+    def _move(self, connection: Connection, queue: str, lot: str, jobs: Sequence[Waiting]) -> int:
         rows = self._jobs.c
-        free = select(rows.id).where(rows.queue == queue, rows.reserved_at.is_(None))
-        plain = free.where(rows.payload.not_like(MEMBER)).order_by(rows.available_at, rows.id).limit(count)
-
-        def work(connection: Connection) -> int:
-            numbers = list(connection.execute(plain.with_for_update(skip_locked=True)).scalars())
-            if not numbers:
-                others = [number for number, member in self._suspects(connection, queue) if not member][:count]
-                locked = free.where(rows.id.in_(others)).with_for_update(skip_locked=True)
-                numbers = list(connection.execute(locked).scalars())
-            if numbers:
-                connection.execute(update(self._jobs).where(rows.id.in_(numbers)).values(queue=_name(lot, queue)))
-            return len(numbers)
-
-        return self._database.write(work)
+        free = select(rows.id).where(
+            rows.id.in_(list(map(_number, jobs))), rows.queue == queue, rows.reserved_at.is_(None)
+        )
+        numbers = list(connection.execute(free.order_by(rows.id).with_for_update(skip_locked=True)).scalars())
+        if numbers:
+            connection.execute(update(self._jobs).where(rows.id.in_(numbers)).values(queue=_name(lot, queue)))
+        return len(numbers)
 
     def lot(self, queue: str, lot: str) -> list[Waiting]:
         """Its rows by their numbers, under the name of the queue they were taken from."""
@@ -71,52 +85,56 @@ class DatabaseSource:
 
     def drop(self, queue: str, lot: str, jobs: Sequence[Waiting]) -> Sequence[str]:
         """Delete these rows."""
-        numbers = [int(job.entry.partition(".")[0]) for job in jobs]
+        numbers = list(map(_number, jobs))
         gone = delete(self._jobs).where(self._jobs.c.queue == _name(lot, queue), self._jobs.c.id.in_(numbers))
-        self._database.write(lambda connection: connection.execute(gone).rowcount)
+        if numbers:
+            self._database.write(lambda connection: connection.execute(gone).rowcount)
         return ()
 
-    def put_back(self, queue: str, lot: str) -> int:
-        """Its rows get their queue again, but for those whose ids were taken there meanwhile."""
+    def put_back(self, queue: str, lot: str, jobs: Sequence[Waiting]) -> Mapping[str, str]:
+        """Their rows get their queue again, but for those whose ids were taken there meanwhile."""
         rows = self._jobs.c
-        aside = select(rows.id, rows.delayq_id).where(rows.queue == _name(lot, queue)).with_for_update()
+        mine = rows.id.in_(list(map(_number, jobs)))
+        aside = select(rows.id, rows.delayq_id).where(rows.queue == _name(lot, queue), mine).with_for_update()
 
-        def work(connection: Connection) -> int:
+        def work(connection: Connection) -> set[int]:
             of_lot = connection.execute(aside).all()
             ids = [row.delayq_id for row in of_lot if row.delayq_id is not None]
             there = select(rows.delayq_id).where(rows.queue == queue, rows.delayq_id.in_(ids))
             taken = set(connection.execute(there).scalars())
             free = [row.id for row in of_lot if row.delayq_id not in taken]
             connection.execute(update(self._jobs).where(rows.id.in_(free)).values(queue=queue))
-            return len(free)
+            return {row.id for row in of_lot if row.delayq_id in taken}
 
-        return self._database.write(work)
+        stuck = self._database.write(work)
+        why = f"it is aside, and its id was taken in {queue} meanwhile"
+        return {job.entry: why for job in jobs if _number(job) in stuck}
+
+    def let_go(self, queue: str) -> None:
+        """Nothing is held."""
 
     def staying(self, queue: str) -> str:
         """Members of batches: their batch counts them where it is."""
-        suspects = self._database.read(lambda connection: self._suspects(connection, queue))
-        stayed = sum(1 for _, member in suspects if member)
-        return f"{stayed} belong to batches, which count them here" if stayed else ""
+        members = self._members.get(queue)
+        return f"{len(members)} belong to batches, which count them here" if members else ""
 
     def close(self) -> None:
         """Close the connections."""
         self._database.close()
 
-    def _suspects(self, connection: Connection, queue: str) -> list[tuple[int, bool]]:
-        """Rows that wait and may be members of batches, each with whether it is one."""
-        rows = self._jobs.c
-        asked = select(self._jobs).where(rows.queue == queue, rows.reserved_at.is_(None), rows.payload.like(MEMBER))
-        return [(row.id, _in_a_batch(row)) for row in connection.execute(asked.order_by(rows.available_at, rows.id))]
-
     def _names(self) -> list[str]:
         return self._database.read(self._looking.queues)
 
 
-def _in_a_batch(row: Any) -> bool:
+def _in_a_batch(job: Waiting) -> bool:
     try:
-        return envelopes.decode(waiting_of(row).envelope).batch is not ABSENT
+        return MEMBER in job.envelope and envelopes.decode(job.envelope).batch is not ABSENT
     except BadEnvelope:
         return False
+
+
+def _number(job: Waiting) -> int:
+    return int(job.entry.partition(".")[0])
 
 
 def _name(lot: str, queue: str) -> str:

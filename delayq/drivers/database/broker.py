@@ -25,7 +25,7 @@ from delayq.drivers.database.engine import Database
 from delayq.drivers.database.keyed_placing import KeyedPlacing
 from delayq.drivers.database.locking import Locking
 from delayq.drivers.database.looking import Looking, waiting_of
-from delayq.drivers.database.placing import Placing
+from delayq.drivers.database.placing import Placing, row_of
 from delayq.drivers.database.schema import lacking
 from delayq.drivers.database.settling import Settling
 from delayq.drivers.database.tables import Tables
@@ -75,6 +75,12 @@ class DatabaseBroker:
     def push(self, items: Sequence[Item], on_conflict: OnConflict) -> list[JobRef]:
         """All or none of them, in one transaction."""
         return self.database.write(lambda connection: self.place(connection, items, on_conflict))
+
+    def fit(self, items: Sequence[Item]) -> None:
+        """Raises `InvalidInput` for a time no row can hold."""
+        now_ms = self.now_ms()
+        for item in items:
+            row_of(item, now_ms)
 
     def place(self, connection: Connection, items: Sequence[Item], on_conflict: OnConflict) -> list[JobRef]:
         """As `push`, in a transaction of somebody else."""
@@ -276,4 +282,7 @@ class DatabaseBroker:
 
 def _delivery(row: Any, token: str) -> Delivery:
     found = payload.read_any(row.payload, queue=row.queue, attempts=row.attempts_made)
-    return Delivery(row.queue, found.id, f"{row.id}.{token}", found.envelope, due.due_of(row), row.delayq_recoveries)
+    entry, due_ms = f"{row.id}.{token}", due.due_of(row)
+    return Delivery(
+        row.queue, found.id, entry, found.envelope, due_ms, row.delayq_recoveries, unreadable=found.unreadable
+    )

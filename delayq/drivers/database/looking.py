@@ -162,7 +162,7 @@ class Looking:
 def waiting_of(row: Any) -> Waiting:
     """A row that waits. What is no job is shown with its bytes."""
     found = payload.read_any(row.payload, queue=row.queue, attempts=row.attempts)
-    return Waiting(found.id, row.queue, entry_of(row), found.envelope, due.due_of(row))
+    return Waiting(found.id, row.queue, entry_of(row), found.envelope, due.due_of(row), found.unreadable)
 
 
 def entry_of(row: Any) -> str:

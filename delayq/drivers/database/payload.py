@@ -13,11 +13,15 @@ from delayq.drivers.laravel.writing import payload_of
 
 
 class Read(NamedTuple):
-    """A row as a job: its id, its name and its envelope. Of what is no job, what can be said of it and its bytes."""
+    """A row as a job: its id, its name and its envelope.
+
+    Of what is no job, what can be said of it, its bytes, and why it is none.
+    """
 
     id: str
     name: str
     envelope: bytes
+    unreadable: str = ""
 
 
 def written(raw: bytes) -> str:
@@ -35,6 +39,6 @@ def read_any(text: str, *, queue: str, attempts: int) -> Read:
     """As `read`; what cannot be run here is said as far as it can be read."""
     try:
         return read(text, queue=queue, attempts=attempts)
-    except BadEnvelope:
+    except BadEnvelope as error:
         raw = text.encode("utf-8", "surrogateescape")
-        return Read(*label(raw), raw)
+        return Read(*label(raw), raw, unreadable=str(error))

@@ -70,20 +70,20 @@ class Placing:
             return [
                 self._placed_over(connection, item, row, on_conflict) for item, row in zip(items, rows, strict=True)
             ]
-        created = self.inserted(connection, rows)
+        created = self.inserted(connection, rows, exactly=on_conflict is OnConflict.ERROR)
         return [
             item.created() if _first(created, item) else self._kept(connection, item, on_conflict) for item in items
         ]
 
-    def inserted(self, connection: Connection, rows: Sequence[Row]) -> set[tuple[str, str]]:
-        """Which of them are new."""
+    def inserted(self, connection: Connection, rows: Sequence[Row], *, exactly: bool = False) -> set[tuple[str, str]]:
+        """Which of them are new. `exactly`: an id that delayq made may be taken by another job, as any other."""
         if self._returns:
             done = connection.execute(self.insertion, list(rows))
             return {(row.queue, row.delayq_id) for row in done}
-        fresh = [row for row in rows if made_here(row["delayq_id"])]
+        fresh = [row for row in rows if not exactly and made_here(row["delayq_id"])]
         if fresh:
             connection.execute(self.insertion, fresh)  # one that is there already is the same job, sent again
-        named = (row for row in rows if not made_here(row["delayq_id"]))
+        named = (row for row in rows if exactly or not made_here(row["delayq_id"]))
         return {_key(row) for row in fresh} | {_key(row) for row in named if self._is_new(connection, row)}
 
     def _is_new(self, connection: Connection, row: Row) -> bool:

@@ -2,21 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 from delayq.core.errors import BadEnvelope
 from delayq.drivers.broker import Waiting
 from delayq.drivers.laravel.payload import label, read_payload
 from delayq.drivers.laravel.showing import LaravelLook
+from delayq.drivers.migrating.ends import Stays
 from delayq.redis.calls import laravel as calls
 from delayq.redis.calls.call import Command
-from delayq.redis.calls.laravel import SetAside
+from delayq.redis.calls.laravel import SetAside, Shown
 from delayq.redis.connect import Connector
 from delayq.redis.laravel_keys import LaravelKeys
 from delayq.redis.send import send, through
 
 T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class _Place:
+    """How far a queue was walked through: which of its two parts, past how many that stay there.
+
+    `moved`: this round moved something; workers who take the first ones meanwhile make it miss others.
+    """
+
+    role: str = "delayed"
+    first: int = 0
+    moved: bool = False
+
+    def next(self) -> bool:
+        """The other part, or another round; False when this round moved nothing."""
+        again = self.role == "delayed" or self.moved
+        if self.role == "list":
+            self.moved = False
+        self.role, self.first = ("list" if self.role == "delayed" else "delayed"), 0
+        return again
 
 
 class LaravelSource:
@@ -26,6 +48,7 @@ class LaravelSource:
         self._connector = connector
         self._prefix = prefix
         self._look = look
+        self._places: dict[str, _Place] = {}
 
     def queues(self) -> list[str]:
         """Those that hold anything."""
@@ -40,9 +63,33 @@ class LaravelSource:
         """By what the hash holds."""
         return list(dict.fromkeys(one.lot for one in self._aside(queue)))
 
-    def set_aside(self, queue: str, lot: str, count: int) -> int:
-        """One script call."""
-        return through(self._connector, calls.set_aside(self._keys(queue), lot, count))
+    def set_aside(self, queue: str, lot: str, count: int, stays: Stays) -> int:
+        """What waits for its time first: what is ready may be taken by a worker just as well."""
+        place, keys = self._places.setdefault(queue, _Place()), self._keys(queue)
+        while True:
+            shown = self._shown(queue, place, count)
+            going = [one for one, job in shown if not stays(job)]
+            moved = through(self._connector, calls.set_aside(keys, lot, going)) if going else 0
+            place.moved = place.moved or moved > 0
+            place.first += len(shown) - moved
+            if not shown and not place.next():
+                return 0
+            if moved:
+                return moved
+
+    def _shown(self, queue: str, place: _Place, count: int) -> list[tuple[Shown, Waiting]]:
+        """As many as one call can carry."""
+        keys, now_ms = self._keys(queue), self._look.server_ms()
+        scored: list[tuple[bytes, float | None]]
+        if place.role == "delayed":
+            scored = [*self._ask(calls.delayed(keys, "-inf", place.first, count))]
+        else:
+            scored = [(payload, None) for payload in self._ask(calls.ready(keys, place.first, count))]
+        some = next(calls.split(scored, lambda one: len(one[0])), [])
+        return [
+            (Shown(place.role, payload), _waiting(queue, SetAside("", 0, _due_ms(due), payload), now_ms))
+            for payload, due in some
+        ]
 
     def lot(self, queue: str, lot: str) -> list[Waiting]:
         """In the order in which they were taken."""
@@ -55,10 +102,13 @@ class LaravelSource:
             self._ask(calls.drop(self._keys(queue), [job.entry for job in jobs]))
         return ()
 
-    def put_back(self, queue: str, lot: str) -> int:
+    def put_back(self, queue: str, lot: str, jobs: Sequence[Waiting]) -> Mapping[str, str]:
         """Each where it was, at the end."""
-        fields = [one.field for one in self._aside(queue) if one.lot == lot]
-        return through(self._connector, calls.put_back(self._keys(queue), fields)) if fields else 0
+        through(self._connector, calls.put_back(self._keys(queue), [job.entry for job in jobs]))
+        return {}
+
+    def let_go(self, queue: str) -> None:
+        """Nothing is held."""
 
     def staying(self, queue: str) -> str:
         """All that wait can leave."""
@@ -78,12 +128,16 @@ class LaravelSource:
         return self._connector.call(lambda client: send(client, command), safe=True, reads=command.reads)
 
 
+def _due_ms(seconds: float | None) -> int | None:
+    return None if seconds is None else int(seconds * 1000)
+
+
 def _waiting(queue: str, one: SetAside, now_ms: int) -> Waiting:
-    """What cannot be read is shown as it is; no target takes it, so it is put back."""
+    """What cannot be read is shown as it is, and with the reason."""
     due_ms = now_ms if one.due_ms is None else one.due_ms
     try:
         payload = read_payload(one.payload)
         envelope = payload.envelope(queue=queue, attempts=payload.attempts or 0)
-    except BadEnvelope:
-        return Waiting(label(one.payload)[0], queue, one.field, one.payload, due_ms)
+    except BadEnvelope as error:
+        return Waiting(label(one.payload)[0], queue, one.field, one.payload, due_ms, unreadable=str(error))
     return Waiting(payload.id, queue, one.field, envelope, due_ms)

@@ -76,6 +76,11 @@ class LaravelRedis:
                 sent += len(batch)
         return [item.created() for item in items]
 
+    def fit(self, items: Sequence[Item]) -> None:
+        """Raises `InvalidPayload` for data that PHP could not read."""
+        for item in items:
+            self._payload(item)
+
     def _payload(self, item: Item) -> bytes:
         refuse_nesting(envelopes.decode(item.envelope).data)
         return payload_of(item.envelope, attempts=envelopes.decode(item.envelope).attempts)

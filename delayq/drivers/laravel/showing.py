@@ -77,8 +77,8 @@ def _waiting(queue: str, role: str, raw: bytes, due_ms: int, now_ms: int) -> Wai
     try:
         payload = read_payload(raw)
         envelope = payload.envelope(queue=queue, attempts=payload.attempts or 0, seen_ms=now_ms)
-    except BadEnvelope:
-        return Waiting(label(raw)[0], queue, entry, raw, due_ms)
+    except BadEnvelope as error:
+        return Waiting(label(raw)[0], queue, entry, raw, due_ms, unreadable=str(error))
     return Waiting(payload.id, queue, entry, envelope, due_ms)
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from delayq.core.endpoint import Endpoint
 from delayq.core.errors import InvalidInput
 from delayq.core.options import Options
 from delayq.drivers.connection import Connection
@@ -11,6 +14,7 @@ from delayq.drivers.migrating.reserving_source import ReservingSource
 from delayq.drivers.migrating.targets import BrokerTarget, RedisTarget
 from delayq.drivers.redis_connection import RedisConnection
 from delayq.drivers.serving.connection import BrokerConnection
+from delayq.settings.tables import ConnectionSettings
 
 
 def source_of(connection: Connection) -> Source:
@@ -34,3 +38,28 @@ def target_of(connection: Connection, options: Options) -> Target:
     if not isinstance(connection, BrokerConnection) or not connection.capabilities.durable:
         raise InvalidInput(f"The connection {connection.name!r} keeps no jobs, so none can be moved to it.")
     return BrokerTarget(connection)
+
+
+def refuse_one_place(
+    source: Connection, target: Connection, given: Callable[[str], ConnectionSettings], *, elsewhere: bool
+) -> None:
+    """Raises `InvalidInput` for two names of one place, where jobs would be moved to themselves without end.
+
+    `given`: what the settings say of a connection. `elsewhere`: they go to a queue of another name there.
+    """
+    if isinstance(source, RedisConnection) and isinstance(target, RedisConnection):
+        same = _redis_of(source) == _redis_of(target)
+    else:
+        one, other = given(source.name), given(target.name)
+        same = (one.driver, one.place, one.url, one.prefix) == (other.driver, other.place, other.url, other.prefix)
+        same = same and {**one.options, "failed": ""} == {**other.options, "failed": ""}
+    if same and not elsewhere:
+        raise InvalidInput(
+            f"{source.name!r} and {target.name!r} lead to one place, so the jobs are there already.",
+            hint="Name a connection to another place, or another queue: --queue and --to-queue.",
+        )
+
+
+def _redis_of(connection: RedisConnection) -> tuple[Endpoint, str]:
+    client = connection.client
+    return client.connector.endpoint, client.verbs.options.prefix

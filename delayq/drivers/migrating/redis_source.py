@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Final
 
+from delayq.core import envelope as envelopes
 from delayq.core.envelope import ABSENT
-from delayq.core.errors import BadEnvelope
+from delayq.core.errors import BadEnvelope, DelayqError
 from delayq.core.spec import Prepared, prepare_raw
 from delayq.core.states import Answer, OnConflict, State
-from delayq.core.views import JobInfo
-from delayq.drivers.broker import Waiting
+from delayq.drivers.broker import Waiting, WaitingPage
+from delayq.drivers.migrating.ends import Stays
+from delayq.drivers.migrating.walk import Walk
 from delayq.drivers.redis_connection import RedisConnection
 from delayq.redis.calls import aside
 from delayq.redis.calls.aside import Aside
@@ -22,23 +24,14 @@ from delayq.redis.verbs import Flow
 WAITING: Final = (State.SCHEDULED, State.READY)
 
 
-@dataclass(slots=True)
-class _Walk:
-    """How far a queue was walked through: which state, where in it, and whether this round moved anything."""
-
-    state: int = 0
-    cursor: str = ""
-    moved: bool = False
-    stayed: int = 0
-
-
 class RedisSource:
     """Members of batches stay: their batch counts them where it is."""
 
     def __init__(self, connection: RedisConnection) -> None:
         self._connection = connection
         self._client = connection.client
-        self._walks: dict[str, _Walk] = {}
+        self._walks: dict[str, Walk] = {}
+        self._members: dict[str, set[str]] = {}
 
     def queues(self) -> list[str]:
         """All that are known."""
@@ -53,29 +46,36 @@ class RedisSource:
         """By what the hash holds."""
         return list(dict.fromkeys(one.lot for one in self._aside(queue)))
 
-    def set_aside(self, queue: str, lot: str, count: int) -> int:
-        """Walk on from where the last lot ended; again from the start, until a whole round moves nothing."""
-        walk = self._walks.setdefault(queue, _Walk())
-        while True:
-            found = self._client.list_jobs(WAITING[walk.state], queue=queue, cursor=walk.cursor, limit=count)
-            free = [job.id for job in found.jobs if not _in_a_batch(job)]
-            moved = self._client.run(self._move(queue, lot, free))
-            walk.moved = walk.moved or moved > 0
-            walk.stayed += len(found.jobs) - len(free)
-            walk.cursor = found.cursor
-            if not found.cursor:
-                walk.state += 1
-            if walk.state == len(WAITING):
-                if not walk.moved and not moved:
-                    return 0
-                self._walks[queue] = walk = _Walk()
-            if moved:
-                return moved
+    def set_aside(self, queue: str, lot: str, count: int, stays: Stays) -> int:
+        """Walk on from where the last lot ended."""
+        members = self._members.setdefault(queue, set())
+
+        def stays_here(job: Waiting) -> str:
+            if not _in_a_batch(job):
+                return stays(job)
+            members.add(job.id)
+            return "it belongs to a batch"
+
+        def move(jobs: Sequence[Waiting]) -> int:
+            return self._client.run(self._move(queue, lot, [job.id for job in jobs]))
+
+        walk = self._walks.setdefault(queue, Walk())
+        return walk.step(partial(self._page, queue), move, count, stays_here)
+
+    def _page(self, queue: str, cursor: str, count: int) -> WaitingPage:
+        """`cursor`: the state, and where in it."""
+        state, _, place = cursor.partition(" ") if cursor else (WAITING[0], "", "")
+        found = self._client.list_jobs(State(state), queue=queue, cursor=place, limit=count)
+        jobs = tuple(Waiting(job.id, queue, job.id, job.raw, job.due_ms or 0) for job in found.jobs)
+        if found.cursor:
+            return WaitingPage(jobs, f"{state} {found.cursor}")
+        after = WAITING[WAITING.index(State(state)) + 1 :]
+        return WaitingPage(jobs, f"{after[0]} " if after else "")
 
     def lot(self, queue: str, lot: str) -> list[Waiting]:
         """By their ids."""
         return [
-            Waiting(one.id, queue, one.lot, one.envelope, one.due_ms) for one in self._aside(queue) if one.lot == lot
+            Waiting(one.id, queue, one.id, one.envelope, one.due_ms) for one in self._aside(queue) if one.lot == lot
         ]
 
     def drop(self, queue: str, lot: str, jobs: Sequence[Waiting]) -> Sequence[str]:
@@ -84,14 +84,18 @@ class RedisSource:
             self._client.run(self._drop(queue, lot, [job.id for job in jobs]))
         return ()
 
-    def put_back(self, queue: str, lot: str) -> int:
-        """Schedule them again, each under its own id and time; one whose id was taken meanwhile stays aside."""
-        return sum(self._client.run(self._put_back(queue, lot, job)) for job in self.lot(queue, lot))
+    def put_back(self, queue: str, lot: str, jobs: Sequence[Waiting]) -> Mapping[str, str]:
+        """Schedule them again, each under its own id and time."""
+        answers = {job.entry: self._client.run(self._put_back(queue, lot, job)) for job in jobs}
+        return {entry: why for entry, why in answers.items() if why}
+
+    def let_go(self, queue: str) -> None:
+        """Nothing is held."""
 
     def staying(self, queue: str) -> str:
         """Members of batches."""
-        stayed = self._walks.get(queue, _Walk()).stayed
-        return f"{stayed} belong to batches, which count them here" if stayed else ""
+        members = self._members.get(queue)
+        return f"{len(members)} belong to batches, which count them here" if members else ""
 
     def close(self) -> None:
         """Close the connections."""
@@ -124,18 +128,23 @@ class RedisSource:
                 break
         return len(ids) - len(left)
 
-    def _put_back(self, queue: str, lot: str, job: Waiting) -> Flow[int]:
+    def _put_back(self, queue: str, lot: str, job: Waiting) -> Flow[str]:
+        """Why it cannot be put back; '' = it is."""
         verbs = self._client.verbs
         try:
             ready: Prepared = prepare_raw(job.envelope, verbs.options, queue)._replace(when=str(job.due_ms))
-        except BadEnvelope:
-            return 0
-        refs = yield from carry(verbs, [ready], OnConflict.KEEP, f"back:{lot}:{job.id}")
-        if refs[0].outcome is not Answer.CREATED:
-            return 0
+        except DelayqError as error:
+            return f"it is aside, and cannot be put back: {error.message}"
+        [ref] = yield from carry(verbs, [ready], OnConflict.KEEP, f"back:{lot}:{job.id}")
+        if ref.outcome is not Answer.CREATED:
+            what = "id" if ref.id == job.id else "unique key"
+            return f"it is aside, and its {what} was taken in {queue} meanwhile by the job {ref.id}"
         yield from self._drop(queue, lot, [job.id])
-        return 1
+        return ""
 
 
-def _in_a_batch(job: JobInfo) -> bool:
-    return job.envelope is not None and job.envelope.batch is not ABSENT
+def _in_a_batch(job: Waiting) -> bool:
+    try:
+        return envelopes.decode(job.envelope).batch is not ABSENT
+    except BadEnvelope:
+        return False

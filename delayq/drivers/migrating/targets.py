@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Final
+from zlib import crc32
 
 from delayq.core import envelope as envelopes
-from delayq.core.errors import DelayqError
+from delayq.core.envelope import ABSENT
+from delayq.core.errors import BackendError, BadEnvelope, DelayqError, InvalidInput
+from delayq.core.names import check_queue
 from delayq.core.options import Options
 from delayq.core.spec import Prepared, prepare_raw
 from delayq.core.states import Answer, OnConflict
-from delayq.drivers.broker import Findable, Item, Waiting
+from delayq.core.views import JobRef
+from delayq.drivers.broker import Findable, Fits, Item, Waiting
 from delayq.drivers.capabilities import refuse_job
+from delayq.drivers.migrating.taking import Taking
 from delayq.drivers.redis_connection import RedisConnection
-from delayq.drivers.serving.connection import BrokerConnection
+from delayq.drivers.serving.connection import BrokerConnection, item_of
 from delayq.redis.calls import produce
+
+ABOUT_THE_JOB: Final = (InvalidInput, BadEnvelope)
+"""What a backend raises for a job that it will never take."""
+TOGETHER: Final = 250
+"""Jobs in one push, where that is all or nothing."""
+_Placed = tuple[int, Prepared]
+_Made = tuple[int, Item]
 
 
 class RedisTarget:
@@ -25,39 +38,59 @@ class RedisTarget:
         self._connection = connection
         self._options = options
 
-    def take(self, queue: str, lot: str, jobs: Sequence[Waiting]) -> list[str]:
-        """A script call for every 250 jobs or megabyte, always cut alike."""
-        ready, answers = self._ready(queue, jobs)
-        for n, chunk in enumerate(produce.chunks(ready)):
-            refs = self._connection.carry(chunk, OnConflict.KEEP, _token(lot, n))
-            for job, ref in zip(chunk, refs, strict=True):
-                if ref.outcome is not Answer.CREATED:
-                    owner = "" if ref.id == job.id else f", by the job {ref.id}"
-                    answers[job.id] = f"its {'unique key' if owner else 'id'} is taken there{owner}"
-        return [answers.get(job.id, "") for job in jobs]
+    def ready(self, queue: str) -> None:
+        """Ask it something about that queue."""
+        self._connection.client.stats(check_queue(queue))
+
+    def refuses(self, queue: str, job: Waiting) -> str:
+        """By its envelope."""
+        try:
+            self._prepared(queue, job)
+        except DelayqError as error:
+            return error.message
+        return ""
+
+    def take(self, queue: str, lot: str, jobs: Sequence[Waiting], taking: Taking, *, again: bool) -> None:
+        """A script call for every 250 jobs or megabyte."""
+        for part in self._parts(queue, jobs, taking):
+            spread = self._connection.client.verbs.layouts.of(part[0][1].queue).listed > 1  # a call for each shard
+            with taking.sending([place for place, _ in part], partly=spread):
+                refs = self._connection.carry([job for _, job in part], OnConflict.KEEP, _token(lot, jobs, part))
+            for (place, job), ref in zip(part, refs, strict=True):
+                if ref.outcome is Answer.CREATED or (again and self._is_there(jobs[place], job)):
+                    taking.there(place)
+                else:
+                    taking.refuse(place, _taken(ref, job.id))
 
     def settled(self, queue: str, lot: str, jobs: Sequence[Waiting]) -> None:
         """Its tokens may go."""
-        ready, _ = self._ready(queue, jobs)
-        for n, _ in enumerate(produce.chunks(ready)):
-            self._connection.carried(queue, _token(lot, n))
+        for part in self._parts(queue, jobs, Taking(len(jobs))):
+            self._connection.carried(queue, _token(lot, jobs, part))
 
     def close(self) -> None:
         """Close the connections."""
         self._connection.close()
 
-    def _ready(self, queue: str, jobs: Sequence[Waiting]) -> tuple[list[Prepared], dict[str, str]]:
+    def _parts(self, queue: str, jobs: Sequence[Waiting], taking: Taking) -> Iterator[list[_Placed]]:
         """The same jobs in the same order whenever the lot is sent: what cannot be read is left out every time."""
-        ready: list[Prepared] = []
-        refused: dict[str, str] = {}
-        for job in jobs:
+        ready: list[_Placed] = []
+        for place, job in enumerate(jobs):
             try:
-                made = prepare_raw(job.envelope, self._options, queue)
+                ready.append((place, self._prepared(queue, job)))
             except DelayqError as error:
-                refused[job.id] = error.message
-            else:
-                ready.append(made._replace(when=str(job.due_ms)))
-        return ready, refused
+                taking.refuse(place, error.message)
+        start = 0
+        for chunk in produce.chunks(job for _, job in ready):
+            yield ready[start : start + len(chunk)]
+            start += len(chunk)
+
+    def _prepared(self, queue: str, job: Waiting) -> Prepared:
+        return prepare_raw(job.envelope, self._options, queue)._replace(when=str(job.due_ms))
+
+    def _is_there(self, job: Waiting, ready: Prepared) -> bool:
+        """Whether the job of that id is this one, from a send whose lot was dropped in part."""
+        found = self._connection.client.get(ready.id, queue=ready.queue)
+        return found is not None and _same(found.raw, job.envelope)
 
 
 class BrokerTarget:
@@ -67,23 +100,38 @@ class BrokerTarget:
 
     def __init__(self, connection: BrokerConnection) -> None:
         self._connection = connection
+        can = connection.capabilities
+        self._keeps_ids = can.ids
+        # Where nobody could ask what arrived, few are sent at a time: those are all that an error leaves open.
+        self._at_once = TOGETHER if can.ids else can.prefetch
 
-    def take(self, queue: str, lot: str, jobs: Sequence[Waiting]) -> list[str]:
-        """One push of what it can hold."""
+    def ready(self, queue: str) -> None:
+        """What a worker looks at before it begins, a producer finds too."""
+        self._connection.broker.ready([check_queue(queue)])
+
+    def refuses(self, queue: str, job: Waiting) -> str:
+        """By what it can do, and by what it says of such a job."""
         broker = self._connection.broker
-        now_ms = broker.now_ms()
-        answers: dict[str, str] = {}
-        items: list[Item] = []
-        for job in jobs:
+        try:
+            item = self._item(queue, job)
+            if isinstance(broker, Fits):
+                broker.fit([item])
+        except BackendError:
+            raise
+        except DelayqError as error:
+            return error.message
+        return ""
+
+    def take(self, queue: str, lot: str, jobs: Sequence[Waiting], taking: Taking, *, again: bool) -> None:
+        """Push what it can hold; one that it refuses is found by pushing halves."""
+        items: list[_Made] = []
+        for place, job in enumerate(jobs):
             try:
-                items.append(self._item(job, queue, now_ms))
+                items.append((place, self._item(queue, job)))
             except DelayqError as error:
-                answers[job.id] = error.message
-        refs = broker.push(items, OnConflict.KEEP) if items else []
-        for item, ref in zip(items, refs, strict=True):
-            if ref.outcome is not Answer.CREATED and not self._is_there(item):
-                answers[item.id] = "its id is taken there"
-        return [answers.get(job.id, "") for job in jobs]
+                taking.refuse(place, error.message)
+        for start in range(0, len(items), self._at_once):
+            self._push(items[start : start + self._at_once], taking, again=again)
 
     def settled(self, queue: str, lot: str, jobs: Sequence[Waiting]) -> None:
         """Nothing is remembered of it."""
@@ -92,12 +140,30 @@ class BrokerTarget:
         """Close the connections."""
         self._connection.close()
 
-    def _item(self, job: Waiting, queue: str, now_ms: int) -> Item:
-        delay_ms = max(0, job.due_ms - now_ms)
-        name = envelopes.decode(job.envelope).name
-        refuse_job(job.envelope, delay_ms, self._connection.capabilities, self._connection.name)
-        envelope = job.envelope if job.queue == queue else envelopes.rewrite(job.envelope, queue=queue)
-        return Item(job.id, name, queue, envelope, delay_ms, job.due_ms)
+    def _push(self, some: Sequence[_Made], taking: Taking, *, again: bool) -> None:
+        conflict = OnConflict.ERROR if self._keeps_ids else OnConflict.KEEP
+        try:
+            with taking.sending([place for place, _ in some]):
+                refs = self._connection.broker.push([item for _, item in some], conflict)
+        except ABOUT_THE_JOB as error:
+            if len(some) == 1:
+                taking.refuse(some[0][0], error.message)
+                return
+            half = len(some) // 2
+            self._push(some[:half], taking, again=again)
+            self._push(some[half:], taking, again=again)
+            return
+        for (place, item), ref in zip(some, refs, strict=True):
+            if ref.outcome is Answer.CREATED or (again and self._is_there(item)):
+                taking.there(place)
+            else:
+                taking.refuse(place, _taken(ref, item.id))
+
+    def _item(self, queue: str, job: Waiting) -> Item:
+        ready = prepare_raw(job.envelope, self._connection.options, queue)._replace(when=str(job.due_ms))
+        item = item_of(ready, self._connection.broker.now_ms())
+        refuse_job(ready.envelope, item.delay_ms, self._connection.capabilities, self._connection.name)
+        return item
 
     def _is_there(self, item: Item) -> bool:
         """Whether the job of that id is this one, from an earlier send."""
@@ -108,11 +174,19 @@ class BrokerTarget:
         return found is not None and _same(found.envelope, item.envelope)
 
 
+def _taken(ref: JobRef, job_id: str) -> str:
+    """Why it was not made."""
+    return "its id is taken there" if ref.id == job_id else f"its unique key is taken there, by the job {ref.id}"
+
+
 def _same(one: bytes, other: bytes) -> bool:
-    """Whether two envelopes are of one job, however a backend wrote them down."""
+    """Whether two envelopes are of one job, however a backend wrote them down. No two seals are alike."""
     left, right = envelopes.decode(one), envelopes.decode(other)
-    return (left.name, bytes(left.data), left.created_ms) == (right.name, bytes(right.data), right.created_ms)
+    sealed = left.encrypted is not ABSENT or right.encrypted is not ABSENT
+    alike = (left.name, left.created_ms) == (right.name, right.created_ms)
+    return alike and (sealed or bytes(left.data) == bytes(right.data))
 
 
-def _token(lot: str, chunk: int) -> str:
-    return f"migrate:{lot}:{chunk}"
+def _token(lot: str, jobs: Sequence[Waiting], part: Sequence[_Placed]) -> str:
+    """Of these jobs of the lot, however many of the others have gone since."""
+    return f"migrate:{lot}.{crc32(' '.join(jobs[place].entry for place, _ in part).encode()):08x}"

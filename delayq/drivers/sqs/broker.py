@@ -55,6 +55,11 @@ class SqsBroker:
         self._send(items)
         return [item.created() for item in items]
 
+    def fit(self, items: Sequence[Item]) -> None:
+        """Raises `InvalidPayload` for what is larger than its queue takes."""
+        for item in items:
+            self._fit(item)
+
     def _send(self, items: Sequence[Item]) -> None:
         queues: dict[str, list[Item]] = {}
         for item in items:

@@ -128,7 +128,7 @@ def call(
     nature: Nature = Nature.SAFE,
 ) -> Call[T]:
     """A call of `script` on a queue's keys. `once` fills its key of that name, `state` the key `set`."""
-    loaded, keys = _placed(script, scope.options.prefix, scope.queue, state)
+    loaded, keys = placed(script, scope.options.prefix, scope.queue, state)
     if once:
         at = loaded.keys.index("once")
         keys = (*keys[:at], scope.keys.once(once), *keys[at + 1 :])
@@ -136,7 +136,7 @@ def call(
 
 
 @lru_cache(maxsize=4096)
-def _placed(script: str, prefix: str, queue: str, state: str) -> tuple[Script, tuple[str, ...]]:
+def placed(script: str, prefix: str, queue: str, state: str = "") -> tuple[Script, tuple[str, ...]]:
     """A script and its keys in its order; the same few for every call on a queue."""
     loaded, keys = load(script), Keys(prefix, queue)
     special = {"once": keys.once(""), "set": keys.of(state), "control": Globals(prefix).control}

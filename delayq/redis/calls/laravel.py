@@ -113,9 +113,12 @@ def clear(keys: LaravelKeys) -> Call[int]:
     return _call("clear", keys, [], int, Nature.ONCE)
 
 
-def set_aside(keys: LaravelKeys, lot: str, count: int) -> Call[int]:
-    """Take up to `count` waiting payloads out for a migration; how many. After a lost reply the lot tells."""
-    return _call("set_aside", keys, [lot, count], int, Nature.ONCE)
+def set_aside(keys: LaravelKeys, lot: str, jobs: Sequence[Shown]) -> Call[int]:
+    """Take waiting payloads out for a migration; how many were still there. After a lost reply the lot tells."""
+    args: list[Argument] = [lot]
+    for role, payload in jobs:
+        args += (role, payload)
+    return _call("set_aside", keys, args, int, Nature.ONCE)
 
 
 def put_back(keys: LaravelKeys, fields: Sequence[str]) -> Call[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from delayq.core.debounce import Quiet
@@ -10,7 +11,7 @@ from delayq.core.shards import Layout, read_layout
 from delayq.core.spec import Prepared
 from delayq.core.states import Answer, OnConflict, State
 from delayq.core.views import JobRef
-from delayq.redis.calls.call import ONCE_MS, Argument, Call, Nature, Scope, call, number, text
+from delayq.redis.calls.call import ONCE_MS, Argument, Call, Nature, Scope, call, number, placed, text
 from delayq.redis.keys import Globals
 
 MAX_JOBS = 500
@@ -101,6 +102,25 @@ def schedule(
     for job in jobs:
         args += job[:4]  # id, envelope, when, digest
     return call(script, scope, args, lambda reply: _scheduled(reply, jobs), once=once)
+
+
+def later(scope: Scope, job: Prepared, on_conflict: OnConflict) -> Call[JobRef | None] | None:
+    """Put one job where it waits, the short way. None: it is no job for it; and so is the answer when nothing was done.
+
+    Then `schedule` is asked. It is for one that needs nothing but a place: due later, kept if its id is taken, without
+    a lock, and in a shard where it is not just looked for.
+    """
+    if on_conflict is not OnConflict.KEEP or job.digest or job.quiet or scope.asks or _soon(job.when):
+        return None
+    loaded, keys = placed("later", scope.options.prefix, scope.queue)
+    args = scope.now, scope.queue, scope.wake, scope.shards, job.id, job.envelope, job.when
+    return Call(loaded, keys, args, partial(_waiting, job))
+
+
+def _waiting(job: Prepared, reply: bytes | None) -> JobRef | None:
+    if reply is None:
+        return None
+    return JobRef(job.id, job.queue, State.SCHEDULED, int(reply), Answer.CREATED, job.name)
 
 
 def _soon(when: str) -> bool:

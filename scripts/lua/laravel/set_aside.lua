@@ -6,30 +6,30 @@
 -- KEYS[3]  notify      list    one token for each payload in the list
 -- KEYS[4]  aside       hash    `lot number` -> due, epoch seconds or '' = ready, a blank, and the payload
 -- ARGV[1]  lot         text    its name
--- ARGV[2]  count       int     of jobs
--- returns  how many were set aside; 0 when nothing waits
--- cost     O(count * log n); 1 MB, but one job at least
+-- ARGV[2+] job         2 each  list or delayed, payload
+-- returns  how many were set aside; what does not wait there any more is left out
+-- cost     O(1) for the first of the list, O(its place) for others, O(log n) for those that wait for their time; at
+--          most 500 and 1 MB a call, but one at least
 --
--- Why what waits for its time goes first: what is ready may be taken by a worker just as well.
+-- Why the payloads are named: who moves them has looked at them, and leaves those where they are that cannot go.
 
 local list, delayed, notify, aside = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local lot, count = ARGV[1], tonumber(ARGV[2])
-for _, key in ipairs({ list, notify }) do redis.call('LLEN', key) end
+local lot, moved = ARGV[1], 0
+redis.call('ZCARD', delayed)
+redis.call('LLEN', notify)
 redis.call('HLEN', aside)
-local some, moved, bytes = redis.call('ZRANGE', delayed, 0, count - 1, 'WITHSCORES'), 0, 0
-local function keep(due, job)
-  moved, bytes = moved + 1, bytes + #job
-  redis.call('HSET', aside, lot .. ' ' .. moved, due .. ' ' .. job)
-end
-for i = 1, #some, 2 do
-  if bytes > 1000000 then break end
-  redis.call('ZREM', delayed, some[i])
-  keep(some[i + 1], some[i])
-end
-while moved < count and bytes <= 1000000 do
-  local job = redis.call('LPOP', list)
-  if not job then break end
-  redis.call('LPOP', notify)
-  keep('', job)
+for i = 2, #ARGV, 2 do
+  local job, due = ARGV[i + 1], nil
+  if ARGV[i] == 'delayed' then
+    due = redis.call('ZSCORE', delayed, job)
+    if due then redis.call('ZREM', delayed, job) end
+  elseif redis.call('LREM', list, 1, job) == 1 then
+    redis.call('LPOP', notify)
+    due = ''
+  end
+  if due then
+    moved = moved + 1
+    redis.call('HSET', aside, lot .. ' ' .. moved, due .. ' ' .. job)
+  end
 end
 return moved

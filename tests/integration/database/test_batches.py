@@ -174,7 +174,7 @@ def test_members_do_not_leave_in_a_migration(ledger: DatabaseStation, steps: Ste
     batch([steps("a").delay("1h")]).dispatch()
     named("other", {"batch": "of cookies"}).having(delay="1h").dispatch()
     source = ledger.connection.broker.source()
-    assert [source.set_aside(QUEUE, lot, 10) for lot in ("one", "two")] == [1, 0]
+    assert [source.set_aside(QUEUE, lot, 10, lambda job: "") for lot in ("one", "two")] == [1, 0]
     assert source.staying(QUEUE) == "1 belong to batches, which count them here"
 
 

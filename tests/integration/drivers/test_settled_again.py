@@ -15,8 +15,10 @@ from delayq.core.spec import JobSpec
 from delayq.core.states import OnConflict
 from delayq.drivers.base import Claim, Delivery, Settlement
 from delayq.drivers.broker import Act, Broker
+from delayq.drivers.migrating.ends import Stays
 from delayq.drivers.migrating.migration import Migration
 from delayq.drivers.migrating.reserving_source import ReservingSource
+from delayq.drivers.migrating.taking import Taking
 from delayq.drivers.serving.backend import Backend
 from delayq.drivers.serving.connection import BrokerConnection
 from delayq.drivers.serving.driver import BrokerDriver
@@ -104,7 +106,7 @@ def test_one_that_was_never_ours_leaves_no_record(backend: Backend) -> None:
     assert failed_ids(backend) == []
 
 
-class Taking:
+class Accepting:
     """A target that takes all, while something happens at the source."""
 
     remembers = False
@@ -112,10 +114,18 @@ class Taking:
     def __init__(self, happens: Any) -> None:
         self._happens = happens
 
-    def take(self, queue: str, lot: str, jobs: Sequence[Any]) -> list[str]:
+    def ready(self, queue: str) -> None:
+        """It is."""
+
+    def refuses(self, queue: str, job: Any) -> str:
+        """Nothing."""
+        return ""
+
+    def take(self, queue: str, lot: str, jobs: Sequence[Any], taking: Taking, *, again: bool) -> None:
         """All of them."""
         self._happens()
-        return [""] * len(jobs)
+        for place in range(len(jobs)):
+            taking.there(place)
 
     def settled(self, queue: str, lot: str, jobs: Sequence[Any]) -> None:
         """Nothing to do."""
@@ -129,10 +139,10 @@ class Watched(ReservingSource):
 
     seen: list[str]
 
-    def set_aside(self, queue: str, lot: str, count: int) -> int:
+    def set_aside(self, queue: str, lot: str, count: int, stays: Stays) -> int:
         """And write it down."""
         self.seen.append(lot)
-        return super().set_aside(queue, lot, count)
+        return super().set_aside(queue, lot, count, stays)
 
 
 def test_a_job_that_came_back_while_it_was_moved_is_named(backend: Backend) -> None:
@@ -146,5 +156,5 @@ def test_a_job_that_came_back_while_it_was_moved_is_named(backend: Backend) -> N
         [taken] = there.reserve(QUEUE, 1)
         assert taken.id == ids[0]
 
-    found = Migration(source, Taking(one_comes_back), lambda told: None, lambda: 0).run(QUEUE, QUEUE)
+    found = Migration(source, Accepting(one_comes_back), lambda told: None, lambda: 0).run(QUEUE, QUEUE)
     assert (found.moved, found.doubled, found.agrees) == (2, [ids[0]], False)
