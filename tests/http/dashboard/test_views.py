@@ -189,8 +189,8 @@ def test_why_a_job_has_not_run() -> None:
 
 
 def test_what_its_limits_workers_and_batch_do_is_told() -> None:
-    def told(state: State, around: Around, **members: object) -> list[tuple[str, Weight]]:
-        info = job(state, due_ms=NOW + MINUTE, **members)
+    def told(state: State, around: Around, consumer: str = "") -> list[tuple[str, Weight]]:
+        info = job(state, due_ms=NOW + MINUTE, consumer=consumer)
         found = explain(info, stats(), (), high_water=100, around=around)
         return [(one.code, one.weight) for one in found if one.code not in ("not-due", "ready")]
 

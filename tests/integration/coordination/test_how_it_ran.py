@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from delayq.core.failure import Failure, Ran
@@ -25,7 +27,7 @@ def in_order(ran: Ran | None, ended_ms: int | None) -> bool:
 
 def test_what_is_kept_tells_how_it_ran(station: Station) -> None:
     steps = Steps(station)
-    kept = {"retention": "1h", "tries": 2}
+    kept: dict[str, Any] = {"retention": "1h", "tries": 2}
     chain(steps("first", "fail first", 1, id="a", **kept), steps("second", id="b", **kept)).dispatch()
     steps("alone", "fail first", 1, id="c", **kept).dispatch()
     steps("never", "fail", id="d", **kept).dispatch()
