@@ -14,8 +14,8 @@
 -- KEYS[11] meta        hash
 -- KEYS[12] progress    hash    id -> what the job told last
 -- ARGV[1]  now_ms      int     '' = the server's clock
--- ARGV[2+] delivery    4 each  id, entry id, retention_ms (0 = forget now; a blank and how it ran, JSON,
---                              may follow), result (JSON, '' = null)
+-- ARGV[2+] delivery    4 each  id, entry id, retention_ms (0 = forget now), result (JSON, '' = null)
+--                              (a blank and how it ran, JSON, may stand behind retention_ms)
 -- returns  1 or 0 for each: settled, or fenced because the entry is not this job's any more
 -- cost     O(deliveries); at most 500 a call
 --
