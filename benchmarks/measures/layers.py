@@ -16,11 +16,12 @@ from benchmarks.work import NAME as JOB_NAME
 from benchmarks.work import QUEUE, registry_of, specs
 from delayq.core import envelope as envelopes
 from delayq.core.backoff import DEFAULT
+from delayq.core.options import MOST_ENVELOPE
 from delayq.core.outcome import DONE, Policy
 from delayq.core.spec import Prepared, prepare
 from delayq.core.states import OnConflict
 from delayq.drivers.base import Delivery, Settlement
-from delayq.drivers.redis_reader import Batch
+from delayq.drivers.redis_batch import Batch
 from delayq.jobs.job import Job
 from delayq.jobs.registry import Registry, using
 from delayq.redis.calls import produce
@@ -92,7 +93,7 @@ def _promote_once(rig: Rig, client: Any) -> None:
 
 def _consuming(plan: Plan, rig: Rig, client: Any) -> list[Row]:
     rows = _read_once(rig, client)
-    batch = Batch()
+    batch = Batch(MOST_ENVELOPE)
     batch.take(QUEUE, rows)
     deliveries = batch.deliveries
     endings = [Ending(item.queue, item.id, item.entry, item.raw, DONE) for item in deliveries]
@@ -101,7 +102,7 @@ def _consuming(plan: Plan, rig: Rig, client: Any) -> list[Row]:
     as_class, surrounded = _Bench(_class_registry()), _Bench(_surrounded())
     return [
         _server_row(plan, "XREADGROUP in the server", MOST, client, partial(_read_once, rig, client), "xreadgroup"),
-        _row(plan, "deliveries from the reply", MOST, lambda: Batch().take(QUEUE, rows)),
+        _row(plan, "deliveries from the reply", MOST, lambda: Batch(MOST_ENVELOPE).take(QUEUE, rows)),
         _row(plan, "decode the envelope", MOST, lambda: [envelopes.decode(item.raw) for item in deliveries]),
         _row(plan, "decode, find the handler, may it start?", MOST, lambda: bench.prepare(deliveries)),
         _row(plan, "keep the books in shared memory", MOST, lambda: bench.hold(deliveries)),
@@ -132,7 +133,7 @@ def _read_once(rig: Rig, client: Any) -> list[Any]:
 
 
 def _ack_once(rig: Rig, client: Any) -> None:
-    batch = Batch()
+    batch = Batch(MOST_ENVELOPE)
     batch.take(QUEUE, _read_once(rig, client))
     consumer = rig.driver.consumer("dq:bench", [QUEUE])
     client.config_resetstat()

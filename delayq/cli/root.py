@@ -11,53 +11,17 @@ from typing import Annotated, Any
 import typer
 
 from delayq import __version__
-from delayq.cli import (
-    api_key_commands,
-    batch_commands,
-    database_commands,
-    failed_commands,
-    health_commands,
-    http_commands,
-    job_commands,
-    key_commands,
-    limit_commands,
-    lock_commands,
-    migrate_commands,
-    outbox_commands,
-    push_commands,
-    queue_commands,
-    service_commands,
-    worker_commands,
-)
+from delayq.cli.families import COMMANDS, Root, built
 from delayq.cli.flags import example, session_of
 
 app = typer.Typer(
     name="delayq",
+    cls=Root,
     no_args_is_help=True,
     rich_markup_mode=None,  # plain help is three times as fast
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
 )
-_FAMILIES = (
-    job_commands,
-    queue_commands,
-    failed_commands,
-    health_commands,
-    batch_commands,
-    limit_commands,
-    lock_commands,
-    worker_commands,
-    service_commands,
-    http_commands,
-    migrate_commands,
-    outbox_commands,
-    push_commands,
-    database_commands,
-    key_commands,
-    api_key_commands,
-)
-for family in _FAMILIES:
-    family.add_to(app)
 
 
 def _show_version(ctx: typer.Context, asked: bool) -> None:
@@ -114,17 +78,16 @@ def root(
 
 def misplaced(words: Sequence[str]) -> str:
     """The first option of `delayq` itself that stands behind a command which has none of that name; '' for none."""
-    names = {command.name for command in app.registered_commands} | {group.name for group in app.registered_groups}
     own = {f"--{name.replace('_', '-')}" for name in inspect.signature(root).parameters} - {"--quiet"} | {"-v", "-q"}
-    behind = list(dropwhile(lambda word: word not in names, words))
+    behind = list(dropwhile(lambda word: word not in COMMANDS, words))
     own -= _options_of(behind)
     return next((word.partition("=")[0] for word in behind if word.partition("=")[0] in own), "")
 
 
 def _options_of(words: Sequence[str]) -> set[str]:
     """The options of the command that these words name: `queue set orders …`."""
-    command: Any = typer.main.get_command(app)
-    for word in words:
+    command: Any = built(words[0]) if words else None
+    for word in words[1:]:
         command = getattr(command, "commands", {}).get(word, command)
     return {option for parameter in command.params for option in parameter.opts} if words else set()
 

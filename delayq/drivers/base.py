@@ -59,13 +59,14 @@ class Fetched:
 
     `settled` has one answer for each settlement: True = settled, False = fenced (the job is somebody else's by now),
     None = not settled yet. `errors` are those of single queues, which kept the others from nothing. `garbage` counts
-    what was read and is no delivery.
+    what was read and is no delivery. `more`: the backend holds more for this consumer than one answer may bring.
     """
 
     settled: Sequence[bool | None] = ()
     deliveries: Sequence[Delivery] = ()
     errors: Sequence[DelayqError] = ()
     garbage: int = 0
+    more: bool = False
 
 
 @dataclass(frozen=True, slots=True)

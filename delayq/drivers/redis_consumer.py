@@ -21,10 +21,11 @@ from delayq.core.order import Order, strict
 from delayq.core.outcome import stopped
 from delayq.core.progress import Told
 from delayq.drivers.base import Delivery, Fetched, Renewal, Settlement
+from delayq.drivers.redis_batch import Batch
 from delayq.drivers.redis_burial import Burial, Garbage
 from delayq.drivers.redis_durable import DurableSettling
 from delayq.drivers.redis_limits import RedisLimits
-from delayq.drivers.redis_reader import BLOCK_MS, Batch, RedisReader
+from delayq.drivers.redis_reader import BLOCK_MS, RedisReader
 from delayq.redis import presence, settling
 from delayq.redis.calls import deliver, operate
 from delayq.redis.calls.call import Scope
@@ -38,9 +39,6 @@ from delayq.redis.translate import translate
 from delayq.redis.verbs import Clock, server_clock
 
 log = logging.getLogger("delayq.worker")
-
-# What is kept of an envelope that is too large: not its memory, yet so much that one is fetched at a time next.
-_HEAD = 5_000_000
 
 
 class RedisConsumer:
@@ -62,13 +60,12 @@ class RedisConsumer:
         self.limits = RedisLimits(connector, options, clock)
         self._connector = connector
         self._options = options
-        self._most = options.max_envelope
         self._clock = clock
         self._offset_ms = 0.0
         self._see_time(connector.call(presence.server_time, safe=True, reads=True))
         self._burial = Burial(connector, self._scope)
         self._durable = DurableSettling(connector, options, self.queues)
-        self._reader = RedisReader(connector, options.prefix, name, queues, heed, order, self._join)
+        self._reader = RedisReader(connector, options, name, queues, heed, order, self._join)
 
     def _join(self, shard: str) -> None:
         """Make a shard ready to be read, and be recorded there first; what is wrong with it its first read tells."""
@@ -107,10 +104,7 @@ class RedisConsumer:
 
     def _fetched(self, batch: Batch, settled: Sequence[bool | None] = ()) -> Fetched:
         self._burial.bury(batch.garbage, Garbage.NO_JOB, batch.errors)
-        for n, delivery in enumerate(batch.deliveries):
-            if len(delivery.raw) > self._most:
-                batch.deliveries[n] = _unreadable(delivery, self._most)
-        return Fetched(settled, batch.deliveries, batch.errors, len(batch.garbage))
+        return Fetched(settled, batch.deliveries, batch.errors, len(batch.garbage), batch.more)
 
     # -- settling ----------------------------------------------------------------------------------------------------
 
@@ -271,12 +265,6 @@ class RedisConsumer:
                 trouble = trouble or error
         if trouble is not None:
             raise trouble
-
-
-def _unreadable(delivery: Delivery, most: int) -> Delivery:
-    """One that nobody scheduled with delayq. It is not looked into: that would take several times its size."""
-    why = f"The envelope has {len(delivery.raw):,} bytes; more than {most:,} are not read."
-    return msgspec.structs.replace(delivery, unreadable=why, raw=delivery.raw[:_HEAD])
 
 
 def _readable(given: Settlement) -> bytes:

@@ -10,16 +10,20 @@ left out while everything is paused and during maintenance; `heed` decides that.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 from delayq.core.control import Heed, obey
 from delayq.core.errors import AWAY, BackendError, DelayqError
+from delayq.core.options import Options
 from delayq.core.order import Order, strict
 from delayq.core.shards import PLAIN, Layout, in_turn, queue_of
 from delayq.drivers.base import Delivery
+from delayq.drivers.redis_batch import Batch
 from delayq.redis import presence
+from delayq.redis.bounded import ReplyTooLarge
 from delayq.redis.calls.call import Call, text
 from delayq.redis.calls.operate import read_control
 from delayq.redis.connect import Connector
@@ -38,37 +42,8 @@ SHUN_S = 1.0
 # One on a node of a cluster that is away: a node that hangs takes a while to show it, and the others' queues wait.
 APART_S = 2.0
 REPLAY_PAGE = 100
-# More digits than a time in ms has; what is longer was not written by delayq, and Python refuses very long ones.
-MOST_DIGITS = 18
-FIELDS = [b"id", b"job", b"due", b"recoveries"]
-"""Of an entry that delayq appended, in its order."""
-
-
-@dataclass(slots=True)
-class Batch:
-    """What was read. `garbage` are entries without an id or a job, as (queue, entry id)."""
-
-    deliveries: list[Delivery] = field(default_factory=list)
-    garbage: list[tuple[str, str]] = field(default_factory=list)
-    errors: list[DelayqError] = field(default_factory=list)
-
-    def take(self, queue: str, rows: Iterable[Sequence[Any]]) -> None:
-        """Sort rows of a queue's stream, (entry id, [field, value, ...] or None) each, as Redis sent them."""
-        for entry, fields in rows:
-            if not fields:  # the entry is gone, and tidy will see to its job
-                continue
-            stop = False
-            if fields[::2] == FIELDS:
-                _, job_id, _, raw, _, due, _, recoveries = fields
-            else:  # asked to stop, foreign, or of another version
-                named = dict(zip(fields[::2], fields[1::2], strict=False))
-                job_id, raw, due, recoveries = map(named.get, FIELDS)
-                stop = b"stop" in named
-            if not job_id or raw is None:
-                self.garbage.append((queue, text(entry)))
-                continue
-            times = 0 if recoveries == b"0" else _count(recoveries)
-            self.deliveries.append(Delivery(queue, text(job_id), entry.decode(), raw, _count(due), times, stop))
+# After a reply that was too large.
+LARGE_S = 10.0
 
 
 class RedisReader:
@@ -80,7 +55,7 @@ class RedisReader:
     def __init__(
         self,
         connector: Connector,
-        prefix: str,
+        options: Options,
         consumer: str,
         queues: Sequence[str],
         heed: Heed = obey,
@@ -88,8 +63,11 @@ class RedisReader:
         welcome: Callable[[str], object] = lambda shard: None,
     ) -> None:
         self.shards = tuple(queues)
-        self._client: Any = connector.reader(BLOCK_MS)  # redis-py types its streams too narrowly
-        self._prefix = prefix
+        self._connector = connector
+        self._most = options.max_envelope
+        # Any, as redis-py types its streams too narrowly. The pace of a worker asks for 4 MB; this is some 32.
+        self._client: Any = connector.reader(BLOCK_MS, most_reply=2 * self._most)
+        self._prefix = options.prefix
         self._consumer = consumer
         self._queues = tuple(queues)
         self._heed = heed
@@ -98,12 +76,13 @@ class RedisReader:
         self._welcome = welcome
         self._layouts: dict[str, Layout] = dict.fromkeys(queues, PLAIN)
         self._turn = 0
-        self._streams = {Keys(prefix, queue).stream: queue for queue in queues}
+        self._streams = {Keys(self._prefix, queue).stream: queue for queue in queues}
         self._where = connector.endpoint.where
         self._paused: frozenset[str] = frozenset()
         self._pause_checked = float("-inf")
         self._shunned: dict[str, float] = {}
         self._away: dict[str, DelayqError] = {}
+        self._large_until = 0.0
 
     def exchange(self, calls: Sequence[Call[Any]], count: int, now_ms: int) -> tuple[list[Any], Batch]:
         """Send `calls` and read up to `count` deliveries without waiting, in one round trip.
@@ -111,7 +90,8 @@ class RedisReader:
         Queues after the first are only asked when those before them had too few. Answers the calls' replies, with an
         error in the place of a failed one, and what was read.
         """
-        batch = Batch()
+        batch = Batch(self._most)
+        count = min(count, 1) if self._large_until > time.monotonic() else count
         queues = self._in_order(self._open_queues(batch, now_ms)) if count else []
         replies = self._send(calls, *(self._words(queue, count) for queue in queues[:1]))
         if queues:
@@ -124,7 +104,7 @@ class RedisReader:
 
     def wait(self, block_ms: int, now_ms: int) -> Batch:
         """Block until any queue has something, at most `block_ms` (1 to 1000)."""
-        batch = Batch()
+        batch = Batch(self._most)
         held = self._paused or not self._allowed
         queues = self._in_order(self._open_queues(batch, now_ms, PAUSE_CHECK_S if held else IDLE_CHECK_S))
         if not queues:
@@ -140,30 +120,44 @@ class RedisReader:
     def paused_since(self, deliveries: Sequence[Delivery], now_ms: int) -> list[Delivery]:
         """Those of the deliveries whose queue was paused while the reader was blocked on it."""
         self._pause_checked = float("-inf")
-        open_now = self._open_queues(Batch(), now_ms)
+        open_now = self._open_queues(Batch(self._most), now_ms)
         return [delivery for delivery in deliveries if delivery.queue not in open_now]
 
     def replay(self) -> Batch:
-        """Everything Redis holds for this consumer, page by page."""
-        batch = Batch()
+        """What Redis holds for this consumer, page by page: all of it, or as much as may be in memory together."""
+        batch = Batch(self._most)
         for stream, queue in self._streams.items():
-            after = "0"
             if queue in self._away and self._shunned.get(queue, 0.0) > time.monotonic():
                 batch.errors.append(self._away[queue])  # so that it is asked for again later
                 continue
             try:
-                while after:
-                    with translated(self._where, reads=True, place=_named([queue])):
-                        reply = self._client.xreadgroup(GROUP, self._consumer, {stream: after}, count=REPLAY_PAGE)
-                    self._sort(batch, reply)
-                    rows = reply[0][1] if reply else []
-                    after = text(rows[-1][0]) if len(rows) == REPLAY_PAGE else ""
+                with translated(self._where, reads=True, place=_named([queue])):
+                    try:
+                        self._pages(batch, stream, self._client, REPLAY_PAGE)
+                    except ReplyTooLarge:
+                        self._one_by_one(batch, stream)
                 self._away.pop(queue, None)
             except DelayqError as error:
                 if isinstance(error, AWAY) and not error.apart:
                     raise
                 self._shun(batch, queue, error)
         return batch
+
+    def _pages(self, batch: Batch, stream: str, client: Any, page: int) -> None:
+        after = "0"
+        while after and not batch.more:
+            reply = client.xreadgroup(GROUP, self._consumer, {stream: after}, count=page)
+            rows = reply[0][1] if reply else []
+            after = text(rows[-1][0]) if len(rows) == page else ""
+            self._sort(batch, reply)
+            batch.more = bool(after) and batch.size > self._most
+
+    def _one_by_one(self, batch: Batch, stream: str) -> None:
+        """What is too large to be read together; the next reads ask for one at a time, for the server's sake too."""
+        self._large_until = time.monotonic() + LARGE_S
+        batch.forget(self._streams[stream])
+        with closing(self._connector.reader(BLOCK_MS, most_value=self._most)) as alone:
+            self._pages(batch, stream, alone, 1)
 
     def shun(self, queue: str) -> None:
         """Leave a queue out for a while: it gave trouble."""
@@ -270,10 +264,6 @@ class RedisReader:
     def _sort(self, batch: Batch, reply: Any) -> None:
         for key, rows in raw_streams(reply):
             batch.take(self._streams[key.decode()], rows)
-
-
-def _count(value: bytes | None) -> int:
-    return int(value) if value and len(value) <= MOST_DIGITS and value.isdigit() else 0
 
 
 def _named(queues: Sequence[str]) -> str:

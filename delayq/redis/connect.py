@@ -20,7 +20,7 @@ import re
 import socket
 from asyncio import AbstractEventLoop
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
 from typing import Generic, TypeVar
@@ -152,10 +152,15 @@ class Connector:
             clients.commands = self._new(Role.COMMANDS)
         return clients.commands
 
-    def reader(self, block_ms: int) -> Client:
-        """A new client with one connection, for one thread that blocks up to `block_ms` at a time."""
+    def reader(self, block_ms: int, *, most_reply: int = 0, most_value: int = 0) -> Client:
+        """A new client with one connection, for one thread that blocks up to `block_ms` at a time.
+
+        Replies of more than `most_reply` bytes are left unread: `ReplyTooLarge`. Values of more than `most_value` are
+        dropped: `Skipped`. 0: of any size.
+        """
         with translated(self.endpoint.where, reads=True):
-            reader = self._new(Role.READER, block_ms)
+            wire = replace(self._wire(Role.READER, block_ms), most_reply=most_reply, most_value=most_value)
+            reader = make_client(self.endpoint, wire, self._directory)
         self._mine().sync.readers.add(reader)
         return reader
 
@@ -201,8 +206,8 @@ class Connector:
         for client in self._mine_here().take_all():
             await close_async_client(client)
 
-    def _new(self, role: Role, block_ms: int | None = None) -> Client:
-        return make_client(self.endpoint, self._wire(role, block_ms), self._directory)
+    def _new(self, role: Role) -> Client:
+        return make_client(self.endpoint, self._wire(role, None), self._directory)
 
     def _anew(self, role: Role, block_ms: int | None = None) -> AsyncClient:
         return make_async_client(self.endpoint, self._wire(role, block_ms), self._directory)

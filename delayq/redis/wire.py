@@ -18,6 +18,7 @@ import inspect
 import socket
 import ssl
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from redis.credentials import UsernamePasswordCredentialProvider
 
 from delayq.core.endpoint import Endpoint, Login
 from delayq.core.errors import ConfigError
+from delayq.redis.bounded import BoundedParser, SkippingParser
 
 # Linux and macOS name the idle time differently; some systems have none of these.
 _KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPALIVE": 30, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
@@ -43,6 +45,10 @@ class Wire:
     answer_s: float
     connections: int
     """At most so many; who wants one more waits for `answer_s`."""
+    most_reply: int = 0
+    """Bytes of one reply; what is larger is left unread (`ReplyTooLarge`). 0: any."""
+    most_value: int = 0
+    """Bytes of one value in a reply; what is larger is dropped (`Skipped`). RESP2 only. 0: any."""
 
     @property
     def refusing_pool(self) -> int:
@@ -76,6 +82,10 @@ def common_options(endpoint: Endpoint, wire: Wire, *, connection: type) -> dict[
         **_login(endpoint.login),
         **_no_maintenance(connection),
     }
+    if wire.most_reply:
+        options["parser_class"] = partial(BoundedParser, most=wire.most_reply)
+    if wire.most_value:
+        options |= {"parser_class": partial(SkippingParser, most=wire.most_value), "protocol": 2}
     if not endpoint.path:
         options |= _keepalive()
     return options

@@ -101,9 +101,9 @@ class Supply:
         self._replays_seen, self.replay_wanted = asked, False
         known = self._holding.knows()  # before the call: what the watchdog hands back meanwhile is no news either
         sent_at = boot_clock()
-        pending = self._answer(self._consumer.replay).deliveries
-        unknown = [item for item in pending if (item.queue, item.entry) not in known]
-        self.replay_wanted = self.replay_wanted or len(unknown) > self._holding.room
+        answer = self._answer(self._consumer.replay)
+        unknown = [item for item in answer.deliveries if (item.queue, item.entry) not in known]
+        self.replay_wanted = self.replay_wanted or answer.more or len(unknown) > self._holding.room
         self._slots.floats[Word.READ_AT] = sent_at
         return self._holding.add(unknown, sent_at)
 

@@ -10,7 +10,7 @@ import pytest
 import typer
 
 import delayq
-from delayq.cli.root import app
+from delayq.cli import families
 from tests.cli.conftest import Inline
 from tests.support.cli import Cli, environment
 from tests.support.processor import processor_s
@@ -25,7 +25,9 @@ def commands(group: typer.Typer, path: tuple[str, ...] = ()) -> list[tuple[str, 
     return found
 
 
-COMMANDS = commands(app)
+LISTED = families.COMMANDS
+WHOLE = {family: families.family_of(name) for name, (family, _) in LISTED.items()}
+COMMANDS = [path for family in WHOLE.values() for path in commands(family)]
 
 
 @pytest.fixture
@@ -47,6 +49,17 @@ def test_the_commands_of_the_design_are_there() -> None:
         "serve", "push", "healthcheck", "api-key", "api-key create", "api-key list", "api-key revoke",
         "key", "key new", "key list", "database", "database migrate", "database sql",
     }  # fmt: skip
+
+
+def test_the_list_of_commands_is_what_they_say_of_themselves() -> None:
+    told = {
+        name: (family, command.get_short_help_str(200))
+        for family, whole in WHOLE.items()
+        for name, command in typer.main.get_group(whole).commands.items()
+    }
+    assert told == LISTED
+    modules = {path.stem.removesuffix("_commands") for path in Path(families.__file__).parent.glob("*_commands.py")}
+    assert set(WHOLE) == modules, "a family that no command is listed of"
 
 
 @pytest.mark.parametrize("path", [(), *COMMANDS], ids=lambda path: " ".join(path) or "delayq")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,7 +24,12 @@ from delayq.core.rate import parse_rate
 from delayq.core.redis_url import parse_endpoint
 from delayq.core.spec import check_headers
 from delayq.core.when import format_instant, instant_ms
-from delayq.drivers.redis_reader import Batch
+from delayq.drivers.laravel.payload import read_payload
+from delayq.drivers.laravel.php import unserialize
+from delayq.drivers.redis_batch import Batch
+from delayq.http import cursors
+from delayq.http.problems import Refused
+from delayq.http.pull import tokens
 from delayq.redis.calls import inspect
 from delayq.redis.calls.operate import read_control
 from delayq.redis.slots import SLOTS, slot_of
@@ -64,7 +72,7 @@ def envelopes(raw: bytes) -> None:
 
 
 def entry(raw: bytes) -> None:
-    batch, fields = Batch(), raw.split(b"\0")
+    batch, fields = Batch(10_000), raw.split(b"\0")
     batch.take("q", [(b"1-1", fields[: len(fields) // 2 * 2]), (b"1-2", None)])  # Redis keeps pairs
     assert len(batch.deliveries) + len(batch.garbage) <= 1
     assert all(0 <= one.recoveries < 10**18 and 0 <= one.due_ms < 10**18 for one in batch.deliveries)
@@ -120,15 +128,34 @@ def rate(raw: bytes) -> None:
 
 def keys(raw: bytes) -> None:
     text = text_of(raw)
-    secret = text.rpartition(":")[2].strip()
+    shown, _, secret = (part.strip() for part in text.rpartition(":"))  # an id is no secret, and is told
     said = refusal(parse_keys, text.split(","))
-    assert said is None or len(secret) < 12 or secret not in str(said)
+    assert said is None or len(secret) < 12 or secret in shown or secret not in str(said)
+
+
+def php(raw: bytes) -> None:
+    unserialize(raw)
+
+
+def payload(raw: bytes) -> None:
+    """What a Laravel application queued becomes an envelope that is one."""
+    read = read_payload(raw)
+    known = envelope.decode(read.envelope(queue="q", attempts=1, seen_ms=NOW_MS))
+    assert (known.id, known.name) == (read.id, read.name)
+
+
+def words(raw: bytes) -> None:
+    """The opaque words of the HTTP API: a cursor, and a reservation's token."""
+    for word in (text_of(raw), base64.urlsafe_b64encode(raw).decode().rstrip("=")):
+        for read in (partial(cursors.read, question="q"), tokens.read):
+            with suppress(Refused):
+                read(word)
 
 
 PARSERS: Final[dict[str, Callable[[bytes], None]]] = {
     "duration": duration, "instant": instant, "url": url, "envelope": envelopes, "entry": entry, "name": name,
     "headers": headers, "settings": settings, "backoff": backoff, "failure": records, "slots": slots, "rate": rate,
-    "keys": keys,
+    "keys": keys, "php": php, "payload": payload, "words": words,
 }  # fmt: skip
 CORPUS: Final = Path(__file__).parent / "corpus"
 
@@ -151,3 +178,7 @@ def refusal(read: Callable[[Any], object], given: Any) -> DelayqError | None:
     except DelayqError as error:
         return error
     return None
+
+
+if __name__ == "__main__":
+    print(*PARSERS)  # noqa: T201  (for `make fuzz`)

@@ -1,7 +1,7 @@
 """The corpus, and what hypothesis makes of it: a few examples here, as many as there is time with `make fuzz`.
 
-    make fuzz                               a minute for each parser
-    make fuzz SECONDS=600 ARGS='-k envelope'
+    make fuzz                               two minutes for each parser: this, and `guided`
+    make fuzz SECONDS=600 ONLY=envelope
 
 What is found belongs into `corpus/<parser>/`, as a file of its own, with the mend.
 """
@@ -10,10 +10,14 @@ from __future__ import annotations
 
 import os
 import random
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from functools import partial
 from hashlib import sha256
+from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -25,6 +29,7 @@ from delayq.redis.client import Client
 from delayq.redis.connect import Connector
 from tests.fuzz.parsers import CORPUS, PARSERS, feed, refusal, seeds
 
+ROOT = Path(__file__).resolve().parents[2]
 SECONDS = float(os.environ.get("DELAYQ_FUZZ_SECONDS", "0"))
 
 
@@ -52,6 +57,19 @@ def test_examples(parser: str) -> None:
         feed(parser, raw)
 
     check()
+
+
+def test_guided(tmp_path: Path) -> None:
+    """A planted find ends the run and is written down; `guided` finds it by itself, from the corpus of durations."""
+    if not find_spec("atheris"):
+        assert not os.environ.get("CI"), "atheris is part of the extra `test` on Linux"
+        pytest.skip("SKIPPED: atheris is not installed (pip install atheris)")
+    given = [sys.executable, "-m", "tests.fuzz.guided", "duration", "--runs", "20000", "--seed", "7", "--plant"]
+    words = [*given, "--kept", str(tmp_path / "kept"), "--found", str(tmp_path)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode == 77, done.stderr[-2_000:]
+    [found] = tmp_path.glob("crash-*")
+    assert b"h" in found.read_bytes()
 
 
 def _spliced(parts: tuple[bytes, bytes, int, int]) -> bytes:

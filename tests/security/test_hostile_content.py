@@ -58,6 +58,7 @@ HOSTILE = {
     "deeper": b"[" * MB,
     "longname": envelope("longname", b"1", b"n" * MB),
     "huge": envelope("huge", b'"' + b"x" * (60 * MB) + b'"'),
+    **{job_id: envelope(job_id, b'"' + b"x" * (40 * MB) + b'"') for job_id in ("large", "larger")},
 }
 
 
@@ -74,12 +75,14 @@ def test_it_is_dead_lettered_and_costs_little(
 ) -> None:
     with DelayQ(redis_url) as q:
         q.schedule("harmless")
-        worker = cli.start("work", "--app", "hostile_shop", "--no-mover")
+        worker = cli.start("work", "--app", "hostile_shop", "--no-mover", "--threads", "9")  # so many at once
         wait_until((cli.folder / "harmless").exists, what="the worker works")
+        q.pause()
         before = peak(worker.pid)
         hostile = {"pickle": pickle.dumps(Opened(tmp_path / "unpickled")), **HOSTILE}
         for job_id, raw in hostile.items():
             redis_client.eval(PLANT, 3, *(f"{KEY}{key}" for key in ("stream", "jobs", "entries")), job_id, raw)
+        q.resume()
         wait_until(lambda: q.stats("default")[0].failed == len(hostile), timeout=60, what="all of it has failed")
         cost = peak(worker.pid) - before
         assert {job.id for job in q.iter_jobs("failed")} == set(hostile)

@@ -177,14 +177,23 @@ class RedisCluster:
 
 
 class Sentinels:
-    """`servers[0]` is the first primary."""
+    """`servers[0]` is the first primary. `persistent` ones keep what they have when they come back."""
 
     kind = Kind.SENTINEL
 
-    def __init__(self, binary: ServerBinary, options: Mapping[str, str] | None = None, *, replicas: int = 2) -> None:
+    def __init__(
+        self,
+        binary: ServerBinary,
+        options: Mapping[str, str] | None = None,
+        *,
+        replicas: int = 2,
+        persistent: bool = False,
+    ) -> None:
         self.ports = free_ports(1 + replicas)
         more = {"bind": HOST, "repl-diskless-sync-delay": "0", **(options or {})}
-        self.servers = [LocalServer(binary, options={**more, "port": str(port)}) for port in self.ports]
+        self.servers = [
+            LocalServer(binary, persistent=persistent, options={**more, "port": str(port)}) for port in self.ports
+        ]
         self._replicate()
         self.sentinels = _sentinels(binary, self.ports)
         places = ",".join(f"{HOST}:{one.port}" for one in self.sentinels)
@@ -203,6 +212,10 @@ class Sentinels:
             with contextlib.suppress(redis.RedisError):
                 return self.servers[self.ports.index(one.primary_port())]
         raise AssertionError("no sentinel answers")
+
+    def failovers(self) -> int:
+        """How many there have been, those too that nobody asked for: a machine that stands still looks like a death."""
+        return max(one.epoch() for one in self.sentinels)
 
     def wait_for_all(self) -> None:
         """Until every sentinel knows of all others and of all replicas."""
@@ -254,6 +267,11 @@ class SentinelProcess:
     def primary_port(self) -> int:
         """Where it says the primary is."""
         return int(self.say("SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE)[1])
+
+    def epoch(self) -> int:
+        """Of the primary it knows: each failover is one."""
+        flat = self.say("SENTINEL", "MASTER", SERVICE)
+        return int(dict(zip(flat[::2], flat[1::2], strict=True))[b"config-epoch"])
 
     def knows_all(self, replicas: int) -> bool:
         """Whether it can tell who is there, and is in touch with enough others for a failover."""

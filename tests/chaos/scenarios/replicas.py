@@ -11,7 +11,7 @@ import redis
 
 from delayq.redis.keys import Keys
 from tests.chaos.engine import Lot, Tally
-from tests.chaos.world import crew
+from tests.chaos.world import ALWAYS, crew
 from tests.support.chaos_producer import ProducerLog, produce
 from tests.support.chaos_rig import QUEUE, is_idle
 from tests.support.flavours import default_flavour, require
@@ -20,16 +20,22 @@ from tests.support.topologies import HOST, Sentinels, is_linked, is_primary
 from tests.support.waiting import wait_until
 
 JOBS_EACH, SECONDS_EACH = 1_000, 20.0
-SAFE = {"min-replicas-to-write": "1", "min-replicas-max-lag": "10"}
+SAFE = {**ALWAYS, "min-replicas-to-write": "1", "min-replicas-max-lag": "10"}
+BY_ITSELF = 0.25
+"""Of those that come back do so as a service manager does it: as a primary, until the sentinels say something else."""
 DURABILITY = "replicas:1"
 
 
 def failovers(lot: Lot) -> Tally:
-    """kill -9 of the primary of a healthy pair at any moment of the load, and the old one comes back as a replica."""
+    """kill -9 of the primary of a healthy pair at any moment of the load, and the old one comes back.
+
+    It has its append-only file: sentinels take a primary that stood still for a second for dead, and then promote the
+    only other one they have, also when it has just come back and has not yet been given anything.
+    """
     rand, took_ms = lot.rand, list[float]()
     plan = {"seed": lot.own_seed, "jobs": JOBS_EACH * lot.units, "longest_ms": 5, "seconds": SECONDS_EACH * lot.units}
     with (
-        closing(Sentinels(require(default_flavour()), SAFE, replicas=1)) as pair,
+        closing(Sentinels(require(default_flavour()), SAFE, replicas=1, persistent=True)) as pair,
         crew(lot, pair.url, lease_ms=2_000, durability=DURABILITY) as members,
     ):
         log = ProducerLog(lot.folder)
@@ -38,7 +44,8 @@ def failovers(lot: Lot) -> Tally:
         for _ in range(lot.units):
             wait_until(partial(taken_since, log, len(log.dues())), timeout=60, what="jobs are taken")
             time.sleep(rand.uniform(0.2, 1.2))
-            took_ms.append(fail_over(pair))
+            took_ms.append(fail_over(pair, by_itself=rand.random() < BY_ITSELF))
+        unordered = pair.failovers() - lot.units
         members.kill_all([producing])
         with connect(pair.primary().url) as plain:
             wait_until(partial(done, plain), timeout=120, what="all is done")
@@ -48,6 +55,7 @@ def failovers(lot: Lot) -> Tally:
     assert not unasked, f"{len(unasked)} ran, and were refused: {sorted(unasked)[:5]}"
     tally = Tally().add(failovers=lot.units, jobs=len(asked), taken=len(taken), refused=len(log.refused()))
     tally.add(not_confirmed_or_unknown=len(asked) - len(taken) - len(log.refused()), lost=len(lost))
+    tally.add(failovers_that_nobody_asked_for=max(0, unordered))
     return tally.time("another_primary_after", *took_ms)
 
 
@@ -56,16 +64,18 @@ def taken_since(log: ProducerLog, before: int) -> bool:
     return len(log.dues()) > before
 
 
-def fail_over(pair: Sentinels) -> float:
-    """Kill the primary, wait for another, and let the old one follow it; after how many ms there was another."""
+def fail_over(pair: Sentinels, *, by_itself: bool = False) -> float:
+    """Kill the primary, wait for another, and let the old one follow it; after how many ms there was another.
+
+    `by_itself`: it starts as the primary that it was, and is told by the sentinels.
+    """
     before = pair.primary()
     before.kill()
     began = time.monotonic()
     wait_until(partial(is_another, pair, before), timeout=60, what="a replica takes over")
     took_ms = (time.monotonic() - began) * 1000
-    # It comes back as a replica from its first moment: an empty primary, however short, may be believed to be the one.
     port = pair.ports[pair.servers.index(pair.primary())]
-    before.start({"replicaof": f"{HOST} {port}"})
+    before.start({} if by_itself else {"replicaof": f"{HOST} {port}"})
     wait_until(partial(is_whole, pair), timeout=60, what="one is the primary, and the other follows it")
     pair.wait_for_all()
     return took_ms
