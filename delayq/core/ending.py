@@ -8,7 +8,7 @@ from delayq.core import failure as failures
 from delayq.core import follow, followups
 from delayq.core.errors import BadEnvelope, Conflict
 from delayq.core.follow import Part
-from delayq.core.followups import End, Todo
+from delayq.core.followups import End, Plan, Todo
 from delayq.core.outcome import DONE, Ack, GiveUp, Outcome, Release
 
 MESSAGE: Final = 1_000
@@ -39,18 +39,25 @@ def ending(raw: bytes, job_id: str, queue: str, outcome: Outcome, now_ms: int) -
 
 
 def displaced(raw: bytes, queue: str, now_ms: int) -> Todo:
-    """What follows a job that cannot be sent, because its id is another job's.
-
-    To its batch it was skipped, and so were the links behind it: a failed one would be retried, and under that id there
-    is somebody else. Those that catch a failure of its chain are told.
-    """
+    """What follows a job that cannot be sent, because its id is another job's."""
     part = follow.part_of(raw)
-    if part is None:
-        return []
+    said = f"was taken by another job in the queue {queue!r} when its turn came."
+    return [] if part is None else _displaced(part, queue, said, now_ms)
+
+
+def displaced_batch(plan: Plan, now_ms: int) -> Todo:
+    """As `displaced`, of a batch whose id is another batch's."""
+    return _displaced(follow.part_of_batch(plan, 0), "", "was taken by another batch when its turn came.", now_ms)
+
+
+def _displaced(part: Part, queue: str, said: str, now_ms: int) -> Todo:
+    """To its batch it was skipped, and so were the links behind it: a failed one would be retried, and under that id
+    there is somebody else. Those that catch a failure of its chain are told.
+    """
     todo = follow.follow_ups(part, End.CANCELLED, now_ms)
     if part.chain is not None:
-        error = Conflict(f"The id {part.id!r} was taken by another job in the queue {queue!r} when its turn came.")
-        headers, ending = _told_of(part, queue, error), follow.round_of(part.retried)
+        headers = _told_of(part, queue, Conflict(f"The id {part.id!r} {said}"))
+        ending = follow.round_of(part.retried)
         todo += (follow.launch(link, now_ms, headers, ending) for link in part.chain.catch)
     return todo
 

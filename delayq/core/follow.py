@@ -241,3 +241,16 @@ def jobs_of(batch: str, members: Iterable[Link]) -> Iterator[Placed]:
             chain = part.chain if part else None
             yield Placed(envelope.id, envelope.queue, batch)
         yield from jobs_of(batch, chain.next if chain else ())
+
+
+def plans_of(members: Iterable[Link]) -> Iterator[Plan]:
+    """Every batch that is a member, or in a batch that is one."""
+    for link in members:
+        if link.batch is not None:
+            chain = link.batch.chain
+            yield link.batch
+            yield from plans_of(link.batch.members)
+        else:
+            part = part_of_envelope(envelopes.decode(link.job))
+            chain = part.chain if part else None
+        yield from plans_of(chain.next if chain else ())

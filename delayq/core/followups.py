@@ -78,7 +78,10 @@ class Callbacks(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A batch. `chain` and `batch` are those it is itself a part of, `owner` is who built it: user@host/pid."""
+    """A batch. `chain` and `batch` are those it is itself a part of, `owner` is who built it: user@host/pid.
+
+    `link_of`: the chain it was built in, which its `chain`, the rest of that, does not tell of a last link.
+    """
 
     id: str
     name: str = ""
@@ -88,6 +91,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     callbacks: Callbacks = Callbacks()
     chain: Chain | None = None
     batch: str | None = None
+    link_of: str = ""
+
+    @property
+    def origin(self) -> str:
+        """What tells it from another one of the same id; '' for one that was dispatched by itself."""
+        return f"{self.batch or ''} {self.link_of}".strip()
 
 
 class Send(msgspec.Struct, frozen=True, tag="send"):
@@ -106,6 +115,13 @@ class Open(msgspec.Struct, frozen=True, tag="open"):
     plan: Plan
 
 
+class Add(msgspec.Struct, frozen=True, tag="add"):
+    """Members for a batch that goes on."""
+
+    batch: str
+    members: list[Link]
+
+
 class Note(msgspec.Struct, frozen=True, tag="note", omit_defaults=True):
     """What became of members of a batch. `retried` and `spared` are theirs, as in `Chain`."""
 
@@ -115,7 +131,7 @@ class Note(msgspec.Struct, frozen=True, tag="note", omit_defaults=True):
     spared: int = 0
 
 
-FollowUp = Send | Open | Note
+FollowUp = Send | Open | Add | Note
 Todo = list[FollowUp]
 
 _encode = msgspec.json.Encoder().encode
@@ -139,6 +155,11 @@ def decode_todo(raw: bytes) -> Todo:
         return _decode_todo(raw)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise BadEnvelope(f"These follow-ups cannot be read: {error}.") from None
+
+
+def encode_link(link: Link) -> bytes:
+    """One link as it travels."""
+    return _encode(link)
 
 
 def encode_chain(chain: Chain) -> msgspec.Raw:

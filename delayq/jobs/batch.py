@@ -119,8 +119,11 @@ class PendingBatch:
 
     # -- how it travels ----------------------------------------------------------------------------------------------
 
-    def plan(self, builder: Builder, outer: Where, batch: str | None, ids: Ids = NEW) -> Plan:
-        """The batch as it travels; `batch`: the one it is a member of, `ids`: what it is called in there."""
+    def plan(self, builder: Builder, outer: Where, batch: str | None, ids: Ids = NEW, link_of: str = "") -> Plan:
+        """The batch as it travels; `batch`: the one it is a member of, `ids`: what it is called in there.
+
+        `link_of`: the chain it is a link of, unless that begins with it and is by itself.
+        """
         from delayq.redis.audit import me
 
         where, ids = self.where.over(outer), ids if self.id is None else Ids(check_id(self.id))
@@ -135,6 +138,7 @@ class PendingBatch:
             allow_failures=self.failures,
             callbacks=Callbacks(**called),
             batch=batch,
+            link_of=link_of,
         )
 
     def _built(self) -> tuple[Builder, Plan]:

@@ -92,7 +92,8 @@ class PendingChain:
         if isinstance(first, Sendable):
             head = with_delay(first, self.first_delay)
             return builder.link(head, where, ids.at(0), chain=rest, batch=batch, first_of_batch=True)
-        return Link(batch=msgspec.structs.replace(first.plan(builder, where, batch, ids.at(0)), chain=rest))
+        plan = first.plan(builder, where, batch, ids.at(0), rest.id if rest else "")
+        return Link(batch=msgspec.structs.replace(plan, chain=rest))
 
     def _head(self, builder: Builder) -> Parcel | Plan:
         first, rest, where = self._parts(builder, NOWHERE, None)
@@ -114,9 +115,10 @@ class PendingChain:
             _refuse_stranger(element)
         where = self.where.over(outer)
         first, *others = self.elements
-        links = [link_of(element, builder, where, batch, ids.at(n)) for n, element in enumerate(others, 1)]
+        own_id = ids.at("chain").make()
+        links = [link_of(element, builder, where, own_id, batch, ids.at(n)) for n, element in enumerate(others, 1)]
         caught = builder.links(self.catchers, where, ids.at("catch"))
-        rest = Chain(id=ids.at("chain").make(), next=links, catch=caught) if links or caught else None
+        rest = Chain(id=own_id, next=links, catch=caught) if links or caught else None
         return first, rest, where
 
 
@@ -128,11 +130,13 @@ def _refuse_stranger(element: object) -> None:
         dispatch_of(cast(Sendable, element))
 
 
-def link_of(element: Element, builder: Builder, where: Where, batch: str | None, ids: Ids = NEW) -> Link:
-    """An element of a chain as it travels; `batch`: the one it is a member of."""
+def link_of(
+    element: Element, builder: Builder, where: Where, chain_id: str, batch: str | None = None, ids: Ids = NEW
+) -> Link:
+    """An element of that chain as it travels; `batch`: the one it is a member of."""
     if isinstance(element, Sendable):
         return builder.link(element, where, ids, batch=batch)
-    return Link(batch=element.plan(builder, where, batch, ids))
+    return Link(batch=element.plan(builder, where, batch, ids, chain_id))
 
 
 def chain(*elements: Element | Sequence[Element]) -> PendingChain:

@@ -39,11 +39,13 @@ class RunningChain:
 
     def prepend(self, *elements: Element) -> None:
         """Let these come next. Raises `InvalidInput` for a chain inside a batch, and what `dispatch` raises."""
-        self._change([*self._links(elements), *self._rest.next])
+        rest = self._rest
+        self._change(rest, [*self._links(rest, elements), *rest.next])
 
     def append(self, *elements: Element) -> None:
         """Let these come last. As `prepend`."""
-        self._change([*self._rest.next, *self._links(elements)])
+        rest = self._rest
+        self._change(rest, [*rest.next, *self._links(rest, elements)])
 
     def changed(self) -> bytes:
         """The rest as it travels, if the job has changed it; else b''."""
@@ -57,7 +59,7 @@ class RunningChain:
         raw = ABSENT if self._envelope is None else self._envelope.chain
         return Chain(id=new_id()) if raw is ABSENT else followups.decode_chain(raw)
 
-    def _links(self, elements: Sequence[Element]) -> list[Link]:
+    def _links(self, rest: Chain, elements: Sequence[Element]) -> list[Link]:
         from delayq.jobs.chain import link_of
         from delayq.jobs.links import Where
 
@@ -68,14 +70,13 @@ class RunningChain:
                 hint="Give the batch more members: context.batch.add(…).",
             )
         builder = _builder()
-        links = [
-            link_of(element, builder, Where(queue=envelope.queue if envelope else None), None) for element in elements
-        ]
+        where = Where(queue=envelope.queue if envelope else None)
+        links = [link_of(element, builder, where, rest.id) for element in elements]
         builder.refuse_after_commit("a chain under way")
         return links
 
-    def _change(self, links: list[Link]) -> None:
-        self._new = msgspec.structs.replace(self._rest, next=links)
+    def _change(self, rest: Chain, links: list[Link]) -> None:
+        self._new = msgspec.structs.replace(rest, next=links)
 
 
 class RunningBatch:

@@ -10,8 +10,10 @@ from delayq.core.batches import BatchInfo
 from delayq.core.errors import BatchNotFound, Conflict, JobNotFound
 from delayq.core.followups import Link, Plan
 from delayq.core.names import check_id
+from delayq.redis.adding import Written
 from delayq.redis.audit import Audit
-from delayq.redis.calls.call import Command, hash_page, text
+from delayq.redis.calls import follow as calls
+from delayq.redis.calls.call import Command, hash_page, number, text
 from delayq.redis.calls.follow import Standing, counted
 from delayq.redis.follow_verbs import FollowVerbs
 from delayq.redis.hand_verbs import HandVerbs
@@ -30,7 +32,7 @@ class BatchVerbs:
         self._audit = Audit(verbs)
 
     def open(self, plan: Plan) -> Flow[BatchInfo]:
-        """Begin a batch. Raises `Conflict` when a member's id is another job's; nothing was sent then."""
+        """Begin a batch. Raises `Conflict` when its id, or a member's, is somebody else's; nothing was sent then."""
         yield from refuse_taken(self._verbs, plan.id, plan.members)
         return _info(plan.id, (yield from self._follow.open(plan)))
 
@@ -39,9 +41,15 @@ class BatchVerbs:
         return _info(batch, (yield from self._follow.note(check_id(batch))))
 
     def add(self, batch: str, members: Sequence[Link]) -> Flow[BatchInfo]:
-        """Let a batch have more members. Raises `Conflict` as `open`, and for one that has ended or was cancelled."""
+        """Let a batch have more members. Raises `Conflict` as `open`, and for one that has ended or was cancelled.
+
+        What somebody begins to add who is killed on the way, a relay adds.
+        """
         yield from refuse_taken(self._verbs, check_id(batch), members)
+        written = Written(self._verbs, batch, members)
+        yield from written.write()
         answer = yield from self._follow.add(batch, members)
+        yield from written.done()
         if answer in ("finished", "cancelled"):
             said = "has finished" if answer == "finished" else "was cancelled"
             raise Conflict(f"The batch {batch!r} {said}, so it takes no more jobs.", hint="Dispatch another batch.")
@@ -103,15 +111,26 @@ class BatchVerbs:
     def list(self, limit: int) -> Flow[list[BatchInfo]]:
         """The newest batches; those that were kept long enough are taken off the list."""
         key = Globals(self._verbs.options.prefix).batches
-        names: list[bytes] = yield Command(("ZRANGE", key, 0, limit - 1, "REV"), list, True)
-        found = []
-        for name in map(text, names):
-            standing = yield from self._follow.note(name)
-            if standing is None:
-                yield Command(("ZREM", key, name), int)
-            else:
-                found.append(_info(name, standing))
-        return found
+        found: list[BatchInfo] = []
+        start = 0
+        while len(found) < limit:
+            names: list[bytes] = yield Command(("ZRANGE", key, start, start + limit - 1, "REV"), list, True)
+            for name in map(text, names):
+                standing = yield from self._follow.note(name)
+                if standing is not None:
+                    found.append(_info(name, standing))
+                start += not (standing is None and (yield from self._dropped(key, name)))
+            if len(names) < limit:
+                break
+        return found[:limit]
+
+    def _dropped(self, key: str, batch: str) -> Flow[bool]:
+        """Take one that is not there off the list, unless it is so new that it may just be beginning."""
+        listed_ms: int | None = yield Command(("ZSCORE", key, batch), number, True)
+        if listed_ms is not None and listed_ms > (yield from self._verbs.server_ms()) - calls.KEEP_BATCH_MS:
+            return False
+        yield Command(("ZREM", key, batch), int)
+        return True
 
 
 def _info(batch: str, standing: Standing | None) -> BatchInfo:

@@ -11,10 +11,10 @@ from typing import Final, NamedTuple
 
 from delayq.core import follow
 from delayq.core.followups import Link, Plan, Send
+from delayq.core.own_ids import BATCH_HEADER
 from delayq.redis.calls.follow import Standing
 
 CALLBACKS: Final = ("progress", "catch", "finally", "then")
-BATCH_HEADER: Final = "delayq-batch-id"
 
 
 class Bound(NamedTuple):

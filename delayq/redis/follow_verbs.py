@@ -5,6 +5,7 @@ again after a crash is not a second job; a batch counts members, not notes.
 
     follow-up  send   schedule.lua, in the job's queue
                open   batch_open.lua, then its members are sent, then it is sealed
+               add    batch_open.lua, then its members are sent
                note   batch_note.lua, then what is due of the batch is sent, then batch_told.lua
 """
 
@@ -17,11 +18,13 @@ from functools import partial
 import msgspec
 
 from delayq.core import follow, followups
-from delayq.core.ending import displaced
+from delayq.core.ending import displaced, displaced_batch
+from delayq.core.errors import Conflict
 from delayq.core.follow import Part
-from delayq.core.followups import End, Link, Note, Open, Plan, Send, Todo, Word
+from delayq.core.followups import Add, End, Link, Note, Open, Plan, Send, Todo, Word
+from delayq.core.own_ids import is_the_same
 from delayq.core.spec import Prepared
-from delayq.core.states import Answer, State
+from delayq.core.states import Answer
 from delayq.redis import callbacks
 from delayq.redis.callbacks import CALLBACKS, Bound
 from delayq.redis.called_off import called_off
@@ -32,7 +35,7 @@ from delayq.redis.calls.follow import Counted, Standing, Told, told_by
 from delayq.redis.follow_jobs import chunks, each, is_there, prepared, schedule_once
 from delayq.redis.keys import Globals, Keys
 from delayq.redis.placing import Batch, put
-from delayq.redis.taken_ids import is_the_same
+from delayq.redis.taken_ids import became_of, taken
 from delayq.redis.unheard import Unheard
 from delayq.redis.verbs import Flow, Verbs
 from delayq.redis.walk import Walk
@@ -65,6 +68,8 @@ class FollowVerbs:
             for item in todo:
                 if isinstance(item, Open):
                     yield from self._begin(item.plan, walk)
+                elif isinstance(item, Add):
+                    yield from self.add(item.batch, item.members, walk)
                 elif isinstance(item, Note):
                     notes.setdefault(item.batch, []).extend(told_by(item))
         for batch, members in notes.items():
@@ -108,13 +113,18 @@ class FollowVerbs:
         """Begin a batch: members are known first, then sent, then it is sealed.
 
         Done again, it is the same batch: what was left undone is done, and one that is sealed answers as it stands.
+        Raises `Conflict` when another batch has its id.
         """
         walk = walk or Walk()
         now_ms = yield from self._verbs.server_ms()
         yield Command(("ZADD", Globals(self._verbs.options.prefix).batches, "NX", now_ms, plan.id), int)
         known, members = followups.encode_plan(plan), follow.ids_of(plan.members)
         for some in pages(members, produce.MAX_JOBS) or [[]]:
-            opened: calls.Opened = yield calls.batch_open(self._place(plan.id), known, some, allow=plan.allow_failures)
+            opened: calls.Opened = yield calls.batch_open(
+                self._place(plan.id), known, some, allow=plan.allow_failures, origin=plan.origin
+            )
+            if opened.answer == "taken":
+                raise taken(plan.id)
             if opened.answer == "sealed":
                 return (yield from self._standing(plan, walk))
         # Who cancels the outer one now finds this one; who did so before it had its name may have missed it.
@@ -140,7 +150,12 @@ class FollowVerbs:
         """Open a batch whose turn has come, unless the one it is a member of was cancelled."""
         part = follow.part_of_batch(plan, 0)
         if not (yield from self._called_off(part)):
-            yield from self.open(plan, walk)
+            try:
+                yield from self.open(plan, walk)
+            except Conflict:
+                log.warning("the batch %s does not begin: its id was another one's when its turn came", plan.id)
+                todo = displaced_batch(plan, (yield from self._verbs.server_ms()))
+                yield from self.do([(f"{plan.origin}.{plan.id}.displaced", todo)], walk)
         elif (yield from self.note(plan.id, cancel=True, walk=walk)) is None:  # one that was begun tells how it ends
             todo = follow.follow_ups(part, End.CANCELLED, (yield from self._verbs.server_ms()))
             yield from self.do([(f"{plan.id}.skipped", todo)], walk)
@@ -150,7 +165,7 @@ class FollowVerbs:
             return False
         return (yield from called_off(self._verbs, part.batch, part.id, part.spared))
 
-    def add(self, batch: str, members: Sequence[Link]) -> Flow[str]:
+    def add(self, batch: str, members: Sequence[Link], walk: Walk | None = None) -> Flow[str]:
         """Let a batch have more members; answers added, unknown, finished or cancelled.
 
         Done again with the same members, what was left undone is done. Each is sent for itself: what else is added
@@ -162,7 +177,7 @@ class FollowVerbs:
             opened: calls.Opened = yield calls.batch_open(self._place(batch), b"", some)
             if (answer := opened.answer) != "added":
                 return answer
-        yield from self._send_members(batch, members, now_ms, partial(each, batch), Walk())
+        yield from self._send_members(batch, members, now_ms, partial(each, batch), walk or Walk())
         return answer
 
     def _send_members(self, batch: str, members: Sequence[Link], now_ms: int, make: Chunks, walk: Walk) -> Flow[None]:
@@ -178,26 +193,9 @@ class FollowVerbs:
             yield from self._verbs.register(queue)
             refs = yield from put(self._verbs, queue, jobs, make, under_way=UNDER_WAY)
             kept = [job for ref, job in zip(refs, jobs, strict=True) if ref.outcome is not Answer.CREATED]
-            if kept:
-                yield from self._look_after(batch, kept)
-
-    def _look_after(self, batch: str, kept: Sequence[Prepared]) -> Flow[None]:
-        """Members whose ids were taken when they were sent.
-
-        The batch's own were sent before; what became of them was told before, unless that was so long ago that the
-        batch was forgotten. One whose id is another job's will not run: nobody may touch that one.
-        """
-        told: list[Told] = []
-        for job in kept:
-            _, info = yield from self._verbs.read(job.id, job.queue)
-            part = follow.readable_part(info.envelope) if info is not None and info.envelope is not None else None
-            if info is None or part is None or part.batch != batch:
-                told.append(Told(job.id, Word.SKIPPED))
-            elif info.state in (State.FAILED, State.COMPLETED):
-                word = Word.FAILED if info.state is State.FAILED else Word.DONE
-                told.append(Told(job.id, word, part.retried, part.spared))
-        for some in pages(told, produce.MAX_JOBS):
-            yield calls.batch_note(self._place(batch), some)
+            told = yield from became_of(self._verbs, batch, kept)
+            for some in pages(told, produce.MAX_JOBS):
+                yield calls.batch_note(self._place(batch), some)
 
     def note(
         self,

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from delayq.core import envelope as envelopes
 from delayq.core import follow
-from delayq.core.envelope import Envelope
 from delayq.core.errors import BadEnvelope, Conflict, InvalidInput
 from delayq.core.follow import Placed
-from delayq.core.followups import Link
+from delayq.core.followups import Link, Plan, Word
 from delayq.core.names import made_here
 from delayq.core.shown import shown
-from delayq.redis.callbacks import BATCH_HEADER
+from delayq.core.spec import Prepared
+from delayq.core.states import State
 from delayq.redis.calls.call import Command, pages
+from delayq.redis.calls.follow import Told
 from delayq.redis.finding import every_shard
 from delayq.redis.keys import Keys
 from delayq.redis.verbs import Flow, Verbs
@@ -26,12 +26,13 @@ PAGE = 100
 
 
 def refuse_taken(verbs: Verbs, batch: str, members: Sequence[Link]) -> Flow[None]:
-    """Raises `InvalidInput` for an id that is given twice, `Conflict` for one that another job has.
+    """Raises `InvalidInput` for an id that is given twice, `Conflict` for one that another job or batch has.
 
-    One that was begun already with all its members is not looked at: its members may have gone since.
+    Of one that was begun already with all its members no member is looked at: they may have gone since.
     """
-    jobs = list(follow.jobs_of(batch, members))
-    _refuse_twice(jobs)
+    jobs, inner = list(follow.jobs_of(batch, members)), list(follow.plans_of(members))
+    _refuse_twice(batch, jobs, inner)
+    yield from _refuse_other_batches(verbs, batch, inner)
     queues: dict[str, list[Placed]] = {}
     for job in jobs:
         if not made_here(job.id) and not job.id.startswith(f"{batch}."):
@@ -52,16 +53,32 @@ def refuse_taken(verbs: Verbs, batch: str, members: Sequence[Link]) -> Flow[None
                         )
 
 
-def _refuse_twice(jobs: Sequence[Placed]) -> None:
-    seen: set[tuple[str, str]] = set()
-    for job in jobs:
-        places = {(f"batch {job.batch}", job.id), (f"queue {job.queue}", job.id)}
+def _refuse_twice(batch: str, jobs: Sequence[Placed], inner: Sequence[Plan]) -> None:
+    seen: set[tuple[str, str]] = {("batches", batch)}
+    named = [(job.id, {(f"batch {job.batch}", job.id), (f"queue {job.queue}", job.id)}) for job in jobs]
+    named += [(plan.id, {(f"batch {plan.batch}", plan.id), ("batches", plan.id)}) for plan in inner]
+    for own_id, places in named:
         if places & seen:
             raise InvalidInput(
-                f"The id {shown(job.id)} is given to two members of the batch; nothing was sent.",
+                f"The id {shown(own_id)} is given to two members of the batch; nothing was sent.",
                 hint="Give each an id of its own, or none.",
             )
         seen |= places
+
+
+def _refuse_other_batches(verbs: Verbs, batch: str, plans: Sequence[Plan]) -> Flow[None]:
+    for plan in plans:
+        if made_here(plan.id) or plan.id.startswith(f"{batch}."):
+            continue
+        key = Keys(verbs.options.prefix, f"batch:{plan.id}").of("plan")
+        there: list[bytes | None] = yield Command(("HMGET", key, "plan", "origin"), list, True)
+        if there[0] is not None and there[1] is not None and there[1].decode() != plan.origin:
+            raise taken(plan.id)
+
+
+def taken(batch: str) -> Conflict:
+    """There is another batch of that id."""
+    return Conflict(f"The id {shown(batch)} is taken by another batch.", hint="Give this one another id, or none.")
 
 
 def _is_sealed(verbs: Verbs, batch: str) -> Flow[bool]:
@@ -70,20 +87,22 @@ def _is_sealed(verbs: Verbs, batch: str) -> Flow[bool]:
     return sealed
 
 
-def is_the_same(raw: bytes, there: Envelope) -> bool:
-    """Whether the job that has an id is the one that was to be sent under it: it is of the same batch or chain."""
-    mine = envelopes.decode(raw)
-    return bool(_places_of(mine) & _places_of(there))
+def became_of(verbs: Verbs, batch: str, kept: Sequence[Prepared]) -> Flow[list[Told]]:
+    """What a batch must hear of members whose ids were taken when they were sent.
 
-
-def _places_of(envelope: Envelope) -> set[tuple[str, str]]:
-    part, headers = follow.readable_part(envelope), envelope.headers or {}
-    places = {(name, headers[name]) for name in (BATCH_HEADER, f"{follow.FAILED_HEADER}id") if name in headers}
-    if part is not None and part.batch is not None:
-        places.add(("batch", part.batch))
-    elif part is not None and part.chain is not None:
-        places.add(("chain", part.chain.id))
-    return places
+    Its own were sent before; what became of them was told before, unless that was so long ago that the batch was
+    forgotten. One whose id is another job's will not run: nobody may touch that one.
+    """
+    told: list[Told] = []
+    for job in kept:
+        _, info = yield from verbs.read(job.id, job.queue)
+        part = follow.readable_part(info.envelope) if info is not None and info.envelope is not None else None
+        if info is None or part is None or part.batch != batch:
+            told.append(Told(job.id, Word.SKIPPED))
+        elif info.state in (State.FAILED, State.COMPLETED):
+            word = Word.FAILED if info.state is State.FAILED else Word.DONE
+            told.append(Told(job.id, word, part.retried, part.spared))
+    return told
 
 
 def _batch_of(raw: bytes) -> str | None:

@@ -5,19 +5,24 @@ What is counted is counted shard by shard, so a sum over several is of no single
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
 from delayq.core.durability import parse_durability
 from delayq.core.durations import duration_ms
+from delayq.core.errors import DelayqError
 from delayq.core.leases import check_lease
 from delayq.core.shards import next_cursor, read_cursor
 from delayq.core.states import State
 from delayq.core.views import Page, QueueStats, QueueView, ShardView, Upcoming
 from delayq.redis.calls import deliver, inspect, produce
 from delayq.redis.finding import Ask, ask_all, ask_every, every_shard, while_any
+from delayq.redis.relaying import Relaying
 from delayq.redis.verbs import Flow, Verbs
+
+log = logging.getLogger("delayq.redis")
 
 
 def list_jobs(verbs: Verbs, state: State, queue: str | None, cursor: str, limit: int) -> Flow[Page]:
@@ -123,6 +128,20 @@ def prune_failed(verbs: Verbs, queue: str | None, older: str) -> Flow[int]:
 
 
 def clear(verbs: Verbs, queue: str | None) -> Flow[int]:
-    """Drop everything that waits; answers how many jobs."""
+    """Drop everything that waits; answers how many jobs.
+
+    What follows these ends is carried from here: the queue may have no worker. Nobody is in trouble when that fails; a
+    relay does it later.
+    """
     scopes = yield from every_shard(verbs, verbs.scope(queue).queue)
-    return (yield from while_any(scopes, inspect.clear))
+    dropped = yield from while_any(scopes, inspect.clear)
+    relaying = Relaying(verbs)
+    for scope in scopes:
+        try:
+            done = yield from relaying.relay(scope.queue)
+        except DelayqError as error:
+            log.warning("what follows the jobs dropped from the queue %s is left to a relay: %s", scope.name, error)
+        else:
+            for line in done.trouble:
+                log.warning("%s", line)
+    return dropped

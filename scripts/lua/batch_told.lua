@@ -10,15 +10,15 @@
 --
 -- Why it begins with HDEL: a server at its memory limit lets a script go on that starts with it, so a full one drains.
 -- Why the round: what was told before a retry says nothing of what is due after it. But what goes on because of it,
--- `then` and `onward`, is said once and for all; cancels have numbers of their own; and a failure before it needs no
--- second `catch`, while one after it does.
+-- `then` and `onward`, is said once and for all; and a failure before it needs no second `catch`, while one after it does.
+-- A retry that came beside a cancel has put members back that whoever cancelled may have passed already.
 -- Why progress only grows: two relays may send it at once, and the later answer may be of the earlier look.
 
 local plan = KEYS[1]
 if redis.call('HEXISTS', plan, 'plan') == 0 then return 0 end
 redis.call('HDEL', plan, '')
 local current = (redis.call('HGET', plan, 'round') or '0') == ARGV[1]
-local lasting = { ['then'] = true, onward = true, cancel = true }
+local lasting = { ['then'] = true, onward = true }
 for i = 2, #ARGV, 2 do
   local what, far = ARGV[i], tonumber(ARGV[i + 1])
   local counts = current or lasting[what]

@@ -177,6 +177,23 @@ def test_a_retry_lifts_no_cancel_that_its_caller_did_not_know_of(engine: Engine,
     assert note(engine, place, again("m0", 2, standing.cancels)).cancelled_ms is None
 
 
+def test_who_cancels_looks_again_when_a_retry_came_beside_it(engine: Engine, place: Scope) -> None:
+    """He may have passed by the member that the retry put back, and whoever retried may have died."""
+    note(engine, place, ("m0", Word.FAILED))
+    standing = note(engine, place, cancel=True)
+    note(engine, place, again("m0", spared=standing.cancels - 1))
+    engine.run(follow.batch_told(place, standing.due, standing))
+    still = note(engine, place)
+    assert "cancel" in still.due
+    engine.run(follow.batch_told(place, still.due, still))
+    assert "cancel" not in note(engine, place).due
+
+
+def test_one_of_another_origin_is_left_alone(engine: Engine, place: Scope) -> None:
+    mine = engine.unchanged(follow.batch_open(place, b"{}", [("other", "orders")], origin="outer"))
+    assert (mine.answer, counts(note(engine, place))) == ("taken", (3, 0, 0, 0))
+
+
 def test_what_was_told_before_a_retry_says_nothing_of_what_is_due_after_it(engine: Engine, place: Scope) -> None:
     before = note(engine, place, *((f"m{n}", Word.FAILED) for n in range(3)))
     note(engine, place, again("m0"))

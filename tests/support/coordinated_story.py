@@ -16,6 +16,7 @@ import msgspec
 
 from delayq.core import envelope as envelopes
 from delayq.core import follow
+from delayq.core.errors import BatchNotFound, Conflict
 from delayq.core.followups import Link, Plan, Send
 from delayq.core.options import Options
 from delayq.core.outcome import Ack, GiveUp
@@ -210,17 +211,24 @@ class World:
         run.began = self.steps
         self.runs.setdefault(name, []).append(run)
         more = self.story.adds.get(name)
-        if more is not None and part is not None and part.batch is not None:
-            added, made = more
-            if added not in made.own:
-                made.perhaps.append(added)
-            answer = yield from self.follow.add(part.batch, self.story.added(added, run.job, part.batch))
-            if answer == "added" and added in made.perhaps:
-                made.perhaps.remove(added)
-                made.steps.append(added)
+        first = len(self.runs[name]) == 1
+        if more is not None and part is not None and part.batch is not None and (first or self.rand.random() < 0.5):
+            yield from self._add(*more, run.job, part.batch)
         yield Command(("PING",), bool, True)
         breaks = ":" not in name and self.rand.random() < self.breaks
         return GiveUp(1, 1, Fail(f"{name} breaks")) if breaks else Ack()
+
+    def _add(self, added: str, made: Made, job_id: str, batch_id: str) -> Flow[None]:
+        """As a handler does, who may find that the batch takes no more."""
+        if added not in made.own:
+            made.perhaps.append(added)
+        try:
+            yield from self.batches.add(batch_id, self.story.added(added, job_id, batch_id))
+        except (Conflict, BatchNotFound):
+            return
+        if added in made.perhaps:
+            made.perhaps.remove(added)
+            made.steps.append(added)
 
     def relay(self, queue: str) -> Flow[None]:
         """Carry a page of an outbox, as a relay does."""

@@ -41,11 +41,14 @@ class DatabaseLimits(NoLimits):
         match question:
             case Unlock(who, digest):
                 return self._database.write(lambda connection: self._unlock(connection, who, digest))
-            case CalledOff(_, batch):
-                row = self._database.read(lambda connection: self._rows.find(connection, batch))
-                return row is not None and row.over
+            case CalledOff(who, batch):
+                return self._database.read(lambda connection: self._called_off(connection, batch, who.id))
             case _:
                 return super().ask(question)
+
+    def _called_off(self, connection: Connection, batch: str, member: str) -> bool:
+        row = self._rows.find(connection, batch)
+        return row is not None and self._rows.holds_back(connection, row, member)
 
     def _unlock(self, connection: Connection, who: Who, digest: str) -> Unlocked:
         if not self._held(connection, Claim(who.queue, who.id, who.entry)):

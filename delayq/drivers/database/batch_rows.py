@@ -113,6 +113,10 @@ class BatchRows:
             found |= {row.member: Word(row.word) for row in connection.execute(some)}
         return found
 
+    def holds_back(self, connection: Connection, row: BatchRow, member: str) -> bool:
+        """Whether a member may not start: the batch was cancelled, or it was skipped before a retry lifted that."""
+        return row.over or self.words(connection, row.id, [member]).get(member) is Word.SKIPPED
+
     def mark(self, connection: Connection, batch: str, words: Mapping[str, Word]) -> None:
         """Write down what became of members."""
         values = [{"of_batch": batch, "of_member": m, "new_word": w.value} for m, w in sorted(words.items())]

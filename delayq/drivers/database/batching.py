@@ -7,6 +7,7 @@ batches on Redis (scripts/lua/batch_note.lua).
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
@@ -18,14 +19,15 @@ from delayq.core import envelope as envelopes
 from delayq.core import follow
 from delayq.core.errors import BadEnvelope, Conflict
 from delayq.core.follow import Part
-from delayq.core.followups import End, FollowUp, Link, Note, Open, Plan, Send, Word
+from delayq.core.followups import Add, End, FollowUp, Link, Note, Open, Plan, Send, Word
 from delayq.core.names import new_id
+from delayq.core.own_ids import BATCH_HEADER, is_the_same
 from delayq.core.states import Answer
 from delayq.core.views import JobRef
 from delayq.drivers.broker import Item
-from delayq.drivers.database import payload
 from delayq.drivers.database.batch_changes import Changes
 from delayq.drivers.database.batch_rows import PAGE, BatchRow, BatchRows
+from delayq.drivers.database.batch_taken import Taken, envelope_of, refuse, taken_batch, taken_job
 from delayq.drivers.database.tables import Tables
 from delayq.drivers.serving.acts import item_of_send
 
@@ -33,6 +35,8 @@ KEEP_S: Final = 7 * 86_400
 FORGOTTEN_AT_ONCE: Final = 20
 Words = Iterable[tuple[str, Word]]
 Place = Callable[[Connection, Sequence[Item]], list[JobRef]]
+
+log = logging.getLogger("delayq.database")
 
 
 class Batching:
@@ -49,24 +53,30 @@ class Batching:
         """Everything that follows an end."""
         for item in todo:
             if isinstance(item, Send):
-                self._place(connection, [item_of_send(item, now_ms)])
+                self.send(connection, [item_of_send(item, now_ms)], now_ms)
             elif isinstance(item, Open):
-                self._begin(connection, item.plan, now_ms)
+                self._displace(connection, self._begin(connection, item.plan, now_ms), now_ms)
+            elif isinstance(item, Add):
+                self.add(connection, item.batch, item.members, now_ms)
             else:
                 self.note(connection, item.batch, item.members, now_ms)
 
-    def open(self, connection: Connection, plan: Plan, now_ms: int) -> None:
-        """Begin a batch, and send its members. One of that id is left as it is.
+    def send(self, connection: Connection, items: Sequence[Item], now_ms: int) -> None:
+        """Jobs whose turn has come. Those whose ids are another job's do not run; their batch and chain hear of it."""
+        for item, ref in zip(items, self._place(connection, items), strict=True):
+            if ref.outcome is not Answer.CREATED and not self._is_there(connection, item):
+                self._displace(connection, [taken_job(item, now_ms)], now_ms)
 
-        Raises `Conflict` when a member's id is taken.
+    def open(self, connection: Connection, plan: Plan, now_ms: int) -> None:
+        """Begin a batch, and send its members. One that was dispatched under that id is left as it is.
+
+        Raises `Conflict` when its id, or one of a member's, is somebody else's.
         """
         self.rows.forget(connection, now_ms // 1000 - KEEP_S, FORGOTTEN_AT_ONCE)
-        taken = self._open(connection, plan, now_ms)
-        if taken:
-            raise Conflict(
-                f"The id {taken[0]!r} of a member of the batch is taken.",
-                hint="Give members ids of their own, or none.",
-            )
+        row = self.rows.find(connection, plan.id)
+        if row is not None and row.plan.origin == plan.origin:
+            return
+        refuse(self._open(connection, plan, now_ms))
 
     def add(self, connection: Connection, batch: str, members: Sequence[Link], now_ms: int) -> bool:
         """Let a batch have more members; False for one that is not there.
@@ -85,9 +95,7 @@ class Batching:
         self.rows.add(connection, batch, fresh)
         more = len(fresh)
         self.rows.write(connection, replace(row, total=row.total + more, pending=row.pending + more))
-        taken = self._send(connection, [link for link in members if link.id not in known], now_ms)
-        if taken:
-            raise Conflict(f"The id {taken[0]!r} of a new member of the batch is taken.", hint="Give it another.")
+        refuse(self._send(connection, [link for link in members if link.id not in known], now_ms))
         return True
 
     def note(
@@ -125,38 +133,54 @@ class Batching:
 
     # -- inside ------------------------------------------------------------------------------------------------------
 
-    def _open(self, connection: Connection, plan: Plan, now_ms: int) -> list[str]:
-        """Ids of members that were taken."""
+    def _open(self, connection: Connection, plan: Plan, now_ms: int) -> list[Taken]:
+        """What could not be sent of it, or itself."""
         if not self.rows.begin(connection, plan, list(dict(follow.ids_of(plan.members)).items()), now_ms // 1000):
-            return []
+            return [taken_batch(plan, now_ms)]
         before = [follow.launch(link, now_ms) for link in plan.callbacks.before]
-        self._place(connection, [item_of_send(item, now_ms) for item in before if isinstance(item, Send)])
+        self.send(connection, [item_of_send(item, now_ms) for item in before if isinstance(item, Send)], now_ms)
         taken = self._send(connection, plan.members, now_ms)
-        self.note(connection, plan.id, [(member, Word.FAILED) for member in taken], now_ms)
+        self.note(connection, plan.id, (), now_ms)
         return taken
 
-    def _begin(self, connection: Connection, plan: Plan, now_ms: int) -> None:
-        """Open a batch whose turn has come, unless the one it is a member of was cancelled."""
+    def _begin(self, connection: Connection, plan: Plan, now_ms: int) -> list[Taken]:
+        """Open a batch whose turn has come, unless the one it is a member of was cancelled, or it was skipped there."""
         outer = self.rows.find(connection, plan.batch, locked=True) if plan.batch is not None else None
-        if outer is not None and outer.over:
-            part = Part(plan.id, plan.chain, plan.batch)
-            self.do(connection, follow.follow_ups(part, End.CANCELLED, now_ms), now_ms)
-        else:
-            self._open(connection, plan, now_ms)
+        if outer is None or not self.rows.holds_back(connection, outer, plan.id):
+            return self._open(connection, plan, now_ms)
+        part = Part(plan.id, plan.chain, plan.batch)
+        self.do(connection, follow.follow_ups(part, End.CANCELLED, now_ms), now_ms)
+        return []
 
-    def _send(self, connection: Connection, members: Sequence[Link], now_ms: int) -> list[str]:
-        """The heads of all members; the ids of those that were taken. Batches in the batch are opened."""
+    def _send(self, connection: Connection, members: Sequence[Link], now_ms: int) -> list[Taken]:
+        """The heads of all members; those whose ids were taken. Batches in the batch are opened."""
         items: list[Item] = []
+        taken: list[Taken] = []
         for member in members:
             item = follow.launch(member, now_ms)
             if isinstance(item, Send):
                 items.append(item_of_send(item, now_ms))
             elif isinstance(item, Open):
-                self._begin(connection, item.plan, now_ms)
+                taken += self._begin(connection, item.plan, now_ms)
         refs = [
             ref for start in range(0, len(items), PAGE) for ref in self._place(connection, items[start : start + PAGE])
         ]
-        return [item.id for item, ref in zip(items, refs, strict=True) if ref.outcome is not Answer.CREATED]
+        kept = (item for item, ref in zip(items, refs, strict=True) if ref.outcome is not Answer.CREATED)
+        return [*taken, *(taken_job(item, now_ms) for item in kept)]
+
+    def _is_there(self, connection: Connection, item: Item) -> bool:
+        """Whether the job that has the id is this very one, or has ended since."""
+        rows = self._jobs.c
+        row = connection.execute(select(self._jobs).where(rows.queue == item.queue, rows.delayq_id == item.id)).first()
+        try:
+            return row is None or is_the_same(item.envelope, envelope_of(row))
+        except BadEnvelope:
+            return False
+
+    def _displace(self, connection: Connection, taken: Iterable[Taken], now_ms: int) -> None:
+        for one in taken:
+            log.warning("the id %s was %s's when its turn came; it does not run", one.id, one.whose)
+            self.do(connection, one.todo, now_ms)
 
     def _tell(self, connection: Connection, row: BatchRow, name: str, now_ms: int) -> None:
         """Send what a batch has to say, or let those hear of it that it is a part of."""
@@ -169,19 +193,19 @@ class Batching:
             self.do(connection, follow.follow_ups(part, end, now_ms, told), now_ms)
         else:
             links: list[Link] = getattr(plan.callbacks, "finally_" if name == "finally" else name)
-            ending = f".{new_id()}" if name == "progress" or row.kept.rounds else ""
-            self._place(connection, [_callback(link, told, ending, now_ms) for link in links])
+            ends_in = f".{new_id()}" if name == "progress" or row.kept.rounds else ""
+            self.send(connection, [_callback(link, told, ends_in, now_ms) for link in links], now_ms)
 
     def _numbers(self, connection: Connection, row: BatchRow) -> dict[str, str]:
         """Headers of what a batch sends: how it stands."""
         info = self.rows.told(connection, row)
         numbers = {"done": info.done, "failed": info.failed, "skipped": info.skipped, "total": info.total}
-        return {"delayq-batch-id": row.id, **{f"delayq-batch-{name}": str(value) for name, value in numbers.items()}}
+        return {BATCH_HEADER: row.id, **{f"delayq-batch-{name}": str(value) for name, value in numbers.items()}}
 
     def _call_off(self, connection: Connection, batch: str, now_ms: int) -> None:
         """Delete the members that have not started; what runs goes on, and each tells by itself how it ended.
 
-        A member that is nowhere is skipped too, unless it is to come behind one that is somewhere.
+        A member that is nowhere is skipped too: what comes behind one that runs will not start.
         """
         members = self.rows.members(connection, batch, Word.PENDING)
         there: set[str] = set()
@@ -211,16 +235,15 @@ class Batching:
             connection.execute(delete(self._jobs).where(rows.id.in_(sorted(numbers))))
         out = _Out(set(), [])
         for row in every:
-            ends = words_of(row, End.CANCELLED)
             if row.id in numbers:
-                out.words.extend(ends)
+                out.words.extend(words_of(row, End.CANCELLED))
             else:
-                out.left.update((row.delayq_id, *(member for member, _ in ends)))
+                out.left.add(row.delayq_id)
         return out
 
 
 class _Out(NamedTuple):
-    """Members of which something is left where it was, and what became of the others."""
+    """Members that are left where they were, and what became of the others."""
 
     left: set[str]
     words: list[tuple[str, Word]]
@@ -247,7 +270,7 @@ def words_of(row: Any, end: End) -> list[tuple[str, Word]]:
 def ends_of(row: Any, end: End) -> Sequence[FollowUp]:
     """What follows when the job in a row ends so, whatever PHP has made of it meanwhile."""
     try:
-        part = follow.part_of(payload.read_any(row.payload, queue=row.queue, attempts=0).envelope)
+        part = follow.part_of_envelope(envelope_of(row))
     except BadEnvelope:
         return []
     return [] if part is None else follow.follow_ups(part, end, 0)

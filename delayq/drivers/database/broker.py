@@ -131,7 +131,7 @@ class DatabaseBroker:
             self.locking.free(connection, [act.claim[:2] for act in ended if LOCKED in act.raw])
             follows = [item for act in ended for item in act.then]
             if follows:
-                self.place(connection, follows, OnConflict.KEEP)
+                self.batching.send(connection, follows, now_ms)
             self.batching.do(connection, together(told for act in ended for told in act.told), now_ms)
             for act in done:
                 if isinstance(act, Again) and MEMBER in act.raw:

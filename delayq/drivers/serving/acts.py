@@ -100,7 +100,7 @@ def item_of_send(send: Send, now_ms: int) -> Item:
 
 def _told(todo: Todo) -> tuple[Open | Note, ...]:
     """What batches hear of an end, and those that begin with it."""
-    return tuple(item for item in todo if not isinstance(item, Send))
+    return tuple(item for item in todo if isinstance(item, Open | Note))
 
 
 def _rewritten(raw: bytes, outcome: Release | GiveUp) -> bytes:

@@ -28,7 +28,10 @@ ENDED: Final[Mapping[Answer, Word]] = MappingProxyType(
 
 
 class Finished(NamedTuple):
-    """One delivery and what follows its end. `envelope`, `record` (result or failure): b'' = unchanged, none."""
+    """One delivery and what follows its end. `envelope`, `record` (result or failure): b'' = unchanged, none.
+
+    Of one that is done `envelope` is how it ran (`core/ran`).
+    """
 
     held: Held
     end: End
@@ -111,15 +114,17 @@ def place(scope: Scope, batch: str) -> Scope:
 
 
 class Opened(NamedTuple):
-    """`answer`: opened, sealed (it was there, with all its members), added, unknown, finished or cancelled."""
+    """`answer`: opened, sealed (it was there, with all its members), taken, added, unknown, finished or cancelled."""
 
     answer: str
     added: int
 
 
-def batch_open(scope: Scope, plan: bytes, members: Sequence[tuple[str, str]], *, allow: bool = False) -> Call[Opened]:
+def batch_open(
+    scope: Scope, plan: bytes, members: Sequence[tuple[str, str]], *, allow: bool = False, origin: str = ""
+) -> Call[Opened]:
     """Begin a batch (`plan` b'': let it have more), with members as (id, queue). `scope` is the batch's place."""
-    args: list[Argument] = [scope.now, plan, "1" if allow else "0", *chain.from_iterable(members)]
+    args: list[Argument] = [scope.now, plan, "1" if allow else "0", origin, *chain.from_iterable(members)]
     return call("batch_open", scope, args, lambda reply: Opened(text(reply[0]), int(reply[1])))
 
 

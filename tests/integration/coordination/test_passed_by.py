@@ -15,10 +15,11 @@ from delayq.jobs.chain import chain
 from delayq.jobs.dispatch import named
 from delayq.jobs.links import NOWHERE, Builder
 from delayq.manager import Manager
+from delayq.redis import whole
 from delayq.redis.called_off import called_off
 from delayq.redis.follow_verbs import FollowVerbs
 from delayq.redis.verbs import Flow
-from tests.support.members import Slow, finished, numbers, work
+from tests.support.members import Slow, cut, finished, numbers, work
 from tests.support.station import QUEUE, Station
 from tests.support.steps import Steps
 from tests.support.waiting import wait_until
@@ -107,6 +108,26 @@ def test_an_outbox_is_searched_to_its_end(station: Station, steps: Steps) -> Non
         assert all(consumer.settle([Settlement(delivery, Ack()) for delivery in deliveries]).settled)
     assert numbers(station.client.batches.cancel("b")) == (0, 1, 0, 1)
     assert find_batch("others").pending == count, "what others have to say is left to a relay"
+
+
+# -- a queue that is cleared where nobody works ------------------------------------------------------------------------
+
+
+def test_a_batch_hears_at_once_that_a_queue_nobody_serves_was_cleared(station: Station, steps: Steps) -> None:
+    members = [chain(steps(f"m{n}", delay="1h"), steps(f"l{n}")) for n in range(3)]
+    batch([*members, batch([steps("in", delay="1h")])], id="b", finally_=steps("finally", queue="mails")).dispatch()
+    assert station.client.clear() == 4
+    assert (numbers(find_batch("b")), find_batch("b").state) == ((0, 0, 0, 7), "incomplete")
+    assert station.connector.commands().xlen(station.keys().of("outbox")) == 0
+    assert [info.name for info in station.client.iter_jobs("ready", queue="mails")] == ["step"]
+
+
+def test_a_clear_that_was_killed_is_told_of_by_the_next_one(station: Station, steps: Steps) -> None:
+    batch([steps("a", delay="1h")], id="b").dispatch()
+    station.client.run(cut(whole.clear(station.client.verbs, QUEUE), 2))
+    assert (station.client.stats(QUEUE)[0].scheduled, find_batch("b").pending) == (0, 1)
+    assert station.client.clear() == 0
+    assert numbers(find_batch("b")) == (0, 0, 0, 1)
 
 
 # -- an id that is taken when its turn comes -------------------------------------------------------------------------

@@ -239,7 +239,7 @@ def test_many_processes_count_every_member_once(ledger: DatabaseStation, steps: 
 @on_sqlite
 def test_what_cannot_be_is_refused_before_anything_is_sent(ledger: DatabaseStation, steps: Steps) -> None:
     steps("taken", id="taken").delay("1h").dispatch()
-    with pytest.raises(Conflict, match="'taken' of a member"):
+    with pytest.raises(Conflict, match="'taken' is taken by another job"):
         batch([steps("a"), steps("b", id="taken")], id="b").dispatch()
     unique = steps("u", unique="k")
     for what in (
