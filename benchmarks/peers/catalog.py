@@ -1,6 +1,6 @@
 """Who is measured, with what of it, and how much one phase may hold so that it takes seconds.
 
-To add one: a program in `programs/` that plays the roles of `programs/common.py`, a file of pinned requirements in
+To add one: a program in `programs/` that plays the roles of `programs/roles.py`, a file of pinned requirements in
 `requirements/`, and a row here.
 """
 

@@ -8,16 +8,16 @@ from collections.abc import Coroutine
 from datetime import UTC, datetime
 from typing import Any
 
-import common
+import roles
 from arq import create_pool
 from arq.connections import RedisSettings
 from arq.worker import Worker
 
-SETTINGS = RedisSettings.from_dsn(common.URL)
+SETTINGS = RedisSettings.from_dsn(roles.URL)
 
 
 async def note(context: object, data: dict[str, float]) -> None:
-    common.record(data["at"])
+    roles.record(data["at"])
 
 
 class Sender:
@@ -46,4 +46,4 @@ def work() -> None:
 
 
 if __name__ == "__main__":
-    common.main(Sender().send if common.ROLE != "work" else lambda payloads, at: None, work)
+    roles.main(Sender().send if roles.ROLE != "work" else lambda payloads, at: None, work)

@@ -1,4 +1,4 @@
-// BullMQ: concurrency 100, finished jobs removed. The roles are those of common.py.
+// BullMQ: concurrency 100, finished jobs removed. The roles are those of roles.py.
 
 import { openSync, writeSync } from "node:fs";
 import { createRequire } from "node:module";

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-import common
+import roles
 from celery import Celery
 
-app = Celery("bench", broker=common.URL)
+app = Celery("bench", broker=roles.URL)
 app.conf.update(
     task_ignore_result=True,
     worker_prefetch_multiplier=64,
@@ -18,7 +18,7 @@ app.conf.update(
 
 @app.task(name="note")
 def note(data: dict[str, float]) -> None:
-    common.record(data["at"])
+    roles.record(data["at"])
 
 
 def send(payloads: list[dict[str, object]], at: float) -> None:
@@ -33,4 +33,4 @@ def work() -> None:
 
 
 if __name__ == "__main__":
-    common.main(send, work)
+    roles.main(send, work)

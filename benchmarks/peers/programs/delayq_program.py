@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-import common
+import roles
 
 from delayq import DelayQ, JobSpec
 from delayq.cli import main as command_line
@@ -14,7 +14,7 @@ class Sender:
     """One client for all that is sent."""
 
     def __init__(self) -> None:
-        self.client = DelayQ(common.URL)
+        self.client = DelayQ(roles.URL)
 
     def send(self, payloads: list[dict[str, object]], at: float) -> None:
         """One job by itself, many in one call."""
@@ -27,8 +27,8 @@ class Sender:
 
 def work() -> None:
     """Until the signal."""
-    command_line(["-q", "--url", common.URL, "work", "--app", "delayq_tasks", "--queue", "bench"])
+    command_line(["-q", "--url", roles.URL, "work", "--app", "delayq_tasks", "--queue", "bench"])
 
 
 if __name__ == "__main__":
-    common.main(Sender().send, work)
+    roles.main(Sender().send, work)

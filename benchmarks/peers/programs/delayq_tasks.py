@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-import common
+import roles
 
 from delayq import job
 
@@ -13,11 +13,11 @@ if os.environ.get("PEER_ASYNC"):
     @job("note", queue="bench")
     async def note_async(at: float, order_id: int, customer: str, note: str) -> None:
         """Note the start."""
-        common.record(at)
+        roles.record(at)
 
 else:
 
     @job("note", queue="bench")
     def note_sync(at: float, order_id: int, customer: str, note: str) -> None:
         """Note the start."""
-        common.record(at)
+        roles.record(at)

@@ -9,16 +9,16 @@ from collections.abc import Coroutine
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import common
+import roles
 from docket import Docket, Worker
 
 
 async def note(data: dict[str, float]) -> None:
-    common.record(data["at"])
+    roles.record(data["at"])
 
 
 def docket() -> Docket:
-    made = Docket(name="bench", url=common.URL, execution_ttl=timedelta(0))
+    made = Docket(name="bench", url=roles.URL, execution_ttl=timedelta(0))
     made.register(note)
     return made
 
@@ -59,4 +59,4 @@ async def _work() -> None:
 
 
 if __name__ == "__main__":
-    common.main(Sender().send if common.ROLE != "work" else lambda p, at: None, lambda: asyncio.run(_work()))
+    roles.main(Sender().send if roles.ROLE != "work" else lambda p, at: None, lambda: asyncio.run(_work()))

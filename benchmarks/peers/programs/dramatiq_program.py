@@ -7,19 +7,19 @@ import signal
 import threading
 import time
 
-import common
+import roles
 
 os.environ["dramatiq_queue_prefetch"] = "1000"  # noqa: SIM112  # its own spelling
 import dramatiq
 from dramatiq.brokers.redis import RedisBroker
 
-broker = RedisBroker(url=common.URL)
+broker = RedisBroker(url=roles.URL)
 dramatiq.set_broker(broker)
 
 
 @dramatiq.actor(max_retries=0)
 def note(data: dict[str, float]) -> None:
-    common.record(data["at"])
+    roles.record(data["at"])
 
 
 def send(payloads: list[dict[str, object]], at: float) -> None:
@@ -40,4 +40,4 @@ def work() -> None:
 
 
 if __name__ == "__main__":
-    common.main(send, work)
+    roles.main(send, work)

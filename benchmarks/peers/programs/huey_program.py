@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from datetime import datetime
 
-import common
+import roles
 from huey import RedisHuey
 
-huey = RedisHuey("bench", url=common.URL, results=False, blocking=True)
+huey = RedisHuey("bench", url=roles.URL, results=False, blocking=True)
 
 
 @huey.task(name="note")
 def note(data: dict[str, float]) -> None:
-    common.record(data["at"])
+    roles.record(data["at"])
 
 
 def send(payloads: list[dict[str, object]], at: float) -> None:
@@ -29,4 +29,4 @@ def work() -> None:
 
 
 if __name__ == "__main__":
-    common.main(send, work)
+    roles.main(send, work)

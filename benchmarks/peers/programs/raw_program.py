@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 
-import common
 import redis
+import roles
 
 STREAM, GROUP = "bench:stream", "bench"
 ADD = """
@@ -21,7 +21,7 @@ class Raw:
     """A stream and a hash, by hand."""
 
     def __init__(self) -> None:
-        self.client = redis.Redis.from_url(common.URL)
+        self.client = redis.Redis.from_url(roles.URL)
         self.sha = self.client.script_load(ADD)
         try:
             self.client.xgroup_create(STREAM, GROUP, "0", mkstream=True)
@@ -46,7 +46,7 @@ class Raw:
             for _, rows in reply.items() if isinstance(reply, dict) else reply or ():
                 rows = rows[0] if isinstance(rows[0], list) else rows
                 for _, fields in rows:
-                    common.record(json.loads(fields[b"job"])["at"])
+                    roles.record(json.loads(fields[b"job"])["at"])
                 entries = [row[0] for row in rows]
                 self.client.xack(STREAM, GROUP, *entries)
                 self.client.xdel(STREAM, *entries)
@@ -54,4 +54,4 @@ class Raw:
 
 if __name__ == "__main__":
     raw = Raw()
-    common.main(raw.send, raw.work)
+    roles.main(raw.send, raw.work)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-import common
+import roles
 import rq_tasks
 from redis import Redis
 from rq import Queue, SimpleWorker
 
-connection = Redis.from_url(common.URL)
+connection = Redis.from_url(roles.URL)
 queue = Queue("bench", connection=connection)
 
 
@@ -28,4 +28,4 @@ def work() -> None:
 
 
 if __name__ == "__main__":
-    common.main(send, work)
+    roles.main(send, work)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import common
+import roles
 
 
 def note(data: dict[str, float]) -> None:
-    common.record(data["at"])
+    roles.record(data["at"])

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import threading
 
-import common
+import roles
 from saq import Queue, Worker
 
-queue = Queue.from_url(common.URL)
+queue = Queue.from_url(roles.URL)
 
 
 async def note(context: object, *, data: dict[str, float]) -> None:
-    common.record(data["at"])
+    roles.record(data["at"])
 
 
 class Sender:
@@ -37,4 +37,4 @@ def work() -> None:
 
 
 if __name__ == "__main__":
-    common.main(Sender().send, work)
+    roles.main(Sender().send, work)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime
 
-import common
+import roles
 from streaq import Worker
 
-worker = Worker(redis_url=common.URL, concurrency=64)
+worker = Worker(redis_url=roles.URL, concurrency=64)
 
 
 @worker.task(ttl=0, silent=True)
 async def note(data: dict[str, float]) -> None:
-    common.record(data["at"])
+    roles.record(data["at"])
 
 
 async def _send(payloads: list[dict[str, object]], at: float) -> None:
@@ -28,4 +28,4 @@ def send(payloads: list[dict[str, object]], at: float) -> None:
 
 
 if __name__ == "__main__":
-    common.main(send, worker.run_sync)
+    roles.main(send, worker.run_sync)

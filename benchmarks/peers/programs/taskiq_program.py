@@ -8,18 +8,18 @@ from collections.abc import Coroutine
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import common
+import roles
 from taskiq import TaskiqScheduler
 from taskiq.api import run_receiver_task, run_scheduler_task
 from taskiq_redis import ListRedisScheduleSource, RedisStreamBroker
 
-broker = RedisStreamBroker(url=common.URL)
-source = ListRedisScheduleSource(common.URL)
+broker = RedisStreamBroker(url=roles.URL)
+source = ListRedisScheduleSource(roles.URL)
 
 
 @broker.task(task_name="note")
 async def note(data: dict[str, float]) -> None:
-    common.record(data["at"])
+    roles.record(data["at"])
 
 
 class Sender:
@@ -56,4 +56,4 @@ async def _work() -> None:
 
 
 if __name__ == "__main__":
-    common.main(Sender().send if common.ROLE != "work" else lambda p, at: None, lambda: asyncio.run(_work()))
+    roles.main(Sender().send if roles.ROLE != "work" else lambda p, at: None, lambda: asyncio.run(_work()))
