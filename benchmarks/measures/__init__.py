@@ -15,6 +15,7 @@ from benchmarks.measures import (
     lateness,
     layers,
     limits,
+    masters,
     memory,
     promote,
     schedule_many,
@@ -34,6 +35,6 @@ class Measure(Protocol):
 
 _ALL: tuple[Measure, ...] = (
     schedule_many, schedule_one, promote, consume, lateness, burst, idle, memory, growth, layers, limits,
-    durability, http,
+    durability, http, masters,
 )  # fmt: skip
 MEASURES: dict[str, Measure] = {measure.NAME: measure for measure in _ALL}

@@ -19,8 +19,19 @@ MAX_IN_A_LINE: Final = 1_000
 MAX_TYPE_IN_A_LINE: Final = 100
 
 
+class Ran(msgspec.Struct, frozen=True, omit_defaults=True):
+    """When an attempt was due, came into the stream and began, epoch ms; None = it never did, or nobody knows."""
+
+    due_ms: int | None = None
+    promoted_ms: int | None = None
+    started_ms: int | None = None
+
+
 class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One failure. `history` holds the earlier ones, oldest first, without their own tracebacks but the first's."""
+    """One failure. `history` holds the earlier ones, oldest first, without their own tracebacks but the first's.
+
+    `ran`: the way of that attempt to its start; None where the backend keeps none.
+    """
 
     type: str
     message: str
@@ -28,6 +39,7 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
     at_ms: int | None = None
     attempt: int | None = None
     history: list[Failure] = []
+    ran: Ran | None = None
 
     @property
     def first(self) -> Failure:
@@ -47,7 +59,9 @@ _decode = msgspec.json.Decoder(Failure).decode
 encode = msgspec.json.Encoder().encode
 
 
-def describe(error: BaseException, *, at_ms: int | None = None, attempt: int | None = None) -> Failure:
+def describe(
+    error: BaseException, *, at_ms: int | None = None, attempt: int | None = None, ran: Ran | None = None
+) -> Failure:
     """What a raised exception leaves behind, cut to a size that does no harm."""
     if isinstance(error, Recorded):
         return error.failure
@@ -57,6 +71,7 @@ def describe(error: BaseException, *, at_ms: int | None = None, attempt: int | N
         traceback=_cut(_traceback(error), MAX_TRACEBACK, tail=True),
         at_ms=at_ms,
         attempt=attempt,
+        ran=ran,
     )
 
 

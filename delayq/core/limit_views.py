@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import NamedTuple
 
 
@@ -65,6 +66,31 @@ class LimitView:
     circuits: tuple[CircuitView, ...]
     turns: int
     counters: Mapping[str, int]
+
+
+class Obstacle(Enum):
+    """What of a limit a job waits for."""
+
+    PLACE = auto()
+    TURN = auto()
+    CIRCUIT = auto()
+
+
+class HeldUp(NamedTuple):
+    """A limit that keeps a job from running.
+
+    `at_ms`: since when it waits for a place; when its turn is; until when the circuit is open. `number`: the places
+    there are, of which `held` are taken; the failures of the circuit. `owners`: some who have a place, or who tries the
+    circuit, queue and id.
+    """
+
+    obstacle: Obstacle
+    name: str
+    key: str = ""
+    at_ms: int = 0
+    number: int = 0
+    held: int = 0
+    owners: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,13 +9,14 @@ worker are counted apart.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
 from delayq.core.backoff import DEFAULT, Backoff, from_wire
 from delayq.core.envelope import Envelope
 from delayq.core.errors import DelayqError
+from delayq.core.failure import Ran
 from delayq.core.follow import linked
 from delayq.core.interrupts import JobCancelled, JobTimedOut
 from delayq.core.signals import Discard, Fail, Retry, Snooze
@@ -89,13 +90,14 @@ class Ack:
     """Done. Kept for `retention_ms` with `result` (JSON, or b''), else forgotten.
 
     `called_off`: it was asked to stop, so nothing of its chain follows. `chain`: what its handler made of the rest of
-    its chain; b'' = as it was.
+    its chain; b'' = as it was. `ran`, here and below: its way to its start, for its timeline.
     """
 
     retention_ms: int = 0
     result: bytes = b""
     called_off: bool = False
     chain: bytes = b""
+    ran: Ran | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +108,7 @@ class Release:
     attempts: int
     exceptions: int
     error: BaseException | None
+    ran: Ran | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +118,7 @@ class GiveUp:
     attempts: int
     exceptions: int
     error: BaseException
+    ran: Ran | None = field(default=None, compare=False)
 
 
 Outcome = Ack | Release | GiveUp

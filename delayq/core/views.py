@@ -13,6 +13,7 @@ from delayq.core.envelope import ABSENT, Envelope
 from delayq.core.errors import DelayqError
 from delayq.core.failure import Failure
 from delayq.core.progress import Progress
+from delayq.core.ran import Ended
 from delayq.core.states import Answer, State
 
 
@@ -88,7 +89,8 @@ class WaitingRef(JobRef, frozen=True, kw_only=True):
 class JobInfo:
     """Everything known about one job. `raw` is its envelope's bytes; `envelope` is None when they cannot be read.
 
-    `opened` is the payload of an encrypted job whose key is known; only `get` looks for one.
+    `ended` is how one that is kept as completed came to its end, as far as its worker told. `opened` is the payload of
+    an encrypted job whose key is known. Only `get` looks for these two.
     """
 
     id: str
@@ -107,6 +109,7 @@ class JobInfo:
     idle_ms: int | None = None
     cancel_asked_ms: int | None = None
     progress: Progress | None = None
+    ended: Ended | None = None
     opened: msgspec.Raw | None = field(default=None, repr=False)
 
     @property

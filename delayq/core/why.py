@@ -12,8 +12,10 @@ from typing import Final
 
 from delayq.core.diagnosis import Finding, Level
 from delayq.core.durations import format_duration
+from delayq.core.limit_views import HeldUp, Obstacle
 from delayq.core.states import State
-from delayq.core.views import JobInfo, QueueStats
+from delayq.core.unique import START
+from delayq.core.views import JobInfo, QueueStats, WorkerInfo
 
 _EVERYWHERE: Final = frozenset({"all-paused", "maintenance", "clock", "old-server", "bad-server"})
 _MOVER_ONLY: Final = frozenset({"no-mover"})
@@ -38,9 +40,25 @@ class Reason:
     weight: Weight = Weight.WAIT
 
 
-def explain(info: JobInfo, stats: QueueStats, findings: Iterable[Finding], *, high_water: int) -> list[Reason]:
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What is known besides: limits it waits for, workers (of any queue), and whether its batch was cancelled."""
+
+    held_up: tuple[HeldUp, ...] = ()
+    workers: tuple[WorkerInfo, ...] = ()
+    called_off: bool = False
+
+
+NOTHING: Final = Around()
+
+
+def explain(
+    info: JobInfo, stats: QueueStats, findings: Iterable[Finding], *, high_water: int, around: Around = NOTHING
+) -> list[Reason]:
     """Why the job is where it is, the heaviest reason first; never empty."""
     reasons = [*_own(info, stats, high_water), *_around(info, findings)]
+    if info.state in (State.SCHEDULED, State.READY):
+        reasons += [*_limits(info, stats.now_ms, around.held_up), *_workers(info, around)]
     weights = [Weight.PROBLEM, Weight.WAIT, Weight.FINE]
     return sorted(reasons, key=lambda reason: weights.index(reason.weight))
 
@@ -68,6 +86,9 @@ def _scheduled(info: JobInfo, stats: QueueStats, high_water: int) -> Iterator[Re
     left_ms = (info.due_ms or 0) - stats.now_ms
     attempt = info.envelope.attempts if info.envelope else 0
     if left_ms > 0:
+        if info.envelope is not None and (info.envelope.unique or "").endswith(START):
+            what = "Its unique key is held until it starts. If it is debounced, each dispatch like it puts it off."
+            yield Reason("keyed", what, weight=Weight.FINE)
         why = f"Attempt {attempt} did not end well; the next is due" if attempt else "It is not due yet:"
         yield Reason("not-due", f"{why} in {format_duration(left_ms)}.", weight=Weight.FINE)
         return
@@ -113,3 +134,46 @@ def _around(info: JobInfo, findings: Iterable[Finding]) -> Iterator[Reason]:
         if info.state is State.RESERVED or (found.code in _MOVER_ONLY and info.state is not State.SCHEDULED):
             continue
         yield Reason(found.code, found.what, found.next, Weight.PROBLEM)
+
+
+def _limits(info: JobInfo, now_ms: int, held_up: Iterable[HeldUp]) -> Iterator[Reason]:
+    """Limits that turned it away, and when they let it in."""
+    for one in held_up:
+        named = f"{one.name} ({one.key})" if one.key else one.name
+        owners = ", ".join(owner.replace(" ", "/", 1) for owner in one.owners)
+        look = f"delayq limit show {one.name}"
+        match one.obstacle:
+            case Obstacle.PLACE:
+                since = format_duration(max(0, now_ms - one.at_ms))
+                taken = f"{one.held} of {one.number} taken" + (f", by {owners}" if owners else "")
+                what = f"It waits since {since} for a place of the limit {named}: {taken}."
+                yield Reason("no-place", what, f"It runs as soon as a place is given back. {look}")
+            case Obstacle.TURN:
+                left = f"in {format_duration(one.at_ms - now_ms)}" if one.at_ms > now_ms else "now"
+                yield Reason("no-turn", f"The rate limit {named} turned it away; its turn is {left}.", look)
+            case Obstacle.CIRCUIT if one.at_ms > now_ms:
+                left = format_duration(one.at_ms - now_ms)
+                what = f"The circuit {named} is open after {_several(one.number, 'failure')}, for another {left}."
+                yield Reason("circuit-open", what, f"Mend what these jobs call; or free it on the page Limits. {look}")
+            case Obstacle.CIRCUIT:
+                by = f": {owners} tries whether it works again" if owners else ": the next job tries"
+                yield Reason("circuit-tried", f"The circuit {named} is half open{by}.", look)
+
+
+def _workers(info: JobInfo, around: Around) -> Iterator[Reason]:
+    """Workers that serve its queue and fetch nothing; and what they do, when it is its turn."""
+    if around.called_off:
+        yield Reason("called-off", "Its batch was cancelled: when its time comes it is skipped.", weight=Weight.FINE)
+    serving = [one for one in around.workers if info.queue in one.queues]
+    states = sorted({str(one.about.get("state", "working")) for one in serving})
+    if serving and "working" not in states:
+        what = f"No worker of this queue fetches anything: {len(serving)} serve it, and are {', '.join(states)}."
+        yield Reason("quiet", what, "Send them SIGCONT; or start another one.", Weight.PROBLEM)
+    elif serving and info.state is State.READY:
+        running = sum(runs for one in serving if isinstance(runs := one.about.get("runs"), int))
+        what = f"Workers that serve this queue: {len(serving)}; they run {_several(running, 'job')} now."
+        yield Reason("served", what)
+
+
+def _several(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -12,6 +12,7 @@ from delayq.core import ending as endings
 from delayq.core import envelope as envelopes
 from delayq.core import failure as failures
 from delayq.core import follow, followups
+from delayq.core import ran as ran_records
 from delayq.core.errors import BadEnvelope
 from delayq.core.failure import Failure
 from delayq.core.followups import FollowUp, Send
@@ -109,7 +110,8 @@ def _weighed(ending: Ending, record: Record | None, now_ms: int) -> tuple[Acked 
     outcome = ending.outcome
     item: Acked | Released | Failed
     if isinstance(outcome, Ack):
-        item, size = Acked(ending.held, outcome.retention_ms, outcome.result), len(outcome.result)
+        ran = ran_records.encode(outcome.ran, outcome.retention_ms)
+        item, size = Acked(ending.held, outcome.retention_ms, outcome.result, ran), len(outcome.result) + len(ran)
     else:
         assert record is not None  # asked for, because it `wants_record`
         item, size = _unfinished(ending, outcome, record, now_ms)
@@ -129,7 +131,7 @@ def _followed(ending: Ending, item: Acked | Failed, now_ms: int) -> Acked | Fail
         return item
     if isinstance(item, Failed):
         return Finished(item.held, ended.end, ended.todo, 0, item.envelope, item.failure)
-    return Finished(item.held, ended.end, ended.todo, item.retention_ms, b"", item.result)
+    return Finished(item.held, ended.end, ended.todo, item.retention_ms, item.ran, item.result)
 
 
 def _weight(follow_up: FollowUp) -> int:
@@ -166,7 +168,7 @@ def _chunks(rows: Sequence[_Row]) -> Iterable[list[_Row]]:
 def _failure(outcome: Release | GiveUp, previous: Failure | None, now_ms: int) -> bytes:
     if outcome.error is None:
         return b""
-    failure = failures.describe(outcome.error, at_ms=now_ms, attempt=outcome.attempts)
+    failure = failures.describe(outcome.error, at_ms=now_ms, attempt=outcome.attempts, ran=outcome.ran)
     return failures.encode(failures.after(previous, failure))
 
 

@@ -23,6 +23,7 @@ from delayq.core.interrupts import JobCancelled, JobInterrupted
 from delayq.core.keyring import NO_KEYS, Keyring
 from delayq.core.limiting import CalledOff, Unlock, Who
 from delayq.core.outcome import DONE, Ack, GiveUp, Outcome, Policy, Release, before_start, decide, stopped, told_as
+from delayq.core.ran import dated, ran
 from delayq.core.sealing import Place, What, open_data, seal_value
 from delayq.core.shards import queue_of
 from delayq.core.signals import Discard, Fail, TurnedAway
@@ -241,6 +242,8 @@ class Attempts:
             outcome = replace(outcome, chain=changed)
         if result is not None and isinstance(outcome, Ack) and outcome.retention_ms:
             outcome = replace(outcome, result=encoded(envelope, result, self._keyring))
+        if outcome is not DONE:
+            outcome = self._dated(outcome, attempt.delivery, self.now_ms() - round(took_ms))
         if self._meter is not None:
             self._meter.ended(attempt.place, ended_as or told_as(outcome)[0], took_ms)
         if self._heard:
@@ -258,8 +261,12 @@ class Attempts:
             said = Fail(error) if isinstance(error, BrokenSeal) else error
             return decide(envelope, policy, said, self.now_ms(), random.random)
 
+    def _dated(self, outcome: Outcome, delivery: Delivery, started_ms: int | None) -> Outcome:
+        return dated(outcome, ran(delivery.due_ms, delivery.entry, started_ms))
+
     def _unrun(self, delivery: Delivery, envelope: Envelope | None, outcome: Outcome, ended_as: str = "") -> Outcome:
         """An attempt that ends without having started."""
+        outcome = self._dated(outcome, delivery, None)
         if self._meter is not None:
             place = self._meter.place(delivery.queue, envelope.name if envelope else "")
             self._meter.ended(place, ended_as or told_as(outcome)[0], None)

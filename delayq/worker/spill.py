@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import msgspec
 
 from delayq.core import failure as failures
-from delayq.core.failure import Failure, Recorded
+from delayq.core.failure import Failure, Ran, Recorded
 from delayq.core.outcome import Ack, GiveUp, Outcome, Release
 from delayq.drivers.base import Claim
 from delayq.worker.slots import FINISHED, SPILL_BYTES, SPILLED, Seen, Slots
@@ -23,6 +23,7 @@ class _Kept(msgspec.Struct, array_like=True, frozen=True, tag="ack"):
     result: bytes
     called_off: bool
     chain: bytes
+    ran: Ran | None
 
 
 class _Again(msgspec.Struct, array_like=True, frozen=True, tag="release"):
@@ -47,10 +48,10 @@ _decode = msgspec.msgpack.Decoder(_Kept | _Again | _Over).decode
 def encode(outcome: Outcome, now_ms: int) -> bytes:
     """An outcome as bytes; `now_ms` is written into its failure."""
     if isinstance(outcome, Ack):
-        return _encode(_Kept(outcome.retention_ms, outcome.result, outcome.called_off, outcome.chain))
+        return _encode(_Kept(outcome.retention_ms, outcome.result, outcome.called_off, outcome.chain, outcome.ran))
     failure = None
     if outcome.error is not None:
-        failure = failures.describe(outcome.error, at_ms=now_ms, attempt=outcome.attempts)
+        failure = failures.describe(outcome.error, at_ms=now_ms, attempt=outcome.attempts, ran=outcome.ran)
     if isinstance(outcome, Release):
         return _encode(_Again(outcome.delay_ms, outcome.attempts, outcome.exceptions, failure))
     return _encode(_Over(outcome.attempts, outcome.exceptions, failure or Failure(type="", message="")))
@@ -60,7 +61,7 @@ def decode(raw: bytes) -> Outcome:
     """The outcome again; its error, if any, is a `Recorded` one."""
     kept = _decode(raw)
     if isinstance(kept, _Kept):
-        return Ack(kept.retention_ms, kept.result, kept.called_off, kept.chain)
+        return Ack(kept.retention_ms, kept.result, kept.called_off, kept.chain, kept.ran)
     if isinstance(kept, _Again):
         error = None if kept.failure is None else Recorded(kept.failure)
         return Release(kept.delay_ms, kept.attempts, kept.exceptions, error)

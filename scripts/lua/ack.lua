@@ -7,7 +7,7 @@
 -- KEYS[4]  completed   zset    id -> forget at
 -- KEYS[5]  results     hash    id -> result
 -- KEYS[6]  recoveries  hash    id -> times its worker vanished
--- KEYS[7]  errors      hash    id -> failure
+-- KEYS[7]  errors      hash    id -> failure; of a kept job how it ran, and as `before` the failure before
 -- KEYS[8]  cancel      hash    id -> asked at
 -- KEYS[9]  unique      hash    digest -> owning id
 -- KEYS[10] locks       hash    id -> digest
@@ -15,6 +15,7 @@
 -- KEYS[12] progress    hash    id -> what the job told last
 -- ARGV[1]  now_ms      int     '' = the server's clock
 -- ARGV[2+] delivery    4 each  id, entry id, retention_ms (0 = forget now), result (JSON, '' = null)
+--                              (a blank and how it ran, JSON, may stand behind retention_ms)
 -- returns  1 or 0 for each: settled, or fenced because the entry is not this job's any more
 -- cost     O(deliveries); at most 500 a call
 --
@@ -45,9 +46,14 @@ for _, key in ipairs({ jobs, results, unique, meta }) do redis.call('HLEN', key)
 redis.call('ZCARD', completed)
 redis.call('XLEN', stream)
 
-local reply, done, gone, forgotten, scores, kept = {}, {}, {}, {}, {}, {}
+local reply, done, gone, forgotten, scores, kept, told = {}, {}, {}, {}, {}, {}, {}
 for n, id in ipairs(ids) do
   local entry, retention, result = ARGV[4 * n - 1], tonumber(ARGV[4 * n]), ARGV[4 * n + 1]
+  local ran
+  if not retention then
+    retention, ran = string.match(ARGV[4 * n] or '', '^(%d+) ({.+})$')
+    retention = tonumber(retention)
+  end
   if not (result and retention and now + retention <= 9007199254740991) then
     return redis.error_reply('ERR a delivery is: id, entry id, retention_ms, result')
   end
@@ -57,6 +63,10 @@ for n, id in ipairs(ids) do
     if retention > 0 then
       scores[#scores + 1], scores[#scores + 2] = string.format('%.0f', now + retention), id
       kept[#kept + 1], kept[#kept + 2] = id, result ~= '' and result or 'null'
+      if ran then
+        local before = redis.call('HGET', errors, id)
+        told[#told + 1], told[#told + 2] = id, before and string.sub(ran, 1, -2) .. ',"before":' .. before .. '}' or ran
+      end
     else
       forgotten[#forgotten + 1] = id
     end
@@ -72,6 +82,7 @@ if #kept > 0 then
   redis.call('HSET', results, unpack(kept))
 end
 for _, key in ipairs(side) do redis.call('HDEL', key, unpack(done)) end
+if #told > 0 then redis.call('HSET', errors, unpack(told)) end
 if locked then
   for n, digest in ipairs(redis.call('HMGET', locks, unpack(done))) do
     if digest and redis.call('HGET', unique, digest) == done[n] then redis.call('HDEL', unique, digest) end

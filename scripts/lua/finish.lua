@@ -8,7 +8,7 @@
 -- KEYS[5]  completed   zset    id -> forget at
 -- KEYS[6]  results     hash    id -> result
 -- KEYS[7]  failed      zset    id -> failed at
--- KEYS[8]  errors      hash    id -> failure
+-- KEYS[8]  errors      hash    id -> failure; of a kept job how it ran, and as `before` the failure before
 -- KEYS[9]  recoveries  hash    id -> times its worker vanished
 -- KEYS[10] cancel      hash    id -> asked at
 -- KEYS[11] unique      hash    digest -> owning id
@@ -19,8 +19,8 @@
 -- ARGV[1]  now_ms      int     '' = the server's clock
 -- ARGV[2]  queue       text    its name, for the wake-up
 -- ARGV[3]  wake        text    channel
--- ARGV[4+] delivery    8 each  id, entry id, end (done|failed|cancelled), retention_ms, envelope ('' = unchanged), result
---                              or failure (JSON), todo (JSON, '' = nothing), how many jobs follow here; then, for each of
+-- ARGV[4+] delivery    8 each  id, entry id, end (done|failed|cancelled), retention_ms, envelope ('' = unchanged; of one
+--                              that is kept as done how it ran, JSON), result or failure (JSON), todo (JSON, '' = nothing), how many jobs follow here; then, for each of
 --                              those, 3 more: id, envelope, delay_ms
 -- returns  1 or 0 for each: settled, or fenced because the entry is not this job's any more
 -- cost     O(deliveries * log n); at most 500 and 1 MB a call, which the client sees to
@@ -74,7 +74,11 @@ for n, item in ipairs(items) do
       if envelope ~= '' then redis.call('HSET', jobs, id, envelope) end
       if record ~= '' then redis.call('HSET', errors, id, record) end
     else
+      local ran = item.keep > 0 and envelope or ''
+      local before = ran ~= '' and redis.call('HGET', errors, id)
+      if before then ran = string.sub(ran, 1, -2) .. ',"before":' .. before .. '}' end
       for _, key in ipairs({ recoveries, errors }) do redis.call('HDEL', key, id) end
+      if ran ~= '' then redis.call('HSET', errors, id, ran) end
       if item.keep > 0 then
         redis.call('ZADD', completed, string.format('%.0f', now + item.keep), id)
         redis.call('HSET', results, id, record ~= '' and record or 'null')

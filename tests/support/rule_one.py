@@ -74,7 +74,7 @@ def broken(client: Any, keys: Keys) -> list[str]:
     waits_or_runs = queue.places["scheduled"] | entries
     allowed = {
         "recoveries": waits_or_runs | queue.places["failed"],
-        "errors": waits_or_runs | queue.places["failed"],
+        "errors": waits_or_runs | queue.places["failed"] | queue.places["completed"],
         "results": queue.places["completed"],
         "cancel": entries,
         "progress": entries,

@@ -59,7 +59,7 @@ def view(info: JobInfo, redaction: Redaction) -> JobView:
         data,
         _json(info.result, redaction, hidden=info.encrypted),
         _json(progress.partial if progress else None, redaction, hidden=info.encrypted),
-        tuple(_attempts(info.failure, covered)),
+        tuple(_attempts(info.ended.before if info.ended else info.failure, covered)),
         ACTS.get(info.state, ()),
     )
 

@@ -1,6 +1,8 @@
 """The life of a job as steps with the time between them, from what its envelope, its entry and its failures tell.
 
 created -> [an attempt failed -> ...] -> due -> promoted -> started -> settled
+
+How an attempt that has ended came to its start stands in its record (`core/ran`), written when it was settled.
 """
 
 from __future__ import annotations
@@ -9,8 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
+from delayq.core.failure import Failure, Ran
 from delayq.core.states import State
 from delayq.core.views import JobInfo, WorkerInfo
+from delayq.http.dashboard.wording import exact
 
 LATE_MS: Final = 1_000
 
@@ -66,6 +70,7 @@ def _steps(info: JobInfo, now_ms: int, workers: tuple[WorkerInfo, ...]) -> Itera
     elif info.state in (State.READY, State.RESERVED):
         yield from _under_way(info, workers)
     elif info.state is State.FAILED:
+        yield from _way(info.failure.ran if info.failure else None, info.failed_ms)
         yield Step("failed", info.failed_ms, "given up; kept until it is retried or forgotten")
     elif info.state is State.COMPLETED:
         yield from _completed(info)
@@ -73,13 +78,34 @@ def _steps(info: JobInfo, now_ms: int, workers: tuple[WorkerInfo, ...]) -> Itera
 
 def _attempts(info: JobInfo) -> Iterator[Step]:
     """Attempts that failed and were followed by another."""
-    if info.failure is None:
-        return
-    past = info.failure.history if info.state is State.FAILED else [*info.failure.history, info.failure]
+    if info.failure is not None:
+        past = info.failure.history if info.state is State.FAILED else [*info.failure.history, info.failure]
+    else:
+        past = info.ended.failures if info.ended is not None else []
     for failure in past:
         number = f"attempt {failure.attempt}" if failure.attempt is not None else "an attempt"
         kind = "unknown" if failure.at_ms is None else "past"
-        yield Step(f"{number} failed", failure.at_ms, failure.type, kind)
+        yield Step(f"{number} failed", failure.at_ms, f"{failure.type}{_length(failure)}", kind)
+
+
+def _length(failure: Failure) -> str:
+    """How long an attempt took that was followed by another."""
+    began_ms = failure.ran.started_ms if failure.ran is not None else None
+    return "" if began_ms is None or failure.at_ms is None else f" after {exact(max(0, failure.at_ms - began_ms))}"
+
+
+def _way(ran: Ran | None, ended_ms: int | None) -> Iterator[Step]:
+    """How the last attempt came to its start, as far as it was kept. Its worker saw the server's clock from afar."""
+    if ran is None:
+        return
+    if ran.due_ms is not None:
+        yield Step("due", ran.due_ms)
+    if ran.promoted_ms is not None:
+        yield Step("promoted", ran.promoted_ms, "into the stream")
+    if ran.started_ms is not None:
+        yield Step("started", ran.started_ms if ended_ms is None else min(ran.started_ms, ended_ms))
+    else:
+        yield Step("started", None, "it never did", "unknown")
 
 
 def _under_way(info: JobInfo, workers: tuple[WorkerInfo, ...]) -> Iterator[Step]:
@@ -105,8 +131,11 @@ def _under_way(info: JobInfo, workers: tuple[WorkerInfo, ...]) -> Iterator[Step]
 
 def _completed(info: JobInfo) -> Iterator[Step]:
     kept_ms = info.envelope.retention_ms if info.envelope else None
-    if info.forget_ms is not None and kept_ms:
-        yield Step("completed", info.forget_ms - kept_ms, "done")
+    kept_ms = info.ended.kept_ms if info.ended is not None else kept_ms
+    ended_ms = info.forget_ms - kept_ms if info.forget_ms is not None and kept_ms else None
+    yield from _way(info.ended.ran if info.ended is not None else None, ended_ms)
+    if ended_ms is not None:
+        yield Step("completed", ended_ms, "done")
     else:
         yield Step("completed", None, "done; when is not kept", "unknown")
     yield Step("forgotten", info.forget_ms, "its retention ends", "ahead")

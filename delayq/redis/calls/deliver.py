@@ -48,11 +48,12 @@ def promote(scope: Scope, limit: int = PAGE) -> Call[Promoted]:
 
 
 class Acked(NamedTuple):
-    """One finished delivery: how long to keep it (ms) and its result as JSON ('' = none)."""
+    """One finished delivery: how long to keep it (ms), its result as JSON ('' = none), and how it ran (`core/ran`)."""
 
     held: Held
     retention_ms: int = 0
     result: bytes = b""
+    ran: bytes = b""
 
 
 class Released(NamedTuple):
@@ -75,8 +76,8 @@ class Failed(NamedTuple):
 def ack(scope: Scope, done: Sequence[Acked]) -> Call[list[bool]]:
     """Settle finished deliveries; True for each that was still ours."""
     args: list[Argument] = [scope.now]
-    for job, retention_ms, result in done:
-        args += (job.id, job.entry, retention_ms, result)
+    for job, retention_ms, result, ran in done:
+        args += (job.id, job.entry, b"%d %b" % (retention_ms, ran) if ran else retention_ms, result)
     return call("ack", scope, args, _truths)
 
 

@@ -28,7 +28,10 @@ ENDED: Final[Mapping[Answer, Word]] = MappingProxyType(
 
 
 class Finished(NamedTuple):
-    """One delivery and what follows its end. `envelope`, `record` (result or failure): b'' = unchanged, none."""
+    """One delivery and what follows its end. `envelope`, `record` (result or failure): b'' = unchanged, none.
+
+    Of one that is done `envelope` is how it ran (`core/ran`).
+    """
 
     held: Held
     end: End

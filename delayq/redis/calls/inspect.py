@@ -10,6 +10,7 @@ import msgspec
 from delayq.core import envelope as envelopes
 from delayq.core import failure as failures
 from delayq.core import progress as progresses
+from delayq.core import ran
 from delayq.core.envelope import Envelope
 from delayq.core.errors import BadEnvelope
 from delayq.core.shards import Layout, read_layout
@@ -37,7 +38,8 @@ def _info(queue: str, job_id: str, reply: list[Any]) -> JobInfo | None:
         due_ms=number(due),
         failed_ms=number(at) if state is State.FAILED else None,
         forget_ms=number(at) if state is State.COMPLETED else None,
-        failure=failures.decode(failure),
+        failure=failures.decode(failure) if state is not State.COMPLETED else None,
+        ended=ran.decode(failure) if state is State.COMPLETED else None,
         result=_result(result),
         recoveries=number(recoveries) or 0,
         entry=text(entry),

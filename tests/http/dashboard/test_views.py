@@ -5,14 +5,17 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from delayq.core import failure as failures
+from delayq.core import ran as ran_records
 from delayq.core.activity import Activity, Span, Spread
 from delayq.core.diagnosis import Finding, Level
 from delayq.core.envelope import Envelope, encode
-from delayq.core.failure import Failure
+from delayq.core.failure import Failure, Ran
+from delayq.core.limit_views import HeldUp, Obstacle
 from delayq.core.redaction import REDACTED
 from delayq.core.states import State
 from delayq.core.views import JobInfo, QueueStats, Upcoming, WorkerInfo
-from delayq.core.why import Weight, explain
+from delayq.core.why import Around, Weight, explain
 from delayq.http.dashboard import charts, flow, wording
 from delayq.http.dashboard.charts import Series
 from delayq.http.dashboard.login import inside
@@ -150,6 +153,25 @@ def test_a_timeline_tells_attempts_and_what_lies_ahead() -> None:
     assert [(step.name, step.at_ms) for step in done][1:] == [("completed", NOW - MINUTE), ("forgotten", NOW)]
 
 
+def test_the_timeline_of_what_has_ended() -> None:
+    way = Ran(NOW - 5_000, NOW - 4_998, NOW - 4_000)
+    first = Failure("E", "first", at_ms=NOW - 9_000, attempt=1, ran=Ran(started_ms=NOW - 9_250))
+    failed = job(State.FAILED, failed_ms=NOW, failure=Failure("E", "x", attempt=2, ran=way, history=[first]))
+    ended = ran_records.decode(ran_records.encode(way, MINUTE)[:-1] + b',"before":' + failures.encode(first) + b"}")
+    done = job(State.COMPLETED, forget_ms=NOW + MINUTE, ended=ended)
+    way_there = [("attempt 1 failed", NOW - 9_000), ("due", NOW - 5_000), ("promoted", NOW - 4_998)]
+    way_there += [("started", NOW - 4_000)]
+    for info, end in ((failed, ["failed"]), (done, ["completed", "forgotten"])):
+        found = steps(info, NOW + 1)
+        assert [(step.name, step.at_ms) for step in found][1:5] == way_there
+        assert [step.name for step in found][5:] == end
+        assert (found[5].at_ms, found[5].after_ms) == (NOW, 4_000)
+        assert [step.after_ms for step in found][3:5] == [2, 998]
+        assert found[1].note == "E after 250ms"
+    never = steps(job(State.FAILED, failed_ms=NOW, failure=Failure("UnknownJob", "x", ran=Ran(NOW, NOW))), NOW)
+    assert [(step.name, step.kind) for step in never][-2:] == [("started", "unknown"), ("failed", "past")]
+
+
 def codes(info: JobInfo, *findings: Finding, **members: int) -> list[tuple[str, Weight]]:
     return [(one.code, one.weight) for one in explain(info, stats(**members), findings, high_water=100)]
 
@@ -164,6 +186,32 @@ def test_why_a_job_has_not_run() -> None:
     assert codes(job(State.RESERVED, consumer=DOT, idle_ms=1)) == [("running", Weight.FINE)]
     assert codes(job(State.RESERVED, consumer=DOT, idle_ms=30_001)) == [("silent", Weight.PROBLEM)]
     assert codes(job(State.RESERVED)) == [("acknowledged", Weight.WAIT)]
+
+
+def test_what_its_limits_workers_and_batch_do_is_told() -> None:
+    def told(state: State, around: Around, consumer: str = "") -> list[tuple[str, Weight]]:
+        info = job(state, due_ms=NOW + MINUTE, consumer=consumer)
+        found = explain(info, stats(), (), high_water=100, around=around)
+        return [(one.code, one.weight) for one in found if one.code not in ("not-due", "ready")]
+
+    waits = (
+        HeldUp(Obstacle.PLACE, "api", "acme", NOW - 5_000, 7, 7, ("orders b",)),
+        HeldUp(Obstacle.TURN, "sms", at_ms=NOW + 1),
+        HeldUp(Obstacle.CIRCUIT, "throttle:pay", "bank", NOW + 1, 3),
+        HeldUp(Obstacle.CIRCUIT, "throttle:pay", "bank", NOW - 1, 3, owners=("orders b",)),
+    )
+    codes = ["no-place", "no-turn", "circuit-open", "circuit-tried"]
+    assert told(State.SCHEDULED, Around(waits)) == [(code, Weight.WAIT) for code in codes]
+    assert told(State.RESERVED, Around(waits), consumer=DOT) == [("running", Weight.FINE)]
+    still = [WorkerInfo(name, ("orders",), {"state": name}) for name in ("paused", "leaving")]
+    busy = WorkerInfo("w", ("orders",), {"state": "working", "runs": 3})
+    other = WorkerInfo("o", ("mail",), {"state": "working"})
+    assert told(State.READY, Around(workers=(*still, other))) == [("quiet", Weight.PROBLEM)]
+    assert told(State.READY, Around(workers=(*still, busy))) == [("served", Weight.WAIT)]
+    assert told(State.SCHEDULED, Around(workers=(busy,))) == []
+    assert told(State.SCHEDULED, Around(called_off=True)) == [("called-off", Weight.FINE)]
+    keyed = explain(job(State.SCHEDULED, envelope(unique="a.start"), due_ms=NOW + 1), stats(), (), high_water=100)
+    assert {one.code for one in keyed} == {"not-due", "keyed"}
 
 
 def test_only_what_concerns_the_job_is_told() -> None:
