@@ -16,7 +16,7 @@ export PYTHON
 # consumers/ and benchmarks/ are checked as soon as they hold Python.
 TYPED := delayq tests $(if $(wildcard consumers/*.py consumers/*/*.py),consumers) $(if $(wildcard benchmarks/*.py),benchmarks)
 
-.PHONY: help install lint format types check test chaos matrix fuzz build demo bench clean
+.PHONY: help install lint format types check test chaos matrix fuzz build demo bench bench-peers clean
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .SUFFIXES:
@@ -77,6 +77,9 @@ demo: $(VENV)/.installed-demo ## orders that close in seconds, on a private serv
 
 bench: $(VENV)/.installed-test ## the project's own measurements
 	$(BIN)/python -m benchmarks $(ARGS)
+
+bench-peers: $(VENV)/.installed-test ## delayq beside other queues, each in an environment of its own
+	$(BIN)/python -m benchmarks.peers $(ARGS)
 
 clean: ## remove .venv, caches and what was built
 	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
