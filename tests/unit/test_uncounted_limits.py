@@ -37,12 +37,12 @@ def test_a_job_that_declares_one_is_refused_at_dispatch(limit: object, tmp_path:
             """Nor does it."""
 
         with pytest.raises(InvalidInput) as refused:
-            limited.having(connection="mq").dispatch()
+            limited.job().having(connection="mq").dispatch()
         assert refused.value.message.startswith("The connection 'mq' counts for no limit, and the job declares ")
         assert type(limit).__name__ in refused.value.message
         assert not (tmp_path / "shelf.json").exists() or (tmp_path / "shelf.json").read_text() in ("", "[]")
-        free.having(connection="mq").dispatch()
-        limited.having(connection="null").dispatch()
+        free.job().having(connection="mq").dispatch()
+        limited.job().having(connection="null").dispatch()
     manager.close()
 
 
