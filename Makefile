@@ -16,7 +16,7 @@ export PYTHON
 # consumers/ and benchmarks/ are checked as soon as they hold Python.
 TYPED := delayq tests $(if $(wildcard consumers/*.py consumers/*/*.py),consumers) $(if $(wildcard benchmarks/*.py),benchmarks)
 
-.PHONY: help install lint format types check test chaos matrix fuzz build demo bench clean
+.PHONY: help install lint format types check test chaos matrix fuzz build demo bench bench-peers clean
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .SUFFIXES:
@@ -47,14 +47,20 @@ chaos: $(VENV)/.installed-test ## the fault suite in full (hours; goes on where 
 	$(BIN)/python -m tests.chaos $(ARGS)
 
 # Each version over the one installed, in a folder of its own: nothing else of .venv changes.
-matrix: $(VENV)/.installed-test ## what talks to Redis, with redis-py 6.2, 7 and 8
+matrix: $(VENV)/.installed-test ## what talks to Redis, with redis-py 6.2, 7 and 8; SERVER=/usr/bin/valkey-server too
 	set -e; for version in '6.2.*' '7.*' '8.*'; do \
 	  folder=build/redis-py-$${version%%.*}; \
 	  $(BIN)/python -m pip install -qq --upgrade --no-deps --target $$folder "redis==$$version"; \
 	  echo "redis-py $$version"; \
 	  PYTHONPATH=$$folder $(BIN)/python -m pytest -q tests/integration/test_replies.py tests/integration/test_connect.py \
-	    tests/integration/test_public_client.py tests/integration/test_durability.py $(ARGS); \
+	    tests/integration/test_public_client.py tests/integration/test_durability.py \
+	    tests/integration/test_large_replies.py tests/topology/test_cluster_client.py $(ARGS); \
 	done
+ifdef SERVER
+	DELAYQ_TEST_SERVER=$(SERVER) DELAYQ_TEST_FLAVOURS=given $(BIN)/python -m pytest -q -n $(WORKERS) tests/lua \
+	  tests/integration/test_replies.py tests/integration/test_connect.py tests/integration/test_public_client.py \
+	  tests/integration/test_durability.py tests/integration/test_large_replies.py tests/integration/worker tests/access
+endif
 
 fuzz: $(VENV)/.installed-test ## two minutes of bad input for each parser; SECONDS=600 for twenty, ONLY=envelope
 	DELAYQ_FUZZ_SECONDS=$(or $(SECONDS),60) $(BIN)/python -m pytest -s tests/fuzz $(if $(ONLY),-k $(ONLY)) $(ARGS)
@@ -71,6 +77,9 @@ demo: $(VENV)/.installed-demo ## orders that close in seconds, on a private serv
 
 bench: $(VENV)/.installed-test ## the project's own measurements
 	$(BIN)/python -m benchmarks $(ARGS)
+
+bench-peers: $(VENV)/.installed-test ## delayq beside other queues, each in an environment of its own
+	$(BIN)/python -m benchmarks.peers $(ARGS)
 
 clean: ## remove .venv, caches and what was built
 	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -30,6 +30,7 @@ from tests.support.flavours import (
     default_flavour,
     describe_missing,
     locate,
+    offered,
     require,
     wanted,
 )
@@ -85,7 +86,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if containers_wanted():
         terminalreporter.write_line(f"containers: {engine_problem() or 'the Docker engine answers'}")
         return
-    for flavour in Flavour:
+    for flavour in offered():
         binary = locate(flavour) if flavour in wanted() else None
         if flavour not in wanted():
             terminalreporter.write_line(f"{flavour:8} left out by DELAYQ_TEST_FLAVOURS")
@@ -101,7 +102,7 @@ def shared_servers() -> Iterator[SharedServers]:
         yield servers
 
 
-@pytest.fixture(params=list(Flavour), ids=str)
+@pytest.fixture(params=offered(), ids=str)
 def each_flavour(request: pytest.FixtureRequest) -> Flavour:
     """Every flavour in turn."""
     flavour = Flavour(request.param)

@@ -16,6 +16,7 @@ from benchmarks.measures import (
     lateness,
     layers,
     limits,
+    masters,
     memory,
     promote,
     schedule_many,
@@ -35,6 +36,6 @@ class Measure(Protocol):
 
 _ALL: tuple[Measure, ...] = (
     schedule_many, schedule_one, promote, consume, lateness, burst, idle, memory, growth, layers, limits,
-    durability, http, dashboard,
+    durability, http, masters, dashboard,
 )  # fmt: skip
 MEASURES: dict[str, Measure] = {measure.NAME: measure for measure in _ALL}

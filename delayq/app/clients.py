@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from delayq.core.errors import ConfigError
-from delayq.drivers.known import KEEP_NOTHING
+from delayq.drivers.known import KEEP_NOTHING, nothing_kept
 from delayq.redis.client import Client
 from delayq.redis.opening import open_connector
 from delayq.settings import Settings
@@ -39,26 +39,31 @@ def _plain(settings: Settings, name: str) -> bool:
     return name == DEFAULT and DEFAULT not in settings.connections
 
 
-def on_redis(settings: Settings) -> Settings:
-    """The settings with the Redis of the connection that is meant. Raises `ConfigError` where it is none."""
+def on_redis(settings: Settings, asking: str = "this") -> Settings:
+    """The settings with the Redis of the connection that is meant. Raises `ConfigError` where it is none.
+
+    `asking`: what needs a Redis, for the sentence.
+    """
     name = connection_of(settings)
     if _plain(settings, name):
         return settings
     from delayq.jobs.current import make_manager
 
     given = make_manager(settings).given(name)
+    if given.driver in KEEP_NOTHING:
+        raise nothing_kept(name, given)
     if given.driver != "redis":
         raise ConfigError(
-            f"The connection {name!r} is {given}, and this works on connections to Redis alone.",
+            f"The connection {name!r} is {given}, and {asking} works on connections to Redis alone.",
             hint="docs/connections.md says what each driver can do.",
         )
     changes = {"url": given.url, "prefix": given.prefix, "queue": given.queue}
     return settings.model_copy(update={word: value for word, value in changes.items() if value is not None})
 
 
-def open_client(settings: Settings) -> Client:
+def open_client(settings: Settings, asking: str = "this") -> Client:
     """All verbs, blocking, on the Redis that is meant. Close it, or use it in a `with`. Raises as `on_redis`."""
-    settings = on_redis(settings)
+    settings = on_redis(settings, asking)
     return Client(open_connector(settings), settings.options())
 
 

@@ -69,7 +69,7 @@ def root(
     delayq.toml (`delayq config show --origin` tells what counts); an option goes before both.
     """
     session = session_of(ctx)
-    session.verbose, session.out.quiet = verbose, quiet
+    session.verbose, session.out.quiet, session.command = verbose, quiet, ctx.invoked_subcommand or ""
     if config is not None:
         os.environ["DELAYQ_CONFIG"] = config
     given = {name: value for name, value in ctx.params.items() if name not in _NO_SETTINGS and value is not None}

@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Session:
-    """Filled by the root callback before a command runs. `flags` are settings given as options."""
+    """Filled by the root callback before a command runs. `command`: its name. `flags`: settings given as options."""
 
     flags: dict[str, Any] = field(default_factory=dict)
     verbose: bool = False
+    command: str = ""
     out: Output = field(default_factory=Output)
 
     def settings(self, **flags: Any) -> Settings:
@@ -40,7 +41,7 @@ class Session:
         from delayq.app import open_client
 
         settings = self.settings()
-        with open_client(settings) as client:
+        with open_client(settings, f"`delayq {self.command}`") as client:
             self._listen(client, settings)
             yield client
 

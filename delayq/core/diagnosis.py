@@ -6,7 +6,7 @@ Every finding says what, where, and the next step.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -14,7 +14,7 @@ from typing import Final
 from delayq.core.control import Control
 from delayq.core.durations import format_duration
 from delayq.core.facts import Facts, ForeignKey, QueueFacts, ServerFacts
-from delayq.core.known_bad import known_bad
+from delayq.core.known_bad import known_bad, syncs_too_early
 from delayq.core.views import QueueStats
 
 MINIMUM_VERSION: Final = (6, 2, 0)
@@ -57,9 +57,27 @@ def judge(facts: Facts) -> list[Finding]:
 def _servers(facts: Facts) -> Iterator[Finding]:
     for server in (facts.server, *facts.more_servers):
         where = f"{facts.where}, node {server.node}" if server.node else facts.where
-        yield from _server(where, server)
+        yield from _server(where, server, replicated=facts.replicated)
+        if facts.on_disk and server.appendfsync != "always" and server.version is not None:
+            yield from _too_early(where, server, server.version, facts.on_disk)
         if facts.replicated:
             yield from _replicas(where, server)
+
+
+def _too_early(
+    where: str, server: ServerFacts, version: tuple[int, int, int], queues: Sequence[str]
+) -> Iterator[Finding]:
+    """Durability `fsync` asks a server that may answer before it is so; clients find out, and refuse."""
+    if not syncs_too_early(server.product, version):
+        return
+    name, wanting = f"{server.product} {'.'.join(map(str, version))}", f"{queues[0]}{' and others' * (len(queues) > 1)}"
+    yield Finding(
+        "synced-too-early",
+        where,
+        f"With appendfsync {server.appendfsync or 'everysec'} {name} says that a job is on disk before it is; "
+        f"durability fsync, which {wanting} asks for, is refused there.",
+        "CONFIG SET appendfsync always, and the same in its configuration file; or another durability.",
+    )
 
 
 def _replicas(where: str, server: ServerFacts) -> Iterator[Finding]:
@@ -81,7 +99,7 @@ def _replicas(where: str, server: ServerFacts) -> Iterator[Finding]:
         )
 
 
-def _server(where: str, server: ServerFacts) -> Iterator[Finding]:
+def _server(where: str, server: ServerFacts, *, replicated: bool) -> Iterator[Finding]:
     if server.version is not None:
         yield from _version(where, server.product, server.version)
     if server.eviction not in (None, "noeviction"):
@@ -95,7 +113,12 @@ def _server(where: str, server: ServerFacts) -> Iterator[Finding]:
         yield Finding(
             "no-persistence",
             where,
-            "It writes nothing to disk: a restart loses every job.",
+            "It writes nothing to disk: "
+            + (
+                "back from a restart it is empty, may be made the primary, and its replicas throw away what they have."
+                if replicated
+                else "a restart loses every job."
+            ),
             "CONFIG SET appendonly yes, and the same in its configuration file.",
         )
     if abs(server.skew_ms) >= SKEW_MS:

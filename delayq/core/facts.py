@@ -25,6 +25,8 @@ class ServerFacts:
     """How many follow it."""
     needs_replicas: int | None = None
     """With how many of them in touch it takes writes (min-replicas-to-write)."""
+    appendfsync: str | None = None
+    """When its append-only file is synced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,5 +84,7 @@ class Facts:
     app: str = field(default="")
     more_servers: tuple[ServerFacts, ...] = ()
     """The other primaries of a cluster."""
+    on_disk: tuple[str, ...] = ()
+    """Queues whose answers wait for the disk (durability `fsync`)."""
     replicated: bool = False
     """Whether a replica takes over when a primary is lost: behind sentinels, and in a cluster."""

@@ -47,6 +47,15 @@ _FAULTS: Final = (
 )
 
 
+# redis/redis#13793. No release of Valkey is known that has the mend.
+_SYNCED_TOO_EARLY: Final = (("Redis", (7, 4, 0), (8, 0, 0)), ("Valkey", (7, 2, 0), (1_000, 0, 0)))
+
+
+def syncs_too_early(product: str, version: Version) -> bool:
+    """Whether its WAITAOF may say "on disk" before that is so, with `appendfsync everysec`; 8.0.1 and 9.1.2 do."""
+    return any(product == of and first <= version < fixed for of, first, fixed in _SYNCED_TOO_EARLY)
+
+
 def known_bad(product: str, version: Version) -> Iterator[KnownBad]:
     """The faults of this version."""
     return (fault for fault in _FAULTS if fault.product == product and fault.first <= version < fault.fixed)

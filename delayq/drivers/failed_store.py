@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
@@ -91,3 +91,11 @@ class FailedStore(Protocol):
 
     def close(self) -> None:
         """Close what is open; the store may be used again."""
+
+
+@runtime_checkable
+class LooksFirst(Protocol):
+    """A store that can tell before the first failure whether it could keep one; others are asked for a job."""
+
+    def ready(self) -> None:
+        """Raises `BackendError` or `ConfigError` when it could not."""

@@ -12,6 +12,7 @@ from types import MappingProxyType, ModuleType
 from typing import Final
 
 from delayq.core.errors import ConfigError
+from delayq.settings.tables import ConnectionSettings
 
 BROKERS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -25,6 +26,35 @@ BROKERS: Final[Mapping[str, str]] = MappingProxyType(
 
 KEEP_NOTHING: Final = ("sync", "null", "outbox", "deferred", "background", "failover")
 """Drivers whose connections take jobs and keep none themselves, so that there is nothing to look at or to serve."""
+
+
+_WHAT_THEY_DO: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "sync": "runs each job at once, in whoever sends it",
+        "null": "drops every job",
+        "outbox": "writes jobs into the application's database, and a relay sends them",
+        "deferred": "runs each job when the web response under way is sent",
+        "background": "runs each job at once, in a process of its own",
+        "failover": "hands each job to another connection",
+    }
+)
+
+
+def nothing_kept(name: str, given: ConnectionSettings) -> ConfigError:
+    """The answer of such a connection that is asked about its jobs: what becomes of them, and who can be asked."""
+    to = given.options.get("to", ())
+    others = [to] if isinstance(to, str) else [str(one) for one in to]
+    ask = (
+        " or ".join(f"--connection {other}" for other in others) or "one that keeps jobs, such as --connection default"
+    )
+    more = {
+        "outbox": " `delayq outbox list` shows what was not sent.",
+        "background": f" `delayq --connection {name} failed list` shows what failed.",
+    }
+    return ConfigError(
+        f"The connection {name!r} {_WHAT_THEY_DO[given.driver]}; it keeps none that could be asked about.",
+        hint=f"Ask {ask}.{more.get(given.driver, '')}",
+    )
 
 
 def module_of(driver: str) -> ModuleType:

@@ -25,6 +25,7 @@ from delayq.redis.direct import Direct
 from delayq.redis.finding import every_shard
 from delayq.redis.foreign import foreign_keys, foreign_of_all
 from delayq.redis.keys import GROUP, Keys
+from delayq.redis.presence import durabilities
 from delayq.redis.verbs import Flow, Verbs
 
 T = TypeVar("T")
@@ -68,6 +69,7 @@ def gather(client: Client, *, handlers: Iterable[str] | None = None, app: str = 
         handlers=None if handlers is None else frozenset(handlers),
         app=app,
         more_servers=tuple(others),
+        on_disk=_on_disk(client, known or ()),
         replicated=client.connector.endpoint.topology is not Topology.STANDALONE,
     )
 
@@ -100,6 +102,7 @@ def _servers(client: Client) -> list[ServerFacts]:
     infos = _ask(client.connector, "INFO", forbidden)
     saves = _ask(client.connector, "CONFIG GET", forbidden, "save")
     needs = _ask(client.connector, "CONFIG GET", forbidden, "min-replicas-to-write")
+    syncs = _ask(client.connector, "CONFIG GET", forbidden, "appendfsync")
     skew_ms, refused = _skew_ms(client), tuple(dict.fromkeys(forbidden))
     return [
         _server(
@@ -107,10 +110,18 @@ def _servers(client: Client) -> list[ServerFacts]:
             infos.get(node, {}),
             saves.get(node),
             needs.get(node, {}),
-            ServerFacts("", None, None, None, skew_ms, refused),
+            ServerFacts(
+                "", None, None, None, skew_ms, refused, appendfsync=next(iter(syncs.get(node, {}).values()), None)
+            ),
         )
         for node in infos or saves or {"": {}}
     ]
+
+
+def _on_disk(client: Client, queues: Iterable[str]) -> tuple[str, ...]:
+    read = partial(durabilities, client.options.prefix, tuple(queues), client.options.durability)
+    waited = client.connector.call(read, safe=True, reads=True)
+    return tuple(queue for queue, wanted in waited.items() if wanted.fsync)
 
 
 def _server(

@@ -23,6 +23,7 @@ from delayq.core.errors import (
 )
 from delayq.redis.faults import REDIS_ERRORS, Fault, Kind, fault_of, place_of, tell_place, text_of
 
+_CHECK = "Check DELAYQ_URL, or the url of its connection"
 _NOT_READY = {
     "LOADING": "is still loading its data",
     "BUSY": "is busy with a long script",
@@ -36,8 +37,14 @@ _NOT_READY = {
     "UNBLOCKED": "has just become a replica",
 }
 _MISCONFIGURED = {
-    "NOAUTH": ("wants a password", "Put it in DELAYQ_URL: redis://:password@host:6379/0."),
-    "WRONGPASS": ("refused the user or the password", "Check the login in DELAYQ_URL."),
+    "NOAUTH": (
+        "wants a password",
+        "Put it in DELAYQ_URL, or its connection's url: redis://:password@host:6379/0.",
+    ),
+    "WRONGPASS": (
+        "refused the user or the password",
+        "Check the login in DELAYQ_URL, or its connection's url.",
+    ),
     "NOPERM": (
         "forbids this user a command or a key",
         "See the ACL of that user; delayq's needs are in docs/protocol.md.",
@@ -68,7 +75,7 @@ def _told(error: BaseException, where: str, fault: Fault, *, reads: bool) -> Del
             if state := _NOT_READY.get(fault.code):
                 return BackendUnavailable(f"Redis at {where} {state}: {text_of(error)}", hint="Try again later.")
             return BackendUnavailable(
-                f"Redis at {where} cannot be reached: {_reason(error)}.", hint="Is it running? Check DELAYQ_URL."
+                f"Redis at {where} cannot be reached: {_reason(error)}.", hint=f"Is it running? {_CHECK}."
             )
         case Kind.FULL:
             return BackendFull(
@@ -76,7 +83,7 @@ def _told(error: BaseException, where: str, fault: Fault, *, reads: bool) -> Del
                 hint="Give it more memory, or let workers finish what is waiting.",
             )
         case Kind.CONFIG:
-            state, hint = _MISCONFIGURED.get(fault.code, ("cannot be used", "Check DELAYQ_URL and the rights on it."))
+            state, hint = _MISCONFIGURED.get(fault.code, ("cannot be used", f"{_CHECK}, and the rights on it."))
             said = text_of(error).rstrip(".") if fault.code else _reason(error)
             return ConfigError(f"Redis at {where} {state}: {said}.", hint=hint)
         case Kind.DAMAGE:

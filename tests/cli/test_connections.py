@@ -89,11 +89,15 @@ def test_a_failover_takes_jobs_and_is_not_served(shelf: Cli) -> None:
         (("--connection", "nowhere", "list"), "There is no connection 'nowhere'; known are default, sync, null"),
         (("--connection", "odd", "schedule", "bad"), "has the driver 'pigeon'; known are"),
         (("--connection", "typo", "schedule", "bad"), "has an option 'foldre' that its driver shelf does not know"),
-        (("--connection", "mq", "pause", "mail"), "The connection 'mq' is shelf, and this works on connections to"),
+        (("--connection", "mq", "pause", "mail"), "'mq' is shelf, and `delayq pause` works on connections to Redis"),
         (("--connection", "mq", "move"), "The connection 'mq' needs no mover"),
         (("--connection", "mq", "schedule", "bad", "--id", "o-1"), "cannot tell whether the id 'o-1' is taken"),
         (("--connection", "mq", "schedule", "bad", "--in", "2h"), "can hold a job for 1h at most"),
-        (("--connection", "sync", "list"), "The connection 'sync' is sync, and this works on connections to Redis"),
+        (
+            ("--connection", "sync", "list"),
+            "runs each job at once, in whoever sends it; it keeps none that could be",
+        ),
+        (("--connection", "safe", "stats"), "Ask --connection mq or --connection other."),
         (("--connection", "null", "work", "--app", "shop"), "No worker can serve the connection 'null'"),
     ],
     ids=lambda value: " ".join(value[1:4]) if isinstance(value, tuple) else "",
@@ -105,3 +109,10 @@ def test_what_cannot_be_done_is_one_sentence(shelf: Cli, words: tuple[str, ...],
         not (shelf.folder / "things" / "shelf.json").exists()
         or json.loads((shelf.folder / "things" / "shelf.json").read_text() or "[]") == []
     )
+
+
+def test_doctor_looks_at_another_backend_and_its_place_for_failures(shelf: Cli) -> None:
+    assert shelf.ok("--connection", "mq", "doctor", "--json").json == {"ok": True, "findings": []}
+    (shelf.folder / "things").rename(shelf.folder / "gone")
+    sick = shelf("--connection", "mq", "doctor")
+    assert (sick.code, "There is no shelf at" in sick.out, "next: Make the folder." in sick.out) == (1, True, True)

@@ -136,6 +136,16 @@ def test_eviction_and_persistence(sick: Inline, good: LocalServer) -> None:
     assert codes(sick) == ["eviction"]
 
 
+def test_a_disk_that_is_waited_for_and_a_server_that_does_not_tell_the_truth(
+    sick: Inline, q: DelayQ, good: LocalServer
+) -> None:
+    q.queue_set("orders", durability="fsync")
+    assert "synced-too-early" in codes(sick)
+    with connect(good.url) as plain:
+        plain.config_set("appendfsync", "always")
+    assert "synced-too-early" not in codes(sick)
+
+
 def test_a_user_who_may_not_ask(cli: Cli, inline: Inline, good: LocalServer, monkeypatch: pytest.MonkeyPatch) -> None:
     with connect(good.url) as plain:
         plain.execute_command("ACL", "SETUSER", "worker", "on", ">pw", "~*", "&*", "+@all", "-info", "-config")

@@ -198,7 +198,7 @@ def test_killed_twice_it_loses_nothing_and_moves_nothing_twice(
     for part in (3, 2):
         aim = _count(arrived) + (MANY - _count(arrived)) // part + chance.randrange(LOT)
         with subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as run:
-            wait_until(partial(_reached, arrived, aim), what="some have arrived")
+            wait_until(partial(_reached, arrived, aim), timeout=120, what="some have arrived")
             run.send_signal(signal.SIGKILL)
         assert run.returncode == -signal.SIGKILL
         assert aim <= _count(arrived) < MANY

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import redis
 
-from delayq.core.errors import BackendError, BackendUnavailable, DelayqError, InvalidInput, OutcomeUnknown
+from delayq.core.errors import BackendError, BackendUnavailable, ConfigError, DelayqError, InvalidInput, OutcomeUnknown
 from delayq.core.names import new_id
 from delayq.core.spec import JobSpec
 from delayq.core.states import Answer, OnConflict
@@ -107,7 +107,7 @@ def targets(folder: Path) -> dict[str, tuple[dict[str, Any], type[DelayqError], 
         "no folder": ({"driver": "shelf", "folder": f"{folder}/gone"}, BackendUnavailable, "There is no shelf at"),
         "no table": (
             {"driver": "database", "url": f"sqlite:///{folder}/empty.db"},
-            DelayqError,
+            ConfigError,
             "is not ready: table jobs is missing. `delayq database migrate`",
         ),
     }
@@ -220,7 +220,7 @@ def test_a_database_whose_table_vanishes_in_the_middle(manager: Manager) -> None
         to.broker.database.write(to.broker.tables.jobs.drop)
 
     run = migration(manager, "redis", "sqlite", told=vanishes)
-    with pytest.raises(BackendError, match=r"has no table jobs\. `delayq database migrate` makes it"):
+    with pytest.raises(ConfigError, match=r"has no table jobs\. `delayq database migrate` makes it"):
         run.run(QUEUE, QUEUE)
     [found] = run.done
     assert len(waiting(manager.connection("redis"))) == LOT + 10 - found.moved

@@ -98,6 +98,16 @@ def test_a_payload_without_any_id_gets_one_of_its_own() -> None:
     assert one.id != other.id
 
 
+@pytest.mark.parametrize("attempts", [None, 3])
+@pytest.mark.parametrize("changes", [{}, {"data": ""}, {"data": [1, {"é": None}]}, {"maxExceptions": 2}])
+def test_such_an_id_is_the_same_in_every_attempt(changes: dict[str, Any], attempts: int | None) -> None:
+    """What is written back has another order, another count, and what failed so far."""
+    first = read_payload(php(uuid=None, id=None, **changes))
+    tried = envelopes.rewrite(first.envelope(queue="orders", attempts=1), attempts=2, exceptions=1)
+    again = read_payload(payload_of(tried, attempts=attempts))
+    assert (again.id, envelopes.decode(again.envelope(queue="orders", attempts=2)).id) == (first.id, first.id)
+
+
 # -- objects of PHP --------------------------------------------------------------------------------------------------
 
 

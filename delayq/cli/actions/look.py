@@ -134,7 +134,7 @@ def list_jobs(session: Session, wanted: Wanted, *, as_json: bool) -> None:
 
 def matching(client: BrokerDesk | Client, states: tuple[State, ...], wanted: Wanted) -> Iterator[JobInfo]:
     """The jobs of these states, queue by queue, whose name fits the pattern."""
-    queues = [wanted.queue] if wanted.queue else client.queues()
+    queues = [wanted.queue] if wanted.queue else client.queues() or [client.options.queue]  # one that cannot, says so
     jobs = chain.from_iterable(client.iter_jobs(state, queue=queue) for queue in queues for state in states)
     return (info for info in jobs if wanted.name is None or fnmatchcase(info.name, wanted.name))
 

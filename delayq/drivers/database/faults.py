@@ -8,14 +8,28 @@ from typing import Final
 
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, InterfaceError, OperationalError
 
-from delayq.core.errors import BackendError, BackendFull, BackendUnavailable, DelayqError, OutcomeUnknown
+from delayq.core.errors import (
+    BackendError,
+    BackendFull,
+    BackendUnavailable,
+    ConfigError,
+    DelayqError,
+    OutcomeUnknown,
+)
 
+LOOK: Final = "Look at the database's own log."
 MIGRATE: Final = "`delayq database migrate` makes it."
 
 _NO_TABLE: Final = re.compile(
     r"no such table: ?(\S+)|relation \"([^\"]+)\" does not exist|Table '([^']+)' doesn't exist"
 )
 _NO_COLUMN: Final = re.compile(r"no such column|has no column named|column \S+.* does not exist|Unknown column")
+_LOGIN: Final = re.compile(
+    r"password authentication failed|no password supplied|role \"[^\"]*\" does not exist|no pg_hba\.conf entry"
+    r"|(?:Peer|Ident) authentication failed|Access denied for user '[^']*'@'[^']*' \("
+)
+_NO_DATABASE: Final = re.compile(r"database \"[^\"]*\" does not exist|Unknown database|Access denied .* to database")
+_FORBIDDEN: Final = re.compile(r"permission denied for|command denied to user")
 _LOCKED: Final = re.compile(r"database is locked|database table is locked")
 _FULL: Final = re.compile(r"database or disk is full|No space left|could not extend file|The table '.*' is full")
 _READ_ONLY: Final = re.compile(r"readonly database|read-only transaction")
@@ -50,30 +64,64 @@ def lost_at_commit(where: str) -> OutcomeUnknown:
 
 
 def said_by(error: Exception, where: str, kind: str, lock_ms: int) -> DelayqError:
-    """An error of SQLAlchemy's as ours, in one sentence. What may pass is `BackendUnavailable`."""
+    """An error of SQLAlchemy's as ours, in one sentence.
+
+    What may pass is `BackendUnavailable`, what somebody has to set right is `ConfigError`.
+    """
     if not isinstance(error, DBAPIError):
-        return BackendError(f"The database {where} cannot be used: {_line(error)}.")
-    said = str(error.orig).strip() or type(error.orig).__name__
-    if _NO_COLUMN.search(said):
-        return BackendError(
-            f"The tables in the database {where} lack columns of delayq: {_first(said)}.",
-            hint="`delayq database migrate` adds them, and Laravel does not mind.",
-        )
-    if found := _NO_TABLE.search(said):
-        name = next(group for group in found.groups() if group)
-        return BackendError(f"The database {where} has no table {name}.", hint=MIGRATE)
+        return BackendError(f"The database {where} cannot be used: {_line(error)}.", hint=LOOK)
+    said = _said(error)
+    if wrong := _to_be_set_right(said, where):
+        return wrong
     if _LOCKED.search(said):
         return BackendUnavailable(
             f"The SQLite file of {where} was locked by another program for {lock_ms / 1000:g} s.",
             hint="Look for one that keeps a transaction open.",
         )
     if _FULL.search(said):
-        return BackendFull(f"The database {where} has no room left; nothing was written: {_first(said)}.")
+        return BackendFull(
+            f"The database {where} has no room left; nothing was written: {_first(said)}.",
+            hint="Make room on its disk.",
+        )
     if _READ_ONLY.search(said):
-        return BackendError(f"The database {where} cannot be written to: {_first(said)}.")
+        return BackendError(
+            f"The database {where} cannot be written to: {_first(said)}.",
+            hint="Name the primary, or give this user the right to write.",
+        )
     if _passes(error):
-        return BackendUnavailable(f"The database {where} cannot be reached: {_first(said)}.")
-    return BackendError(f"The database {where} said no: {_first(said)}.")
+        step = "Is its folder there, and may this user write in it?" if kind == "sqlite" else "Is it running?"
+        return BackendUnavailable(
+            f"The database {where} cannot be reached: {_first(said)}.", hint=f"{step} Check the url of the connection."
+        )
+    return BackendError(f"The database {where} said no: {_first(said)}.", hint=LOOK)
+
+
+def _to_be_set_right(said: str, where: str) -> ConfigError | None:
+    """What does not mend itself."""
+    if _NO_COLUMN.search(said):
+        return ConfigError(
+            f"The tables in the database {where} lack columns of delayq: {_first(said)}.",
+            hint="`delayq database migrate` adds them, and Laravel does not mind.",
+        )
+    if found := _NO_TABLE.search(said):
+        name = next(group for group in found.groups() if group)
+        return ConfigError(f"The database {where} has no table {name}.", hint=MIGRATE)
+    if _LOGIN.search(said):
+        return ConfigError(
+            f"The database {where} refused the user or the password: {_first(said)}.",
+            hint="Check both in the url of the connection.",
+        )
+    if _NO_DATABASE.search(said):
+        return ConfigError(
+            f"There is no database {where} for this user: {_first(said)}.",
+            hint="Create it, or name another in the url of the connection.",
+        )
+    if _FORBIDDEN.search(said):
+        return ConfigError(
+            f"The database {where} forbids this user something: {_first(said)}.",
+            hint="Grant it SELECT, INSERT, UPDATE and DELETE on the tables of jobs.",
+        )
+    return None
 
 
 def _passes(error: DBAPIError) -> bool:
@@ -89,6 +137,14 @@ def _code(error: DBAPIError) -> str:
         return str(state)
     args = getattr(error.orig, "args", ())
     return str(args[0]) if args else ""
+
+
+def _said(error: DBAPIError) -> str:
+    """What the database said; PyMySQL puts a number before it."""
+    args: tuple[object, ...] = getattr(error.orig, "args", ())
+    if len(args) == 2 and isinstance(args[0], int):
+        return str(args[1])
+    return str(error.orig).strip() or type(error.orig).__name__
 
 
 def _first(said: str) -> str:

@@ -6,13 +6,14 @@ import zlib
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from sqlalchemy import Connection, and_, case, delete, func, or_, select, update
+from sqlalchemy import Connection, and_, case, delete, func, not_, or_, select, update
 
 from delayq.core.states import Answer
 from delayq.drivers.broker import Depth, Waiting, WaitingPage
 from delayq.drivers.database import due, payload
 from delayq.drivers.database.clock import Clock, database_clock, now_of
 from delayq.drivers.database.tables import Tables
+from delayq.drivers.laravel.payload import DIGEST
 
 Removed = Callable[[Connection, Sequence[Any]], None]
 
@@ -84,13 +85,18 @@ class Looking:
         return WaitingPage(tuple(map(waiting_of, found)), last)
 
     def find(self, connection: Connection, queue: str, job_id: str) -> Any | None:
-        """The row of a job, held or not; one that Laravel wrote is searched for in the payloads."""
+        """The row of a job, held or not; one that Laravel wrote is searched for in the payloads.
+
+        An id that was made of a payload stands in none: it is looked for among those that name no other.
+        """
         rows = self._jobs.c
         asked = select(self._jobs).where(rows.queue == queue).with_for_update()
         found = connection.execute(asked.where(rows.delayq_id == job_id)).first()
         if found is not None or '"' in job_id:
             return found
-        holds = rows.payload.like(f'%"{job_id.translate(_LIKE)}"%', escape="\\")
+        held = '"uuid":' if job_id.startswith(DIGEST) else f'"{job_id.translate(_LIKE)}"'
+        holds = rows.payload.like(f"%{held}%", escape="\\")
+        holds = not_(holds) if job_id.startswith(DIGEST) else holds
         named = connection.execute(asked.where(rows.delayq_id.is_(None), holds).limit(_CANDIDATES)).all()
         return next((row for row in named if waiting_of(row).id == job_id), None)
 

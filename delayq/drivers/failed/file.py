@@ -34,10 +34,17 @@ class _Found(NamedTuple):
 
 
 class FileFailedStore:
-    """A `FailedStore` in `folder`, which is made when the first job fails, for its owner alone."""
+    """A `FailedStore` in `folder`, which is made when it is first needed, for its owner alone."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+
+    def ready(self) -> None:
+        """Make the folder, and see that a file can be written there."""
+        with self._speaking():
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=self._folder):
+                """It can."""
 
     def add(self, job: FailedJob) -> None:
         """Keep a job; it is on the disk when this returns."""

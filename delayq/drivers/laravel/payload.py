@@ -1,7 +1,7 @@
 """Laravel's payload and our envelope: the one from the other, both ways. Pure; every backend of Laravel's shares it.
 
     Laravel                                    envelope
-    uuid, else id, else "x-" and a digest      id
+    uuid, else id, else "x-" and a digest      id      the same in each attempt
     job ("Mailer@send"); of objects: display   name
     data; of objects: their plain fields       data
     maxTries, maxExceptions                    tries, max_exceptions
@@ -34,6 +34,9 @@ KEPT: Final = "laravel"
 """The member of an envelope that holds what PHP wrote, where PHP wrote it."""
 OWN: Final = "delayq"
 """The member of a payload that holds what only an envelope has."""
+
+DIGEST: Final = "x-"
+"""What ids begin with that are made of the payload."""
 
 _COUNT: Final = "attempts"
 _LARGEST: Final = 2.0**53
@@ -122,7 +125,7 @@ def read_payload(raw: bytes) -> Payload:
     try:
         members, known = _decode_members(raw), _decode_known(raw)
         if known.job != HANDLER:
-            return Payload(_id(known, raw), named(known.job), known.attempts, _data(known), known, members)
+            return Payload(_id(known, members), named(known.job), known.attempts, _data(known), known, members)
         name, fields = read_command(_decode_any(known.data), known.display_name)
     except RecursionError:
         raise BadEnvelope("The Laravel payload is nested too deeply to be read.") from None
@@ -131,18 +134,18 @@ def read_payload(raw: bytes) -> Payload:
             f"These {len(raw):,} bytes are no payload of Laravel's: {error}.",
             hint="Laravel's options serializer and compression of that Redis connection must be off.",
         ) from None
-    return Payload(_id(known, raw), name, known.attempts, msgspec.Raw(_encode(fields)), known, members)
+    return Payload(_id(known, members), name, known.attempts, msgspec.Raw(_encode(fields)), known, members)
 
 
 def label(raw: bytes) -> tuple[str, str]:
     """Id and name of a payload that cannot be read, as far as they can: for lists and logs. The id always fits."""
-    try:
-        known = _decode_known(raw) if len(raw) <= MAX_BYTES else None
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        known = None
-    if known is None:
+    if len(raw) > MAX_BYTES:
         return _digest(raw), ""
-    return _id(known, raw), (known.display_name or "") if known.job == HANDLER else known.job
+    try:
+        members, known = _decode_members(raw), _decode_known(raw)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return _digest(raw), ""
+    return _id(known, members), (known.display_name or "") if known.job == HANDLER else known.job
 
 
 def carried(raw: bytes, *, queue: str) -> bytes:
@@ -166,11 +169,12 @@ def _data(known: _Known) -> msgspec.Raw:
     return known.data if ours else _EMPTY.get(bytes(known.data), known.data)
 
 
-def _id(known: _Known, raw: bytes) -> str:
+def _id(known: _Known, members: dict[str, msgspec.Raw]) -> str:
+    """Without one of PHP's, a digest of what stays the same over attempts, in whatever order it is written."""
     for said in (known.uuid, known.id):
         if said is not None and is_id(str(said)):
             return str(said)
-    return _digest(raw)
+    return _digest(_encode({word: members[word] for word in sorted(members) if word not in (_COUNT, OWN)}))
 
 
 def is_id(text: str) -> bool:
@@ -188,7 +192,7 @@ def _ms(seconds: float) -> int:
 
 
 def _digest(raw: bytes) -> str:
-    return f"x-{hashlib.sha1(raw, usedforsecurity=False).hexdigest()}"
+    return f"{DIGEST}{hashlib.sha1(raw, usedforsecurity=False).hexdigest()}"
 
 
 def _policy(known: _Known) -> dict[str, Any]:

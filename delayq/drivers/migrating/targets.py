@@ -8,7 +8,7 @@ from zlib import crc32
 
 from delayq.core import envelope as envelopes
 from delayq.core.envelope import ABSENT
-from delayq.core.errors import BackendError, BadEnvelope, DelayqError, InvalidInput
+from delayq.core.errors import BackendError, BadEnvelope, ConfigError, DelayqError, InvalidInput
 from delayq.core.names import check_queue
 from delayq.core.options import Options
 from delayq.core.spec import Prepared, prepare_raw
@@ -37,6 +37,7 @@ class RedisTarget:
     def __init__(self, connection: RedisConnection, options: Options) -> None:
         self._connection = connection
         self._options = options
+        self._tokens: dict[str, list[str]] = {}
 
     def ready(self, queue: str) -> None:
         """Ask it something about that queue."""
@@ -52,10 +53,12 @@ class RedisTarget:
 
     def take(self, queue: str, lot: str, jobs: Sequence[Waiting], taking: Taking, *, again: bool) -> None:
         """A script call for every 250 jobs or megabyte."""
+        tokens = self._tokens[lot] = []
         for part in self._parts(queue, jobs, taking):
+            tokens.append(_token(lot, jobs, part))
             spread = self._connection.client.verbs.layouts.of(part[0][1].queue).listed > 1  # a call for each shard
             with taking.sending([place for place, _ in part], partly=spread):
-                refs = self._connection.carry([job for _, job in part], OnConflict.KEEP, _token(lot, jobs, part))
+                refs = self._connection.carry([job for _, job in part], OnConflict.KEEP, tokens[-1])
             for (place, job), ref in zip(part, refs, strict=True):
                 if ref.outcome is Answer.CREATED or (again and self._is_there(jobs[place], job)):
                     taking.there(place)
@@ -64,8 +67,8 @@ class RedisTarget:
 
     def settled(self, queue: str, lot: str, jobs: Sequence[Waiting]) -> None:
         """Its tokens may go."""
-        for part in self._parts(queue, jobs, Taking(len(jobs))):
-            self._connection.carried(queue, _token(lot, jobs, part))
+        for token in self._tokens.pop(lot, ()):
+            self._connection.carried(queue, token)
 
     def close(self) -> None:
         """Close the connections."""
@@ -116,8 +119,8 @@ class BrokerTarget:
             item = self._item(queue, job)
             if isinstance(broker, Fits):
                 broker.fit([item])
-        except BackendError:
-            raise
+        except (BackendError, ConfigError):
+            raise  # it is about the place, not about this job
         except DelayqError as error:
             return error.message
         return ""

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from delayq.core.errors import ConfigError
+from delayq.core.errors import BackendError, ConfigError
+from delayq.core.names import new_id
 from delayq.drivers.broker import Broker
 from delayq.drivers.capabilities import Capabilities
-from delayq.drivers.failed_store import FailedStore
+from delayq.drivers.failed_store import FailedStore, LooksFirst
 
 
 class MakeBroker(Protocol):
@@ -44,3 +45,28 @@ class Backend:
                 f"The connection {connection!r} has no place for failed jobs.",
                 hint="Its driver needs a FailedStore; see delayq.drivers.failed_store.",
             )
+
+
+def refuse_lost_failures(connection: str, backend: Backend) -> None:
+    """Raises `ConfigError` when failed jobs of this connection could not be kept now."""
+    if backend.failed is not None and not backend.capabilities.own_failed:
+        refuse_store(connection, backend.failed)
+
+
+def refuse_store(connection: str, make: Callable[[], FailedStore]) -> None:
+    """As `refuse_lost_failures`, of one store: it is made, asked, and closed."""
+    store = None
+    try:
+        store = make()
+        if isinstance(store, LooksFirst):
+            store.ready()
+        else:
+            store.get(new_id())
+    except (BackendError, ConfigError) as error:
+        raise ConfigError(
+            f"The failed jobs of the connection {connection!r} could not be kept: {error.message}",
+            hint=f"Mend that place, or name another: failed = … below [connections.{connection}].",
+        ) from error
+    finally:
+        if store is not None:
+            store.close()

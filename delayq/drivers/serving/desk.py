@@ -21,6 +21,7 @@ from delayq.drivers.broker import Buries, Depth, Findable, Waiting
 from delayq.drivers.capabilities import refuse_verb
 from delayq.drivers.connection import BatchStore, Connection, KeepsBatches, KeepsLocks, LockStore
 from delayq.drivers.failed_store import FailedQuery, FailedStore
+from delayq.drivers.serving.backend import refuse_lost_failures
 from delayq.drivers.serving.connection import BrokerConnection
 from delayq.drivers.serving.failed_desk import FailedDesk
 from delayq.redis.given import ScheduleOptions, When
@@ -100,11 +101,23 @@ class BrokerDesk:
     def iter_jobs(self, state: State | str, *, queue: str | None = None) -> Iterator[JobInfo]:
         """The jobs in one state. Those that run cannot be listed, and finished ones are gone."""
         self._refuse("list its jobs", self._can.inspect)
-        name, wanted = self._queue(queue), State(state)
+        return self._in_state(self._queue(queue), State(state))
+
+    def _in_state(self, name: str, wanted: State) -> Iterator[JobInfo]:
         if wanted is State.FAILED:
             yield from self.failed().iter_failed(name)
         if wanted in WAITS:
             yield from (info for info in map(self._info, self._iter(name)) if info.state is wanted)
+
+    @property
+    def where(self) -> str:
+        """The place, for people."""
+        return self._connection.backend.where
+
+    def look(self) -> None:
+        """Whether all is there that a worker needs. Raises `ConfigError`, `BackendError`."""
+        self._connection.broker.ready([self.options.queue])
+        refuse_lost_failures(self._connection.name, self._connection.backend)
 
     def queues(self) -> list[str]:
         """The queues that hold something."""

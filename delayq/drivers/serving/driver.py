@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from delayq.core.control import Heed, obey
 from delayq.core.options import Options
@@ -13,7 +14,7 @@ from delayq.drivers.base import Promotion, Relayed, Tidied
 from delayq.drivers.broker import Asked, Broker, Moves
 from delayq.drivers.capabilities import Keeper
 from delayq.drivers.serving.acts import Acts
-from delayq.drivers.serving.backend import Backend
+from delayq.drivers.serving.backend import Backend, refuse_lost_failures
 from delayq.drivers.serving.consumer import BrokerConsumer, Means
 from delayq.drivers.serving.holder import Holder
 from delayq.drivers.serving.limits import NoLimits
@@ -102,7 +103,8 @@ class BrokerDriver:
 
     def steward(self, queues: Sequence[str]) -> BrokerSteward:
         """Looks after the deliveries of consumers that live in other processes."""
-        return BrokerSteward(self._broker, self._settling, queues, self._backend.capabilities.keeper)
+        look = partial(refuse_lost_failures, self._connection, self._backend)
+        return BrokerSteward(self._broker, self._settling, queues, self._backend.capabilities.keeper, look)
 
     def close(self) -> None:
         """Close the connections made here."""

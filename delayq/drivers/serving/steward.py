@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from delayq.core.outcome import GiveUp, Outcome
@@ -14,13 +14,19 @@ from delayq.drivers.serving.settling import End, Settling
 
 
 class BrokerSteward:
-    """A `Steward`. Where nobody but the child can renew, or nobody at all, `renew` says that all is well."""
+    """A `Steward`. Where nobody but the child can renew, or nobody at all, `renew` says that all is well.
 
-    def __init__(self, broker: Broker, settling: Settling, queues: Sequence[str], keeper: Keeper) -> None:
+    `look` raises when something else is missing that a worker needs.
+    """
+
+    def __init__(
+        self, broker: Broker, settling: Settling, queues: Sequence[str], keeper: Keeper, look: Callable[[], None]
+    ) -> None:
         self.queues = tuple(queues)
         self._broker = broker
         self._settling = settling
         self._keeper = keeper
+        self._look = look
         self._looked = False
         self._unsure: set[Claim] = set()
 
@@ -89,10 +95,12 @@ class BrokerSteward:
     def lease_s(self) -> float:
         """The shortest lease of the queues served. Asked for the first time, it looks that all they need is there.
 
-        So a worker that is refused (no such queue, no keys) hears it before it makes children. Raises `ConfigError`.
+        So a worker that is refused (no such queue, no keys, no place for failed jobs) hears it before it makes
+        children. Raises `ConfigError`.
         """
         if not self._looked:
             self._broker.ready(self.queues)
+            self._look()
             self._looked = True
         return min(self._broker.lease_s(queue) for queue in self.queues)
 

@@ -82,6 +82,20 @@ def test_its_payload_comes_back_as_it_was(laravel: Laravel, broker: DatabaseBrok
     assert row.available_at >= now_s() + 4
 
 
+def test_a_row_that_names_no_id_keeps_its_own_over_attempts(laravel: Laravel, broker: DatabaseBroker) -> None:
+    payload = json.loads(string_job(UUID, "order.close", {"a": 1}, maxExceptions=3))
+    del payload["uuid"]
+    laravel.push(Q, json.dumps(payload), now_s())
+    ids = set()
+    for attempt in range(1, 4):
+        (delivery,) = broker.reserve(Q, 1)
+        ids.add(delivery.id)
+        changed = envelopes.rewrite(delivery.raw, attempts=attempt, exceptions=attempt)
+        assert broker.settle([Again(claim_of(delivery), delivery.raw, changed, 0, attempt)]) == [True]
+    assert len(ids) == 1
+    assert broker.find(Q, ids.pop()) is not None
+
+
 def test_php_objects_are_left_alone_unless_they_are_wanted(laravel: Laravel, broker: DatabaseBroker, url: str) -> None:
     laravel.push(Q, object_job(UUID, "App\\Jobs\\CloseOrder"), now_s())
     push(broker, name="ours")

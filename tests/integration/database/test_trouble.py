@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, text
+from sqlalchemy import Engine, make_url, text
 
 from delayq.core.errors import BackendError, BackendUnavailable, ConfigError, InvalidInput, OutcomeUnknown
 from delayq.core.options import Options
@@ -56,9 +56,9 @@ def push(broker: DatabaseBroker, *items: Item) -> None:
 
 def test_a_table_that_is_not_there(url: str) -> None:
     with closing(broker_on(url)) as broker:
-        with pytest.raises(BackendError, match=r"has no table \S*jobs. `delayq database migrate` makes it."):
+        with pytest.raises(ConfigError, match=r"has no table \S*jobs. `delayq database migrate` makes it."):
             push(broker, item(broker))
-        with pytest.raises(BackendError, match="delayq database migrate"):
+        with pytest.raises(ConfigError, match="delayq database migrate"):
             broker.reserve(Q, 1)
         with pytest.raises(ConfigError, match=r"is not ready: table jobs is missing. `delayq database migrate`"):
             broker.ready([Q])
@@ -66,7 +66,7 @@ def test_a_table_that_is_not_there(url: str) -> None:
 
 def test_a_table_without_our_columns(engine: Engine, url: str) -> None:
     Laravel(engine).migrate()
-    with closing(broker_on(url)) as broker, pytest.raises(BackendError, match="`delayq database migrate` adds them"):
+    with closing(broker_on(url)) as broker, pytest.raises(ConfigError, match="`delayq database migrate` adds them"):
         push(broker, item(broker))
 
 
@@ -138,6 +138,25 @@ def test_a_password_is_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
         broker.reserve(Q, 1)
     assert "secret" not in str(raised.value)
     assert str(raised.value).startswith("The database postgresql://ann:***@127.0.0.1:1/shop cannot be reached")
+
+
+@pytest.mark.parametrize("wrong", ["user", "database"])
+def test_what_somebody_has_to_set_right_is_said_so(url: str, wrong: str) -> None:
+    """A worker waits for a server that is away; for a password nobody would ever mend it would wait for ever."""
+    at = make_url(url)
+    if at.get_backend_name() == "sqlite":
+        pytest.skip("a file knows no users")
+    at = at.set(username="nobody", password="secret") if wrong == "user" else at.set(database="nothing_here")
+    with closing(broker_on(at.render_as_string(hide_password=False))) as broker:
+        with pytest.raises(ConfigError) as refused:
+            push(broker, item(broker))
+        with pytest.raises(ConfigError):
+            broker.ready([Q])
+    said = "refused the user or the password" if wrong == "user" else "There is no database"
+    assert said in refused.value.message
+    assert "the url of the connection" in refused.value.hint
+    assert "secret" not in str(refused.value)
+    assert "\n" not in str(refused.value)
 
 
 def test_a_connection_lost_before_the_commit_is_made_again(broker: DatabaseBroker) -> None:

@@ -1,0 +1,1 @@
+"""delayq beside other queues, in one run on one machine: `python -m benchmarks.peers`."""
