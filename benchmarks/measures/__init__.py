@@ -8,6 +8,7 @@ from benchmarks.figures import Report
 from benchmarks.measures import (
     burst,
     consume,
+    dashboard,
     durability,
     growth,
     http,
@@ -35,6 +36,6 @@ class Measure(Protocol):
 
 _ALL: tuple[Measure, ...] = (
     schedule_many, schedule_one, promote, consume, lateness, burst, idle, memory, growth, layers, limits,
-    durability, http, masters,
+    durability, http, masters, dashboard,
 )  # fmt: skip
 MEASURES: dict[str, Measure] = {measure.NAME: measure for measure in _ALL}

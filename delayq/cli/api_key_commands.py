@@ -40,7 +40,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 def _keys() -> None:
-    """Make, list and revoke keys of the HTTP API."""
+    """Make, list and revoke API keys."""
 
 
 def create(

@@ -53,7 +53,7 @@ COMMANDS: Final = {
     "outbox": ("outbox", "Look after the table of an outbox."),
     "database": ("database", "Look after the tables of jobs in a database."),
     "key": ("key", "Make keys for payloads; see which are in use."),
-    "api-key": ("api_key", "Make, list and revoke keys of the HTTP API."),
+    "api-key": ("api_key", "Make, list and revoke API keys."),
 }
 """Name: the family whose `*_commands.py` has it, and its line in the list of all."""
 

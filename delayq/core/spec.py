@@ -39,7 +39,8 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     `retry_until` when it is no longer tried again, which then goes before `tries`; both are points in time, or
     durations counted from when the job is due. `timeout` limits one attempt ("0s" = no limit), `max_exceptions` how
     many attempts may end with an error. `encrypted` hides the payload from all who do not hold the key; None: as the
-    settings say for jobs of that name. `chain` and `batch` are written by those who build these.
+    settings say for jobs of that name. `chain` and `batch` are written by those who build these; `limits` by a dispatch
+    whose job declares one, and does not travel: a connection that counts none refuses it.
     """
 
     name: str
@@ -64,6 +65,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     chain: Chain | None = None
     batch: str | None = None
     debounce: Debounce | None = None
+    limits: str | None = None
 
     @property
     def timed(self) -> bool:

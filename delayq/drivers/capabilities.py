@@ -166,6 +166,8 @@ def _wishes(spec: JobSpec, on_conflict: OnConflict, can: Capabilities) -> Iterat
         yield "forgets a job when it is done (retention=)"
     if spec.batch is not None and not can.batches:
         yield "keeps no batches"
+    if spec.limits is not None and can.serves and not can.limits:
+        yield f"counts for no limit, and the job declares {spec.limits}"
     if on_conflict in (OnConflict.REPLACE, OnConflict.POSTPONE) and not can.replace:
         yield f"cannot replace a waiting job (on_conflict={on_conflict})"
     if on_conflict is OnConflict.ERROR and not can.ids:

@@ -20,6 +20,7 @@ from delayq.core.states import OnConflict, State
 from delayq.core.views import Fate, JobRef
 from delayq.jobs.committing import belonging, joining, wait_for_commit
 from delayq.jobs.keyed import keyed, tell_keyed
+from delayq.jobs.middleware.limited import Limited
 from delayq.jobs.options import Dispatched, HandlerOptions
 from delayq.jobs.registry import current
 
@@ -80,6 +81,7 @@ def compose(message: Message, said: Dispatched, manager: Manager) -> Parcel | Jo
         tags=_tags(message, said),
         headers=None if (headers := said.get("headers")) is None else check_headers(headers),
         encrypted=_either(said.get("encrypted"), declared.encrypted),
+        limits=_limits(declared),
         **{name: value for name, value in said.items() if name in _SPEC_ONLY},  # type: ignore[arg-type]  # as `Dispatched`
     )
     for stamp in manager.stamps:
@@ -165,6 +167,11 @@ def _either(said: T | None, otherwise: T | None) -> T | None:
 
 def _limit(said: Limit | None, otherwise: Limit | None) -> Limit | None:
     return otherwise if said is None else said
+
+
+def _limits(declared: HandlerOptions) -> str | None:
+    """The first limit that stands among its middleware, as people wrote it."""
+    return next((repr(one) for one in declared.middleware or () if isinstance(one, Limited)), None)
 
 
 def _tags(message: Message, said: Dispatched) -> Sequence[str] | None:

@@ -25,6 +25,8 @@ from enum import StrEnum
 
 from redis import exceptions
 
+from delayq.redis.bounded import ReplyTooLarge
+
 REDIS_ERRORS = (exceptions.RedisError, exceptions.RedisClusterException, OSError)
 """All that a client of ours may raise."""
 
@@ -124,7 +126,8 @@ _CODE = re.compile(r"^([A-Z]{2,})\b")
 
 def fault_of(error: BaseException, *, outside: BaseException | None = None) -> Fault:
     """Classify `error`. `outside` is what the caller's caller was handling already; its story is not ours."""
-    return replace(_fault(error, outside), apart=_APART in getattr(error, "__notes__", ()))
+    apart = _APART in getattr(error, "__notes__", ()) and not isinstance(error, ReplyTooLarge)
+    return replace(_fault(error, outside), apart=apart)
 
 
 def _fault(error: BaseException, outside: BaseException | None) -> Fault:

@@ -30,7 +30,7 @@ class DatabaseLimits(NoLimits):
         self._held = held
 
     def ask(self, question: Question[T], /) -> T:
-        """Raises `ConfigError` for what a database counts not."""
+        """Raises `Fail` for what a database counts not."""
         return cast(T, self._answer(question))
 
     async def aask(self, question: Question[T], /) -> T:

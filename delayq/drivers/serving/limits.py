@@ -6,12 +6,13 @@ from typing import TypeVar
 
 from delayq.core.errors import ConfigError
 from delayq.core.limiting import Question
+from delayq.core.signals import Fail
 
 T = TypeVar("T")
 
 
 class NoLimits:
-    """`Limits` of a connection that has none. A job that asks fails its attempt with `ConfigError`."""
+    """`Limits` of a connection that has none. A job that asks fails for good: asked again, the answer is the same."""
 
     def __init__(self, connection: str) -> None:
         self._connection = connection
@@ -24,9 +25,10 @@ class NoLimits:
         """Refuse."""
         raise self._error(question)
 
-    def _error(self, question: Question[T]) -> ConfigError:
-        return ConfigError(
+    def _error(self, question: Question[T]) -> Fail:
+        error = ConfigError(
             f"The connection {self._connection!r} keeps no limits and no locks, and the job asked for one "
             f"({type(question).__name__}).",
-            hint="Send it over a connection to Redis.",
+            hint="Send it over a connection to Redis: on_connection(…).",
         )
+        return Fail(error)
