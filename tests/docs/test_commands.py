@@ -50,43 +50,6 @@ def test_the_command_and_its_options_exist(line: str) -> None:
     parse(shlex.split(line, comments=True)[1:])
 
 
-def inline(text: str) -> list[str]:
-    """The `delayq …` commands inside sentences; not whole: names stand in them for values, bars between choices."""
-    sentences = re.sub(r"^ *```.*?^ *```$", "", text, flags=re.MULTILINE | re.DOTALL)
-    return [" ".join(found.split()) for found in re.findall(r"`(delayq [^`]+)`", sentences)]
-
-
-def strangers(line: str) -> list[str]:
-    """Its options that the command they stand behind does not have."""
-    command: Any = typer.main.get_command(app)
-    found = []
-    for word in line.split()[1:]:
-        if word.startswith("--"):
-            known = {name for option in command.params for name in (*option.opts, *option.secondary_opts)}
-            found += [] if re.split(r"[=,.|]", word)[0] in {*known, "--help"} else [word]
-        else:
-            command = getattr(command, "commands", {}).get(word.split("|")[0], command)
-    return found
-
-
-def test_options_inside_sentences_stand_where_they_may() -> None:
-    lines = [line for path in pages() for line in inline(path.read_text(encoding="utf-8"))]
-    assert len(lines) > 100, "there are some"
-    assert [line for line in lines if strangers(line)] == []
-
-
-@pytest.mark.parametrize(
-    ("line", "wrong"),
-    [
-        ("delayq lock list|show --connection NAME", ["--connection"]),
-        ("delayq --connection NAME lock list|show", []),
-        ("delayq work --connection NAME --fibers", ["--fibers"]),
-    ],
-)
-def test_an_option_in_a_wrong_place_is_seen(line: str, wrong: list[str]) -> None:
-    assert strangers(line) == wrong
-
-
 def test_there_are_some() -> None:
     assert len(ALL) >= 6
 
