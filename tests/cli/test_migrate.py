@@ -16,6 +16,9 @@ from delayq.core.spec import JobSpec
 from delayq.drivers.database.engine import Database
 from delayq.drivers.database.schema import migrate as create_tables
 from delayq.drivers.database.tables import tables
+from delayq.drivers.migrating.alone import alone
+from delayq.jobs.current import make_manager
+from delayq.settings import Settings
 from tests.cli.conftest import Inline
 from tests.support.waiting import wait_until
 
@@ -94,6 +97,21 @@ def test_asked_to_end_it_carries_the_lot_through_and_says_so(shop: Inline, q: De
     assert stats.ready + stats.scheduled == MANY - count()
     assert signal.getsignal(signal.SIGTERM) is before
     arrived.close()
+
+
+def test_a_second_run_out_of_one_place_is_refused_while_one_is_under_way(shop: Inline, q: DelayQ) -> None:
+    """It would take the lot in hand for one that was left, and send it again."""
+    q.schedule("order.close", delay="1h", queue="orders")
+    words = ("migrate", "--from", "default", "--to", "jobs")
+    settings = Settings()
+    manager = make_manager(settings)
+    with alone(manager.connection("default"), manager.given, settings.data_dir):
+        done = shop(*words)
+        assert (done.code, done.out) == (4, "")
+        assert "Another run is moving jobs out of default just now." in done.err
+        assert [stats.scheduled for stats in q.stats("orders")] == [1]
+    manager.close()
+    assert shop(*words).lines == ["orders: 1 of 1 moved"]
 
 
 @pytest.mark.parametrize(

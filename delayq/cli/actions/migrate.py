@@ -16,6 +16,7 @@ from delayq.cli.session import Session
 from delayq.cli.words import count
 from delayq.core.errors import InvalidInput
 from delayq.core.names import check_queue
+from delayq.drivers.migrating.alone import alone
 from delayq.drivers.migrating.ends import Source, Target
 from delayq.drivers.migrating.migration import Migrated, Migration
 from delayq.drivers.migrating.opening import refuse_one_place, source_of, target_of
@@ -80,12 +81,14 @@ def _holding(source: Source) -> list[str]:
 
 @contextmanager
 def _ends(session: Session, move: Move) -> Iterator[tuple[Source, Target]]:
-    manager = make_manager(session.settings())
+    settings = session.settings()
+    manager = make_manager(settings)
     try:
         leaving, arriving = manager.connection(move.source), manager.connection(move.target)
         source, target = source_of(leaving), target_of(arriving, manager.options_of(move.target))
         refuse_one_place(leaving, arriving, manager.given, elsewhere=move.to_queue not in (None, move.queue))
-        yield source, target
+        with alone(leaving, manager.given, settings.data_dir):
+            yield source, target
     finally:
         manager.close()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from delayq.core.endpoint import Endpoint
 from delayq.core.errors import InvalidInput
 from delayq.core.options import Options
 from delayq.drivers.connection import Connection
@@ -47,12 +46,7 @@ def refuse_one_place(
 
     `given`: what the settings say of a connection. `elsewhere`: they go to a queue of another name there.
     """
-    if isinstance(source, RedisConnection) and isinstance(target, RedisConnection):
-        same = _redis_of(source) == _redis_of(target)
-    else:
-        one, other = given(source.name), given(target.name)
-        same = (one.driver, one.place, one.url, one.prefix) == (other.driver, other.place, other.url, other.prefix)
-        same = same and {**one.options, "failed": ""} == {**other.options, "failed": ""}
+    same = place_of(source, given) == place_of(target, given)
     if same and not elsewhere:
         raise InvalidInput(
             f"{source.name!r} and {target.name!r} lead to one place, so the jobs are there already.",
@@ -60,6 +54,11 @@ def refuse_one_place(
         )
 
 
-def _redis_of(connection: RedisConnection) -> tuple[Endpoint, str]:
-    client = connection.client
-    return client.connector.endpoint, client.verbs.options.prefix
+def place_of(connection: Connection, given: Callable[[str], ConnectionSettings]) -> tuple[object, ...]:
+    """Where it leads: the same for two names of one place. `given`: what the settings say of a connection."""
+    if isinstance(connection, RedisConnection):
+        client = connection.client
+        return (client.connector.endpoint, client.verbs.options.prefix)
+    said = given(connection.name)
+    options = tuple(sorted((name, str(value)) for name, value in said.options.items() if name != "failed"))
+    return (said.driver, said.place, said.url, said.prefix, options)
