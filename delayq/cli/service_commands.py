@@ -13,8 +13,12 @@ Served = Annotated[
     str | None, typer.Option("--connection", metavar="NAME", help="Which of [connections] it serves; as before `work`.")
 ]
 Queues = Annotated[
-    str | None,
-    typer.Option("--queue", metavar="Q,…", help="Queues in strict order; without it, default and those of the jobs."),
+    list[str] | None,
+    typer.Option(
+        "--queue",
+        metavar="Q,…",
+        help="Queues in strict order; may be repeated; without it, default and those of the jobs.",
+    ),
 ]
 Weighted = Annotated[
     bool,
@@ -138,9 +142,15 @@ def work(
     backoff = serve.one_word(backoff, delay)
     limits = serve.Limits(once, stop_when_empty, stop_when_empty_for, max_jobs, max_time, memory)
     size = serve.Size(processes, threads, not no_mover)
-    wishes = serve.Wishes(queue, tries, backoff, timeout, rest, sleep, name, size, allow_eviction, force, weighted)
+    queues = _in_order(queue)
+    wishes = serve.Wishes(queues, tries, backoff, timeout, rest, sleep, name, size, allow_eviction, force, weighted)
     wishes = replace(wishes, connection=connection, metrics_port=metrics)
     raise typer.Exit(serve.work(session_of(ctx), app or [], wishes, limits, quiet=quiet, as_json=as_json))
+
+
+def _in_order(queues: list[str] | None) -> str | None:
+    """`--queue a,b --queue c` as `a,b,c`."""
+    return ",".join(queues) if queues else None
 
 
 def move(
@@ -172,7 +182,7 @@ def up(
     """
     from delayq.cli.actions import local, serve
 
-    wishes = serve.Wishes(queue=queue, allow_eviction=allow_eviction)
+    wishes = serve.Wishes(queue=_in_order(queue), allow_eviction=allow_eviction)
     raise typer.Exit(local.up(session_of(ctx), app or [], wishes, quiet=quiet))
 
 

@@ -60,9 +60,10 @@ def test_without_a_queue_it_serves_default_and_those_of_its_jobs(cli: Cli, q: De
     assert "default, orders" in done.err
 
 
-def test_queues_in_strict_order(cli: Cli, q: DelayQ) -> None:
+@pytest.mark.parametrize("words", [("--queue", "high,low"), ("--queue", "high", "--queue", "low")])
+def test_queues_in_strict_order(cli: Cli, q: DelayQ, words: tuple[str, ...]) -> None:
     schedule(q, "low a", "low b", "high c", "high d")
-    cli.ok("work", "--app", "shop", "--queue", "high,low", "--stop-when-empty")
+    cli.ok("work", "--app", "shop", *words, "--stop-when-empty")
     assert orders(cli) == ["high c", "high d", "low a", "low b"]
 
 

@@ -115,6 +115,7 @@ async def test_a_cursor_belongs_to_its_question(api: httpx.AsyncClient, jobs: li
         ({"name": ""}, "?name"),
         ({"tag": "x" * 256}, "?tag"),
         ({"stat": "failed"}, "?stat"),
+        ({"queue": ["a", "b"]}, "?queue"),
     ],
 )
 async def test_a_filter_is_checked(api: httpx.AsyncClient, query: dict[str, Any], pointer: str) -> None:
