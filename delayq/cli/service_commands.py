@@ -142,9 +142,8 @@ def work(
     backoff = serve.one_word(backoff, delay)
     limits = serve.Limits(once, stop_when_empty, stop_when_empty_for, max_jobs, max_time, memory)
     size = serve.Size(processes, threads, not no_mover)
-    queues = _in_order(queue)
-    wishes = serve.Wishes(queues, tries, backoff, timeout, rest, sleep, name, size, allow_eviction, force, weighted)
-    wishes = replace(wishes, connection=connection, metrics_port=metrics)
+    wishes = serve.Wishes(None, tries, backoff, timeout, rest, sleep, name, size, allow_eviction, force, weighted)
+    wishes = replace(wishes, queue=_in_order(queue), connection=connection, metrics_port=metrics)
     raise typer.Exit(serve.work(session_of(ctx), app or [], wishes, limits, quiet=quiet, as_json=as_json))
 
 
