@@ -167,8 +167,11 @@ def _workers(info: JobInfo, around: Around) -> Iterator[Reason]:
     serving = [one for one in around.workers if info.queue in one.queues]
     states = sorted({str(one.about.get("state", "working")) for one in serving})
     if serving and "working" not in states:
-        what = f"No worker of this queue fetches anything: {len(serving)} serve it, and are {', '.join(states)}."
-        yield Reason("quiet", what, "Send them SIGCONT; or start another one.", Weight.PROBLEM)
+        what = f"No worker of this queue fetches anything; {len(serving)} serve it: {', '.join(states)}."
+        # Maintenance and a pause of everything are told of by themselves, and no other worker would fetch either.
+        advice = "Start another one." if states == ["leaving"] else ""
+        advice = "Send them SIGCONT, or start another one." if "paused" in states else advice
+        yield Reason("quiet", what, advice, Weight.PROBLEM)
     elif serving and info.state is State.READY:
         running = sum(runs for one in serving if isinstance(runs := one.about.get("runs"), int))
         what = f"Workers that serve this queue: {len(serving)}; they run {_several(running, 'job')} now."

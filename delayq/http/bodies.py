@@ -60,7 +60,7 @@ def _misshapen(said: str) -> Problem:
 def invalid(pointer: str, rule: str, hint: str = "", kind: str = "invalid-input") -> Problem:
     """A problem with one place of a request."""
     rule = rule.rstrip(".")
-    return Problem(422, kind, f"{pointer}: {rule}.", hint, wrong=[Wrong(pointer, rule)])
+    return Problem(422, kind, f"{pointer.rstrip(':')}: {rule}.", hint, wrong=[Wrong(pointer, rule)])
 
 
 def members(struct: Any) -> dict[str, Any]:

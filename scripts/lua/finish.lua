@@ -20,8 +20,9 @@
 -- ARGV[2]  queue       text    its name, for the wake-up
 -- ARGV[3]  wake        text    channel
 -- ARGV[4+] delivery    8 each  id, entry id, end (done|failed|cancelled), retention_ms, envelope ('' = unchanged; of one
---                              that is kept as done how it ran, JSON), result or failure (JSON), todo (JSON, '' = nothing), how many jobs follow here; then, for each of
---                              those, 3 more: id, envelope, delay_ms
+--                              that is kept as done how it ran, JSON), result or failure (JSON), todo (JSON, '' =
+--                              nothing), how many jobs follow here; then, for each of those, 3 more: id, envelope,
+--                              delay_ms
 -- returns  1 or 0 for each: settled, or fenced because the entry is not this job's any more
 -- cost     O(deliveries * log n); at most 500 and 1 MB a call, which the client sees to
 --
