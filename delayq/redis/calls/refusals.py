@@ -23,7 +23,7 @@ def refusal(answer: Answer, job_id: str, queue: str, *, owner: str = "") -> Dela
         case Answer.UNKNOWN:
             return JobNotFound(
                 f"No job {job_id!r} is known in queue {queue!r}.",
-                hint="It may have been done already, or lie in another queue: name it.",
+                hint="It may have been done already, or lie in another queue (--queue).",
             )
         case Answer.RUNNING:
             return JobRunning(f"{job} is running.")
