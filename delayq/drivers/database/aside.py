@@ -11,18 +11,14 @@ from typing import Final
 
 from sqlalchemy import Connection, Table, delete, func, select, update
 
-from delayq.core import envelope as envelopes
-from delayq.core.envelope import ABSENT
-from delayq.core.errors import BadEnvelope
 from delayq.drivers.broker import Waiting, WaitingPage
 from delayq.drivers.database.engine import Database
 from delayq.drivers.database.looking import Looking, waiting_of
+from delayq.drivers.migrating.batched import unless_batched
 from delayq.drivers.migrating.ends import Stays
 from delayq.drivers.migrating.walk import Walk
 
 ASIDE: Final = "delayq-aside:"
-MEMBER: Final = b'"batch":'
-"""What the envelope of a member of a batch holds, and perhaps the data of a job that is none."""
 
 
 class DatabaseSource:
@@ -51,13 +47,7 @@ class DatabaseSource:
 
     def set_aside(self, queue: str, lot: str, count: int, stays: Stays) -> int:
         """Rows that nobody holds get another queue, the first to fall due first."""
-        members = self._members.setdefault(queue, set())
-
-        def stays_here(job: Waiting) -> str:
-            if not _in_a_batch(job):
-                return stays(job)
-            members.add(job.id)
-            return "it belongs to a batch"
+        stays_here = unless_batched(self._members.setdefault(queue, set()), stays)
 
         def page(cursor: str, most: int) -> WaitingPage:
             return self._database.read(lambda connection: self._looking.page(connection, queue, cursor, most))
@@ -124,13 +114,6 @@ class DatabaseSource:
 
     def _names(self) -> list[str]:
         return self._database.read(self._looking.queues)
-
-
-def _in_a_batch(job: Waiting) -> bool:
-    try:
-        return MEMBER in job.envelope and envelopes.decode(job.envelope).batch is not ABSENT
-    except BadEnvelope:
-        return False
 
 
 def _number(job: Waiting) -> int:

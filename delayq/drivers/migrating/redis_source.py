@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from delayq.core import envelope as envelopes
-from delayq.core.envelope import ABSENT
-from delayq.core.errors import BadEnvelope, DelayqError
+from delayq.core.errors import DelayqError
 from delayq.core.spec import Prepared, prepare_raw
 from delayq.core.states import Answer, OnConflict, State
 from delayq.drivers.broker import Waiting, WaitingPage
+from delayq.drivers.migrating.batched import unless_batched
 from delayq.drivers.migrating.ends import Stays
 from delayq.drivers.migrating.walk import Walk
 from delayq.drivers.redis_connection import RedisConnection
@@ -48,13 +47,7 @@ class RedisSource:
 
     def set_aside(self, queue: str, lot: str, count: int, stays: Stays) -> int:
         """Walk on from where the last lot ended."""
-        members = self._members.setdefault(queue, set())
-
-        def stays_here(job: Waiting) -> str:
-            if not _in_a_batch(job):
-                return stays(job)
-            members.add(job.id)
-            return "it belongs to a batch"
+        stays_here = unless_batched(self._members.setdefault(queue, set()), stays)
 
         def move(jobs: Sequence[Waiting]) -> int:
             return self._client.run(self._move(queue, lot, [job.id for job in jobs]))
@@ -141,10 +134,3 @@ class RedisSource:
             return f"it is aside, and its {what} was taken in {queue} meanwhile by the job {ref.id}"
         yield from self._drop(queue, lot, [job.id])
         return ""
-
-
-def _in_a_batch(job: Waiting) -> bool:
-    try:
-        return envelopes.decode(job.envelope).batch is not ABSENT
-    except BadEnvelope:
-        return False
