@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from typing import Any
@@ -59,7 +60,7 @@ def looks(plan: Plan, url: str, waiting: int) -> Samples:
         time.sleep(CACHED_S)
         ms, page = get(url, "/metrics")
         took.append(ms)
-    seen = f'delayq_jobs{{queue="{QUEUE}",state="scheduled"}} {waiting:.1f}'
-    if seen not in page:
-        raise RuntimeError(f"the page does not say: {seen}")
+    seen = re.search(rf'^delayq_jobs{{queue="{QUEUE}",state="scheduled"}} (.+)$', page, re.MULTILINE)
+    if seen is None or float(seen[1]) != waiting:
+        raise RuntimeError(f"the page does not say that {waiting} jobs wait")
     return Samples(tuple(took), "ms")
