@@ -10,7 +10,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, select
 
 from delayq.core import follow
-from delayq.core.errors import BadEnvelope, ConfigError
+from delayq.core.errors import BadEnvelope
 from delayq.core.followups import End
 from delayq.core.states import Answer, OnConflict
 from delayq.core.views import JobRef
@@ -28,7 +28,7 @@ from delayq.drivers.database.keyed_placing import KeyedPlacing
 from delayq.drivers.database.locking import Locking
 from delayq.drivers.database.looking import Looking, waiting_of
 from delayq.drivers.database.placing import Placing, row_of
-from delayq.drivers.database.schema import lacking
+from delayq.drivers.database.schema import refuse_lacking
 from delayq.drivers.database.settling import Settling
 from delayq.drivers.database.tables import Tables
 from delayq.drivers.database.waking import Waker, queues_of, waker_of
@@ -94,12 +94,7 @@ class DatabaseBroker:
 
     def ready(self, queues: Sequence[str]) -> None:
         """Look that the tables are there. Raises `ConfigError` with the command that makes them."""
-        missing = lacking(self.database, self.tables)
-        if missing:
-            raise ConfigError(
-                f"The database {self.database.where} is not ready: {missing[0].replace('created', 'is missing')}.",
-                hint="`delayq database migrate` makes what is missing.",
-            )
+        refuse_lacking(self.database, self.tables)
 
     def reserve(self, queue: str, count: int) -> list[Delivery]:
         """Reserve in one statement; first take back what is over, about three times in a lease."""
