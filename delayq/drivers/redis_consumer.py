@@ -1,6 +1,7 @@
 """One worker's way to deliveries on Redis: reading (see `redis_reader`), settling, and staying known.
 
-The stream entry id is the lease. Settling batch k and reading batch k+1 travel in one round trip.
+The stream entry id is the lease. Settling and reading travel in one round trip; while jobs flow, the server
+settles what has ended while the next ones run.
 """
 
 from __future__ import annotations

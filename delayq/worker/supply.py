@@ -1,6 +1,7 @@
 """How a child gets its work and gets rid of it: settle what has ended, read on, replay, hand back.
 
-Settling and reading travel in one round trip, and only when that came back empty does it wait. When the
+Settling and reading travel in one round trip, and only when that came back empty does it wait. A
+backend may also settle while the next jobs run: then it is heard before the next read, or by the watchdog. When the
 backend is away nothing is lost: outcomes are kept and settled later, and after any error while reading
 the child first replays what the backend holds for it, because a reply with deliveries may have been
 lost on the way.

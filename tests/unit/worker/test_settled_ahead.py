@@ -107,4 +107,3 @@ def test_a_child_that_leaves_has_heard() -> None:
     child = Child()
     child.supply.settle_and_leave()
     assert (child.backend.asked, child.slots.ints[Word.DONE]) == (1, 1)
-
