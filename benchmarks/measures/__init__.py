@@ -21,6 +21,7 @@ from benchmarks.measures import (
     promote,
     schedule_many,
     schedule_one,
+    scrape,
 )
 from benchmarks.plan import Plan
 
@@ -36,6 +37,6 @@ class Measure(Protocol):
 
 _ALL: tuple[Measure, ...] = (
     schedule_many, schedule_one, promote, consume, lateness, burst, idle, memory, growth, layers, limits,
-    durability, http, masters, dashboard,
+    durability, http, masters, dashboard, scrape,
 )  # fmt: skip
 MEASURES: dict[str, Measure] = {measure.NAME: measure for measure in _ALL}

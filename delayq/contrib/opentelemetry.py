@@ -17,16 +17,29 @@ from typing import Any, Final
 
 from opentelemetry import propagate, trace
 from opentelemetry.context import Context
-from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, Tracer, TracerProvider
+from opentelemetry.trace import (
+    INVALID_SPAN_CONTEXT,
+    Link,
+    Span,
+    SpanContext,
+    SpanKind,
+    Status,
+    StatusCode,
+    Tracer,
+    TracerProvider,
+)
 
+from delayq.core.ran import entered_ms
 from delayq.core.signals import Fail, JobSignal
 from delayq.core.spec import JobSpec
+from delayq.jobs.context import JobContext
 from delayq.jobs.current import current_manager
 from delayq.jobs.middleware.forms import Next
 from delayq.jobs.middleware.running_job import RunningJob
 from delayq.jobs.registry import use_middleware
 
 NAME: Final = "delayq"
+NS_OF_MS: Final = 1_000_000
 
 
 def trace_jobs(*, provider: TracerProvider | None = None, child: bool = False) -> None:
@@ -64,7 +77,7 @@ class Stamp:
 
 
 class Traced:
-    """Middleware: the span of an attempt."""
+    """Middleware: the span of an attempt, and of the promotion before it."""
 
     def __init__(self, tracer: Tracer, *, child: bool = False) -> None:
         self._tracer = tracer
@@ -84,7 +97,7 @@ class Traced:
     def _span(self, job: RunningJob) -> Iterator[None]:
         context = job.context
         sent = propagate.extract(dict(context.headers), context=Context())
-        origin = trace.get_current_span(sent).get_span_context()
+        before = [trace.get_current_span(sent).get_span_context(), self._promotion(context, sent)]
         about = {
             **_about("process", context.queue),
             "messaging.message.id": context.id,
@@ -97,7 +110,7 @@ class Traced:
             context=sent if self._child else Context(),
             kind=SpanKind.CONSUMER,
             attributes=about,
-            links=[Link(origin)] if origin.is_valid and not self._child else [],
+            links=[] if self._child else _links(*before),
             record_exception=False,
             set_status_on_exception=False,
         ) as span:
@@ -107,12 +120,40 @@ class Traced:
                 _tell(span, error)
                 raise
 
+    def _promotion(self, context: JobContext, sent: Context) -> SpanContext:
+        """The span of the mover's part, told here by what the delivery says of it.
 
-def _about(operation: str, queue: str) -> dict[str, Any]:
+        None where no mover brought it: it was taken back from a worker that vanished, or the backend has no stream.
+        """
+        entered = None if context.recoveries else entered_ms(context.token)
+        if entered is None:
+            return INVALID_SPAN_CONTEXT
+        span = self._tracer.start_span(
+            f"promote {context.queue}",
+            context=sent if self._child else Context(),
+            kind=SpanKind.CLIENT,
+            attributes={
+                **_about("promote", context.queue, "send"),
+                "messaging.message.id": context.id,
+                "delayq.job.name": context.name,
+            },
+            links=[] if self._child else _links(trace.get_current_span(sent).get_span_context()),
+            start_time=min(context.due_ms, entered) * NS_OF_MS,
+        )
+        span.end(entered * NS_OF_MS)
+        return span.get_span_context()
+
+
+def _links(*spans: SpanContext) -> list[Link]:
+    return [Link(span) for span in spans if span.is_valid]
+
+
+def _about(operation: str, queue: str, kind: str = "") -> dict[str, Any]:
+    """`kind`: the conventions' word for the operation, where it is another than its name."""
     return {
         "messaging.system": "delayq",
         "messaging.operation.name": operation,
-        "messaging.operation.type": operation,
+        "messaging.operation.type": kind or operation,
         "messaging.destination.name": queue,
     }
 

@@ -33,10 +33,15 @@ _decode = msgspec.json.Decoder(Ended).decode
 _encode = msgspec.json.Encoder().encode
 
 
+def entered_ms(entry: str) -> int | None:
+    """When an entry came into its stream, epoch ms: its id says so. None for the leases of backends without one."""
+    head, _, tail = entry.partition("-")
+    return int(head) if entry.isascii() and head.isdigit() and tail.isdigit() else None
+
+
 def ran(due_ms: int, entry: str, started_ms: int | None) -> Ran:
     """Of a delivery: its entry's id tells when it was appended. It did not start before that, by whatever clock."""
-    head = entry.partition("-")[0]
-    promoted_ms = int(head) if head.isascii() and head.isdigit() else None
+    promoted_ms = entered_ms(entry)
     if started_ms is not None and promoted_ms is not None:
         started_ms = max(started_ms, promoted_ms)
     return Ran(due_ms, promoted_ms, started_ms)

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
@@ -19,20 +19,24 @@ from delayq.core.views import JobInfo, QueueStats, WorkerInfo
 
 _EVERYWHERE: Final = frozenset({"all-paused", "maintenance", "clock", "old-server", "bad-server"})
 _MOVER_ONLY: Final = frozenset({"no-mover"})
+_NEXT_STEP: Final = frozenset({"due", "ready"})
+"""What would happen by itself next."""
 _ENDED: Final = frozenset({State.FAILED, State.COMPLETED})
 
 
 class Weight(StrEnum):
-    """How much a reason says: all is as it should be, it will pass, or somebody has to do something."""
+    """How much a reason says: all is as it should be; it will pass; it would, but for a problem named beside it; or
+    somebody has to do something."""
 
     FINE = "fine"
     WAIT = "wait"
+    HELD = "held"
     PROBLEM = "problem"
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One sentence, and what to do about it ('' = nothing). `code` is a short name that stays."""
+    """One sentence, and what comes next or is to be done ('' = nothing). `code` is a short name that stays."""
 
     code: str
     what: str
@@ -59,7 +63,9 @@ def explain(
     reasons = [*_own(info, stats, high_water), *_around(info, findings)]
     if info.state in (State.SCHEDULED, State.READY):
         reasons += [*_limits(info, stats.now_ms, around.held_up), *_workers(info, around)]
-    weights = [Weight.PROBLEM, Weight.WAIT, Weight.FINE]
+    if any(reason.weight is Weight.PROBLEM for reason in reasons):
+        reasons = [replace(one, next="", weight=Weight.HELD) if one.code in _NEXT_STEP else one for one in reasons]
+    weights = [Weight.PROBLEM, Weight.WAIT, Weight.HELD, Weight.FINE]
     return sorted(reasons, key=lambda reason: weights.index(reason.weight))
 
 
@@ -92,7 +98,7 @@ def _scheduled(info: JobInfo, stats: QueueStats, high_water: int) -> Iterator[Re
         why = f"Attempt {attempt} did not end well; the next is due" if attempt else "It is not due yet:"
         yield Reason("not-due", f"{why} in {format_duration(left_ms)}.", weight=Weight.FINE)
         return
-    yield Reason("due", f"It is due since {format_duration(-left_ms)}; the mover takes it next.")
+    yield Reason("due", f"It is due since {format_duration(-left_ms)}.", "The mover takes it next.")
     if stats.load >= high_water:
         yield Reason(
             "high-water",

@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 from fastapi import Request
 
+from delayq.http.once import said_twice
 from delayq.http.problems import Problem, Refused, Wrong
 
 T = TypeVar("T")
@@ -33,13 +34,16 @@ def decode(body: bytes, kind: type[T]) -> T:
     try:
         key: Any = kind  # mypy takes no class of a type variable for hashable
         read_as: Callable[[bytes], T] = _decoder(key)
-        return read_as(body)
+        found = read_as(body)
     except msgspec.ValidationError as error:
         raise Refused(_misshapen(str(error))) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         said = str(error) if isinstance(error, msgspec.DecodeError) else "it is not UTF-8, or nested too deep"
         detail = "A JSON body is needed." if not body else f"The body is no JSON: {said}."
         raise Refused(Problem(400, "invalid-json", detail, wrong=[Wrong("#", detail)])) from None
+    if twice := said_twice(body):
+        raise Refused(invalid(twice, "It stands there twice, and takes one value"))
+    return found
 
 
 @lru_cache(maxsize=64)

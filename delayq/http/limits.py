@@ -30,6 +30,7 @@ BATCH_BODY: Final = 16 * 1024 * 1024
 _ALIKE: Final = bytes.maketrans(b"{}", b"[]")
 _NO_BRACKETS: Final = bytes(byte for byte in range(256) if byte not in b"[]{}")
 _HOST: Final = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9_.-]+))(?::[0-9]{1,5})?")
+_SNIFF: Final = (b"x-content-type-options", b"nosniff")
 _JSON: Final = "application/json"
 _FORMS: Final = ("application/x-www-form-urlencoded", "multipart/form-data")
 _HARMLESS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -56,6 +57,7 @@ class Limits:
         """Refuse the request, or hand it on with its body read."""
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
+        send = _not_guessed(send)
         try:
             headers = self._headers(scope)
             _check_origin(scope["method"], headers)
@@ -88,6 +90,18 @@ class Limits:
                 )
             )
         return headers
+
+
+def _not_guessed(send: Send) -> Send:
+    """A `send` whose answers are taken for what they say they are: JSON with markup in it is no page to any browser."""
+
+    async def sent(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = [(name, value) for name, value in message.get("headers", ()) if name.lower() != _SNIFF[0]]
+            message = {**message, "headers": [*headers, _SNIFF]}
+        await send(message)
+
+    return sent
 
 
 def _with_slashes(scope: Scope) -> Scope:

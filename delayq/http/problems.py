@@ -117,6 +117,13 @@ _BY_STATUS: Final = {
 }
 
 
+_HINTS: Final[dict[type[errors.DelayqError], str]] = {
+    errors.JobNotFound: "It may have been done already, or lie in another queue (?queue=).",
+    errors.BatchNotFound: "GET /v1/batches shows those there are.",
+}
+"""Where those of the command line name its options."""
+
+
 def plain(status: int, detail: str, hint: str = "", **headers: str) -> Problem:
     """One that its status says all about. Headers as keywords: `Retry_After="1"`."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -127,7 +134,8 @@ def of_error(error: errors.DelayqError) -> Problem:
     """The problem that one of delayq's errors is."""
     status = next(_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS)
     headers = {"Retry-After": str(RETRY_AFTER_S)} if status == 503 else {}
-    return Problem(status, kind_of(type(error)), error.message, error.hint, headers=headers)
+    hint = _HINTS.get(type(error), error.hint)
+    return Problem(status, kind_of(type(error)), error.message, hint, headers=headers)
 
 
 def kind_of(error: type[errors.DelayqError]) -> str:

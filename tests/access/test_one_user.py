@@ -89,7 +89,17 @@ def test_what_is_taken_away_is_said_in_one_sentence(own_server: OwnServer, taken
 
 def test_and_nothing_else(server: LocalServer, url: str) -> None:
     with connect(url) as plain:
-        for words in ("FLUSHALL", "KEYS *", "CONFIG GET *", "GET other", "PUBLISH other x", "ACL LIST", "SAVE"):
+        for words in (
+            "FLUSHALL",
+            "KEYS *",
+            "CONFIG GET *",
+            "GET other",
+            "PUBLISH other x",
+            "ACL LIST",
+            "SAVE",
+            "SCRIPT KILL",
+            "DEBUG SLEEP 0",
+        ):
             with pytest.raises(NoPermissionError):
                 plain.execute_command(*words.split())
 

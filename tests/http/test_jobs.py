@@ -56,7 +56,9 @@ async def test_a_life(api: httpx.AsyncClient) -> None:
     gone = await api.delete("/v1/jobs/a")
     assert (gone.status_code, gone.json()) == (200, {"id": "a", "queue": "default", "outcome": "cancelled"})
     for answer in (await api.get("/v1/jobs/a"), await api.delete("/v1/jobs/a"), await api.post("/v1/jobs/a/run-now")):
-        assert "'a'" in problem(answer, 404, "job-not-found")["detail"]
+        said = problem(answer, 404, "job-not-found")
+        assert "'a'" in said["detail"]
+        assert "(?queue=)" in said["hint"], "the parameter of the API"
 
 
 @pytest.mark.parametrize("job_id", ["a/b", "a/run-now", "50%", "%2F", "/x", "a?b#c", "~" * 255, "a:b@c"])
@@ -132,6 +134,21 @@ async def test_what_is_no_json_of_that_shape(api: httpx.AsyncClient, body: bytes
     assert answer.status_code in (400, 422)
     problem(answer, answer.status_code, "invalid-json" if answer.status_code == 400 else "invalid-input")
     assert answer.json()["errors"]
+
+
+@pytest.mark.parametrize(
+    ("body", "pointer"),
+    [
+        (b'{"name": "a", "name": "b"}', "#/name"),
+        (b'{"queue": "mine", "name": "a", "\\u0071ueue": "yours"}', "#/queue"),
+        (b'{"name": "a", "data": {"x": [{"a:\\"b": ":", "y": 1e400, "a:\\"b": 2}]}}', '#/data/x/0/a:"b'),
+    ],
+)
+async def test_a_member_stands_there_once(api: httpx.AsyncClient, body: bytes, pointer: str) -> None:
+    for path, sent, at in (("/v1/jobs", body, "#"), ("/v1/jobs/batch", b'{"jobs": [%s]}' % body, "#/jobs/0")):
+        said = problem(await api.post(path, content=sent, headers=JSON), 422, "invalid-input")
+        assert said["errors"][0]["pointer"] == pointer.replace("#", at, 1)
+    assert (await api.get("/v1/jobs")).json()["jobs"] == []
 
 
 async def test_a_payload_is_data_and_never_script(api: httpx.AsyncClient, redis_url: str) -> None:

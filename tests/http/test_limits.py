@@ -27,6 +27,18 @@ async def test_a_further_name_is_answered_to(redis_url: str) -> None:
         problem(await api.get("/livez", headers={"host": "example"}), 421, "misdirected-request")
 
 
+async def test_no_browser_takes_json_for_a_page(api: httpx.AsyncClient) -> None:
+    made = await api.post("/v1/jobs", json={"name": "<script>", "data": "<img src=x>", "delay": "1h"})
+    for answer in (
+        made,
+        await api.get("/v1/jobs"),
+        await api.get("/v1/<b>"),
+        await api.get("/livez"),
+        await api.get("/"),
+    ):
+        assert answer.headers.get_list("x-content-type-options") == ["nosniff"], answer.url
+
+
 async def test_headers_have_bounds(api: httpx.AsyncClient) -> None:
     problem(await api.get("/livez", headers={"x": "y" * 20_000}), 431, "headers-too-large")
     many = [(f"x-{n}", "") for n in range(200)]

@@ -62,9 +62,14 @@ HOSTILE = {
 }
 
 
+IMPORTS = ("hostile_trap", "hostile_trap.run", "hostile_trap@run")
+"""Names that would be imported by who takes names for paths."""
+
+
 @pytest.fixture
 def cli(redis_url: str, tmp_path: Path) -> Iterator[Cli]:
     (tmp_path / "hostile_shop.py").write_text(JOBS)
+    (tmp_path / "hostile_trap.py").write_text("from pathlib import Path\nPath('imported').touch()\n")
     cli = Cli(tmp_path, environment(DELAYQ_URL=redis_url))
     yield cli
     cli.close()
@@ -83,14 +88,20 @@ def test_it_is_dead_lettered_and_costs_little(
         for job_id, raw in hostile.items():
             redis_client.eval(PLANT, 3, *(f"{KEY}{key}" for key in ("stream", "jobs", "entries")), job_id, raw)
         q.resume()
-        wait_until(lambda: q.stats("default")[0].failed == len(hostile), timeout=60, what="all of it has failed")
+        for name in IMPORTS:
+            q.schedule(name, id=name, tries=1)
+        ended = len(hostile) + len(IMPORTS)
+        wait_until(lambda: q.stats("default")[0].failed == ended, timeout=60, what="all of it has failed")
         cost = peak(worker.pid) - before
-        assert {job.id for job in q.iter_jobs("failed")} == set(hostile)
+        assert {job.id for job in q.iter_jobs("failed")} == {*hostile, *IMPORTS}
+        unknown = [q.get(name) for name in IMPORTS]
         failures = [q.get(job_id) for job_id in hostile]
     assert {info.failure.type for info in failures if info and info.failure} == {"BadEnvelope"}
     assert all(info and info.failure and len(info.failure.message) < 200 for info in failures)
     assert cost <= MOST, f"it cost {cost / MB:.0f} MB"
+    assert {info.failure.type for info in unknown if info and info.failure} == {"UnknownJob"}
     assert not (tmp_path / "unpickled").exists()
+    assert not (tmp_path / "imported").exists()
     worker.terminate()
     worker.communicate(timeout=60)
 

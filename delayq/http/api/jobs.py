@@ -191,7 +191,4 @@ async def forget(service: Served, caller: Writer, job_id: Id, queue: OneQueue = 
 
 
 def _unknown(job_id: str, queue: str) -> JobNotFound:
-    return JobNotFound(
-        f"No job {job_id!r} is known in queue {queue!r}.",
-        hint="It may have been done already, or lie in another queue (?queue=).",
-    )
+    return JobNotFound(f"No job {job_id!r} is known in queue {queue!r}.")

@@ -22,8 +22,8 @@ THEME: Final = "delayq_theme"
 THEMES: Final = ("auto", "light", "dark")
 _KINDS: Final = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 _HEADERS: Final = {
-    "Content-Security-Policy": "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self'; "
-    "frame-ancestors 'none'",
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    "connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
     "Cache-Control": "no-store",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",

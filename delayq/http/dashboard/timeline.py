@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from delayq.core.failure import Failure, Ran
+from delayq.core.ran import entered_ms
 from delayq.core.states import State
 from delayq.core.views import JobInfo, WorkerInfo
 from delayq.http.dashboard.wording import exact
@@ -111,9 +112,8 @@ def _way(ran: Ran | None, ended_ms: int | None) -> Iterator[Step]:
 def _under_way(info: JobInfo, workers: tuple[WorkerInfo, ...]) -> Iterator[Step]:
     if info.due_ms is not None:
         yield Step("due", info.due_ms)
-    entered = info.entry.partition("-")[0]
     again = f"; its worker vanished {info.recoveries} times before" if info.recoveries else ""
-    promoted_ms = int(entered) if entered.isdigit() else None
+    promoted_ms = entered_ms(info.entry)
     if info.state is State.READY:
         yield Step("promoted", promoted_ms, f"in the stream as {info.entry}{again}")
         yield Step("started", None, "waits for a worker", "now")

@@ -60,8 +60,8 @@ async def test_each_page_says_what_browsers_may_do_with_it(api: httpx.AsyncClien
         headers = (await api.get(path)).headers
         policy = dict(part.split(" ", 1) for part in headers["content-security-policy"].split("; "))
         assert policy == {
-            "default-src": "'self'",
-            "object-src": "'none'",
+            "default-src": "'none'",
+            **dict.fromkeys(("script-src", "style-src", "img-src", "connect-src"), "'self'"),
             "base-uri": "'none'",
             "form-action": "'self'",
             "frame-ancestors": "'none'",

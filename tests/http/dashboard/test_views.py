@@ -181,7 +181,7 @@ def test_why_a_job_has_not_run() -> None:
     due = job(State.SCHEDULED, due_ms=NOW - 1)
     assert codes(waits) == [("not-due", Weight.FINE)]
     assert codes(due) == [("due", Weight.WAIT)]
-    assert codes(due, ready=100) == [("high-water", Weight.PROBLEM), ("due", Weight.WAIT)]
+    assert codes(due, ready=100) == [("high-water", Weight.PROBLEM), ("due", Weight.HELD)]
     assert codes(job(State.READY)) == [("ready", Weight.WAIT)]
     assert codes(job(State.RESERVED, consumer=DOT, idle_ms=1)) == [("running", Weight.FINE)]
     assert codes(job(State.RESERVED, consumer=DOT, idle_ms=30_001)) == [("silent", Weight.PROBLEM)]
@@ -230,6 +230,9 @@ def test_only_what_concerns_the_job_is_told() -> None:
     assert problems(job(State.READY)) == ["no-worker", "maintenance", "unregistered"]
     assert problems(job(State.RESERVED, consumer=DOT)) == []
     assert problems(job(State.FAILED)) == ["failed"]
+    paused = found("paused")
+    for info, step in ((job(State.SCHEDULED, due_ms=NOW - 1), "due"), (job(State.READY), "ready")):
+        assert codes(info, paused) == [("paused", Weight.PROBLEM), (step, Weight.HELD)]
 
 
 # -- what is covered ---------------------------------------------------------------------------------------------------

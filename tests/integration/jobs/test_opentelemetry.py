@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from delayq.core.at_work import trace_id_of
 from delayq.manager import Manager
 from tests.support.around import KINDS, declare
 from tests.support.station import QUEUE, Station
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.usefixtures("manager")
 
@@ -53,6 +55,24 @@ class Traces:
         [found] = [span for span in map(json.loads, list(self._tape)) if span["name"] == name]
         return dict(found)
 
+    def __contains__(self, name: str) -> bool:
+        return name in [json.loads(span)["name"] for span in list(self._tape)]
+
+
+def ids(span: dict[str, Any]) -> tuple[str, str]:
+    """What a span is known by."""
+    return span["context"]["trace_id"], span["context"]["span_id"]
+
+
+def linked(span: dict[str, Any]) -> list[tuple[str, str]]:
+    """Those a span links to."""
+    return [ids(link) for link in span["links"]]
+
+
+def stamp_ms(stamp: str) -> int:
+    """A time of a span, epoch ms."""
+    return round(datetime.fromisoformat(stamp).timestamp() * 1000)
+
 
 @pytest.fixture
 def traces(station: Station) -> Traces:
@@ -77,10 +97,7 @@ def test_the_attempt_links_to_its_dispatch(station: Station, manager: Manager, t
     assert create["parent_id"] == shop["context"]["span_id"]
     assert process["parent_id"] is None
     assert process["context"]["trace_id"] != create["context"]["trace_id"]
-    [link] = process["links"]
-    assert {name: link["context"][name] for name in ("trace_id", "span_id")} == {
-        name: create["context"][name] for name in ("trace_id", "span_id")
-    }
+    assert linked(process) == [ids(create), ids(traces[f"promote {QUEUE}"])]
     said = process["attributes"]
     assert said["messaging.system"] == "delayq"
     assert (said["messaging.operation.name"], said["messaging.operation.type"]) == ("process", "process")
@@ -90,11 +107,39 @@ def test_the_attempt_links_to_its_dispatch(station: Station, manager: Manager, t
     assert process["status"]["status_code"] == "UNSET"
 
 
+def test_between_them_stands_how_long_the_mover_took(station: Station, manager: Manager, traces: Traces) -> None:
+    manager.stamp(Stamp(traces.tracer))
+    act = declare(KINDS[0], station.tape(), [Traced(traces.tracer)], delay="5ms")
+    job_id = act()
+    due_ms = station.job(job_id).due_ms
+    wait_until(lambda: station.driver.promote(QUEUE).moved == 1, what="it is promoted")
+    entered_ms = int(station.job(job_id).entry.partition("-")[0])
+    station.drain()
+    create, promote = traces[f"create {QUEUE}"], traces[f"promote {QUEUE}"]
+    assert (stamp_ms(promote["start_time"]), stamp_ms(promote["end_time"])) == (due_ms, entered_ms)
+    assert (promote["kind"], promote["parent_id"], linked(promote)) == ("SpanKind.CLIENT", None, [ids(create)])
+    said = promote["attributes"]
+    assert (said["messaging.operation.name"], said["messaging.operation.type"]) == ("promote", "send")
+    assert (said["messaging.destination.name"], said["messaging.message.id"]) == (QUEUE, job_id)
+    assert linked(traces[f"process {QUEUE}"]) == [ids(create), ids(promote)]
+
+
+def test_nobody_promoted_what_was_taken_back(station: Station, manager: Manager, traces: Traces) -> None:
+    manager.stamp(Stamp(traces.tracer))
+    job_id = declare(KINDS[0], station.tape(), [Traced(traces.tracer)], delay="5ms")()
+    station.connector.commands().hset(station.keys().of("recoveries"), job_id, "1")
+    wait_until(lambda: station.driver.promote(QUEUE).moved == 1, what="it is promoted")
+    station.drain()
+    assert f"promote {QUEUE}" not in traces
+    assert linked(traces[f"process {QUEUE}"]) == [ids(traces[f"create {QUEUE}"])]
+
+
 def test_as_a_child_it_belongs_to_the_same_trace(station: Station, manager: Manager, traces: Traces) -> None:
     ran(station, manager, traces, KINDS[0], child=True)
     create, process = traces[f"create {QUEUE}"], traces[f"process {QUEUE}"]
     assert process["parent_id"] == create["context"]["span_id"]
     assert process["links"] == []
+    assert traces[f"promote {QUEUE}"]["parent_id"] == create["context"]["span_id"]
 
 
 @pytest.mark.parametrize(("error", "failed"), [(ValueError("no"), True), (Retry("1h"), False)])

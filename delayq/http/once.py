@@ -1,0 +1,57 @@
+"""An object of a JSON body says each member once: two readers of one that does not may each take another value.
+
+What lies between takes the first and lets it pass, what comes behind takes the last. So it is refused, also inside a
+payload.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+import msgspec
+
+_ESCAPED: Final = ((b"\\\\", b""), (b'\\"', b""))
+
+
+def said_twice(body: bytes) -> str:
+    """The place of the first member that stands there twice, as `#/data/a`; '' for none. `body` is JSON.
+
+    Whoever reads JSON keeps one of two, so what was read has fewer members than the text. To count them costs little;
+    only what has too few is searched.
+    """
+    try:
+        kept = msgspec.json.encode(msgspec.json.decode(body))
+    except msgspec.MsgspecError:  # a number or a letter that it cannot hold
+        return _search(body)
+    return "" if _members(kept) == _members(body) else _search(body)
+
+
+def _members(text: bytes) -> int:
+    """How many members all its objects have: each has a colon, and other colons lie in strings."""
+    if b"\\" in text:
+        for escape, nothing in _ESCAPED:
+            text = text.replace(escape, nothing)
+    return b"".join(text.split(b'"')[::2]).count(b":")
+
+
+class _Object(list[tuple[str, Any]]):
+    """The members as they stand there."""
+
+
+def _search(body: bytes) -> str:
+    return _first(json.loads(body, object_pairs_hook=_Object), "#")
+
+
+def _first(value: Any, place: str) -> str:
+    inner: list[tuple[str, Any]] = []
+    seen: set[str] = set()
+    if isinstance(value, _Object):
+        inner = value
+        for name, _ in value:
+            if name in seen:
+                return f"{place}/{name[:100]}"
+            seen.add(name)
+    elif isinstance(value, list):
+        inner = [(str(number), one) for number, one in enumerate(value)]
+    return next((found for name, one in inner if (found := _first(one, f"{place}/{name}"))), "")
