@@ -40,7 +40,7 @@ def growing(station: Station, name: str, *, first: list[Element] | None = None, 
     return named(name)
 
 
-def test_new_links_are_members_and_the_batch_ends_with_the_last_of_them(station: Station, steps: Steps) -> None:
+def test_new_links_are_members_of_the_batch(station: Station, steps: Steps) -> None:
     first: list[Element] = [steps("here"), steps("there").on_queue("mails")]
     inner = batch([steps("in"), chain(steps("in 1"), steps("in 2"))], then=steps("inner then"))
     member = growing(station, "grow", first=first, last=[inner, steps("last")])
