@@ -72,7 +72,7 @@ class _Server(ThreadingMixIn, HTTPServer):
         self.socket = listening
         self._page = page
         self._one = threading.Lock()
-        self._places = threading.Semaphore(AT_ONCE)
+        self._places = threading.BoundedSemaphore(AT_ONCE)
 
     def page(self, accept: str) -> tuple[bytes, str]:
         """What is shown; made once at a time."""
