@@ -25,6 +25,7 @@ from delayq.core.names import check_queue
 from delayq.core.options import Options
 from delayq.core.routes import NOWHERE, Route, find
 from delayq.core.spec import JobSpec
+from delayq.drivers.capabilities import ALSO_DATABASE
 from delayq.drivers.checked import Factory, checked
 from delayq.drivers.connection import AsyncBatchStore, BatchStore, Connection, Joins, KeepsBatches
 from delayq.drivers.factories import Hands, Makers, made_by
@@ -105,7 +106,7 @@ class Manager:
             return connection
         raise ConfigError(
             f"The connection {connection.name!r} keeps no batches.",
-            hint="Dispatch over one to Redis: on_connection(…).",
+            hint=ALSO_DATABASE,
         )
 
     def backend(self, name: str | None = None) -> Backend | None:

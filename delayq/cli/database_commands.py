@@ -1,4 +1,4 @@
-"""`delayq database …`: the tables of connections whose driver is database."""
+"""`delayq database …`: the tables of connections that keep jobs, or failed jobs, in a database."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ def migrate(
 ) -> None:
     """Create the tables, or bring them up to date.
 
-    What is there stays; tables that Laravel made get the columns they lack. It may be run at every deployment.
+    Those of every connection that keeps jobs in a database, and of failed jobs where `failed =` names one. What is
+    there stays; tables that Laravel made get the columns they lack. It may be run at every deployment. A database that
+    is away keeps nobody from the others; the exit code is 5 then.
     """
     from delayq.cli.actions import database as action
 

@@ -69,7 +69,7 @@ def _part(raw: bytes, job_id: str, outcome: Outcome) -> Part | None:
     try:
         part = follow.part_of(raw)
         if isinstance(outcome, Ack) and outcome.chain:  # its handler changed the rest of its chain, or began one
-            return Part(job_id, followups.decode_chain(outcome.chain), part.batch if part else None)
+            return follow.grown(part or Part(job_id, None, None), followups.decode_chain(outcome.chain))
     except BadEnvelope:
         return None
     return part

@@ -46,6 +46,8 @@ class Part(msgspec.Struct, frozen=True):
     id: str
     chain: Chain | None
     batch: str | None
+    joined: tuple[tuple[str, str], ...] = ()
+    """Links that its handler put behind it, as (id, queue), when it is in a batch."""
 
     @property
     def rest(self) -> list[Link]:
@@ -120,7 +122,20 @@ def note_of(part: Part, end: End) -> Note | None:
     if part.batch is None:
         return None
     words = _words(part, end)
-    return Note(part.batch, words, part.retried, part.spared)
+    return Note(part.batch, words, part.retried, part.spared, list(part.joined))
+
+
+def grown(part: Part, chain: Chain) -> Part:
+    """A part whose handler made its chain another one: a batch hears of the links that are new."""
+    new = dict(ids_of(chain.next)) if part.batch is not None else {}
+    for known, _ in ids_of(part.rest) if new else ():
+        new.pop(known, None)
+    return Part(part.id, chain, part.batch, tuple(new.items()))
+
+
+def joining(todo: Iterable[FollowUp]) -> list[Note]:
+    """What batches must hear before any job of this is sent: one that they do not know yet may end at once."""
+    return [item for item in todo if isinstance(item, Note) and item.joined]
 
 
 def _words(part: Part, end: End) -> list[tuple[str, Word]]:

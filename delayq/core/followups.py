@@ -123,12 +123,17 @@ class Add(msgspec.Struct, frozen=True, tag="add"):
 
 
 class Note(msgspec.Struct, frozen=True, tag="note", omit_defaults=True):
-    """What became of members of a batch. `retried` and `spared` are theirs, as in `Chain`."""
+    """What became of members of a batch. `retried` and `spared` are theirs, as in `Chain`.
+
+    `joined`: links that one of them put behind itself; they are members too, before anything else of this is heard.
+    Each is (id, queue), with '' for a batch.
+    """
 
     batch: str
     members: list[tuple[str, Word]]
     retried: int = 0
     spared: int = 0
+    joined: list[tuple[str, str]] = msgspec.field(default_factory=list)
 
 
 FollowUp = Send | Open | Add | Note

@@ -35,6 +35,7 @@ from delayq.core.views import Fate
 from delayq.drivers.capabilities import Capabilities
 from delayq.drivers.failed_store import FailedJob, FailedStore
 from delayq.drivers.local import LocalConnection
+from delayq.drivers.serving.backend import refuse_store
 
 log = logging.getLogger("delayq.background")
 
@@ -67,19 +68,23 @@ class Aside:
 
 
 class BackgroundConnection(LocalConnection):
-    """Starts a process for each job."""
+    """Starts a process for each job. Before the first one it looks whether a failure could be kept."""
 
     can = CAPABILITIES
 
     def __init__(self, name: str, options: Options, aside: Aside) -> None:
         super().__init__(name, options)
         self._aside = aside
+        self._looked = False
 
     def failed_store(self) -> FailedStore:
         """Where its failed jobs are."""
         return self._aside.store()
 
     def _take(self, job: Prepared) -> Fate:
+        if not self._looked:
+            refuse_store(self.name, self._aside.store)
+            self._looked = True
         app = self._aside.app or self._aside.module_of(job.name)
         told = msgspec.json.encode(Told(self.name, app, self._aside.failed, job.envelope.decode()))
         try:

@@ -6,7 +6,7 @@ raise `BackendError` when the backend fails, and neither decides anything about 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -60,6 +60,7 @@ class Fetched:
     `settled` has one answer for each settlement: True = settled, False = fenced (the job is somebody else's by now),
     None = not settled yet. `errors` are those of single queues, which kept the others from nothing. `garbage` counts
     what was read and is no delivery. `more`: the backend holds more for this consumer than one answer may bring.
+    `later` stands for `settled` while the backend still settles: it waits for that. Any thread may call it; one has to.
     """
 
     settled: Sequence[bool | None] = ()
@@ -67,6 +68,7 @@ class Fetched:
     errors: Sequence[DelayqError] = ()
     garbage: int = 0
     more: bool = False
+    later: Callable[[], Fetched] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Final, TypeAlias
 
 from delayq.core import envelope as envelopes
 from delayq.core import followups
@@ -26,6 +26,12 @@ from delayq.core.when import format_duration
 
 LINK_WAITS: Final = "lets no link of a chain wait for its unique key, and one has one"
 ELSEWHERE: Final = "Send it over a connection to Redis: on_connection(…)."
+ALSO_DATABASE: Final = "Send it over a connection to Redis or to a database: on_connection(…)."
+"""Where also a connection whose driver is `database` would do."""
+
+
+Why: TypeAlias = tuple[str, str]
+"""What a connection cannot do, and the next step."""
 
 
 class Keeper(StrEnum):
@@ -103,10 +109,8 @@ class Capabilities:
 
 def refuse_spec(spec: JobSpec, on_conflict: OnConflict, can: Capabilities, connection: str) -> None:
     """Raises `InvalidInput` for a job that asks for more than its connection can do. Nothing was sent."""
-    for why in _wishes(spec, on_conflict, can):
-        raise InvalidInput(
-            f"The connection {connection!r} {why}, so the job {spec.name!r} cannot go there.", hint=ELSEWHERE
-        )
+    for why, hint in _wishes(spec, on_conflict, can):
+        raise InvalidInput(f"The connection {connection!r} {why}, so the job {spec.name!r} cannot go there.", hint=hint)
 
 
 def refuse_job(raw: bytes, delay_ms: int, can: Capabilities, connection: str) -> None:
@@ -120,17 +124,17 @@ def refuse_job(raw: bytes, delay_ms: int, can: Capabilities, connection: str) ->
             hint="Store the payload elsewhere and send a reference.",
         )
     if delay_ms > 0 and not can.delay:
-        raise InvalidInput(f"The connection {connection!r} cannot hold a job until its time comes.", hint=ELSEWHERE)
+        raise InvalidInput(f"The connection {connection!r} cannot hold a job until its time comes.", hint=ALSO_DATABASE)
     if can.max_delay_ms is not None and delay_ms > can.max_delay_ms:
         most, given = format_duration(can.max_delay_ms), format_duration(delay_ms)
         raise InvalidInput(
             f"The connection {connection!r} can hold a job for {most} at most, and this one is due in {given}.",
-            hint=ELSEWHERE,
+            hint=ALSO_DATABASE,
         )
     envelope = envelopes.decode(raw)
-    for why in _linked(envelope, can):
+    for why, hint in _linked(envelope, can):
         raise InvalidInput(
-            f"The connection {connection!r} {why}, so the job {envelope.name!r} cannot go there.", hint=ELSEWHERE
+            f"The connection {connection!r} {why}, so the job {envelope.name!r} cannot go there.", hint=hint
         )
     for link in _links(followups.decode_chain(envelope.chain)) if envelope.chain is not ABSENT else ():
         if link.batch is not None:
@@ -159,40 +163,40 @@ def refuse_verb(verb: str, able: bool, connection: str) -> None:
         )
 
 
-def _wishes(spec: JobSpec, on_conflict: OnConflict, can: Capabilities) -> Iterator[str]:
+def _wishes(spec: JobSpec, on_conflict: OnConflict, can: Capabilities) -> Iterator[Why]:
     if (spec.unique is not None or spec.debounce is not None) and not can.unique:
-        yield "keeps no unique keys"
+        yield "keeps no unique keys", ALSO_DATABASE
     if spec.retention is not None and not can.retention:
-        yield "forgets a job when it is done (retention=)"
+        yield "forgets a job when it is done (retention=)", ELSEWHERE
     if spec.batch is not None and not can.batches:
-        yield "keeps no batches"
+        yield "keeps no batches", ALSO_DATABASE
     if spec.limits is not None and can.serves and not can.limits:
-        yield f"counts for no limit, and the job declares {spec.limits}"
+        yield f"counts for no limit, and the job declares {spec.limits}", ELSEWHERE
     if on_conflict in (OnConflict.REPLACE, OnConflict.POSTPONE) and not can.replace:
-        yield f"cannot replace a waiting job (on_conflict={on_conflict})"
+        yield f"cannot replace a waiting job (on_conflict={on_conflict})", ALSO_DATABASE
     if on_conflict is OnConflict.ERROR and not can.ids:
-        yield "cannot tell whether an id is taken (on_conflict=error)"
+        yield "cannot tell whether an id is taken (on_conflict=error)", ALSO_DATABASE
     if spec.id is not None and not can.ids and not made_here(spec.id):
-        yield f"cannot tell whether the id {spec.id!r} is taken"
+        yield f"cannot tell whether the id {spec.id!r} is taken", ALSO_DATABASE
 
 
-def _linked(envelope: Envelope, can: Capabilities) -> Iterator[str]:
+def _linked(envelope: Envelope, can: Capabilities) -> Iterator[Why]:
     """What is missing for its unique key, and for what follows its end."""
     if envelope.unique is not None and not can.unique:
-        yield "keeps no unique keys"
+        yield "keeps no unique keys", ALSO_DATABASE
     if envelope.batch is not ABSENT and not can.batches:
-        yield "keeps no batches"
+        yield "keeps no batches", ALSO_DATABASE
     if envelope.chain is ABSENT:
         return
     if not can.chains:
-        yield "carries no chains"
+        yield "carries no chains", ALSO_DATABASE
         return
     for link in _links(followups.decode_chain(envelope.chain)):
         if link.batch is not None:
             if not can.batches:
-                yield "keeps no batches, and the chain holds one"
+                yield "keeps no batches, and the chain holds one", ALSO_DATABASE
         elif not can.links_wait and _unique(link):
-            yield LINK_WAITS
+            yield LINK_WAITS, ELSEWHERE
 
 
 def _links(chain: Chain) -> Iterable[Link]:

@@ -94,6 +94,14 @@ class FailedStore(Protocol):
 
 
 @runtime_checkable
+class TellsQueues(Protocol):
+    """A store that knows the queues without reading every job."""
+
+    def queues(self, connection: str) -> list[str]:
+        """Those that failed jobs of that connection came from."""
+
+
+@runtime_checkable
 class LooksFirst(Protocol):
     """A store that can tell before the first failure whether it could keep one; others are asked for a job."""
 

@@ -1,6 +1,7 @@
 """One worker's way to deliveries on Redis: reading (see `redis_reader`), settling, and staying known.
 
-The stream entry id is the lease. Settling batch k and reading batch k+1 travel in one round trip.
+The stream entry id is the lease. Settling and reading travel in one round trip; while jobs flow, the server
+settles what has ended while the next ones run.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -76,14 +78,26 @@ class RedisConsumer:
     # -- reading -----------------------------------------------------------------------------------------------------
 
     def fetch(self, settlements: Sequence[Settlement], count: int) -> Fetched:
-        """Settle and read on in one round trip."""
+        """Settle and read on in one round trip; while jobs flow, read on first, and settle while what came is run."""
         waiting, calls = list[SettleCall](), list[SettleCall]()
         for one in self._settle_calls(settlements):
             (waiting if self._durable.wanted(one.queue) else calls).append(one)
+        if self._reader.flows and not waiting:
+            return self._read_first(settlements, calls, count)
         ahead = [self._tried(one) for one in waiting]
         answers, batch = self._reader.exchange([call for call, _, _ in calls], count, self.now_ms())
         settled = self._settled(settlements, [*waiting, *calls], [*ahead, *answers], batch.errors)
         return self._fetched(batch, settled)
+
+    def _read_first(self, settlements: Sequence[Settlement], calls: Sequence[SettleCall], count: int) -> Fetched:
+        fetched = self._fetched(self._reader.exchange((), count, self.now_ms())[1])
+        posted = self._reader.post([call for call, _, _ in calls])
+
+        def later() -> Fetched:
+            errors = list[DelayqError]()
+            return Fetched(self._settled(settlements, calls, posted.answers(), errors), (), errors)
+
+        return replace(fetched, later=later)
 
     def wait(self, seconds: float) -> Fetched:
         """Block until any queue has something, at most `seconds` (and at most one second).

@@ -27,9 +27,10 @@ from delayq.redis.bounded import ReplyTooLarge
 from delayq.redis.calls.call import Call, text
 from delayq.redis.calls.operate import read_control
 from delayq.redis.connect import Connector
-from delayq.redis.direct import GroupRead
+from delayq.redis.direct import GroupRead, OneServer
 from delayq.redis.faults import tell_place
 from delayq.redis.keys import GROUP, Keys
+from delayq.redis.posted import Posted
 from delayq.redis.replies import raw_streams
 from delayq.redis.send import send_all
 from delayq.redis.translate import translate, translated
@@ -42,6 +43,8 @@ SHUN_S = 1.0
 # One on a node of a cluster that is away: a node that hangs takes a while to show it, and the others' queues wait.
 APART_S = 2.0
 REPLAY_PAGE = 100
+# So much at once is a flow of short jobs.
+MANY = 16
 # After a reply that was too large.
 LARGE_S = 10.0
 
@@ -49,7 +52,8 @@ LARGE_S = 10.0
 class RedisReader:
     """Reads `queues` under the name `consumer`, in the order that `order` gives. Belongs to one thread.
 
-    `shards` are all that are read, as last seen. `welcome` is given each new one before it is read.
+    `shards` are all that are read, as last seen. `welcome` is given each new one before it is read. `flows`: the last
+    read brought as much as was asked for, and that was a lot; never with a cluster.
     """
 
     def __init__(
@@ -63,10 +67,12 @@ class RedisReader:
         welcome: Callable[[str], object] = lambda shard: None,
     ) -> None:
         self.shards = tuple(queues)
+        self.flows = False
         self._connector = connector
         self._most = options.max_envelope
         # Any, as redis-py types its streams too narrowly. The pace of a worker asks for 4 MB; this is some 32.
         self._client: Any = connector.reader(BLOCK_MS, most_reply=2 * self._most)
+        self._posts = isinstance(self._client, OneServer)
         self._prefix = options.prefix
         self._consumer = consumer
         self._queues = tuple(queues)
@@ -83,6 +89,7 @@ class RedisReader:
         self._shunned: dict[str, float] = {}
         self._away: dict[str, DelayqError] = {}
         self._large_until = 0.0
+        self._posted: Posted | None = None
 
     def exchange(self, calls: Sequence[Call[Any]], count: int, now_ms: int) -> tuple[list[Any], Batch]:
         """Send `calls` and read up to `count` deliveries without waiting, in one round trip.
@@ -90,6 +97,7 @@ class RedisReader:
         Queues after the first are only asked when those before them had too few. Answers the calls' replies, with an
         error in the place of a failed one, and what was read.
         """
+        self._hear()
         batch = Batch(self._most)
         count = min(count, 1) if self._large_until > time.monotonic() else count
         queues = self._in_order(self._open_queues(batch, now_ms)) if count else []
@@ -100,10 +108,23 @@ class RedisReader:
         for queue in queues[1:]:
             if len(batch.deliveries) < count:
                 self._read_on(batch, queue, count - len(batch.deliveries))
+        self.flows = self._posts and len(batch.deliveries) == count >= MANY
         return answers, batch
+
+    def post(self, calls: Sequence[Call[Any]]) -> Posted:
+        """Send `calls`; their answers are read when somebody asks, or before this connection is used again."""
+        self._posted = Posted(self._client, calls, self._where)
+        return self._posted
+
+    def _hear(self) -> None:
+        """Read what is still to be read: the connection is free again."""
+        if self._posted is not None:
+            self._posted.answers()
+            self._posted = None
 
     def wait(self, block_ms: int, now_ms: int) -> Batch:
         """Block until any queue has something, at most `block_ms` (1 to 1000)."""
+        self._hear()
         batch = Batch(self._most)
         held = self._paused or not self._allowed
         queues = self._in_order(self._open_queues(batch, now_ms, PAUSE_CHECK_S if held else IDLE_CHECK_S))
@@ -125,6 +146,7 @@ class RedisReader:
 
     def replay(self) -> Batch:
         """What Redis holds for this consumer, page by page: all of it, or as much as may be in memory together."""
+        self._hear()
         batch = Batch(self._most)
         for stream, queue in self._streams.items():
             if queue in self._away and self._shunned.get(queue, 0.0) > time.monotonic():
@@ -165,6 +187,7 @@ class RedisReader:
 
     def close(self) -> None:
         """Close the connection."""
+        self._hear()
         self._client.close()
 
     def _open_queues(self, batch: Batch, now_ms: int, check_s: float = PAUSE_CHECK_S) -> list[str]:

@@ -20,7 +20,7 @@ from delayq.core.outcome import GiveUp, Outcome, Release
 from delayq.core.signals import Discard
 from delayq.core.spec import Prepared
 from delayq.core.views import Fate
-from delayq.drivers.capabilities import Capabilities
+from delayq.drivers.capabilities import ALSO_DATABASE, Capabilities
 from delayq.drivers.local import LocalConnection
 
 CAPABILITIES: Final = Capabilities(serves=False, durable=False, chains=True)
@@ -96,6 +96,6 @@ def following(raw: bytes, ran: Ran) -> list[bytes]:
     if any(isinstance(item, Open) for item in todo):
         raise ConfigError(
             "A chain on a connection that runs jobs at once holds a batch, and it keeps no batches.",
-            hint="Dispatch it over a connection to Redis.",
+            hint=ALSO_DATABASE,
         )
     return [bytes(item.envelope) for item in todo if isinstance(item, Send)]

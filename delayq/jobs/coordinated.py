@@ -5,6 +5,7 @@ What builds links is imported where a job changes something: it knows how to dis
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from itertools import count
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ from delayq.core.envelope import ABSENT, Envelope
 from delayq.core.errors import InvalidInput
 from delayq.core.followups import Chain, Link
 from delayq.core.names import new_id
+from delayq.core.shown import shown
 from delayq.jobs.member_ids import NEW, Ids
 
 if TYPE_CHECKING:
@@ -38,7 +40,7 @@ class RunningChain:
         return len(self._rest.next)
 
     def prepend(self, *elements: Element) -> None:
-        """Let these come next. Raises `InvalidInput` for a chain inside a batch, and what `dispatch` raises."""
+        """Let these come next; in a batch they are members of it. Raises what `dispatch` raises."""
         rest = self._rest
         self._change(rest, [*self._links(rest, elements), *rest.next])
 
@@ -64,15 +66,13 @@ class RunningChain:
         from delayq.jobs.links import Where
 
         envelope = self._envelope
-        if envelope is not None and envelope.batch is not ABSENT:
-            raise InvalidInput(
-                "A chain inside a batch cannot grow: its links are counted when the batch begins.",
-                hint="Give the batch more members: context.batch.add(…).",
-            )
+        batch = follow.batch_id(envelope) if envelope is not None else None
         builder = _builder()
         where = Where(queue=envelope.queue if envelope else None)
-        links = [link_of(element, builder, where, rest.id) for element in elements]
+        links = [link_of(element, builder, where, rest.id, batch) for element in elements]
         builder.refuse_after_commit("a chain under way")
+        if envelope is not None and batch is not None:
+            _refuse_twice([envelope.id, *(member for member, _ in follow.ids_of([*rest.next, *links]))])
         return links
 
     def _change(self, rest: Chain, links: list[Link]) -> None:
@@ -139,6 +139,16 @@ class RunningBatch:
         links = links_of(members, builder, Where(queue=self._queue), self.id, ids)
         builder.refuse_after_commit("a batch under way")
         return builder, links
+
+
+def _refuse_twice(members: Sequence[str]) -> None:
+    """A batch counts its members by their ids."""
+    for own_id, times in Counter(members).items():
+        if times > 1:
+            raise InvalidInput(
+                f"The id {shown(own_id)} is given to two links of a chain in a batch.",
+                hint="Give each an id of its own, or none.",
+            )
 
 
 def _builder() -> Builder:

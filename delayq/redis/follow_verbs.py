@@ -59,6 +59,9 @@ class FollowVerbs:
         together, in order.
         """
         walk = walk or Walk()
+        for note in follow.joining(item for _, todo in ends for item in todo):
+            for some in pages(told_by(note), produce.MAX_JOBS):
+                yield calls.batch_note(self._place(note.batch), some)
         bound = [
             Bound(f"{token}.{n}", item) for token, todo in ends for n, item in enumerate(todo) if isinstance(item, Send)
         ]

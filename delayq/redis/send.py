@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from redis.exceptions import NoScriptError, ResponseError
 
 from delayq.redis.calls.call import Call, Command
-from delayq.redis.direct import Direct, Words
+from delayq.redis.direct import Direct, OneServer, Words
 from delayq.redis.faults import AGAIN, REDIS_ERRORS, fault_of, tell_place
 
 if TYPE_CHECKING:
@@ -82,7 +82,16 @@ def send_all(client: Client, calls: Sequence[Call[Any] | Command[Any]], *command
 
     A call whose script the server forgot is sent again by itself: it did nothing the first time.
     """
-    replies = _exchange(client, [*map(words_of, calls), *commands])
+    return _answers(client, calls, _exchange(client, [*map(words_of, calls), *commands]))
+
+
+def post_all(client: OneServer, calls: Sequence[Call[Any]]) -> Callable[[], list[Any]]:
+    """As `send_all`, in two steps: they are written, and what this gives waits for the answers. It has to be called."""
+    trip = client.post([words_of(call) for call in calls])
+    return lambda: _answers(client, calls, trip.replies())
+
+
+def _answers(client: Client, calls: Sequence[Call[Any] | Command[Any]], replies: list[Any]) -> list[Any]:
     for n, call in enumerate(calls):
         if isinstance(replies[n], NoScriptError):
             replies[n] = _again(client, call)

@@ -1,6 +1,7 @@
 """How a child gets its work and gets rid of it: settle what has ended, read on, replay, hand back.
 
-Settling and reading travel in one round trip, and only when that came back empty does it wait. When the
+Settling and reading travel in one round trip, and only when that came back empty does it wait. A
+backend may also settle while the next jobs run: then it is heard before the next read, or by the watchdog. When the
 backend is away nothing is lost: outcomes are kept and settled later, and after any error while reading
 the child first replays what the backend holds for it, because a reply with deliveries may have been
 lost on the way.
@@ -12,6 +13,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from delayq.core.errors import AWAY, DelayqError
 from delayq.core.events import JobFenced
@@ -39,6 +41,14 @@ class Leave(BaseException):
     """
 
 
+class _Later(NamedTuple):
+    """What was settled ahead at `since`; `ask` gives the answers."""
+
+    finished: Sequence[Held]
+    ask: Callable[[], Fetched]
+    since: float
+
+
 class Supply:
     """Reads and settles for one child. `read`, `catch_up` and `settle_and_leave` belong to the main thread.
 
@@ -62,12 +72,14 @@ class Supply:
         self._replays_seen = 0
         self._waited_in_vain = False
         self._settling = threading.Lock()
+        self._later: _Later | None = None
         self._returning = threading.Lock()
 
     def read(self, count: int, wait_s: float) -> int:
         """Settle, and take up to `count` deliveries; wait up to `wait_s` for the first. How many came."""
         if taken := self.catch_up():
             return taken
+        self._hear_first()
         count = min(count, self._holding.room)
         if not count:
             self.nap(NAP_S)  # nothing can be taken until something was settled
@@ -76,6 +88,8 @@ class Supply:
         idle, self._waited_in_vain = self._waited_in_vain and wait_s > 0 and not self._holding.held, False
         sent_at = boot_clock()
         deliveries = () if idle else self._exchange(count)
+        if not deliveries:
+            self._hear_first()
         self._note_emptiness(deliveries, sent_at)
         if not deliveries and wait_s and count:
             sent_at = boot_clock()
@@ -110,6 +124,7 @@ class Supply:
     def settle(self) -> None:
         """Settle without reading; what cannot be settled now is kept. From any thread."""
         with self._settling:
+            self._hear()
             finished = self._holding.take_finished()
             if not finished:
                 return
@@ -120,6 +135,11 @@ class Supply:
                 raise
             self._note(finished, fetched.settled)
             self._tell(fetched.errors)
+
+    def unsettled_for(self) -> float:
+        """How long the first of the outcomes has waited to be settled, or for its answer to be heard."""
+        later = self._later
+        return boot_clock() - later.since if later is not None else self._holding.unsettled_for()
 
     def settle_and_leave(self) -> None:
         """Settle if the backend seems to be there. What is left the supervisor finds, as long as there is time."""
@@ -168,8 +188,33 @@ class Supply:
         except BaseException:
             self._holding.unsettled(finished)
             raise
-        self._note(finished, fetched.settled)
+        if fetched.later is None:
+            self._note(finished, fetched.settled)
+        else:
+            self._later = _Later(finished, fetched.later, boot_clock())
         return fetched.deliveries
+
+    def _hear_first(self) -> None:
+        if self._later is not None:
+            self.calling = True
+            try:
+                with self._settling:
+                    self._hear()
+            finally:
+                self.calling = False
+
+    def _hear(self) -> None:
+        """Wait for the answers to what was settled ahead, if there are any to come. Under the lock `_settling`."""
+        later, self._later = self._later, None
+        if later is None:
+            return
+        try:
+            answer = later.ask()
+        except BaseException:
+            self._holding.unsettled(later.finished)
+            raise
+        self._note(later.finished, answer.settled)
+        self._tell(answer.errors)
 
     def _interruptible(self, wait_s: float) -> Fetched:
         """A wait that the watchdog may end when the child is told something; then `Leave` is raised here."""

@@ -120,7 +120,7 @@ class Watchdog:
             if self._holding.kept_waiting_for() > WORTH_S or self._holding.returning:
                 self._supply.hand_back()
         finally:
-            if self._holding.unsettled_for() > WORTH_S:
+            if self._supply.unsettled_for() > WORTH_S:
                 self._supply.settle()
 
 

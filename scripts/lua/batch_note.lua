@@ -11,8 +11,9 @@
 -- ARGV[3]  cancel      0|1     1 = no more of it shall run
 -- ARGV[4]  keep_ms     int     how long a finished batch is kept
 -- ARGV[5]  keep_broken_ms int  the same, when members failed
--- ARGV[6+] member      4 each  id, word (done, failed, skipped or pending: it runs again), how often it was retried, and
---                              how often the batch had been cancelled by then
+-- ARGV[6+] member      4 each  id, word (done, failed, skipped or pending: it runs again; `joined` and a queue: it is a
+--                              member from now on), how often it was retried, and how often the batch had been
+--                              cancelled by then
 -- returns  {0} for a batch that is not there; else {1, plan, pending, succeeded, broken, skipped, how often it was taken
 --          up again, created_ms, cancelled_ms or '', finished_ms or '', how often it was cancelled, the round of the
 --          failure that `catch` is for, then what is due and has not been told: resumed (it was taken up again),
@@ -27,7 +28,10 @@
 -- by one, and those that are still to come must not cancel those that wait already. For the same reason `catch` is due
 -- when there was a failure since it was told last, and not when there is one.
 -- Why cancels are counted: a retry lifts those that its caller knew of, and no other.
--- Why a cancel seals: a producer that died among its members leaves a batch that could not finish otherwise.
+-- Why links that a member put into its chain join with the note of its end: they come into being in that step, and the
+-- batch must not finish before them. It takes them however it stands: what is cancelled of it is cancelled then.
+-- Why a cancel seals, with the time 0: a producer that died among its members leaves a batch that could not finish
+-- otherwise. Should a retry lift the cancel, that producer may still go on.
 -- Why what waits is only cancelled once it is sealed: before, a member may be known that is not in its queue yet.
 -- Why one that allows failures, and with which its chain went on, neither resumes nor stops that: what comes behind it
 -- is on its way by then, and has ends of its own.
@@ -52,8 +56,7 @@ redis.call('HDEL', plan, '')
 local function set(name, value) is[name] = value; redis.call('HSET', plan, name, value) end
 local function drop(...) for _, name in ipairs({ ... }) do is[name] = nil; redis.call('HDEL', plan, name) end end
 local function count(name) set(name, string.format('%.0f', tonumber(is[name] or 0) + 1)) end
-local from = { failed = { [pending] = true, [skipped] = true }, skipped = { [pending] = true } }
-from.done = { [pending] = true, [broken] = true, [skipped] = true }
+local from = { failed = { [pending] = 1, [skipped] = 1 }, skipped = { [pending] = 1 }, done = { [pending] = 1, [broken] = 1, [skipped] = 1 } }
 local into, again, changed = { failed = broken, skipped = skipped }, false, false
 local function move(id, source, target, value)
   redis.call('HDEL', source, id)
@@ -73,9 +76,10 @@ local function resume(spared)
 end
 for i = 6, #ARGV, 4 do
   local id, word, retried, spared = ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2]), tonumber(ARGV[i + 3])
-  local where, value
-  for _, key in ipairs({ pending, broken, skipped }) do
-    if not value then where, value = key, redis.call('HGET', key, id) end
+  local where, value, queue = nil, nil, string.match(word, '^joined (.*)$')
+  for _, key in ipairs({ pending, broken, skipped }) do if not value then where, value = key, redis.call('HGET', key, id) end end
+  if queue and not value and redis.call('SISMEMBER', succeeded, id) == 0 then
+    move(id, pending, pending, retried > 0 and queue .. ' ' .. ARGV[i + 2] or queue); drop('told:cancel')
   end
   local known = value and tonumber(string.match(value, ' (%d+)$') or 0)
   if known and retried > known then
@@ -92,7 +96,7 @@ for i = 6, #ARGV, 4 do
     end
   end
 end
-if (seal or cancel) and not is.sealed_ms then set('sealed_ms', at) end
+if seal and (is.sealed_ms or '0') == '0' or cancel and not is.sealed_ms then set('sealed_ms', seal and at or '0') end
 if cancel then count('cancels') end
 if cancel and not is.cancelled_ms and not is.finished_ms then set('cancelled_ms', at) end
 local left, bad, out = redis.call('HLEN', pending), redis.call('HLEN', broken), redis.call('HLEN', skipped)

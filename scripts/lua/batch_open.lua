@@ -17,6 +17,7 @@
 --
 -- Why a member that is known is not added again: a resent call must not make one pending that has ended meanwhile.
 -- Why one that is sealed is left as it is: beginning it again is how its producer, who lost an answer, asks after it.
+-- Why not one that a cancel sealed, and whose cancel was lifted: some of its members may never have been sent.
 -- Why the origin: a batch whose turn comes may find another one under its id. Whoever waits for it would wait for ever.
 -- Why more members are refused once it has finished or was cancelled: what follows its end has been sent.
 
@@ -33,7 +34,7 @@ if text == '' and not known[1] then return { 'unknown', 0 } end
 if text == '' and (known[2] or known[3]) then return { known[2] and 'finished' or 'cancelled', 0 } end
 
 if text ~= '' and (known[5] or origin) ~= origin then return { 'taken', 0 } end
-if text ~= '' and known[4] then return { 'sealed', 0 } end
+if text ~= '' and known[4] and (known[4] ~= '0' or known[2] or known[3]) then return { 'sealed', 0 } end
 if text ~= '' and redis.call('HSETNX', plan, 'plan', text) == 1 then
   redis.call('HSET', plan, 'allow', allow, 'origin', origin, 'created_ms', string.format('%.0f', now))
 end

@@ -8,6 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from delayq.core.failure import Failure
+from delayq.drivers.database.engine import Database
+from delayq.drivers.database.failed import DatabaseFailedStore
+from delayq.drivers.database.tables import tables
+from delayq.drivers.failed_store import FailedJob
 from tests.cli.conftest import Inline
 
 COLUMNS = ["id", "queue", "payload", "attempts", "reserved_at", "available_at", "created_at"]
@@ -55,7 +60,9 @@ def test_the_connection_that_is_meant_is_the_only_one_touched(path: Path, inline
     assert [document["connection"] for document in done.documents] == ["other"]
     assert (columns(path, "jobs"), columns(other, "jobs")[:7]) == ([], COLUMNS)
     refused = inline("--connection", "null", "database", "migrate")
-    assert (refused.code, "The connection 'null' keeps its jobs in no database" in refused.err) == (2, True)
+    assert refused.code == 2
+    assert "The connection 'null' keeps neither its jobs nor its failed jobs in a database" in refused.err
+    assert "Those that do: jobs, other." in refused.err
     assert columns(path, "jobs") == []
     assert len(inline("database", "migrate", "--json").documents) == 2
 
@@ -69,9 +76,9 @@ def test_a_database_that_no_connection_names(inline: Inline, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ((), "No connection has the driver database"),
+        ((), "No connection keeps its jobs or its failed jobs in a database"),
         (("--connection", "nobody"), "There is no connection 'nobody'"),
-        (("--connection", "null"), "The connection 'null' keeps its jobs in no database"),
+        (("--connection", "null"), "No connection in the settings does. Or name a database with --database."),
         (("--database", "oracle://ann:secret@db/x"), "No jobs can be kept on oracle (oracle://ann:***@db/x)"),
     ],
 )
@@ -80,6 +87,55 @@ def test_bad_input(words: tuple[str, ...], said: str, inline: Inline, tmp_path: 
     assert done.code == 2
     assert said in done.err
     assert "secret" not in done.err
+
+
+def test_a_store_of_failed_jobs_in_a_database_gets_its_table(path: Path, inline: Inline, tmp_path: Path) -> None:
+    failed = tmp_path / "failed.db"
+    with (tmp_path / "delayq.toml").open("a") as file:
+        file.write(f'[connections.mq]\ndriver = "beanstalkd"\nfailed = "sqlite:///{failed}"\n')
+    told = inline("--connection", "mq", "failed", "list")
+    assert (told.code, "`delayq database migrate --connection mq` makes it." in told.err) == (2, True)
+    done = inline("database", "migrate", "--connection", "mq")
+    assert (done.code, done.lines) == (0, ["table failed_jobs created"])
+    assert columns(path, "jobs") == []
+    assert columns(failed, "failed_jobs")[:3] == ["id", "uuid", "connection"]
+    names = [document["connection"] for document in inline("database", "migrate", "--json").documents]
+    assert sorted(names) == ["jobs", "mq"]
+
+
+def test_a_database_that_is_away_keeps_nobody_from_the_others(path: Path, inline: Inline, tmp_path: Path) -> None:
+    away = 'driver = "database"\nurl = "sqlite:////nowhere/at/all.db"\n'
+    other = f'[connections.other]\ndriver = "database"\nurl = "sqlite:///{tmp_path / "other.db"}"\n'
+    settings = tmp_path / "delayq.toml"
+    settings.write_text(f"[connections.away]\n{away}{settings.read_text()}{other}")
+    done = inline("database", "migrate")
+    assert done.code == 5
+    assert "Error: away: The database sqlite:////nowhere/at/all.db cannot be reached" in done.err
+    assert "2 of 3 connections brought up to date." in done.err
+    assert columns(path, "jobs")[:7] == columns(tmp_path / "other.db", "jobs")[:7] == COLUMNS
+    first, *others = inline("database", "migrate", "--json").documents
+    assert (first["connection"], "cannot be reached" in first["error"]) == ("away", True)
+    assert [(document["connection"], document["done"]) for document in others] == [("jobs", []), ("other", [])]
+    assert inline("database", "migrate", "--connection", "away").code == 5
+
+
+def test_what_an_emptied_database_has_is_told(path: Path, inline: Inline) -> None:
+    inline("database", "migrate")
+    assert "No queue holds a job now, and none has failed" in inline.ok("--connection", "jobs", "stats").err
+    with closing(Database(f"sqlite:///{path}")) as database:
+        failed = FailedJob(
+            id="1", connection="jobs", queue="mail", name="x", payload=b"{}", failure=Failure("E", "e"), failed_ms=1
+        )
+        DatabaseFailedStore(database, tables().failed).add(failed)
+    [queue] = inline.ok("--connection", "jobs", "stats", "--json").json["queues"]
+    assert (queue["queue"], queue["failed"], queue["ready"]) == ("mail", 1, 0)
+
+
+def test_a_database_keeps_its_failed_jobs_itself(path: Path, inline: Inline) -> None:
+    with (path.parent / "delayq.toml").open("a") as file:
+        file.write('failed = "null"\n')
+    refused = inline("--connection", "jobs", "list")
+    assert (refused.code, "Leave it out; failed_table names that table." in refused.err) == (2, True)
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql", "mysql"])

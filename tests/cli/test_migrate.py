@@ -66,6 +66,7 @@ def test_a_payload_that_nobody_here_can_read_stays_with_its_sentence(shop: Inlin
     assert (done.code, done.lines) == (4, ["mail: 1 of 1 moved"])
     assert f"f0e1 stays: {sentence}\n" in done.err
     again = shop(*FROM_LARAVEL, "--json")
+    assert again.json["target_remembers"] is True
     [told] = again.json["queues"]
     assert (again.code, told["moved"], told["stay"]) == (4, 0, [{"id": "f0e1", "why": sentence}])
 
@@ -90,6 +91,7 @@ def test_asked_to_end_it_carries_the_lot_through_and_says_so(shop: Inline, q: De
     asking.join()
 
     assert (done.code, "Stopped: the others wait in default as before" in done.err) == (130, True)
+    assert (done.json["target_remembers"], "does not remember" in done.err) == (False, False)
     [told] = done.json["queues"]
     [stats] = q.stats("orders")
     assert (told["moved"], told["still_aside"], told["put_back"]) == (count(), 0, 0)

@@ -239,7 +239,9 @@ class TestFiles:
     def test_a_folder_that_is_a_file(self, tmp_path: Path) -> None:
         (tmp_path / "failed").write_text("")
 
-        with pytest.raises(ConfigError, match=r"Failed jobs cannot be kept in .*failed: .*\[failed\] path"):
+        with pytest.raises(
+            ConfigError, match=r"Failed jobs cannot be kept in .*failed: .*\. Make it a folder that this user may"
+        ):
             FileFailedStore(tmp_path / "failed").add(failed("a"))
 
     def test_a_write_that_fails_leaves_what_was_there(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

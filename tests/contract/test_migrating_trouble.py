@@ -108,7 +108,7 @@ def targets(folder: Path) -> dict[str, tuple[dict[str, Any], type[DelayqError], 
         "no table": (
             {"driver": "database", "url": f"sqlite:///{folder}/empty.db"},
             ConfigError,
-            "is not ready: table jobs is missing. `delayq database migrate`",
+            "is not ready: table jobs is missing. `delayq database migrate --connection",
         ),
     }
 
@@ -220,7 +220,9 @@ def test_a_database_whose_table_vanishes_in_the_middle(manager: Manager) -> None
         to.broker.database.write(to.broker.tables.jobs.drop)
 
     run = migration(manager, "redis", "sqlite", told=vanishes)
-    with pytest.raises(ConfigError, match=r"has no table jobs\. `delayq database migrate` makes it"):
+    with pytest.raises(
+        ConfigError, match=r"has no table jobs\. `delayq database migrate --connection sqlite` makes it"
+    ):
         run.run(QUEUE, QUEUE)
     [found] = run.done
     assert len(waiting(manager.connection("redis"))) == LOT + 10 - found.moved

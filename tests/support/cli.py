@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from tests.support import warm
+from tests.support.warm import environment as environment
 
 ROOT = Path(__file__).resolve().parents[2]
 TIMEOUT_S = 30.0
@@ -38,14 +40,6 @@ class Done:
         return [json.loads(line) for line in self.lines]
 
 
-def environment(**more: str) -> dict[str, str]:
-    """This process's environment without what would change a command, and with the checkout importable."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("DELAYQ_", "XDG_", "PYTHON"))}
-    for name in ("NO_COLOR", "FORCE_COLOR", "TERM", "COLUMNS"):
-        kept.pop(name, None)
-    return {**kept, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error", **more}
-
-
 @dataclass(slots=True)
 class Cli:
     """`cli("stats", "--json")`. `env` and `folder` hold for every command; `start` leaves one running."""
@@ -55,11 +49,15 @@ class Cli:
     running: list[subprocess.Popen[str]] = field(default_factory=list)
 
     def __call__(self, *words: str | bytes, given: str | bytes = b"", env: Mapping[str, str] | None = None) -> Done:
+        given = given.encode() if isinstance(given, str) else given
+        whole = {**self.env, **(env or {})}
+        if ended := warm.run(words, whole, self.folder, given, TIMEOUT_S):
+            return Done(ended.code, ended.out.decode(), ended.err.decode())
         done = subprocess.run(
             [sys.executable, "-m", "delayq", *words],
-            input=given.encode() if isinstance(given, str) else given,
+            input=given,
             capture_output=True,
-            env={**self.env, **(env or {})},
+            env=whole,
             cwd=self.folder,
             timeout=TIMEOUT_S,
             check=False,

@@ -16,6 +16,7 @@ import msgspec
 
 from delayq.core import envelope as envelopes
 from delayq.core import follow
+from delayq.core.envelope import Envelope
 from delayq.core.errors import BatchNotFound, Conflict
 from delayq.core.followups import Link, Plan, Send
 from delayq.core.options import Options
@@ -23,6 +24,7 @@ from delayq.core.outcome import Ack, GiveUp
 from delayq.core.signals import Fail
 from delayq.jobs.batch import Member, PendingBatch, batch, links_of
 from delayq.jobs.chain import Element, PendingChain, chain
+from delayq.jobs.coordinated import RunningChain
 from delayq.jobs.dispatch import Dispatch, named
 from delayq.jobs.links import NOWHERE, Builder, Where
 from delayq.jobs.member_ids import Ids
@@ -72,6 +74,24 @@ class Made:
         return [*self.own, *(step for made in self.inner if not made.allow for step in made.waited_for)]
 
 
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """What a step puts into its chain when it ends well: behind itself, or at the end. `made`: it is a batch."""
+
+    name: str
+    element: Element
+    next: bool
+    outer: Made | None
+    made: Made | None = None
+
+    def happens(self) -> None:
+        """The batch around it has it from now on."""
+        if self.outer is not None and self.made is not None:
+            self.outer.inner.append(self.made)
+        elif self.outer is not None:
+            self.outer.steps.append(self.name)
+
+
 @dataclass(slots=True)
 class Run:
     """One run of a step: when it began, and when and how it ended ("" = its process was killed)."""
@@ -94,6 +114,7 @@ class Story:
         self.orders: list[list[str]] = []
         self.caught: list[tuple[str, list[str]]] = []
         self.adds: dict[str, tuple[str, Made]] = {}
+        self.grows: dict[str, Growth] = {}
 
     def step(self, name: str) -> Dispatch:
         return named("step", {"name": name}).on_queue(self._rand.choice(QUEUES)).having(tries=1)
@@ -117,6 +138,8 @@ class Story:
     def _member(self, path: str, depth: int, made: Made) -> Member:
         drawn = self._rand.random()
         if drawn < 0.5 or depth == 0:
+            if growth := self._growth(path, 0, made):
+                self.orders.append([path, growth.name])
             return self._own(path, made)
         if drawn < 0.85:
             return chain(self._elements(path, depth, made)[0])
@@ -125,6 +148,7 @@ class Story:
     def _elements(self, path: str, depth: int, made: Made | None) -> tuple[list[Element], list[str]]:
         elements: list[Element] = []
         order: list[str] = []
+        last: list[str] = []
         for n in range(self._rand.randint(2, 3)):
             name = f"{path}.{n}"
             order.append(name)
@@ -132,8 +156,24 @@ class Story:
                 elements.append(self.batch(name, depth - 1, made))
             else:
                 elements.append(self._own(name, made))
-        self.orders.append(order)
-        return elements, order
+                if growth := self._growth(name, depth, made):
+                    (order if growth.next else last).append(growth.name)
+        self.orders.append([*order, *last])
+        return elements, [*order, *last]
+
+    def _growth(self, name: str, depth: int, outer: Made | None) -> Growth | None:
+        drawn, new = self._rand.random(), f"{name}*"
+        if drawn > 0.25:
+            return None
+        if drawn < 0.05 and depth:
+            pending = self.batch(new, depth - 1)
+            made = self.batches[new]
+            made.outer = outer
+            growth = Growth(new, pending, drawn < 0.03, outer, made)
+        else:
+            growth = Growth(new, self.step(new), drawn < 0.15, outer)
+        self.grows[name] = growth
+        return growth
 
     def _own(self, name: str, made: Made | None) -> Dispatch:
         if made is not None:
@@ -197,8 +237,12 @@ class World:
             off = False
             if part is not None and part.batch is not None:
                 off = yield from called_off(self.verbs, part.batch, job_id, part.spared)
-            name = msgspec.json.decode(envelopes.decode(raw).data)["name"]
+            envelope = envelopes.decode(raw)
+            name = msgspec.json.decode(envelope.data)["name"]
             outcome = Ack(called_off=True) if off else (yield from self._run(name, part, run))
+            growth = self.story.grows.get(name) if outcome == Ack() else None
+            if growth is not None:
+                outcome = Ack(chain=_grown(envelope, growth))
             ending = Ending(queue, job_id, run.entry, raw, outcome)
             [settle] = calls(self.verbs.shard, [ending], {0: Record()}, self.now)
             run.ended = self.steps  # the call is sent in the step in which it is handed over
@@ -206,6 +250,8 @@ class World:
             assert mine, f"{name} was somebody else's when it was settled"
             self.dead.remove(run)
             run.how = "off" if off else "failed" if isinstance(outcome, GiveUp) else "done"
+            if growth is not None:
+                growth.happens()
 
     def _run(self, name: str, part: follow.Part | None, run: Run) -> Flow[Ack | GiveUp]:
         run.began = self.steps
@@ -269,6 +315,16 @@ class World:
     def ended(self, name: str, how: str) -> list[Run]:
         """The runs of a step that ended so."""
         return [run for run in self.runs.get(name, []) if run.how == how]
+
+
+def _grown(envelope: Envelope, growth: Growth) -> bytes:
+    """What is left of a chain, changed by a handler."""
+    rest = RunningChain(envelope)
+    if growth.next:
+        rest.prepend(growth.element)
+    else:
+        rest.append(growth.element)
+    return rest.changed()
 
 
 def _rows(reply: Any) -> list[tuple[bytes, dict[bytes, bytes]]]:

@@ -8,8 +8,9 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
-# Helpers of the standard library that live until the interpreter ends, and are started by whoever needs them first.
-LASTING = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
+# Helpers of the standard library and of this suite that live until the interpreter ends, and are started by whoever
+# needs them first.
+LASTING = ("multiprocessing.resource_tracker", "multiprocessing.forkserver", "tests.support.warm")
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,8 @@ Desk: TypeAlias = "Client | BrokerDesk | FailedDesk"
 """What can be asked for one job."""
 _SHOWN_DATA: Final = 2_000
 _BAR: Final = 40
+_NONE: Final = "No queue is known yet; the first `delayq schedule` makes one."
+_EMPTY: Final = "No queue holds a job now, and none has failed; a queue of this backend is there while it holds one."
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +192,7 @@ def stats(session: Session, queue: str | None, busy_above: int | None, *, as_jso
     numbers = ("scheduled", "ready", "reserved", "failed", "completed", "overdue")
     session.out.table(("queue", *numbers, "paused"), map(_counts, found), numbers=numbers)
     if not found:
-        session.out.note("No queue is known yet; the first `delayq schedule` makes one.")
+        session.out.note(_EMPTY if isinstance(client, BrokerDesk) else _NONE)
     if held:
         session.out.note(f"Workers fetch nothing now ({held}); `delayq maintenance show` tells more.")
     return code

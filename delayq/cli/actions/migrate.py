@@ -52,7 +52,7 @@ def migrate(session: Session, move: Move, *, as_json: bool) -> int:
         )
         for name in names:  # all are looked at before the first one is touched
             migration.check(name, move.to_queue or name)
-        if not target.remembers:
+        if names and not target.remembers and not as_json:
             session.out.note(
                 f"{move.target} does not remember what it was sent: run again after a crash, up to 250 jobs whose run "
                 "has ended there meanwhile are sent a second time."
@@ -65,7 +65,10 @@ def migrate(session: Session, move: Move, *, as_json: bool) -> int:
             _report_begun(session, move, migration.done)
             raise
         done, ended = migration.done, not stopped()
-    _report(session, move, done, as_json=as_json)
+    if as_json:
+        session.out.json(_document(move, done, remembers=target.remembers))
+    else:
+        _report(session, move, done)
     if not ended:
         session.out.note(f"Stopped: the others wait in {move.source} as before. The same command goes on.")
         return INTERRUPTED
@@ -125,10 +128,13 @@ class _Headway:
             self._out.note(f"{found.queue}: {found.moved:,} of about {found.waiting:,} moved.")
 
 
-def _report(session: Session, move: Move, done: list[Migrated], *, as_json: bool) -> None:
-    if as_json:
-        session.out.json({"from": move.source, "to": move.target, "queues": [_shape(one) for one in done]})
-        return
+def _document(move: Move, done: list[Migrated], *, remembers: bool) -> dict[str, Any]:
+    """`target_remembers`: whether a lot that is sent again after a crash runs once there, also what has ended."""
+    queues = [_shape(one) for one in done]
+    return {"from": move.source, "to": move.target, "target_remembers": remembers, "queues": queues}
+
+
+def _report(session: Session, move: Move, done: list[Migrated]) -> None:
     for one in done:
         session.out.line(_sum(one))
         for job_id, why in list(one.refused.items())[:SHOWN]:

@@ -22,6 +22,8 @@ Held = Callable[[Connection, Claim], bool]
 class DatabaseLimits(NoLimits):
     """`Limits` of one process. `held`: whether a reservation still stands, locked until its transaction ends."""
 
+    lacks = "no limits"
+
     def __init__(self, connection: str, database: Database, rows: BatchRows, locking: Locking, held: Held) -> None:
         super().__init__(connection)
         self._database = database

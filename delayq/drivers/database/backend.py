@@ -24,6 +24,7 @@ from delayq.drivers.database.claiming import Lease
 from delayq.drivers.database.connection import DatabaseConnection
 from delayq.drivers.database.engine import Database
 from delayq.drivers.database.failed import DatabaseFailedStore
+from delayq.drivers.database.faults import Owner
 from delayq.drivers.database.schema import migrate
 from delayq.drivers.database.tables import BATCHES, FAILED, JOBS, Tables, tables
 from delayq.drivers.serving.backend import Backend
@@ -78,7 +79,7 @@ class Place:
     def database(self, answer_ms: int | None = None) -> Database:
         """An engine of its own."""
         lock_ms = self.lock_ms if answer_ms is None else min(answer_ms, self.lock_ms)
-        database = Database(self.url, lock_ms=lock_ms, answer_ms=answer_ms)
+        database = Database(self.url, lock_ms=lock_ms, answer_ms=answer_ms, owner=Owner(self.name))
         if self.own_file is not None and not self.own_file.exists():
             self.own_file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             migrate(database, self.tables)
@@ -106,6 +107,12 @@ def place_of(name: str, given: ConnectionSettings, options: Options, own_file: P
     lease = Lease(options.lease_ms, -(-words.duration_ms("retry_after", "90s", least="1s") // 1000))
     lock_ms, php_objects = words.duration_ms("lock_wait", "5s"), words.flag("php_objects")
     laravel = words.text("laravel", "database")
+    if "failed" in given.options:
+        raise ConfigError(
+            f"The connection {name!r} keeps its failed jobs in a table beside its jobs, in the step that ends them, "
+            "so failed = … is for others.",
+            hint="Leave it out; failed_table names that table.",
+        )
     words.no_more()
     if given.place:
         return Place(given.place, known, lease, lock_ms, php_objects, None, name, laravel)

@@ -10,7 +10,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any, Final, NamedTuple
+from operator import attrgetter
+from typing import Final, NamedTuple
 
 import msgspec
 from sqlalchemy import Connection, delete, select
@@ -26,6 +27,7 @@ from delayq.core.states import Answer
 from delayq.core.views import JobRef
 from delayq.drivers.broker import Item
 from delayq.drivers.database.batch_changes import Changes
+from delayq.drivers.database.batch_heard import words_of
 from delayq.drivers.database.batch_rows import PAGE, BatchRow, BatchRows
 from delayq.drivers.database.batch_taken import Taken, envelope_of, refuse, taken_batch, taken_job
 from delayq.drivers.database.tables import Tables
@@ -59,7 +61,7 @@ class Batching:
             elif isinstance(item, Add):
                 self.add(connection, item.batch, item.members, now_ms)
             else:
-                self.note(connection, item.batch, item.members, now_ms)
+                self.note(connection, item.batch, item.members, now_ms, joined=item.joined)
 
     def send(self, connection: Connection, items: Sequence[Item], now_ms: int) -> None:
         """Jobs whose turn has come. Those whose ids are another job's do not run; their batch and chain hear of it."""
@@ -89,19 +91,31 @@ class Batching:
         if row.finished_s is not None or row.over:
             said = "has finished" if row.finished_s is not None else "was cancelled"
             raise Conflict(f"The batch {batch!r} {said}, so it takes no more jobs.", hint="Dispatch another batch.")
-        counted = list(dict(follow.ids_of(members)).items())
-        known = self.rows.words(connection, batch, (member for member, _ in counted))
-        fresh = [(member, queue) for member, queue in counted if member not in known]
-        self.rows.add(connection, batch, fresh)
-        more = len(fresh)
-        self.rows.write(connection, replace(row, total=row.total + more, pending=row.pending + more))
+        known = self._more(connection, row, follow.ids_of(members))
         refuse(self._send(connection, [link for link in members if link.id not in known], now_ms))
         return True
 
+    def join(self, connection: Connection, notes: Iterable[Note]) -> None:
+        """Links that members put behind themselves are members, however their batch stands: before they are sent."""
+        for note in sorted(notes, key=attrgetter("batch")):
+            row = self.rows.find(connection, note.batch, locked=True)
+            if row is not None:
+                self._more(connection, row, note.joined)
+
     def note(
-        self, connection: Connection, batch: str, words: Words, now_ms: int, *, cancel: bool = False
+        self,
+        connection: Connection,
+        batch: str,
+        words: Words,
+        now_ms: int,
+        *,
+        cancel: bool = False,
+        joined: Sequence[tuple[str, str]] = (),
     ) -> BatchRow | None:
-        """Write down what became of members, and do what is due because of it; None for a batch that is gone."""
+        """Write down what became of members, and do what is due because of it; None for a batch that is gone.
+
+        Those who have `joined` one that was cancelled are called off.
+        """
         row = self.rows.find(connection, batch, locked=True)
         if row is None:
             return None
@@ -117,7 +131,7 @@ class Batching:
         self.rows.write(connection, row)  # before anything is done, because that may note this batch again
         for name in due:
             self._tell(connection, row, name, now_ms)
-        if calls_off and row.pending:
+        if (calls_off or (joined and row.over)) and row.pending:
             self._call_off(connection, batch, now_ms)
         return row
 
@@ -132,6 +146,16 @@ class Batching:
             self.note(connection, row.id, (), now_ms, cancel=True)
 
     # -- inside ------------------------------------------------------------------------------------------------------
+
+    def _more(self, connection: Connection, row: BatchRow, members: Sequence[tuple[str, str]]) -> set[str]:
+        """Let a batch, whose row is locked, have these members; those that it knew already."""
+        counted = dict(members)
+        known = self.rows.words(connection, row.id, counted)
+        fresh = [(member, queue) for member, queue in counted.items() if member not in known]
+        self.rows.add(connection, row.id, fresh)
+        more = len(fresh)
+        self.rows.write(connection, replace(row, total=row.total + more, pending=row.pending + more))
+        return set(known)
 
     def _open(self, connection: Connection, plan: Plan, now_ms: int) -> list[Taken]:
         """What could not be sent of it, or itself."""
@@ -247,33 +271,6 @@ class _Out(NamedTuple):
 
     left: set[str]
     words: list[tuple[str, Word]]
-
-
-def together(todo: Iterable[FollowUp]) -> list[FollowUp]:
-    """What is told of one batch, together and in order. Batches by their ids: so two seldom wait for each other."""
-    notes: dict[str, list[tuple[str, Word]]] = {}
-    others: list[FollowUp] = []
-    for item in todo:
-        if isinstance(item, Note):
-            notes.setdefault(item.batch, []).extend(item.members)
-        else:
-            others.append(item)
-    return [*others, *(Note(batch, words) for batch, words in sorted(notes.items()))]
-
-
-def words_of(row: Any, end: End) -> list[tuple[str, Word]]:
-    """What a batch hears of the job in a row that ends so, and of the links behind it."""
-    notes = [note for note in ends_of(row, end) if isinstance(note, Note)]
-    return list(notes[0].members) if notes else []
-
-
-def ends_of(row: Any, end: End) -> Sequence[FollowUp]:
-    """What follows when the job in a row ends so, whatever PHP has made of it meanwhile."""
-    try:
-        part = follow.part_of_envelope(envelope_of(row))
-    except BadEnvelope:
-        return []
-    return [] if part is None else follow.follow_ups(part, end, 0)
 
 
 def _callback(link: Link, told: dict[str, str], ending: str, now_ms: int) -> Item:

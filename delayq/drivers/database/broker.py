@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, select
 
-from delayq.core.errors import BadEnvelope, ConfigError
+from delayq.core import follow
+from delayq.core.errors import BadEnvelope
 from delayq.core.followups import End
 from delayq.core.states import Answer, OnConflict
 from delayq.core.views import JobRef
@@ -18,7 +19,8 @@ from delayq.drivers.broker import Act, Again, Depth, Item, Waiting, WaitingPage
 from delayq.drivers.database import due, payload
 from delayq.drivers.database.aside import DatabaseSource
 from delayq.drivers.database.asking import DatabaseLimits
-from delayq.drivers.database.batching import Batching, ends_of, together
+from delayq.drivers.database.batch_heard import ends_of, together
+from delayq.drivers.database.batching import Batching
 from delayq.drivers.database.claiming import Claiming, Lease
 from delayq.drivers.database.clock import Clock, database_clock, now_of
 from delayq.drivers.database.engine import Database
@@ -26,7 +28,7 @@ from delayq.drivers.database.keyed_placing import KeyedPlacing
 from delayq.drivers.database.locking import Locking
 from delayq.drivers.database.looking import Looking, waiting_of
 from delayq.drivers.database.placing import Placing, row_of
-from delayq.drivers.database.schema import lacking
+from delayq.drivers.database.schema import refuse_lacking
 from delayq.drivers.database.settling import Settling
 from delayq.drivers.database.tables import Tables
 from delayq.drivers.database.waking import Waker, queues_of, waker_of
@@ -92,12 +94,7 @@ class DatabaseBroker:
 
     def ready(self, queues: Sequence[str]) -> None:
         """Look that the tables are there. Raises `ConfigError` with the command that makes them."""
-        missing = lacking(self.database, self.tables)
-        if missing:
-            raise ConfigError(
-                f"The database {self.database.where} is not ready: {missing[0].replace('created', 'is missing')}.",
-                hint="`delayq database migrate` makes what is missing.",
-            )
+        refuse_lacking(self.database, self.tables)
 
     def reserve(self, queue: str, count: int) -> list[Delivery]:
         """Reserve in one statement; first take back what is over, about three times in a lease."""
@@ -130,9 +127,11 @@ class DatabaseBroker:
             ended = [act for act in done if not isinstance(act, Again)]
             self.locking.free(connection, [act.claim[:2] for act in ended if LOCKED in act.raw])
             follows = [item for act in ended for item in act.then]
+            told = together(told for act in ended for told in act.told)
+            self.batching.join(connection, follow.joining(told))
             if follows:
                 self.batching.send(connection, follows, now_ms)
-            self.batching.do(connection, together(told for act in ended for told in act.told), now_ms)
+            self.batching.do(connection, told, now_ms)
             for act in done:
                 if isinstance(act, Again) and MEMBER in act.raw:
                     self.batching.tried_again(connection, act.raw, now_ms)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from sqlalchemy import URL, Connection, Engine
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from delayq.core.errors import BackendUnavailable, DelayqError
-from delayq.drivers.database.faults import Fault, fault_of, lost_at_commit, said_by
+from delayq.drivers.database.faults import NOBODY, Fault, Owner, fault_of, lost_at_commit, said_by
 from delayq.drivers.database.opening import Manner, open_engine
 
 T = TypeVar("T")
@@ -21,16 +22,24 @@ _ANEW: Final = 5
 _NAP_S: Final = 0.02
 
 
+class _Undone(Exception):
+    """Ends a transaction that was never meant to count."""
+
+
 class Database:
     """One database. `lock_ms`: how long SQLite waits for a lock that somebody else holds.
 
     `answer_ms`: how long to wait for a server to answer; None = as long as its driver does, and 10 s to connect.
+    `owner`: whose it is, for errors.
     """
 
-    def __init__(self, url: str | URL, *, lock_ms: int = 5_000, answer_ms: int | None = None) -> None:
+    def __init__(
+        self, url: str | URL, *, lock_ms: int = 5_000, answer_ms: int | None = None, owner: Owner = NOBODY
+    ) -> None:
         self.engine = open_engine(url, Manner(lock_ms=lock_ms, answer_ms=answer_ms))
         plain = self.engine.url.set(drivername=self.engine.dialect.name)  # nobody asked for the driver's name
         self.where = plain.render_as_string(hide_password=True)
+        self.owner = owner
         self._lock_ms = lock_ms
         self._pid = os.getpid()
 
@@ -75,9 +84,19 @@ class Database:
                     raise self.translated(error) from error
                 again = False
 
+    def tried(self, work: Callable[[Connection], object]) -> None:
+        """Do `work` in a transaction, and undo it: whether it could be done. Raises `BackendError`."""
+
+        def undone(connection: Connection) -> None:
+            work(connection)
+            raise _Undone
+
+        with suppress(_Undone):
+            self.write(undone)
+
     def translated(self, error: Exception) -> DelayqError:
         """An error of the database as ours."""
-        return said_by(error, self.where, self.kind, self._lock_ms)
+        return said_by(error, self.where, self.kind, self._lock_ms, self.owner)
 
     def detached(self) -> Any:
         """A connection of the driver's own that is in no pool; its owner closes it."""

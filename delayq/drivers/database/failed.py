@@ -9,9 +9,13 @@ from typing import Any, Final
 from msgspec import structs
 from sqlalchemy import ColumnElement, Connection, Table, and_, delete, func, or_, select
 
+from delayq.core.failure import Failure
+from delayq.core.names import new_id
 from delayq.drivers.database.clock import epoch_ms
 from delayq.drivers.database.engine import Database
 from delayq.drivers.database.failing import Failing, failed_job
+from delayq.drivers.database.schema import refuse_lacking
+from delayq.drivers.database.tables import FailedAlone
 from delayq.drivers.failed.records import START, Mark, mark_of
 from delayq.drivers.failed_store import EVERYTHING, FailedJob, FailedPage, FailedQuery
 
@@ -31,6 +35,20 @@ class DatabaseFailedStore:
         self._laravel = laravel
         self._writing = Failing(failed)
         self._at: ColumnElement[int] = func.coalesce(failed.c.delayq_failed_ms, epoch_ms(failed.c.failed_at))
+
+    def ready(self) -> None:
+        """Look at the table, and write a row that is undone: this user may do so, and the place is not read-only."""
+        refuse_lacking(self._database, FailedAlone(self._failed))
+        probe = FailedJob(
+            id=new_id(), connection="", queue="", name="", payload=b"{}", failure=Failure("", ""), failed_ms=1_000
+        )
+        self._database.tried(lambda connection: self._writing.write(connection, probe))
+
+    def queues(self, connection: str) -> list[str]:
+        """The queues that failed jobs of that connection came from."""
+        rows = self._failed.c.queue
+        asked = select(rows).where(*self._meant(FailedQuery(connection=connection))).distinct().order_by(rows)
+        return self._database.read(lambda connection: list(connection.execute(asked).scalars()))
 
     def add(self, job: FailedJob) -> None:
         """Keep a job."""

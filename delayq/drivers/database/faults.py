@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
@@ -18,7 +19,6 @@ from delayq.core.errors import (
 )
 
 LOOK: Final = "Look at the database's own log."
-MIGRATE: Final = "`delayq database migrate` makes it."
 
 _NO_TABLE: Final = re.compile(
     r"no such table: ?(\S+)|relation \"([^\"]+)\" does not exist|Table '([^']+)' doesn't exist"
@@ -35,6 +35,30 @@ _FULL: Final = re.compile(r"database or disk is full|No space left|could not ext
 _READ_ONLY: Final = re.compile(r"readonly database|read-only transaction")
 _GAVE_WAY: Final = frozenset({"40001", "40P01", "1213"})
 """Serialisation failures and deadlocks: nothing happened, and it may be done again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Whose database it is, for sentences: that of a connection, whose option `option` names it.
+
+    Without a connection the sentences name none.
+    """
+
+    connection: str = ""
+    option: str = "url"
+
+    @property
+    def migrate(self) -> str:
+        """The command that makes its tables."""
+        return f"`delayq database migrate{f' --connection {self.connection}' if self.connection else ''}`"
+
+    @property
+    def said(self) -> str:
+        """Where its URL stands."""
+        return f"the {self.option} of the connection{f' {self.connection!r}' if self.connection else ''}"
+
+
+NOBODY: Final = Owner()
 
 
 class Fault(Enum):
@@ -63,15 +87,15 @@ def lost_at_commit(where: str) -> OutcomeUnknown:
     )
 
 
-def said_by(error: Exception, where: str, kind: str, lock_ms: int) -> DelayqError:
-    """An error of SQLAlchemy's as ours, in one sentence.
+def said_by(error: Exception, where: str, kind: str, lock_ms: int, owner: Owner = NOBODY) -> DelayqError:
+    """An error of SQLAlchemy's as ours, in one sentence; `owner` is named with the next step.
 
     What may pass is `BackendUnavailable`, what somebody has to set right is `ConfigError`.
     """
     if not isinstance(error, DBAPIError):
         return BackendError(f"The database {where} cannot be used: {_line(error)}.", hint=LOOK)
     said = _said(error)
-    if wrong := _to_be_set_right(said, where):
+    if wrong := _to_be_set_right(said, where, owner):
         return wrong
     if _LOCKED.search(said):
         return BackendUnavailable(
@@ -91,30 +115,30 @@ def said_by(error: Exception, where: str, kind: str, lock_ms: int) -> DelayqErro
     if _passes(error):
         step = "Is its folder there, and may this user write in it?" if kind == "sqlite" else "Is it running?"
         return BackendUnavailable(
-            f"The database {where} cannot be reached: {_first(said)}.", hint=f"{step} Check the url of the connection."
+            f"The database {where} cannot be reached: {_first(said)}.", hint=f"{step} Check {owner.said}."
         )
     return BackendError(f"The database {where} said no: {_first(said)}.", hint=LOOK)
 
 
-def _to_be_set_right(said: str, where: str) -> ConfigError | None:
+def _to_be_set_right(said: str, where: str, owner: Owner) -> ConfigError | None:
     """What does not mend itself."""
     if _NO_COLUMN.search(said):
         return ConfigError(
             f"The tables in the database {where} lack columns of delayq: {_first(said)}.",
-            hint="`delayq database migrate` adds them, and Laravel does not mind.",
+            hint=f"{owner.migrate} adds them, and Laravel does not mind.",
         )
     if found := _NO_TABLE.search(said):
         name = next(group for group in found.groups() if group)
-        return ConfigError(f"The database {where} has no table {name}.", hint=MIGRATE)
+        return ConfigError(f"The database {where} has no table {name}.", hint=f"{owner.migrate} makes it.")
     if _LOGIN.search(said):
         return ConfigError(
             f"The database {where} refused the user or the password: {_first(said)}.",
-            hint="Check both in the url of the connection.",
+            hint=f"Check both in {owner.said}.",
         )
     if _NO_DATABASE.search(said):
         return ConfigError(
             f"There is no database {where} for this user: {_first(said)}.",
-            hint="Create it, or name another in the url of the connection.",
+            hint=f"Create it, or name another in {owner.said}.",
         )
     if _FORBIDDEN.search(said):
         return ConfigError(

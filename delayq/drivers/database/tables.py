@@ -30,7 +30,7 @@ A lock counts as long as its owner has a row in `jobs` (or its window lasts), so
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from sqlalchemy import (
     BigInteger,
@@ -59,6 +59,33 @@ MOST_ATTEMPTS: Final = 255
 _MYSQL: Final = ("mysql", "mariadb")
 
 
+class Wanted(Protocol):
+    """The tables that somebody needs of a database."""
+
+    @property
+    def all(self) -> tuple[Table, ...]:
+        """In the order in which they are made."""
+
+    @property
+    def other_names(self) -> str:
+        """The next step for who has another table of one of these names."""
+
+
+@dataclass(frozen=True, slots=True)
+class FailedAlone:
+    """What a store of failed jobs needs that stands apart from the jobs."""
+
+    failed: Table
+
+    @property
+    def all(self) -> tuple[Table, ...]:
+        return (self.failed,)
+
+    @property
+    def other_names(self) -> str:
+        return "Name another database: failed = … of the connection."
+
+
 @dataclass(frozen=True, slots=True)
 class Tables:
     """The tables of one connection; names may begin with a schema ("queue.jobs")."""
@@ -72,6 +99,10 @@ class Tables:
     @property
     def all(self) -> tuple[Table, ...]:
         return self.jobs, self.failed, self.batches, self.locks, self.members
+
+    @property
+    def other_names(self) -> str:
+        return "Give another name: table, failed_table or batches_table of the connection."
 
 
 def tables(jobs: str = JOBS, failed: str = FAILED, batches: str = BATCHES) -> Tables:

@@ -39,8 +39,8 @@ def choose(name: str, options: Given, engine: Options) -> Callable[[], FailedSto
         return NullFailedStore
     if place.startswith(REDIS):
         return partial(_on_redis, parse_endpoint(place), engine)
-    if "://" in place:
-        return partial(_in_database, place)
+    if in_database(place):
+        return partial(_in_database, name, place)
     if place and not Path(place).is_absolute():
         raise ConfigError(
             f"failed of the connection {name!r} is {shown(mask_url(place))}.",
@@ -49,18 +49,24 @@ def choose(name: str, options: Given, engine: Options) -> Callable[[], FailedSto
     return partial(FileFailedStore, Path(place) if place else default_data_dir() / FOLDER)
 
 
+def in_database(place: object) -> bool:
+    """Whether what an option `failed` says is the URL of a database."""
+    return isinstance(place, str) and "://" in place and not place.startswith(REDIS)
+
+
 def _on_redis(place: Endpoint, engine: Options) -> RedisFailedStore:
     return RedisFailedStore(Connector(place), engine)
 
 
-def _in_database(place: str) -> FailedStore:
+def _in_database(name: str, place: str) -> FailedStore:
     try:
         from delayq.drivers.database.engine import Database  # few applications have one
         from delayq.drivers.database.failed import DatabaseFailedStore
+        from delayq.drivers.database.faults import Owner
         from delayq.drivers.database.tables import tables
     except ModuleNotFoundError as missing:
         raise ConfigError(
             f"A store of failed jobs in a database needs the module {missing.name!r}, which is not installed.",
             hint="pip install 'delayq[database]'.",
         ) from missing
-    return DatabaseFailedStore(Database(place), tables().failed)
+    return DatabaseFailedStore(Database(place, owner=Owner(name, "failed")), tables().failed)

@@ -154,7 +154,7 @@ class FileFailedStore:
         except (PermissionError, NotADirectoryError, FileExistsError) as error:
             raise ConfigError(
                 f"Failed jobs cannot be kept in {self._folder}: {error.strerror}.",
-                hint="Name a folder that this user may write: [failed] path.",
+                hint="Make it a folder that this user may write.",
             ) from error
         except OSError as error:
             raise BackendError(f"Failed jobs cannot be kept in {self._folder}: {error.strerror or error}.") from error

@@ -14,7 +14,7 @@ from delayq.core.outcome import DONE, Ack, GiveUp, Outcome, Release
 from delayq.core.unique import word_of
 from delayq.drivers.base import Claim
 from delayq.drivers.broker import Act, Again, Bury, Forget, Item
-from delayq.drivers.capabilities import Capabilities
+from delayq.drivers.capabilities import ALSO_DATABASE, ELSEWHERE, Capabilities
 from delayq.drivers.failed_store import FailedJob
 
 
@@ -53,14 +53,14 @@ class Acts:
     def _cannot(self, todo: Todo) -> ConfigError | None:
         """Why the backend cannot carry what follows."""
         if not self.can.batches and any(not isinstance(item, Send) for item in todo):
-            what = "goes on with a batch", "keeps none"
+            what = "goes on with a batch", "keeps none", ALSO_DATABASE
         elif not self.can.links_wait and any(isinstance(item, Send) and item.unique for item in todo):
-            what = "goes on with a unique job", "lets no link wait for its key"
+            what = "goes on with a unique job", "lets no link wait for its key", ELSEWHERE
         else:
             return None
         return ConfigError(
             f"The chain {what[0]}, and the connection {self.connection!r} {what[1]}.",
-            hint="Dispatch the chain over a connection to Redis.",
+            hint=what[2],
         )
 
     def _failed(self, claim: Claim, raw: bytes, outcome: GiveUp, now_ms: int, todo: Todo) -> Ended:

@@ -65,7 +65,8 @@ def refuse_store(connection: str, make: Callable[[], FailedStore]) -> None:
     except (BackendError, ConfigError) as error:
         raise ConfigError(
             f"The failed jobs of the connection {connection!r} could not be kept: {error.message}",
-            hint=f"Mend that place, or name another: failed = … below [connections.{connection}].",
+            hint=f"{error.hint or 'Mend that place.'} "
+            f"Or name another place: failed = … below [connections.{connection}].",
         ) from error
     finally:
         if store is not None:

@@ -20,7 +20,7 @@ from delayq.core.views import JobInfo, JobRef, QueueStats
 from delayq.drivers.broker import Buries, Depth, Findable, Waiting
 from delayq.drivers.capabilities import refuse_verb
 from delayq.drivers.connection import BatchStore, Connection, KeepsBatches, KeepsLocks, LockStore
-from delayq.drivers.failed_store import FailedQuery, FailedStore
+from delayq.drivers.failed_store import FailedStore
 from delayq.drivers.serving.backend import refuse_lost_failures
 from delayq.drivers.serving.connection import BrokerConnection
 from delayq.drivers.serving.failed_desk import FailedDesk
@@ -120,8 +120,9 @@ class BrokerDesk:
         refuse_lost_failures(self._connection.name, self._connection.backend)
 
     def queues(self) -> list[str]:
-        """The queues that hold something."""
-        return self._connection.broker.queues()
+        """The queues that hold something, and those that failed jobs came from."""
+        holding = self._connection.broker.queues()
+        return holding if self._connection.backend.failed is None else sorted({*holding, *self.failed().queues()})
 
     def stats(self, queue: str | None = None) -> list[QueueStats]:
         """How long one queue is, or each."""
@@ -257,9 +258,7 @@ class BrokerDesk:
         broker, failed = self._connection.broker, 0
         depth, now_ms = broker.depth(queue), broker.now_ms()
         if self._connection.backend.failed is not None:
-            store = self._connection.backend.failed()
-            failed = store.count(FailedQuery(connection=self._connection.name, queue=queue))
-            store.close()
+            failed = self.failed().count(queue)
         return _queue_stats(queue, depth, failed, now_ms, int(broker.lease_s(queue) * 1000))
 
 

@@ -15,7 +15,7 @@ from delayq.core.options import Options
 from delayq.core.states import Answer, State
 from delayq.core.views import JobInfo, Retried
 from delayq.drivers.connection import Connection, TakesUp
-from delayq.drivers.failed_store import FailedJob, FailedQuery, FailedStore
+from delayq.drivers.failed_store import FailedJob, FailedQuery, FailedStore, TellsQueues
 
 PAGE = 200
 CLOCKS_APART_MS = 1_000
@@ -44,6 +44,8 @@ class FailedDesk:
 
     def queues(self) -> list[str]:
         """The queues that failed jobs came from."""
+        if isinstance(self._store, TellsQueues):
+            return self._store.queues(self._connection.name)
         return sorted({job.queue for job in self._iter(FailedQuery(connection=self._connection.name))})
 
     def iter_failed(self, queue: str | None = None, **which: Unpack[FailedOptions]) -> Iterator[JobInfo]:

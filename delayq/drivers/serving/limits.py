@@ -7,12 +7,15 @@ from typing import TypeVar
 from delayq.core.errors import ConfigError
 from delayq.core.limiting import Question
 from delayq.core.signals import Fail
+from delayq.drivers.capabilities import ELSEWHERE
 
 T = TypeVar("T")
 
 
 class NoLimits:
     """`Limits` of a connection that has none. A job that asks fails for good: asked again, the answer is the same."""
+
+    lacks = "no limits and no locks"
 
     def __init__(self, connection: str) -> None:
         self._connection = connection
@@ -27,8 +30,8 @@ class NoLimits:
 
     def _error(self, question: Question[T]) -> Fail:
         error = ConfigError(
-            f"The connection {self._connection!r} keeps no limits and no locks, and the job asked for one "
+            f"The connection {self._connection!r} keeps {self.lacks}, and the job asked for one "
             f"({type(question).__name__}).",
-            hint="Send it over a connection to Redis: on_connection(…).",
+            hint=ELSEWHERE,
         )
         return Fail(error)

@@ -15,6 +15,7 @@ from delayq.redis.calls.call import Argument, Call, Scope, call, number, text
 from delayq.redis.calls.deliver import PAGE, Held
 
 HOLD_MS: Final = 5_000
+JOINED: Final = "joined "
 KEEP_BATCH_MS: Final = 7 * 24 * 3_600_000
 ENDED: Final[Mapping[Answer, Word]] = MappingProxyType(
     {
@@ -45,11 +46,12 @@ def finish(scope: Scope, finished: Sequence[Finished]) -> Call[list[bool]]:
     """Settle, and write what follows; True for each that was still ours.
 
     A job for this very queue is scheduled in the same step, unless it has a unique key: somebody may hold that, and
-    then it has to wait in the outbox.
+    then it has to wait in the outbox. So it has to when its batch does not know yet that it is a member.
     """
     args: list[Argument] = [scope.now, scope.queue, scope.wake]
     for item in finished:
-        here = [job for job in item.todo if isinstance(job, Send) and job.queue == scope.queue and not job.unique]
+        jobs = () if follow.joining(item.todo) else (job for job in item.todo if isinstance(job, Send))
+        here = [job for job in jobs if job.queue == scope.queue and not job.unique]
         owed = [other for other in item.todo if other not in here]
         args += (item.held.id, item.held.entry, item.end, item.retention_ms, item.envelope, item.record)
         args += (followups.encode_todo(owed), len(here))
@@ -129,17 +131,18 @@ def batch_open(
 
 
 class Told(NamedTuple):
-    """What became of a member. `retried` and `spared` as in `Chain`."""
+    """What became of a member; or `JOINED` and its queue: it is one from now on. `retried`, `spared` as in `Chain`."""
 
     member: str
-    word: Word
+    word: str
     retried: int = 0
     spared: int = 0
 
 
 def told_by(note: Note) -> list[Told]:
     """What a note says."""
-    return [Told(member, word, note.retried, note.spared) for member, word in note.members]
+    words = [*((member, f"{JOINED}{queue}") for member, queue in note.joined), *note.members]
+    return [Told(member, word, note.retried, note.spared) for member, word in words]
 
 
 class Counted(NamedTuple):

@@ -196,7 +196,7 @@ def it_counts_what_ran(play: Play, made: Made, info: BatchInfo) -> None:
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_no_order_of_commands_and_no_death_breaks_a_story(station: Station, manager: Manager, seed: int) -> None:
+def test_no_order_and_no_death_breaks_a_story(station: Station, manager: Manager, seed: int) -> None:
     play = Play(station.connector.commands(), manager, seed)
     play.chaos()
     play.rest()

@@ -56,17 +56,24 @@ def push(broker: DatabaseBroker, *items: Item) -> None:
 
 def test_a_table_that_is_not_there(url: str) -> None:
     with closing(broker_on(url)) as broker:
-        with pytest.raises(ConfigError, match=r"has no table \S*jobs. `delayq database migrate` makes it."):
+        with pytest.raises(
+            ConfigError, match=r"has no table \S*jobs. `delayq database migrate --connection jobs` makes it."
+        ):
             push(broker, item(broker))
         with pytest.raises(ConfigError, match="delayq database migrate"):
             broker.reserve(Q, 1)
-        with pytest.raises(ConfigError, match=r"is not ready: table jobs is missing. `delayq database migrate`"):
+        with pytest.raises(
+            ConfigError, match=r"is not ready: table jobs is missing. `delayq database migrate --connection"
+        ):
             broker.ready([Q])
 
 
 def test_a_table_without_our_columns(engine: Engine, url: str) -> None:
     Laravel(engine).migrate()
-    with closing(broker_on(url)) as broker, pytest.raises(ConfigError, match="`delayq database migrate` adds them"):
+    with (
+        closing(broker_on(url)) as broker,
+        pytest.raises(ConfigError, match="`delayq database migrate --connection jobs` adds them"),
+    ):
         push(broker, item(broker))
 
 
