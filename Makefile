@@ -6,8 +6,8 @@
 VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
-# One more than there are cores: much of the suite waits for time to pass, or for servers.
-WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1) + 1)
+# Two more than there are cores: much of the suite waits for time to pass, or for servers.
+WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1) + 2)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Container images like to forbid it; then each of the suite's thousand processes compiles the package anew.
 export PYTHONDONTWRITEBYTECODE :=

@@ -94,6 +94,7 @@ if typing.TYPE_CHECKING:
     )
     from delayq.drivers.sync import Ran
     from delayq.drivers.within import within
+    from delayq.jobs.after_response import AfterResponse, AfterResponseWSGI
     from delayq.jobs.batch import (
         PendingBatch,
         afind_batch,
@@ -148,6 +149,8 @@ if typing.TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AfterResponse",
+    "AfterResponseWSGI",
     "Answer",
     "AsyncDelayQ",
     "Attachment",

@@ -12,9 +12,10 @@ from contextlib import asynccontextmanager
 from typing import Annotated
 
 from fastapi import Depends, FastAPI, HTTPException, Request
+from fastapi.responses import JSONResponse
 
 from consumers.order_timeout.shop import Shop
-from delayq import Answer, AsyncDelayQ, BackendUnavailable, job
+from delayq import Answer, AsyncDelayQ, BackendError, job
 
 QUEUE = "orders"
 TIME_TO_PAY = os.environ.get("TIME_TO_PAY", "15m")
@@ -43,18 +44,21 @@ app = FastAPI(title="Orders", lifespan=lifespan)
 Client = Annotated[AsyncDelayQ, Depends(client)]
 
 
+@app.exception_handler(BackendError)
+async def away(request: Request, error: BackendError) -> JSONResponse:
+    """Redis is away, frozen or full. The same request may be sent again, also when an answer was lost."""
+    return JSONResponse({"detail": "Orders cannot be reached at the moment."}, 503, {"Retry-After": "5"})
+
+
 @app.post("/orders/{order_id}", status_code=201)
 async def place(order_id: int, q: Client) -> dict[str, str | int]:
     """Schedule first, store then: a crash in between leaves a job that finds nothing to do, never an order for ever.
 
     The id is the order's, so a request that is sent again schedules one job.
     """
-    try:
-        ref = await q.schedule(
-            "order.close", {"order_id": order_id}, delay=TIME_TO_PAY, id=f"order-{order_id}", queue=QUEUE
-        )
-    except BackendUnavailable as error:
-        raise HTTPException(503, "Orders cannot be taken at the moment.", {"Retry-After": "5"}) from error
+    ref = await q.schedule(
+        "order.close", {"order_id": order_id}, delay=TIME_TO_PAY, id=f"order-{order_id}", queue=QUEUE
+    )
     Shop().place(order_id)
     return {"order": order_id, "state": Shop().state(order_id), "closes": ref.due_ms or 0}
 

@@ -54,7 +54,7 @@ def on_redis(settings: Settings, asking: str = "this") -> Settings:
         raise nothing_kept(name, given)
     if given.driver != "redis":
         raise ConfigError(
-            f"The connection {name!r} is {given}, and {asking} works on connections to Redis alone.",
+            f"The connection {name!r} is {given}, and {asking} works on connections with the driver redis alone.",
             hint="docs/connections.md says what each driver can do.",
         )
     changes = {"url": given.url, "prefix": given.prefix, "queue": given.queue}

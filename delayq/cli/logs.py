@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from delayq.cli.printable import printable
+from delayq.cli.render import Output
 from delayq.core.at_work import AT_WORK, AtWork
 from delayq.core.events import Event, JobEnded, JobFenced, JobStarted, WorkerStarting, WorkerStopping
 from delayq.core.failure import MAX_TRACEBACK, in_a_line
@@ -33,6 +34,14 @@ def start(settings: Settings, *, quiet: bool) -> None:
     handler.setFormatter(_Json() if settings.log_format is LogFormat.JSON else _Console())
     root.addHandler(handler)
     root.setLevel(logging.WARNING if quiet else settings.log_level.upper())
+
+
+def greet(out: Output, settings: Settings, text: str) -> None:
+    """What a process says once it is at work: a remark, or a line of the log where all lines are JSON."""
+    if settings.log_format is LogFormat.JSON:
+        logging.getLogger("delayq").info("%s", text)
+    else:
+        out.note(text)
 
 
 def tell(event: Event) -> None:

@@ -26,6 +26,8 @@ BOUNDS_MS: Final = (
 )  # fmt: skip
 """Upper ends of a spread's parts, in ms; what is above the last has a part of its own. Part of the protocol."""
 PARTS: Final = len(BOUNDS_MS) + 1
+PROMOTED_LATE: Final = (*(f"promoted_late_{n}" for n in range(1, PARTS + 1)), "promoted_late_us")
+"""The fields of `meta` that tell how late jobs were promoted: a count for each part, then the sum."""
 
 LATE: Final = "late"
 TOOK: Final = "took"
@@ -151,14 +153,10 @@ def _spread(numbers: Mapping[str, float], name: str) -> Spread:
     return Spread(counts, float(numbers.get(f"{name}_ms", 0)))
 
 
-def spread_of(written: str) -> Spread:
-    """A spread as scripts keep it in `meta`: the counts of its parts, then the sum in ms. Anything else is empty."""
-    words = written.split()
-    try:
-        counts, sum_ms = tuple(map(int, words[:PARTS])), float(words[PARTS])
-    except (ValueError, IndexError):
-        return Spread()
-    return Spread(counts, sum_ms)
+def spread_of(numbers: Sequence[bytes | str | None]) -> Spread:
+    """A spread from its `PROMOTED_LATE`. What is missing, or no number, counts as none."""
+    counts = [int(number) if number and number.isdigit() else 0 for number in numbers]
+    return Spread(tuple(counts[:PARTS]), counts[PARTS] / 1000)
 
 
 def row_of(raw: bytes, minute: int | None = None) -> Mapping[str, Any]:

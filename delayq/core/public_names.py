@@ -98,6 +98,10 @@ HOMES: Final[Mapping[str, Sequence[str]]] = {
     ),
     "delayq.drivers.sync": ("Ran",),
     "delayq.drivers.within": ("within",),
+    "delayq.jobs.after_response": (
+        "AfterResponse",
+        "AfterResponseWSGI",
+    ),
     "delayq.jobs.batch": (
         "PendingBatch",
         "afind_batch",

@@ -23,7 +23,10 @@ Shape = dict[str, Any]
 
 
 def scheduled(ref: JobRef) -> Shape:
-    """The answer to schedule, reschedule, run-now and retry; without `name` where no answer of Redis tells it."""
+    """The answer to schedule, reschedule, run-now and retry; without `name` where no answer of Redis tells it.
+
+    `connection` is there where a failover had a choice: the one that took the job.
+    """
     return {
         "id": ref.id,
         **({"name": ref.name} if ref.name else {}),
@@ -31,6 +34,7 @@ def scheduled(ref: JobRef) -> Shape:
         "state": ref.state,
         **at("due", ref.due_ms),
         "outcome": ref.outcome,
+        **({"connection": ref.connection} if ref.connection else {}),
     }
 
 

@@ -96,9 +96,9 @@ def _scheduled(info: JobInfo, stats: QueueStats, high_water: int) -> Iterator[Re
             what = "Its unique key is held until it starts. If it is debounced, each dispatch like it puts it off."
             yield Reason("keyed", what, weight=Weight.FINE)
         why = f"Attempt {attempt} did not end well; the next is due" if attempt else "It is not due yet:"
-        yield Reason("not-due", f"{why} in {format_duration(left_ms)}.", weight=Weight.FINE)
+        yield Reason("not-due", f"{why} in {_length(left_ms)}.", weight=Weight.FINE)
         return
-    yield Reason("due", f"It is due since {format_duration(-left_ms)}.", "The mover takes it next.")
+    yield Reason("due", f"It is due since {_length(-left_ms)}.", "The mover takes it next.")
     if stats.load >= high_water:
         yield Reason(
             "high-water",
@@ -118,7 +118,7 @@ def _reserved(info: JobInfo, stats: QueueStats) -> Iterator[Reason]:
     if stats.lease_ms and silent_ms > stats.lease_ms:
         yield Reason(
             "silent",
-            f"{info.consumer} holds it and has been silent for {format_duration(silent_ms)}; "
+            f"{info.consumer} holds it and has been silent for {_length(silent_ms)}; "
             f"a lease is {format_duration(stats.lease_ms)}.",
             "A janitor takes it back: run a worker, or `delayq move`.",
             Weight.PROBLEM,
@@ -150,15 +150,15 @@ def _limits(info: JobInfo, now_ms: int, held_up: Iterable[HeldUp]) -> Iterator[R
         look = f"delayq limit show {one.name}"
         match one.obstacle:
             case Obstacle.PLACE:
-                since = format_duration(max(0, now_ms - one.at_ms))
+                since = _length(max(0, now_ms - one.at_ms))
                 taken = f"{one.held} of {one.number} taken" + (f", by {owners}" if owners else "")
                 what = f"It waits since {since} for a place of the limit {named}: {taken}."
                 yield Reason("no-place", what, f"It runs as soon as a place is given back. {look}")
             case Obstacle.TURN:
-                left = f"in {format_duration(one.at_ms - now_ms)}" if one.at_ms > now_ms else "now"
+                left = f"in {_length(one.at_ms - now_ms)}" if one.at_ms > now_ms else "now"
                 yield Reason("no-turn", f"The rate limit {named} turned it away; its turn is {left}.", look)
             case Obstacle.CIRCUIT if one.at_ms > now_ms:
-                left = format_duration(one.at_ms - now_ms)
+                left = _length(one.at_ms - now_ms)
                 what = f"The circuit {named} is open after {_several(one.number, 'failure')}, for another {left}."
                 yield Reason("circuit-open", what, f"Mend what these jobs call; or free it on the page Limits. {look}")
             case Obstacle.CIRCUIT:
@@ -182,6 +182,11 @@ def _workers(info: JobInfo, around: Around) -> Iterator[Reason]:
         running = sum(runs for one in serving if isinstance(runs := one.about.get("runs"), int))
         what = f"Workers that serve this queue: {len(serving)}; they run {_several(running, 'job')} now."
         yield Reason("served", what)
+
+
+def _length(ms: int) -> str:
+    """A time that passes while somebody reads of it: from a second on without its milliseconds."""
+    return format_duration(ms if ms < 1_000 else ms // 1_000 * 1_000)
 
 
 def _several(number: int, noun: str) -> str:

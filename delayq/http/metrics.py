@@ -61,7 +61,8 @@ def make_router(service: Service) -> APIRouter:
             hint = "pip install 'delayq[metrics]' where `delayq serve` runs."
             raise Refused(plain(501, "/metrics needs prometheus_client.", hint)) from error
         seen = _for(caller, await looks.last())
-        page, content_type = exposition(seen, __version__, request.headers.get("accept", ""))
+        # In a thread: of thousands of queues it takes seconds, and others want answers meanwhile.
+        page, content_type = await asyncio.to_thread(exposition, seen, __version__, request.headers.get("accept", ""))
         return Response(page, media_type=content_type)
 
     return router

@@ -101,7 +101,10 @@ class Registry:
         handler = self._handlers.get(name) or self._method(name)
         if handler is None:
             known = ", ".join(self.names()) or "none"
-            raise UnknownJob(f"No handler is registered for {name!r}; known here: {known}.")
+            raise UnknownJob(
+                f"No handler is registered for {name!r}; known here: {known}.",
+                hint="Is the module that has it imported? DELAYQ_APP names it.",
+            )
         ready = surround(handler, self._around, self.events.tell)
         ready = self._ready[name] = refer(handler, ready, self.events.tell) if self.codecs.known else ready
         return ready

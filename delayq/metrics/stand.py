@@ -1,12 +1,15 @@
-"""The metrics port: a small server, one request after the other, with nothing to find but /metrics."""
+"""The metrics port: a small server with nothing to find but /metrics."""
 
 from __future__ import annotations
 
+import io
 import logging
 import socket
 import threading
+import time
 from collections.abc import Callable, Sequence
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from socketserver import ThreadingMixIn
 from typing import Any, Final
 
 from delayq.core.errors import ConfigError
@@ -17,7 +20,9 @@ from delayq.worker.meter import Meter
 log = logging.getLogger("delayq.metrics")
 
 PATIENCE_S: Final = 2.0
-"""A client that is slower than this has none; the others wait."""
+"""For all of a request, however many pieces it comes in: a client that is slower is left."""
+AT_ONCE: Final = 32
+"""Clients that are answered beside each other; further ones wait for one of them."""
 Page = Callable[[str], tuple[bytes, str]]
 
 
@@ -56,23 +61,73 @@ class Stand:
         self._socket.close()
 
 
-class _Server(HTTPServer):
-    """On a socket that is there already."""
+class _Server(ThreadingMixIn, HTTPServer):
+    """On a socket that is there already. A thread for each client: one that says nothing keeps no scrape waiting."""
+
+    daemon_threads = True
 
     def __init__(self, listening: socket.socket, page: Page) -> None:
         super().__init__(("", 0), _Handler, bind_and_activate=False)
         self.socket.close()
         self.socket = listening
-        self.page = page
+        self._page = page
+        self._one = threading.Lock()
+        self._places = threading.BoundedSemaphore(AT_ONCE)
+
+    def page(self, accept: str) -> tuple[bytes, str]:
+        """What is shown; made once at a time."""
+        with self._one:
+            return self._page(accept)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """When there is a place."""
+        self._places.acquire()
+        try:
+            super().process_request(request, client_address)
+        except BaseException:
+            self._places.release()
+            raise
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """In the thread; gives the place back."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._places.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that went away, or was too slow, is no reason for a traceback."""
         log.info("metrics: a request ended in the middle", exc_info=log.isEnabledFor(logging.DEBUG))
 
 
+class _Patient(io.RawIOBase):
+    """What a client says, as long as there is time."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        super().__init__()
+        self._sock = sock
+        self._end = time.monotonic() + PATIENCE_S
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        left_s = self._end - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError(f"no whole request within {PATIENCE_S:g} s")
+        self._sock.settimeout(left_s)
+        return self._sock.recv_into(buffer)
+
+
 class _Handler(BaseHTTPRequestHandler):
     timeout = PATIENCE_S
     server: _Server
+
+    def setup(self) -> None:
+        """The time counts from here."""
+        super().setup()
+        self.rfile.close()
+        self.rfile = io.BufferedReader(_Patient(self.connection))
 
     def do_GET(self) -> None:
         """The page, or 404."""
@@ -85,6 +140,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Scrapes are no news."""
 
     def _send(self, status: int, body: bytes, content_type: str) -> None:
+        self.connection.settimeout(PATIENCE_S)
         self.send_response(status)
         self.send_header("Content-Type", content_type)
         self.send_header("Content-Length", str(len(body)))

@@ -52,14 +52,14 @@ def observe(connector: Connector, options: Options) -> Observed:
     answers = _ask(connector, asked)
     told, here = answers[: len(shards) * len(ASKS)], answers[len(shards) * len(ASKS) :]
     parts = {shard: told[n * len(ASKS) : (n + 1) * len(ASKS)] for n, shard in enumerate(shards)}
-    unseen = tuple(sorted({queue_of(shard) for shard, part in parts.items() if _failed(part)}))
-    queues = dict.fromkeys(queue for queue in map(queue_of, parts) if queue not in unseen)
+    queues: dict[str, list[Sequence[Any]]] = {}
+    for shard, part in parts.items():
+        queues.setdefault(queue_of(shard), []).append(part)
+    unseen = {queue for queue, some in queues.items() if any(map(_failed, some))}
     return Observed(
-        tuple(
-            _together(queue, [part for shard, part in parts.items() if queue_of(shard) == queue]) for queue in queues
-        ),
+        tuple(_together(queue, some) for queue, some in queues.items() if queue not in unseen),
         _serving(here),
-        unseen,
+        tuple(sorted(unseen)),
     )
 
 

@@ -27,8 +27,8 @@
 -- so a full one drains.
 -- Why a job that has an entry gets no second one: only damage puts it in two places, and a worker may hold the entry.
 -- Why a new stream may start with the next second: see schedule.
--- Why `promoted_late` is one text: 19 counts, in the bounds of `activity`, and their sum in ms cost one read that is
--- made anyway and one write a call, however many jobs move. They come oldest first, so `part` only goes down.
+-- Why only the parts that grew are written: 19 counts, in the bounds of `activity`, and their sum in microseconds; what
+-- moves together fell due together, so it is one part or two. They come oldest first, so `part` only goes down.
 
 local scheduled, jobs, stream, entries, recoveries = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local failed, errors, unique, locks, completed, meta = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
@@ -40,7 +40,7 @@ if not now then
   now, past_us = time[1] * 1000 + math.floor(time[2] / 1000), time[2] % 1000
 end
 local at = string.format('%.0f', now)
-local known = redis.call('HMGET', meta, 'paused_until_ms', 'delivered', 'promoted_late')
+local known = redis.call('HMGET', meta, 'paused_until_ms', 'delivered')
 local paused, top = known[1] and (known[1] == '0' or tonumber(known[1]) > now), known[2]
 for _, key in ipairs({ errors, unique, locks }) do redis.call('HLEN', key) end
 local owed = redis.call('XLEN', outbox)
@@ -78,10 +78,9 @@ if #gone > 0 and held == 0 and redis.call('EXISTS', stream) == 0 then
   end
 end
 local there = damaged and #gone > 0 and redis.call('HMGET', entries, unpack(gone)) or {}
-local placed, p, lost, waits, part = {}, 0, 0, {}, 19
+local placed, p, lost, waits, part, waited = {}, 0, 0, {}, 19, 0
+local exactly, due_text, late = now + past_us / 1000, nil, 0
 local bounds = { 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 3e4, 6e4, 3e5, 3.6e6 }
-for number in string.gmatch(#gone > 0 and known[3] or '', '%S+') do waits[#waits + 1] = tonumber(number) or 0 end
-for n = #waits + 1, 20 do waits[n] = 0 end
 for n = 1, #gone do
   local id, envelope = gone[n], envelopes[n]
   if not there[n] and envelope then
@@ -89,9 +88,9 @@ for n = 1, #gone do
     placed[p + 1] = id
     placed[p + 2] = redis.call('XADD', stream, '*', 'id', id, 'job', envelope, 'due', dues[n], 'recoveries', times)
     p = p + 2
-    local late = math.max(0, now + past_us / 1000 - dues[n])
+    if dues[n] ~= due_text then due_text, late = dues[n], math.max(0, exactly - dues[n]) end
     while part > 1 and late <= bounds[part - 1] do part = part - 1 end
-    waits[part], waits[20] = waits[part] + 1, waits[20] + late
+    waits[part], waited = (waits[part] or 0) + 1, waited + late
   elseif not there[n] then
     lost = lost + 1
     redis.call('HSET', jobs, id, '{"v":1,"id":' .. cjson.encode(id) .. ',"name":"delayq.lost","queue":"' .. queue
@@ -106,7 +105,8 @@ for n = 1, #gone do
 end
 if p > 0 then redis.call('HSET', entries, unpack(placed)) end
 if p > 0 then redis.pcall('HINCRBY', meta, 'promoted_total', p / 2) end
-if p > 0 then redis.call('HSET', meta, 'promoted_late', table.concat(waits, ' ')) end
+for n, count in pairs(waits) do redis.pcall('HINCRBY', meta, 'promoted_late_' .. n, count) end
+if p > 0 then redis.pcall('HINCRBY', meta, 'promoted_late_us', string.format('%.0f', waited * 1000)) end
 if lost > 0 then redis.pcall('HINCRBY', meta, 'failed_total', lost) end
 local head = redis.call('ZRANGE', scheduled, 0, 0, 'WITHSCORES')
 local wait_us = head[2] and math.max(0, (tonumber(head[2]) - now) * 1000 - past_us) or -1

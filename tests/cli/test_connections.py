@@ -78,7 +78,9 @@ def test_commands_over_another_backend(shelf: Cli) -> None:
 
 
 def test_a_failover_takes_jobs_and_is_not_served(shelf: Cli) -> None:
-    assert shelf.ok("--connection", "safe", "schedule", "bad", "--json").json["outcome"] == "created"
+    made = shelf.ok("--connection", "safe", "schedule", "bad", "--json").json
+    assert (made["outcome"], made["connection"]) == ("created", "mq")
+    assert "created in queue mail over mq, ready to run" in shelf.ok("--connection", "safe", "schedule", "bad").err
     done = shelf("--connection", "safe", "work", "--app", "shop")
     assert (done.code, "No worker can serve the connection 'safe'" in done.err) == (2, True)
 
@@ -89,7 +91,10 @@ def test_a_failover_takes_jobs_and_is_not_served(shelf: Cli) -> None:
         (("--connection", "nowhere", "list"), "There is no connection 'nowhere'; known are default, sync, null"),
         (("--connection", "odd", "schedule", "bad"), "has the driver 'pigeon'; known are"),
         (("--connection", "typo", "schedule", "bad"), "has an option 'foldre' that its driver shelf does not know"),
-        (("--connection", "mq", "pause", "mail"), "'mq' is shelf, and `delayq pause` works on connections to Redis"),
+        (
+            ("--connection", "mq", "pause", "mail"),
+            "'mq' is shelf, and `delayq pause` works on connections with the driver redis alone",
+        ),
         (("--connection", "mq", "move"), "The connection 'mq' needs no mover"),
         (("--connection", "mq", "schedule", "bad", "--id", "o-1"), "cannot tell whether the id 'o-1' is taken"),
         (("--connection", "mq", "schedule", "bad", "--in", "2h"), "can hold a job for 1h at most"),

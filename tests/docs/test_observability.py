@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.docs.manuals import ROOT
 from tests.docs.test_metrics import process, state
@@ -56,6 +57,16 @@ def test_every_label_that_is_selected_exists() -> None:
     assert selected
     for name, said in selected:
         assert set(re.findall(r"(\w+)=", said)) <= known[name], name
+
+
+def test_labels_that_prometheus_gives_itself_are_left_as_they_are() -> None:
+    theirs = {"job", "instance"}
+    assert any("job" in said for said in labels().values())
+    jobs = yaml.safe_load(RULES.with_name("prometheus.yml").read_text())["scrape_configs"]
+    by_name = {one["job_name"]: one.get("honor_labels", False) for one in jobs}
+    for kind, text in (("state", state()), ("processes", process())):
+        clash = theirs & set(re.findall(r'[{,](\w+)="', text))
+        assert by_name[f"delayq-{kind}"] or not clash, f"{clash} would be called exported_…"
 
 
 def test_the_alerts_that_everybody_needs_are_there() -> None:

@@ -58,3 +58,10 @@ def test_a_new_queue_is_as_well_off_as_its_neighbours() -> None:
     assert complaints(new, 60_000, looked_ms=1_041_500) == []
     [said] = complaints(new, 60_000, looked_ms=1_000_000)
     assert said == "No mover ever looked at the queue orders."
+
+
+def test_a_new_queue_that_no_mover_serves_is_told_by_its_jobs() -> None:
+    due = {"now_ms": 1_042_000, "mover_tick_ms": 0, "overdue_oldest_ms": 11_000}
+    [said] = complaints(stats(**due), 60_000, looked_ms=1_041_500)
+    assert said == "No mover ever looked at the queue orders."
+    assert complaints(stats(**due, scheduled=0, ready=1), 60_000, looked_ms=1_041_500) == []

@@ -130,7 +130,7 @@ def test_the_cost_is_a_few_commands_a_queue_in_two_round_trips(q: DelayQ, redis_
     after = redis_client.info("commandstats")
     connector.close()
     sent = sum(_calls(after, name) - _calls(clients, name) for name in ("evalsha", "smembers"))
-    assert sent == 20 * (len(ASKS) - 2) + 1, "each question but two, which are HGETs; and who is there"
+    assert sent == 20 * (len(ASKS) - 2) + 1, "each question but two, which read a hash; and who is there"
     assert before > 0
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from delayq.core import envelope as envelopes
 from delayq.core import failure as failures
-from delayq.core.activity import BOUNDS_MS, spread_of
+from delayq.core.activity import BOUNDS_MS, PROMOTED_LATE, Spread, spread_of
 from delayq.core.states import OnConflict, State
 from delayq.redis.calls import deliver, inspect, produce
 from delayq.redis.calls.call import Scope
@@ -41,19 +41,25 @@ def test_how_late_it_was_is_counted_by_the_bounds_of_activity(each_engine: Engin
     promote(engine)  # 2 ms
     engine.now += 3_600_009
     promote(engine)  # an hour and a millisecond
-    found = spread_of(engine.rows("meta")["promoted_late"])
+    found = promoted_late(engine)
     counted = {BOUNDS_MS[n] if n < len(BOUNDS_MS) else "more": count for n, count in enumerate(found.counts) if count}
     assert counted == {2.0: 1, 50.0: 1, 100.0: 1, "more": 1}
     assert found.sum_ms == 51 + 50 + 2 + 3_600_001
 
 
 @pytest.mark.parametrize("damage", ["", "x", "1 2 3", "-" * 300])
-def test_a_damaged_count_keeps_no_job_from_moving(engine: Engine, damage: str) -> None:
+@pytest.mark.parametrize("field", ["promoted_late_1", "promoted_late_us"])
+def test_a_damaged_count_keeps_no_job_from_moving(engine: Engine, field: str, damage: str) -> None:
     engine.schedule([engine.job("a", "+1")])
-    engine.client.hset(engine.scope.keys.of("meta"), "promoted_late", damage)
+    engine.client.hset(engine.scope.keys.of("meta"), field, damage)
     engine.now += 1
     assert promote(engine) == Promoted(1, 0, -1)
-    assert spread_of(engine.rows("meta")["promoted_late"]).counts[0] >= 1
+    assert promoted_late(engine).count == (field != "promoted_late_1")
+
+
+def promoted_late(engine: Engine) -> Spread:
+    rows = engine.rows("meta")
+    return spread_of([rows.get(name) for name in PROMOTED_LATE])
 
 
 def test_not_a_millisecond_early(engine: Engine) -> None:

@@ -2,6 +2,7 @@
 //
 //     node runner.mjs --url redis://localhost:6379/0 --lua ../../scripts/lua CASE.json …
 //
+// It wants script.mjs and the packages of consumers/node_stream beside it.
 // Prints one JSON object a case; the exit code is 1 when one went wrong.
 
 import { createHash } from 'node:crypto';

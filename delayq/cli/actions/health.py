@@ -7,12 +7,10 @@ import json
 from typing import Final
 
 from delayq.cli.session import Session
-from delayq.core.views import QueueStats
+from delayq.core.standstill import last_look_ms, no_mover
 from delayq.redis.client import Client
 from delayq.worker.names import host_name
 
-STILL_MS: Final = 10_000
-"""A mover looks every second."""
 ANSWER_S: Final = 5.0
 
 
@@ -36,14 +34,9 @@ def _worker(client: Client) -> str:
 
 
 def _mover(client: Client) -> str:
-    return next((sentence for stats in client.stats() if (sentence := _stands_still(stats))), "")
-
-
-def _stands_still(stats: QueueStats) -> str:
-    if not stats.scheduled or stats.paused:
-        return ""
-    still_ms = stats.now_ms - stats.mover_tick_ms
-    return f"No mover looked at the queue {stats.queue} for {still_ms // 1000} s." if still_ms > STILL_MS else ""
+    stats = client.stats()
+    looked_ms = last_look_ms(stats)
+    return next((sentence for one in stats if (sentence := no_mover(one, looked_ms))), "")
 
 
 def _redis(client: Client) -> str:

@@ -27,6 +27,6 @@ def serve(session: Session, host: str, port: int, names: Sequence[str], *, as_js
                 session.out.json({"url": url, "keys": settings.api_keys_file is not None})
             else:
                 session.out.line(url)
-            session.out.note("Serving the HTTP API. Stop with Ctrl-C.")
+            logs.greet(session.out, settings, "Serving the HTTP API. Stop with Ctrl-C.")
 
         run(app, listening, greet)

@@ -128,7 +128,8 @@ def _answer(session: Session, ref: JobRef, *, as_json: bool) -> None:
         session.out.json(shapes.scheduled(ref))
         return
     session.out.line(ref.id)
-    session.out.note(f"{ref.outcome} in queue {ref.queue}{_when(ref)}")
+    over = f" over {ref.connection}" if ref.connection else ""
+    session.out.note(f"{ref.outcome} in queue {ref.queue}{over}{_when(ref)}")
 
 
 def _when(ref: JobRef) -> str:

@@ -213,7 +213,8 @@ def run_worker(
 
     def greet() -> None:
         if not staff.quiet:
-            session.out.note(f"Serving {_served(options)} with {_handled(staff.registry)}. Stop with Ctrl-C.")
+            served = f"Serving {_served(options)} with {_handled(staff.registry)}. Stop with Ctrl-C."
+            logs.greet(session.out, settings, served)
 
     worker = make_worker(
         settings, url, staff.registry, options, listeners=staff.listeners, gone=gone, began=staff.began
@@ -257,7 +258,9 @@ def move(session: Session, *, once: bool, allow_eviction: bool, metrics_port: st
             session.out.note(f"{count(moved, 'job')} moved.")
             return 0
         return run_loops(
-            driver, settings, lambda: session.out.note("Moving what is due, in all queues. Stop with Ctrl-C.")
+            driver,
+            settings,
+            lambda: logs.greet(session.out, settings, "Moving what is due, in all queues. Stop with Ctrl-C."),
         )
 
 

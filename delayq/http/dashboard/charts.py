@@ -63,11 +63,11 @@ class Series:
 
 
 def ceiling(most: float) -> float:
-    """The next round number above: 1, 2, 5, 10, 20, 50 and so on."""
+    """The next round number above: 1, 2, 3, 4, 5, 6, 8, 10, 20, 30 and so on."""
     if most <= 1:
         return 1
     step = 10.0 ** math.floor(math.log10(most))
-    return next((size * step for size in (1, 2, 5) if size * step >= most), 10 * step)
+    return next((size * step for size in (1, 2, 3, 4, 5, 6, 8) if size * step >= most), 10 * step)
 
 
 def bars(series: Sequence[Series], labels: Sequence[str]) -> tuple[tuple[Bar, ...], float]:

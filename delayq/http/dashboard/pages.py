@@ -72,7 +72,8 @@ def fault_of(house: House, request: Request, viewer: Viewer | None, error: error
     title = _TITLES.get(status, "Something went wrong")
     if isinstance(error, errors.BackendUnavailable):
         title = "Redis does not answer"
-    return fault(house, request, viewer, {"title": title, "what": error.message, "next": error.hint}, status)
+    told = {"title": title, "what": error.message, "next": error.hint.replace(" (--queue)", "")}  # no command line here
+    return fault(house, request, viewer, told, status)
 
 
 _TITLES: Final = {

@@ -107,8 +107,8 @@ def _engine() -> Environment:
         "moment": wording.moment,
         "Scope": Scope,
     }
-    filters = (wording.compact, wording.exact, wording.plural, wording.size, wording.span, wording.minute)
-    engine.filters |= {one.__name__: one for one in filters}
+    numbers = (wording.compact, wording.exact, wording.plural, wording.size, wording.span, wording.minute)
+    engine.filters |= {one.__name__: one for one in (*numbers, wording.counted)}
     return engine
 
 

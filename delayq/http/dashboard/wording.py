@@ -10,6 +10,14 @@ from delayq.core.when import format_duration, format_instant
 
 _PART: Final = re.compile(r"[0-9.]+[a-z]+")
 _SECOND_MS: Final = 1_000
+_COUNTED: Final = {
+    "taken_total": "let in",
+    "blocked_total": "turned away",
+    "opened_total": "opened",
+    "scheduled_total": "Taken",
+    "acked_total": "Done",
+    "released_total": "To be tried again",
+}
 _SCALE: Final = ((1_000_000_000, "G"), (1_000_000, "M"), (10_000, "k"))
 
 
@@ -63,6 +71,11 @@ def compact(number: float) -> str:
 def plural(number: int, noun: str) -> str:
     """'1 job', '2 jobs', '1,000 jobs'."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def counted(counter: str) -> str:
+    """What a counter counts: 'let in' for `taken_total`."""
+    return _COUNTED.get(counter) or counter.removesuffix("_total").replace("_", " ").capitalize()
 
 
 def size(number: int) -> str:

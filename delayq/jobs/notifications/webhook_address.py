@@ -7,6 +7,7 @@ else a moment later changes nothing.
 from __future__ import annotations
 
 import ipaddress
+import re
 import socket
 from collections.abc import Sequence
 from typing import Final, TypeAlias
@@ -19,6 +20,7 @@ from delayq.core.shown import shown
 Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
+_BEHIND_HOST: Final = re.compile(r"[/?#\\\s]")
 _NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")
 _NEVER: Final = tuple(
     ipaddress.ip_network(one)
@@ -26,6 +28,8 @@ _NEVER: Final = tuple(
         "168.63.129.16/32",  # looks like any other, and is what a machine of Azure runs on
         "192.0.0.0/24",  # for protocols; parts of it count as global in some Pythons, and Oracle's clouds answer there
         "64:ff9b:1::/48",  # NAT64 of somebody's own
+        "fec0::/10",  # what private addresses were once; no Python calls them that
+        "3fff::/20",  # for examples
     )
 )
 
@@ -37,18 +41,26 @@ class Target:
         try:
             parts = urlsplit(url)
             port = parts.port
-        except ValueError as error:
-            raise InvalidInput(f"{shown(mask_url(url))} is no URL for a webhook: {error}.") from error
+        except ValueError:  # its text may repeat what stands for the port
+            raise _unusable(url, "Use https://host/path, or https://host:port/path.") from None
         if parts.scheme not in (("https", "http") if http else ("https",)) or not parts.hostname:
-            raise InvalidInput(f"{shown(mask_url(url))} is no URL for a webhook.", hint="Use https://host/path.")
+            allowed = "" if http or parts.scheme != "http" else " http goes to networks that are allowed only."
+            raise _unusable(url, f"Use https://host/path.{allowed}")
         if parts.username is not None or parts.fragment or not url.isascii() or not url.isprintable() or " " in url:
-            raise InvalidInput(
-                f"{shown(mask_url(url))} is no URL for a webhook.", hint="No user, fragment or spaces; ASCII only."
-            )
+            raise _unusable(url, "No user, fragment or spaces; ASCII only.")
         self.secure = parts.scheme == "https"
         self.host = parts.hostname
         self.port = port or (443 if self.secure else 80)
         self.path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+
+
+def _unusable(url: str, hint: str) -> InvalidInput:
+    """Names the host. The path may hold a token."""
+    masked = mask_url(url)
+    scheme, mark, rest = masked.rpartition("://")
+    host = _BEHIND_HOST.split(rest, maxsplit=1)[0]
+    named = scheme + mark + host + ("/***" if len(host) < len(rest) else "")
+    return InvalidInput(f"{shown(named)} is no URL for a webhook.", hint=hint)
 
 
 def networks(allowed: Sequence[str]) -> tuple[Network, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from delayq.core.activity import COUNTERS, Span, Spread, row_of, span_of, spread_of
+from delayq.core.activity import COUNTERS, PROMOTED_LATE, Span, Spread, row_of, span_of, spread_of
 from delayq.redis.calls.call import Call, Command, Nature, Scope, call, text
 
 
@@ -44,7 +44,7 @@ def sums(scope: Scope) -> Command[Span]:
 
 def promoted_late(scope: Scope) -> Command[Spread]:
     """How long after their due time jobs were promoted, all that ever were."""
-    return Command(("HGET", scope.keys.of("meta"), "promoted_late"), lambda raw: spread_of(text(raw or b"")), True)
+    return Command(("HMGET", scope.keys.of("meta"), *PROMOTED_LATE), spread_of, True)
 
 
 def _sums(raw: bytes | None) -> Span:

@@ -185,6 +185,21 @@ async def test_what_cannot_be_used_gets_a_page_that_says_so(api: httpx.AsyncClie
         assert "That cannot be used" in (await read(api, path, 400)).text, path
 
 
+async def test_a_page_of_nothing_says_what_it_may_mean(api: httpx.AsyncClient, orders: DelayQ) -> None:
+    for theme in ("auto", "dark"):
+        page = await read(api, "/job?queue=orders&id=nobody", 404)
+        assert "The queue orders knows no job 'nobody'. It is done and was not kept" in " ".join(page.text.split())
+        assert "--queue" not in page.text
+        await send(api, await read(api, "/"), "/theme", theme=theme)
+
+
+async def test_where_one_is_stands_in_the_list_of_pages(api: httpx.AsyncClient, orders: DelayQ) -> None:
+    marked = re.compile(r'<a href="([^"]*)" aria-current="page"')
+    for path, name in (("/", "/"), ("/job?queue=orders&id=soon", "/jobs"), ("/queues/orders", "/queues")):
+        assert marked.findall((await read(api, path)).source) == [name]
+    assert marked.findall((await read(api, "/batch?id=nobody", 404)).source) == ["/batches"]
+
+
 async def test_the_theme_is_kept(api: httpx.AsyncClient, orders: DelayQ) -> None:
     page = await read(api, "/jobs?state=ready")
     assert 'data-theme="auto"' in page.source

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from delayq import ConfigError, InvalidInput, JobContext, JobRef, dispatch
+from delayq import ConfigError, Conflict, InvalidInput, JobContext, JobRef, dispatch
 from delayq.core.states import State
 from delayq.jobs.batch import batch
 from delayq.jobs.chain import chain
@@ -251,3 +251,17 @@ def test_on_a_sync_connection_it_runs_link_by_link(station: Station, steps: Step
     assert steps.ran[3:] == ["d", "e", "g"]
     with pytest.raises(ConfigError, match="keeps no batches"):
         chain(steps("h"), batch([steps("i")])).on_connection("sync").dispatch()
+
+
+def test_a_first_id_that_is_taken_is_refused_unless_that_is_wanted(station: Station, steps: Steps) -> None:
+    """Else the rest would be lost: the job that is there is followed by something else."""
+    steps("other", id="mine", delay="1h").dispatch()
+    with pytest.raises(Conflict, match="The job 'mine' in queue 'orders' exists"):
+        chain(steps("a", id="mine"), steps("b")).dispatch()
+    kept = chain(steps("a", id="mine", on_conflict="keep"), steps("b")).dispatch()
+    assert isinstance(kept, JobRef)
+    assert kept.outcome == "kept"
+    chain(steps("c", id="c"), steps("d", id="c")).dispatch()  # free when its turn comes
+    with work(station):
+        steps.until("d")
+    assert steps.ran == ["c", "d"]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
+import threading
 import urllib.request
 
 from delayq.core.states import State
@@ -15,11 +17,16 @@ from tests.support.waiting import wait_until
 Found = dict[tuple[str, ...], float]
 
 
+def port(shop: Shop) -> int:
+    """Where it listens."""
+    wait_until(lambda: "metrics at http" in shop.said(), what="it listens")
+    (number,) = set(re.findall(r"metrics at http://127\.0\.0\.1:(\d+)/metrics", shop.said()))
+    return int(number)
+
+
 def page(shop: Shop) -> str:
     """What the port shows."""
-    wait_until(lambda: "metrics at http" in shop.said(), what="it listens")
-    (url,) = set(re.findall(r"metrics at (http://127\.0\.0\.1:\d+/metrics)", shop.said()))
-    with urllib.request.urlopen(url, timeout=20) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port(shop)}/metrics", timeout=60) as answer:
         return str(answer.read().decode())
 
 
@@ -69,3 +76,41 @@ def test_the_process_that_shows_is_made_again_and_has_forgotten_nothing(house: H
         assert shows_ends(shop, 2)
         shop.signal(signal.SIGTERM)
         assert shop.ended() == 0
+
+
+class Dripping(threading.Thread):
+    """A request without an end, a byte now and then, until it is hung up on or `stop` is set."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.stop = threading.Event()
+        self.hung_up = False
+        self._client = socket.create_connection(("127.0.0.1", number))
+
+    def run(self) -> None:
+        self._client.settimeout(0.1)
+        self._client.sendall(b"GET /metrics HTTP/1.1\r\n")
+        with self._client:
+            while not self.stop.is_set() and not self.hung_up:
+                try:
+                    self._client.sendall(b"a")
+                    self.hung_up = not self._client.recv(1)
+                except TimeoutError:
+                    continue
+                except OSError:
+                    self.hung_up = True
+
+
+def test_clients_that_take_their_time_keep_no_scrape_waiting(house: House) -> None:
+    with house.open(metrics_port=0) as shop:
+        drip = Dripping(port(shop))
+        drip.start()
+        silent = [socket.create_connection(("127.0.0.1", port(shop))) for _ in range(40)]
+        try:
+            assert "delayq_worker_start_time_seconds" in page(shop)
+            wait_until(lambda: drip.hung_up, timeout=60.0, what="the dripping client is left")
+        finally:
+            drip.stop.set()
+            drip.join()
+            for one in silent:
+                one.close()

@@ -6,7 +6,8 @@ from ipaddress import ip_address
 
 import pytest
 
-from delayq.jobs.notifications.webhook_address import is_public
+from delayq.core.errors import InvalidInput
+from delayq.jobs.notifications.webhook_address import Target, is_public
 
 
 @pytest.mark.parametrize(
@@ -25,8 +26,22 @@ def test_on_the_internet(address: str) -> None:
         "168.63.129.16", "64:ff9b:1::1",
         "::", "::1", "fe80::1", "fc00::1", "fd00:ec2::254", "ff02::1", "2001:db8::1",
         "::ffff:127.0.0.1", "::ffff:10.0.0.1", "2002:7f00:1::", "2002:a9fe:a9fe::", "64:ff9b::a9fe:a9fe",
-        "2001:0:1:2:0:0:80ff:fffe",
+        "2001:0:1:2:0:0:80ff:fffe", "fec0::1", "3fff::1",
     ],
 )  # fmt: skip
 def test_not_on_the_internet(address: str) -> None:
     assert not is_public(ip_address(address))
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://a.example/hooks/t0ken", "https://a.example/hooks/t0ken#x", "https://ann@a.example/t0ken",
+        "https://a.example:99999/t0ken", "https://a.example:t0ken/", "https://a.example/t0 ken?t0ken", "ftp://a.example/t0ken",
+        "a.example/t0ken", "https:/a.example/t0ken", "https://[::1/t0ken", "https:///t0ken", "https://a.example\\t0ken#x",
+    ],
+)  # fmt: skip
+def test_an_url_that_cannot_be_used_is_told_without_what_may_be_a_token(url: str) -> None:
+    with pytest.raises(InvalidInput, match="is no URL for a webhook") as refused:
+        Target(url, http=False)
+    assert "t0" not in f"{refused.value} {refused.value.hint} {refused.value.__cause__}"
