@@ -7,6 +7,7 @@ from typing import Protocol
 from benchmarks.figures import Report
 from benchmarks.measures import (
     burst,
+    changing,
     consume,
     dashboard,
     durability,
@@ -37,6 +38,6 @@ class Measure(Protocol):
 
 _ALL: tuple[Measure, ...] = (
     schedule_many, schedule_one, promote, consume, lateness, burst, idle, memory, growth, layers, limits,
-    durability, http, masters, dashboard, scrape,
+    durability, http, masters, changing, dashboard, scrape,
 )  # fmt: skip
 MEASURES: dict[str, Measure] = {measure.NAME: measure for measure in _ALL}

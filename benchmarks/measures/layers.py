@@ -184,7 +184,7 @@ class _Bench:
     def prepare(self, deliveries: Sequence[Delivery]) -> None:
         """Up to the call of the handler."""
         for slot, item in enumerate(deliveries):
-            self._attempts.prepare(Held(item, slot, 0.0))
+            self._attempts.prepare(Held(item, slot, 0.0, 2))
 
     def hold(self, deliveries: Sequence[Delivery]) -> None:
         """Waiting, running, finished, settled; no handler."""
@@ -202,7 +202,7 @@ class _Bench:
         while (held := holding.start()) is not None:
             attempt = attempts.prepare(held)
             if isinstance(attempt, Attempt):
-                holding.limit(held, attempt.limit_s(attempts.now_ms))
+                holding.limit(held, attempt.limit_s)
                 self._crew.start(held, attempt)
         holding.settled(holding.take_finished())
 

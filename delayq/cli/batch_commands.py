@@ -6,10 +6,10 @@ from typing import Annotated, Final
 
 import typer
 
-from delayq.cli.flags import Json, NdJson, example, job_id, session_of
+from delayq.cli.flags import Json, NdJson, batch_id, example, session_of
 from delayq.cli.limit_commands import given_reason
 
-BatchId = Annotated[str, typer.Argument(metavar="ID", help="The batch's id.", callback=job_id)]
+BatchId = Annotated[str, typer.Argument(metavar="ID", help="The batch's id.", callback=batch_id)]
 Limit = Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1000, help="At most so many, newest first.")]
 UNSAID: Final = "none given"
 Why = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; it is kept.", callback=given_reason)]

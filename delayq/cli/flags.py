@@ -28,6 +28,13 @@ def job_id(value: str | None) -> str | None:
     return None if value is None else check_id(value)
 
 
+def batch_id(value: str) -> str:
+    """As `job_id`, of a batch."""
+    from delayq.core.names import check_batch_id
+
+    return check_batch_id(value)
+
+
 def job_ids(values: list[str] | None) -> list[str]:
     """As `job_id`, for each."""
     from delayq.core.names import check_id

@@ -35,7 +35,10 @@ def ending(raw: bytes, job_id: str, queue: str, outcome: Outcome, now_ms: int) -
     end, headers = _end(outcome), None
     if isinstance(outcome, GiveUp):
         headers = _told_of(part, queue, outcome.error)
-    return Ending(end, follow.follow_ups(part, end, now_ms, headers))
+    try:
+        return Ending(end, follow.follow_ups(part, end, now_ms, headers))
+    except BadEnvelope:  # a link far behind it, whose id its batch would have to be told
+        return None
 
 
 def displaced(raw: bytes, queue: str, now_ms: int) -> Todo:

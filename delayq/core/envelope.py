@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any, Final
+from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
 
@@ -20,6 +20,12 @@ from delayq.core.errors import BadEnvelope, InvalidPayload
 VERSION: Final = 1
 MOST_LETTERS: Final = 255
 """Of a job's name, and of an id; nothing longer is scheduled, so nothing longer is believed."""
+LARGEST: Final = 2**53 - 1
+"""Of its numbers: what every language and Lua carry exactly."""
+Number: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=LARGEST)]
+"""Checked where an envelope is read: one that a script refuses would keep all that is settled with it from ending."""
+Span: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**51)]
+"""A duration in milliseconds; two of them added to the time of day are still a `Number`."""
 NO_DATA: Final = msgspec.Raw(b"null")
 ABSENT: Final = msgspec.Raw(b"")
 """A raw member that is not there; one object, because the encoder leaves it out by its identity."""
@@ -33,17 +39,17 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     name: str
     queue: str
     data: msgspec.Raw
-    attempts: int
-    created_ms: int
-    tries: int | None = None
+    attempts: Number
+    created_ms: Number
+    tries: Number | None = None
     backoff: int | list[int] | dict[str, Any] | None = None
-    timeout_ms: int | None = None
-    deadline_ms: int | None = None
-    retry_until_ms: int | None = None
-    max_exceptions: int | None = None
-    exceptions: int = 0
+    timeout_ms: Span | None = None
+    deadline_ms: Number | None = None
+    retry_until_ms: Number | None = None
+    max_exceptions: Number | None = None
+    exceptions: Number = 0
     unique: str | None = None
-    retention_ms: int | None = None
+    retention_ms: Span | None = None
     headers: dict[str, str] | None = None
     chain: msgspec.Raw = ABSENT
     batch: msgspec.Raw = ABSENT

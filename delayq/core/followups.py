@@ -15,7 +15,7 @@ from enum import StrEnum
 import msgspec
 
 from delayq.core import envelope as envelopes
-from delayq.core.envelope import ABSENT
+from delayq.core.envelope import ABSENT, Number, Span
 from delayq.core.errors import BadEnvelope
 
 
@@ -43,9 +43,9 @@ class Link(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     job: msgspec.Raw = ABSENT
     batch: Plan | None = None
-    delay_ms: int = 0
-    deadline_after_ms: int | None = None
-    retry_until_after_ms: int | None = None
+    delay_ms: Span = 0
+    deadline_after_ms: Span | None = None
+    retry_until_after_ms: Span | None = None
 
     @property
     def id(self) -> str:
@@ -63,8 +63,8 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     id: str
     next: list[Link] = msgspec.field(default_factory=list)
     catch: list[Link] = msgspec.field(default_factory=list)
-    retried: int = 0
-    spared: int = 0
+    retried: Number = 0
+    spared: Number = 0
 
 
 class Callbacks(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -186,11 +186,22 @@ def decode_membership(raw: bytes) -> str:
 
 
 def decode_chain(raw: bytes) -> Chain:
-    """A chain again. Raises `BadEnvelope`."""
+    """A chain again, whose links that may be sent next are readable too. Raises `BadEnvelope`."""
     try:
-        return _decode_chain(raw)
+        chain = _decode_chain(raw)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise BadEnvelope(f"This chain cannot be read: {error}.") from None
+    for link in (*chain.next[:1], *chain.catch):
+        if link.batch is None:
+            _check_job(link.job)
+    return chain
+
+
+def _check_job(raw: bytes) -> None:
+    try:
+        envelopes.decode(raw)
+    except BadEnvelope as error:
+        raise BadEnvelope(f"This chain cannot be read: of a link, {error}") from None
 
 
 def encode_plan(plan: Plan) -> bytes:

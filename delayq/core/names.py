@@ -61,6 +61,16 @@ def check_id(job_id: str) -> str:
     raise InvalidName(f"{shown(job_id)} cannot be the id of a job.", hint=_ID_HINT)
 
 
+def check_batch_id(batch_id: str) -> str:
+    """As `check_id`, of a batch."""
+    if _matches(_ID, batch_id):
+        return _plain(batch_id)
+    raise InvalidName(
+        f"{shown(batch_id)} cannot be the id of a batch.",
+        hint="It has 1 to 255 printable ASCII characters without spaces; delayq batch list shows those there are.",
+    )
+
+
 def new_id() -> str:
     """A new id: 26 characters, unlike every other, and later than those this thread made before it."""
     return _ids.make()

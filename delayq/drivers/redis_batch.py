@@ -44,6 +44,7 @@ class Batch:
 
     def take(self, queue: str, rows: Iterable[Sequence[Any]]) -> None:
         """Sort rows of a queue's stream, (entry id, [field, value, ...] or None) each, as Redis sent them."""
+        take = self.deliveries.append
         for entry, fields in rows:
             if not fields:  # the entry is gone, and tidy will see to its job
                 continue
@@ -58,10 +59,12 @@ class Batch:
                 self.garbage.append((queue, text(entry)))
                 continue
             times, why = 0 if recoveries == b"0" else _count(recoveries), ""
+            due_ms = int(due) if due and len(due) <= MOST_DIGITS and due.isdigit() else 0
             if type(raw) is Skipped or len(raw) > self.most:
                 size = raw.size if isinstance(raw, Skipped) else len(raw)
                 why, raw = f"The envelope has {size:,} bytes; more than {self.most:,} are not read.", b""
-            self.deliveries.append(Delivery(queue, text(job_id), entry.decode(), raw, _count(due), times, stop, why))
+            name = job_id.decode("utf-8", "backslashreplace")
+            take(Delivery(queue, name, entry.decode(), raw, due_ms, times, stop, why))
 
 
 def _count(value: bytes | None) -> int:

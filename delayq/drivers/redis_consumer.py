@@ -20,7 +20,7 @@ from delayq.core.control import Heed, obey
 from delayq.core.errors import AWAY, BackendDamaged, DelayqError
 from delayq.core.options import Options
 from delayq.core.order import Order, strict
-from delayq.core.outcome import stopped
+from delayq.core.outcome import DONE, stopped
 from delayq.core.progress import Told
 from delayq.drivers.base import Delivery, Fetched, Renewal, Settlement
 from delayq.drivers.redis_batch import Batch
@@ -141,10 +141,15 @@ class RedisConsumer:
 
     def _settle_calls(self, settlements: Sequence[Settlement]) -> list[SettleCall]:
         endings = [
-            Ending(given.delivery.queue, given.delivery.id, given.delivery.entry, _readable(given), given.outcome)
+            Ending(job.queue, job.id, job.entry, b"" if job.unreadable else job.raw, given.outcome)
             for given in settlements
+            for job in (given.delivery,)
         ]
-        asked = {n: settling.asked(end) for n, end in enumerate(endings) if settling.wants_record(end)}
+        asked = {
+            n: settling.asked(end)
+            for n, end in enumerate(endings)
+            if end.outcome is not DONE and settling.wants_record(end)
+        }
         records = self._records(asked)
         for n in asked:
             if records[n].asked_to_stop and stopped(endings[n].outcome) is not endings[n].outcome:
@@ -188,6 +193,8 @@ class RedisConsumer:
                 continue
             for n, ours in zip(numbers, answer, strict=True):
                 settled[n] = ours
+        if False not in settled:
+            return settled
         fenced = [(n, settlements[n].delivery) for n, ours in enumerate(settled) if ours is False]
         said = self._burial.bury([(delivery.queue, delivery.entry) for _, delivery in fenced], Garbage.STRAY, errors)
         for n, delivery in fenced:
@@ -279,10 +286,6 @@ class RedisConsumer:
                 trouble = trouble or error
         if trouble is not None:
             raise trouble
-
-
-def _readable(given: Settlement) -> bytes:
-    return b"" if given.delivery.unreadable else given.delivery.raw
 
 
 def _by_queue(items: Iterable[Any], queue_of: Callable[[Any], str]) -> dict[str, list[Any]]:

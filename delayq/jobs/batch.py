@@ -22,7 +22,7 @@ from delayq.core.batches import BatchInfo
 from delayq.core.envelope import ABSENT
 from delayq.core.errors import InvalidInput
 from delayq.core.followups import Callbacks, Link, Plan
-from delayq.core.names import check_id
+from delayq.core.names import check_batch_id
 from delayq.core.shown import shown
 from delayq.jobs.chain import Element, PendingChain, chain
 from delayq.jobs.current import current_manager
@@ -126,7 +126,7 @@ class PendingBatch:
         """
         from delayq.redis.audit import me
 
-        where, ids = self.where.over(outer), ids if self.id is None else Ids(check_id(self.id))
+        where, ids = self.where.over(outer), ids if self.id is None else Ids(check_batch_id(self.id))
         own_id = ids.make()
         called = {name: builder.links(jobs, where, ids.at(name)) for name, jobs in self.callbacks.items()}
         _refuse_sealed(called.get("progress", ()))

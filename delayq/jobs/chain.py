@@ -18,6 +18,7 @@ import msgspec
 from delayq.core.errors import InvalidInput
 from delayq.core.followups import Chain, Link, Plan
 from delayq.core.spec import Delay
+from delayq.core.states import OnConflict
 from delayq.core.views import JobRef
 from delayq.jobs.current import current_manager
 from delayq.jobs.dispatch import Sendable, dispatch_of
@@ -99,8 +100,10 @@ class PendingChain:
         first, rest, where = self._parts(builder, NOWHERE, None)
         if isinstance(first, Sendable):
             parcel = builder.parcel(with_delay(first, self.first_delay), where)
-            spec = msgspec.structs.replace(parcel.spec, chain=rest)
-            return parcel._replace(spec=spec, after_commit=builder.after_commit)
+            spec, on_conflict = msgspec.structs.replace(parcel.spec, chain=rest), parcel.on_conflict
+            if rest is not None and spec.unique is None and "on_conflict" not in dispatch_of(first).said:
+                on_conflict = OnConflict.ERROR  # another job that is kept would be followed by nothing of this
+            return parcel._replace(spec=spec, after_commit=builder.after_commit, on_conflict=on_conflict)
         plan = msgspec.structs.replace(first.plan(builder, where, None), chain=rest)
         builder.refuse_after_commit("a chain that begins with a batch")
         return plan

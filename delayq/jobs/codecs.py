@@ -41,15 +41,13 @@ class Codecs:
         self._found: dict[type, Any] = {}
         self._models: list[Models] = []
         self._owners: dict[type, Models | None] = {}
-
-    @property
-    def known(self) -> int:
-        """How many kinds of models are known; they only ever grow."""
-        return len(self._models)
+        self.known = 0
+        """How many kinds of models are known; they only ever grow. Looked at for every payload."""
 
     def add_models(self, models: Models) -> None:
         """Let these models be fields of jobs, also of those declared before."""
         self._models.append(models)
+        self.known += 1
         self._owners.clear()
 
     def models_of(self, kind: type) -> Models | None:

@@ -86,9 +86,12 @@ class Payload:
         return [Wanted(link, ref) for name, link in self._linked.items() for ref in link.refs(values[name])]
 
     def _values(self, data: msgspec.Raw) -> dict[str, Any]:
-        self._refresh()
+        if self._codecs.known != self._known:
+            self._learn()
+        raw = b"{}" if data == NO_DATA else data
         try:
-            return self._read(b"{}" if data == NO_DATA else data, self._decode)
+            arguments = msgspec.structs.asdict(self._decode(raw))
+            return {**self._decode_any(raw), **arguments} if self._open_ended else arguments
         except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
             raise InvalidPayload(f"The payload does not fit the parameters of {self.name!r}: {error}.") from None
 
@@ -134,11 +137,9 @@ class Payload:
 
     def _there_and_back(self, values: Mapping[str, Any], shape: Any) -> tuple[msgspec.Raw, dict[str, Any]]:
         raw = self._encode(values)
-        return msgspec.Raw(raw), self._read(raw, msgspec.json.Decoder(shape, dec_hook=self._codecs.read).decode)
-
-    def _read(self, raw: bytes | msgspec.Raw, decode: Callable[[Any], Any]) -> dict[str, Any]:
-        arguments = msgspec.structs.asdict(decode(raw))
-        return {**self._decode_any(raw), **arguments} if self._open_ended else arguments
+        arguments = msgspec.structs.asdict(msgspec.json.Decoder(shape, dec_hook=self._codecs.read).decode(raw))
+        back = {**self._decode_any(raw), **arguments} if self._open_ended else arguments
+        return msgspec.Raw(raw), back
 
     def _make_shape(self) -> type[msgspec.Struct]:
         members = [

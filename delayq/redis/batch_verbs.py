@@ -9,7 +9,7 @@ from delayq.core.audit import Deed, check_reason
 from delayq.core.batches import BatchInfo
 from delayq.core.errors import BatchNotFound, Conflict, JobNotFound
 from delayq.core.followups import Link, Plan
-from delayq.core.names import check_id
+from delayq.core.names import check_batch_id
 from delayq.redis.adding import Written
 from delayq.redis.audit import Audit
 from delayq.redis.calls import follow as calls
@@ -38,14 +38,14 @@ class BatchVerbs:
 
     def get(self, batch: str) -> Flow[BatchInfo]:
         """A batch as it stands; what is due of it and was never sent is sent now."""
-        return _info(batch, (yield from self._follow.note(check_id(batch))))
+        return _info(batch, (yield from self._follow.note(check_batch_id(batch))))
 
     def add(self, batch: str, members: Sequence[Link]) -> Flow[BatchInfo]:
         """Let a batch have more members. Raises `Conflict` as `open`, and for one that has ended or was cancelled.
 
         What somebody begins to add who is killed on the way, a relay adds.
         """
-        yield from refuse_taken(self._verbs, check_id(batch), members)
+        yield from refuse_taken(self._verbs, check_batch_id(batch), members)
         written = Written(self._verbs, batch, members)
         yield from written.write()
         answer = yield from self._follow.add(batch, members)
@@ -58,7 +58,7 @@ class BatchVerbs:
     def cancel(self, batch: str, reason: str | None = None) -> Flow[BatchInfo]:
         """Let nothing of it start any more: what waits is cancelled, what runs goes on. With a reason, on record."""
         yield from self._record("batch cancel", batch, reason)
-        return _info(batch, (yield from self._follow.note(check_id(batch), cancel=True)))
+        return _info(batch, (yield from self._follow.note(check_batch_id(batch), cancel=True)))
 
     def retry(self, batch: str, reason: str | None = None) -> Flow[int]:
         """Retry every member that failed; answers how many. With a reason, on record."""

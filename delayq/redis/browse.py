@@ -100,14 +100,15 @@ def _rows_of(scope: Scope, sought: Sought, spot: Spot | None, size: int) -> Flow
     key, queue, skipped = scope.keys.of(sought.state), scope.name, 0
     low = "-inf" if sought.since_ms is None else str(sought.since_ms)
     high = "+inf" if sought.until_ms is None else str(sought.until_ms)
-    command, first, last = ("ZREVRANGEBYSCORE", high, low) if sought.newest else ("ZRANGEBYSCORE", low, high)
+    first, last = (high, low) if sought.newest else (low, high)
+    order = ("BYSCORE", "REV") if sought.newest else ("BYSCORE",)
     if spot is not None and sought.covers(spot.at_ms):
         first = str(spot.at_ms)
         skipped = yield from _before(key, first, spot, newest=sought.newest)
     found: list[Spot] = []
     while True:
-        limits = ("LIMIT", skipped, size)
-        rows: list[tuple[int, str]] = yield Command((command, key, first, last, "WITHSCORES", *limits), scored, True)
+        words = ("ZRANGE", key, first, last, *order, "LIMIT", skipped, size, "WITHSCORES")
+        rows: list[tuple[int, str]] = yield Command(words, scored, True)
         spots = (Spot(at_ms, job_id, queue) for at_ms, job_id in rows)
         found += [one for one in spots if spot is None or (one < spot if sought.newest else one > spot)]
         if len(rows) < size or len(found) >= size:

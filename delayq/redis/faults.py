@@ -36,6 +36,7 @@ _OF_THE_WAY = (
     exceptions.RedisClusterException,
     exceptions.InvalidResponse,
 )
+_TLS_FOR_A_PERSON = frozenset({"WRONG_VERSION_NUMBER", "TLSV13_ALERT_CERTIFICATE_REQUIRED", "TLSV1_ALERT_UNKNOWN_CA"})
 # Functions of redis-py that prepare a connection; see the module's docstring.
 _PREPARING = frozenset({"get_connection", "ensure_connection", "connect", "connect_check_health", "initialize"})
 
@@ -210,4 +211,4 @@ def _may_have_arrived(error: BaseException) -> bool:
 
 def _is_tls(error: BaseException) -> bool:
     # Other errors of TLS, such as an end of file in the middle, are faults of the network.
-    return isinstance(error, ssl.SSLCertVerificationError) or getattr(error, "reason", "") == "WRONG_VERSION_NUMBER"
+    return isinstance(error, ssl.SSLCertVerificationError) or getattr(error, "reason", "") in _TLS_FOR_A_PERSON

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any, Final
 
+from delayq.core.errors import BackendDamaged
 from delayq.core.shards import PLAIN, Layout, read_layout
 from delayq.redis.calls.call import Command, text
 from delayq.redis.keys import Keys
@@ -31,6 +32,18 @@ class Layouts:
         """Somebody said so; an older one than known is left alone."""
         if layout.epoch > self.of(queue).epoch:
             self._known[queue] = layout
+
+    def moved(self, queue: str, layout: Layout) -> None:
+        """A shard did nothing, as it knows this newer one.
+
+        Raises `BackendDamaged` for one that cannot be read: asked anew, the shard would say the same for ever.
+        """
+        if not layout.epoch:
+            raise BackendDamaged(
+                f"`{FIELD}` in {Keys(self._prefix, queue).meta} is not a number of shards that delayq has written.",
+                hint="Look at it with HGET, and set it to what it was; a queue that was never spread has 1.",
+            )
+        self.learn(queue, layout)
 
     def read(self, queue: str) -> Generator[Command[Any], Any, Layout]:
         """The layout as the first shard has it now, or a newer one that was heard of; one command."""

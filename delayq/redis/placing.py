@@ -148,7 +148,7 @@ def _straight(verbs: Verbs, scope: Scope, made: Iterable[Batch], way: Way, under
     while some := list(islice(batches, under_way)):
         for scheduled in (yield from way.send([(scope, batch.call) for batch in some])):
             if scheduled.moved is not None:
-                verbs.layouts.learn(scope.queue, scheduled.moved)
+                verbs.layouts.moved(scope.queue, scheduled.moved)
                 return refs
             if scheduled.new_queue:
                 yield from verbs.register_anew(scope.queue)
@@ -178,7 +178,7 @@ def _round(
         answers = yield from way.send([(part.scope, part.call) for part in some])
         for part, scheduled in zip(some, answers, strict=True):
             if scheduled.moved is not None:
-                verbs.layouts.learn(part.scope.name, scheduled.moved)
+                verbs.layouts.moved(part.scope.name, scheduled.moved)
                 stays = False
                 continue
             if scheduled.new_queue:

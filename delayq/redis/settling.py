@@ -61,7 +61,6 @@ class _Row(msgspec.Struct, frozen=True):
 
 _BUILDERS: Mapping[type, Callable[..., Call[list[bool]]]] = MappingProxyType(
     {
-        tuple: deliver.forget_done,
         Acked: deliver.ack,
         Released: deliver.release,
         Failed: deliver.fail,
@@ -89,20 +88,39 @@ def calls(
 ) -> list[SettleCall]:
     """The calls that settle what is `given`. `records` has what is on record for those that `wants_record`."""
     groups: dict[tuple[str, type], list[_Row]] = {}
-    item: tuple[str, str] | Acked | Released | Failed | Finished
+    plain: dict[str, list[int]] = {}
     for n, ending in enumerate(given):
-        outcome, size = ending.outcome, 0
-        if outcome is DONE:  # nearly always
-            item = (ending.id, ending.entry)
+        queue = ending.queue
+        if ending.outcome is DONE:  # nearly always
+            if queue in plain:
+                plain[queue].append(n)
+            else:
+                plain[queue] = [n]
         else:
             item, size = _weighed(ending, records.get(n), now_ms)
-        size += len(ending.raw) // FREED_PER_SENT
-        groups.setdefault((ending.queue, type(item)), []).append(_Row(n, item, size))
+            size += len(ending.raw) // FREED_PER_SENT
+            groups.setdefault((queue, type(item)), []).append(_Row(n, item, size))
     return [
-        SettleCall(_BUILDERS[kind](scope(queue), [row.item for row in chunk]), queue, [row.number for row in chunk])
-        for (queue, kind), rows in groups.items()
-        for chunk in _chunks(rows)
+        *(one for queue, numbers in plain.items() for one in _forgetting(scope(queue), given, numbers)),
+        *(
+            SettleCall(_BUILDERS[kind](scope(queue), [row.item for row in chunk]), queue, [row.number for row in chunk])
+            for (queue, kind), rows in groups.items()
+            for chunk in _chunks(rows)
+        ),
     ]
+
+
+def _forgetting(scope: Scope, given: Sequence[Ending], numbers: list[int]) -> Iterable[SettleCall]:
+    """The calls for those of one queue of which nothing is kept."""
+    freed = sum([len(given[n].raw) for n in numbers]) // FREED_PER_SENT
+    if len(numbers) <= CHUNK and freed <= MAX_BYTES:
+        lots = [numbers]
+    else:
+        rows = [_Row(n, None, len(given[n].raw) // FREED_PER_SENT) for n in numbers]
+        lots = [[row.number for row in chunk] for chunk in _chunks(rows)]
+    for lot in lots:
+        ids, entries = [given[n].id for n in lot], [given[n].entry for n in lot]
+        yield SettleCall(deliver.forget_done(scope, ids, entries), scope.queue, lot)
 
 
 def _weighed(ending: Ending, record: Record | None, now_ms: int) -> tuple[Acked | Released | Failed | Finished, int]:

@@ -24,6 +24,7 @@ from delayq.core.errors import (
 from delayq.redis.faults import REDIS_ERRORS, Fault, Kind, fault_of, place_of, tell_place, text_of
 
 _CHECK = "Check DELAYQ_URL, or the url of its connection"
+_HUNG_UP = "the server hung up: it speaks none there, or wants a certificate (ssl_certfile, ssl_keyfile)"
 _NOT_READY = {
     "LOADING": "is still loading its data",
     "BUSY": "is busy with a long script",
@@ -118,8 +119,8 @@ def _reason(error: BaseException) -> str:
     part: BaseException | None = error
     while part is not None:
         if isinstance(part, ssl.SSLError):  # an OSError too, but its errno counts TLS's own errors
-            why = getattr(part, "verify_message", "") or part.reason or "no TLS is spoken there"
-            return f"TLS failed, {why.replace('_', ' ').lower()}"
+            why = getattr(part, "verify_message", "") or getattr(part, "reason", "")
+            return f"TLS failed, {why.replace('_', ' ').lower() if why else _HUNG_UP}"
         # The system's own words; redis-py and asyncio wrap them in theirs and repeat the host.
         if isinstance(part, BlockingIOError):  # the kernel's timeout; see `sockets`
             return "no answer in time"

@@ -112,7 +112,7 @@ class Verbs:
                 if scheduled.new_queue:
                     yield from self.register_anew(job.queue)
                 return accepted(scheduled.refs[0], job)
-            self.layouts.learn(job.queue, scheduled.moved)
+            self.layouts.moved(job.queue, scheduled.moved)
         way = Way(self.durable, wanted)
 
         def make(scope: Scope, jobs: Sequence[Prepared]) -> list[Batch]:

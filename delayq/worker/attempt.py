@@ -13,6 +13,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import msgspec
+
 from delayq.core import envelope as envelopes
 from delayq.core.at_work import AT_WORK, AtWork
 from delayq.core.envelope import ABSENT, Envelope
@@ -45,43 +47,37 @@ from delayq.worker.policies import Policies
 from delayq.worker.telling import at_work_on, ended, started
 
 
-class Attempt:
+class Attempt(msgspec.Struct, eq=False):
     """A delivery whose envelope is read and whose handler is found.
 
     `refused` is set when it may not start, and its handler wants to hear of that: `call` raises the error then, and a
-    crew runs the `failed` hook as after any other failure.
+    crew runs the `failed` hook as after any other failure. `limit_s`: seconds it may take, 0 = for ever. `plain`: it is
+    in no chain and no batch, and owns no key, as most are; asked once, for all that follows.
     """
 
-    __slots__ = (
-        "at_work",
-        "batch",
-        "chain",
-        "delivery",
-        "envelope",
-        "handler",
-        "held",
-        "keyring",
-        "lines",
-        "place",
-        "policy",
-        "refused",
-        "started",
-    )
+    held: Held
+    envelope: Envelope
+    handler: Handler
+    policy: Policy
+    lines: Lines
+    keyring: Keyring
+    limit_s: float
+    plain: bool
+    started: float
+    place: int = 0
+    refused: GiveUp | None = None
+    at_work: AtWork | None = None
+    chain: RunningChain | None = None
+    batch: RunningBatch | None = None
 
-    def __init__(self, held: Held, envelope: Envelope, handler: Handler, policy: Policy, lines: Lines) -> None:
-        self.held = held
-        self.delivery = held.delivery
-        self.lines = lines
-        self.envelope = envelope
-        self.handler = handler
-        self.policy = policy
-        self.keyring = NO_KEYS
-        self.refused: GiveUp | None = None
-        self.started = 0.0
-        self.place = 0
-        self.at_work: AtWork | None = None
-        self.chain: RunningChain | None = None
-        self.batch: RunningBatch | None = None
+    def __repr__(self) -> str:
+        """Without the envelope and the keys."""
+        return f"Attempt({self.held!r})"
+
+    @property
+    def delivery(self) -> Delivery:
+        """What is tried."""
+        return self.held.delivery
 
     def call(self) -> Any:
         """Call the handler; for an async one, the coroutine to await."""
@@ -89,10 +85,8 @@ class Attempt:
             raise self.refused.error
         if self.at_work is not None:
             AT_WORK.set(self.at_work)
-        envelope = self.envelope
-        if envelope.unique is None and envelope.batch is ABSENT:
-            return self.handler.run(envelope.data, self._context)
-        return self._asking().run(envelope.data, self._context)
+        handler = self.handler if self.plain else self._asking()
+        return handler.run(self.envelope.data, self._context)
 
     def _asking(self) -> Handler:
         """The handler, which asks after its batch before it begins, and frees the job's own key."""
@@ -112,13 +106,11 @@ class Attempt:
         """Whether anything follows its end, also what its handler added."""
         return linked(self.envelope) or (self.chain is not None and self.chain.changed() != b"")
 
-    def limit_s(self, now_ms: Callable[[], int]) -> float:
-        """Seconds it may take, by its timeout or its deadline, whichever ends first; 0 = for ever."""
-        limit_ms = self.policy.timeout_ms
-        if self.policy.deadline_ms is not None and self.refused is None:
-            left_ms = max(1, self.policy.deadline_ms - now_ms())
-            limit_ms = min(limit_ms, left_ms) if limit_ms else left_ms
-        return limit_ms / 1000
+    def hurry(self, now_ms: int) -> None:
+        """It may take no longer than its deadline allows."""
+        if self.policy.deadline_ms is not None:
+            left_s = max(1, self.policy.deadline_ms - now_ms) / 1000
+            self.limit_s = min(self.limit_s, left_s) if self.limit_s else left_s
 
     def _context(self) -> JobContext:
         delivery, envelope = self.delivery, self.envelope
@@ -180,7 +172,9 @@ class Attempts:
         """The attempt to run; or the outcome, when there is nothing to run."""
         delivery = held.delivery
         try:
-            envelope = _envelope_of(delivery)
+            if delivery.unreadable:
+                raise BadEnvelope(delivery.unreadable)
+            envelope = envelopes.decode(delivery.raw)
         except BadEnvelope as error:
             return self._unrun(delivery, None, GiveUp(0, 0, error))
         if delivery.stop:
@@ -197,21 +191,18 @@ class Attempts:
             if not isinstance(opened, Envelope):
                 return self._unrun(delivery, envelope, opened)
             envelope = opened
-        if envelope.attempts or policy.timed:
-            refused = before_start(envelope, policy, self.now_ms())  # else nothing can speak against it
-            if refused is not None and not handler.hears_failures:
-                return self._unrun(delivery, envelope, refused)
-        else:
-            refused = None
-        attempt = Attempt(held, envelope, handler, policy, self._lines)
-        attempt.keyring = self._keyring
-        attempt.refused = refused
-        if refused is not None:
-            return attempt
-        attempt.started = time.monotonic()
+        plain = envelope.chain is ABSENT and envelope.batch is ABSENT and envelope.unique is None
+        limit_s, began = policy.timeout_ms / 1000, time.monotonic()
+        attempt = Attempt(held, envelope, handler, policy, self._lines, self._keyring, limit_s, plain, began)
+        if envelope.attempts or policy.timed:  # else nothing can speak against it
+            now_ms = self.now_ms()
+            attempt.refused = refused = before_start(envelope, policy, now_ms)
+            if refused is not None:
+                return attempt if handler.hears_failures else self._unrun(delivery, envelope, refused)
+            attempt.hurry(now_ms)
         if self._meter is not None:
             attempt.place = self._meter.place(delivery.queue, envelope.name)
-            self._meter.began(attempt.place, attempt.started, delivery.due_ms)
+            self._meter.began(attempt.place, began, delivery.due_ms)
         if self._heard:
             attempt.at_work = at_work_on(delivery, envelope, self.worker)
             self._tell(started(delivery, envelope, self.now_ms()), attempt.at_work)
@@ -220,7 +211,8 @@ class Attempts:
     def conclude(self, attempt: Attempt, result: Any, error: BaseException | None) -> Outcome:
         """What becomes of an attempt that ended with `result` or `error`, perhaps after an interruption."""
         took_ms = (time.monotonic() - attempt.started) * 1000
-        if error is None and not self._heard and not attempt.policy.retention_ms and not attempt.followed:
+        alone = (attempt.plain and attempt.chain is None) or not attempt.followed
+        if error is None and alone and not self._heard and not attempt.policy.retention_ms:
             if self._meter is not None:
                 self._meter.done(attempt.place, took_ms)
             return DONE
@@ -280,9 +272,3 @@ class Attempts:
         AT_WORK.set(at_work)
         self._listeners.tell(event)
         AT_WORK.set(None)
-
-
-def _envelope_of(delivery: Delivery) -> Envelope:
-    if delivery.unreadable:
-        raise BadEnvelope(delivery.unreadable)
-    return envelopes.decode(delivery.raw)

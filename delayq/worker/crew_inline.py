@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from delayq.core.outcome import GiveUp
+from delayq.core.outcome import DONE, GiveUp
 from delayq.jobs.failing import tell_failed
 from delayq.worker.attempt import Attempt, Attempts
 from delayq.worker.coroutines import Coroutines
@@ -50,7 +50,7 @@ class Inline:
         """Run it."""
         result, error = self._guarded(held, attempt)
         outcome = self._attempts.conclude(attempt, result, error)
-        if isinstance(outcome, GiveUp):
+        if outcome is not DONE and isinstance(outcome, GiveUp):
             tell_failed(attempt.handler, attempt.envelope, outcome, self._coroutines.run)
         if not self._holding.finish(held, outcome):
             self._settle()

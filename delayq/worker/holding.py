@@ -80,21 +80,20 @@ class Holding:
 
     def add(self, deliveries: Iterable[Delivery], sent_at: float) -> int:
         """Take deliveries that were asked for at `sent_at`; how many. More than there is room for are left alone."""
-        taken: list[Held] = []
+        placed: list[tuple[int, Delivery]] = []
+        free = self._free
         for delivery in deliveries:
             if len(delivery.id) * 4 > MAX_ID and len(delivery.id.encode()) > MAX_ID:
                 log.warning("an entry of queue %s has no id of ours; the janitor will bury it", delivery.queue)
-            elif self._free:
-                taken.append(Held(delivery, self._free.pop(), sent_at))
-        if taken:
+            elif free:
+                placed.append((free.pop(), delivery))
+        if placed:
             self._within_s = self._slots.floats[Word.LEASE] * START_WITHIN
-            generation = self._slots.write([(held.slot, held.delivery) for held in taken])
-            for held in taken:
-                held.generation = generation
+            generation = self._slots.write(placed)
             if not self._waiting:
                 self._moved_at = sent_at
-            self._waiting.extend(taken)
-        return len(taken)
+            self._waiting.extend([Held(delivery, slot, sent_at, generation) for slot, delivery in placed])
+        return len(placed)
 
     def knows(self) -> set[tuple[str, str]]:
         """Queue and entry of everything held, and of what was lost within the last lease: it may be on its way back."""
@@ -265,21 +264,24 @@ class Holding:
         phases, free, ended = self._phases, self._free, 0
         with self._lock:
             for held in taken:
-                phase = phases[held.slot]
-                ended += phase != WAITING
-                if phase == SPILLED:
-                    self._spill.settled()
-                phases[held.slot] = EMPTY
-                free.append(held.slot)
+                slot = held.slot
+                if held.outcome is DONE:
+                    ended += 1
+                else:
+                    phase = phases[slot]
+                    ended += phase != WAITING
+                    if phase == SPILLED:
+                        self._spill.settled()
+                phases[slot] = EMPTY
+                free.append(slot)
             self._ints[_DONE] += ended
 
 
 def _emptied(pile: deque[Held]) -> list[Held]:
     """Everything in the deque, each taken in one step."""
-    taken = []
-    while pile:
-        try:
-            taken.append(pile.popleft())
-        except IndexError:  # somebody else took the last one
-            break
-    return taken
+    taken, pop = [], pile.popleft
+    try:
+        while True:
+            taken.append(pop())
+    except IndexError:  # that was the last one
+        return taken

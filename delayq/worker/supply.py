@@ -248,17 +248,25 @@ class Supply:
                 raise error
 
     def _note(self, finished: Sequence[Held], answers: Sequence[bool | None]) -> None:
+        done: Sequence[Held] = finished
+        kept: list[Held] = []
+        if not all(answers):  # hardly ever
+            done, kept = self._sorted(finished, answers)
+        self._holding.settled(done)
+        if kept:
+            self._holding.unsettled(kept)
+        if self.afterwards:
+            self.afterwards.happen(done)
+
+    def _sorted(self, finished: Sequence[Held], answers: Sequence[bool | None]) -> tuple[list[Held], list[Held]]:
+        """What is settled or fenced, and what is to be settled again."""
         done: list[Held] = []
         kept: list[Held] = []
         for held, ours in zip(finished, answers, strict=True):
             (kept if ours is None else done).append(held)
             if ours is False:
                 self._fenced(held)
-        self._holding.settled(done)
-        if kept:
-            self._holding.unsettled(kept)
-        if self.afterwards:
-            self.afterwards.happen(done)
+        return done, kept
 
     def _fenced(self, held: Held) -> None:
         job = held.delivery

@@ -124,7 +124,7 @@ class Turns:
         if crew is not self.inline and crew.room() <= 0:
             self._wait_for_room(crew)
         held.interrupter = crew.interrupt
-        self._holding.limit(held, attempt.limit_s(self._attempts.now_ms))
+        self._holding.limit(held, attempt.limit_s)
         crew.start(held, attempt)
         if self._options.rest_ms:
             crew.flush()

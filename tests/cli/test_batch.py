@@ -91,7 +91,9 @@ def test_one_that_was_cut_short_says_so(inline: Inline, imports: str, q: DelayQ)
 
 def test_retry_of_members_that_are_gone_is_none(inline: Inline, imports: str, q: DelayQ) -> None:
     q.cancel("m0")
-    assert inline("batch", "retry", imports).out == "import-7: 0 jobs to be tried again\n"
+    told = "import-7: 0 jobs to be tried again; 1 job that failed is forgotten\n"
+    assert inline("batch", "retry", imports).out == told
+    assert "m0  (queue default)  forgotten" in inline("batch", "show", imports).out
     assert inline("batch", "retry", imports, "--json").json == {"id": "import-7", "retried": 0}
 
 
@@ -100,6 +102,12 @@ def test_one_that_is_not_there(inline: Inline) -> None:
         ended = inline("batch", verb, "nobody")
         assert (ended.code, ended.out) == (3, "")
         assert "There is no batch 'nobody'" in ended.err
+
+
+def test_an_id_that_none_can_have_is_refused_as_a_batchs(inline: Inline) -> None:
+    for verb in ("show", "cancel", "retry"):
+        ended = inline("batch", verb, "")
+        assert (ended.code, ended.err.splitlines()[0]) == (2, "Error: '' cannot be the id of a batch.")
 
 
 def test_members_are_jobs_like_others(inline: Inline, imports: str, q: DelayQ) -> None:

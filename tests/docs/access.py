@@ -12,7 +12,8 @@ from tests.docs.manuals import SCRIPTS
 SENT = ("select", "client|setname", "evalsha", "eval", "sadd")
 SENT_BY_WORKERS = (*SENT, "info", "smembers", "time", "get", "set", "del", "exists", "subscribe", "hget", "hmget",
                    "hscan", "zadd", "zrem", "zscan", "zremrangebyscore", "xreadgroup", "xinfo|consumers")  # fmt: skip
-SENT_BY_ALL = (*SENT_BY_WORKERS, "hgetall", "type", "xrevrange", "zrevrange", "zcard", "zrange", "zscore", "xadd")
+SENT_BY_ALL = (*SENT_BY_WORKERS, "hgetall", "type", "xrevrange", "zrevrange", "zcard", "zrange", "zscore", "xadd",
+               "zcount", "zrank", "zrevrank")  # fmt: skip
 SENT_BY_READERS = ("select", "xreadgroup", "xack", "xclaim", "hget")
 
 BATCHES = ("batch_open", "batch_note", "batch_told")
@@ -56,7 +57,7 @@ USERS = (
     ),
     User(
         "shop-all",
-        "One for all of it: producers, workers, the command line, `doctor`:",
+        "One for all of it: producers, workers, the command line, `doctor`, `delayq serve`:",
         "~delayq:* resetchannels &delayq:cancel &delayq:wake",
         ALL_SCRIPTS,
         SENT_BY_ALL,

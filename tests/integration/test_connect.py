@@ -324,3 +324,20 @@ def test_a_thread_that_waits_for_a_connection_gives_up_in_time(own_server: OwnSe
     connector.commands().connection_pool.release(taken)
     assert connector.call(lambda client: client.ping(), safe=False) is True
     connector.close()
+
+
+@pytest.mark.parametrize("reason", ["TLSV13_ALERT_CERTIFICATE_REQUIRED", "TLSV1_ALERT_UNKNOWN_CA"])
+def test_a_server_that_wants_a_certificate_of_ours_wants_a_person(reason: str) -> None:
+    refused = ssl.SSLError(1, "alert")
+    refused.reason = reason
+    with pytest.raises(ConfigError, match=reason.replace("_", " ").lower()), translated("Redis", reads=True):
+        raise redis.ConnectionError("Error 1") from refused
+
+
+def test_a_server_that_hangs_up_on_tls() -> None:
+    """Which of both it is, nobody can tell; the alert that says so may be lost with the connection."""
+    with (
+        pytest.raises(BackendUnavailable, match=r"speaks none there, or wants a certificate"),
+        translated("Redis", reads=True),
+    ):
+        raise redis.ConnectionError("Error 8") from ssl.SSLEOFError(8, "EOF occurred in violation of protocol")

@@ -6,9 +6,9 @@ those that travel together: in a Cluster they go to different nodes. After each 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 from delayq.core.errors import DelayqError
 from delayq.redis.calls.call import Call, Command
@@ -16,6 +16,7 @@ from delayq.redis.confirm import Confirm
 from delayq.redis.send import send
 from delayq.redis.verbs import Flow
 
+T = TypeVar("T")
 Then = Callable[[Any, BaseException | None], None]
 
 
@@ -55,24 +56,37 @@ class Loom:
         self._check()
 
     def _run(self, flow: Flow[Any], then: Then, most: int) -> Iterator[None]:
-        answer: Any = None
-        sent = 0
-        while True:
-            try:
-                wanted = flow.send(answer)
-            except StopIteration as done:
-                then(done.value, None)
-                return
-            except DelayqError as error:
-                then(None, error)
-                return
-            assert not isinstance(wanted, Confirm), "nothing is waited for here"
-            calls: tuple[Call[Any] | Command[Any], ...] = wanted if isinstance(wanted, tuple) else (wanted,)
-            answers = []
-            for call in calls:
-                if sent == most:
-                    return
-                answers.append(send(self._client, call))
-                sent += 1
-                yield
-            answer = answers if isinstance(wanted, tuple) else answers[0]
+        try:
+            value = yield from commands(self._client, flow, most)
+        except DelayqError as error:
+            then(None, error)
+        except Killed:
+            return
+        else:
+            then(value, None)
+
+
+class Killed(Exception):  # it is no error
+    """The process of a flow is no more."""
+
+
+def commands(client: Any, flow: Flow[T], most: int = -1) -> Generator[None, None, T]:
+    """A flow that stops after each of its commands; what it returned, or raised. After `most` of them it is killed."""
+    answer: Any = None
+    sent = 0
+    while True:
+        try:
+            wanted = flow.send(answer)
+        except StopIteration as done:
+            value: T = done.value
+            return value
+        assert not isinstance(wanted, Confirm), "nothing is waited for here"
+        calls: tuple[Call[Any] | Command[Any], ...] = wanted if isinstance(wanted, tuple) else (wanted,)
+        answers = []
+        for call in calls:
+            if sent == most:
+                raise Killed
+            answers.append(send(client, call))
+            sent += 1
+            yield
+        answer = answers if isinstance(wanted, tuple) else answers[0]

@@ -25,6 +25,7 @@ from tests.integration.worker import test_damage
 from tests.support.station import QUEUE, Station
 from tests.support.steps import QUEUES, Steps
 from tests.support.waiting import wait_until
+from tests.support.whole_server import a_server
 
 Commands = tuple[tuple[str, ...], ...]
 
@@ -56,7 +57,7 @@ def live(url: str, admin: redis.Redis, inline: Callable[..., Any], *, briefly: b
     when it is refused.
     """
     stories: tuple[Callable[..., None], ...] = (
-        BRIEFLY if briefly else (*WITH_STEPS, *ALONE, the_command_line(inline), damage)
+        BRIEFLY if briefly else (*WITH_STEPS, *ALONE, the_command_line(inline), a_server, damage)
     )
     for story in stories:
         admin.flushall()

@@ -208,3 +208,18 @@ def test_a_name_or_an_id_that_nobody_could_have_scheduled_is_not_believed(member
     with pytest.raises(BadEnvelope, match="over 255 characters"):
         envelopes.decode(json.dumps({**body, member: "x" * 256}).encode())
     assert envelopes.decode(json.dumps({**body, member: "x" * 255}).encode()).queue == "q"
+
+
+NUMBERS = (
+    "attempts", "created_ms", "tries", "timeout_ms", "deadline_ms", "retry_until_ms", "max_exceptions", "exceptions",
+    "retention_ms",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("member", NUMBERS)
+def test_a_number_that_a_script_would_refuse_is_not_believed(member: str) -> None:
+    body = {**json.loads(PLAIN), member: 0}
+    assert envelopes.decode(json.dumps(body).encode()).id == "o1"
+    for number in (-1, 2**53, 10**30):
+        with pytest.raises(BadEnvelope, match=member):
+            envelopes.decode(json.dumps({**body, member: number}).encode())

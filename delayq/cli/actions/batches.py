@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final, TypeAlias
+from collections.abc import Container, Sequence
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from delayq.cli.actions.look import local_ms
 from delayq.cli.session import Session
@@ -12,7 +12,13 @@ from delayq.core import shapes
 from delayq.core.batches import BatchInfo
 from delayq.core.when import format_instant
 
+if TYPE_CHECKING:
+    from delayq.drivers.serving.desk import BrokerDesk
+    from delayq.redis.client import Client
+
 PENDING_SHOWN: Final = 20
+ASKED_FOR: Final = 20
+"""So many failed members are asked after one by one; there may be thousands."""
 Members: TypeAlias = Sequence[tuple[str, str]]
 
 
@@ -39,6 +45,7 @@ def show(session: Session, batch_id: str, *, as_json: bool) -> None:
     with session.desk() as client:
         info, failed = client.batches.get(batch_id), client.batches.failed(batch_id)
         pending = client.batches.pending(batch_id, PENDING_SHOWN)
+        gone = set() if as_json else _forgotten(client, failed)
     if as_json:
         members = {"failed_members": _shapes(failed), "pending_members": _shapes(pending)}
         session.out.json({**shapes.batch(info), **members})
@@ -54,7 +61,7 @@ def show(session: Session, batch_id: str, *, as_json: bool) -> None:
             ("began", format_instant(info.created_ms)),
             ("cancelled", None if info.cancelled_ms is None else format_instant(info.cancelled_ms)),
             ("finished", None if info.finished_ms is None else format_instant(info.finished_ms)),
-            ("failed", _places(failed, len(failed))),
+            ("failed", _places(failed, len(failed), gone)),
             ("pending", _places(pending, info.pending)),
         )
     )
@@ -74,8 +81,13 @@ def _then(info: BatchInfo) -> str:
     return f"not sent: {info.failed} failed, {info.skipped} skipped"
 
 
-def _places(members: Members, total: int) -> str:
-    lines = [_place(member, queue) for member, queue in members]
+def _forgotten(client: Client | BrokerDesk, failed: Members) -> set[str]:
+    """Which of the first failed members are no more, so that nobody can retry them."""
+    return {member for member, queue in failed[:ASKED_FOR] if queue and client.get(member, queue=queue) is None}
+
+
+def _places(members: Members, total: int, gone: Container[str] = ()) -> str:
+    lines = [_place(member, queue, "  forgotten" if member in gone else "") for member, queue in members]
     return "\n".join([*lines, f"and {total - len(members)} more"] if total > len(members) else lines)
 
 
@@ -83,8 +95,8 @@ def _members(info: BatchInfo) -> str:
     return f"{info.total}: {info.done} done, {info.failed} failed, {info.skipped} skipped, {info.pending} left"
 
 
-def _place(member: str, queue: str) -> str:
-    return f"{member}  (queue {queue})" if queue else f"{member}  (a batch)"
+def _place(member: str, queue: str, note: str = "") -> str:
+    return f"{member}  (queue {queue}){note}" if queue else f"{member}  (a batch)"
 
 
 def cancel(session: Session, batch_id: str, reason: str, *, as_json: bool) -> None:
@@ -100,8 +112,11 @@ def cancel(session: Session, batch_id: str, reason: str, *, as_json: bool) -> No
 def retry(session: Session, batch_id: str, reason: str, *, as_json: bool) -> None:
     """Retry its failed members, on record."""
     with session.desk() as client:
+        failed = client.batches.failed(batch_id)
         number = client.batches.retry(batch_id, reason=reason)
+        gone = len(_forgotten(client, failed))
     if as_json:
         session.out.json({"id": batch_id, "retried": number})
     else:
-        session.out.line(f"{batch_id}: {count(number, 'job')} to be tried again")
+        lost = f"; {count(gone, 'job')} that failed {'is' if gone == 1 else 'are'} forgotten" if gone else ""
+        session.out.line(f"{batch_id}: {count(number, 'job')} to be tried again{lost}")

@@ -12,7 +12,7 @@ from delayq.core.audit import check_reason
 from delayq.core.batches import BatchInfo
 from delayq.core.errors import BatchNotFound, Conflict, JobNotFound
 from delayq.core.followups import Link, Plan, Word
-from delayq.core.names import check_id
+from delayq.core.names import check_batch_id
 from delayq.drivers.capabilities import refuse_plan
 from delayq.drivers.database.batching import Batching
 from delayq.drivers.database.retrying import Retrying
@@ -52,7 +52,7 @@ class DatabaseBatches:
 
     def get(self, batch: str) -> BatchInfo:
         """A batch as it stands."""
-        return self._read(lambda connection: self._told(connection, check_id(batch)))
+        return self._read(lambda connection: self._told(connection, check_batch_id(batch)))
 
     def add(self, batch: str, members: Sequence[Link]) -> BatchInfo:
         """More members for a batch that goes on."""
@@ -60,7 +60,7 @@ class DatabaseBatches:
         refuse_plan(Plan(id=batch, members=list(members)), self._connection.capabilities, self._connection.name)
 
         def work(connection: Connection) -> BatchInfo:
-            self._batching.add(connection, check_id(batch), members, now_ms)
+            self._batching.add(connection, check_batch_id(batch), members, now_ms)
             return self._told(connection, batch)
 
         return self._write(work)
@@ -71,7 +71,7 @@ class DatabaseBatches:
         self._tell("cancel", batch, reason)
 
         def work(connection: Connection) -> BatchInfo:
-            self._batching.note(connection, check_id(batch), (), now_ms, cancel=True)
+            self._batching.note(connection, check_batch_id(batch), (), now_ms, cancel=True)
             return self._told(connection, batch)
 
         return self._write(work)
@@ -79,7 +79,7 @@ class DatabaseBatches:
     def retry(self, batch: str, *, reason: str | None = None) -> int:
         """Retry every member that failed; how many. What was skipped stays skipped."""
         self._tell("retry", batch, reason)
-        return sum(self._write(lambda connection: self._again(connection, check_id(batch))))
+        return sum(self._write(lambda connection: self._again(connection, check_batch_id(batch))))
 
     def pending(self, batch: str, limit: int = LISTED) -> list[tuple[str, str]]:
         """At most `limit` members that have not ended, each with its queue ('' = a batch)."""

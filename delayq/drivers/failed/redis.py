@@ -104,7 +104,7 @@ class RedisFailedStore:
             first = at
 
     def _listed(self, first: str, until: str, skip: int) -> Flow[_Listed]:
-        words = ("ZRANGEBYSCORE", self._keys.at, first, until, "WITHSCORES", "LIMIT", skip, AT_ONCE)
+        words = ("ZRANGE", self._keys.at, first, until, "BYSCORE", "LIMIT", skip, AT_ONCE, "WITHSCORES")
         found: _Listed = yield Command(words, _marks, True)
         return found
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query, Request, Response
 
 from delayq.core import shapes
-from delayq.core.names import check_id
+from delayq.core.names import check_batch_id
 from delayq.http import blame
 from delayq.http.access import Admin, Caller, Reader
 from delayq.http.answers import answer
@@ -40,7 +40,7 @@ async def show(service: Served, caller: Reader, batch_id: BatchId) -> Response:
     """How it stands, its members that failed, and some that have not ended."""
     _may_see(caller)
     batches = service.client.batches
-    info, failed = await batches.get(check_id(batch_id)), await batches.failed(batch_id)
+    info, failed = await batches.get(check_batch_id(batch_id)), await batches.failed(batch_id)
     pending = await batches.pending(batch_id, SHOWN)
     more = {"failed_members": _members(failed[:SHOWN]), "pending_members": _members(pending)}
     return answer({**shapes.batch(info), **more})
@@ -57,7 +57,7 @@ async def cancel(request: Request, service: Served, caller: Admin, batch_id: Bat
     _may_see(caller)
     asked = await read_any(request, Why)
     with blame.told_by(asked):
-        await service.client.batches.get(check_id(batch_id))
+        await service.client.batches.get(check_batch_id(batch_id))
         await service.record(caller, "batch cancel", batch_id, reason=asked.reason or "")
     return answer(shapes.batch(await service.client.batches.cancel(batch_id)))
 
@@ -73,7 +73,7 @@ async def retry(request: Request, service: Served, caller: Admin, batch_id: Batc
     _may_see(caller)
     asked = await read_any(request, Why)
     with blame.told_by(asked):
-        await service.client.batches.get(check_id(batch_id))
+        await service.client.batches.get(check_batch_id(batch_id))
         await service.record(caller, "batch retry", batch_id, reason=asked.reason or "")
     return answer({"id": batch_id, "retried": await service.client.batches.retry(batch_id)})
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from typing import Any, Final, NamedTuple
 
@@ -19,7 +19,7 @@ LOST = failures.encode(
 )[:-1]
 
 
-_NOTHING: Final = (0, b"")  # retention_ms, result
+_FORGOTTEN: Final = ("", "", 0, b"")  # id, entry id, retention_ms, result
 
 
 class Held(NamedTuple):
@@ -81,12 +81,10 @@ def ack(scope: Scope, done: Sequence[Acked]) -> Call[list[bool]]:
     return call("ack", scope, args, _truths)
 
 
-def forget_done(scope: Scope, done: Iterable[tuple[str, str]]) -> Call[list[bool]]:
-    """As `ack`, for deliveries, (id, entry id) each, of which nothing is kept."""
-    args: list[Argument] = [scope.now]
-    for pair in done:
-        args += pair
-        args += _NOTHING
+def forget_done(scope: Scope, ids: Sequence[str], entries: Sequence[str]) -> Call[list[bool]]:
+    """As `ack`, for deliveries, by their ids and entry ids, of which nothing is kept."""
+    args: list[Argument] = [scope.now, *(_FORGOTTEN * len(ids))]
+    args[1::4], args[2::4] = ids, entries
     return call("ack", scope, args, _truths)
 
 

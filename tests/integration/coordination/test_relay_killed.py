@@ -1,114 +1,111 @@
-"""A relay that dies at every point of its work: what it carried runs once, whoever goes on where it stopped.
+"""A relay that is killed at every point of its work: what it carried runs once, whoever goes on where it stopped.
 
-The dead relay is one whose connection is gone for good before, or just after, its n-th command.
+Killed before a command is killed after the one in front of it. So each story is told again and again, and the relay is
+killed before its first command, its second one … until there is one that it does not need any more. What it had
+carried by then runs and is forgotten before anybody goes on.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from delayq.core.errors import BackendUnavailable
-from delayq.core.outcome import Ack
-from delayq.drivers.base import Settlement
-from delayq.drivers.redis_relay import RedisRelay
-from delayq.jobs.batch import batch
+from delayq.jobs.batch import Member, batch
 from delayq.jobs.chain import chain
-from delayq.redis.calls.follow import HOLD_MS
-from delayq.redis.client import Client
 from delayq.redis.connect import Connector
-from tests.support.engine import START
+from tests.support.by_hand import World, called, step
 from tests.support.station import Station
-from tests.support.steps import QUEUES, Steps
+from tests.support.steps import QUEUES
 
 pytestmark = pytest.mark.usefixtures("manager")
-MOST = 60
+MOST = 120
 
 
 class Dying(Connector):
-    """Carries `left` commands; the next one never leaves, or (`late`) its answer never comes, and so for ever."""
+    """Carries `left` commands; the next one never leaves, and so for ever."""
 
-    def __init__(self, url: str, left: int, *, late: bool) -> None:
+    def __init__(self, url: str, left: int) -> None:
         super().__init__(url)
-        self.left, self.late = left, late
+        self.left = left
+
+    @property
+    def dead(self) -> bool:
+        return self.left < 0
 
     def call(self, do: Callable[[Any], Any], *, safe: bool, reads: bool = False) -> Any:
         self.left -= 1
-        if self.left == -1 and self.late:
-            super().call(do, safe=safe, reads=reads)
-        if self.left < 0:
+        if self.dead:
             raise BackendUnavailable("the relay is dead")
         return super().call(do, safe=safe, reads=reads)
 
 
-class World:
-    """One worker and one relay, step by step, in one process."""
-
-    def __init__(self, station: Station) -> None:
-        self.station = station
-        self.ran: Counter[str] = Counter()
-        self._consumer = station.driver.consumer("dq:here:1:a", QUEUES)
-
-    def work(self) -> int:
-        """Promote and run everything there is, without carrying anything; how many jobs."""
-        for queue in QUEUES:
-            self.station.driver.promote(queue)
-        deliveries = self._consumer.fetch([], 100).deliveries
-        self.ran.update(delivery.id for delivery in deliveries)
-        self._consumer.settle([Settlement(delivery, Ack()) for delivery in deliveries])
-        return len(deliveries)
-
-    def carry(self, connector: Connector) -> None:
-        client = Client(connector, self.station.options, self.station.clock)
-        relay = RedisRelay(client)
-        for queue in QUEUES:
-            relay.relay(queue)
-
-    def carry_and_die(self, commands: int, *, late: bool) -> bool:
-        """Whether it died."""
-        connector = Dying(self.station.url, commands, late=late)
-        try:
-            self.carry(connector)
-        except BackendUnavailable:
-            return True
-        finally:
-            connector.close()
-        return False
-
-    def to_the_end(self) -> None:
-        """Work and carry until neither finds anything; the dead relay's hold on the outbox runs out first."""
-        idle = 0
-        while idle < 2:
-            assert self.station.now_ms is not None
-            self.station.now_ms += HOLD_MS + 1
-            idle = 0 if self.work() else idle + 1
-            self.carry(self.station.connector)
+def until_it_dies(world: World, commands: int) -> bool:
+    """Work, and let one relay carry that is killed after so many commands; whether it was."""
+    connector = Dying(world.station.url, commands)
+    relay = world.relay(connector)
+    try:
+        while world.work() or world.carry(relay):
+            pass
+    except BackendUnavailable:
+        world.work()
+    finally:
+        connector.close()
+    return connector.dead
 
 
-@pytest.mark.parametrize("late", [False, True], ids=["before", "after"])
-def test_whatever_it_carried_runs_once(station: Station, late: bool) -> None:
-    steps = Steps(station)
-    died = 0
+def a_chain() -> list[str]:
+    names = [f"c{n}" for n in range(5)]
+    chain([step(name, QUEUES[n % 3]) for n, name in enumerate(names)]).catch(step("caught")).dispatch()
+    return names
+
+
+def a_batch_in_a_chain() -> list[str]:
+    members = [step(f"m{n}", QUEUES[n]) for n in range(3)]
+    inner = batch(members, before=step("before", QUEUES[1]), **called())
+    chain(step("a"), inner, step("z", QUEUES[1])).dispatch()
+    return ["a", "before", "m0", "m1", "m2", "then", "finally_", "z"]
+
+
+def a_chain_that_grows_in_a_batch() -> list[str]:
+    batch([chain(step("grow"), step("b", QUEUES[1]))], **called()).dispatch()
+    return ["grow", "new", "in", "b", "then", "finally_"]
+
+
+def a_failure_that_cancels() -> list[str]:
+    waits = batch([step("never", QUEUES[2], delay="500w")], **called("inner "))
+    chain(batch([step("bad"), step("waits", QUEUES[1], delay="500w"), waits], **called()), step("z")).catch(
+        step("caught", QUEUES[2])
+    ).dispatch()
+    return ["bad", "catch", "finally_", "inner finally_", "caught"]
+
+
+def a_failure_that_is_allowed() -> list[str]:
+    members: list[Member] = [chain(step("a"), step("bad 1", QUEUES[1]), step("behind")), step("bad 2", QUEUES[2])]
+    chain(batch(members, allow_failures=True, **called()), step("z")).catch(step("caught")).dispatch()
+    return ["a", "bad 1", "bad 2", "catch", "finally_", "z"]
+
+
+STORIES = (
+    a_chain,
+    a_batch_in_a_chain,
+    a_chain_that_grows_in_a_batch,
+    a_failure_that_cancels,
+    a_failure_that_is_allowed,
+)
+
+
+@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
+def test_whatever_it_carried_runs_once(station: Station, story: Callable[[], list[str]]) -> None:
     for commands in range(MOST):
-        station.connector.commands().flushdb()
-        station.now_ms = START
         world = World(station)
-        members = [steps(f"m{n}", id=f"m{n}", queue=QUEUES[n % 3]) for n in range(3)]
-        inner = batch(members, id="b", then=steps("then", id="then"), finally_=steps("f", id="f", queue="mails"))
-        chain(steps("one", id="one"), steps("two", id="two", queue="mails"), inner, steps("z", id="z")).dispatch()
-        round_of_death = 0
-        while world.work():
-            if world.carry_and_die(commands, late=late):
-                round_of_death += 1
-                world.work()  # what it had carried runs and is forgotten before anybody goes on
-                break
+        once = dict.fromkeys(story(), 1)
+        died = until_it_dies(world, commands)
         world.to_the_end()
-        assert world.ran == dict.fromkeys(["one", "two", "m0", "m1", "m2", "then", "f", "z"], 1), commands
-        died += round_of_death
-        if not round_of_death:
+        assert world.ran == once, commands
+        assert all(info.finished_ms for info in station.client.batches.list()), commands
+        if not died:
             break
-    assert died >= 10, "the relay has that many points to die at"
-    assert commands < MOST - 1, "and no more than were tried"
+    assert 10 <= commands < MOST - 1, "the relay has some points to die at, and all were tried"

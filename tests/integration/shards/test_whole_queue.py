@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from delayq.core.errors import InvalidInput, JobNotFound
+from delayq.core.errors import BackendDamaged, InvalidInput, JobNotFound
 from delayq.core.shards import PLAIN, Layout, number_for, shard_of
 from delayq.core.states import Answer, State
 from delayq.core.unique import Unique
@@ -244,3 +244,17 @@ def test_a_worker_that_runs_finds_new_shards(station: Station) -> None:
         station.client.schedule_many([{"name": "note", "id": job_id} for job_id in IDS])
         wait_until(lambda: len(ran) == len(IDS) + 1, what="all ran")
     assert set(ran) == {("first", QUEUE), *((job_id, QUEUE) for job_id in IDS)}
+
+
+@pytest.mark.parametrize("said", ["9:999999", "9999999999999999:3<x"])
+def test_a_number_of_shards_that_cannot_be_read_is_told_at_once(station: Station, said: str) -> None:
+    """The shard calls it newer than what the client knows, and would do so for ever."""
+    station.client.schedule("x", id="there", delay="1h")
+    station.connector.commands().hset(station.keys().meta, "shards", said)
+    for delay in ("1h", "0s"):
+        with pytest.raises(BackendDamaged, match="not a number of shards"):
+            station.client.schedule("x", id="new", delay=delay)
+    with pytest.raises(BackendDamaged, match="not a number of shards"):
+        station.client.schedule_many([{"name": "x"}])
+    station.connector.commands().hset(station.keys().meta, "shards", "1")
+    assert station.client.schedule("x", id="new", delay="1h").outcome == "created"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from delayq.core.states import State
@@ -111,6 +112,57 @@ def test_a_payload_somebody_overwrote_is_failed_with_the_reason(station: Station
     assert failed.raw == PAYLOADS[name]
     assert failed.failure is not None
     assert failed.failure.message
+
+
+def stray(member: str, value: object) -> bytes:
+    """A job that nobody of delayq wrote, to be tried once; one of its members is not what it should be."""
+    return msgspec.json.encode({**msgspec.json.decode(JOB), "tries": 1, member: value})
+
+
+LINK = {"job": msgspec.json.decode(JOB)}
+POISON: dict[str, bytes] = {
+    "less-than-nothing": stray("retention_ms", -10),
+    "beyond-Redis-numbers": stray("retention_ms", 2**53 - 1),
+    "beyond-a-machines": JOB.replace(b'"attempts":0', b'"attempts":%d' % 10**30),
+    "a-link-that-is-no-job": stray("chain", {"id": "c", "next": [{"job": 5}]}),
+    "one-that-catches-and-is-no-job": stray("chain", {"id": "c", "catch": [{"job": 5}]}),
+    "a-link-that-waits-for-ever": stray("chain", {"id": "c", "next": [{**LINK, "delay_ms": 2**60}]}),
+    "rounds-beyond-count": stray("chain", {"id": "c", "next": [LINK], "retried": 2**60}),
+}
+
+
+def test_what_no_script_would_settle_keeps_nobody_from_settling(station: Station) -> None:
+    """One that was refused with others would be sent again with them for ever."""
+    ran = station.tape()
+    station.handles("note", lambda n=0: ran.append(n))
+    client, jobs = station.connector.commands(), station.keys().of("jobs")
+    station.client.schedule_many([{"name": "note", "id": name, "delay": "1h"} for name in POISON])
+    for name, raw in POISON.items():
+        client.hset(jobs, name, raw.replace(b'"stray"', msgspec.json.encode(name), 1))
+        station.client.run_now(name)
+    station.client.schedule("note", {"n": 7}, id="good")
+    with station.working(mover=True):
+        station.until("good", State.ABSENT)
+        for name in POISON:  # a chain that its handler does not ask for is read when the job is over, which ends alone
+            station.until(name, State.FAILED, State.ABSENT)
+    assert 7 in ran
+    assert [name for name in POISON if station.state(name) is State.FAILED][:3] == list(POISON)[:3]
+
+
+def test_a_link_far_behind_that_is_no_job_keeps_nobody_from_settling(station: Station) -> None:
+    """Its batch cannot be told which links will not run."""
+    ran = station.tape()
+    station.handles("note", lambda n=0: ran.append(7 // n))
+    raw = stray("chain", {"id": "c", "next": [LINK, {"job": 5}]})
+    station.client.schedule("note", id="far", delay="1h")
+    raw = raw.replace(b'"stray"', b'"far"', 1).replace(b'"attempts"', b'"batch":"b","attempts"', 1)
+    station.connector.commands().hset(station.keys().of("jobs"), "far", raw)
+    station.client.run_now("far")
+    station.client.schedule("note", {"n": 7}, id="good")
+    with station.working():
+        station.until("good", State.ABSENT)
+        station.until("far", State.FAILED)
+    assert ran == [1]
 
 
 def test_a_payload_that_is_gone_is_failed_and_reported(station: Station) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from delayq.core.interrupts import JobTimedOut
 from delayq.core.outcome import Outcome
+from delayq.drivers.base import Delivery
 from delayq.worker.attempt import Attempt, Attempts
 from delayq.worker.crew_threads import Threads
 from delayq.worker.held import Held
@@ -68,8 +69,7 @@ def test_it_never_hits_the_next_one() -> None:
     for number in range(MOST_ROUNDS):
         if number >= ROUNDS and any(error for _, error in book.ends.values()):
             break
-        held = Held.__new__(Held)
-        held.interrupt = None
+        held = Held(Delivery("q", f"j{number}", f"{number}-0", b"", 0, 0), 0, 0.0, 2)
         crew.start(held, cast(Attempt, Short(number)))
         if number % 2:
             time.sleep(random.random() * 0.0005)

@@ -23,7 +23,7 @@ from tests.support.waiting import wait_until
 
 
 def held(name: str = "j") -> Held:
-    return Held(Delivery("q", name, "1-1", b"{}", 0, 0), 0, 0.0)
+    return Held(Delivery("q", name, "1-1", b"{}", 0, 0), 0, 0.0, 2)
 
 
 class Paper:
