@@ -14,6 +14,7 @@ from delayq.jobs.dispatch import named
 from delayq.manager import Manager
 from tests.support.station import QUEUE, Station
 from tests.support.steps import QUEUES, Steps
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.usefixtures("manager")
 
@@ -191,6 +192,17 @@ def test_a_batch_with_a_failure_stops_the_chain(station: Station, steps: Steps) 
     assert sorted(steps.ran) == ["caught", "m1", "m2"]
 
 
+def test_a_cancelled_batch_stops_the_chain_in_silence(station: Station, steps: Steps) -> None:
+    inner = batch([steps("m", delay="1h")], id="b", allow_failures=True, finally_=steps("finally"))
+    chain(steps("a"), inner, steps("z")).catch(steps("caught")).dispatch()
+    with work(station):
+        wait_until(lambda: any(info.id == "b" for info in station.client.batches.list()), what="the batch has begun")
+        station.client.batches.cancel("b")
+        steps.until("finally")
+        steps.quiet()
+    assert steps.ran == ["a", "finally"]
+
+
 def test_one_that_allows_failures_does_not(station: Station, steps: Steps) -> None:
     chain(batch([steps("m1"), steps("m2", "give up")]).allow_failures(), steps("z")).catch(steps("caught")).dispatch()
     with work(station):
@@ -253,7 +265,7 @@ def test_on_a_sync_connection_it_runs_link_by_link(station: Station, steps: Step
         chain(steps("h"), batch([steps("i")])).on_connection("sync").dispatch()
 
 
-def test_a_first_id_that_is_taken_is_refused_unless_that_is_wanted(station: Station, steps: Steps) -> None:
+def test_a_first_id_that_is_taken_is_refused(station: Station, steps: Steps) -> None:
     """Else the rest would be lost: the job that is there is followed by something else."""
     steps("other", id="mine", delay="1h").dispatch()
     with pytest.raises(Conflict, match="The job 'mine' in queue 'orders' exists"):

@@ -90,6 +90,16 @@ def test_a_rollback_drops_the_job_and_is_heard_of(station: Station, session: Ses
     assert jobs(station) == set()
 
 
+def test_a_unique_key_is_taken_at_the_commit(station: Station, session: Session) -> None:
+    waiting = dispatch("close", within=session, unique="k", id="one")
+    assert dispatch("close", unique="k", id="two").outcome == "created"
+    session.rollback()
+    assert fates([waiting]) == [Fate.ROLLED_BACK]
+    late = dispatch("close", within=session, unique="k", id="three")
+    session.commit()
+    assert (late.latest.outcome, late.latest.id, jobs(station)) == ("kept", "two", {"two"})
+
+
 def test_savepoints(station: Station, session: Session) -> None:
     """Released ones wait for the outer commit, rolled back ones are dropped; the order is that of the dispatches."""
     heard: list[str] = []
