@@ -28,7 +28,7 @@ MAX_DEPTH: Final = 64
 BATCH_BODY: Final = 16 * 1024 * 1024
 """What a batch may hold, whatever the limit of one payload is."""
 _ALIKE: Final = bytes.maketrans(b"{}", b"[]")
-_NO_BRACKETS: Final = bytes(byte for byte in range(256) if byte not in b"[]{}")
+_NEITHER: Final = bytes(byte for byte in range(256) if byte not in b'[]{}"')
 _HOST: Final = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9_.-]+))(?::[0-9]{1,5})?")
 _SNIFF: Final = (b"x-content-type-options", b"nosniff")
 _JSON: Final = "application/json"
@@ -184,7 +184,9 @@ def depth(body: bytes) -> int:
     if body.count(b"[") + body.count(b"{") <= MAX_DEPTH:
         return 0  # it cannot be deep
     told = body.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in body else body
-    left = b"".join(told.split(b'"')[::2]).translate(_ALIKE, _NO_BRACKETS)  # every other piece lies in a string
+    left = told.translate(_ALIKE, _NEITHER).replace(b'""', b"")  # quotes side by side hold nothing between them
+    if b'"' in left:
+        left = b"".join(left.split(b'"')[::2])  # every other piece lies in a string
     levels = 0
     while left and levels <= MAX_DEPTH:
         inner = left.replace(b"[]", b"")
