@@ -15,8 +15,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
-from opentelemetry import propagate, trace
-from opentelemetry.context import Context
+from opentelemetry import baggage, propagate, trace
+from opentelemetry.context import Context, attach, detach
 from opentelemetry.trace import (
     INVALID_SPAN_CONTEXT,
     Link,
@@ -105,15 +105,17 @@ class Traced:
             "delayq.job.name": job.name,
             "delayq.attempt": context.attempt,
         }
-        with self._tracer.start_as_current_span(
-            f"process {context.queue}",
-            context=sent if self._child else Context(),
-            kind=SpanKind.CONSUMER,
-            attributes=about,
-            links=[] if self._child else _links(*before),
-            record_exception=False,
-            set_status_on_exception=False,
-        ) as span:
+        with (
+            _within(sent if self._child else _luggage(sent)),
+            self._tracer.start_as_current_span(
+                f"process {context.queue}",
+                kind=SpanKind.CONSUMER,
+                attributes=about,
+                links=[] if self._child else _links(*before),
+                record_exception=False,
+                set_status_on_exception=False,
+            ) as span,
+        ):
             try:
                 yield
             except Exception as error:
@@ -142,6 +144,23 @@ class Traced:
         )
         span.end(entered * NS_OF_MS)
         return span.get_span_context()
+
+
+def _luggage(sent: Context) -> Context:
+    """What was sent along for the handler (W3C baggage), without the span that sent it."""
+    context = Context()
+    for name, value in baggage.get_all(sent).items():
+        context = baggage.set_baggage(name, value, context)
+    return context
+
+
+@contextmanager
+def _within(context: Context) -> Iterator[None]:
+    token = attach(context)
+    try:
+        yield
+    finally:
+        detach(token)
 
 
 def _links(*spans: SpanContext) -> list[Link]:

@@ -49,6 +49,17 @@ def test_the_sums(engine: Engine) -> None:
     assert sums.agree
 
 
+@pytest.mark.parametrize("lease", ["-5", "0", "abc", ""])
+def test_a_lease_that_is_none_becomes_the_default(engine: Engine, lease: str) -> None:
+    """A worker would hold nothing long enough to start it, and a janitor take everything back at once."""
+    engine.ready("a")
+    engine.client.hset(engine.keys.meta, "lease_ms", lease)
+    assert tidy(engine).lease_ms == 30_000
+    assert engine.rows("meta")["lease_ms"] == "30000"
+    engine.client.hset(engine.keys.meta, "lease_ms", "250")
+    assert tidy(engine).lease_ms == 250
+
+
 @pytest.mark.parametrize(
     ("key", "row"),
     [("jobs", "s"), ("jobs", "y"), ("scheduled", "s"), ("failed", "f"), ("completed", "c"), ("entries", "y")],

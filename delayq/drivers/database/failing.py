@@ -66,7 +66,7 @@ def columns_of(job: FailedJob) -> dict[str, Any]:
         "connection": job.connection,
         "queue": job.queue,
         "payload": text,
-        "exception": f"{job.failure.type}: {job.failure.message}\n{job.failure.traceback}".rstrip(),
+        "exception": _without_nul(f"{job.failure.type}: {job.failure.message}\n{job.failure.traceback}".rstrip()),
         "failed_at": at.replace(tzinfo=None),
         "delayq_failed_ms": job.failed_ms,
         "delayq_about": _encode(_About(job.id, job.name, job.failure, raw)).decode(),
@@ -104,8 +104,13 @@ def failure_of(text: str, failed_ms: int) -> Failure:
 
 def _text(payload: bytes) -> tuple[str, str]:
     """The payload as text, and in base64 where that is not all of it."""
-    text = payload.decode("utf-8", "backslashreplace").replace("\0", "\\x00")
+    text = _without_nul(payload.decode("utf-8", "backslashreplace"))
     return text, "" if text.encode() == payload else base64.b64encode(payload).decode("ascii")
+
+
+def _without_nul(text: str) -> str:
+    """PostgreSQL keeps no text with the character NUL in it."""
+    return text.replace("\0", "\\x00")
 
 
 def _about(text: str | None) -> _About | None:

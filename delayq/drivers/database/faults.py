@@ -30,6 +30,7 @@ _LOGIN: Final = re.compile(
 )
 _NO_DATABASE: Final = re.compile(r"database \"[^\"]*\" does not exist|Unknown database|Access denied .* to database")
 _FORBIDDEN: Final = re.compile(r"permission denied for|command denied to user")
+_LETTERS: Final = re.compile(r"Incorrect string value|has no equivalent in encoding")
 _LOCKED: Final = re.compile(r"database is locked|database table is locked")
 _FULL: Final = re.compile(r"database or disk is full|No space left|could not extend file|The table '.*' is full")
 _READ_ONLY: Final = re.compile(r"readonly database|read-only transaction")
@@ -139,6 +140,11 @@ def _to_be_set_right(said: str, where: str, owner: Owner) -> ConfigError | None:
         return ConfigError(
             f"There is no database {where} for this user: {_first(said)}.",
             hint=f"Create it, or name another in {owner.said}.",
+        )
+    if _LETTERS.search(said):
+        return ConfigError(
+            f"The tables in the database {where} cannot hold every letter: {_first(said)}.",
+            hint=f"{owner.migrate} mends them.",
         )
     if _FORBIDDEN.search(said):
         return ConfigError(

@@ -88,6 +88,8 @@ def _waits(kind: str, answer_ms: int | None) -> dict[str, Any]:
     """How long the driver waits. A statement of PostgreSQL's is ended by the server."""
     connect_s = 10 if answer_ms is None else max(1, -(-answer_ms // 1000))
     waits: dict[str, Any] = {"connect_timeout": connect_s}
+    if kind == "postgresql":
+        waits["client_encoding"] = "utf8"  # whatever the database's own is
     if kind == "postgresql" and answer_ms is not None:
         waits["options"] = f"-c statement_timeout={answer_ms}"
     if kind != "postgresql" and answer_ms is not None:

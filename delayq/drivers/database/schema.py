@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from sqlalchemy import Column, Connection, Index, Table, inspect
+from sqlalchemy import Column, Connection, Index, Table, inspect, text
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.engine import Dialect, Inspector
 from sqlalchemy.schema import CreateColumn, CreateIndex, CreateTable
 
 from delayq.core.errors import BackendError, ConfigError
 from delayq.drivers.database.engine import Database
-from delayq.drivers.database.tables import Tables, Wanted, own_columns
+from delayq.drivers.database.tables import ANY_TEXT, Tables, Wanted, free_texts, own_columns
 
+_CHARACTER_SETS: Final = """
+SELECT column_name, character_set_name FROM information_schema.columns
+WHERE table_schema = COALESCE(:schema, DATABASE()) AND table_name = :name AND character_set_name IS NOT NULL
+"""
 _DIALECTS: Final[dict[str, Any]] = {"postgresql": postgresql, "sqlite": sqlite, "mysql": mysql}
 
 
@@ -68,11 +72,13 @@ def _brought_up(connection: Connection, tables: Wanted) -> list[str]:
 
 
 def _steps(connection: Connection, tables: Wanted) -> list[Step]:
+    _refuse_few_letters(connection)
     there = inspect(connection)
     steps: list[Step] = []
     for table in tables.all:
         if there.has_table(table.name, schema=table.schema):
             steps += _additions(connection, there, table, tables.other_names)
+            steps += _widenings(connection, table)
         else:
             steps.append((f"table {table.fullname} created", CreateTable(table)))
             steps += [(f"index {index.name} created", CreateIndex(index)) for index in _indexes(table)]
@@ -90,7 +96,7 @@ def _additions(connection: Connection, there: Inspector, table: Table, other_nam
             hint=other_names,
         )
     steps: list[Step] = [
-        (f"column {table.fullname}.{column.name} added", _add(connection, table, column))
+        (f"column {table.fullname}.{column.name} added", _alter(connection, table, column, "ADD"))
         for column in own
         if column.name not in has
     ]
@@ -101,10 +107,36 @@ def _additions(connection: Connection, there: Inspector, table: Table, other_nam
     return steps
 
 
-def _add(connection: Connection, table: Table, column: Column[object]) -> str:
+def _widenings(connection: Connection, table: Table) -> list[Step]:
+    """Columns of a table on MySQL that cannot hold every letter, as its database's default was when it was made."""
+    free = free_texts(table, connection.dialect)
+    if not free:
+        return []
+    asked = text(_CHARACTER_SETS).bindparams(schema=table.schema, name=table.name)
+    sets = {str(row[0]): str(row[1]) for row in connection.execute(asked)}
+    return [
+        (f"column {table.fullname}.{column.name} for every letter made", _alter(connection, table, column, "MODIFY"))
+        for column in free
+        if sets.get(column.name, ANY_TEXT) != ANY_TEXT
+    ]
+
+
+def _refuse_few_letters(connection: Connection) -> None:
+    """Raises `ConfigError` for a PostgreSQL that has not every letter: a job could not be kept, or its error not."""
+    if connection.dialect.name != "postgresql":
+        return
+    encoding = connection.exec_driver_sql("SHOW server_encoding").scalar_one()
+    if encoding not in ("UTF8", "SQL_ASCII"):
+        raise ConfigError(
+            f"The database {connection.engine.url.database!r} has the encoding {encoding}, which has not every letter.",
+            hint="Create another for jobs: CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0.",
+        )
+
+
+def _alter(connection: Connection, table: Table, column: Column[Any], verb: str) -> str:
     dialect = connection.dialect
     name = dialect.identifier_preparer.format_table(table)
-    return f"ALTER TABLE {name} ADD COLUMN {CreateColumn(column).compile(dialect=dialect)}"
+    return f"ALTER TABLE {name} {verb} COLUMN {CreateColumn(column).compile(dialect=dialect)}"
 
 
 def _indexes(table: Table) -> list[Index]:

@@ -47,6 +47,7 @@ from sqlalchemy import (
     func,
 )
 from sqlalchemy.dialects import mysql
+from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeEngine
 
 JOBS: Final = "jobs"
@@ -56,6 +57,8 @@ BATCHES: Final = "job_batches"
 MOST_ATTEMPTS: Final = 255
 """What the smallest type Laravel ever gave to `attempts` can hold; the payload has the true count."""
 
+ANY_TEXT: Final = "utf8mb4"
+"""What MySQL calls UTF-8. Where a database has fewer letters, one of another script keeps a job, or its error, out."""
 _MYSQL: Final = ("mysql", "mariadb")
 
 
@@ -117,6 +120,18 @@ def own_columns(table: Table) -> list[Column[Any]]:
     return [column for column in table.columns if column.name.startswith("delayq_")]
 
 
+def free_texts(table: Table, dialect: Dialect) -> list[Column[Any]]:
+    """The columns that hold what people wrote, in any script. None but on MySQL: elsewhere a database has one set."""
+    kinds = ((column, column.type.dialect_impl(dialect)) for column in table.columns)
+    return [
+        column
+        for column, kind in kinds
+        if isinstance(kind, mysql.LONGTEXT | mysql.MEDIUMTEXT | mysql.VARCHAR)
+        and kind.charset == ANY_TEXT
+        and kind.collation is None
+    ]
+
+
 def _jobs(metadata: MetaData, name: str) -> Table:
     schema, own = _split(name)
     table = Table(
@@ -174,12 +189,12 @@ def _batches(metadata: MetaData, name: str) -> Table:
         own,
         metadata,
         Column("id", String(255), primary_key=True),
-        Column("name", String(255), nullable=False),
+        Column("name", String(255).with_variant(mysql.VARCHAR(255, charset=ANY_TEXT), *_MYSQL), nullable=False),
         Column("total_jobs", Integer(), nullable=False),
         Column("pending_jobs", Integer(), nullable=False),
         Column("failed_jobs", Integer(), nullable=False),
         Column("failed_job_ids", _long(), nullable=False),
-        Column("options", Text().with_variant(mysql.MEDIUMTEXT(), *_MYSQL)),
+        Column("options", Text().with_variant(mysql.MEDIUMTEXT(charset=ANY_TEXT), *_MYSQL)),
         Column("cancelled_at", Integer()),
         Column("created_at", Integer(), nullable=False),
         Column("finished_at", Integer()),
@@ -242,12 +257,12 @@ def _seconds() -> TypeEngine[int]:
 
 
 def _long() -> TypeEngine[str]:
-    return Text().with_variant(mysql.LONGTEXT(), *_MYSQL)
+    return Text().with_variant(mysql.LONGTEXT(charset=ANY_TEXT), *_MYSQL)
 
 
 def _exact(length: int) -> TypeEngine[str]:
     """Text in which case counts: MySQL would take `Orders` for `orders`."""
-    return String(length).with_variant(mysql.VARCHAR(length, charset="utf8mb4", collation="utf8mb4_bin"), *_MYSQL)
+    return String(length).with_variant(mysql.VARCHAR(length, charset=ANY_TEXT, collation="utf8mb4_bin"), *_MYSQL)
 
 
 def _ascii(length: int) -> TypeEngine[str]:

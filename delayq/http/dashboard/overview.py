@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -13,7 +12,7 @@ from delayq.core.diagnosis import Finding
 from delayq.core.states import State
 from delayq.core.views import JobInfo, QueueStats
 from delayq.http.dashboard import flow
-from delayq.http.dashboard.house import House
+from delayq.http.dashboard.house import House, of_each
 from delayq.http.dashboard.live import Parts, Watched
 from delayq.http.dashboard.pages import show
 from delayq.http.dashboard.visit import Visit
@@ -38,11 +37,11 @@ async def parts(house: House, watched: Watched) -> Parts:
 async def told(house: House, allowed: tuple[str, ...]) -> dict[str, Any]:
     """What both are made of."""
     client = house.client
-    names = [name for name in await client.queues() if not allowed or name in allowed]
-    stats = [one for found in await asyncio.gather(*map(client.stats, names)) for one in found]
+    names = await house.queues(allowed)
+    stats = [one for found in await of_each(names, client.stats) for one in found]
     now_ms = stats[0].now_ms if stats else await house.now_ms()
-    upcoming = await asyncio.gather(*map(client.upcoming, names))
-    activity = flow.together(await asyncio.gather(*map(client.activity, names)), now_ms)
+    upcoming = await of_each(names, client.upcoming)
+    activity = flow.together(await of_each(names, client.activity), now_ms)
     workers = await client.workers()
     return {
         "now_ms": now_ms,

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from delayq.core.states import State
 from delayq.http.dashboard import flow
 from delayq.http.dashboard.deeds import note
-from delayq.http.dashboard.house import House
+from delayq.http.dashboard.house import House, of_each
 from delayq.http.dashboard.live import Parts, Watched
 from delayq.http.dashboard.overview import first, sums
 from delayq.http.dashboard.pages import back, show
@@ -30,8 +30,7 @@ async def parts(house: House, watched: Watched) -> Parts:
 
 async def told(house: House, allowed: tuple[str, ...]) -> dict[str, Any]:
     """What both are made of."""
-    names = [name for name in await house.client.queues() if not allowed or name in allowed]
-    stats = [one for found in await asyncio.gather(*map(house.client.stats, names)) for one in found]
+    stats = [one for found in await of_each(await house.queues(allowed), house.client.stats) for one in found]
     return {"stats": stats, "sums": sums(stats), "now_ms": stats[0].now_ms if stats else await house.now_ms()}
 
 

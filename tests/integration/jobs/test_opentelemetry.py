@@ -8,7 +8,8 @@ from datetime import datetime
 from typing import Any
 
 import pytest
-from opentelemetry import trace
+from opentelemetry import baggage, trace
+from opentelemetry.context import attach, detach
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -16,6 +17,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from delayq import Retry, dispatch
 from delayq.contrib.opentelemetry import NAME, Stamp, Traced, trace_headers
 from delayq.core.at_work import trace_id_of
+from delayq.jobs.middleware.forms import Next
+from delayq.jobs.middleware.running_job import RunningJob
 from delayq.manager import Manager
 from tests.support.around import KINDS, declare
 from tests.support.station import QUEUE, Station
@@ -105,6 +108,35 @@ def test_the_attempt_links_to_its_dispatch(station: Station, manager: Manager, t
     assert (said["messaging.consumer.group.name"], said["delayq.attempt"]) == ("delayq", 1)
     assert create["attributes"]["messaging.operation.type"] == "create"
     assert process["status"]["status_code"] == "UNSET"
+
+
+class Reads:
+    """Middleware that writes down what baggage the handler would find."""
+
+    def __init__(self, tape: Any) -> None:
+        self._tape = tape
+
+    def handle(self, job: RunningJob, next: Next) -> Any:
+        self._tape.append(baggage.get_baggage("tenant"))
+        return next(job)
+
+    async def ahandle(self, job: RunningJob, next: Next) -> Any:
+        self._tape.append(baggage.get_baggage("tenant"))
+        return await next(job)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_baggage_reaches_the_handler(station: Station, manager: Manager, traces: Traces, kind: str) -> None:
+    manager.stamp(Stamp(traces.tracer))
+    found = station.tape()
+    act = declare(kind, station.tape(), [Traced(traces.tracer), Reads(found)])
+    token = attach(baggage.set_baggage("tenant", "acme"))
+    try:
+        act()
+    finally:
+        detach(token)
+    station.drain()
+    assert list(found) == ["acme"]
 
 
 def test_between_them_stands_how_long_the_mover_took(station: Station, manager: Manager, traces: Traces) -> None:
