@@ -16,6 +16,7 @@ from benchmarks.measures import (
     idle,
     lateness,
     layers,
+    life,
     limits,
     masters,
     memory,
@@ -23,6 +24,7 @@ from benchmarks.measures import (
     schedule_many,
     schedule_one,
     scrape,
+    start,
 )
 from benchmarks.plan import Plan
 
@@ -38,6 +40,6 @@ class Measure(Protocol):
 
 _ALL: tuple[Measure, ...] = (
     schedule_many, schedule_one, promote, consume, lateness, burst, idle, memory, growth, layers, limits,
-    durability, http, masters, changing, dashboard, scrape,
+    durability, http, masters, changing, dashboard, scrape, start, life,
 )  # fmt: skip
 MEASURES: dict[str, Measure] = {measure.NAME: measure for measure in _ALL}

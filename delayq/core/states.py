@@ -111,7 +111,8 @@ ANSWERS: Final[dict[str, dict[State, Answer]]] = {
 }
 
 # Every move between places, with the script that makes it. A move that is not in this table does not exist; the
-# scripts' manuals name the same ones. `replace` is schedule with replace or postpone; `later` is its plainest case.
+# scripts' manuals name the same ones. `replace` is schedule with replace or postpone; `later` is its plainest case,
+# and `done` that of ack.
 TRANSITIONS: Final[frozenset[tuple[State, str, State]]] = frozenset(
     {
         (State.ABSENT, "schedule", State.SCHEDULED),
@@ -129,6 +130,7 @@ TRANSITIONS: Final[frozenset[tuple[State, str, State]]] = frozenset(
         (State.SCHEDULED, "promote", State.FAILED),
         (State.RESERVED, "ack", State.ABSENT),
         (State.RESERVED, "ack", State.COMPLETED),
+        (State.RESERVED, "done", State.ABSENT),
         (State.RESERVED, "release", State.SCHEDULED),
         (State.RESERVED, "fail", State.FAILED),
         (State.RESERVED, "finish", State.ABSENT),

@@ -120,7 +120,7 @@ def _forgetting(scope: Scope, given: Sequence[Ending], numbers: list[int]) -> It
         lots = [[row.number for row in chunk] for chunk in _chunks(rows)]
     for lot in lots:
         ids, entries = [given[n].id for n in lot], [given[n].entry for n in lot]
-        yield SettleCall(deliver.forget_done(scope, ids, entries), scope.queue, lot)
+        yield SettleCall(deliver.done(scope, ids, entries), scope.queue, lot)
 
 
 def _weighed(ending: Ending, record: Record | None, now_ms: int) -> tuple[Acked | Released | Failed | Finished, int]:

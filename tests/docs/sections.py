@@ -25,6 +25,7 @@ FAMILIES = {
     "Moving and settling": (
         "promote",
         "ack",
+        "done",
         "release",
         "fail",
         "renew",

@@ -67,6 +67,7 @@ def test_half_a_line_is_refused(engine: Engine) -> None:
 
 END: dict[str, Callable[[Engine, Held], Call[Any]]] = {
     "ack": lambda e, held: deliver.ack(e.scope, [Acked(held)]),
+    "done": lambda e, held: deliver.done(e.scope, [held.id], [held.entry]),
     "ack, kept": lambda e, held: deliver.ack(e.scope, [Acked(held, HOUR, b"1")]),
     "release": lambda e, held: deliver.release(e.scope, [Released(held, 0)]),
     "fail": lambda e, held: deliver.fail(e.scope, [Failed(held, b"", FAILURE)]),

@@ -204,7 +204,7 @@ class WorkRules(ProducerRules):
         held = deliver.Held(*item)
         match how:
             case "ack":
-                return self.rig.send(deliver.ack(self.scope, [deliver.Acked(held)]))
+                return self.rig.send(deliver.done(self.scope, [held.id], [held.entry]))
             case "keep":
                 return self.rig.send(deliver.ack(self.scope, [deliver.Acked(held, 20_000, b'{"ok":[]}')]))
             case "twice":

@@ -43,8 +43,6 @@ DUE = START + 1_000
 NOW = START + 2_000
 
 FOUR, UNSAID = Layout(4, START, (1,)), LaidOut(PLAIN, "", "")
-
-
 Prepare = Callable[[Engine], Call[Any]]
 
 
@@ -268,6 +266,7 @@ SCENES = {
         deliver.Promoted(1, 0, (HOUR - 2_000) * 1000),
         deliver.Promoted(0, 0, (HOUR - 2_000) * 1000),
     ),
+    "done": scene(lambda e: deliver.done(e.scope, *([word] for word in held(e))), [True], [False]),
     "ack": scene(lambda e: deliver.ack(e.scope, [Acked(held(e), HOUR, b"1")]), [True], [False]),
     "release": scene(release, [True], [False]),
     "fail": scene(lambda e: deliver.fail(e.scope, [Failed(held(e), b"", FAILURE)]), [True], [False]),
@@ -351,6 +350,7 @@ def all_calls(scope: Scope) -> list[Call[Any]]:
         produce.forget(scope, ["j"]),
         deliver.promote(scope),
         deliver.ack(scope, [Acked(LEASE)]),
+        deliver.done(scope, [LEASE.id], [LEASE.entry]),
         deliver.release(scope, [Released(LEASE, 0)]),
         deliver.fail(scope, [Failed(LEASE, b"", b"")]),
         deliver.bury(scope, [("1-1", b"{}")]),

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import chain
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
+
+import msgspec
 
 from delayq.core import failure as failures
 from delayq.core.failure import Failure
@@ -17,9 +20,6 @@ TAKE_BACK = 100
 LOST = failures.encode(
     Failure(type="PayloadLost", message="The job's payload was missing in Redis; only its id was left.")
 )[:-1]
-
-
-_FORGOTTEN: Final = ("", "", 0, b"")  # id, entry id, retention_ms, result
 
 
 class Held(NamedTuple):
@@ -81,11 +81,9 @@ def ack(scope: Scope, done: Sequence[Acked]) -> Call[list[bool]]:
     return call("ack", scope, args, _truths)
 
 
-def forget_done(scope: Scope, ids: Sequence[str], entries: Sequence[str]) -> Call[list[bool]]:
+def done(scope: Scope, ids: Sequence[str], entries: Sequence[str]) -> Call[list[bool]]:
     """As `ack`, for deliveries, by their ids and entry ids, of which nothing is kept."""
-    args: list[Argument] = [scope.now, *(_FORGOTTEN * len(ids))]
-    args[1::4], args[2::4] = ids, entries
-    return call("ack", scope, args, _truths)
+    return call("done", scope, [msgspec.msgpack.encode((ids, entries))], partial(_but_for, len(ids)))
 
 
 def release(scope: Scope, back: Sequence[Released]) -> Call[list[bool]]:
@@ -118,6 +116,13 @@ def bury(scope: Scope, garbage: Sequence[tuple[str, bytes]]) -> Call[list[str]]:
 def hand_back(scope: Scope, held: Sequence[Held]) -> Call[list[bool]]:
     """Deliver again, uncounted. A shorter answer than asked means: call again with the rest."""
     return call("hand_back", scope, [scope.now, *chain.from_iterable(held)], _truths)
+
+
+def _but_for(count: int, fenced: list[int]) -> list[bool]:
+    settled = [True] * count
+    for place in fenced:
+        settled[place - 1] = False
+    return settled
 
 
 def _truths(reply: list[int]) -> list[bool]:
