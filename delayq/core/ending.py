@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+import msgspec
+
 from delayq.core import failure as failures
 from delayq.core import follow, followups
 from delayq.core.errors import BadEnvelope, Conflict
 from delayq.core.follow import Part
-from delayq.core.followups import End, Plan, Todo
+from delayq.core.followups import End, FollowUp, Note, Plan, Todo
 from delayq.core.outcome import DONE, Ack, GiveUp, Outcome, Release
 
 MESSAGE: Final = 1_000
@@ -41,11 +43,20 @@ def ending(raw: bytes, job_id: str, queue: str, outcome: Outcome, now_ms: int) -
         return None
 
 
-def displaced(raw: bytes, queue: str, now_ms: int) -> Todo:
-    """What follows a job that cannot be sent, because its id is another job's."""
+def displaced(raw: bytes, queue: str, now_ms: int, *, sibling: bool = False) -> Todo:
+    """What follows a job that cannot be sent, because its id is another job's.
+
+    `sibling`: that one is a member of the same batch, which hears from it by itself what became of that id.
+    """
     part = follow.part_of(raw)
     said = f"was taken by another job in the queue {queue!r} when its turn came."
-    return [] if part is None else _displaced(part, queue, said, now_ms)
+    todo = [] if part is None else _displaced(part, queue, said, now_ms)
+    return [_without_first(item) if sibling else item for item in todo]
+
+
+def _without_first(item: FollowUp) -> FollowUp:
+    """A note says first what became of the job itself."""
+    return msgspec.structs.replace(item, members=item.members[1:]) if isinstance(item, Note) else item
 
 
 def displaced_batch(plan: Plan, now_ms: int) -> Todo:

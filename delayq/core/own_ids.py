@@ -17,15 +17,21 @@ BATCH_HEADER: Final = "delayq-batch-id"
 
 
 def is_the_same(raw: bytes, there: Envelope) -> bool:
-    """Whether both are of the same batch or chain. Raises `BadEnvelope` for what was to be sent."""
+    """Whether both are of one chain, or one member of a batch. Raises `BadEnvelope` for what was to be sent."""
     return bool(_places_of(envelopes.decode(raw)) & _places_of(there))
+
+
+def are_siblings(raw: bytes, there: Envelope) -> bool:
+    """Whether both are members of one batch: the id is that of a member, whoever it was meant for."""
+    batch = follow.batch_id(envelopes.decode(raw))
+    return batch is not None and batch == follow.batch_id(there)
 
 
 def _places_of(envelope: Envelope) -> set[tuple[str, str]]:
     part, headers = follow.readable_part(envelope), envelope.headers or {}
     places = {(name, headers[name]) for name in (BATCH_HEADER, f"{follow.FAILED_HEADER}id") if name in headers}
-    if part is not None and part.batch is not None:
-        places.add(("batch", part.batch))
+    if part is not None and part.batch is not None:  # one in no chain may have got one of its own, by a retry
+        places.add((f"batch {part.batch}", part.chain.id if part.chain is not None else part.id))
     elif part is not None and part.chain is not None:
         places.add(("chain", part.chain.id))
     return places

@@ -19,10 +19,11 @@ import msgspec
 
 from delayq.core import follow, followups
 from delayq.core.ending import displaced, displaced_batch
+from delayq.core.envelope import Envelope
 from delayq.core.errors import Conflict
 from delayq.core.follow import Part
 from delayq.core.followups import Add, End, Link, Note, Open, Plan, Send, Todo, Word
-from delayq.core.own_ids import is_the_same
+from delayq.core.own_ids import are_siblings, is_the_same
 from delayq.core.spec import Prepared
 from delayq.core.states import Answer
 from delayq.redis import callbacks
@@ -105,10 +106,15 @@ class FollowVerbs:
         """
         job = bound.job
         _, info = yield from self._verbs.read(job.id, job.queue)
-        if info is None or info.envelope is None or not is_the_same(bytes(job.envelope), info.envelope):
-            log.warning("the id %s was taken in the queue %s when its turn came; it does not run", job.id, job.queue)
-            todo = displaced(bytes(job.envelope), job.queue, (yield from self._verbs.server_ms()))
-            yield from self.do([(f"{bound.token}.displaced", todo)], walk)
+        there = info.envelope if info is not None else None
+        if there is None or not is_the_same(bytes(job.envelope), there):
+            yield from self._pass_by(bound.token, prepared(job), there, walk)
+
+    def _pass_by(self, token: str, job: Prepared, there: Envelope | None, walk: Walk) -> Flow[None]:
+        log.warning("the id %s was taken in the queue %s when its turn came; it does not run", job.id, job.queue)
+        sibling = there is not None and are_siblings(job.envelope, there)
+        todo = displaced(job.envelope, job.queue, (yield from self._verbs.server_ms()), sibling=sibling)
+        yield from self.do([(f"{token}.displaced", todo)], walk)
 
     # -- batches -----------------------------------------------------------------------------------------------------
 
@@ -196,9 +202,11 @@ class FollowVerbs:
             yield from self._verbs.register(queue)
             refs = yield from put(self._verbs, queue, jobs, make, under_way=UNDER_WAY)
             kept = [job for ref, job in zip(refs, jobs, strict=True) if ref.outcome is not Answer.CREATED]
-            told = yield from became_of(self._verbs, batch, kept)
+            told, passed_by = yield from became_of(self._verbs, kept)
             for some in pages(told, produce.MAX_JOBS):
                 yield calls.batch_note(self._place(batch), some)
+            for job, there in passed_by:
+                yield from self._pass_by(f"{batch}.{job.id}", job, there, walk)
 
     def note(
         self,

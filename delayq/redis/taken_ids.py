@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from delayq.core import follow
+from delayq.core.envelope import Envelope
 from delayq.core.errors import BadEnvelope, Conflict, InvalidInput
 from delayq.core.follow import Placed
 from delayq.core.followups import Link, Plan, Word
 from delayq.core.names import made_here
+from delayq.core.own_ids import is_the_same
 from delayq.core.shown import shown
 from delayq.core.spec import Prepared
 from delayq.core.states import State
@@ -87,22 +89,26 @@ def _is_sealed(verbs: Verbs, batch: str) -> Flow[bool]:
     return sealed
 
 
-def became_of(verbs: Verbs, batch: str, kept: Sequence[Prepared]) -> Flow[list[Told]]:
-    """What a batch must hear of members whose ids were taken when they were sent.
+def became_of(
+    verbs: Verbs, kept: Sequence[Prepared]
+) -> Flow[tuple[list[Told], list[tuple[Prepared, Envelope | None]]]]:
+    """What a batch must hear of members whose ids were taken when they were sent; and those that will not run.
 
     Its own were sent before; what became of them was told before, unless that was so long ago that the batch was
     forgotten. One whose id is another job's will not run: nobody may touch that one.
     """
     told: list[Told] = []
+    passed_by: list[tuple[Prepared, Envelope | None]] = []
     for job in kept:
         _, info = yield from verbs.read(job.id, job.queue)
-        part = follow.readable_part(info.envelope) if info is not None and info.envelope is not None else None
-        if info is None or part is None or part.batch != batch:
-            told.append(Told(job.id, Word.SKIPPED))
+        there = info.envelope if info is not None else None
+        part = follow.readable_part(there) if there is not None else None
+        if info is None or there is None or part is None or not is_the_same(job.envelope, there):
+            passed_by.append((job, there))
         elif info.state in (State.FAILED, State.COMPLETED):
             word = Word.FAILED if info.state is State.FAILED else Word.DONE
             told.append(Told(job.id, word, part.retried, part.spared))
-    return told
+    return told, passed_by
 
 
 def _batch_of(raw: bytes) -> str | None:

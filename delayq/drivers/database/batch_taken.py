@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any, NamedTuple
 
-from delayq.core import ending
+from delayq.core import ending, follow
 from delayq.core import envelope as envelopes
 from delayq.core.envelope import Envelope
 from delayq.core.errors import Conflict
-from delayq.core.followups import FollowUp, Plan
+from delayq.core.followups import FollowUp, Link, Plan
 from delayq.drivers.broker import Item
 from delayq.drivers.database import payload
 
@@ -22,14 +22,22 @@ class Taken(NamedTuple):
     todo: Sequence[FollowUp]
 
 
-def taken_job(item: Item, now_ms: int) -> Taken:
-    """A job."""
-    return Taken(item.id, "another job", ending.displaced(item.envelope, item.queue, now_ms))
+def taken_job(item: Item, now_ms: int, *, sibling: bool = False) -> Taken:
+    """A job; `sibling`: who has its id is a member of its batch."""
+    return Taken(item.id, "another job", ending.displaced(item.envelope, item.queue, now_ms, sibling=sibling))
 
 
 def taken_batch(plan: Plan, now_ms: int) -> Taken:
     """A batch."""
     return Taken(plan.id, "another batch", ending.displaced_batch(plan, now_ms))
+
+
+def refuse_halves(members: Sequence[Link], known: Container[str]) -> None:
+    """Raises `Conflict` for a chain whose first link has another member's id: its rest would never have a turn."""
+    for link in members:
+        ids = [member for member, _ in follow.ids_of([link])]
+        if link.id in known and any(member not in known for member in ids):
+            refuse([Taken(link.id, "another member", ())])
 
 
 def refuse(taken: Sequence[Taken]) -> None:

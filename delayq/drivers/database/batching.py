@@ -22,14 +22,21 @@ from delayq.core.errors import BadEnvelope, Conflict
 from delayq.core.follow import Part
 from delayq.core.followups import Add, End, FollowUp, Link, Note, Open, Plan, Send, Word
 from delayq.core.names import new_id
-from delayq.core.own_ids import BATCH_HEADER, is_the_same
+from delayq.core.own_ids import BATCH_HEADER, are_siblings, is_the_same
 from delayq.core.states import Answer
 from delayq.core.views import JobRef
 from delayq.drivers.broker import Item
 from delayq.drivers.database.batch_changes import Changes
 from delayq.drivers.database.batch_heard import words_of
 from delayq.drivers.database.batch_rows import PAGE, BatchRow, BatchRows
-from delayq.drivers.database.batch_taken import Taken, envelope_of, refuse, taken_batch, taken_job
+from delayq.drivers.database.batch_taken import (
+    Taken,
+    envelope_of,
+    refuse,
+    refuse_halves,
+    taken_batch,
+    taken_job,
+)
 from delayq.drivers.database.tables import Tables
 from delayq.drivers.serving.acts import item_of_send
 
@@ -66,8 +73,8 @@ class Batching:
     def send(self, connection: Connection, items: Sequence[Item], now_ms: int) -> None:
         """Jobs whose turn has come. Those whose ids are another job's do not run; their batch and chain hear of it."""
         for item, ref in zip(items, self._place(connection, items), strict=True):
-            if ref.outcome is not Answer.CREATED and not self._is_there(connection, item):
-                self._displace(connection, [taken_job(item, now_ms)], now_ms)
+            if ref.outcome is not Answer.CREATED:
+                self._displace(connection, self._passed_by(connection, item, now_ms), now_ms)
 
     def open(self, connection: Connection, plan: Plan, now_ms: int) -> None:
         """Begin a batch, and send its members. One that was dispatched under that id is left as it is.
@@ -92,6 +99,7 @@ class Batching:
             said = "has finished" if row.finished_s is not None else "was cancelled"
             raise Conflict(f"The batch {batch!r} {said}, so it takes no more jobs.", hint="Dispatch another batch.")
         known = self._more(connection, row, follow.ids_of(members))
+        refuse_halves(members, known)
         refuse(self._send(connection, [link for link in members if link.id not in known], now_ms))
         return True
 
@@ -192,14 +200,17 @@ class Batching:
         kept = (item for item, ref in zip(items, refs, strict=True) if ref.outcome is not Answer.CREATED)
         return [*taken, *(taken_job(item, now_ms) for item in kept)]
 
-    def _is_there(self, connection: Connection, item: Item) -> bool:
-        """Whether the job that has the id is this very one, or has ended since."""
+    def _passed_by(self, connection: Connection, item: Item, now_ms: int) -> list[Taken]:
+        """A job that was not sent, unless the one that has its id is this very one, or has ended since."""
         rows = self._jobs.c
         row = connection.execute(select(self._jobs).where(rows.queue == item.queue, rows.delayq_id == item.id)).first()
         try:
-            return row is None or is_the_same(item.envelope, envelope_of(row))
+            there = None if row is None else envelope_of(row)
         except BadEnvelope:
-            return False
+            return [taken_job(item, now_ms)]
+        if there is None or is_the_same(item.envelope, there):
+            return []
+        return [taken_job(item, now_ms, sibling=are_siblings(item.envelope, there))]
 
     def _displace(self, connection: Connection, taken: Iterable[Taken], now_ms: int) -> None:
         for one in taken:

@@ -10,7 +10,7 @@ from delayq import InvalidInput, JobContext
 from delayq.core import envelope as envelopes
 from delayq.core.followups import Note, Word
 from delayq.core.states import State
-from delayq.jobs.batch import batch, find_batch
+from delayq.jobs.batch import Member, batch, find_batch
 from delayq.jobs.chain import Element, chain
 from delayq.jobs.coordinated import RunningChain
 from delayq.jobs.dispatch import Dispatch, named
@@ -20,6 +20,7 @@ from delayq.redis.calls import follow as calls
 from tests.support.members import Flaky, Slow, finished, numbers, work
 from tests.support.station import QUEUE, Station
 from tests.support.steps import Steps
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.usefixtures("manager")
 
@@ -130,6 +131,31 @@ def test_an_id_that_the_chain_has_already_is_refused(steps: Steps, manager: Mana
         with pytest.raises(InvalidInput, match=f"The id '{taken}' is given to two links of a chain in a batch"):
             running.append(steps("new", id=taken))
     assert (running.remaining, running.changed()) == (1, b"")
+
+
+@pytest.mark.parametrize("how", ["prepended", "added"])
+def test_a_link_that_has_another_members_id_is_passed_by(station: Station, steps: Steps, how: str) -> None:
+    """That member is left alone, and what stands behind the link is waited for by nobody."""
+
+    def grow(context: JobContext) -> None:
+        if how == "prepended":
+            context.chain.prepend(steps("other", id="x"))
+        elif context.batch is not None:
+            context.batch.add(chain(steps("other", id="x"), steps("behind")))
+
+    station.handles("grow", grow)
+    members: list[Member] = [steps("x", id="x", delay="1h"), chain(named("grow"), steps("planned"))]
+    batch(members, id="b", finally_=steps("finally")).dispatch()
+    with work(station):
+        wait_until(lambda: find_batch("b").skipped == 1, what="what stands behind it is skipped")
+        station.client.run_now("x", queue=QUEUE)
+        steps.until("finally")
+        steps.quiet()
+    info = find_batch("b")
+    assert (info.pending, info.failed, info.skipped) == (0, 0, 1)
+    assert info.done == len(steps.ran)  # its own step that grows, and those that ran, but for `finally_`
+    assert steps.counts["x"] == 1
+    assert "other" not in steps.ran
 
 
 def test_links_that_join_are_counted_once_and_with_the_end_that_brings_them(station: Station, steps: Steps) -> None:

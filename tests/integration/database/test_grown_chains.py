@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from delayq import JobContext
+import pytest
+
+from delayq import Conflict, JobContext
 from delayq.core.states import State
-from delayq.jobs.batch import batch, find_batch
+from delayq.jobs.batch import Member, batch, find_batch
 from delayq.jobs.chain import chain
 from delayq.jobs.dispatch import named
 from tests.integration.database.conftest import on_sqlite
 from tests.support.database_station import DatabaseStation
 from tests.support.members import numbers
 from tests.support.steps import QUEUES, Steps
+from tests.support.waiting import wait_until
 
 
 def work(ledger: DatabaseStation) -> Any:
-    return ledger.working(queues=QUEUES, processes=1, threads=2)
+    return ledger.working(queues=QUEUES)
 
 
 def test_new_links_are_members(ledger: DatabaseStation, steps: Steps) -> None:
@@ -67,3 +70,23 @@ def test_one_whose_id_is_another_jobs_is_skipped(ledger: DatabaseStation, steps:
         steps.until("finally")
     assert (numbers(find_batch(info.id)), find_batch(info.id).state) == ((0, 1, 0, 2), "incomplete")
     assert (steps.ran, ledger.state("mine")) == (["finally"], State.SCHEDULED)
+
+
+@on_sqlite
+def test_a_link_that_has_another_members_id_is_passed_by(ledger: DatabaseStation, steps: Steps) -> None:
+    refused = ledger.tape()
+
+    def grow(context: JobContext) -> None:
+        assert context.batch is not None
+        with pytest.raises(Conflict) as error:
+            context.batch.add(chain(steps("other", id="x"), steps("behind")))
+        refused.append(str(error.value))
+        context.chain.prepend(steps("other", id="x"))
+
+    ledger.handles("grow", grow)
+    members: list[Member] = [steps("x", id="x").delay("1h"), chain(named("grow"), steps("planned"))]
+    info = batch(members).dispatch()
+    with work(ledger):
+        wait_until(lambda: find_batch(info.id).skipped, what="what stands behind it is skipped")
+    assert (numbers(find_batch(info.id)), ledger.state("x")) == ((1, 1, 0, 1), State.SCHEDULED)
+    assert "The id 'x' is taken by another member" in refused[0]
