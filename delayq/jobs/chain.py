@@ -114,10 +114,9 @@ class PendingChain:
         """The first element, what it carries of the chain, and where it all goes."""
         if not self.elements:
             raise InvalidInput("A chain needs at least one job.", hint="chain(First(), Second()).dispatch()")
-        for element in self.elements:
-            _refuse_stranger(element)
         where = self.where.over(outer)
         first, *others = self.elements
+        _refuse_stranger(first)
         own_id = ids.at("chain").make()
         links = [link_of(element, builder, where, own_id, batch, ids.at(n)) for n, element in enumerate(others, 1)]
         caught = builder.links(self.catchers, where, ids.at("catch"))
@@ -136,7 +135,8 @@ def _refuse_stranger(element: object) -> None:
 def link_of(
     element: Element, builder: Builder, where: Where, chain_id: str, batch: str | None = None, ids: Ids = NEW
 ) -> Link:
-    """An element of that chain as it travels; `batch`: the one it is a member of."""
+    """An element of that chain as it travels; `batch`: the one it is a member of. Raises `InvalidInput` for others."""
+    _refuse_stranger(element)
     if isinstance(element, Sendable):
         return builder.link(element, where, ids, batch=batch)
     return Link(batch=element.plan(builder, where, batch, ids, chain_id))

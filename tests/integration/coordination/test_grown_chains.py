@@ -171,3 +171,12 @@ def test_links_that_join_are_counted_once_and_with_the_end_that_brings_them(stat
 
 def _one(call: Any) -> Any:
     return (yield call)
+
+
+@pytest.mark.parametrize("stranger", [3, [named("a")], chain(named("a")), named])
+@pytest.mark.parametrize("where", ["prepend", "append"])
+def test_what_is_neither_job_nor_batch_is_refused_in_a_sentence(where: str, stranger: Any) -> None:
+    rest = RunningChain()
+    with pytest.raises(InvalidInput, match="is no job"):
+        getattr(rest, where)(stranger)
+    assert rest.changed() == b""
