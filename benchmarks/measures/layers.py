@@ -111,9 +111,9 @@ def _consuming(plan: Plan, rig: Rig, client: Any) -> list[Row]:
         ),
         _row(plan, "the same, with a Job class", MOST, lambda: as_class.run(deliveries)),
         _row(plan, "the same, with middleware around the function", MOST, lambda: surrounded.run(deliveries)),
-        _row(plan, "settle: arguments of ack.lua", MOST, lambda: calls(lambda queue: rig.scope, endings, {}, 0)),
+        _row(plan, "settle: arguments of done.lua", MOST, lambda: calls(lambda queue: rig.scope, endings, {}, 0)),
         _row(plan, "pack: the command's bytes ", MOST, lambda: pack_command(words_of(call))),
-        _server_row(plan, "ack.lua in the server", MOST, client, partial(_ack_once, rig, client)),
+        _server_row(plan, "done.lua in the server", MOST, client, partial(_ack_once, rig, client)),
     ]
 
 

@@ -24,6 +24,8 @@ ASIDE: Final = "delayq-aside:"
 class DatabaseSource:
     """The source of a migration on the table of jobs."""
 
+    comes_back = False
+
     def __init__(self, database: Database, jobs: Table, looking: Looking) -> None:
         self._database = database
         self._jobs = jobs

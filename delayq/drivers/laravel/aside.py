@@ -44,6 +44,8 @@ class _Place:
 class LaravelSource:
     """The source on one application's queues. PHP's workers may serve them meanwhile."""
 
+    comes_back = False
+
     def __init__(self, connector: Connector, prefix: str, look: LaravelLook) -> None:
         self._connector = connector
         self._prefix = prefix

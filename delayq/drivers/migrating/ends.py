@@ -23,6 +23,9 @@ Stays: TypeAlias = Callable[[Waiting], str]
 class Source(Protocol):
     """Where jobs wait. Only jobs that nobody has taken are moved; what runs, runs on and ends here."""
 
+    comes_back: bool
+    """Whether what a dead run had in hand waits here again by itself, so that no lot tells that it may have arrived."""
+
     def queues(self) -> list[str]:
         """The queues that hold something, or of which a lot is left."""
 

@@ -118,7 +118,7 @@ class Migration:
         found.left += len(jobs)
         taking = Taking(len(jobs))
         try:
-            self.target.take(to, lot, jobs, taking, again=again)
+            self.target.take(to, lot, jobs, taking, again=again or self.source.comes_back)
         except BaseException as error:
             try:
                 self._account(found, lot, jobs, taking, again=again)

@@ -26,6 +26,8 @@ WAITING: Final = (State.SCHEDULED, State.READY)
 class RedisSource:
     """Members of batches stay: their batch counts them where it is."""
 
+    comes_back = False
+
     def __init__(self, connection: RedisConnection) -> None:
         self._connection = connection
         self._client = connection.client

@@ -1,7 +1,8 @@
 """The source of a migration on a backend that sets nothing aside: its jobs are reserved, sent, and then ended here.
 
 A run that dies gives its reservations back by itself, and the next one reserves them again: what had been sent by then
-is sent twice. Jobs whose time has not come are shown to nobody, so they stay until it has.
+is known where the target has the job still, and sent twice elsewhere. Jobs whose time has not come are shown to nobody,
+so they stay until it has.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ class ReservingSource:
 
     What cannot go is held until the run is over, because it would be read again at once.
     """
+
+    comes_back = True
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker

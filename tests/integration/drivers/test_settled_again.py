@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +15,19 @@ from delayq.core.outcome import GiveUp
 from delayq.core.spec import JobSpec
 from delayq.core.states import OnConflict
 from delayq.drivers.base import Claim, Delivery, Settlement
-from delayq.drivers.broker import Act, Broker
+from delayq.drivers.broker import Act, Broker, Waiting
+from delayq.drivers.database.connection import DatabaseConnection
+from delayq.drivers.database.schema import migrate
 from delayq.drivers.migrating.ends import Stays
 from delayq.drivers.migrating.migration import Migration
 from delayq.drivers.migrating.reserving_source import ReservingSource
 from delayq.drivers.migrating.taking import Taking
+from delayq.drivers.migrating.targets import BrokerTarget
 from delayq.drivers.serving.backend import Backend
 from delayq.drivers.serving.connection import BrokerConnection
 from delayq.drivers.serving.driver import BrokerDriver
+from delayq.jobs.current import make_manager
+from delayq.settings import Settings
 from delayq.settings.tables import ConnectionSettings
 from tests.support import shelf
 
@@ -158,3 +164,29 @@ def test_a_job_that_came_back_while_it_was_moved_is_named(backend: Backend) -> N
 
     found = Migration(source, Accepting(one_comes_back), lambda told: None, lambda: 0).run(QUEUE, QUEUE)
     assert (found.moved, found.doubled, found.agrees) == (2, [ids[0]], False)
+
+
+class Dying(ReservingSource):
+    """Of a run that ends when its jobs have arrived, before they are dropped here."""
+
+    def drop(self, queue: str, lot: str, jobs: Sequence[Waiting]) -> Sequence[str]:
+        """Not any more."""
+        raise KeyboardInterrupt
+
+
+def test_what_a_dead_run_had_sent_is_known_there(backend: Backend, tmp_path: Path) -> None:
+    ids = queued(backend, 2)
+    settings = Settings(connections={"lite": {"driver": "database", "url": f"sqlite:///{tmp_path / 'jobs.db'}"}})
+    with closing(make_manager(settings)) as manager:
+        connection = manager.connection("lite")
+        assert isinstance(connection, DatabaseConnection)
+        migrate(connection.broker.database, connection.broker.tables)
+        target = BrokerTarget(connection)
+        with pytest.raises(KeyboardInterrupt):
+            Migration(Dying(backend.make()), target, lambda told: None, lambda: 0).run(QUEUE, QUEUE)
+
+        found = Migration(ReservingSource(backend.make()), target, lambda told: None, lambda: 0).run(QUEUE, QUEUE)
+
+        assert (found.moved, found.refused, found.agrees) == (2, {}, True)
+        assert backend.make().depth(QUEUE).ready == 0
+        assert sorted(one.id for one in connection.broker.reserve(QUEUE, 9)) == sorted(ids)
