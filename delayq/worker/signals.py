@@ -25,7 +25,7 @@ _OTHERS = (signal.SIGUSR2, signal.SIGCONT, signal.SIGTTIN, signal.SIGCHLD)
 def leaving_when_told() -> Iterator[None]:
     """While a worker is made, which may take long: it holds nothing yet, so TERM ends it with 0, a second one by force.
 
-    `Signals` takes over where it is entered.
+    `Signals` takes over where it is entered, and may leave the process deaf to TERM: then it stays so.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -34,7 +34,8 @@ def leaving_when_told() -> Iterator[None]:
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        if signal.getsignal(signal.SIGTERM) is _leave:
+            signal.signal(signal.SIGTERM, before)
 
 
 def _leave(number: int, frame: FrameType | None) -> NoReturn:
