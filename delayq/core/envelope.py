@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+from math import isfinite
 from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
 
 from delayq.core.errors import BadEnvelope, InvalidPayload
+from delayq.core.shown import shown
 
 VERSION: Final = 1
 MOST_LETTERS: Final = 255
@@ -117,7 +119,11 @@ def fingerprint(raw: bytes) -> str:
 
 
 def encode_data(data: object, limit: int) -> msgspec.Raw:
-    """A payload as JSON; refuses with `InvalidPayload` what JSON cannot carry exactly or what is over `limit` bytes."""
+    """A payload as JSON; refuses with `InvalidPayload` what JSON cannot carry exactly or what is over `limit` bytes.
+
+    What JSON has no form for goes as the text or list that an annotated parameter of a handler is read back from:
+    times, UUIDs, decimals, enums, bytes as base64, sets and tuples; numbers as keys.
+    """
     if data is None:
         return NO_DATA
     if isinstance(data, msgspec.Raw):  # JSON that was made here, by the codec of a job's fields
@@ -134,6 +140,7 @@ def encode_data(data: object, limit: int) -> msgspec.Raw:
         raise InvalidPayload(f"The payload cannot be written as JSON: {error}.") from None
     if b"null" in raw:
         _refuse_non_finite(data)
+    _check_keys(data, nested=raw.count(b"{") > 1)
     return msgspec.Raw(raw) if len(raw) <= limit else within(raw, limit)
 
 
@@ -174,6 +181,33 @@ def within(raw: bytes | msgspec.Raw, limit: int, what: str = "The payload") -> m
             hint="Store it elsewhere and send a reference, or raise DELAYQ_MAX_PAYLOAD.",
         )
     return msgspec.Raw(raw)
+
+
+def _check_keys(data: object, *, nested: bool) -> None:
+    """Refuses keys that are no numbers, and those that are the same text in JSON: of two such one would be lost."""
+    pending = [data]
+    for value in pending:  # which grows
+        if isinstance(value, dict):
+            if not all(type(key) is str for key in value):
+                _refuse_unclear(value)
+            if nested:
+                pending.extend(value.values())
+        elif nested and isinstance(value, (list, tuple)):
+            pending.extend(value)
+
+
+def _refuse_unclear(mapping: dict[Any, Any]) -> None:
+    seen = dict[bytes, object]()
+    for key in mapping:
+        if isinstance(key, float) and not isfinite(key):
+            raise InvalidPayload(f"The payload has the key {key}, which is no number.", hint="Use text as a key.")
+        written = _encoder.encode({key: None})
+        if written in seen:
+            raise InvalidPayload(
+                f"The payload has the keys {shown(seen[written])} and {shown(key)}, which are the same text in JSON.",
+                hint="Use text as keys.",
+            )
+        seen[written] = key
 
 
 def _refuse_non_finite(data: object) -> None:

@@ -12,12 +12,35 @@ import select
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
 STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
 _OTHERS = (signal.SIGUSR2, signal.SIGCONT, signal.SIGTTIN, signal.SIGCHLD)
+
+
+@contextmanager
+def leaving_when_told() -> Iterator[None]:
+    """While a worker is made, which may take long: it holds nothing yet, so TERM ends it with 0, a second one by force.
+
+    `Signals` takes over where it is entered, and may leave the process deaf to TERM: then it stays so.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, _leave)
+    try:
+        yield
+    finally:
+        if signal.getsignal(signal.SIGTERM) is _leave:
+            signal.signal(signal.SIGTERM, before)
+
+
+def _leave(number: int, frame: FrameType | None) -> NoReturn:
+    signal.signal(number, signal.SIG_DFL)  # the code that is being loaded may catch everything
+    raise SystemExit(0)
 
 
 class Signals:

@@ -26,7 +26,7 @@ from delayq.worker.clock import boot_clock
 from delayq.worker.held import Held
 from delayq.worker.holding import Holding
 from delayq.worker.listeners import Listeners
-from delayq.worker.slots import Slots, Word
+from delayq.worker.slots import SETTLED, Slots, Word
 
 log = logging.getLogger("delayq.worker")
 
@@ -264,8 +264,8 @@ class Supply:
         kept: list[Held] = []
         for held, ours in zip(finished, answers, strict=True):
             (kept if ours is None else done).append(held)
-            if ours is False:
-                self._fenced(held)
+            if ours is False and not self._slots.orders_for(held.slot, held.generation) & SETTLED:
+                self._fenced(held)  # else its supervisor settled it, while this process stood still
         return done, kept
 
     def _fenced(self, held: Held) -> None:

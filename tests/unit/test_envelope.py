@@ -125,6 +125,23 @@ def test_no_number_of_json_is_refused(value: float, where: Any) -> None:
         envelopes.encode_data(where(value), LIMIT)
 
 
+@pytest.mark.parametrize("key", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("where", [lambda x: x, lambda x: [1, {"a": (x,)}]], ids=["bare", "deep"])
+def test_a_key_that_is_no_number_is_refused(key: float, where: Any) -> None:
+    with pytest.raises(InvalidPayload, match="no number"):
+        envelopes.encode_data(where({key: 1}), LIMIT)
+
+
+@pytest.mark.parametrize("data", [{1: "a", "1": "b"}, [{"x": {"1": "b", 1: "a"}}], {b"k": 1, "aw==": 2}])
+def test_keys_of_which_one_would_be_lost_are_refused(data: Any) -> None:
+    with pytest.raises(InvalidPayload, match="the same text in JSON"):
+        envelopes.encode_data(data, LIMIT)
+
+
+def test_numbers_as_keys_become_text() -> None:
+    assert bytes(envelopes.encode_data({1: {2.5: [{3: None}]}}, LIMIT)) == b'{"1":{"2.5":[{"3":null}]}}'
+
+
 @pytest.mark.parametrize("data", ["\ud800", ["a\udfff"], {"\udc80": 1}])
 def test_a_lone_surrogate_is_refused(data: Any) -> None:
     with pytest.raises(InvalidPayload, match="surrogate"):

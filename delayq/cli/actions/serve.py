@@ -48,7 +48,7 @@ from delayq.settings import Settings
 from delayq.worker.names import consumer_name
 from delayq.worker.options import WorkerOptions
 from delayq.worker.plan import never
-from delayq.worker.signals import Signals
+from delayq.worker.signals import Signals, leaving_when_told
 
 LOOK_S: Final = 0.25
 LONGEST_SLEEP_MS: Final = 3_600_000
@@ -66,13 +66,14 @@ def work(session: Session, apps: Sequence[str], wishes: Wishes, limits: Limits, 
     events = EventLines() if as_json else None
     said = {"tries": wishes.tries, "backoff": wishes.backoff, "timeout": wishes.timeout}
     settings = session.settings(**said, connection=wishes.connection, metrics_port=wishes.metrics_port)
-    registry = handlers(settings, apps)
-    if registry.is_empty:
-        raise ConfigError(
-            "No job is registered, so there is nothing this worker could run.",
-            hint="Name the module that has your @job functions: --app shop.jobs, or DELAYQ_APP.",
-        )
-    return work_on(session, settings, registry, Told(wishes, limits, quiet, began, events))
+    with leaving_when_told():
+        registry = handlers(settings, apps)
+        if registry.is_empty:
+            raise ConfigError(
+                "No job is registered, so there is nothing this worker could run.",
+                hint="Name the module that has your @job functions: --app shop.jobs, or DELAYQ_APP.",
+            )
+        return work_on(session, settings, registry, Told(wishes, limits, quiet, began, events))
 
 
 def work_on(session: Session, settings: Settings, registry: Registry, told: Told) -> int:

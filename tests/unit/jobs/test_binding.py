@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Optional, TypedDict
 import msgspec
 import pytest
 
+from delayq.core.envelope import encode_data
 from delayq.core.errors import ConfigError, InvalidPayload
 from delayq.jobs.binding import bind
 from delayq.jobs.context import JobContext
@@ -40,6 +41,17 @@ def refused(function: Any, data: bytes) -> str:
 
 
 # -- what fits -------------------------------------------------------------------------------------------------------
+
+
+def test_what_json_has_no_form_for_comes_back_by_its_annotation() -> None:
+    def named(tags: set[int], raw: bytes, counts: dict[int, str]) -> None: ...
+
+    def bare(tags: Any, raw: Any, counts: Any) -> None: ...
+
+    sent = {"tags": {1}, "raw": b"abc", "counts": {1: "a"}}
+    data = bytes(encode_data(sent, 1_000))
+    assert read(named, data) == sent
+    assert read(bare, data) == {"tags": [1], "raw": "YWJj", "counts": {"1": "a"}}
 
 
 def test_members_arrive_under_their_names() -> None:

@@ -13,7 +13,7 @@ from delayq.core.outcome import DONE
 from delayq.drivers.base import Delivery, Fetched, Settlement
 from delayq.worker.holding import Holding
 from delayq.worker.listeners import Listeners
-from delayq.worker.slots import Slots, Word
+from delayq.worker.slots import LOST, SETTLED, Slots, Word
 from delayq.worker.supply import Supply
 
 QUEUE = "orders"
@@ -25,6 +25,7 @@ class Ahead:
     def __init__(self) -> None:
         self.limits = None
         self.asked = self.lost = 0
+        self.ours = True
         self.resent: list[bool] = []
         self._number = 0
 
@@ -40,7 +41,7 @@ class Ahead:
     def settle(self, settlements: Sequence[Settlement]) -> Fetched:
         """At once."""
         self.resent += [one.resent for one in settlements]
-        return Fetched([True] * len(settlements))
+        return Fetched([self.ours] * len(settlements))
 
     def _answer(self, settlements: Sequence[Settlement]) -> Fetched:
         self.asked += 1
@@ -107,3 +108,16 @@ def test_a_child_that_leaves_has_heard() -> None:
     child = Child()
     child.supply.settle_and_leave()
     assert (child.backend.asked, child.slots.ints[Word.DONE]) == (1, 1)
+
+
+@pytest.mark.parametrize(("order", "fenced"), [(SETTLED, 0), (LOST, 1), (0, 1)])
+def test_what_its_supervisor_settled_is_not_called_fenced(order: int, fenced: int) -> None:
+    """It did so while this process stood still; the outcome counts, and only this process comes late with it."""
+    child = Child()
+    child.supply.settle()
+    child.run()
+    (seen,) = child.slots.read()[1]
+    child.slots.give_order(seen, order)
+    child.backend.ours = False
+    child.supply.settle()
+    assert (child.slots.ints[Word.FENCED], child.holding.held) == (fenced, 0)
