@@ -16,7 +16,7 @@ from delayq.core.envelope import ABSENT, VERSION, Envelope
 from delayq.core.errors import InvalidInput
 from delayq.core.followups import Chain, encode_chain, encode_membership
 from delayq.core.names import check_id, check_job_name, check_queue, new_id
-from delayq.core.options import Options
+from delayq.core.options import MOST_ENVELOPE, Options
 from delayq.core.sealing import Members, Place, seal_data
 from delayq.core.shown import shown
 from delayq.core.states import OnConflict
@@ -114,7 +114,9 @@ def prepare(spec: JobSpec, options: Options, now_ms: int, on_conflict: OnConflic
     """
     name = _job_name(spec.name) if type(spec.name) is str else check_job_name(spec.name)
     queue = options.queue_for(name) if spec.queue is None else spec.queue
-    queue = options.sent_to(_queue_name(queue) if type(queue) is str else check_queue(queue))
+    queue = _queue_name(queue) if type(queue) is str else check_queue(queue)
+    if options.forwards:
+        queue = options.sent_to(queue)
     job_id = new_id() if spec.id is None else check_id(spec.id)
     data, limit = spec.data, options.max_payload
     raw = envelopes.check_data(data, limit) if isinstance(data, bytes) else envelopes.encode_data(data, limit)
@@ -138,8 +140,10 @@ def prepare(spec: JobSpec, options: Options, now_ms: int, on_conflict: OnConflic
     )
     if not spec.plain:
         envelope = msgspec.structs.replace(envelope, **_rare(spec, due, now_ms))
-    sent = _whole(envelope, options)
-    return Prepared(job_id, sent, due, word_of(unique), name, queue, spec.id is not None, quiet)
+    sent = envelopes.encode(envelope)
+    if len(sent) > MOST_ENVELOPE:  # which no limit is below
+        envelopes.within(sent, options.max_envelope, "The job, with its chain and headers,")
+    return Prepared(job_id, sent, due, word_of(unique) if unique else "", name, queue, spec.id is not None, quiet)
 
 
 def _rare(spec: JobSpec, due: str, now_ms: int) -> dict[str, Any]:
@@ -156,14 +160,6 @@ def _rare(spec: JobSpec, due: str, now_ms: int) -> dict[str, Any]:
         "chain": ABSENT if spec.chain is None else encode_chain(spec.chain),
         "batch": ABSENT if spec.batch is None else encode_membership(spec.batch),
     }
-
-
-def _whole(envelope: Envelope, options: Options) -> bytes:
-    """What is sent. Raises `InvalidPayload` for more than a worker reads."""
-    sent = envelopes.encode(envelope)
-    if len(sent) > options.max_envelope:
-        envelopes.within(sent, options.max_envelope, "The job, with its chain and headers,")
-    return sent
 
 
 def prepare_raw(raw: bytes, options: Options, queue: str | None = None, delay: Delay | None = None) -> Prepared:

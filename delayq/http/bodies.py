@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 from fastapi import Request
 
-from delayq.http.once import said_twice
+from delayq.http.once import looked_through
 from delayq.http.problems import Problem, Refused, Wrong
 
 T = TypeVar("T")
@@ -29,8 +29,17 @@ async def read_any(request: Request, kind: type[T]) -> T:
     return decode(await request.body() or b"{}", kind)
 
 
+async def read_through(request: Request, kind: type[T]) -> tuple[T, bool]:
+    """As `read`; and whether its payloads were read too. Else one of them holds what no payload may."""
+    return _decoded(await request.body(), kind)
+
+
 def decode(body: bytes, kind: type[T]) -> T:
     """As `read`, from bytes."""
+    return _decoded(body, kind)[0]
+
+
+def _decoded(body: bytes, kind: type[T]) -> tuple[T, bool]:
     try:
         key: Any = kind  # mypy takes no class of a type variable for hashable
         read_as: Callable[[bytes], T] = _decoder(key)
@@ -41,9 +50,10 @@ def decode(body: bytes, kind: type[T]) -> T:
         said = str(error) if isinstance(error, msgspec.DecodeError) else "it is not UTF-8, or nested too deep"
         detail = "A JSON body is needed." if not body else f"The body is no JSON: {said}."
         raise Refused(Problem(400, "invalid-json", detail, wrong=[Wrong("#", detail)])) from None
-    if twice := said_twice(body):
+    twice, through = looked_through(body)
+    if twice:
         raise Refused(invalid(twice, "It stands there twice, and takes one value"))
-    return found
+    return found, through
 
 
 @lru_cache(maxsize=64)

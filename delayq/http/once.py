@@ -13,7 +13,12 @@ import msgspec
 
 
 def said_twice(body: bytes) -> str:
-    """The place of the first member that stands there twice, as `#/data/a`; '' for none. `body` is JSON.
+    """The place of the first member that stands there twice, as `#/data/a`; '' for none. `body` is JSON."""
+    return looked_through(body)[0]
+
+
+def looked_through(body: bytes) -> tuple[str, bool]:
+    """As `said_twice`; and whether every value of it can be read, which no payload inside must then be asked again.
 
     Whoever reads JSON keeps one of two, so what was read has fewer strings than the text. To count them costs little;
     only what has too few is searched.
@@ -21,8 +26,8 @@ def said_twice(body: bytes) -> str:
     try:
         kept = msgspec.json.encode(msgspec.json.decode(body))
     except msgspec.MsgspecError:  # a number or a letter that it cannot hold
-        return _search(body)
-    return "" if _quotes(kept) == _quotes(body) else _search(body)
+        return _search(body), False
+    return "" if _quotes(kept) == _quotes(body) else _search(body), True
 
 
 def _quotes(text: bytes) -> int:

@@ -128,23 +128,32 @@ class Verbs:
         specs = [item if isinstance(item, JobSpec) else JobSpec(**item) for item in items]
         now_ms = (yield from self.server_ms()) if any(spec.timed for spec in specs) else self._local_ms()
         jobs = [prepare(spec, self.options, now_ms, on_conflict) for spec in specs]
+        way = Way(self.durable)
+        if len({job.queue for job in jobs}) == 1:
+            refs = yield from self._schedule_in(jobs[0].queue, jobs, on_conflict, durability, way)
+        else:
+            refs = yield from self._schedule_over(jobs, on_conflict, durability, way)
+        way.check(refs)
+        return refs
+
+    def _schedule_over(
+        self, jobs: Sequence[Prepared], on_conflict: OnConflict, durability: str | None, way: Way
+    ) -> Flow[list[JobRef]]:
+        """Jobs of several queues, one queue after the other."""
         places: dict[str, list[int]] = {}
         for n, job in enumerate(jobs):
             places.setdefault(job.queue, []).append(n)
         found: dict[int, JobRef] = {}
-        way = Way(self.durable)
         for queue, numbers in sorted(places.items()):
-            way.wanted = yield from self.durable.wanted(self.shard(queue), durability)
-            refs = yield from self._schedule_in(queue, [jobs[n] for n in numbers], on_conflict, way)
+            refs = yield from self._schedule_in(queue, [jobs[n] for n in numbers], on_conflict, durability, way)
             found.update(zip(numbers, refs, strict=True))
-        refs = [found[n] for n in range(len(jobs))]
-        way.check(refs)
-        return refs
+        return [found[n] for n in range(len(jobs))]
 
     def _schedule_in(
-        self, queue: str, jobs: Sequence[Prepared], on_conflict: OnConflict, way: Way
+        self, queue: str, jobs: Sequence[Prepared], on_conflict: OnConflict, durability: str | None, way: Way
     ) -> Flow[list[JobRef]]:
         """Jobs of one queue, several chunks under way at a time."""
+        way.wanted = yield from self.durable.wanted(self.shard(queue), durability)
         yield from self.register(queue)
 
         def make(scope: Scope, mine: Sequence[Prepared]) -> Iterator[Batch]:

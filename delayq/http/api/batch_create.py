@@ -19,7 +19,7 @@ from delayq.http.access import Writer
 from delayq.http.answers import answer
 from delayq.http.api.jobs import Key, check_durability, check_queue
 from delayq.http.api.models.jobs import NewJobs, Scheduled, ScheduledJobs
-from delayq.http.bodies import invalid, read
+from delayq.http.bodies import invalid, read_through
 from delayq.http.documented import answers, takes
 from delayq.http.problems import Problem, Refused
 from delayq.http.repeats import repeatable
@@ -40,11 +40,11 @@ EXAMPLE: Final = {"jobs": [{"name": "mail.send", "data": {"to": 1}, "delay": "1h
 )
 async def create_many(request: Request, service: Served, caller: Writer, key: Key = None) -> Response:
     """All are checked before the first is sent; each then has an outcome of its own, `conflict` among them."""
-    new = await read(request, NewJobs)
+    new, through = await read_through(request, NewJobs)
     if caller.key is not None and caller.key.queues:
         for n, job in enumerate(new.jobs):
             check_queue(service, caller, job, f"#/jobs/{n}/")
-    specs = [job.spec() for job in new.jobs]
+    specs = [job.spec(read=through) for job in new.jobs]
     how, client, headers = OnConflict(new.on_conflict), service.client, {}
     try:
         check_durability(new.durability)
@@ -52,7 +52,7 @@ async def create_many(request: Request, service: Served, caller: Writer, key: Ke
             refs = await client.run(client.verbs.schedule_many(specs, how, new.durability))
         else:
             mark = repeatable(key, caller, await request.body())
-            specs = [job.spec(job_id) for job, job_id in zip(new.jobs, named(specs, mark), strict=True)]
+            specs = [job.spec(job_id, read=through) for job, job_id in zip(new.jobs, named(specs, mark), strict=True)]
             refs, again = await client.run(schedule_once(client.verbs, specs, how, new.durability, mark))
             headers = {"Idempotent-Replayed": "true"} if again else {}
     except ConfigError as error:
