@@ -44,13 +44,13 @@ def _decoded(body: bytes, kind: type[T]) -> tuple[T, bool]:
         key: Any = kind  # mypy takes no class of a type variable for hashable
         read_as: Callable[[bytes], T] = _decoder(key)
         found = read_as(body)
+        twice, through = looked_through(body)
     except msgspec.ValidationError as error:
         raise Refused(_misshapen(str(error))) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         said = str(error) if isinstance(error, msgspec.DecodeError) else "it is not UTF-8, or nested too deep"
         detail = "A JSON body is needed." if not body else f"The body is no JSON: {said}."
         raise Refused(Problem(400, "invalid-json", detail, wrong=[Wrong("#", detail)])) from None
-    twice, through = looked_through(body)
     if twice:
         raise Refused(invalid(twice, "It stands there twice, and takes one value"))
     return found, through

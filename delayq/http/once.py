@@ -42,7 +42,7 @@ class _Object(list[tuple[str, Any]]):
 
 
 def _search(body: bytes) -> str:
-    return _first(json.loads(body, object_pairs_hook=_Object), "#")
+    return _first(json.loads(body, object_pairs_hook=_Object, parse_int=str), "#")  # of any length
 
 
 def _first(value: Any, place: str) -> str:

@@ -151,6 +151,24 @@ async def test_a_member_stands_there_once(api: httpx.AsyncClient, body: bytes, p
     assert (await api.get("/v1/jobs")).json()["jobs"] == []
 
 
+@pytest.mark.parametrize(
+    ("payload", "status", "kind", "at"),
+    [(b"1e999", 422, "invalid-payload", "/data"), (b"9" * 5_000 + b"e9", 422, "invalid-payload", "/data"),
+     (b"[" + b"9" * 5_000 + b", 1e999]", 422, "invalid-payload", "/data"),
+     (b'"\xff"', 400, "invalid-json", ""), (b'["\xff", 1e999]', 400, "invalid-json", "")],
+    ids=["no number", "digits", "digits and no number", "no UTF-8", "neither"],
+)  # fmt: skip
+async def test_a_payload_that_nobody_could_read(
+    api: httpx.AsyncClient, payload: bytes, status: int, kind: str, at: str
+) -> None:
+    body = b'{"name": "a", "data": %s}' % payload
+    many = b'{"jobs": [{"name": "b", "data": 1}, %s]}' % body
+    for path, sent, job in (("/v1/jobs", body, "#"), ("/v1/jobs/batch", many, "#/jobs/1")):
+        said = problem(await api.post(path, content=sent, headers=JSON), status, kind)
+        assert said["errors"][0]["pointer"] == (f"{job}{at}" if at else "#")
+    assert (await api.get("/v1/jobs")).json()["jobs"] == []
+
+
 async def test_a_payload_is_data_and_never_script(api: httpx.AsyncClient, redis_url: str) -> None:
     evil = "]]redis.call('FLUSHALL')--"
     await post(api, id="stays", delay="1h")

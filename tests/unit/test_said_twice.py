@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from delayq.http.once import said_twice
+from delayq.http.once import looked_through, said_twice
 
 SHORT = some.text(max_size=4) | some.sampled_from(['"', "\\", '\\"', "a:", "{"])
 LEAVES = some.none() | some.booleans() | some.integers() | some.floats(allow_nan=False) | SHORT
@@ -34,3 +34,9 @@ def test_what_is_said_twice(value: dict[str, Any], again: Any, data: Any, escape
 
 def test_the_place_is_told() -> None:
     assert said_twice(b'[1, {"a": [{"b": {}}, {"c/d": 1, "c/d": "\\u00e9"}]}]') == "#/1/a/1/c/d"
+
+
+def test_whether_every_value_was_read() -> None:
+    assert looked_through(b'{"a": [1, "\\u00e9"]}') == ("", True)
+    assert looked_through(b'{"a": 1e999}') == ("", False)
+    assert looked_through(b'{"a": 1, "a": 2}') == ("#/a", True)
