@@ -7,25 +7,14 @@ from msgspec.structs import replace
 from redis.exceptions import ResponseError
 
 from delayq.core.states import State
-from delayq.redis.calls import deliver, produce
-from delayq.redis.calls.deliver import Acked, Held, Released
+from delayq.redis.calls import deliver
+from delayq.redis.calls.deliver import Acked, Held
 from tests.support.engine import HOUR, OURS, START, Engine
 
 
 def test_without_retention_nothing_is_left(each_engine: Engine) -> None:
-    engine = each_engine
-    (held,) = engine.reserved("a", digest="d")
-    engine.run(deliver.release(engine.scope, [Released(held, 0, b"", b"{}")]))
-    engine.run(deliver.promote(engine.scope))
-    (held,) = engine.read()
-    engine.client.hset(engine.keys.of("recoveries"), "a", 1)
-    engine.run(produce.cancel(engine.scope, "a", running=True, token="t"))
-    settled, names = engine.changes(deliver.ack(engine.scope, [Acked(held)]))
-    assert settled == [True]
-    assert names == {"jobs", "entries", "stream", "errors", "recoveries", "cancel", "unique", "locks", "meta"}
-    assert engine.key_names() == {"stream", "meta"}
-    assert (engine.entries(), engine.pending()) == ([], {})
-    assert engine.rows("meta")["acked_total"] == "1"
+    held = each_engine.laden("a")
+    each_engine.ends_without_a_trace(deliver.ack(each_engine.scope, [Acked(held)]))
 
 
 def test_with_retention_it_is_kept_with_its_result(each_engine: Engine) -> None:

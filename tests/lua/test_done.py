@@ -8,9 +8,9 @@ from msgspec.structs import replace
 from redis.exceptions import ResponseError
 
 from delayq.core.states import State
-from delayq.redis.calls import deliver, produce
+from delayq.redis.calls import deliver
 from delayq.redis.calls.call import Call
-from delayq.redis.calls.deliver import Held, Released
+from delayq.redis.calls.deliver import Held
 from tests.support.engine import OURS, Engine
 
 
@@ -19,19 +19,8 @@ def done(engine: Engine, *held: Held) -> Call[list[bool]]:
 
 
 def test_nothing_is_left(each_engine: Engine) -> None:
-    engine = each_engine
-    (held,) = engine.reserved("a", digest="d")
-    engine.run(deliver.release(engine.scope, [Released(held, 0, b"", b"{}")]))
-    engine.run(deliver.promote(engine.scope))
-    (held,) = engine.read()
-    engine.client.hset(engine.keys.of("recoveries"), "a", 1)
-    engine.run(produce.cancel(engine.scope, "a", running=True, token="t"))
-    settled, names = engine.changes(done(engine, held))
-    assert settled == [True]
-    assert names == {"jobs", "entries", "stream", "errors", "recoveries", "cancel", "unique", "locks", "meta"}
-    assert engine.key_names() == {"stream", "meta"}
-    assert (engine.entries(), engine.pending()) == ([], {})
-    assert engine.rows("meta")["acked_total"] == "1"
+    held = each_engine.laden("a")
+    each_engine.ends_without_a_trace(done(each_engine, held))
 
 
 def test_a_batch_with_everything(each_engine: Engine) -> None:

@@ -200,6 +200,25 @@ class Engine:
         assert [delivery.id for delivery in held] == list(ids)
         return held
 
+    def laden(self, job_id: str) -> Held:
+        """A job that a consumer holds, with all that may lie beside: a lock, an error, a death, a wish to cancel."""
+        (held,) = self.reserved(job_id, digest="d")
+        self.run(deliver.release(self.scope, [deliver.Released(held, 0, b"", b"{}")]))
+        self.run(deliver.promote(self.scope))
+        (held,) = self.read()
+        self.client.hset(self.keys.of("recoveries"), job_id, 1)
+        self.run(produce.cancel(self.scope, job_id, running=True, token="t"))
+        return held
+
+    def ends_without_a_trace(self, settling: Call[list[bool]]) -> None:
+        """The only job, a `laden` one, ends; nothing of it is left but the count."""
+        settled, names = self.changes(settling)
+        assert settled == [True]
+        assert names == {"jobs", "entries", "stream", "errors", "recoveries", "cancel", "unique", "locks", "meta"}
+        assert self.key_names() == {"stream", "meta"}
+        assert (self.entries(), self.pending()) == ([], {})
+        assert self.rows("meta")["acked_total"] == "1"
+
     def failed(self, *ids: str) -> None:
         """Jobs that were given up."""
         for held in self.reserved(*ids):
