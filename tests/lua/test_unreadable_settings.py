@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from delayq.core.followups import Word
 from delayq.core.states import State
-from delayq.redis import presence
-from delayq.redis.calls import deliver, inspect
+from delayq.redis import called_off, presence
+from delayq.redis.calls import deliver, follow, inspect
+from delayq.redis.calls.follow import Told
 from tests.support.engine import OURS, Engine
 
 NUMBERS = ("lease_ms", "paused_until_ms", "mover_tick", "reclaim_tick", "reclaim_hold")
@@ -49,3 +51,17 @@ def _due(engine: Engine) -> int | None:
     found = engine.run(inspect.get(engine.scope, "later"))
     assert found is not None
     return found.due_ms
+
+
+@pytest.mark.parametrize("word", NONE, ids=lambda word: repr(word)[:12])
+def test_a_batch_goes_on_with_what_can_be_read_of_it(engine: Engine, word: str | bytes) -> None:
+    place = follow.place(engine.scope, "b")
+    engine.run(follow.batch_open(place, b"{}", [("m", "orders")]))
+    names = ("cancels", "cancelled_ms", "created_ms", "failed_round", "round", "told:progress", "told:cancel")
+    engine.client.hset(place.keys.of("plan"), mapping=dict.fromkeys(names, word))
+    assert called_off.holding(engine.client.execute_command(*called_off.in_force(place.keys)), 0) is False
+    standing = engine.run(follow.batch_note(place, [Told("m", Word.DONE)], seal=True))
+    assert standing is not None
+    assert (standing.done, standing.round, standing.cancels, standing.cancelled_ms) == (1, 0, 0, None)
+    assert "then" in standing.due
+    assert follow.counted(b"orders x").retried == 0
