@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from delayq.redis.calls.call import Command
+from delayq.redis.calls.call import Command, whole
 from delayq.redis.keys import Keys
 
 if TYPE_CHECKING:
@@ -35,6 +35,6 @@ def in_force(keys: Keys) -> tuple[str, ...]:
 def holding(reply: Sequence[bytes | None], spared: int) -> bool | None:
     """Whether a cancel holds for a member; None: one was lifted, and only those that were skipped by then are meant."""
     cancels, since = reply
-    if int(cancels or 0) <= spared:
+    if (whole(cancels) or 0) <= spared:
         return False
     return True if since is not None else None

@@ -10,7 +10,7 @@ import msgspec
 from delayq.core.durability import Durability, kept_durability
 from delayq.core.shards import PLAIN, Layout, read_layout
 from delayq.redis.called_off import holding, in_force
-from delayq.redis.calls.call import text
+from delayq.redis.calls.call import text, whole
 from delayq.redis.calls.operate import CONTROL_FIELDS
 from delayq.redis.faults import AGAIN, fault_of
 from delayq.redis.keys import Globals, Keys
@@ -93,7 +93,7 @@ def switches(prefix: str, queues: Sequence[str], client: Any) -> tuple[list[Swit
 
 
 def _switch(paused: bytes | None, layout: bytes | None) -> Switch:
-    return Switch(None if paused is None else int(paused), PLAIN if layout in (None, b"1") else _layout(layout))
+    return Switch(whole(paused), PLAIN if layout in (None, b"1") else _layout(layout))
 
 
 def _layout(value: object) -> Layout:
@@ -123,7 +123,7 @@ def _frame(reply: Any, default_ms: int) -> Frame:
     if isinstance(reply, Exception):
         return Frame(None if fault_of(reply).kind in AGAIN else default_ms, None)
     lease, layout = reply
-    return Frame(int(lease) if lease is not None else default_ms, _layout(layout))
+    return Frame(whole(lease) or default_ms, _layout(layout))
 
 
 def shortest_lease_ms(prefix: str, shards: Sequence[str], default_ms: int, client: Any) -> int:

@@ -49,7 +49,9 @@ for _, key in ipairs({ pending, broken, skipped }) do redis.call('HLEN', key) en
 redis.call('SCARD', succeeded)
 local is, names = {}, { 'plan', 'allow', 'sealed_ms', 'cancelled_ms', 'finished_ms', 'created_ms', 'failed_ms', 'failed_round',
   'cancels', 'round', 'told:progress', 'told:cancel', 'told:catch', 'told:onward' }
-for n, value in ipairs(redis.call('HMGET', plan, unpack(names))) do is[names[n]] = value end
+for n, value in ipairs(redis.call('HMGET', plan, unpack(names))) do
+  if n == 1 or value and #value <= 15 and string.match(value, '^%d+$') then is[names[n]] = value end
+end
 if not is.plan then return { 0 } end
 
 redis.call('HDEL', plan, '')

@@ -16,4 +16,5 @@ end
 if redis.call('HSETNX', meta, 'schema', '1') == 1 then redis.call('HSET', meta, 'lease_ms', default_lease, 'shards', '1') end
 if lease ~= '' then redis.call('HSET', meta, 'lease_ms', lease) end
 if durability ~= '' then redis.call('HSET', meta, 'durability', durability) end
-return redis.call('HGET', meta, 'lease_ms')
+local known = redis.call('HGET', meta, 'lease_ms') or ''
+return #known <= 15 and string.match(known, '^%d+$') or default_lease

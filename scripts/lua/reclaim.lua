@@ -40,8 +40,9 @@ if not now then
   now = time[1] * 1000 + math.floor(time[2] / 1000)
 end
 local at = string.format('%.0f', now)
+local function whole(word) return word and #word <= 15 and string.match(word, '^%d+$') and tonumber(word) or nil end
 local known = redis.call('HMGET', meta, 'lease_ms', 'reclaim_tick', 'reclaim_hold')
-local lease, tick, hold = tonumber(known[1] or 30000), tonumber(known[2] or 0), tonumber(known[3] or 0)
+local lease, tick, hold = whole(known[1]) or 30000, whole(known[2]) or 0, whole(known[3]) or 0
 for _, key in ipairs({ entries, jobs, errors, cancel, unique, locks, progress }) do redis.call('HLEN', key) end
 local marked = redis.call('HLEN', recoveries) > 0
 redis.call('ZCARD', failed)

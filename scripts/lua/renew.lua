@@ -54,4 +54,5 @@ if present then
     if holder[1] == consumer then pending = tonumber(holder[2]) end
   end
 end
-return { tonumber(known[1] or 30000), pending, lost, asked }
+local lease = known[1] and #known[1] <= 15 and string.match(known[1], '^%d+$')
+return { tonumber(lease or 30000), pending, lost, asked }

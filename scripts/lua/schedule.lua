@@ -67,7 +67,9 @@ if not one or latest <= now then outstanding, held = redis.call('HLEN', entries)
 if not one then redis.call('HLEN', unique); redis.call('HLEN', locks) end
 local kept = one and 0 or redis.call('ZCARD', scheduled) + redis.call('ZCARD', failed) + redis.call('ZCARD', completed)
 local damaged = one or kept + outstanding ~= redis.call('HLEN', jobs)
-local room = (known[2] and (known[2] == '0' or tonumber(known[2]) > now) or head_due <= now) and 0 or ARGV[5] - held
+local till = known[2] and #known[2] <= 15 and string.match(known[2], '^%d+$')
+local paused = till and (till == '0' or tonumber(till) > now)
+local room = (paused or head_due <= now) and 0 or ARGV[5] - held
 
 local function pad(id) return (string.gsub(id, '%d+', function(d) return string.rep('0', 20 - #d) .. d end)) end
 local function delivered(entry)

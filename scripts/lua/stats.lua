@@ -21,6 +21,7 @@ if not now then
   local time = redis.call('TIME')
   now = time[1] * 1000 + math.floor(time[2] / 1000)
 end
+local function whole(word) return word and #word <= 15 and string.match(word, '^%d+$') and tonumber(word) or nil end
 local known = redis.call('HMGET', meta, 'paused_until_ms', 'lease_ms', 'mover_tick')
 local held, last, oldest = redis.call('XLEN', stream), nil, now
 local reserved = held
@@ -35,10 +36,10 @@ local ready = last and redis.call('XRANGE', stream, '(' .. last, '+', 'COUNT', 1
 for i = 1, ready and #ready[2] or 0, 2 do
   if ready[2][i] == 'due' then oldest = math.min(oldest, tonumber(ready[2][i + 1]) or now) end
 end
-local paused = tonumber(known[1] or '-1')
+local paused = whole(known[1]) or -1
 if paused > 0 and paused <= now then paused = -1 end
 local reply = { redis.call('ZCARD', scheduled), math.max(0, held - reserved), reserved, redis.call('ZCARD', failed),
-  redis.call('ZCARD', completed), paused, math.floor(now - oldest), tonumber(known[2] or '0'), tonumber(known[3] or '0'), now }
+  redis.call('ZCARD', completed), paused, math.floor(now - oldest), whole(known[2]) or 0, whole(known[3]) or 0, now }
 local names = { 'scheduled_total', 'promoted_total', 'acked_total', 'released_total', 'failed_total', 'cancelled_total',
   'reclaimed_total', 'handed_back_total' }
 local counts = redis.call('HMGET', meta, unpack(names))

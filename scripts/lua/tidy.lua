@@ -55,7 +55,7 @@ local payloads, digests, owners = redis.call('HLEN', jobs), redis.call('HLEN', u
 redis.call('HDEL', meta, '')
 redis.call('HSETNX', meta, 'schema', '1')
 redis.call('HSETNX', meta, 'shards', '1')
-if not ((tonumber(known[2] or 0) or 0) >= 1) then redis.call('HSET', meta, 'lease_ms', lease) known[2] = lease end
+if #(known[2] or '') > 15 or not string.match(known[2] or '', '^0*[1-9]%d*$') then redis.call('HSET', meta, 'lease_ms', lease) known[2] = lease end
 if held == 0 and redis.call('EXISTS', stream) == 0 then
   redis.call('XGROUP', 'CREATE', stream, 'delayq', '0', 'MKSTREAM')
   if top or placed > 0 then

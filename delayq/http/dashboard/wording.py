@@ -10,6 +10,8 @@ from delayq.core.when import format_duration, format_instant
 
 _PART: Final = re.compile(r"[0-9.]+[a-z]+")
 _SECOND_MS: Final = 1_000
+_FIRST_S: Final = -62_135_596_800  # what a calendar has: the years 1 to 9999
+_LAST_S: Final = 253_402_300_799
 _COUNTED: Final = {
     "taken_total": "let in",
     "blocked_total": "turned away",
@@ -86,4 +88,5 @@ def size(number: int) -> str:
 
 
 def _utc(ms: int) -> datetime:
-    return datetime.fromtimestamp(ms // 1_000, UTC)
+    """The time; of what no calendar has, the first or last that it has."""
+    return datetime.fromtimestamp(max(_FIRST_S, min(_LAST_S, ms // 1_000)), UTC)

@@ -19,6 +19,8 @@ T = TypeVar("T")
 Argument = str | bytes | int
 
 ONCE_MS = 60_000
+FARTHEST = 2**53 - 1
+DIGITS = 15  # of a number in a field of `meta`; scripts know the same bound
 
 
 class Scope(msgspec.Struct, frozen=True):
@@ -154,10 +156,18 @@ def pages(items: Sequence[T], size: int) -> list[Sequence[T]]:
 
 
 def number(value: bytes | int | None) -> int | None:
-    """A reply's number; None for '' or nil. Scores may carry a fraction, which is dropped."""
-    if value is None or value == b"":
+    """A reply's number; None for '' or nil, and for what is none. A score may carry a fraction, which is dropped."""
+    if value is None or isinstance(value, int):
+        return value
+    try:
+        return int(max(-FARTHEST, min(FARTHEST, float(value))))  # somebody may have written `inf`
+    except ValueError:
         return None
-    return value if isinstance(value, int) else int(float(value))
+
+
+def whole(value: bytes | None) -> int | None:
+    """The number in a field of a hash; None when there is none, or something else."""
+    return int(value) if value is not None and value.isdigit() and len(value) <= DIGITS else None
 
 
 def hash_page(reply: Any) -> tuple[int, list[bytes]]:

@@ -11,7 +11,7 @@ from delayq.core import follow, followups
 from delayq.core.errors import BadEnvelope
 from delayq.core.followups import End, Note, Send, Todo, Word
 from delayq.core.states import Answer
-from delayq.redis.calls.call import Argument, Call, Scope, call, number, text
+from delayq.redis.calls.call import Argument, Call, Scope, call, number, text, whole
 from delayq.redis.calls.deliver import PAGE, Held
 
 HOLD_MS: Final = 5_000
@@ -155,7 +155,7 @@ class Counted(NamedTuple):
 def counted(raw: bytes) -> Counted:
     """What a batch keeps of a member."""
     queue, _, retried = text(raw).partition(" ")
-    return Counted(queue, int(retried or 0))
+    return Counted(queue, whole(retried.encode()) or 0)
 
 
 class Standing(NamedTuple):
