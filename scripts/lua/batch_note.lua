@@ -45,13 +45,11 @@ if not now then
   now = time[1] * 1000 + math.floor(time[2] / 1000)
 end
 local at = string.format('%.0f', now)
-for _, key in ipairs({ pending, broken, skipped }) do redis.call('HLEN', key) end
-redis.call('SCARD', succeeded)
+for _, key in ipairs({ pending, broken, skipped }) do redis.call('HLEN', key) end; redis.call('SCARD', succeeded)
 local is, names = {}, { 'plan', 'allow', 'sealed_ms', 'cancelled_ms', 'finished_ms', 'created_ms', 'failed_ms', 'failed_round',
   'cancels', 'round', 'told:progress', 'told:cancel', 'told:catch', 'told:onward' }
 for n, value in ipairs(redis.call('HMGET', plan, unpack(names))) do
-  if n == 1 or value and #value <= 15 and string.match(value, '^%d+$') then is[names[n]] = value end
-end
+  if n == 1 or value and #value <= 15 and string.match(value, '^%d+$') then is[names[n]] = value end end
 if not is.plan then return { 0 } end
 
 redis.call('HDEL', plan, '')

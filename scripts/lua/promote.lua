@@ -39,11 +39,9 @@ if not now then
   local time = redis.call('TIME')
   now, past_us = time[1] * 1000 + math.floor(time[2] / 1000), time[2] % 1000
 end
-local at = string.format('%.0f', now)
-local function whole(word) return word and #word <= 15 and string.match(word, '^%d+$') and tonumber(word) or nil end
+local at = string.format('%.0f', now); local function whole(word) return word and #word <= 15 and string.match(word, '^%d+$') and tonumber(word) or nil end
 local known = redis.call('HMGET', meta, 'paused_until_ms', 'delivered')
-local till, top = whole(known[1]), known[2]
-local paused = till and (till == 0 or till > now)
+local till, top = whole(known[1]), known[2]; local paused = till and (till == 0 or till > now)
 for _, key in ipairs({ errors, unique, locks }) do redis.call('HLEN', key) end
 local owed = redis.call('XLEN', outbox)
 local held, outstanding, marked = redis.call('XLEN', stream), redis.call('HLEN', entries), redis.call('HLEN', recoveries) > 0

@@ -61,14 +61,12 @@ local mine, shards, old = known[4] or '1', ARGV[8], false
 if mine ~= shards then shards, old = string.match(shards, '[^?]+'), string.sub(shards, 1, 1) == '?' end
 if mine ~= shards and tonumber(string.match(mine, '^(%d+):') or 0) > tonumber(string.match(shards, '^(%d+):') or 0) then return { 'moved', mine } end
 local head_due = tonumber(redis.call('ZRANGE', scheduled, '0', '0', 'WITHSCORES')[2] or math.huge)
-local one, top = there and not old and #ARGV == 12 and ARGV[#ARGV] == '', known[3]
-local outstanding, held = 0, 0
+local one, top = there and not old and #ARGV == 12 and ARGV[#ARGV] == '', known[3]; local outstanding, held = 0, 0
 if not one or latest <= now then outstanding, held = redis.call('HLEN', entries), redis.call('XLEN', stream) end
 if not one then redis.call('HLEN', unique); redis.call('HLEN', locks) end
 local kept = one and 0 or redis.call('ZCARD', scheduled) + redis.call('ZCARD', failed) + redis.call('ZCARD', completed)
 local damaged = one or kept + outstanding ~= redis.call('HLEN', jobs)
-local till = known[2] and #known[2] <= 15 and string.match(known[2], '^%d+$')
-local paused = till and (till == '0' or tonumber(till) > now)
+local till = known[2] and #known[2] <= 15 and string.match(known[2], '^%d+$'); local paused = till and (till == '0' or tonumber(till) > now)
 local room = (paused or head_due <= now) and 0 or ARGV[5] - held
 
 local function pad(id) return (string.gsub(id, '%d+', function(d) return string.rep('0', 20 - #d) .. d end)) end
