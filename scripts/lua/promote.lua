@@ -31,15 +31,15 @@
 -- moves together fell due together, so it is one part or two. They come oldest first, so `part` only goes down.
 
 local scheduled, jobs, stream, entries, recoveries = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local failed, errors, unique, locks, completed, meta = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
-local outbox = KEYS[12]
+local failed, errors, unique, locks, completed, meta, outbox = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12]
 local now, limit, high_water, queue, lost_failure = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4], ARGV[5]
 local past_us = 0
 if not now then
   local time = redis.call('TIME')
   now, past_us = time[1] * 1000 + math.floor(time[2] / 1000), time[2] % 1000
 end
-local at = string.format('%.0f', now); local function whole(word) return word and #word <= 15 and string.match(word, '^%d+$') and tonumber(word) or nil end
+local at = string.format('%.0f', now)
+local function whole(word) return word and #word <= 15 and string.match(word, '^%d+$') and tonumber(word) or nil end
 local known = redis.call('HMGET', meta, 'paused_until_ms', 'delivered')
 local till, top = whole(known[1]), known[2]; local paused = till and (till == 0 or till > now)
 for _, key in ipairs({ errors, unique, locks }) do redis.call('HLEN', key) end
