@@ -13,18 +13,15 @@ Manners = Callable[[socket.socket, threading.Event], None]
 
 @contextmanager
 def rude(manners: Manners, *, reads: bool = True) -> Iterator[int]:
-    """Its port. `reads`: it reads the head of the request first."""
+    """Its port. `reads`: it reads the request first, whole: to close over what is unread would take back the answer."""
     over = threading.Event()
     threads: list[threading.Thread] = []
 
     def serve(peer: socket.socket) -> None:
         with peer, suppress(OSError):
             peer.settimeout(10.0)
-            if reads:
-                seen = b""
-                while b"\r\n\r\n" not in seen:
-                    seen += peer.recv(65536)
-            manners(peer, over)
+            if not reads or _read(peer):
+                manners(peer, over)
 
     def accept() -> None:
         while not over.is_set():
@@ -44,6 +41,21 @@ def rude(manners: Manners, *, reads: bool = True) -> Iterator[int]:
             acceptor.join()
             for thread in threads:
                 thread.join()
+
+
+def _read(peer: socket.socket) -> bool:
+    """A request with its body; False when the other side left before its end."""
+    seen, end = b"", 1 << 62
+    while len(seen) < end:
+        part = peer.recv(65536)
+        if not part:
+            return False
+        seen += part
+        head, found, _ = seen.lower().partition(b"\r\n\r\n")
+        if found:
+            length = head.partition(b"content-length:")[2].partition(b"\r\n")[0]
+            end = len(head) + 4 + int(length or 0)
+    return True
 
 
 def says(*pieces: bytes, every_s: float = 0.0, for_ever: bytes = b"") -> Manners:
