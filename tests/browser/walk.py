@@ -53,6 +53,9 @@ class Walk:
         self.page.get_by_role("button", name="Retry pay").click()
         self.told("is tried again from the start")
         self.becomes("completed")
+        result = self.page.get_by_role("region", name="The result as JSON")  # there when the page was read anew
+        expect(result).to_contain_text("order 2 paid")
+        self.told("is tried again from the start")
 
     def pauses_and_resumes_a_queue(self) -> None:
         self.open("/queues/orders")

@@ -62,7 +62,13 @@
     if (!answer.ok || answer.redirected) return location.reload();
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
     const main = document.getElementById("main");
+    const said = document.getElementById("told").textContent;
     main.replaceChildren(...page.getElementById("main").childNodes);
+    const told = document.getElementById("told");
+    if (said && !told.textContent) { // it was told to this page once; the one that was fetched knows nothing of it
+      told.textContent = said;
+      told.classList.remove("hidden");
+    }
     localize();
   };
 
