@@ -67,12 +67,9 @@ def schedule_once(
     again = yield from _seen(verbs, key)
     if again and (told := (yield from _told(verbs, key))):
         return Once(told, again)
-    places: dict[str, list[int]] = {}
-    for n, job in enumerate(jobs):
-        places.setdefault(job.queue, []).append(n)
     found: dict[int, JobRef] = {}
     way = Way(verbs.durable)
-    for queue, numbers in sorted(places.items()):
+    for queue, numbers in produce.by_queue(jobs):
         yield from verbs.register(queue)
         way.wanted = yield from verbs.durable.wanted(verbs.shard(queue), durability)
 

@@ -140,11 +140,8 @@ class Verbs:
         self, jobs: Sequence[Prepared], on_conflict: OnConflict, durability: str | None, way: Way
     ) -> Flow[list[JobRef]]:
         """Jobs of several queues, one queue after the other."""
-        places: dict[str, list[int]] = {}
-        for n, job in enumerate(jobs):
-            places.setdefault(job.queue, []).append(n)
         found: dict[int, JobRef] = {}
-        for queue, numbers in sorted(places.items()):
+        for queue, numbers in produce.by_queue(jobs):
             refs = yield from self._schedule_in(queue, [jobs[n] for n in numbers], on_conflict, durability, way)
             found.update(zip(numbers, refs, strict=True))
         return [found[n] for n in range(len(jobs))]

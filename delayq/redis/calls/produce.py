@@ -81,6 +81,14 @@ def chunks(jobs: Iterable[Prepared]) -> Iterator[list[Prepared]]:
         yield batch
 
 
+def by_queue(jobs: Sequence[Prepared]) -> list[tuple[str, list[int]]]:
+    """The places of each queue's jobs among all, queues by name."""
+    places: dict[str, list[int]] = {}
+    for n, job in enumerate(jobs):
+        places.setdefault(job.queue, []).append(n)
+    return sorted(places.items())
+
+
 def schedule(
     scope: Scope, jobs: Sequence[Prepared], on_conflict: OnConflict, token: str, *, once_ms: int = 0
 ) -> Call[Scheduled]:
