@@ -14,8 +14,9 @@ keys that are not delayq's, `timed` for one that measures time (see tests/suppor
 
 from __future__ import annotations
 
+import gc
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import ExitStack, closing
 
 import pytest
@@ -57,6 +58,17 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "redis_prefix(*prefixes): the key prefixes this test uses instead of delayq")
     config.addinivalue_line("markers", "foreign_keys(*globs): keys this test leaves that are not delayq's")
     config.addinivalue_line("markers", "timed: measures time; run again if it fails while the machine had none for it")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What is collected stays, so nobody has to look through it for garbage: not now, and not while tests run."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -16,10 +16,10 @@ from delayq.jobs.job import Job
 from delayq.jobs.registry import Registry, using
 
 NAME = "consume"
-ONE = Target("≥", 0.5, later=0.7)
+ONE = Target("≥", 0.7)
 CLASS = Target("≥", 0.45)
-ASYNC = Target("≥", 0.25)
-TWO = Target("≥", 1.2)
+ASYNC = Target("≥", 0.35)
+TWO = Target("≥", 1.3)
 FUTURE_MS = 1_900_000_000_000
 
 

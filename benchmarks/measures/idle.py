@@ -30,7 +30,7 @@ def run(plan: Plan) -> Report:
     rate = Samples((sum(requests.values()) / seconds,), "requests/s")
     return Report(
         [
-            Row("idle: client requests", rate, target=Target("≤", 5.0, later=2.0)),
+            Row("idle: client requests", rate, target=Target("≤", 2.0)),
             Row("idle: CPU of one core", Samples((cpu_percent,), "%"), target=Target("≤", 1.0)),
         ],
         [f"Requests per second by command, without what scripts call: {names}."],

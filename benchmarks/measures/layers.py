@@ -24,10 +24,10 @@ from delayq.drivers.base import Delivery, Settlement
 from delayq.drivers.redis_batch import Batch
 from delayq.jobs.job import Job
 from delayq.jobs.registry import Registry, using
+from delayq.redis import settling
 from delayq.redis.calls import produce
 from delayq.redis.keys import GROUP
 from delayq.redis.send import words_of
-from delayq.redis.settling import Ending, calls
 from delayq.worker.attempt import Attempt, Attempts
 from delayq.worker.clock import boot_clock
 from delayq.worker.crew_inline import Inline
@@ -96,8 +96,7 @@ def _consuming(plan: Plan, rig: Rig, client: Any) -> list[Row]:
     batch = Batch(MOST_ENVELOPE)
     batch.take(QUEUE, rows)
     deliveries = batch.deliveries
-    endings = [Ending(item.queue, item.id, item.entry, item.raw, DONE) for item in deliveries]
-    [(call, _, _)] = calls(lambda queue: rig.scope, endings, {}, 0)
+    [(call, _, _)] = settling.done(lambda queue: rig.scope, deliveries)
     bench = _Bench(registry_of(_nothing))
     as_class, surrounded = _Bench(_class_registry()), _Bench(_surrounded())
     return [
@@ -111,7 +110,7 @@ def _consuming(plan: Plan, rig: Rig, client: Any) -> list[Row]:
         ),
         _row(plan, "the same, with a Job class", MOST, lambda: as_class.run(deliveries)),
         _row(plan, "the same, with middleware around the function", MOST, lambda: surrounded.run(deliveries)),
-        _row(plan, "settle: arguments of done.lua", MOST, lambda: calls(lambda queue: rig.scope, endings, {}, 0)),
+        _row(plan, "settle: arguments of done.lua", MOST, lambda: settling.done(lambda queue: rig.scope, deliveries)),
         _row(plan, "pack: the command's bytes ", MOST, lambda: pack_command(words_of(call))),
         _server_row(plan, "done.lua in the server", MOST, client, partial(_ack_once, rig, client)),
     ]

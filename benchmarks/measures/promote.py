@@ -9,8 +9,9 @@ from benchmarks.rig import rig_on
 from benchmarks.work import raw_jobs, specs
 
 NAME = "promote"
-TARGET = Target("≥", 0.7, later=0.8)
+TARGET = Target("≥", 0.8)
 FUTURE_MS = 1_900_000_000_000
+DUE_MS = 1_890_000_000_000  # as many digits as ours have: Redis formats each score it answers with
 
 
 def run(plan: Plan) -> Report:
@@ -27,7 +28,7 @@ def run(plan: Plan) -> Report:
 
         def raw_once(*, less: bool = False) -> float:
             raw.reset()
-            raw.schedule_many(given, 1)
+            raw.schedule_many(given, DUE_MS)
             return timed(lambda: raw.promote_all(FUTURE_MS, less=less))
 
         against = side_by_side(plan, jobs, ours_once, raw_once)

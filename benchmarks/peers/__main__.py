@@ -18,7 +18,7 @@ from benchmarks.peers.catalog import PEERS, Peer
 from benchmarks.peers.install import HOMES, NotInstalled, installed
 from benchmarks.peers.measures import MEASURES, Measure
 from benchmarks.peers.stage import Broken, stage
-from benchmarks.peers.table import markdown, picture
+from benchmarks.peers.table import markdown, picture, standing
 from benchmarks.server import choose
 from delayq.redis.server_binary import ServerBinary
 
@@ -35,7 +35,11 @@ def main(argv: list[str] | None = None) -> int:
         for measure in measures:
             for peer in peers:  # they take turns: whatever slows the machine for a while slows all
                 _once(book, peer, measure, binary, options.repeats)
-    print("\n".join([*sentences(book.about)[:1], "", markdown(book, peers, measures)]))
+    print(
+        "\n".join(
+            [*sentences(book.about)[:1], "", markdown(book, peers, measures), "", standing(book, peers, measures)]
+        )
+    )
     if options.svg:
         options.svg.write_text(picture(book, peers, measures), encoding="utf-8")
     return 0

@@ -12,6 +12,8 @@ from typing import Final
 
 HERE: Final = Path(__file__).parent
 PROGRAMS: Final = HERE / "programs"
+OURS: Final = "delayq"
+BARE: Final = "bare redis-py"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,11 @@ class Peer:
     environment: tuple[tuple[str, str], ...] = ()
 
     @property
+    def is_rival(self) -> bool:
+        """Whether it is another queue: not delayq, and not the bare protocol."""
+        return not self.name.startswith(OURS) and self.name != BARE
+
+    @property
     def is_node(self) -> bool:
         """Whether it runs on Node."""
         return self.program.endswith(".mjs")
@@ -38,10 +45,10 @@ class Peer:
 
 
 PEERS: Final = (
-    Peer("delayq", "delayq_program.py", 20_000),
-    Peer("delayq, async handler", "delayq_program.py", 20_000, environment=(("PEER_ASYNC", "1"),)),
-    Peer("bare redis-py", "raw_program.py", 20_000, delays=False),
-    Peer("BullMQ", "bullmq_program.mjs", 20_000, "bullmq.json"),
+    Peer(OURS, "delayq_program.py", 50_000),
+    Peer(f"{OURS}, async handler", "delayq_program.py", 50_000, environment=(("PEER_ASYNC", "1"),)),
+    Peer(BARE, "raw_program.py", 50_000, delays=False),
+    Peer("BullMQ", "bullmq_program.mjs", 50_000, "bullmq.json"),
     Peer("streaq", "streaq_program.py", 5_000, "streaq.txt"),
     Peer("docket", "docket_program.py", 4_000, "docket.txt"),
     Peer("arq", "arq_program.py", 4_000, "arq.txt"),

@@ -69,9 +69,13 @@ class Stage:
             yield
         self._workers.clear()
 
-    def started(self) -> list[tuple[float, float]]:
-        """When handlers started, and the time each job carries; not the job that made everything known."""
-        if not self._records.exists():
+    def started(self, least: int) -> list[tuple[float, float]]:
+        """When handlers started, and the time each job carries; not the job that made everything known.
+
+        Nothing while there are fewer than `least`: whoever waits for many shall not read them again and again beside
+        those who are measured.
+        """
+        if not self._records.exists() or self._records.stat().st_size < least * PAIR.size:
             return []
         raw = self._records.read_bytes()
         return [pair for pair in PAIR.iter_unpack(raw[: len(raw) // PAIR.size * PAIR.size]) if pair[1] >= 0]
@@ -79,10 +83,10 @@ class Stage:
     def wait_for(self, count: int, within_s: float) -> list[tuple[float, float]]:
         """All starts, when there are so many. Raises `Broken` when that takes longer, or when nothing starts at all."""
         begun = time.monotonic()
-        while len(found := self.started()) < count:
+        while len(found := self.started(count)) < count:
             spent = time.monotonic() - begun
-            if spent > within_s or (not found and spent > FIRST_S + within_s / 2):
-                raise Broken(f"{len(found):,} of {count:,} jobs started within {spent:.0f} s")
+            if spent > within_s or (spent > FIRST_S + within_s / 2 and not self.started(1)):
+                raise Broken(f"{len(self.started(1)):,} of {count:,} jobs started within {spent:.0f} s")
             if any(worker.poll() is not None for worker in self._workers):
                 raise Broken(f"the worker ended: {_why((self._home / 'work.log').read_text(errors='replace'))}")
             time.sleep(0.02)

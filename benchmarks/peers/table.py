@@ -7,7 +7,7 @@ from html import escape
 from typing import Final
 
 from benchmarks.peers.book import Book
-from benchmarks.peers.catalog import Peer
+from benchmarks.peers.catalog import BARE, OURS, Peer
 from benchmarks.peers.measures import Measure
 
 WIDTH: Final = 900
@@ -29,6 +29,26 @@ def markdown(book: Book, peers: Sequence[Peer], measures: Sequence[Measure]) -> 
         if (why := book.why_not(peer, measure))
     ]
     return "\n".join([*lines, *(["", *broken] if broken else [])])
+
+
+def standing(book: Book, peers: Sequence[Peer], measures: Sequence[Measure]) -> str:
+    """How delayq does beside the bare protocol and beside the best of the others: more than 1 is ahead."""
+    lines = ["|  | beside the bare protocol | beside the best of the others |", "| --- | --- | --- |"]
+    by_name = {peer.name: peer for peer in peers}
+    for measure in measures:
+        found = {name: median for name in by_name if (median := book.median(by_name[name], measure)) is not None}
+        ours, bare = found.get(OURS), found.get(BARE)
+        rivals = [name for name in found if by_name[name].is_rival]
+        if ours is None or not rivals:
+            continue
+        best = (max if measure.more_is_better else min)(rivals, key=found.__getitem__)
+        beside_bare = "–" if bare is None else f"{_ahead(measure, ours, bare):.2f} ×"
+        lines.append(f"| {measure.title} | {beside_bare} | {_ahead(measure, ours, found[best]):.2f} × {best} |")
+    return "\n".join(lines)
+
+
+def _ahead(measure: Measure, ours: float, other: float) -> float:
+    return ours / other if measure.more_is_better else other / ours
 
 
 def picture(book: Book, peers: Sequence[Peer], measures: Sequence[Measure]) -> str:
@@ -60,7 +80,7 @@ def _panel(measure: Measure, found: Sequence[tuple[float, Peer]], top: int) -> s
     for number, (figure, peer) in enumerate(found):
         y = top + HEAD + ROW * number
         width = max(1.0, (WIDTH - LEFT - RIGHT) * figure / longest)
-        kind = "o" if peer.name.startswith("delayq") else "b"
+        kind = "o" if peer.name.startswith(OURS) else "b"
         drawn.append(
             f'<text x="{LEFT - 8}" y="{y + 13}" text-anchor="end">{escape(peer.name)}</text>'
             f'<rect class="{kind}" x="{LEFT}" y="{y}" width="{width:.1f}" height="{ROW - 6}" rx="2"/>'

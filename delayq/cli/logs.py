@@ -44,21 +44,29 @@ def greet(out: Output, settings: Settings, text: str) -> None:
         out.note(text)
 
 
-def tell(event: Event) -> None:
+class JobLines:
     """A listener: one line for every end of an attempt, at level info (a failed one: warning)."""
-    match event:
-        case JobStarted():
-            about = {"job_id": event.id, "job": event.name, "queue": event.queue, "attempt": event.attempt}
-            _JOBS.debug("%s %s started, %d ms late", event.name or NAMELESS, event.id, event.late_ms, extra=about)
-        case JobEnded():
-            _ended(event)
-        case JobFenced():
-            pass  # the worker itself says more about it than the event knows
-        case WorkerStarting():
-            pass  # `work` has said so, in a sentence
-        case WorkerStopping():
-            about = {"reason": event.reason, "jobs": event.jobs}
-            _JOBS.info("stopped (%s) after %d jobs", event.reason, event.jobs, extra=about)
+
+    @property
+    def only_trouble(self) -> bool:
+        """Whether lines of level info are left out: then events of jobs that do well need not be made."""
+        return not _JOBS.isEnabledFor(logging.INFO)
+
+    def __call__(self, event: Event) -> None:
+        """Write what there is to say of it."""
+        match event:
+            case JobStarted():
+                about = {"job_id": event.id, "job": event.name, "queue": event.queue, "attempt": event.attempt}
+                _JOBS.debug("%s %s started, %d ms late", event.name or NAMELESS, event.id, event.late_ms, extra=about)
+            case JobEnded():
+                _ended(event)
+            case JobFenced():
+                pass  # the worker itself says more about it than the event knows
+            case WorkerStarting():
+                pass  # `work` has said so, in a sentence
+            case WorkerStopping():
+                about = {"reason": event.reason, "jobs": event.jobs}
+                _JOBS.info("stopped (%s) after %d jobs", event.reason, event.jobs, extra=about)
 
 
 def _ended(event: JobEnded) -> None:
@@ -108,7 +116,7 @@ class _Json(logging.Formatter):
         }
         at_work = AT_WORK.get()
         if at_work is not None:
-            line |= {name: value for name, value in at_work._asdict().items() if value != ""}
+            line |= {name: value for name, value in at_work()._asdict().items() if value != ""}
         line |= {name: getattr(record, name) for name in _FIELDS if hasattr(record, name)}
         if record.exc_info:
             line["exception"] = _traceback(self, record)

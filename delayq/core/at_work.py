@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from typing import Final, NamedTuple
 
@@ -18,8 +18,9 @@ class AtWork(NamedTuple):
     trace_id: str
 
 
-AT_WORK: Final[ContextVar[AtWork | None]] = ContextVar("delayq_at_work", default=None)
-"""Set by a worker that somebody listens to, around each attempt; of a thread, or of one coroutine."""
+AT_WORK: Final[ContextVar[Callable[[], AtWork] | None]] = ContextVar("delayq_at_work", default=None)
+"""Set by a worker that somebody listens to, around each attempt; of a thread, or of one coroutine. Most jobs write no
+line, so it is worked out when one does."""
 
 TRACE: Final = "traceparent"
 _PARTS: Final = 4

@@ -55,9 +55,24 @@ Heed: TypeAlias = Callable[[Control], bool]
 """Told the switches each time a worker has read them; whether it may fetch now."""
 
 
+News: TypeAlias = Callable[[], int]
+"""A number that becomes another one when the switches may have changed."""
+
+
 def obey(control: Control) -> bool:
     """The usual heed."""
     return not control.held_by()
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """How a consumer minds the switches: `heed` decides; `news` tells when to look at them (None: it has to know)."""
+
+    heed: Heed = obey
+    news: News | None = None
+
+
+OBEY: Final = Attention()
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from delayq.core.views import QueueStats
 
 MINIMUM_VERSION: Final = (6, 2, 0)
 MOVER_SILENT_MS: Final = 10_000
-"""A mover looks at each queue every second; ten missed looks are no accident."""
+"""A mover looks at each queue every five seconds at least; two missed looks are no accident."""
 OVERDUE_MS: Final = 10_000
 OWED_MS: Final = 30_000
 SKEW_MS: Final = 2_000

@@ -140,7 +140,7 @@ def encode_data(data: object, limit: int) -> msgspec.Raw:
         raise InvalidPayload(f"The payload cannot be written as JSON: {error}.") from None
     if b"null" in raw:
         _refuse_non_finite(data)
-    _check_keys(data, nested=raw.count(b"{") > 1)
+    _check_keys(data, nested=raw.rfind(b"{") > 0)
     return msgspec.Raw(raw) if len(raw) <= limit else within(raw, limit)
 
 
@@ -188,8 +188,10 @@ def _check_keys(data: object, *, nested: bool) -> None:
     pending = [data]
     for value in pending:  # which grows
         if isinstance(value, dict):
-            if not all(type(key) is str for key in value):
-                _refuse_unclear(value)
+            for key in value:
+                if type(key) is not str:
+                    _refuse_unclear(value)
+                    break
             if nested:
                 pending.extend(value.values())
         elif nested and isinstance(value, (list, tuple)):

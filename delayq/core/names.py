@@ -97,6 +97,10 @@ def _plain(text: str) -> str:
 
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuv"
 _PAIRS: Final = tuple(high + low for high in _DIGITS for low in _DIGITS)
+# The 46th to the 65th bit are 4 characters, two tables of two: the last 3 bits of the milliseconds, the version (7) and
+# 3 of the fraction; then 9 of the fraction and the first bit of the variant (1).
+_VERSIONED: Final = tuple(_PAIRS[bits >> 3 << 7 | 0b0111 << 3 | bits & 7] for bits in range(64))
+_FRACTION: Final = tuple(_PAIRS[bits << 1 | 1] for bits in range(512))
 _TICKS_PER_MS: Final = 4096
 _NS_PER_MS: Final = 1_000_000
 
@@ -141,9 +145,7 @@ class _Ids:
             tail = self._tails.pop()
         except IndexError:
             tail = self._refill()
-        # Bits 46 to 65: 3 of the milliseconds, the version (7), the fraction, the variant's first bit (1).
-        bits = (ticks & 0x7000) << 5 | 0b0111 << 13 | (ticks & 0xFFF) << 1 | 1
-        return head[1] + _PAIRS[bits >> 10] + _PAIRS[bits & 1023] + tail
+        return f"{head[1]}{_VERSIONED[ticks >> 9 & 63]}{_FRACTION[ticks & 511]}{tail}"
 
     def _refill(self) -> str:
         """Draw random ends and return one of them; two threads may both come here, each adds its own."""

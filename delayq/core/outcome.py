@@ -57,11 +57,6 @@ class Policy:
     timeout_ms: int = 0
     on_timeout: OnTimeout = OnTimeout.RETRY
 
-    @property
-    def timed(self) -> bool:
-        """Whether the clock has a say in whether an attempt may start."""
-        return self.deadline_ms is not None or self.retry_until_ms is not None
-
 
 def policy_of(envelope: Envelope, fallback: Policy) -> Policy:
     """The policy of one delivery; `fallback` is its handler's, already laid over the worker's defaults."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
@@ -89,8 +89,8 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class Prepared(NamedTuple):
-    """A job ready to be sent: the four words that `schedule` takes for it come first, in their order.
+class Prepared(msgspec.Struct, frozen=True, gc=False):
+    """A job ready to be sent.
 
     `when` is '+delay_ms', counted by the server, or an epoch in milliseconds.
     """

@@ -8,7 +8,7 @@ from typing import Final
 from delayq.core.views import QueueStats
 
 STILL_MS: Final = 10_000
-"""A mover looks every second; one that was not there for so long stands still."""
+"""A mover looks every five seconds at least; one that was not there for so long stands still."""
 
 
 def last_look_ms(stats: Iterable[QueueStats]) -> int:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from delayq.core.control import Heed, obey
+from delayq.core.control import Heed, News, obey
 from delayq.core.errors import DelayqError
 from delayq.core.limiting import Limits
 from delayq.core.order import Order, strict
@@ -73,10 +73,8 @@ class Fetched:
 
 @dataclass(frozen=True, slots=True)
 class Renewal:
-    """`surplus`: the backend holds more for this consumer than it named, so a reply was lost.
-
-    `errors` are those of single queues, which kept the others from nothing.
-    """
+    """`surplus`: the backend holds more for this consumer than it named, so a reply was lost. `errors`: of single
+    queues; they kept the others from nothing."""
 
     lost: frozenset[tuple[str, str]]
     asked_to_stop: frozenset[tuple[str, str]]
@@ -176,10 +174,13 @@ class Driver(Protocol):
     def wake_ups(self) -> WakeUps:
         """A listener of its own."""
 
-    def consumer(self, name: str, queues: Sequence[str], heed: Heed = obey, order: Order = strict) -> Consumer:
+    def consumer(
+        self, name: str, queues: Sequence[str], heed: Heed = obey, order: Order = strict, news: News | None = None
+    ) -> Consumer:
         """A worker's way to the deliveries of these queues; `order` is asked before each read which goes first.
 
-        `heed` is told what holds for all workers, about twice a second, and decides whether to fetch.
+        `heed` is told what holds for all workers, and decides whether to fetch: about twice a second while jobs come,
+        and before a wait when `news` says so (the steward's `changes`); without `news` as often as it takes.
         """
 
     def steward(self, queues: Sequence[str]) -> Steward:
@@ -206,7 +207,7 @@ class Consumer(Protocol):
         """Settle, and read up to `count` deliveries without waiting, in one round trip."""
 
     def wait(self, seconds: float) -> Fetched:
-        """Wait for the first delivery of any queue; nothing when the time is over."""
+        """Wait for the first delivery of any queue; nothing when the time is over, or sooner."""
 
     def replay(self) -> Fetched:
         """All deliveries the backend holds for this consumer."""
@@ -252,10 +253,11 @@ class Steward(Protocol):
         """Begin to hear of jobs that somebody asks to stop; again and again is as good as once. Never raises."""
 
     def heard(self) -> frozenset[tuple[str, str]]:
-        """(queue, id) of jobs that somebody asked to stop since the last call. Never waits and never raises.
+        """(queue, id) of jobs that somebody asked to stop since the last call, or some of them: what `renew` answers
+        is what counts. Never waits and never raises."""
 
-        It may miss some: what `renew` answers is what counts.
-        """
+    def changes(self) -> int:
+        """Counts how often switches were seen otherwise than before; 0 where every consumer looks itself."""
 
     def asked_to_stop(self, claim: Claim) -> bool:
         """Whether somebody asked this job to stop."""

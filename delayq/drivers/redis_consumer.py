@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from delayq.core.control import Heed, obey
+from delayq.core.control import OBEY, Attention
 from delayq.core.errors import AWAY, BackendDamaged, DelayqError
 from delayq.core.options import Options
 from delayq.core.order import Order, strict
@@ -27,7 +27,7 @@ from delayq.drivers.redis_batch import Batch
 from delayq.drivers.redis_burial import Burial, Garbage
 from delayq.drivers.redis_durable import DurableSettling
 from delayq.drivers.redis_limits import RedisLimits
-from delayq.drivers.redis_reader import BLOCK_MS, RedisReader
+from delayq.drivers.redis_reader import RedisReader
 from delayq.redis import presence, settling
 from delayq.redis.calls import deliver, operate
 from delayq.redis.calls.call import Scope
@@ -53,7 +53,7 @@ class RedisConsumer:
         name: str,
         queues: Sequence[str],
         *,
-        heed: Heed = obey,
+        minds: Attention = OBEY,
         order: Order = strict,
         clock: Clock = server_clock,
     ) -> None:
@@ -67,7 +67,7 @@ class RedisConsumer:
         self._see_time(connector.call(presence.server_time, safe=True, reads=True))
         self._burial = Burial(connector, self._scope)
         self._durable = DurableSettling(connector, options, self.queues)
-        self._reader = RedisReader(connector, options, name, queues, heed, order, self._join)
+        self._reader = RedisReader(connector, options, name, queues, minds, order, self._join)
 
     def _join(self, shard: str) -> None:
         """Make a shard ready to be read, and be recorded there first; what is wrong with it its first read tells."""
@@ -100,11 +100,11 @@ class RedisConsumer:
         return replace(fetched, later=later)
 
     def wait(self, seconds: float) -> Fetched:
-        """Block until any queue has something, at most `seconds` (and at most one second).
+        """Block until any queue has something, at most `seconds`, and at most one when nobody tells of switches.
 
         A pause does not reach a reader that is blocked already: what such a one still gets is handed back.
         """
-        batch = self._reader.wait(max(1, min(BLOCK_MS, int(seconds * 1000))), self.now_ms())
+        batch = self._reader.wait(max(1, int(seconds * 1000)), self.now_ms())
         if batch.deliveries:
             paused = self._reader.paused_since(batch.deliveries, self.now_ms())
             if paused:
@@ -140,6 +140,9 @@ class RedisConsumer:
             rest = rest[len(done) :]
 
     def _settle_calls(self, settlements: Sequence[Settlement]) -> list[SettleCall]:
+        done = [given.delivery for given in settlements if given.outcome is DONE]
+        if len(done) == len(settlements):
+            return settling.done(self._scope, done)
         endings = [
             Ending(job.queue, job.id, job.entry, b"" if job.unreadable else job.raw, given.outcome)
             for given in settlements
@@ -234,7 +237,8 @@ class RedisConsumer:
         document = msgspec.json.encode({"name": self.name, "queues": list(self.queues), **about})
         here = presence.Here(self.name, self._reader.shards, document, self._server_ms(), int(ttl_s * 1000))
         seen, refused = self._connector.call(partial(presence.announce, self._options.prefix, here), safe=True)
-        self._see_time(seen)
+        if seen is not None:
+            self._see_time(seen)
         if refused is not None:
             raise translate(refused, where=self._connector.endpoint.where) from refused
 

@@ -2,26 +2,28 @@
 
 The shards of a queue are read like queues; which there are is seen with the switches, and comes into force at once.
 
-A queue is left out while it is paused, and for a second after it gave trouble (its group or a key of its is
-missing or something else; two, when its node of a cluster is away): one queue keeps nobody from the others. All are
-left out while everything is paused and during maintenance; `heed` decides that.
+A queue is left out while it is paused, and for a while after it gave trouble (see `redis_shunned`). All are left out
+while everything is paused and during maintenance; `heed` decides that. A reader that is told when to look at the
+switches (`news`) does not look while it waits.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
-from delayq.core.control import Heed, obey
+from delayq.core.control import OBEY, Attention
 from delayq.core.errors import AWAY, BackendError, DelayqError
 from delayq.core.options import Options
 from delayq.core.order import Order, strict
 from delayq.core.shards import PLAIN, Layout, in_turn, queue_of
 from delayq.drivers.base import Delivery
 from delayq.drivers.redis_batch import Batch
+from delayq.drivers.redis_shunned import Shunned
 from delayq.redis import presence
 from delayq.redis.bounded import ReplyTooLarge
 from delayq.redis.calls.call import Call, text
@@ -35,13 +37,11 @@ from delayq.redis.replies import raw_streams
 from delayq.redis.send import send_all
 from delayq.redis.translate import translate, translated
 
-BLOCK_MS = 1_000
+# The longest wait of a reader that has to look for something itself in between.
+LOOK_MS = 1_000
 PAUSE_CHECK_S = 0.5
 # A reader that waits looks less often: what it gets in the end is held against the switches once more.
 IDLE_CHECK_S = 1.5
-SHUN_S = 1.0
-# One on a node of a cluster that is away: a node that hangs takes a while to show it, and the others' queues wait.
-APART_S = 2.0
 REPLAY_PAGE = 100
 # So much at once is a flow of short jobs.
 MANY = 16
@@ -62,7 +62,7 @@ class RedisReader:
         options: Options,
         consumer: str,
         queues: Sequence[str],
-        heed: Heed = obey,
+        minds: Attention = OBEY,
         order: Order = strict,
         welcome: Callable[[str], object] = lambda shard: None,
     ) -> None:
@@ -71,12 +71,14 @@ class RedisReader:
         self._connector = connector
         self._most = options.max_envelope
         # Any, as redis-py types its streams too narrowly. The pace of a worker asks for 4 MB; this is some 32.
-        self._client: Any = connector.reader(BLOCK_MS, most_reply=2 * self._most)
+        self._client: Any = connector.reader(LOOK_MS, most_reply=2 * self._most)
+        # So that a dead connection is found no later, and an answer may come as late as any other.
+        self._longest_ms = max(LOOK_MS, LOOK_MS + connector.waits.reader_margin_ms - connector.waits.answer_ms)
         self._posts = isinstance(self._client, OneServer)
         self._prefix = options.prefix
         self._consumer = consumer
         self._queues = tuple(queues)
-        self._heed = heed
+        self._heed = minds.heed
         self._order = order
         self._allowed = True
         self._welcome = welcome
@@ -86,8 +88,8 @@ class RedisReader:
         self._where = connector.endpoint.where
         self._paused: frozenset[str] = frozenset()
         self._pause_checked = float("-inf")
-        self._shunned: dict[str, float] = {}
-        self._away: dict[str, DelayqError] = {}
+        self._news, self._told = minds.news, 0
+        self._shunned = Shunned()
         self._large_until = 0.0
         self._posted: Posted | None = None
 
@@ -123,11 +125,13 @@ class RedisReader:
             self._posted = None
 
     def wait(self, block_ms: int, now_ms: int) -> Batch:
-        """Block until any queue has something, at most `block_ms` (1 to 1000)."""
+        """Block until any queue has something, at most `block_ms` (1 or more); shorter when there is more to do."""
         self._hear()
         batch = Batch(self._most)
         held = self._paused or not self._allowed
-        queues = self._in_order(self._open_queues(batch, now_ms, PAUSE_CHECK_S if held else IDLE_CHECK_S))
+        idle_s = IDLE_CHECK_S if self._news is None else math.inf
+        queues = self._in_order(self._open_queues(batch, now_ms, PAUSE_CHECK_S if held else idle_s))
+        block_ms = min(block_ms, self._longest_ms if self._may_wait_long(queues) else LOOK_MS)
         if not queues:
             time.sleep(block_ms / 1000)
             return batch
@@ -137,6 +141,10 @@ class RedisReader:
         for asked, reply in heard:
             self._take(batch, self._streams[asked[0]], self._known(reply, self._streams[asked[0]]))
         return batch
+
+    def _may_wait_long(self, queues: Sequence[str]) -> bool:
+        """Not when one of the queues is left out, and not side by side with others for a node that may hang."""
+        return self._news is not None and len(queues) == len(self.shards) and (self._posts or len(queues) == 1)
 
     def paused_since(self, deliveries: Sequence[Delivery], now_ms: int) -> list[Delivery]:
         """Those of the deliveries whose queue was paused while the reader was blocked on it."""
@@ -149,8 +157,8 @@ class RedisReader:
         self._hear()
         batch = Batch(self._most)
         for stream, queue in self._streams.items():
-            if queue in self._away and self._shunned.get(queue, 0.0) > time.monotonic():
-                batch.errors.append(self._away[queue])  # so that it is asked for again later
+            if (trouble := self._shunned.away(queue)) is not None:
+                batch.errors.append(trouble)  # so that it is asked for again later
                 continue
             try:
                 with translated(self._where, reads=True, place=_named([queue])):
@@ -158,7 +166,7 @@ class RedisReader:
                         self._pages(batch, stream, self._client, REPLAY_PAGE)
                     except ReplyTooLarge:
                         self._one_by_one(batch, stream)
-                self._away.pop(queue, None)
+                self._shunned.answered(queue)
             except DelayqError as error:
                 if isinstance(error, AWAY) and not error.apart:
                     raise
@@ -178,12 +186,12 @@ class RedisReader:
         """What is too large to be read together; the next reads ask for one at a time, for the server's sake too."""
         self._large_until = time.monotonic() + LARGE_S
         batch.forget(self._streams[stream])
-        with closing(self._connector.reader(BLOCK_MS, most_value=self._most)) as alone:
+        with closing(self._connector.reader(LOOK_MS, most_value=self._most)) as alone:
             self._pages(batch, stream, alone, 1)
 
     def shun(self, queue: str) -> None:
         """Leave a queue out for a while: it gave trouble."""
-        self._shunned[queue] = time.monotonic() + SHUN_S
+        self._shunned.add(queue)
 
     def close(self) -> None:
         """Close the connection."""
@@ -192,11 +200,11 @@ class RedisReader:
 
     def _open_queues(self, batch: Batch, now_ms: int, check_s: float = PAUSE_CHECK_S) -> list[str]:
         """The queues that may be read now, as they were named; what keeps one from being asked goes into the batch."""
-        now = time.monotonic()
-        if now - self._pause_checked >= check_s:
+        now, told = time.monotonic(), self._news() if self._news else 0
+        if now - self._pause_checked >= check_s or told != self._told:
             with translated(self._where, reads=True):
                 marks, control = presence.switches(self._prefix, self.shards, self._client)
-            self._pause_checked, paused = now, set()
+            self._pause_checked, self._told, paused = now, told, set()
             for queue, reply in zip(self.shards, marks, strict=True):
                 mark = self._known(reply, queue)
                 if isinstance(mark, DelayqError):
@@ -210,7 +218,7 @@ class RedisReader:
             self._look_at(control, batch, now_ms)
         if not self._allowed:
             return []
-        return [queue for queue in self.shards if queue not in self._paused and self._shunned.get(queue, now) <= now]
+        return [queue for queue in self.shards if queue not in self._paused and queue not in self._shunned]
 
     def _spread(self, queue: str, layout: Layout) -> None:
         """A queue has other shards than before. New ones are made ready before they are read."""
@@ -241,11 +249,7 @@ class RedisReader:
 
     def _shun(self, batch: Batch, queue: str, error: DelayqError) -> None:
         batch.errors.append(error)
-        if isinstance(error, AWAY) and error.apart:
-            self._away[queue] = error
-            self._shunned[queue] = time.monotonic() + APART_S
-        elif not isinstance(error, AWAY):
-            self.shun(queue)
+        self._shunned.met(queue, error)
 
     def _words(self, queue: str, count: int) -> tuple[Any, ...]:
         stream = Keys(self._prefix, queue).stream

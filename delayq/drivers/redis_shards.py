@@ -37,7 +37,7 @@ class RedisShards:
         self._look_at: dict[str, float] = {}
 
     def tend(self, shard: str) -> None:
-        """One tick of one shard. Nothing but one look for a queue that was never sharded."""
+        """One tick of one shard. A queue that was never sharded needs none."""
         queue = queue_of(shard)
         layout = self._client.run(self._verbs.layouts.read(queue))
         if shard != queue:

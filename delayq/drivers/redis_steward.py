@@ -15,21 +15,24 @@ import msgspec
 from delayq.core.errors import DelayqError
 from delayq.core.options import Options
 from delayq.core.outcome import Outcome
-from delayq.core.shards import PLAIN
+from delayq.core.shards import PLAIN, queue_of
 from delayq.drivers.base import Claim, Renewal
 from delayq.drivers.redis_durable import DurableSettling
 from delayq.redis import presence, settling
 from delayq.redis.calls import activity, deliver, inspect
 from delayq.redis.calls.call import Scope, text
 from delayq.redis.calls.deliver import Held
-from delayq.redis.cancel_hints import CancelHints
 from delayq.redis.connect import Connector
 from delayq.redis.keys import GROUP, Keys
 from delayq.redis.send import send_apart, through
 from delayq.redis.translate import translate
+from delayq.redis.worker_hints import WorkerHints
 
 PENDING_PAGE = 100
 LOOK_EVERY_S = 7.5
+SWEEP_EVERY_S = 60.0
+TIME_EVERY_S = 30.0
+"""The server's clock is carried on by our own; only steps make it another."""
 """How old the list of shards may be; whoever asks for the lease every five seconds keeps it younger."""
 
 
@@ -41,8 +44,12 @@ class RedisSteward:
         self._connector = connector
         self._options = options
         self._offset_ms: float | None = None
+        self._time_seen_at = float("-inf")
         self._leases_ms: dict[str, int] = {}
-        self._hints = CancelHints(connector, options.prefix)
+        self._hints = WorkerHints(connector, options.prefix, self._serves)
+        self._seen: object = None
+        self._changes = 0
+        self._swept: tuple[float, tuple[str, ...]] = (float("-inf"), ())
         self._layouts = dict.fromkeys(queues, PLAIN)
         self._listed: tuple[str, ...] = queues
         self._looked_at = float("-inf")
@@ -98,12 +105,19 @@ class RedisSteward:
         return settled
 
     def listen(self) -> None:
-        """Begin to hear of jobs that somebody asks to stop."""
+        """Begin to hear of jobs that somebody asks to stop, and of switches."""
         self._hints.listen()
 
     def heard(self) -> frozenset[tuple[str, str]]:
         """(queue, id) of jobs that somebody asked to stop since the last call."""
         return self._hints.heard()
+
+    def changes(self) -> int:
+        """Counts how often switches, shards or leases were seen otherwise than before; looks when a hint says so."""
+        if self._hints.switched:
+            self._look()
+            self._hints.switched = False
+        return self._changes
 
     def asked_to_stop(self, claim: Claim) -> bool:
         """Whether somebody asked this job to stop."""
@@ -149,11 +163,17 @@ class RedisSteward:
     def announce(self, consumer: str, about: Mapping[str, Any], ttl_s: float) -> None:
         """Say "it is here" for `ttl_s` seconds, and see the server's time."""
         document = msgspec.json.encode({"name": consumer, "queues": list(self.queues), **about})
-        here = presence.Here(consumer, self._shards(), document, self.now_ms(), int(ttl_s * 1000))
+        shards, (swept_at, swept) = self._shards(), self._swept
+        sweeps = time.monotonic() - swept_at >= SWEEP_EVERY_S or swept != shards
+        asks = time.monotonic() - self._time_seen_at >= TIME_EVERY_S
+        here = presence.Here(consumer, shards, document, self.now_ms(), int(ttl_s * 1000), sweeps, asks)
         seen, refused = self._connector.call(partial(presence.announce, self._options.prefix, here), safe=True)
-        self._see_time(seen)
+        if seen is not None:
+            self._see_time(seen)
         if refused is not None:
             raise translate(refused, where=self._connector.endpoint.where)
+        if sweeps:
+            self._swept = (time.monotonic(), shards)
 
     def tally(self, measured: Mapping[str, Mapping[str, float]]) -> frozenset[str]:
         """Count what was measured, in the first shard of each queue, all in one round trip."""
@@ -179,21 +199,34 @@ class RedisSteward:
         return self._listed
 
     def _look(self) -> None:
-        """At the leases of all shards, and which these are; once more when there are others than were asked."""
-        asked: tuple[str, ...] = ()
-        while asked != self._listed:
+        """At leases and switches of all shards, and which these are; once more when there are others than were asked.
+
+        A look in vain makes the next one find a change: whoever waited for this server meanwhile may still do so, over
+        a connection that is dead.
+        """
+        before, self._seen = self._seen, None
+        while True:
             asked = self._listed
-            look = partial(presence.frames, self._options.prefix, asked, self._options.lease_ms)
-            seen = dict(zip(asked, self._connector.call(look, safe=True, reads=True), strict=True))
+            look = partial(presence.overlook, self._options.prefix, asked, self._options.lease_ms)
+            frames, control = self._connector.call(look, safe=True, reads=True)
+            seen = dict(zip(asked, frames, strict=True))
             leases_ms = {shard: frame.lease_ms or self._leases_ms.get(shard) for shard, frame in seen.items()}
             self._leases_ms = {shard: lease_ms for shard, lease_ms in leases_ms.items() if lease_ms is not None}
             self._layouts = {queue: seen[queue].layout or layout for queue, layout in self._layouts.items()}
             self._listed = tuple(shard for queue in self.queues for shard in self._layouts[queue].shards(queue))
+            if asked == self._listed:
+                break
         self._looked_at = time.monotonic()
+        self._seen = (control, [(shard, seen[shard].words) for shard in asked])
+        self._changes += self._seen != before
+
+    def _serves(self, queue: str) -> bool:
+        return not queue or queue_of(queue) in self.queues
 
     def _see_time(self, server: tuple[int, int]) -> None:
         seconds, micros = server
-        self._offset_ms = seconds * 1000 + micros / 1000 - time.monotonic() * 1000
+        self._time_seen_at = time.monotonic()
+        self._offset_ms = seconds * 1000 + micros / 1000 - self._time_seen_at * 1000
 
     def _on_record(self, ending: settling.Ending | Claim) -> presence.Record:
         where = presence.Asked(ending.queue, ending.id) if isinstance(ending, Claim) else settling.asked(ending)

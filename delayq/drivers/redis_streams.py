@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from delayq.core.control import Heed, obey
+from delayq.core.control import Attention, Heed, News, obey
 from delayq.core.endpoint import Endpoint
 from delayq.core.errors import BackendDamaged, BackendFull
 from delayq.core.options import Options
@@ -101,8 +101,10 @@ class RedisStreams:
 
     def tidy(self, queue: str) -> Tidied:
         """Look for damage and heal it, prune, take dead consumers off the list; look after the queue's shards."""
-        self._shards.tend(queue)
-        return self._repair.tidy(queue)
+        tidied = self._repair.tidy(queue)
+        if queue not in self._repair.whole:
+            self._shards.tend(queue)
+        return tidied
 
     def lease_s(self, queue: str) -> float:
         """The queue's lease in seconds, as its `meta` had it at the last `reclaim`; asked for when there was none."""
@@ -115,7 +117,9 @@ class RedisStreams:
         """A listener of its own."""
         return PubSubWakeUps(self.connector, self.options.prefix)
 
-    def consumer(self, name: str, queues: Sequence[str], heed: Heed = obey, order: Order = strict) -> RedisConsumer:
+    def consumer(
+        self, name: str, queues: Sequence[str], heed: Heed = obey, order: Order = strict, news: News | None = None
+    ) -> RedisConsumer:
         """A worker's way to the deliveries of these queues. Tidies them once, so that each can be blocked on.
 
         The consumer is recorded before it reads: one deleted later by an operator is then known to have vanished.
@@ -126,7 +130,8 @@ class RedisStreams:
                 through(self.connector, deliver.renew(self._scope(queue), name, []))
         with suppress(BackendDamaged, BackendFull):  # said by the first announcement, and done again with each
             self.register(queues)
-        return RedisConsumer(self.connector, self.options, name, queues, heed=heed, order=order, clock=self._clock)
+        minds = Attention(heed, news)
+        return RedisConsumer(self.connector, self.options, name, queues, minds=minds, order=order, clock=self._clock)
 
     def steward(self, queues: Sequence[str]) -> RedisSteward:
         """Looks after the deliveries of consumers that live in other processes."""

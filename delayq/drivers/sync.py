@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, Protocol
 
+from msgspec.structs import replace
+
 from delayq.core import envelope as envelopes
 from delayq.core.ending import ending
 from delayq.core.errors import ConfigError
@@ -68,7 +70,7 @@ class SyncConnection(LocalConnection):
     async def _atake(self, job: Prepared) -> Fate:
         ran = await self._runner.arun(job.envelope)
         for envelope in following(job.envelope, ran):
-            await self._atake(job._replace(envelope=envelope))
+            await self._atake(replace(job, envelope=envelope))
         return ran.fate
 
 

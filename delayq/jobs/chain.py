@@ -9,7 +9,7 @@ no crash runs a link twice or loses the rest. A link that fails for good stops i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias, cast
 
@@ -58,13 +58,13 @@ class PendingChain:
         """Start after this long; a link's own delay counts from its turn."""
         return replace(self, first_delay=delay)
 
-    def prepend(self, *elements: Element) -> PendingChain:
-        """With these in front."""
-        return replace(self, elements=(*elements, *self.elements))
+    def prepend(self, *elements: Element | Sequence[Element]) -> PendingChain:
+        """With these in front; one by one or as a list."""
+        return replace(self, elements=(*one_by_one(elements), *self.elements))
 
-    def append(self, *elements: Element) -> PendingChain:
-        """With these at the end."""
-        return replace(self, elements=(*self.elements, *elements))
+    def append(self, *elements: Element | Sequence[Element]) -> PendingChain:
+        """With these at the end. As `prepend`."""
+        return replace(self, elements=(*self.elements, *one_by_one(elements)))
 
     def dispatch(self) -> JobRef | BatchInfo:
         """Send the first link, and the rest with it; what is answered is the first link's: a job's or a batch's.
@@ -144,10 +144,15 @@ def link_of(
 
 def chain(*elements: Element | Sequence[Element]) -> PendingChain:
     """Jobs and batches, one after the other; given one by one or as a list. Nothing happens before `dispatch`."""
+    return PendingChain(tuple(one_by_one(elements)))
+
+
+def one_by_one(elements: Iterable[Element | Sequence[Element]]) -> list[Element]:
+    """What was given one by one or as a list."""
     flat: list[Element] = []
     for element in elements:
         if isinstance(element, Sequence):
             flat += element
         else:
             flat.append(element)
-    return PendingChain(tuple(flat))
+    return flat

@@ -39,12 +39,12 @@ class RunningChain:
         """How many links come after this one."""
         return len(self._rest.next)
 
-    def prepend(self, *elements: Element) -> None:
-        """Let these come next; in a batch they are members of it. Raises what `dispatch` raises."""
+    def prepend(self, *elements: Element | Sequence[Element]) -> None:
+        """Let these come next, one by one or as a list; in a batch they are members. Raises what `dispatch` raises."""
         rest = self._rest
         self._change(rest, [*self._links(rest, elements), *rest.next])
 
-    def append(self, *elements: Element) -> None:
+    def append(self, *elements: Element | Sequence[Element]) -> None:
         """Let these come last. As `prepend`."""
         rest = self._rest
         self._change(rest, [*rest.next, *self._links(rest, elements)])
@@ -61,15 +61,15 @@ class RunningChain:
         raw = ABSENT if self._envelope is None else self._envelope.chain
         return Chain(id=new_id()) if raw is ABSENT else followups.decode_chain(raw)
 
-    def _links(self, rest: Chain, elements: Sequence[Element]) -> list[Link]:
-        from delayq.jobs.chain import link_of
+    def _links(self, rest: Chain, elements: Sequence[Element | Sequence[Element]]) -> list[Link]:
+        from delayq.jobs.chain import link_of, one_by_one
         from delayq.jobs.links import Where
 
         envelope = self._envelope
         batch = follow.batch_id(envelope) if envelope is not None else None
         builder = _builder()
         where = Where(queue=envelope.queue if envelope else None)
-        links = [link_of(element, builder, where, rest.id, batch) for element in elements]
+        links = [link_of(element, builder, where, rest.id, batch) for element in one_by_one(elements)]
         builder.refuse_after_commit("a chain under way")
         if envelope is not None and batch is not None:
             _refuse_twice([envelope.id, *(member for member, _ in follow.ids_of([*rest.next, *links]))])
@@ -112,7 +112,8 @@ class RunningBatch:
     def add(self, *members: Member) -> BatchInfo:
         """Give it more members. Raises `Conflict` once it was cancelled, and what `dispatch` raises.
 
-        Called again at the same place by a later attempt, it is the same call: see the class.
+        Called again at the same place by a later attempt, it is the same call: see the class. So it is under an id of
+        yours that a member has already: that member is left as it is, and nothing is added.
         """
         builder, links = self._links(members)
         return builder.manager.batches(None).add(self.id, links)

@@ -3,7 +3,8 @@
 Any number of movers work side by side without a leader: a move is one script, and an empty look
 costs Redis microseconds. Between two moves it waits *in the client*, until the next due time, a
 wake-up or one second, whichever is first: a wait inside Redis ends on the server's timer, up to
-100 ms late, and a wake-up may be lost.
+100 ms late, and a wake-up may be lost. A mover that hears wake-ups looks every five seconds: one may
+be lost all the same, and people write by hand.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from delayq.loops.troubles import Troubles
 log = logging.getLogger("delayq.mover")
 
 CEILING_S = 1.0
+HEARING_S = 5.0
 LISTLESS_S = 5.0
 """Until it is asked again which queues there are, when that node of a cluster was away: each try takes seconds."""
 
@@ -104,7 +106,9 @@ class Mover:
                 self._look_at[queue] = float("-inf")
                 self._roll.doubt()
         if not self._wake_ups.listening:
-            self._refresh_at = min(self._refresh_at, self._clock() + CEILING_S)
+            soon = self._clock() + CEILING_S
+            self._refresh_at = min(self._refresh_at, soon)
+            self._look_at = {queue: min(at, soon) for queue, at in self._look_at.items()}
 
     def close(self) -> None:
         """Stop listening."""
@@ -121,7 +125,8 @@ class Mover:
                 queue,
                 promotion.lost,
             )
-        return CEILING_S if promotion.next_s is None else min(promotion.next_s, CEILING_S)
+        ceiling_s = HEARING_S if self._wake_ups.listening else CEILING_S
+        return ceiling_s if promotion.next_s is None else min(promotion.next_s, ceiling_s)
 
     def _due(self) -> list[str]:
         now = self._clock()

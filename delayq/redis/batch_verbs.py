@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
+from typing import Final
 
 from delayq.core import followups
 from delayq.core.audit import Deed, check_reason
 from delayq.core.batches import BatchInfo
-from delayq.core.errors import BatchNotFound, Conflict, JobNotFound
+from delayq.core.errors import BackendDamaged, BadEnvelope, BatchNotFound, Conflict, JobNotFound
 from delayq.core.followups import Link, Plan
 from delayq.core.names import check_batch_id
+from delayq.core.shown import shown
 from delayq.redis.adding import Written
 from delayq.redis.audit import Audit
 from delayq.redis.calls import follow as calls
@@ -20,6 +23,11 @@ from delayq.redis.hand_verbs import HandVerbs
 from delayq.redis.keys import Globals, Keys
 from delayq.redis.taken_ids import refuse_taken
 from delayq.redis.verbs import Flow, Verbs
+
+log = logging.getLogger("delayq.batches")
+
+UNREADABLE: Final = (BackendDamaged, BadEnvelope)
+"""What one batch may be without hiding the others: keys of another type, a plan that is none."""
 
 
 class BatchVerbs:
@@ -116,9 +124,14 @@ class BatchVerbs:
         while len(found) < limit:
             names: list[bytes] = yield Command(("ZRANGE", key, start, start + limit - 1, "REV"), list, True)
             for name in map(text, names):
-                standing = yield from self._follow.note(name)
-                if standing is not None:
-                    found.append(_info(name, standing))
+                try:
+                    standing = yield from self._follow.note(name)
+                    if standing is not None:
+                        found.append(_info(name, standing))
+                except UNREADABLE as error:
+                    log.warning("the batch %s is left out: it cannot be read: %s", shown(name), error)
+                    start += 1
+                    continue
                 start += not (standing is None and (yield from self._dropped(key, name)))
             if len(names) < limit:
                 break

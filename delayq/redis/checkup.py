@@ -24,7 +24,7 @@ from delayq.redis.connect import Connector
 from delayq.redis.direct import Direct
 from delayq.redis.finding import every_shard
 from delayq.redis.foreign import foreign_keys, foreign_of_all
-from delayq.redis.keys import GROUP, Keys
+from delayq.redis.keys import GROUP, Globals, Keys
 from delayq.redis.presence import durabilities
 from delayq.redis.verbs import Flow, Verbs
 
@@ -53,7 +53,8 @@ def gather(client: Client, *, handlers: Iterable[str] | None = None, app: str = 
     seen = foreign or ()
     known = _unless(seen, client.queues)
     queues = tuple(_queue(client, queue) for queue in known or ())
-    workers = _unless(seen, client.workers)
+    record = Globals(client.options.prefix).worker("")  # a worker that cannot be read may serve anything
+    workers = None if any(one.key.startswith(record) for one in seen) else _unless(seen, client.workers)
     server, *others = _servers(client)
     if foreign is None:
         server = replace(server, forbidden=(*server.forbidden, "TYPE"))

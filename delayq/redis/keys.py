@@ -136,6 +136,11 @@ class Globals(msgspec.Struct, frozen=True):
         return f"{self.prefix}:cancel"
 
     @property
+    def switches(self) -> str:
+        """The pub/sub channel for "the switches of this queue, or of all workers, may have changed"."""
+        return f"{self.prefix}:switch"
+
+    @property
     def control(self) -> str:
         """What holds for all workers at once: a pause of everything, maintenance, the call to restart."""
         return f"{self.prefix}:control"

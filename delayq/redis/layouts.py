@@ -39,11 +39,15 @@ class Layouts:
         Raises `BackendDamaged` for one that cannot be read: asked anew, the shard would say the same for ever.
         """
         if not layout.epoch:
-            raise BackendDamaged(
-                f"`{FIELD}` in {Keys(self._prefix, queue).meta} is not a number of shards that delayq has written.",
-                hint="Look at it with HGET, and set it to what it was; a queue that was never spread has 1.",
-            )
+            raise self.unreadable(queue)
         self.learn(queue, layout)
+
+    def unreadable(self, queue: str) -> BackendDamaged:
+        """What to say of a queue whose layout is none."""
+        return BackendDamaged(
+            f"`{FIELD}` in {Keys(self._prefix, queue).meta} is not a number of shards that delayq has written.",
+            hint="Look at it with HGET, and set it to what it was; a queue that was never spread has 1.",
+        )
 
     def read(self, queue: str) -> Generator[Command[Any], Any, Layout]:
         """The layout as the first shard has it now, or a newer one that was heard of; one command."""

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 from heapq import nlargest
 from typing import Any, Final
 
 from delayq.core.control import Control
 from delayq.core.durations import duration_ms
-from delayq.core.errors import InvalidInput
+from delayq.core.errors import BackendDamaged, InvalidInput
 from delayq.core.progress import Progress
 from delayq.core.queue_events import QueueBusy, QueuePaused, QueueResumed
+from delayq.core.shown import shown
 from delayq.core.views import JobInfo, QueueStats, WorkerInfo
 from delayq.redis import whole
 from delayq.redis.calls import inspect, operate
@@ -20,6 +22,8 @@ from delayq.redis.finding import every_shard
 from delayq.redis.keys import Globals
 from delayq.redis.verbs import Flow, Verbs
 from delayq.redis.whole import in_all
+
+log = logging.getLogger("delayq.workers")
 
 ALL: Final = ""
 """No queue in particular, in events."""
@@ -88,7 +92,11 @@ def workers(verbs: Verbs) -> Flow[list[WorkerInfo]]:
     )
     found: list[WorkerInfo] = []
     for name in names:  # one by one: in a cluster they lie in different slots
-        worker: WorkerInfo | None = yield Command(("GET", keys.worker(name)), partial(inspect.worker, name), True)
+        try:
+            worker: WorkerInfo | None = yield Command(("GET", keys.worker(name)), partial(inspect.worker, name), True)
+        except BackendDamaged as error:  # it holds something else; the others are told of all the same
+            log.warning("the worker %s is left out: its record cannot be read: %s", shown(name), error)
+            continue
         found += [worker] if worker else []
     return found
 

@@ -35,10 +35,11 @@ UNDER_WAY: Final = 8
 
 
 class Batch(NamedTuple):
-    """Some jobs and the call that schedules them in one shard."""
+    """Some jobs and the call that schedules them in one shard. One of the short way says how it is made in `full`."""
 
     call: Call[Scheduled]
     jobs: Sequence[Prepared]
+    full: Callable[[], Call[Scheduled]] | None = None
 
 
 @dataclass(slots=True)
@@ -57,18 +58,18 @@ class Way:
     short: list[JobRef] = field(default_factory=list)
     _fell_short: set[str] = field(default_factory=set)
 
-    def send(self, asked: Sequence[tuple[Scope, Call[Scheduled]]]) -> Flow[list[Scheduled]]:
-        """Calls that may be under way together, to any shards."""
+    def send(self, asked: Sequence[tuple[Scope, Batch]]) -> Flow[list[Scheduled]]:
+        """Batches that may be under way together, to any shards."""
         if not self.wanted.waits:
-            return (yield from _plainly([call for _, call in asked]))
+            return (yield from _plainly([batch for _, batch in asked]))
         answers: list[Scheduled] = []
         for shard, some in groupby(asked, key=lambda pair: pair[0].queue):
             pairs = list(some)
-            calls = [call for _, call in pairs]
+            batches = [batch for _, batch in pairs]
             if shard in self._fell_short:
-                got = yield from _plainly(calls)
+                got = yield from _plainly(batches)
             else:
-                brief = bool(self.missing)
+                brief, calls = bool(self.missing), [batch.call for batch in batches]
                 got, missing = yield from self.durable.answers(pairs[0][0], calls, self.wanted, stored, brief=brief)
                 self._note(shard, missing)
             if shard in self._fell_short:
@@ -93,9 +94,14 @@ class Way:
             self.missing, self.asked = missing, self.wanted
 
 
-def _plainly(calls: Sequence[Call[T]]) -> Flow[list[T]]:
-    """Calls that may be under way together, and nothing is waited for."""
-    return [(yield calls[0])] if len(calls) == 1 else (yield tuple(calls))
+def _plainly(batches: Sequence[Batch]) -> Flow[list[Scheduled]]:
+    """Batches that may be under way together, and nothing is waited for."""
+    calls = tuple(batch.call for batch in batches)
+    answers: list[Scheduled] = [(yield calls[0])] if len(calls) == 1 else (yield calls)
+    for n, (batch, scheduled) in enumerate(zip(batches, answers, strict=True)):
+        if batch.full and scheduled.undone:
+            answers[n] = yield batch.full()
+    return answers
 
 
 Make = Callable[[Scope, Sequence[Prepared]], Iterable[Batch]]
@@ -146,7 +152,7 @@ def _straight(verbs: Verbs, scope: Scope, made: Iterable[Batch], way: Way, under
     refs: list[JobRef] = []
     batches = iter(made)
     while some := list(islice(batches, under_way)):
-        for scheduled in (yield from way.send([(scope, batch.call) for batch in some])):
+        for scheduled in (yield from way.send([(scope, batch) for batch in some])):
             if scheduled.moved is not None:
                 verbs.layouts.moved(scope.queue, scheduled.moved)
                 return refs
@@ -161,7 +167,7 @@ class _Part(NamedTuple):
 
     scope: Scope
     numbers: list[int]
-    call: Call[Scheduled]
+    batch: Batch
 
 
 def _round(
@@ -175,7 +181,7 @@ def _round(
     parts = _parts(rounds)
     while some := list(islice(parts, under_way)):
         stays = True
-        answers = yield from way.send([(part.scope, part.call) for part in some])
+        answers = yield from way.send([(part.scope, part.batch) for part in some])
         for part, scheduled in zip(some, answers, strict=True):
             if scheduled.moved is not None:
                 verbs.layouts.moved(part.scope.name, scheduled.moved)
@@ -193,7 +199,7 @@ def _parts(rounds: Iterable[tuple[Scope, list[int], Iterable[Batch]]]) -> Iterat
     for scope, numbers, batches in rounds:
         start = 0
         for batch in batches:
-            yield _Part(scope, numbers[start : start + len(batch.jobs)], batch.call)
+            yield _Part(scope, numbers[start : start + len(batch.jobs)], batch)
             start += len(batch.jobs)
 
 

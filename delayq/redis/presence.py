@@ -19,32 +19,40 @@ Time = tuple[int, int]
 
 
 class Here(NamedTuple):
-    """A worker's announcement: JSON about itself, good for `ttl_ms` from `now_ms` (server's time) on."""
+    """A worker's announcement: JSON about itself, good for `ttl_ms` from `now_ms` (server's time) on.
+
+    `sweeps`: it also makes its queues known again, and takes workers off the list that are gone. `asks`: for the time.
+    """
 
     name: str
     queues: Sequence[str]
     document: bytes
     now_ms: int
     ttl_ms: int
+    sweeps: bool = True
+    asks: bool = True
 
 
-def announce(prefix: str, here: Here, client: Any) -> tuple[Time, Exception | None]:
-    """Write the announcement and make the queues known; answers the server's time, and what was refused, if anything.
+def announce(prefix: str, here: Here, client: Any) -> tuple[Time | None, Exception | None]:
+    """Write the announcement; answers the server's time, if it was asked for, and what was refused, if anything.
 
     A full server refuses all of it and still tells the time.
     """
     names = Globals(prefix)
     pipe = client.pipeline(transaction=False)
-    pipe.time()
+    if here.asks:
+        pipe.time()
     pipe.set(names.worker(here.name), here.document, px=here.ttl_ms)
-    pipe.zremrangebyscore(names.workers, "-inf", here.now_ms)
     pipe.zadd(names.workers, {here.name: here.now_ms + here.ttl_ms})
-    pipe.sadd(names.queues, *here.queues)
-    time, *replies = pipe.execute(raise_on_error=False)
+    if here.sweeps:
+        pipe.zremrangebyscore(names.workers, "-inf", here.now_ms)
+        pipe.sadd(names.queues, *here.queues)
+    replies = pipe.execute(raise_on_error=False)
+    time = replies.pop(0) if here.asks else None
     if isinstance(time, Exception):
         raise time
-    seconds, micros = time
-    return (seconds, micros), next((reply for reply in replies if isinstance(reply, Exception)), None)
+    refused = next((reply for reply in replies if isinstance(reply, Exception)), None)
+    return None if time is None else (time[0], time[1]), refused
 
 
 def leave(prefix: str, name: str, client: Any) -> None:
@@ -103,27 +111,52 @@ def _layout(value: object) -> Layout:
 class Frame(NamedTuple):
     """What `meta` of a shard says to whoever keeps what lies in it: its lease, and how its queue is spread.
 
-    None: its server gave no answer; the layout also when the meta cannot be read.
+    None: its server gave no answer; the layout also when the meta cannot be read. `words` are lease, layout and pause
+    as they are written; None: no answer.
     """
 
     lease_ms: int | None
     layout: Layout | None
+    words: object
 
 
 def frames(prefix: str, shards: Sequence[str], default_ms: int, client: Any) -> list[Frame]:
     """The frames of these shards, in one trip. A lease is `default_ms` where there is none yet, or the meta cannot be
     read. Raises when no server answered."""
     pipe = client.pipeline(transaction=False)
-    for shard in shards:
-        pipe.hmget(Keys(prefix, shard).meta, "lease_ms", "shards")
+    _ask_frames(pipe, prefix, shards)
     return [_frame(reply, default_ms) for reply in pipe.execute(raise_on_error=False)]
+
+
+def overlook(prefix: str, shards: Sequence[str], default_ms: int, client: Any) -> tuple[list[Frame], object]:
+    """The frames, and the `CONTROL_FIELDS` of what holds for all workers as they are written; None: no answer.
+
+    Raises when no server answered.
+    """
+    pipe = client.pipeline(transaction=False)
+    _ask_frames(pipe, prefix, shards)
+    pipe.hmget(Globals(prefix).control, *CONTROL_FIELDS)
+    *replies, control = pipe.execute(raise_on_error=False)
+    return [_frame(reply, default_ms) for reply in replies], _words(control)
+
+
+def _ask_frames(pipe: Any, prefix: str, shards: Sequence[str]) -> None:
+    for shard in shards:
+        pipe.hmget(Keys(prefix, shard).meta, "lease_ms", "shards", "paused_until_ms")
 
 
 def _frame(reply: Any, default_ms: int) -> Frame:
     if isinstance(reply, Exception):
-        return Frame(None if fault_of(reply).kind in AGAIN else default_ms, None)
-    lease, layout = reply
-    return Frame(whole(lease) or default_ms, _layout(layout))
+        return Frame(None if fault_of(reply).kind in AGAIN else default_ms, None, _words(reply))
+    lease, layout, _ = reply
+    return Frame(whole(lease) or default_ms, _layout(layout), _words(reply))
+
+
+def _words(reply: Any) -> object:
+    """What can be compared with an earlier look."""
+    if isinstance(reply, Exception):
+        return None if fault_of(reply).kind in AGAIN else str(reply)
+    return tuple(reply)
 
 
 def shortest_lease_ms(prefix: str, shards: Sequence[str], default_ms: int, client: Any) -> int:

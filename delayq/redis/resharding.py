@@ -48,7 +48,8 @@ def queue_set(verbs: Verbs, queue: str | None, kept: QueueSettings) -> Flow[int]
 def change(verbs: Verbs, queue: str | None, count: int, before: Sequence[int] = ()) -> Flow[Layout]:
     """Spread a queue over so many shards; the layout in force. By `before` jobs may lie too, whatever is known.
 
-    Raises `InvalidInput` for a number that cannot be, and `Conflict` when others change the queue all the time.
+    Raises `InvalidInput` for a number that cannot be, `Conflict` when others change the queue all the time, and
+    `BackendDamaged` when nobody can read by which numbers jobs may lie.
     """
     home = verbs.shard(verbs.scope(queue).queue)
     PLAIN.changed(count, 0)
@@ -57,6 +58,8 @@ def change(verbs: Verbs, queue: str | None, count: int, before: Sequence[int] = 
     at_ms = yield from verbs.server_ms()
     for _ in range(TRIES):
         seen: LaidOut = yield inspect.lay_out(home, PLAIN, NO_WORD)
+        if not seen.readable:
+            raise verbs.layouts.unreadable(home.queue)
         wanted = seen.layout
         if wanted.count == count and {count, *wanted.before}.issuperset(before):
             break

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -41,6 +41,19 @@ class Ending(msgspec.Struct, frozen=True):
     @property
     def held(self) -> Held:
         return Held(self.id, self.entry)
+
+
+class Done(Protocol):
+    """One delivery that was done, and of which nothing is kept."""
+
+    @property
+    def queue(self) -> str: ...
+    @property
+    def id(self) -> str: ...
+    @property
+    def entry(self) -> str: ...
+    @property
+    def raw(self) -> bytes: ...
 
 
 class SettleCall(NamedTuple):
@@ -90,16 +103,12 @@ def calls(
     groups: dict[tuple[str, type], list[_Row]] = {}
     plain: dict[str, list[int]] = {}
     for n, ending in enumerate(given):
-        queue = ending.queue
-        if ending.outcome is DONE:  # nearly always
-            if queue in plain:
-                plain[queue].append(n)
-            else:
-                plain[queue] = [n]
+        if ending.outcome is DONE:
+            plain.setdefault(ending.queue, []).append(n)
         else:
             item, size = _weighed(ending, records.get(n), now_ms)
             size += len(ending.raw) // FREED_PER_SENT
-            groups.setdefault((queue, type(item)), []).append(_Row(n, item, size))
+            groups.setdefault((ending.queue, type(item)), []).append(_Row(n, item, size))
     return [
         *(one for queue, numbers in plain.items() for one in _forgetting(scope(queue), given, numbers)),
         *(
@@ -110,7 +119,19 @@ def calls(
     ]
 
 
-def _forgetting(scope: Scope, given: Sequence[Ending], numbers: list[int]) -> Iterable[SettleCall]:
+def done(scope: Callable[[str], Scope], given: Sequence[Done]) -> list[SettleCall]:
+    """As `calls`, where all were done and nothing is kept of any: so it is nearly always."""
+    plain: dict[str, list[int]] = {}
+    for n, one in enumerate(given):
+        queue = one.queue
+        if queue in plain:
+            plain[queue].append(n)
+        else:
+            plain[queue] = [n]
+    return [one for queue, numbers in plain.items() for one in _forgetting(scope(queue), given, numbers)]
+
+
+def _forgetting(scope: Scope, given: Sequence[Done], numbers: list[int]) -> Iterable[SettleCall]:
     """The calls for those of one queue of which nothing is kept."""
     freed = sum([len(given[n].raw) for n in numbers]) // FREED_PER_SENT
     if len(numbers) <= CHUNK and freed <= MAX_BYTES:

@@ -101,10 +101,10 @@ class Verbs:
         if wanted is None:
             wanted = yield from self.durable.wanted(scope, durability)
         plain = not wanted.waits and scope.layout.listed == 1  # what nearly every job is
-        if plain and (short := produce.later(scope, job, on_conflict)):
-            waiting: JobRef | None = yield short
-            if waiting:
-                return waiting
+        if plain and (short := produce.later(scope, [job], on_conflict)):
+            waiting: produce.Scheduled = yield short
+            if not waiting.undone:
+                return waiting.refs[0]
         token = new_id() if job.own_id else job.id  # an id made for this call is a token as good as another
         if plain:
             scheduled: produce.Scheduled = yield produce.schedule(scope, [job], on_conflict, token)
@@ -151,10 +151,16 @@ class Verbs:
     ) -> Flow[list[JobRef]]:
         """Jobs of one queue, several chunks under way at a time."""
         way.wanted = yield from self.durable.wanted(self.shard(queue), durability)
+        # A new queue is for `schedule`. So is an id that is there twice, as the first of them is to be made.
+        fresh, doubled = queue not in self._registered, len({job.id for job in jobs}) < len(jobs)
         yield from self.register(queue)
 
         def make(scope: Scope, mine: Sequence[Prepared]) -> Iterator[Batch]:
-            return (Batch(produce.schedule(scope, some, on_conflict, new_id()), some) for some in produce.chunks(mine))
+            plain = not (doubled or way.wanted.waits or scope.layout.spread)
+            for n, some in enumerate(produce.chunks(mine)):
+                full = partial(produce.schedule, scope, some, on_conflict, new_id())
+                short = produce.later(scope, some, on_conflict) if plain and not (fresh and n == 0) else None
+                yield Batch(short or full(), some, full)
 
         return (yield from put(self, queue, jobs, make, way, strict=True))
 

@@ -21,7 +21,7 @@ log = logging.getLogger("delayq.wake")
 # How long to be content with plain sleeps after the connection was lost or refused.
 AGAIN_S = 1.0
 # A server that hangs keeps its connections open; one that has said nothing for so long is asked whether it is there.
-QUIET_S = 5.0
+QUIET_S = 10.0
 
 
 class PubSubWakeUps:

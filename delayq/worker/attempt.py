@@ -66,7 +66,7 @@ class Attempt(msgspec.Struct, eq=False):
     started: float
     place: int = 0
     refused: GiveUp | None = None
-    at_work: AtWork | None = None
+    at_work: Callable[[], AtWork] | None = None
     chain: RunningChain | None = None
     batch: RunningBatch | None = None
 
@@ -166,7 +166,7 @@ class Attempts:
         self._policies = policies
         self._listeners = listeners
         self._lines = lines
-        self._heard = bool(listeners)
+        self._heard, self._all_heard = bool(listeners), listeners.hear_all
 
     def prepare(self, held: Held) -> Attempt | Outcome:
         """The attempt to run; or the outcome, when there is nothing to run."""
@@ -194,27 +194,30 @@ class Attempts:
         plain = envelope.chain is ABSENT and envelope.batch is ABSENT and envelope.unique is None
         limit_s, began = policy.timeout_ms / 1000, time.monotonic()
         attempt = Attempt(held, envelope, handler, policy, self._lines, self._keyring, limit_s, plain, began)
-        if envelope.attempts or policy.timed:  # else nothing can speak against it
+        # Else nothing can speak against it.
+        if envelope.attempts or policy.deadline_ms is not None or policy.retry_until_ms is not None:
             now_ms = self.now_ms()
             attempt.refused = refused = before_start(envelope, policy, now_ms)
             if refused is not None:
                 return attempt if handler.hears_failures else self._unrun(delivery, envelope, refused)
             attempt.hurry(now_ms)
         if self._meter is not None:
-            attempt.place = self._meter.place(delivery.queue, envelope.name)
-            self._meter.began(attempt.place, began, delivery.due_ms)
+            attempt.place = self._meter.began(delivery.queue, envelope.name, began, delivery.due_ms)
         if self._heard:
-            attempt.at_work = at_work_on(delivery, envelope, self.worker)
-            self._tell(started(delivery, envelope, self.now_ms()), attempt.at_work)
+            attempt.at_work = partial(at_work_on, delivery, envelope, self.worker)
+            if self._all_heard:
+                self._tell(started(delivery, envelope, self.now_ms()), attempt.at_work)
         return attempt
 
     def conclude(self, attempt: Attempt, result: Any, error: BaseException | None) -> Outcome:
         """What becomes of an attempt that ended with `result` or `error`, perhaps after an interruption."""
         took_ms = (time.monotonic() - attempt.started) * 1000
         alone = (attempt.plain and attempt.chain is None) or not attempt.followed
-        if error is None and alone and not self._heard and not attempt.policy.retention_ms:
+        if error is None and alone and not self._all_heard and not attempt.policy.retention_ms:
             if self._meter is not None:
                 self._meter.done(attempt.place, took_ms)
+            if self._heard:
+                AT_WORK.set(None)
             return DONE
         if attempt.refused is not None:
             return self._unrun(attempt.delivery, attempt.envelope, attempt.refused)
@@ -263,11 +266,11 @@ class Attempts:
             place = self._meter.place(delivery.queue, envelope.name if envelope else "")
             self._meter.ended(place, ended_as or told_as(outcome)[0], None)
         if self._heard:
-            at_work = at_work_on(delivery, envelope, self.worker)
+            at_work = partial(at_work_on, delivery, envelope, self.worker)
             self._tell(ended(delivery, envelope, outcome, 0.0, ended_as), at_work)
         return outcome
 
-    def _tell(self, event: Event, at_work: AtWork | None) -> None:
+    def _tell(self, event: Event, at_work: Callable[[], AtWork] | None) -> None:
         """Tell listeners, whose log lines say of which job; nothing is at work here afterwards."""
         AT_WORK.set(at_work)
         self._listeners.tell(event)

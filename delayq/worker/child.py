@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import signal
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
 
@@ -68,8 +69,11 @@ class Child:
         driver, options, heed = self._plan.driver_factory(), self._plan.options, self._switches.heed
         queues, order = options.queues, order_of(options.queues, options.weights)
         return wait_for_backend(
-            lambda: driver.consumer(self._name, queues, heed, order), self._shall_leave, self._sleep
+            lambda: driver.consumer(self._name, queues, heed, order, self._news), self._shall_leave, self._sleep
         )
+
+    def _news(self) -> int:
+        return self._slots.ints[Word.SWITCHES]
 
     def _shall_leave(self) -> bool:
         return bool(self._slots.ints[Word.STOP] == Stop.DRAIN)
@@ -93,16 +97,18 @@ class Child:
         supply = self._supply = Supply(slots, holding, consumer, listeners)
         supply.afterwards = lines.afterwards
         turns = Turns(slots, holding, supply, attempts, options)
-        turns.may_fetch = self._switches.gates_are_open
+        if self._plan.registry.gates:
+            turns.may_fetch = self._switches.gates_are_open
+        watchdog = self._watchdog = Watchdog(slots, holding, supply, pipe=self._pipe, memory_mb=options.memory_mb)
+        ring = _both(turns.bell.set, watchdog.ring)
         if options.threads > 1:
-            turns.sync = Threads(holding, attempts, options.threads, turns.bell.set)
+            turns.sync = Threads(holding, attempts, options.threads, ring)
         else:
             turns.sync = turns.inline = self._inline = Inline(holding, attempts, supply.settle)
         if plan.has_async:
-            turns.loop = EventLoop(holding, attempts, options.concurrency, turns.bell.set)
+            turns.loop = EventLoop(holding, attempts, options.concurrency, ring)
         signal.signal(NUDGE, self._nudged)
         signal.signal(signal.SIGTERM, self._terminated)
-        watchdog = self._watchdog = Watchdog(slots, holding, supply, pipe=self._pipe, memory_mb=options.memory_mb)
         watchdog.farewell = lines.farewell.say
         watchdog.start()
         return turns
@@ -110,7 +116,7 @@ class Child:
     def _nudged(self, number: int, frame: FrameType | None) -> None:
         """The watchdog's signal: end a wait for the backend, or the running handler. Late ones find nothing to do."""
         supply, stop = self._supply, self._slots.ints[Word.STOP]
-        if supply is not None and ((supply.waiting and stop) or (supply.calling and stop == Stop.DRAIN)):
+        if supply is not None and (supply.disturbed or (supply.calling and stop == Stop.DRAIN)):
             supply.waiting = supply.calling = False
             raise Leave
         if self._inline is not None:
@@ -127,3 +133,13 @@ class Child:
 
     def _started_ms(self) -> int:
         return int(self._plan.began * 1000 + self._slots.floats[_CLOCK_MS])
+
+
+def _both(one: Callable[[], None], other: Callable[[], None]) -> Callable[[], None]:
+    """One after the other."""
+
+    def ring() -> None:
+        one()
+        other()
+
+    return ring

@@ -127,12 +127,18 @@ class _End:
 
 
 def _absorb(desk: _Desk, held: Held) -> None:
-    """When an exception was aimed at this attempt, wait until it was sent, and take it back if it is still under way.
+    """When an exception was aimed at this attempt, wait until it was sent; if it may be under way, let it arrive here.
 
     Else it would hit the next attempt of this thread. The one who aims looks at `at` after writing `aimed`; this
     thread looks at `aimed` after clearing `at`. So one of the two sees the other.
+
+    Whether it is still under way nobody can ask, so another one takes its place, and that is waited for. Taking it back
+    (NULL in place of a class) leaves CPython 3.11 looking for it at each step, and for ever under a profiler.
     """
     if desk.aimed is held:
         while desk.sent is None:
             time.sleep(0.0005)
-        _raise_in(ctypes.c_ulong(threading.get_ident()), ctypes.py_object())
+        if desk.sent:
+            _raise_in(ctypes.c_ulong(threading.get_ident()), ctypes.py_object(JobInterrupted))
+            while True:
+                time.sleep(0.0005)

@@ -74,6 +74,11 @@ class Holding:
         return len(self._waiting)
 
     @property
+    def ended(self) -> int:
+        """How many have ended and are not being settled yet."""
+        return len(self._finished)
+
+    @property
     def held(self) -> int:
         """How many are held, in any phase."""
         return self._slots.count - len(self._free)

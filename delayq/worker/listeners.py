@@ -12,10 +12,15 @@ log = logging.getLogger("delayq.worker")
 
 
 class Listeners:
-    """Calls each listener in turn. One that raises is logged with its traceback and changes nothing."""
+    """Calls each listener in turn. One that raises is logged with its traceback and changes nothing.
+
+    `hear_all`: somebody wants to hear of jobs that start, and of those that end well. A listener with a true attribute
+    `only_trouble` does not; it is asked once, here.
+    """
 
     def __init__(self, listeners: Sequence[Listener] = ()) -> None:
         self._listeners = tuple(listeners)
+        self.hear_all = not all(getattr(listener, "only_trouble", False) for listener in self._listeners)
         self._troubles = Troubles(log)
 
     def __bool__(self) -> bool:

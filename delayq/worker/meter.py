@@ -64,22 +64,26 @@ class Meter:
 
     def place(self, shard: str, job: str) -> int:
         """Where the row of a delivery's queue and job begins; made when it is asked for first."""
-        try:
-            return self._places[shard, job]
-        except KeyError:
+        place = self._places.get((shard, job))
+        if place is None:
             place = self._places[shard, job] = self._find(queue_of(shard), job)
-            return place
+        return place
 
     def tell_time(self, words: memoryview[float]) -> None:
         """Where a child reads the server's time: see `slots.Word`."""
         self._words = words
 
-    def began(self, place: int, now_s: float, due_ms: int) -> None:
-        """An attempt begins, at `now_s` of the monotonic clock."""
+    def began(self, shard: str, job: str, now_s: float, due_ms: int) -> int:
+        """An attempt begins, at `now_s` of the monotonic clock; where its row is."""
+        try:
+            place = self._places[shard, job]
+        except KeyError:
+            place = self.place(shard, job)
         late_ms = now_s * 1000 + self._words[_CLOCK_MS] - due_ms
         self._ints[place + 1 + bisect_left(BOUNDS_MS, late_ms)] += 1
         if late_ms > 0.0:
             self._floats[place + _LATE_SUM] += late_ms
+        return place
 
     def done(self, place: int, took_ms: float) -> None:
         """An attempt ended well, as nearly all do."""

@@ -43,6 +43,7 @@ class Renewing:
         self._plan = plan
         self._steward = steward
         self._clock = clock
+        self._changes = steward.changes()
         self._offset_ms = steward.now_ms() - time.monotonic() * 1000
         self._started_ms = steward.now_ms()
         self._renew_at: dict[Member, float] = {}
@@ -57,6 +58,7 @@ class Renewing:
         """What a new child has to know."""
         slots.floats[Word.LEASE] = self.lease_s
         slots.floats[Word.CLOCK_MS] = self._offset_ms
+        slots.ints[Word.SWITCHES] = self._changes
 
     def step(self, members: Sequence[Member]) -> None:
         """Renew and announce those whose time has come. A failure ends the step; all are tried again soon."""
@@ -94,8 +96,11 @@ class Renewing:
         self._hints = {job: until for job, until in self._hints.items() if until > now}
 
     def _look_at_lease_if_due(self, members: Sequence[Member]) -> None:
-        if self._clock() >= self._lease_at:
+        """At switches too: a child that waits for work looks at them when something has changed."""
+        changes = self._steward.changes()
+        if changes != self._changes or self._clock() >= self._lease_at:
             self.lease_s = self._steward.lease_s()
+            self._changes = self._steward.changes()
             self._lease_at = self._clock() + LEASE_LOOK_S
             for member in members:
                 self.prepare(member.slots)
@@ -125,7 +130,8 @@ class Renewing:
         """Do for a child that stands still what it cannot do, once it must not start what it has not started.
 
         It may wake up at any moment. So it hears that something is lost before that is handed back, and that something
-        is settled only when it is: an outcome it has forgotten, and the backend has not got, would be run again.
+        is settled only when it is: an outcome it has forgotten, and the backend has not got, would be run again. What
+        was taken back, or what it has settled itself without having heard, it finds out, and says so.
         """
         seen = member.slots.read()[1]  # anew: the renewal may have taken long
         _, told_at = member.slots.confirmed()
@@ -137,9 +143,12 @@ class Renewing:
         finished = [item for item in freed if item.phase != WAITING]
         for item in waiting:
             member.slots.give_order(item, LOST)
-        self._steward.settle(ended(member.slots, finished))
+        outcomes = ended(member.slots, finished)
+        answers = self._steward.settle(outcomes)
+        settled = {claim for (claim, _), ours in zip(outcomes, answers, strict=True) if ours}
         for item in finished:
-            member.slots.give_order(item, SETTLED)
+            if item.claim in settled:
+                member.slots.give_order(item, SETTLED)
         self._steward.hand_back([item.claim for item in waiting])
         log.warning(
             "child %d (process %d) stands still: %d jobs it held beside the running one are settled or handed back",

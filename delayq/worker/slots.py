@@ -71,6 +71,7 @@ class Word(IntEnum):
     RENEWED_AT = 37  # when it was sent
     LEASE = 38
     CLOCK_MS = 39  # the server's time minus the monotonic clock
+    SWITCHES = 40  # counts how often switches were seen otherwise than before
 
 
 class Stop(IntEnum):

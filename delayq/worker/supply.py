@@ -73,7 +73,14 @@ class Supply:
         self._waited_in_vain = False
         self._settling = threading.Lock()
         self._later: _Later | None = None
+        self._switches_seen = 0
         self._returning = threading.Lock()
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether a wait for work is under way that ought to end: the child was told something, or shall look about."""
+        ints = self._slots.ints
+        return self.waiting and bool(ints[Word.STOP] or ints[Word.SWITCHES] != self._switches_seen)
 
     def read(self, count: int, wait_s: float) -> int:
         """Settle, and take up to `count` deliveries; wait up to `wait_s` for the first. How many came."""
@@ -218,9 +225,11 @@ class Supply:
 
     def _interruptible(self, wait_s: float) -> Fetched:
         """A wait that the watchdog may end when the child is told something; then `Leave` is raised here."""
+        self._switches_seen = self._slots.ints[Word.SWITCHES]
         self.waiting = True
         try:
-            return Fetched() if self._slots.ints[Word.STOP] else self._consumer.wait(wait_s)
+            # What ended by now is settled by the next read; what ends later is heard of by the watchdog.
+            return Fetched() if self._slots.ints[Word.STOP] or self._holding.ended else self._consumer.wait(wait_s)
         finally:
             self.waiting = False
 

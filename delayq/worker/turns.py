@@ -25,6 +25,9 @@ ALONE_WITHIN_S = 1.0
 SHY_S = 0.1
 LOOK_AGAIN_S = 0.05
 MANY = 1_000_000_000
+# A sleep of a second or more says that there is no need to look more often.
+WHOLE_SLEEP_S = 1.0
+LONGEST_S = 5.0
 _STOP = int(Word.STOP)
 
 
@@ -179,10 +182,18 @@ class Turns:
         return min(rooms)
 
     def _patience(self) -> float:
-        """How long a read may wait for the first delivery."""
-        if self._options.once or self._options.stop_when_empty:
+        """How long a read may wait for the first delivery.
+
+        Who has nothing else to see to waits longer, where the backend tells it what it would look for; but no longer
+        than a part of the lease, as what comes at the end may start only early in it.
+        """
+        options = self._options
+        if options.once or options.stop_when_empty:
             return 0.0
-        return self._options.sleep_ms / 1000
+        sleep_s = options.sleep_ms / 1000
+        if sleep_s < WHOLE_SLEEP_S or self._holding.held or self.may_fetch is not _always:
+            return sleep_s
+        return max(sleep_s, min(LONGEST_S, self._slots.floats[Word.LEASE] / 6))
 
     def _spoilt(self) -> bool:
         if self._attempts.out_of_memory:

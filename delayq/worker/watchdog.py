@@ -3,6 +3,7 @@
     the parent is gone          end at once; nobody keeps the leases any more
     a job is over its time      interrupt it; so also when it is to be cancelled
     a job runs long             settle what is finished, hand back what has not started
+    a job ends beside a wait    settle it, because a next link or a whole batch may wait for that
     the child shall leave       end a wait for new work, and soon also one for an answer
 
 A handler that holds the interpreter's lock stops this thread too. Then the supervisor acts from outside;
@@ -18,6 +19,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from delayq.core.errors import DelayqError
 from delayq.core.interrupts import JobCancelled
@@ -35,6 +37,8 @@ log = logging.getLogger("delayq.worker")
 LOOK_S = 0.010
 IDLE_LOOK_S = 0.100
 RETRY_S = 0.2
+GATHER_S = 0.002  # what ends at about the same time is settled together
+MANY_RINGS = 4096
 ANSWER_S = 1.0  # how long a child that shall leave waits for an answer
 
 
@@ -53,6 +57,10 @@ class Watchdog:
         self._memory = MemoryLimit(memory_mb)
         self._poll = select.poll()
         self._poll.register(pipe, select.POLLIN | select.POLLHUP)
+        self._bell, self._rope = os.pipe()
+        os.set_blocking(self._rope, False)
+        self._pipe = pipe
+        self._poll.register(self._bell, select.POLLIN)
         self._rest_until = 0.0
         self._calling_since: float | None = None
 
@@ -61,11 +69,20 @@ class Watchdog:
         self._slots.floats[Word.LOOKED_AT] = boot_clock()
         threading.Thread(target=self._run, name="delayq-watchdog", daemon=True).start()
 
+    def ring(self) -> None:
+        """A job has ended in another thread: when the main thread waits for work, settle it now."""
+        if self._supply.waiting:
+            with suppress(BlockingIOError):  # full of rings that were not heard yet
+                os.write(self._rope, b".")
+
     def _run(self) -> None:
         while True:
             look_s = LOOK_S if self._holding.held else IDLE_LOOK_S
-            if self._poll.poll(look_s * 1000):
-                end_group()
+            for ready, _ in self._poll.poll(look_s * 1000):
+                if ready == self._pipe:
+                    end_group()
+                os.read(self._bell, MANY_RINGS)
+                time.sleep(GATHER_S)
             self._look_at_the_clock()
             self._end_waits(self._slots.ints[Word.STOP])
             if self._slots.ints[Word.STOP] == Stop.DRAIN:
@@ -90,7 +107,7 @@ class Watchdog:
         floats[Word.LOOKED_AT] = now
 
     def _end_waits(self, stop: int) -> None:
-        if stop and self._supply.waiting:
+        if self._supply.disturbed:
             nudge()
         elif stop != Stop.DRAIN or not self._supply.calling:
             self._calling_since = None
@@ -120,8 +137,8 @@ class Watchdog:
             if self._holding.kept_waiting_for() > WORTH_S or self._holding.returning:
                 self._supply.hand_back()
         finally:
-            if self._supply.unsettled_for() > WORTH_S:
-                self._supply.settle()
+            if self._supply.waiting or self._supply.unsettled_for() > WORTH_S:
+                self._supply.settle()  # a main thread that waits for work settles nothing
 
 
 def end_group() -> None:

@@ -22,13 +22,15 @@
 -- ARGV[5]  queue       text    its name, for the hint
 -- ARGV[6]  hint        text    channel; told `queue id` when a running job is asked to stop
 -- ARGV[7]  only        text    a job whose envelope does not hold this is left alone, as unknown; '' = any job
+-- ARGV[8]  wake        text    channel; told `queue now_ms` when a relay has something to carry
 -- returns  {answer}: cancelled, running, failed, finished or unknown; with `cancelled` also the envelope, if anything
 --          follows its end
 -- cost     O(log n)
 --
 -- Why an entry counts as delivered by its id and not by the pending list: a worker that acknowledged early, or whose
 -- consumer was deleted, may be running it all the same, and "cancelled" must mean that nobody will.
--- Why a hint that cannot be sent is no error: the worker reads the wish with its next renewal.
+-- Why a hint that cannot be sent is no error: the worker reads the wish with its next renewal, and a mover looks now and
+-- then for what is owed.
 -- Why an envelope's text is searched: what follows its job has to hear of this end, and a relay reads it. A payload that
 -- holds these words by chance costs the relay a look.
 -- Why `only`: who cancels a batch must not touch a job of somebody else that has taken a member's id.
@@ -78,6 +80,7 @@ elseif entry or due then
   redis.call('ZREM', scheduled, id)
   if string.find(job, '"chain":', 1, true) or string.find(job, '"batch":', 1, true) then
     redis.call('XADD', outbox, '*', 'ended', 'cancelled', 'job', job)
+    redis.pcall('PUBLISH', ARGV[8] or '', (ARGV[5] or '') .. ' ' .. string.format('%.0f', now))
     told = job
   end
   if entry then redis.call('XDEL', stream, entry) end

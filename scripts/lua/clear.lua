@@ -13,12 +13,15 @@
 -- KEYS[10] cancel      hash    id -> asked at
 -- KEYS[11] outbox      stream  what belongs elsewhere: `todo`, JSON, or `ended` and `job`
 -- ARGV[1]  limit       int     jobs at most, 1..500
+-- ARGV[2]  queue       text    its name, for the wake-up
+-- ARGV[3]  wake        text    channel; told `queue 0` when a relay has something to carry
 -- returns  the number dropped; call again until it is 0
 -- cost     O(limit * log n); 1 MB of payload, but one job at least
 --
 -- What is reserved runs on: it is somebody's work already, also where damage put the same id among what waits.
 -- Why an envelope's text is searched: what follows its job has to hear of this end, and a relay reads it. A payload that
 -- holds these words by chance costs the relay a look.
+-- Why a hint that cannot be sent is no error: a mover looks now and then for what is owed.
 
 local scheduled, jobs, stream, entries, recoveries = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local errors, unique, locks, meta, cancel, outbox = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
@@ -64,12 +67,15 @@ if #gone > 0 then
   redis.call('XDEL', stream, unpack(gone))
   redis.call('HDEL', entries, unpack(ids, waiting + 1))
 end
+local owed = false
 for _, id in ipairs(ids) do
   local job = redis.call('HGET', jobs, id) or ''
   if string.find(job, '"chain":', 1, true) or string.find(job, '"batch":', 1, true) then
     redis.call('XADD', outbox, '*', 'ended', 'cancelled', 'job', job)
+    owed = true
   end
 end
+if owed then redis.pcall('PUBLISH', ARGV[3] or '', (ARGV[2] or '') .. ' 0') end
 for _, key in ipairs({ jobs, recoveries, errors, cancel }) do redis.call('HDEL', key, unpack(ids)) end
 for _, id in ipairs(redis.call('HLEN', locks) > 0 and ids or {}) do
   local digest = redis.call('HGET', locks, id)

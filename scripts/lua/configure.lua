@@ -5,8 +5,12 @@
 -- ARGV[1]  lease_ms    int     '' = leave as it is
 -- ARGV[2]  default_lease_ms int  for a queue seen for the first time
 -- ARGV[3]  durability  text    memory, replicas:n or fsync: what is waited for; '' = leave as it is
+-- ARGV[4]  queue       text    its name, for the hint
+-- ARGV[5]  switch      text    channel
 -- returns  the lease_ms in force
 -- cost     O(1)
+--
+-- Why a hint that cannot be sent is no error: supervisors look now and then.
 
 local meta = KEYS[1]
 local lease, default_lease, durability = ARGV[1], ARGV[2], ARGV[3] or ''
@@ -16,5 +20,6 @@ end
 if redis.call('HSETNX', meta, 'schema', '1') == 1 then redis.call('HSET', meta, 'lease_ms', default_lease, 'shards', '1') end
 if lease ~= '' then redis.call('HSET', meta, 'lease_ms', lease) end
 if durability ~= '' then redis.call('HSET', meta, 'durability', durability) end
+redis.pcall('PUBLISH', ARGV[5] or '', ARGV[4] or '')
 local known = redis.call('HGET', meta, 'lease_ms') or ''
 return #known <= 15 and string.match(known, '^%d+$') or default_lease

@@ -6,6 +6,7 @@
 -- ARGV[2]  what        text    pause, maintenance or restart; '' = only look
 -- ARGV[3]  for_ms      int     how long; 0 = until it is ended; -1 = end it. Of a restart: any
 -- ARGV[4]  reason      text    of maintenance, for people; '' = none
+-- ARGV[5]  switch      text    channel
 -- returns  {now_ms, paused_until_ms, maintenance_until_ms, maintenance_since_ms, restart_ms, reason}; -1 = not so, an
 --          until of 0 = until it is ended
 -- cost     O(1)
@@ -15,6 +16,7 @@
 -- Why the time of a restart only grows: workers look for a change of it, and a clock that went back must not hide one.
 -- Why HDEL of nothing comes first: it is a write that a server at its memory limit allows, and opens it for the rest.
 -- Who has to stop the work on a full server must be able to.
+-- Why a hint that cannot be sent is no error: workers look now and then.
 
 local control = KEYS[1]
 local now, what, length, reason = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3]), ARGV[4]
@@ -40,6 +42,7 @@ elseif what == 'maintenance' then
   local since = ends and (ends == 0 or ends > now) and known[3] or string.format('%.0f', now)
   redis.call('HSET', control, 'maintenance_until_ms', until_ms, 'maintenance_since_ms', since, 'reason', reason)
 end
+if what ~= '' then redis.pcall('PUBLISH', ARGV[5] or '', '') end
 known = redis.call('HMGET', control, unpack(fields))
 local reply = { now }
 for n = 1, 4 do reply[n + 1] = tonumber(known[n]) or -1 end

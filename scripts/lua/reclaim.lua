@@ -17,6 +17,8 @@
 -- ARGV[2]  limit       int     entries at most, 1..500
 -- ARGV[3]  max_recoveries int  more than this many fail the job
 -- ARGV[4]  vanished    json    the failure of a job that fails here, without its closing brace
+-- ARGV[5]  queue       text    its name, for the wake-up
+-- ARGV[6]  wake        text    channel; told `queue now_ms` when a relay has something to carry
 -- returns  {reclaimed, failed, hold_ms, lease_ms, more 0|1}; hold_ms > 0: nothing is moved for that long
 -- cost     O(pending) for XPENDING IDLE (0.06 us a row), O(limit) for the rest; 1 MB of payload, but one at least
 --
@@ -29,6 +31,7 @@
 -- without starting it, and needs no call of its own to know.
 -- Why an envelope's text is searched: what follows its job has to hear of this end, and a relay reads it. A payload that
 -- holds these words by chance costs the relay a look.
+-- Why a hint that cannot be sent is no error: a mover looks now and then for what is owed.
 -- Why HDEL of nothing comes first: it is a write that a server at its memory limit allows, and opens it for the rest.
 
 local stream, entries, jobs, recoveries, failed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -101,6 +104,7 @@ for n, id in ipairs(ids) do
     redis.call('HSET', errors, id, vanished .. ',"at_ms":' .. at .. ',"history":[' .. before .. ']}')
     if string.find(envelope, '"chain":', 1, true) or string.find(envelope, '"batch":', 1, true) then
       redis.call('XADD', outbox, '*', 'ended', 'failed', 'job', envelope)
+      redis.pcall('PUBLISH', ARGV[6] or '', (ARGV[5] or '') .. ' ' .. at)
     end
     given_up = given_up + 1
   end

@@ -16,7 +16,9 @@
 -- ARGV[1]  now_ms      int     '' = the server's clock
 -- ARGV[2]  max_recoveries int  more than this many fail the job
 -- ARGV[3]  vanished    json    the failure of a job that fails here, without its closing brace
--- ARGV[4+] delivery    2 each  id, entry id
+-- ARGV[4]  queue       text    its name, for the wake-up
+-- ARGV[5]  wake        text    channel; told `queue now_ms` when a relay has something to carry
+-- ARGV[6+] delivery    2 each  id, entry id
 -- returns  one number for each one looked at: 1 = in the stream again, 2 = failed, 0 = fenced. A shorter list than
 --          asked means: call again with the rest
 -- cost     O(deliveries * log n) and their bytes; of at most 500 it looks at 250 and 1 MB, but one at least
@@ -29,6 +31,7 @@
 -- without starting it, and needs no call of its own to know.
 -- Why an envelope's text is searched: what follows its job has to hear of this end, and a relay reads it. A payload that
 -- holds these words by chance costs the relay a look.
+-- Why a hint that cannot be sent is no error: a mover looks now and then for what is owed.
 -- Why XACK comes first: a server at its memory limit lets a script go on that starts with it, so a full one drains.
 
 local stream, entries, jobs, recoveries, failed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -46,7 +49,7 @@ redis.call('XLEN', outbox)
 local present = redis.call('XLEN', stream) > 0 or redis.call('EXISTS', stream) == 1
 
 local reply, bytes, back, given_up = {}, 0, 0, 0
-for i = 4, #ARGV, 2 do
+for i = 6, #ARGV, 2 do
   local id, entry, is = ARGV[i], ARGV[i + 1], {}
   local owned = present and redis.call('HGET', entries, id) == entry
   local found = owned and redis.call('XRANGE', stream, entry, entry)[1]
@@ -79,6 +82,7 @@ for i = 4, #ARGV, 2 do
       redis.call('HSET', errors, id, vanished .. ',"at_ms":' .. at .. ',"history":[' .. (before or '') .. ']}')
       if string.find(envelope, '"chain":', 1, true) or string.find(envelope, '"batch":', 1, true) then
         redis.call('XADD', outbox, '*', 'ended', 'failed', 'job', envelope)
+        redis.pcall('PUBLISH', ARGV[5], ARGV[4] .. ' ' .. at)
       end
       given_up = given_up + 1
       reply[#reply] = 2

@@ -36,6 +36,7 @@
 -- Why the outbox hears of a job that gives way: the one that comes in its place is no link and no member of a batch, and
 -- what follows the old one must learn that it will not run.
 -- Why it never appends to the stream: the mover does, woken by the new due time; one way in is enough here.
+-- Why what waits for a relay wakes the mover too, whatever time is said: it tells the relay.
 -- Why a job that may lie here still is replaced where it lies, and not made here: see schedule.
 
 local jobs, scheduled, stream, entries, meta = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -79,7 +80,7 @@ end
 local function rewrite(id, envelope, digest, over)
   local job, old = not over and redis.call('HGET', jobs, id) or '', redis.call('HGET', locks, id)
   local linked = string.find(job, '"chain":', 1, true) or string.find(job, '"batch":', 1, true)
-  if linked then redis.call('XADD', outbox, '*', 'ended', 'cancelled', 'job', job) end
+  if linked then head_due = math.huge; redis.call('XADD', outbox, '*', 'ended', 'cancelled', 'job', job) end
   redis.call('HSET', jobs, id, envelope)
   if old and old ~= digest and redis.call('HGET', unique, old) == id then redis.call('HDEL', unique, old) end
   if digest ~= '' then redis.call('HSET', unique, digest, id) end

@@ -12,7 +12,7 @@
 -- KEYS[9]  meta        hash
 -- ARGV[1]  lease_ms    int     the lease of a queue seen for the first time
 -- returns  {lease_ms, XLEN stream, HLEN entries, ZCARD scheduled, ZCARD failed, ZCARD completed, HLEN jobs,
---          HLEN unique, HLEN locks, regrouped 0|1, the sum of all counters}
+--          HLEN unique, HLEN locks, regrouped 0|1, the sum of all counters, 1 when the queue was never spread}
 -- cost     O(consumers + groups)
 --
 -- Why unique and locks are counted too: a job whose digest is not on record owns it no longer, and no sum of ours shows
@@ -47,7 +47,7 @@ local function last_delivered()
     if is.name == 'delayq' then return is['last-delivered-id'] end
   end
 end
-local known = redis.call('HMGET', meta, 'delivered', 'lease_ms')
+local known = redis.call('HMGET', meta, 'delivered', 'lease_ms', 'shards')
 local top, regrouped, held, placed = known[1], 0, redis.call('XLEN', stream), redis.call('HLEN', entries)
 local waiting, given_up, kept = redis.call('ZCARD', scheduled), redis.call('ZCARD', failed), redis.call('ZCARD', completed)
 local payloads, digests, owners = redis.call('HLEN', jobs), redis.call('HLEN', unique), redis.call('HLEN', locks)
@@ -76,4 +76,5 @@ redis.call('HSET', meta, 'delivered', last)
 local counters, counted = { 'scheduled_total', 'promoted_total', 'acked_total', 'released_total', 'failed_total',
   'cancelled_total', 'reclaimed_total', 'handed_back_total' }, 0
 for _, total in ipairs(redis.call('HMGET', meta, unpack(counters))) do counted = counted + (tonumber(total or 0) or 0) end
-return { tonumber(known[2] or lease), held, placed, waiting, given_up, kept, payloads, digests, owners, regrouped, counted }
+return { tonumber(known[2] or lease), held, placed, waiting, given_up, kept, payloads, digests, owners, regrouped, counted,
+  (known[3] or '1') == '1' and 1 or 0 }

@@ -8,6 +8,7 @@ Ends with 1 when a promise was broken; the last line says how to play that lot a
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 import traceback
@@ -73,5 +74,16 @@ def _done(scenario: Scenario, given: argparse.Namespace) -> bool:
     return True
 
 
+def _until_nobody_reads() -> int:
+    """The exit code; 0 when who reads has enough, as `head` does."""
+    try:
+        code = main()
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left to be written ends there
+        return 0
+    return code
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(_until_nobody_reads())

@@ -115,3 +115,13 @@ def test_members_are_jobs_like_others(inline: Inline, imports: str, q: DelayQ) -
     info = q.get("m1")
     assert info is not None
     assert info.state is State.SCHEDULED
+
+
+def test_one_that_cannot_be_read_hides_no_other(q: DelayQ, inline: Inline, imports: str) -> None:
+    q.connector.call(lambda client: client.set("delayq:{batch:odd}:plan", "no hash"), safe=True)
+    q.connector.call(lambda client: client.zadd("delayq:batches", {"odd": 1}), safe=True)
+    try:
+        assert [row.split()[0] for row in inline("batch", "list").out.splitlines()] == ["id", imports]
+    finally:
+        q.connector.call(lambda client: client.delete("delayq:{batch:odd}:plan"), safe=True)
+        q.connector.call(lambda client: client.zrem("delayq:batches", "odd"), safe=True)

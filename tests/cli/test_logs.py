@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from delayq import DelayQ
-from delayq.cli.logs import tell
+from delayq.cli.logs import JobLines
 from delayq.core.at_work import trace_id_of
 from delayq.core.events import JobEnded
 from tests.support.cli import Cli
@@ -74,6 +74,16 @@ def test_lines_between_jobs_belong_to_none(cli: Cli, q: DelayQ) -> None:
     assert logging.getLevelName(logging.INFO).lower() == stopped["level"]
 
 
+def test_a_quiet_worker_says_of_which_job_too(cli: Cli, q: DelayQ) -> None:
+    (cli.folder / "talker.py").write_text(TALKER)
+    for name in ("talk", "break"):
+        q.schedule(name, {"card": "1"}, id=f"id-{name}")
+    cli.env["DELAYQ_LOG_FORMAT"] = "json"
+    said = lines(cli.ok("-q", "work", "--app", "talker", "--stop-when-empty").err)
+    mine = [(line["logger"], line["job_id"]) for line in said if "job_id" in line]
+    assert mine == [("shop", "id-break"), ("delayq.jobs", "id-break")]
+
+
 @pytest.mark.parametrize(
     "header",
     ["", "x", "00-" + "0" * 32 + "-1-01", f"00-{TRACE.upper()}-1-01", f"00-{TRACE[1:]}-1-01", TRACE, "00-é-1-01"],
@@ -86,6 +96,6 @@ def test_what_is_no_trace_is_left_out(header: str) -> None:
 
 def test_an_envelope_that_nobody_can_read_has_a_name_in_the_line(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, logger="delayq.jobs"):
-        tell(JobEnded("x1", "", "default", 1, "failed", 0.5, ValueError("no envelope")))
+        JobLines()(JobEnded("x1", "", "default", 1, "failed", 0.5, ValueError("no envelope")))
     [line] = caplog.messages
     assert line.startswith("(no name) x1 failed")

@@ -48,7 +48,7 @@ USERS = (
     User(
         "shop-worker",
         "A worker with mover and janitor in it, or `delayq move`:",
-        "~delayq:* resetchannels &delayq:cancel &delayq:wake",
+        "~delayq:* resetchannels &delayq:cancel &delayq:switch &delayq:wake",
         ("promote", "ack", "done", "release", "fail", "reclaim", "recover", "renew", "hand_back", "tidy",
          "unsettled", "mend", "bury", "prune", "retire", "get", "progress", "run_now", "acquire", "vacate",
          "line_up", "admit", "probe", "report", "unlock", "sweep", "tally", "finish", "owed", "carried",
@@ -58,7 +58,7 @@ USERS = (
     User(
         "shop-all",
         "One for all of it: producers, workers, the command line, `doctor`, `delayq serve`:",
-        "~delayq:* resetchannels &delayq:cancel &delayq:wake",
+        "~delayq:* resetchannels &delayq:cancel &delayq:switch &delayq:wake",
         ALL_SCRIPTS,
         SENT_BY_ALL,
     ),

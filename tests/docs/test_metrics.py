@@ -36,8 +36,7 @@ def state() -> str:
 def process() -> str:
     """A page of a worker that has seen everything."""
     meter, vitals = Meter(["orders"], ["close"]), Vitals()
-    place = meter.place("orders", "close")
-    meter.began(place, 1.0, 0)
+    place = meter.began("orders", "close", 1.0, 0)
     for outcome in OUTCOMES:
         meter.ended(place, outcome, 1.0)
     for loop in LOOPS:

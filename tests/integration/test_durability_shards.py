@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -19,7 +19,7 @@ from delayq.redis.client import Client
 from delayq.redis.confirm import Confirm, Confirmed
 from delayq.redis.durable import Durable
 from delayq.redis.keys import Keys
-from delayq.redis.placing import Way
+from delayq.redis.placing import Batch, Way
 from tests.support.durable import SHORT, Open, fail_in, ids_of, opened
 from tests.support.flavours import Flavour
 from tests.support.replicas import Replicated, replicated
@@ -127,7 +127,7 @@ def test_one_shard_that_falls_short_leaves_the_others_confirmed() -> None:
     """The flow by itself: nodes that are lost, and how long is waited for which, are told by the test."""
     scopes = [Scope(Options(), shard) for shard in SHARDS]
     way = Way(Durable(Options()), Durability(replicas=1))
-    calls: list[tuple[Scope, Call[Scheduled]]] = [(scope, object()) for scope in (*scopes, scopes[0])]  # type: ignore[misc]
+    batches = [(scope, Batch(cast("Call[Scheduled]", object()), [])) for scope in (*scopes, scopes[0])]
     refs = [JobRef(f"j{n}", QUEUE, State.SCHEDULED, 0, Answer.CREATED) for n in range(4)]
     said = iter(("0 of 1", "", ""))
     steps: list[Any] = []
@@ -137,7 +137,7 @@ def test_one_shard_that_falls_short_leaves_the_others_confirmed() -> None:
         scheduled = Scheduled([ref], new_queue=False)
         return Confirmed([scheduled], next(said)) if isinstance(step, Confirm) else scheduled
 
-    flow = way.send(calls)
+    flow = way.send(batches)
     step = next(flow)
     for ref in refs[:-1]:
         step = flow.send(answer(step, ref))

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
+from msgspec.structs import replace
 
 from delayq.core.states import State
 from delayq.redis.calls import deliver, operate
@@ -265,7 +266,7 @@ def test_a_plain_acknowledgement_closes_where_there_is_no_worker_of_ours_at_all(
 
 def test_with_the_retention_its_envelope_asks_for(engine: Engine) -> None:
     job = engine.job("a", "+0")
-    kept = job._replace(envelope=job.envelope[:-1] + b',"retention_ms":5000}')
+    kept = replace(job, envelope=job.envelope[:-1] + b',"retention_ms":5000}')
     engine.schedule([kept])
     engine.read(PLAIN)
     xack(engine, "a")

@@ -61,7 +61,7 @@ def burying(engine: Engine) -> object:
 
 def later(engine: Engine) -> object:
     engine.ready("before")
-    call = produce.later(real(engine), engine.job("a", f"+{HOUR}"), OnConflict.KEEP)
+    call = produce.later(real(engine), [engine.job("a", f"+{HOUR}")], OnConflict.KEEP)
     assert call is not None
     return engine.run(call)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from msgspec.structs import replace
 
 from delayq.core.envelope import fingerprint
 from delayq.core.states import Answer
@@ -95,7 +96,7 @@ def test_what_happens_to_a_lock(engine: Engine, cells: list[str], kind: str) -> 
     said = dict(zip(WIRES, cells[1:], strict=True))[kind]
     job = engine.job("a", "+1000" if what in WAITING else "+0", digest=word_of(wire))
     raw = envelope("a", QUEUE, unique=wire)
-    assert engine.schedule([job._replace(envelope=raw)]) == [Answer.CREATED]
+    assert engine.schedule([replace(job, envelope=raw)]) == [Answer.CREATED]
     assert owned(engine, wire)
     if what in WAITING:
         WAITING[what](engine)

@@ -78,6 +78,16 @@ def test_what_is_renewed_is_not_touched(engine: Engine) -> None:
     assert (engine.state("a"), engine.state("b")) == (State.RESERVED, State.READY)
 
 
+def test_one_dead_behind_many_that_live_is_found_at_once(engine: Engine) -> None:
+    """However many are looked at in one call: those that live are not among them."""
+    engine.reserved(*[f"live{n:03}" for n in range(600)])
+    engine.reserved("dead")
+    engine.calm()
+    vanish(engine, "dead")
+    assert reclaim(engine, 5).back == 1
+    assert engine.state("dead") is State.READY
+
+
 @pytest.mark.parametrize(("idle_ms", "back"), [(LEASE - 5_000, 0), (LEASE, 1)])
 def test_a_lease_is_a_lease(engine: Engine, idle_ms: int, back: int) -> None:
     engine.reserved("a")

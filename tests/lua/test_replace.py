@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from delayq.core.states import Answer, OnConflict, State
 from delayq.redis.calls import deliver
@@ -117,7 +118,7 @@ def test_a_payload_that_was_lost_is_made_anew(engine: Engine) -> None:
 def test_what_follows_a_job_that_gives_way_hears_that_it_will_not_run(engine: Engine, word: str) -> None:
     old = engine.job("a")
     linked = old.envelope[:-1] + b',"%s":"b"}' % word.encode()
-    engine.schedule([old._replace(envelope=linked), engine.job("plain")])
+    engine.schedule([replace(old, envelope=linked), engine.job("plain")])
     fresh = [engine.job("a", data=b"[1]"), engine.job("plain", data=b"[1]")]
     engine.run(engine.scheduling(fresh, OnConflict.POSTPONE))
     assert engine.client.xlen(engine.keys.of("outbox")) == 0

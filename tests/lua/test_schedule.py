@@ -94,6 +94,19 @@ def test_one_batch_with_every_outcome(engine: Engine) -> None:
     ]
 
 
+@pytest.mark.parametrize("when", ["+0", "+5"])
+def test_a_taken_id_keeps_its_payload_and_is_free_when_its_job_is_over(engine: Engine, when: str) -> None:
+    engine.schedule([engine.job("a", when, data=b'"first"')])
+    again = engine.scheduling([engine.job("a", "+9", data=b'"second"')])
+    assert [ref.outcome for ref in engine.unchanged(again).refs] == [Answer.KEPT]
+    engine.now += 5
+    engine.run(deliver.promote(engine.scope))
+    assert b'"data":"first"' in engine.entries()[0][1]["job"].encode()
+    assert engine.run(deliver.done(engine.scope, *zip(*[(held.id, held.entry) for held in engine.read()], strict=True)))
+    assert [ref.outcome for ref in engine.run(again).refs] == [Answer.CREATED]
+    assert '"data":"second"' in engine.rows("jobs")["a"]
+
+
 def test_an_id_taken_earlier_in_the_batch_by_a_job_due_now(engine: Engine) -> None:
     refs = engine.run(engine.scheduling([engine.job("a", "+0"), engine.job("a", "+5")])).refs
     assert [(ref.outcome, ref.state) for ref in refs] == [(Answer.CREATED, State.READY), (Answer.KEPT, State.READY)]
@@ -135,7 +148,7 @@ def test_a_job_far_off_needs_no_token(engine: Engine) -> None:
 @pytest.mark.parametrize("data", [b"\x00\xff\xfe", b'"\\ud800"', b"[]", b"{}", b"9007199254740993", b"-0.0", b'"]]"'])
 @pytest.mark.parametrize("when", ["+0", "+9"])
 def test_payloads_are_bytes_to_it(engine: Engine, data: bytes, when: str) -> None:
-    engine.schedule([engine.job("a", when)._replace(envelope=data)])
+    engine.schedule([replace(engine.job("a", when), envelope=data)])
     engine.now += 9
     engine.run(deliver.promote(engine.scope))
     assert engine.client.hget(engine.keys.of("jobs"), "a") == data

@@ -12,8 +12,10 @@ from delayq.core.states import OnConflict
 from delayq.redis.calls import deliver, inspect, produce
 from delayq.redis.calls.call import Call
 from delayq.redis.calls.deliver import Released
+from delayq.redis.keys import GROUP
 from tests.support.engine import START, Engine, envelope
 from tests.support.listener import Listener, listening
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture
@@ -127,6 +129,38 @@ def test_what_moves_no_head_earlier_is_silent(engine: Engine, ear: Listener) -> 
         produce.forget(scope, ["b"]),
     ]
     assert [ear.heard(call) for call in calls] == [[]] * len(calls)
+
+
+def test_what_waits_for_a_relay_wakes_the_mover_that_tells_it(engine: Engine, ear: Listener) -> None:
+    """Members of a batch that end without a worker: their batch hears of it from the queue's outbox."""
+    scope, raw = engine.scope, engine.job("m").envelope[:-1] + b',"batch":{"id":"b"}}'
+
+    def make_member(job_id: str) -> None:
+        engine.client.hset(engine.keys.of("jobs"), job_id, raw)
+        ear.heard()
+
+    engine.schedule([engine.job("head", "+100"), engine.job("m1"), engine.job("m2"), engine.job("m3")])
+    make_member("m1")
+    assert len(ear.heard(produce.cancel(scope, "m1", running=False, token="cancel"))) == 1
+    make_member("m2")
+    assert len(ear.heard(engine.scheduling([engine.job("m2")], OnConflict.REPLACE))) == 1
+    make_member("m3")
+    assert len(ear.heard(inspect.clear(scope))) == 1
+    (held,) = engine.reserved("m4")
+    make_member("m4")
+    last = engine.with_options(max_recoveries=0).scope
+    assert len(ear.heard(deliver.recover(last, [held]))) == 1
+
+
+def test_a_member_that_fails_with_its_worker_wakes_the_mover(engine: Engine, ear: Listener) -> None:
+    raw = engine.job("m").envelope[:-1] + b',"batch":{"id":"b"}}'
+    engine.reserved("m", consumer="plain")
+    engine.client.hset(engine.keys.of("jobs"), "m", raw)
+    engine.client.hset(engine.keys.meta, mapping={"lease_ms": 1, "reclaim_tick": START})
+    wait_until(lambda: engine.client.xpending_range(engine.keys.stream, GROUP, "-", "+", 1)[0]["time_since_delivered"])
+    last = engine.with_options(max_recoveries=0).scope
+    ear.heard()
+    assert len(ear.heard(deliver.reclaim(last))) == 1
 
 
 def test_each_queue_speaks_for_itself(engine: Engine, ear: Listener) -> None:

@@ -22,7 +22,6 @@ from delayq.core.envelope import Envelope
 from delayq.core.options import Options
 from delayq.core.spec import Prepared
 from delayq.core.states import Answer, OnConflict, State
-from delayq.core.views import JobRef
 from delayq.redis.calls import deliver, produce
 from delayq.redis.calls.call import Call, Scope
 from delayq.redis.calls.deliver import Held
@@ -173,9 +172,9 @@ class Engine:
         self._tokens += 1
         return produce.schedule(self.scope, jobs, on_conflict, token or f"t{self._tokens}")
 
-    def later(self, job_id: str, when: str = f"+{HOUR}") -> Call[JobRef | None]:
-        """The call that schedules one job for later, the short way."""
-        call = produce.later(self.scope, self.job(job_id, when), OnConflict.KEEP)
+    def later(self, *ids: str, when: str = f"+{HOUR}") -> Call[produce.Scheduled]:
+        """The call that schedules jobs for later, the short way."""
+        call = produce.later(self.scope, [self.job(job_id, when) for job_id in ids], OnConflict.KEEP)
         assert call is not None, "the time is too near"
         return call
 

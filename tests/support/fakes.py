@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from delayq.core.control import Heed, obey
+from delayq.core.control import Heed, News, obey
 from delayq.core.order import Order, strict
 from delayq.drivers.base import Consumer, Promotion, Relayed, Steward, Tidied
 
@@ -82,7 +82,9 @@ class Backend:
     def wake_ups(self) -> Hints:
         return self.hints
 
-    def consumer(self, name: str, queues: Sequence[str], heed: Heed = obey, order: Order = strict) -> Consumer:
+    def consumer(
+        self, name: str, queues: Sequence[str], heed: Heed = obey, order: Order = strict, news: News | None = None
+    ) -> Consumer:
         raise AssertionError("no loop asks for a consumer")
 
     def steward(self, queues: Sequence[str]) -> Steward:

@@ -43,6 +43,7 @@ class Proxy:
         self._threads: list[threading.Thread] = []
         self._fate, self._after, self._times = _Fate.FORWARD, 0, 0
         self._again: tuple[int, int] | None = None
+        self._having = b""
         self._delay_s = 0.0
         self.lost = 0
         """Replies that did not get through so far."""
@@ -70,9 +71,12 @@ class Proxy:
         """Forward `after` more replies, then close the connection in place of the next one; with `ever` so on."""
         self._plan(_Fate.CUT, after, times, ever)
 
-    def swallow(self, *, after: int = 0, times: int = 1, ever: bool = False) -> None:
-        """Forward `after` more replies, then lose the next one and keep the connection; with `ever` so on."""
-        self._plan(_Fate.SWALLOW, after, times, ever)
+    def swallow(self, *, after: int = 0, times: int = 1, ever: bool = False, having: bytes = b"") -> None:
+        """Forward `after` more replies, then lose the next one and keep the connection; with `ever` so on.
+
+        `having`: only replies with these bytes in them count.
+        """
+        self._plan(_Fate.SWALLOW, after, times, ever, having)
 
     def heal(self) -> None:
         """Forward everything from now on."""
@@ -96,15 +100,16 @@ class Proxy:
         for one in sockets:
             _close(one)
 
-    def _plan(self, fate: _Fate, after: int, times: int, ever: bool) -> None:
+    def _plan(self, fate: _Fate, after: int, times: int, ever: bool, having: bytes = b"") -> None:
         with self._lock:
+            self._having = having
             self._fate, self._after, self._times = fate, after, times
             self._again = (after, times) if ever else None
 
-    def _next_fate(self) -> _Fate:
+    def _next_fate(self, reply: bytes) -> _Fate:
         with self._lock:
             self.replies += 1
-            if self._fate is _Fate.FORWARD or self._times == 0:
+            if self._fate is _Fate.FORWARD or self._times == 0 or self._having not in reply:
                 return _Fate.FORWARD
             if self._after > 0:
                 self._after -= 1
@@ -157,7 +162,7 @@ class Proxy:
             while chunk := server.recv(_CHUNK):
                 buffer += chunk
                 for reply in split_replies(buffer):
-                    fate = self._next_fate()
+                    fate = self._next_fate(reply)
                     if fate is _Fate.CUT:
                         _close(server)
                         break

@@ -22,7 +22,7 @@ from delayq.core.rate_limit import RateLimit
 from delayq.core.shards import PLAIN, Layout
 from delayq.core.spec import Prepared
 from delayq.core.states import Answer, OnConflict, State
-from delayq.core.views import JobRef, Page
+from delayq.core.views import Page
 from delayq.redis.calls import activity, aside, deliver, follow, inspect, limit, lock, operate, produce
 from delayq.redis.calls.call import Call, Scope
 from delayq.redis.calls.deliver import Acked, Failed, Held, Released
@@ -222,8 +222,6 @@ def words(reply: Any) -> Any:
     """An answer in a form that a table can hold: references as their outcomes, jobs as their ids."""
     if isinstance(reply, produce.Scheduled):
         return [str(ref.outcome) for ref in reply.refs]
-    if isinstance(reply, JobRef):
-        return reply.state
     if isinstance(reply, Outcome):
         return (str(reply.answer), reply.due_ms)
     if isinstance(reply, deliver.Sums):
@@ -237,7 +235,7 @@ def words(reply: Any) -> Any:
 
 SCENES = {
     "schedule": scene(schedule, ["created", "conflict"], ["created", "conflict"], grows=True),
-    "later": scene(lambda e: e.later("new"), State.SCHEDULED, None, grows=True),
+    "later": scene(lambda e: e.later("new", "newer"), ["created", "created"], [], grows=True),
     "replace": scene(replace, ["replaced", "replaced"], ["replaced", "replaced"], grows=True),
     "reschedule": scene(
         lambda e: produce.reschedule(e.scope, "later", "+7"),
@@ -334,7 +332,7 @@ def _kept(scope: Scope) -> list[Call[Any]]:
 
 
 def _producing(scope: Scope, job: Prepared) -> list[Call[Any]]:
-    short = produce.later(scope, job, OnConflict.KEEP)
+    short = produce.later(scope, [job], OnConflict.KEEP)
     assert short is not None
     return [short, *(produce.schedule(scope, [job], on, "t") for on in (OnConflict.KEEP, OnConflict.REPLACE))]
 

@@ -37,7 +37,7 @@ def supervisor(config: dict[str, Any]) -> Supervisor:
     with using(Registry()) as registry:
         for one in modules:
             load_app(one)
-    listeners = [logs.tell] if config.pop("tell", False) else []
+    listeners = [logs.JobLines()] if config.pop("tell", False) else []
     fallback = Policy(tries=tries, backoff=Fixed(backoff_ms), timeout_ms=config.pop("timeout_ms", 60_000))
     queues, port = tuple(config.pop("queues", ["default"])), config.pop("metrics_port", None)
     worker = WorkerOptions(queues=queues, fallback=fallback, ends_process=True, **config)

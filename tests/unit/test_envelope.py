@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from delayq.core import envelope as envelopes
@@ -132,7 +133,9 @@ def test_a_key_that_is_no_number_is_refused(key: float, where: Any) -> None:
         envelopes.encode_data(where({key: 1}), LIMIT)
 
 
-@pytest.mark.parametrize("data", [{1: "a", "1": "b"}, [{"x": {"1": "b", 1: "a"}}], {b"k": 1, "aw==": 2}])
+@pytest.mark.parametrize(
+    "data", [{1: "a", "1": "b"}, [{1: "a", "1": "b"}], [{"x": {"1": "b", 1: "a"}}], {b"k": 1, "aw==": 2}]
+)
 def test_keys_of_which_one_would_be_lost_are_refused(data: Any) -> None:
     with pytest.raises(InvalidPayload, match="the same text in JSON"):
         envelopes.encode_data(data, LIMIT)
@@ -187,6 +190,7 @@ def test_the_limit_is_counted_in_bytes_as_sent() -> None:
         envelopes.check_data(b'"' + b"x" * 20 + b'"', 21)
 
 
+FULL = os.environ.get("DELAYQ_CHAOS") == "full"
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 JSON = st.recursive(
     st.none()
@@ -199,6 +203,7 @@ JSON = st.recursive(
 )
 
 
+@settings(max_examples=10_000 if FULL else 100, deadline=None)
 @given(JSON)
 def test_what_goes_in_comes_out_through_every_rewrite(data: Any) -> None:
     raw = envelopes.encode_data(data, LIMIT)

@@ -10,7 +10,7 @@ import pytest
 from benchmarks.peers.book import Book
 from benchmarks.peers.catalog import HERE, PEERS, PROGRAMS
 from benchmarks.peers.measures import MEASURES
-from benchmarks.peers.table import markdown, picture
+from benchmarks.peers.table import markdown, picture, standing
 
 OURS, BULLMQ, RQ = (next(peer for peer in PEERS if peer.name == name) for name in ("delayq", "BullMQ", "RQ"))
 BULK, LONE = (next(measure for measure in MEASURES if measure.name == name) for name in ("enqueue", "lone"))
@@ -42,6 +42,11 @@ def test_the_table_has_medians_their_spread_and_what_broke(book: Book) -> None:
     assert "| delayq | 100,000 (90,000 – 110,000) | 0.5 |" in lines
     assert "| RQ | broke | – |" in lines
     assert lines[-1] == "* RQ, bulk enqueue: the worker ended: <no> reason & rhyme."
+
+
+def test_delayq_stands_beside_the_best_of_the_others(book: Book) -> None:
+    lines = standing(book, [OURS, BULLMQ, RQ], [BULK, LONE]).splitlines()
+    assert lines[2:] == ["| bulk enqueue | – | 3.33 × BullMQ |", "| lone job to its start | – | 3.00 × BullMQ |"]
 
 
 def test_the_picture_is_drawn_the_best_on_top(book: Book) -> None:

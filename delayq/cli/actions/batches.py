@@ -61,7 +61,7 @@ def show(session: Session, batch_id: str, *, as_json: bool) -> None:
             ("began", format_instant(info.created_ms)),
             ("cancelled", None if info.cancelled_ms is None else format_instant(info.cancelled_ms)),
             ("finished", None if info.finished_ms is None else format_instant(info.finished_ms)),
-            ("failed", _places(failed, len(failed), gone)),
+            ("failed", _failed(failed, gone)),
             ("pending", _places(pending, info.pending)),
         )
     )
@@ -84,6 +84,13 @@ def _then(info: BatchInfo) -> str:
 def _forgotten(client: Client | BrokerDesk, failed: Members) -> set[str]:
     """Which of the first failed members are no more, so that nobody can retry them."""
     return {member for member, queue in failed[:ASKED_FOR] if queue and client.get(member, queue=queue) is None}
+
+
+def _failed(failed: Members, gone: Container[str]) -> str:
+    """All of them; only of the first ones it is said whether they are forgotten."""
+    lines = _places(failed, len(failed), gone)
+    unasked = len(failed) - ASKED_FOR
+    return f"{lines}\nwhether the last {unasked} of them are forgotten was not asked" if unasked > 0 else lines
 
 
 def _places(members: Members, total: int, gone: Container[str] = ()) -> str:
@@ -112,9 +119,8 @@ def cancel(session: Session, batch_id: str, reason: str, *, as_json: bool) -> No
 def retry(session: Session, batch_id: str, reason: str, *, as_json: bool) -> None:
     """Retry its failed members, on record."""
     with session.desk() as client:
-        failed = client.batches.failed(batch_id)
+        gone = len(_forgotten(client, client.batches.failed(batch_id)))  # before: what is retried may be gone soon
         number = client.batches.retry(batch_id, reason=reason)
-        gone = len(_forgotten(client, failed))
     if as_json:
         session.out.json({"id": batch_id, "retried": number})
     else:

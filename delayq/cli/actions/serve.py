@@ -133,7 +133,7 @@ def worker_options(settings: Settings, registry: Registry, wishes: Wishes, limit
     if (sleep_ms := duration_ms(wishes.sleep)) > LONGEST_SLEEP_MS:
         raise InvalidInput(
             f"--sleep {wishes.sleep} is too long for a wait between two looks.",
-            hint="Use at most 1h; a worker looks at least every second all the same.",
+            hint="Use at most 1h; a worker looks every few seconds all the same.",
         )
     if limits.once and limits.max_jobs:
         raise InvalidInput(
@@ -200,8 +200,8 @@ class Staff:
     def listeners(self) -> list[Listener]:
         """Log lines for people, events for programs; who is quiet and writes events need not say it twice."""
         if self.events is None:
-            return [logs.tell]
-        return [self.events] if self.quiet else [logs.tell, self.events]
+            return [logs.JobLines()]
+        return [self.events] if self.quiet else [logs.JobLines(), self.events]
 
 
 def run_worker(

@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
 
+from msgspec.structs import replace
+
 from delayq.core.errors import DelayqError
-from delayq.core.spec import Prepared, prepare_raw
+from delayq.core.spec import prepare_raw
 from delayq.core.states import Answer, OnConflict, State
 from delayq.drivers.broker import Waiting, WaitingPage
 from delayq.drivers.migrating.batched import unless_batched
@@ -127,7 +129,7 @@ class RedisSource:
         """Why it cannot be put back; '' = it is."""
         verbs = self._client.verbs
         try:
-            ready: Prepared = prepare_raw(job.envelope, verbs.options, queue)._replace(when=str(job.due_ms))
+            ready = replace(prepare_raw(job.envelope, verbs.options, queue), when=str(job.due_ms))
         except DelayqError as error:
             return f"it is aside, and cannot be put back: {error.message}"
         [ref] = yield from carry(verbs, [ready], OnConflict.KEEP, f"back:{lot}:{job.id}")

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 from zlib import crc32
 
+from msgspec.structs import replace
+
 from delayq.core import envelope as envelopes
 from delayq.core.envelope import ABSENT
 from delayq.core.errors import BackendError, BadEnvelope, ConfigError, DelayqError, InvalidInput
@@ -88,7 +90,7 @@ class RedisTarget:
             start += len(chunk)
 
     def _prepared(self, queue: str, job: Waiting) -> Prepared:
-        return prepare_raw(job.envelope, self._options, queue)._replace(when=str(job.due_ms))
+        return replace(prepare_raw(job.envelope, self._options, queue), when=str(job.due_ms))
 
     def _is_there(self, job: Waiting, ready: Prepared) -> bool:
         """Whether the job of that id is this one, from a send whose lot was dropped in part."""
@@ -163,7 +165,7 @@ class BrokerTarget:
                 taking.refuse(place, _taken(ref, item.id))
 
     def _item(self, queue: str, job: Waiting) -> Item:
-        ready = prepare_raw(job.envelope, self._connection.options, queue)._replace(when=str(job.due_ms))
+        ready = replace(prepare_raw(job.envelope, self._connection.options, queue), when=str(job.due_ms))
         item = item_of(ready, self._connection.broker.now_ms())
         refuse_job(ready.envelope, item.delay_ms, self._connection.capabilities, self._connection.name)
         return item

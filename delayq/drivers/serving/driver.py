@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from delayq.core.control import Heed, obey
+from delayq.core.control import Heed, News, obey
 from delayq.core.options import Options
 from delayq.core.order import Order, strict
 from delayq.drivers.base import Promotion, Relayed, Tidied
@@ -86,8 +86,13 @@ class BrokerDriver:
         """A listener that hears nothing."""
         return NoWakeUps()
 
-    def consumer(self, name: str, queues: Sequence[str], heed: Heed = obey, order: Order = strict) -> BrokerConsumer:
-        """A worker's way to the deliveries of these queues. Raises `ConfigError` where something is missing."""
+    def consumer(
+        self, name: str, queues: Sequence[str], heed: Heed = obey, order: Order = strict, news: News | None = None
+    ) -> BrokerConsumer:
+        """A worker's way to the deliveries of these queues; it looks at switches itself, whatever `news` says.
+
+        Raises `ConfigError` where something is missing.
+        """
         self._broker.ready(queues)
         can = self._backend.capabilities
         lease_s = min(self._broker.lease_s(queue) for queue in queues)

@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Unpack
 
+from msgspec import structs
+
 from delayq.core import envelope as envelopes
 from delayq.core.durations import duration_ms
 from delayq.core.envelope import Envelope
@@ -123,6 +125,8 @@ class FailedDesk:
 
     def _info(self, job: FailedJob) -> JobInfo:
         raw, envelope = self._read(job.payload)
+        if envelope is not None and (made := job.failure.attempt or 0) > envelope.attempts:
+            envelope = structs.replace(envelope, attempts=made)  # a payload of Laravel's form carries no count
         return JobInfo(job.id, job.queue, State.FAILED, raw, envelope, failed_ms=job.failed_ms, failure=job.failure)
 
     def _read(self, payload: bytes) -> tuple[bytes, Envelope | None]:

@@ -41,6 +41,10 @@ class BrokerSteward:
         """Nothing."""
         return frozenset()
 
+    def changes(self) -> int:
+        """None: its consumers look at switches themselves."""
+        return 0
+
     def asked_to_stop(self, claim: Claim) -> bool:
         """Never."""
         return False

@@ -64,6 +64,8 @@ class ThrottlesExceptions(Limited):
         self._shared = options.get("shared", False)
         self._when, self._discard_when = options.get("when"), options.get("discard_when")
         self._fail_when, self._backoff = options.get("fail_when"), options.get("backoff")
+        for word, which in (("when", self._when), ("discard_when", self._discard_when), ("fail_when", self._fail_when)):
+            _check_which(word, which)
         refuse_async("ThrottlesExceptions", self._when, self._discard_when, self._fail_when)
         if self._backoff is not None:
             duration_ms(self._backoff)
@@ -138,6 +140,17 @@ def _failures(most: object) -> int:
     if isinstance(most, bool) or not isinstance(most, int) or not 1 <= most <= MOST:
         raise ConfigError(f"ThrottlesExceptions was given {shown(most)} failures.", hint="Give a number from 1 on.")
     return most
+
+
+def _check_which(word: str, which: object) -> None:
+    kinds = which if isinstance(which, tuple) else (which,)
+    if all(isinstance(kind, type) and issubclass(kind, Exception) for kind in kinds):
+        return
+    if which is not None and (isinstance(which, type | tuple) or not callable(which)):
+        raise ConfigError(
+            f"ThrottlesExceptions was given {word}={which!r}.",
+            hint=f"Give a class of exceptions, a tuple of them, or a function: {word}=(OSError, KeyError).",
+        )
 
 
 def _chosen(which: Which | None, error: Exception) -> bool:

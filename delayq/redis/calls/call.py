@@ -57,6 +57,10 @@ class Scope(msgspec.Struct, frozen=True):
         return _wake(self.options.prefix)
 
     @property
+    def switch(self) -> str:
+        return Globals(self.options.prefix).switches
+
+    @property
     def now(self) -> str:
         return "" if self.now_ms is None else str(self.now_ms)
 

@@ -165,7 +165,7 @@ class Reclaimed(NamedTuple):
 def reclaim(scope: Scope, limit: int = TAKE_BACK) -> Call[Reclaimed]:
     """Take back what vanished workers hold."""
     most = scope.options.max_recoveries
-    return call("reclaim", scope, [scope.now, limit, most, _vanished(most)], _reclaimed)
+    return call("reclaim", scope, [scope.now, limit, most, _vanished(most), scope.queue, scope.wake], _reclaimed)
 
 
 def _vanished(most: int) -> bytes:
@@ -190,7 +190,8 @@ class Recovered(NamedTuple):
 def recover(scope: Scope, held: Sequence[Held]) -> Call[Recovered]:
     """Take back deliveries whose process is known to be dead. Fewer looked at than asked: call again with the rest."""
     most = scope.options.max_recoveries
-    return call("recover", scope, [scope.now, most, _vanished(most), *chain.from_iterable(held)], _recovered)
+    args: list[Argument] = [scope.now, most, _vanished(most), scope.queue, scope.wake, *chain.from_iterable(held)]
+    return call("recover", scope, args, _recovered)
 
 
 def _recovered(reply: list[int]) -> Recovered:
@@ -200,7 +201,8 @@ def _recovered(reply: list[int]) -> Recovered:
 class Sums(NamedTuple):
     """The counts of rule 1, and of both halves of the locks, taken at one instant.
 
-    `counted`: all counters of the queue together; the same number again means that nothing has happened.
+    `counted`: all counters of the queue together; the same number again means that nothing has happened. `whole`: this
+    is no shard of a queue that was ever spread, as far as it knows.
     """
 
     lease_ms: int
@@ -214,6 +216,7 @@ class Sums(NamedTuple):
     locks: int
     regrouped: bool
     counted: int = 0
+    whole: bool = True
 
     @property
     def agree(self) -> bool:
@@ -228,9 +231,10 @@ def tidy(scope: Scope) -> Call[Sums]:
 
 
 def _sums(reply: list[Any]) -> Sums:
-    *counts, regrouped, counted = (int(value) for value in reply)
+    *counts, regrouped, counted, whole = (int(value) for value in reply)
     lease, stream, entries, scheduled, failed, completed, jobs, unique, locks = counts
-    return Sums(lease, stream, entries, scheduled, failed, completed, jobs, unique, locks, regrouped == 1, counted)
+    sums = (lease, stream, entries, scheduled, failed, completed, jobs, unique, locks)
+    return Sums(*sums, regrouped == 1, counted, whole == 1)
 
 
 class Unsettled(NamedTuple):

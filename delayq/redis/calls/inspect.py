@@ -16,7 +16,7 @@ from delayq.core.errors import BadEnvelope
 from delayq.core.shards import Layout, read_layout
 from delayq.core.states import State
 from delayq.core.views import JobInfo, Page, QueueStats, Upcoming, WorkerInfo
-from delayq.redis.calls.call import Call, Nature, Scope, call, number, text
+from delayq.redis.calls.call import Argument, Call, Nature, Scope, call, number, text
 
 
 def get(scope: Scope, job_id: str) -> Call[JobInfo | None]:
@@ -142,18 +142,23 @@ def worker(name: str, reply: bytes | None) -> WorkerInfo | None:
 
 def pause(scope: Scope, for_ms: int) -> Call[int]:
     """Pause for a time (0 = until resumed); answers until when, in epoch ms."""
-    return call("pause", scope, [scope.now, scope.queue, scope.wake, for_ms, scope.options.lease_ms], int)
+    return _pause(scope, for_ms)
 
 
 def resume(scope: Scope) -> Call[int]:
     """Undo a pause."""
-    return call("pause", scope, [scope.now, scope.queue, scope.wake, -1, scope.options.lease_ms], int)
+    return _pause(scope, -1)
+
+
+def _pause(scope: Scope, for_ms: int) -> Call[int]:
+    args: list[Argument] = [scope.now, scope.queue, scope.wake, for_ms, scope.options.lease_ms, scope.switch]
+    return call("pause", scope, args, int)
 
 
 def configure(scope: Scope, lease_ms: int | None, durability: str = "") -> Call[int]:
     """Set what a queue keeps for itself ('' = leave as it is); answers the lease in force."""
     wanted = "" if lease_ms is None else lease_ms
-    return call("configure", scope, [wanted, scope.options.lease_ms, durability], int)
+    return call("configure", scope, [wanted, scope.options.lease_ms, durability, scope.queue, scope.switch], int)
 
 
 class LaidOut(NamedTuple):
@@ -162,19 +167,23 @@ class LaidOut(NamedTuple):
     layout: Layout
     lease_ms: str
     paused: str
+    readable: bool = True
+    """False: what stands there is no layout, and `layout` only what it is taken for."""
 
 
 def lay_out(scope: Scope, layout: Layout, like: LaidOut, *, instead: bool = False) -> Call[LaidOut]:
     """Tell a shard the layout of its queue; it takes a newer one. With `instead` only in the place of `like`."""
-    args = [str(layout), str(like.layout) if instead else "", like.lease_ms, like.paused]
+    instead_of = str(like.layout) if instead else ""
+    args = [str(layout), instead_of, like.lease_ms, like.paused, scope.queue, scope.switch]
     return call("lay_out", scope, args, _laid_out)
 
 
 def _laid_out(reply: list[bytes]) -> LaidOut:
-    layout, lease, paused = map(text, reply)
-    return LaidOut(read_layout(layout), lease, paused)
+    written, lease, paused = map(text, reply)
+    layout = read_layout(written)
+    return LaidOut(layout, lease, paused, str(layout) == written)
 
 
 def clear(scope: Scope, limit: int = 500) -> Call[int]:
     """Drop some of what waits; answers how many, 0 when nothing waits any more."""
-    return call("clear", scope, [limit], int)
+    return call("clear", scope, [limit, scope.queue, scope.wake], int)

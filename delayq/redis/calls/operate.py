@@ -25,17 +25,17 @@ class Switch(StrEnum):
 
 def switch(scope: Scope, what: Switch, for_ms: int, reason: str = "") -> Call[Control]:
     """Turn a switch for a time, `UNTIL_ENDED` or `END` it; answers all of them. The scope's queue has no part in it."""
-    return call("control", scope, [scope.now, what, for_ms, reason], _control)
+    return call("control", scope, [scope.now, what, for_ms, reason, scope.switch], _control)
 
 
 def restart(scope: Scope) -> Call[Control]:
     """Call on all workers there are to leave after their job. Sent twice it may end those that came between."""
-    return call("control", scope, [scope.now, "restart", 0, ""], _control)
+    return call("control", scope, [scope.now, "restart", 0, "", scope.switch], _control)
 
 
 def control(scope: Scope) -> Call[Control]:
     """The switches as they are."""
-    return call("control", scope, [scope.now, "", 0, ""], _control, nature=Nature.READS)
+    return call("control", scope, [scope.now, "", 0, "", ""], _control, nature=Nature.READS)
 
 
 def _control(reply: list[Any]) -> Control:

@@ -36,12 +36,17 @@ class Scheduled(NamedTuple):
     """What became of a batch: a reference for each job, and whether the queue was new.
 
     `moved`: nothing was done, because the shard knows this newer layout. A job that was only asked for, and is not
-    there, has the outcome `unknown`.
+    there, has the outcome `unknown`. The short way answers without references when it did nothing.
     """
 
     refs: list[JobRef]
     new_queue: bool
     moved: Layout | None = None
+
+    @property
+    def undone(self) -> bool:
+        """Whether the long way has to be asked."""
+        return not self.refs and self.moved is None
 
 
 class Outcome(NamedTuple):
@@ -99,8 +104,7 @@ def schedule(
     options = scope.options
     if jobs and (quiet := jobs[0].quiet):
         return debounce(scope, jobs[0], quiet, token)
-    soon = _soon(jobs[0].when) if len(jobs) == 1 else any(map(_soon, {job.when for job in jobs}))
-    once = token if once_ms or soon or on_conflict is OnConflict.ERROR else ""
+    once = token if once_ms or on_conflict is OnConflict.ERROR or _any_soon(jobs) else ""
     once_ms = (once_ms or ONCE_MS) if once else 0
     script, word = _SCRIPTS[on_conflict]
     args: list[Argument] = [scope.now, word, scope.queue, scope.wake]
@@ -108,27 +112,38 @@ def schedule(
         args.append(options.high_water)
     args += (options.lease_ms, once_ms, scope.shards)
     for job in jobs:
-        args += job[:4]  # id, envelope, when, digest
+        args += (job.id, job.envelope, job.when, job.digest)
     return call(script, scope, args, lambda reply: _scheduled(reply, jobs), once=once)
 
 
-def later(scope: Scope, job: Prepared, on_conflict: OnConflict) -> Call[JobRef | None] | None:
-    """Put one job where it waits, the short way. None: it is no job for it; and so is the answer when nothing was done.
+def later(scope: Scope, jobs: Sequence[Prepared], on_conflict: OnConflict) -> Call[Scheduled] | None:
+    """Put jobs of one queue (one chunk) where they wait, the short way. None: they are none for it.
 
-    Then `schedule` is asked. It is for one that needs nothing but a place: due later, kept if its id is taken, without
-    a lock, and in a shard where it is not just looked for.
+    When its answer is `undone`, `schedule` has to be asked. It is for jobs that need nothing but a place: due later,
+    kept if an id is taken, without a lock, and in a shard where they are not just looked for.
     """
-    if on_conflict is not OnConflict.KEEP or job.digest or job.quiet or scope.asks or _soon(job.when):
+    if on_conflict is not OnConflict.KEEP or scope.asks or _any_soon(jobs):
         return None
+    args: list[Argument] = [scope.now, scope.queue, scope.wake, scope.shards]
+    for job in jobs:
+        if job.digest or job.quiet:
+            return None
+        args += (job.id, job.envelope, job.when)
     loaded, keys = placed("later", scope.options.prefix, scope.queue)
-    args = scope.now, scope.queue, scope.wake, scope.shards, job.id, job.envelope, job.when
-    return Call(loaded, keys, args, partial(_waiting, job))
+    return Call(loaded, keys, tuple(args), partial(_waiting, jobs))
 
 
-def _waiting(job: Prepared, reply: bytes | None) -> JobRef | None:
+def _waiting(jobs: Sequence[Prepared], reply: bytes | None) -> Scheduled:
     if reply is None:
-        return None
-    return JobRef(job.id, job.queue, State.SCHEDULED, int(reply), Answer.CREATED, job.name)
+        return Scheduled([], False)
+    now_ms = int(reply)
+    dues = {when: now_ms + int(when) for when in {job.when for job in jobs}}  # nearly all jobs say one and the same
+    wait, created = State.SCHEDULED, Answer.CREATED
+    return Scheduled([JobRef(job.id, job.queue, wait, dues[job.when], created, job.name) for job in jobs], False)
+
+
+def _any_soon(jobs: Sequence[Prepared]) -> bool:
+    return _soon(jobs[0].when) if len(jobs) == 1 else any(map(_soon, {job.when for job in jobs}))
 
 
 def _soon(when: str) -> bool:
@@ -188,7 +203,7 @@ def cancel_only(scope: Scope, job_id: str, *, running: bool, token: str, only: s
 
 def _cancel(scope: Scope, job_id: str, running: bool, only: str) -> list[Argument]:
     channel = Globals(scope.options.prefix).cancels
-    return [scope.now, job_id, "1" if running else "0", ONCE_MS, scope.queue, channel, only]
+    return [scope.now, job_id, "1" if running else "0", ONCE_MS, scope.queue, channel, only, scope.wake]
 
 
 def _cancelled(reply: list[Any]) -> Cancelled:

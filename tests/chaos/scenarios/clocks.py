@@ -50,14 +50,21 @@ def faked(rate: Path | str) -> dict[str, str]:
 def server_with(environment: Mapping[str, str]) -> Iterator[LocalServer]:
     """A Valkey in that environment. The distribution's Redis has jemalloc, which asks for the time too early."""
     with closing(LocalServer(require(Flavour.VALKEY))) as one:
-        before = {name: os.environ.get(name) for name in environment}
-        os.environ.update(environment)
-        try:
+        with environment_of(environment):
             one.start()
-        finally:
-            for name, value in before.items():
-                os.environ.pop(name) if value is None else os.environ.update({name: value})
         yield one
+
+
+@contextmanager
+def environment_of(given: Mapping[str, str]) -> Iterator[None]:
+    """What is started in the block has these variables too."""
+    before = {name: os.environ.get(name) for name in given}
+    os.environ.update(given)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name) if value is None else os.environ.update({name: value})
 
 
 def stepped(lot: Lot) -> Tally:

@@ -40,7 +40,7 @@ def test_each_link_starts_when_the_one_before_has_succeeded(station: Station, st
 
 
 def test_a_list_is_a_chain_too(station: Station, steps: Steps) -> None:
-    chain([steps("a"), steps("b")]).append(steps("c")).prepend(steps("z")).dispatch()
+    chain([steps("a"), steps("b")]).append([steps("c")]).prepend([steps("z")]).dispatch()
     with work(station):
         steps.until("c")
     assert steps.ran == ["z", "a", "b", "c"]
@@ -141,7 +141,7 @@ def test_a_running_link_may_change_what_follows(station: Station, steps: Steps) 
     def grow(context: JobContext) -> None:
         assert context.chain.remaining == 1
         context.chain.prepend(steps("next"))
-        context.chain.append(steps("last").on_queue("mails"), steps("very last"))
+        context.chain.append([steps("last").on_queue("mails"), steps("very last")])
 
     station.handles("grow", grow)
     chain(named("grow"), steps("planned")).dispatch()

@@ -173,7 +173,7 @@ def _one(call: Any) -> Any:
     return (yield call)
 
 
-@pytest.mark.parametrize("stranger", [3, [named("a")], chain(named("a")), named])
+@pytest.mark.parametrize("stranger", [3, [3], chain(named("a")), named])
 @pytest.mark.parametrize("where", ["prepend", "append"])
 def test_what_is_neither_job_nor_batch_is_refused_in_a_sentence(where: str, stranger: Any) -> None:
     rest = RunningChain()

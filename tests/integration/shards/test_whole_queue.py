@@ -258,3 +258,14 @@ def test_a_number_of_shards_that_cannot_be_read_is_told_at_once(station: Station
         station.client.schedule_many([{"name": "x"}])
     station.connector.commands().hset(station.keys().meta, "shards", "1")
     assert station.client.schedule("x", id="new", delay="1h").outcome == "created"
+
+
+@pytest.mark.parametrize("said", ["garbage", "", "9:999999"])
+def test_nobody_changes_a_number_of_shards_that_cannot_be_read(station: Station, said: str) -> None:
+    """By which numbers jobs may lie is not known then; the change would hide those in the other shards."""
+    client = station.connector.commands()
+    station.client.queue_set(QUEUE, shards=2)
+    client.hset(station.keys().meta, "shards", said)
+    with pytest.raises(BackendDamaged, match="not a number of shards"):
+        station.client.queue_set(QUEUE, shards=4)
+    assert client.hget(station.keys().meta, "shards") == said.encode()

@@ -1,4 +1,4 @@
-"""What one job costs, in things that can be counted: commands sent to Redis, and calls of Python functions.
+"""What one job costs, in things that can be counted: commands to Redis, calls of functions, Python's instructions.
 
 Seconds belong to the machine; these do not. The bounds stand a little above what is counted today, so whoever makes a
 job dearer hears of it here and not from a chart.
@@ -13,14 +13,18 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import msgspec
+import pytest
 import redis
 
 import delayq
 from delayq.core import names
+from delayq.core.at_work import AT_WORK
 from delayq.core.backoff import DEFAULT
 from delayq.core.envelope import VERSION, Envelope, encode
+from delayq.core.events import Event
 from delayq.core.outcome import DONE, Policy
 from delayq.drivers.base import Delivery, Settlement
 from delayq.jobs.function import job
@@ -64,6 +68,28 @@ def calls() -> Iterator[Counter[str]]:
         sys.setprofile(before)
 
 
+@contextmanager
+def instructions() -> Iterator[Counter[str]]:
+    """The instructions of Python that delayq's own functions run during the block, by file."""
+    found: Counter[str] = Counter()
+
+    def note(frame: FrameType, event: str, argument: object) -> Any:
+        path = frame.f_code.co_filename
+        if not path.startswith(PACKAGE) or path == names.__file__:
+            return None
+        frame.f_trace_lines, frame.f_trace_opcodes = False, True
+        if event == "opcode":
+            found[path.removeprefix(PACKAGE)] += 1
+        return note
+
+    before = sys.gettrace()
+    sys.settrace(note)
+    try:
+        yield found
+    finally:
+        sys.settrace(before)
+
+
 def test_one_job_scheduled_is_one_command(station: Station, redis_client: redis.Redis) -> None:
     for _ in range(2):  # the script and the queue become known
         station.client.schedule("note", DATA, delay="1h")
@@ -82,6 +108,9 @@ def test_many_jobs_are_one_command_for_each_250(station: Station, redis_client: 
         station.client.schedule_many(jobs)
     assert sent == {"EVALSHA": 1}
     assert called.total() <= 14 * JOBS, called
+    with instructions() as run:
+        station.client.schedule_many(jobs)
+    assert run.total() <= 620 * JOBS, run
 
 
 def test_a_batch_is_read_and_settled_in_one_trip_each(station: Station, redis_client: redis.Redis) -> None:
@@ -101,7 +130,17 @@ def test_a_batch_is_read_and_settled_in_one_trip_each(station: Station, redis_cl
     assert called.total() <= JOBS, called
 
 
-def test_a_child_calls_twenty_functions_for_a_plain_job() -> None:
+class Silent:
+    """A listener as that of a worker that keeps quiet."""
+
+    only_trouble = True
+
+    def __call__(self, event: Event) -> None:
+        raise AssertionError(f"no event is made of jobs that do well: {event}")
+
+
+@pytest.mark.parametrize("listeners", [Listeners(), Listeners([Silent()])], ids=["nobody listens", "quiet"])
+def test_a_child_calls_twenty_functions_for_a_plain_job(listeners: Listeners) -> None:
     """From a delivery that waits to an outcome that is kept: books, envelope, policy, payload, meter, the handler."""
     registry, slots = Registry(), Slots((QUEUE,), JOBS)
     with using(registry):
@@ -110,7 +149,7 @@ def test_a_child_calls_twenty_functions_for_a_plain_job() -> None:
     holding = Holding(slots, lambda: 0)
     lines = Lines(holding.stop_asked, Progress(lambda told: None), Farewell())
     policies, meter = Policies(Policy(tries=5, backoff=DEFAULT, timeout_ms=60_000)), Meter((QUEUE,), ("note",))
-    attempts = Attempts(registry, policies, lambda: 0, lines, Listeners(), meter=meter)
+    attempts = Attempts(registry, policies, lambda: 0, lines, listeners, meter=meter)
     crew = Inline(holding, attempts, lambda: None)
 
     def work(count: int) -> None:
@@ -126,7 +165,11 @@ def test_a_child_calls_twenty_functions_for_a_plain_job() -> None:
     with calls() as called:
         work(JOBS)
     assert slots.ints[Word.DONE] == 1 + JOBS
-    assert called.total() <= 21 * JOBS, called
+    assert AT_WORK.get() is None, "what is logged between two jobs belongs to none"
+    assert called.total() <= 19 * JOBS, called
+    with instructions() as run:
+        work(JOBS)
+    assert run.total() <= 900 * JOBS, run
 
 
 def _do_nothing(order_id: int) -> None:

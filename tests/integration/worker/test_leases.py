@@ -14,6 +14,7 @@ from delayq.core.states import State
 from delayq.jobs.context import JobContext
 from tests.support.crew import Crew, Duty, whole
 from tests.support.machine import fair_clock
+from tests.support.servers import connect
 from tests.support.station import QUEUE, Station
 from tests.support.waiting import wait_until
 
@@ -53,6 +54,26 @@ def test_a_job_of_three_leases_runs_once(station: Station, kind: str) -> None:
         station.until("o1", State.ABSENT)
     assert len(starts) == 1
     assert station.fences() == []
+
+
+@pytest.mark.station(lease_ms=400)
+def test_a_delay_of_three_leases_is_no_reason_to_hand_a_job_out(station: Station) -> None:
+    """What waits is in nobody's hands: nothing starts before its time, and again only what was taken back since."""
+    starts, server = station.tape(), station.connector.commands()
+
+    def note(context: JobContext) -> None:
+        with connect(station.url) as client:
+            seconds, micros = client.time()
+        starts.append((context.id, seconds * 1000 + micros // 1000))
+
+    station.handles("note", note)
+    refs = station.client.schedule_many([{"name": "note", "id": f"j{n}", "delay": "1300ms"} for n in range(20)])
+    with station.working(mover=True, tidy_every_ms=100), station.working(mover=True, tidy_every_ms=100):
+        wait_until(lambda: not server.hlen(station.keys().of("jobs")), what="all have run")
+    dues = {ref.id: ref.due_ms or 0 for ref in refs}
+    assert {job for job, _ in starts} == set(dues)
+    assert [job for job, at_ms in starts if at_ms < dues[job]] == []
+    assert len(starts) - len(dues) <= station.client.stats(QUEUE)[0].counters.get("reclaimed_total", 0)
 
 
 @pytest.mark.timed

@@ -171,18 +171,25 @@ def test_a_new_queue_is_found(station: Station, hint: bool) -> None:
 
 @pytest.mark.timed
 def test_a_nearer_job_does_not_wait_for_a_farther_one(station: Station) -> None:
-    started = station.tape()
+    started, client = station.tape(), station.connector.commands()
     station.handles("note", lambda tag: started.append((tag, time.monotonic(), fair_clock())))
+    asked: dict[str, tuple[float, float]] = {}
+
+    def ask(tag: str, delay: str) -> None:
+        asked[tag] = time.monotonic(), fair_clock()
+        station.client.schedule("note", {"tag": tag}, delay=delay)
+
     with station.working(mover=True):
-        wait_until(lambda: station.connector.commands().zcard("delayq:workers"), what="the worker is here")
-        begun, fairly_begun = time.monotonic(), fair_clock()
-        station.client.schedule("note", {"tag": "far"}, delay="600ms")
-        station.client.schedule("note", {"tag": "near"}, delay="200ms")
-        station.client.schedule("note", {"tag": "now"})
-        wait_until(lambda: len(started) == 3, what="all have run")
-    due = {"now": 0.0, "near": 0.2, "far": 0.6}
-    assert [tag for tag, at, _ in started if at - begun < due[tag] - 0.001] == []
-    assert [(tag, at) for tag, _, at in started if at - fairly_begun >= due[tag] + 0.15] == []
+        wait_until(lambda: client.hget(station.keys().meta, "mover_tick"), what="the mover looks")
+        seen = client.hget(station.keys().meta, "mover_tick")
+        ask("far", "1h")
+        wait_until(lambda: client.hget(station.keys().meta, "mover_tick") != seen, what="it knows of the farther one")
+        ask("near", "200ms")
+        ask("now", "0s")
+        wait_until(lambda: len(started) == 2, what="the nearer ones have run")
+    due = {"now": 0.0, "near": 0.2}
+    assert [tag for tag, at, _ in started if at - asked[tag][0] < due[tag] - 0.001] == []
+    assert [(tag, at) for tag, _, at in started if at - asked[tag][1] >= due[tag] + 0.15] == []
 
 
 @pytest.mark.station(high_water=50)

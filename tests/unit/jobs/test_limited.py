@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import pytest
 
 from delayq import Concurrency, JobContext, JobLimited, RateLimit, RateLimited, RunningJob, ThrottlesExceptions
-from delayq.core.errors import BackendFull, BackendUnavailable, DelayqError, OutcomeUnknown
+from delayq.core.errors import BackendFull, BackendUnavailable, ConfigError, DelayqError, OutcomeUnknown
 from delayq.core.limit_names import limit_of_job
 from delayq.core.limiting import Acquire, Circuit, Probed, Question, Taken
 from delayq.core.signals import Snooze
@@ -133,3 +133,9 @@ def test_job_names_of_any_language_make_names_of_limits() -> None:
     assert limit_of_job("overlap", "order.close") == "overlap:order.close"
     assert limit_of_job("overlap", "a{b}") == "overlap:a%7Bb%7D"
     assert len(limit_of_job("overlap", "ü" * 200)) <= 128
+
+
+@pytest.mark.parametrize("which", [[OSError], "OSError", (OSError, "x"), int])
+def test_what_chooses_no_exceptions_is_refused_where_it_is_declared(which: Any) -> None:
+    with pytest.raises(ConfigError, match="discard_when="):
+        ThrottlesExceptions(discard_when=which)

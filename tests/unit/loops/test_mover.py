@@ -95,20 +95,38 @@ def test_a_new_queue_is_found_by_its_wake_up_and_by_polling() -> None:
     assert "promote other" in backend.take_asked()
 
 
-def test_while_it_hears_of_new_queues_it_seldom_asks_which_there_are() -> None:
+def test_while_it_hears_it_seldom_looks_and_seldom_asks_which_queues_there_are() -> None:
     backend = Backend("a")
     loop = mover(backend)
     backend.hints.listening = True
     for _ in range(10):
         loop.run_once()
         backend.clock.now += 1.0
-    assert backend.asked.count("queues") == 2
-    assert backend.take_asked().count("promote a") == 10
+    assert backend.take_asked() == ["queues", "promote a"] * 2, "every five seconds"
     backend.hints.listening = False
     for _ in range(3):
         loop.sleep(1.0)
         loop.run_once()
-    assert backend.take_asked().count("queues") == 3, "what it does not hear it has to ask for"
+    assert backend.take_asked() == ["queues", "promote a"] * 3, "what it does not hear it has to ask for"
+
+
+def test_a_due_time_that_is_near_is_looked_at_then_also_while_it_hears() -> None:
+    backend = Backend("a")
+    backend.hints.listening = True
+    backend.promotions = {"a": Promotion(0, 0, 2.25)}
+    assert mover(backend).run_once() == 2.25
+    backend.promotions = {"a": Promotion(0, 0, 1.0)}
+    assert mover(backend).run_once() == 1.0, "a paused queue, say"
+
+
+def test_a_look_that_lies_far_ahead_comes_near_when_nothing_is_heard_any_more() -> None:
+    backend = Backend("a")
+    loop = mover(backend)
+    backend.hints.listening = True
+    assert loop.run_once() == 5.0
+    backend.hints.listening = False
+    loop.sleep(0.2)
+    assert loop.run_once() == 1.0
 
 
 def test_the_janitor_learns_of_a_new_queue_from_what_the_mover_heard() -> None:

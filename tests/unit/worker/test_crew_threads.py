@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import random
+import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, cast
 
 import pytest
 
-from delayq.core.interrupts import JobTimedOut
+from delayq.core.interrupts import JobInterrupted, JobTimedOut
 from delayq.core.outcome import Outcome
 from delayq.drivers.base import Delivery
 from delayq.worker.attempt import Attempt, Attempts
-from delayq.worker.crew_threads import Threads
+from delayq.worker.crew_threads import Threads, _absorb, _Desk
 from delayq.worker.held import Held
 from delayq.worker.holding import Holding
 from tests.support.waiting import wait_until
@@ -85,3 +87,19 @@ def test_it_never_hits_the_next_one() -> None:
         else:
             assert (result == number and error is None) or isinstance(error, JobTimedOut)
     assert any(isinstance(error, JobTimedOut) for _, error in book.ends.values()), "some were hit"
+
+
+def test_a_profiler_goes_on_after_an_interruption() -> None:
+    """In a process of its own: a loop that looks for an exception that is not there cannot be ended from inside."""
+    subprocess.run([sys.executable, "-c", f"from {__name__} import profiled; profiled()"], timeout=30, check=True)
+
+
+def profiled() -> None:
+    """An exception was aimed at an attempt that had ended; then a profiler looks on."""
+    held = Held(Delivery("q", "j1", "1-0", b"", 0, 0), 0, 0.0, 2)
+    desk = _Desk()
+    desk.aimed, desk.sent = held, True
+    with suppress(JobInterrupted):
+        _absorb(desk, held)
+    sys.setprofile(lambda *_: None)
+    sum(abs(number) for number in range(1_000))

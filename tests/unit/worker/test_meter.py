@@ -31,8 +31,7 @@ def only(counted: Meter) -> Measured:
 
 def test_an_attempt_by_queue_job_and_outcome() -> None:
     counted = meter()
-    place = counted.place("orders", "close")
-    counted.began(place, 10.0, 10_985)  # 11,000 by the server: 15 ms late
+    place = counted.began("orders", "close", 10.0, 10_985)  # 11,000 by the server: 15 ms late
     counted.done(place, 0.4)
     row = only(counted)
     assert (row.queue, row.job, row.late.count, row.late.sum_ms) == ("orders", "close", 1, 15.0)
@@ -83,11 +82,10 @@ def test_what_a_process_counted_outlives_it_and_its_successor_goes_on() -> None:
 
 def test_what_came_in_between() -> None:
     counted = meter()
-    place = counted.place("orders", "close")
-    counted.began(place, 10.0, 10_985)
+    place = counted.began("orders", "close", 10.0, 10_985)
     before = by_queue(counted.rows())["orders"]
     assert measures(before, before) == {}
-    counted.began(place, 10.0, 10_985)
+    counted.began("orders", "close", 10.0, 10_985)
     counted.ended(place, "released", 3.0)
     assert measures(before, by_queue(counted.rows())["orders"]) == {
         "late:5": 1, "late_ms": 15.0, "took:3": 1, "took_ms": 3.0,

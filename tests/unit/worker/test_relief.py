@@ -29,6 +29,7 @@ class Steward:
     def __init__(self, slots: Slots) -> None:
         self.slots = slots
         self.away = False
+        self.ours = True
         self.told: list[tuple[str, str, int]] = []
 
     def lease_s(self) -> float:
@@ -44,7 +45,7 @@ class Steward:
         self.told += [("settle", claim.id, self.ordered(claim)) for claim, _ in ended]
         if self.away:
             raise BackendUnavailable
-        return [True for _ in ended]
+        return [self.ours for _ in ended]
 
     def hand_back(self, claims: Sequence[Claim]) -> None:
         self.told += [("hand back", claim.id, self.ordered(claim)) for claim in claims]
@@ -55,6 +56,9 @@ class Steward:
 
     def heard(self) -> frozenset[tuple[str, str]]:
         return frozenset()
+
+    def changes(self) -> int:
+        return 0
 
     def ordered(self, claim: Claim) -> int:
         (seen,) = [item for item in self.slots.read()[1] if item.claim == claim]
@@ -102,6 +106,14 @@ def test_what_could_not_be_settled_for_it_stays_its_own(bench: Bench) -> None:
         bench.relieve()
     assert bench.steward.ordered(Claim("q", "done", "0-1")) == 0
     bench.holding.start()  # it wakes up, and obeys
+    assert [held.delivery.id for held in bench.holding.take_finished()] == ["done"]
+
+
+def test_what_was_taken_back_stays_its_own_too_so_that_it_says_so(bench: Bench) -> None:
+    bench.steward.ours = False
+    bench.relieve()
+    assert bench.steward.ordered(Claim("q", "done", "0-1")) == 0
+    bench.holding.start()
     assert [held.delivery.id for held in bench.holding.take_finished()] == ["done"]
 
 
