@@ -115,6 +115,7 @@ _TEXTS = (
     ("cluster support disabled", "NOCLUSTER"),
     ("can't run this command", "NOPERM"),
     ("ACL failure in script", "NOPERM"),
+    ("the stream key no longer exists", "NOGROUP"),  # UNBLOCKED, of Redis 7.0: deleted under a blocked reader
 )
 # A pipeline puts 'Command # 1 (...) of pipeline caused error: ' before the server's text, and Redis 6.2 writes
 # 'Error running script (call to f_1f2e): @user_script:1: @user_script: 1: -OOM ...' for an error inside a script.

@@ -120,7 +120,7 @@ def _reason(error: BaseException) -> str:
     while part is not None:
         if isinstance(part, ssl.SSLError):  # an OSError too, but its errno counts TLS's own errors
             why = getattr(part, "verify_message", "") or getattr(part, "reason", "")
-            return f"TLS failed, {why.replace('_', ' ').lower() if why else _HUNG_UP}"
+            return f"TLS failed, {why.replace('_', ' ').lower().rstrip('.') if why else _HUNG_UP}"
         # The system's own words; redis-py and asyncio wrap them in theirs and repeat the host.
         if isinstance(part, BlockingIOError):  # the kernel's timeout; see `sockets`
             return "no answer in time"

@@ -285,7 +285,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if shutil.which("openssl") is None:
         pytest.skip("no openssl to make a certificate with")
     subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=delayq",
          "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", folder / "key.pem", "-out", folder / "cert.pem"],
         check=True,
         capture_output=True,
@@ -325,6 +325,13 @@ def test_a_certificate_nobody_knows(tls_port: int) -> None:
     with pytest.raises(ConfigError, match="certificate"):
         connector.call(lambda client: client.ping(), safe=True)
     assert fair_clock() - started < 2.0, "trying again does not help"
+
+
+def test_a_certificate_of_another_host(tls_port: int, certificate: Path) -> None:
+    connector = Connector(f"rediss://localhost:{tls_port}?ssl_ca_certs={certificate / 'cert.pem'}")
+
+    with pytest.raises(ConfigError, match=r"is not valid for 'localhost'\. Check"):
+        connector.call(lambda client: client.ping(), safe=True)
 
 
 def test_a_certificate_file_that_is_not_there() -> None:

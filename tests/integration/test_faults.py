@@ -245,12 +245,30 @@ def test_a_reader_whose_primary_is_demoted(
     admin.xgroup_create("stream", "delayq", "0", mkstream=True)
     connector = opened(server.url)
     reader = connector.reader(1_000)
-    demote = threading.Thread(target=_demote_when_blocked, args=(admin,))
+    demote = threading.Thread(target=_when_blocked, args=(admin, lambda: admin.replicaof("127.0.0.1", 1)))
     demote.start()
 
     with pytest.raises(BackendUnavailable, match="has just become a replica"), translated(connector.endpoint.where):
         reader.xreadgroup("delayq", "me", {"stream": ">"}, block=1_000)
     demote.join()
+
+
+def test_a_reader_whose_stream_is_deleted(
+    server: LocalServer, admin: redis.Redis, opened: Callable[[str], Connector]
+) -> None:
+    """Redis 7.0 says UNBLOCKED, as to a demoted reader; 6.2 lets it wait on, and its next read says NOGROUP."""
+    admin.xgroup_create("stream", "delayq", "0", mkstream=True)
+    connector = opened(server.url)
+    reader = connector.reader(1_000)
+    delete = threading.Thread(target=_when_blocked, args=(admin, lambda: admin.delete("stream")))
+    delete.start()
+
+    def read_twice(_: redis.Redis) -> None:
+        for _round in range(2):
+            reader.xreadgroup("delayq", "me", {"stream": ">"}, block=1_000)
+
+    assert "missing or holds something else" in refusal(connector, read_twice, BackendDamaged)
+    delete.join()
 
 
 def test_a_cluster_with_a_part_missing(
@@ -289,9 +307,9 @@ def _answer_as_a_web_server(listener: socket.socket) -> None:
         client.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
 
 
-def _demote_when_blocked(admin: redis.Redis) -> None:
+def _when_blocked(admin: redis.Redis, act: Callable[[], object]) -> None:
     wait_until(lambda: admin.info("clients")["blocked_clients"] == 1, what="the reader blocks")
-    admin.replicaof("127.0.0.1", 1)
+    act()
 
 
 def _is_loading(client: redis.Redis) -> bool:
