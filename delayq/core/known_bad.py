@@ -31,8 +31,9 @@ class KnownBad:
 _STREAMS: Final = "memory corruption by stream commands (CVE-2022-31144, CVE-2022-35951)"
 _XACKDEL: Final = "memory corruption by XACKDEL (CVE-2025-62507)"
 _LUA: Final = "a script can break out of the Lua sandbox (CVE-2025-49844)"
+_WOKEN: Final = "memory corruption when a blocked client is woken while maxmemory-clients evicts it (CVE-2026-23479)"
 
-# 7.0 got no release of its own with the Lua fix: the next line that has it is named.
+# 7.0 got no release of its own with the Lua fix, 8.0 none that is known with that of waking: the next line is named.
 _FAULTS: Final = (
     KnownBad("Redis", (7, 0, 0), (7, 0, 5), _STREAMS, touches_delayq=True),
     KnownBad("Redis", (8, 2, 0), (8, 2, 3), _XACKDEL, touches_delayq=True),
@@ -44,6 +45,15 @@ _FAULTS: Final = (
     KnownBad("Valkey", (7, 2, 0), (7, 2, 11), _LUA, touches_delayq=False),
     KnownBad("Valkey", (8, 0, 0), (8, 0, 6), _LUA, touches_delayq=False),
     KnownBad("Valkey", (8, 1, 0), (8, 1, 4), _LUA, touches_delayq=False),
+    KnownBad("Redis", (7, 2, 0), (7, 2, 14), _WOKEN, touches_delayq=False),
+    KnownBad("Redis", (7, 4, 0), (7, 4, 9), _WOKEN, touches_delayq=False),
+    KnownBad("Redis", (8, 0, 0), (8, 2, 6), _WOKEN, touches_delayq=False),
+    KnownBad("Redis", (8, 4, 0), (8, 4, 3), _WOKEN, touches_delayq=False),
+    KnownBad("Redis", (8, 6, 0), (8, 6, 3), _WOKEN, touches_delayq=False),
+    KnownBad("Valkey", (7, 2, 0), (7, 2, 13), _WOKEN, touches_delayq=False),
+    KnownBad("Valkey", (8, 0, 0), (8, 0, 8), _WOKEN, touches_delayq=False),
+    KnownBad("Valkey", (8, 1, 0), (8, 1, 7), _WOKEN, touches_delayq=False),
+    KnownBad("Valkey", (9, 0, 0), (9, 0, 4), _WOKEN, touches_delayq=False),
 )
 
 
