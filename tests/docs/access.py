@@ -80,11 +80,14 @@ USERS = (
 
 
 def used_by(*scripts: str) -> set[str]:
-    """The commands that these scripts contain, as an ACL names them; several may stand on one line."""
+    """The commands that these scripts contain, as an ACL names them; several may stand on one line.
+
+    `call` alone is a script's short name for `redis.call`.
+    """
     found = set()
     for name in scripts:
         text = (SCRIPTS / f"{name}.lua").read_text(encoding="utf-8")
-        for command, rest in re.findall(r"redis\.p?call\('(\w+)'(?=([^\n]*))", text):
+        for command, rest in re.findall(r"\bp?call\('(\w+)'(?=([^\n]*))", text):
             if command in ("XGROUP", "XINFO", "MEMORY"):
                 words = re.findall(r"'([A-Z]+)'", rest.partition("stream")[0])
                 found |= {f"{command.lower()}|{word.lower()}" for word in words}

@@ -49,7 +49,7 @@ VARIANTS = {
     "ack settles whatever it is asked to": Variant("ack", "owned[n] == entry", "true", seed=4),
     "done settles whatever it is asked to": Variant("done", "owned[n] == held[n]", "true", seed=4),
     "release settles whatever it is asked to": Variant("release", "owned[n] == entry", "true"),
-    "promote leaves the job in the set": Variant("promote", "redis.call('ZREM', scheduled, unpack(gone))", ""),
+    "promote leaves the job in the set": Variant("promote", "call('ZREMRANGEBYRANK', scheduled, '0', moving - 1)", ""),
     "promote moves what is due in four seconds": Variant("promote", "'-inf', at,", "'-inf', at + 4000,"),
     "reclaim passes the old entry on": Variant(
         "reclaim",
