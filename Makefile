@@ -22,7 +22,7 @@ TYPED := delayq tests $(if $(wildcard consumers/*.py consumers/*/*.py),consumers
 .SUFFIXES:
 
 help: ## list the words
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' Makefile
 
 install: $(VENV)/.installed-dev ## everything a developer needs, into .venv
 

@@ -12,6 +12,7 @@ from benchmarks.measures import (
     dashboard,
     durability,
     growth,
+    herd,
     http,
     idle,
     lateness,
@@ -39,7 +40,7 @@ class Measure(Protocol):
 
 
 _ALL: tuple[Measure, ...] = (
-    schedule_many, schedule_one, promote, consume, lateness, burst, idle, memory, growth, layers, limits,
+    schedule_many, schedule_one, promote, consume, lateness, burst, herd, idle, memory, growth, layers, limits,
     durability, http, masters, changing, dashboard, scrape, start, life,
 )  # fmt: skip
 MEASURES: dict[str, Measure] = {measure.NAME: measure for measure in _ALL}
