@@ -96,6 +96,14 @@ class KeepsLocks(Protocol):
 
 
 @runtime_checkable
+class Refuses(Protocol):
+    """A connection that cannot do all that a job may ask for, and says so of one whose turn comes later."""
+
+    def refuse(self, spec: JobSpec) -> None:
+        """Raises `InvalidInput` for a link of a chain, a member of a batch, a callback that cannot be carried."""
+
+
+@runtime_checkable
 class TakesUp(Protocol):
     """A connection that keeps failed jobs beside the others, and takes one up again in one step."""
 

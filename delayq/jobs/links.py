@@ -17,6 +17,7 @@ from delayq.core.followups import Chain, Link
 from delayq.core.spec import Delay, JobSpec, Limit, prepare
 from delayq.core.views import JobRef
 from delayq.core.when import duration_ms
+from delayq.drivers.connection import Refuses
 from delayq.jobs.dispatch import Dispatch, Sendable, dispatch_of
 from delayq.jobs.member_ids import NEW, Ids
 from delayq.jobs.options import Dispatched
@@ -88,7 +89,10 @@ class Builder:
         first_of_batch: bool = False,
     ) -> Link:
         """A job whose turn comes later; `first_of_batch`: together with its batch, where nobody waits for a key."""
-        spec = self.parcel(job, where, ids).spec
+        parcel = self.parcel(job, where, ids)
+        spec, connection = parcel.spec, self.manager.connection(parcel.connection)
+        if isinstance(connection, Refuses):
+            connection.refuse(spec)
         if first_of_batch and spec.unique is not None:
             raise InvalidInput(
                 f"The job {spec.name!r} has a unique key, and a batch would wait for its owner for ever.",

@@ -61,6 +61,10 @@ class BrokerConnection:
         now_ms = self.broker.now_ms()
         return [self._item(prepare(spec, self.options, now_ms, on_conflict), now_ms) for spec in specs]
 
+    def refuse(self, spec: JobSpec) -> None:
+        """As `schedule` would: what a link asks for (a limit, say) is not all written in the envelope it travels in."""
+        refuse_spec(spec, OnConflict.KEEP, self.capabilities, self.name)
+
     def push_raw(self, envelope: bytes, *, queue: str | None = None, delay: Delay | None = None) -> JobRef:
         """Push an envelope as it is."""
         broker = self.broker

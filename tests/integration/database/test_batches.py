@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import Engine, text
 from sqlalchemy.orm import Session
 
-from delayq import Conflict, InvalidInput
+from delayq import Concurrency, Conflict, InvalidInput, job
 from delayq.core.batches import BatchInfo
 from delayq.core.errors import BatchNotFound, ConfigError
 from delayq.core.states import Answer, State
@@ -19,6 +19,7 @@ from delayq.jobs.batch import Member, PendingBatch, afind_batch, batch, find_bat
 from delayq.jobs.chain import chain
 from delayq.jobs.context import JobContext
 from delayq.jobs.dispatch import named
+from delayq.jobs.registry import using
 from tests.integration.database.conftest import on_sqlite
 from tests.support.database_station import DatabaseStation
 from tests.support.station import QUEUE
@@ -273,3 +274,27 @@ def test_a_handler_that_adds_what_cannot_wait_fails(ledger: DatabaseStation, ste
         ConfigError.__name__,
         True,
     )
+
+
+@on_sqlite
+def test_a_link_that_asks_for_what_nobody_gives_is_refused(ledger: DatabaseStation, steps: Steps) -> None:
+    """A limit stands in what a job declares and not in the envelope that travels; a first link was refused alone."""
+    with using(ledger.registry):
+
+        @job("limited", middleware=[Concurrency("api", 1)])
+        def limited() -> None:
+            """Never runs."""
+
+    for later, why in ((limited.job(), "counts for no limit"), (steps("r", retention="1h"), "forgets a job")):
+        for what in (
+            chain(steps("a"), later),
+            chain(steps("a")).catch(later),
+            chain(steps("a"), batch([later])),
+            batch([steps("a"), later]),
+            batch([[steps("a"), later]]),
+            batch([steps("a")], then=later),
+        ):
+            with pytest.raises(InvalidInput, match=f"The connection 'jobs' {why}"):
+                what.dispatch()
+    depth = ledger.connection.broker.depth(QUEUE)
+    assert (depth.ready, depth.delayed) == (0, 0)
