@@ -59,12 +59,18 @@ class Rig:
 
     @contextmanager
     def running(
-        self, registry: Registry, *, mover: bool = True, processes: int = 1, concurrency: int = 100
+        self,
+        registry: Registry,
+        *,
+        queues: tuple[str, ...] = (QUEUE,),
+        mover: bool = True,
+        processes: int = 1,
+        concurrency: int = 100,
     ) -> Iterator[Process]:
         """A worker as `delayq work` runs it, in processes of its own."""
         fallback = Policy(tries=self.options.tries, backoff=self.options.backoff)
         options = WorkerOptions(
-            queues=(QUEUE,), fallback=fallback, mover=mover, processes=processes, concurrency=concurrency
+            queues=queues, fallback=fallback, mover=mover, processes=processes, concurrency=concurrency
         )
         factory = RedisStreamsFactory(self._url, self.options)
 

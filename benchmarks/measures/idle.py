@@ -5,13 +5,15 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.figures import Report, Row, Samples, Target
 from benchmarks.plan import Plan
 from benchmarks.rig import quiet_logs, rig_on
 from benchmarks.server import PrivateServer
-from benchmarks.work import registry_of
+from benchmarks.work import FAR, QUEUE, payload, registry_of
+from benchmarks.work import NAME as JOB
 
 NAME = "idle"
 SECONDS = 30.0
@@ -19,33 +21,57 @@ SETTLE_S = 2.0
 THE_END = "bench:the-end"
 
 
+@dataclass(frozen=True, slots=True)
+class Way:
+    """What the worker serves: empty queues, or one with so many shards and a job that is due in a month."""
+
+    said: str
+    queues: tuple[str, ...] = (QUEUE,)
+    shards: int = 1
+    requests: Target | None = None
+    cpu: Target | None = None
+
+
+WAYS = (
+    Way("one queue", requests=Target("≤", 2.0), cpu=Target("≤", 1.0)),
+    Way("one queue of 4 shards", shards=4),
+    Way("10 queues", tuple(f"{QUEUE}-{n}" for n in range(10))),
+)
+
+
 def run(plan: Plan) -> Report:
-    """Requests per second as MONITOR shows them, and the CPU time of its processes; one queue, 30 s."""
+    """Requests per second as MONITOR shows them, and the CPU time of its processes, 30 s each, for each way."""
+    rows: list[Row] = []
+    notes: list[str] = []
+    for way in WAYS:
+        requests, cpu_percent, seconds = _at_rest(plan, way)
+        rate = Samples((sum(requests.values()) / seconds,), "requests/s")
+        rows += [
+            Row(f"idle, {way.said}: client requests", rate, target=way.requests),
+            Row(f"idle, {way.said}: CPU of one core", Samples((cpu_percent,), "%"), target=way.cpu),
+        ]
+        names = ", ".join(f"{name} {count / seconds:.2f}" for name, count in requests.most_common())
+        notes.append(f"Requests per second by command, {way.said}, without what scripts call: {names}.")
+    return Report(rows, notes)
+
+
+def _at_rest(plan: Plan, way: Way) -> tuple[Counter[str], float, float]:
+    """Requests by command, CPU of one core in percent, and the seconds in which they were counted."""
     seconds = plan.seconds(SECONDS)
-    with plan.server() as server, rig_on(server) as rig, quiet_logs(), rig.running(registry_of(_handler)) as worker:
-        time.sleep(plan.seconds(SETTLE_S))
-        cpu_percent = _cpu_percent(worker.pid, seconds)
-        requests = _requests(server, seconds)
-    names = ", ".join(f"{name} {count / seconds:.2f}" for name, count in requests.most_common())
-    rate = Samples((sum(requests.values()) / seconds,), "requests/s")
-    return Report(
-        [
-            Row("idle: client requests", rate, target=Target("≤", 2.0)),
-            Row("idle: CPU of one core", Samples((cpu_percent,), "%"), target=Target("≤", 1.0)),
-        ],
-        [f"Requests per second by command, without what scripts call: {names}."],
-    )
+    with plan.server() as server, rig_on(server) as rig, quiet_logs():
+        if way.shards > 1:
+            rig.client.schedule(JOB, payload(0), delay=FAR, queue=QUEUE)
+            rig.client.queue_set(QUEUE, shards=way.shards)
+        with rig.running(registry_of(_handler), queues=way.queues) as worker:
+            time.sleep(plan.seconds(SETTLE_S))
+            before_s, began = _cpu_s(worker.pid), time.monotonic()
+            requests = _requests(server, seconds)
+            took_s = time.monotonic() - began
+            return requests, (_cpu_s(worker.pid) - before_s) / took_s * 100, took_s
 
 
 def _handler(order_id: int, customer: str, total: str, note: str) -> None:
     """Never called."""
-
-
-def _cpu_percent(pid: int, seconds: float) -> float:
-    """Of one core, by the worker: supervisor, child, mover and janitor."""
-    before = _cpu_s(pid)
-    time.sleep(seconds)
-    return (_cpu_s(pid) - before) / seconds * 100
 
 
 def _cpu_s(pid: int) -> float:
