@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Sequence
 from typing import Final
 
 from delayq.core.audit import Deed, check_reason
-from delayq.core.errors import LimitNotFound
+from delayq.core.errors import BackendDamaged, InvalidName, LimitNotFound
 from delayq.core.limit_names import check_limit
 from delayq.core.limit_views import (
     CircuitView,
@@ -19,12 +20,15 @@ from delayq.core.limit_views import (
     read_rate,
 )
 from delayq.core.limiting import Place
+from delayq.core.shown import shown
 from delayq.redis.audit import Audit
 from delayq.redis.calls.call import Argument, Command, text
 from delayq.redis.keys import Globals, LimitKeys
 from delayq.redis.limiting import LimitVerbs
 from delayq.redis.operations import scored
 from delayq.redis.verbs import Flow, Verbs
+
+log = logging.getLogger(__name__)
 
 MOST: Final = 100
 COUNTERS: Final = ("taken_total", "blocked_total", "opened_total")
@@ -45,10 +49,13 @@ class LimitViews:
         return names
 
     def every(self) -> Flow[list[LimitView]]:
-        """All of them."""
+        """All of them; one that somebody else wrote over is left out, so that the others can still be looked at."""
         found: list[LimitView] = []
         for name in (yield from self.names()):
-            found += [(yield from self.one(name))]
+            try:
+                found += [(yield from self.one(name))]
+            except (BackendDamaged, InvalidName) as error:
+                log.warning("the limit %s is left out: it cannot be read: %s", shown(name), error)
         return found
 
     def one(self, name: str) -> Flow[LimitView]:
@@ -60,10 +67,10 @@ class LimitViews:
         circuits = yield from self._records(keys, "breakers")
         turns: int = yield Command(("ZCARD", keys.of("turns")), int, True)
         counted: list[str] = yield Command(("HMGET", keys.of("counters"), *COUNTERS), _texts, True)
-        shown = [rate for key, record in rates if (rate := read_rate(key, record, now_ms))]
+        rated = [rate for key, record in rates if (rate := read_rate(key, record, now_ms))]
         broken = [circuit for key, record in circuits if (circuit := read_circuit(key, record, now_ms))]
         counters = {word: int(count) for word, count in zip(COUNTERS, counted, strict=True) if count.isdigit()}
-        return LimitView(name, places, tuple(shown), tuple(broken), turns, counters)
+        return LimitView(name, places, tuple(rated), tuple(broken), turns, counters)
 
     def free(self, name: str, key: str, holder: str | None, reason: str) -> Flow[Freed]:
         """Free what a key of a limit keeps: all of it, or the place that the job `holder` (an id) has.

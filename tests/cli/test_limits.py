@@ -11,6 +11,7 @@ from delayq.core.limiting import Acquire, Admit, LineUp, Place, Report, Verdict,
 from delayq.core.rate_limit import RateLimit
 from delayq.drivers.redis_limits import RedisLimits
 from delayq.drivers.redis_streams import RedisStreams
+from delayq.redis.keys import Globals, LimitKeys
 from tests.cli.conftest import Inline
 
 NOT_FOUND, USAGE = 3, 2
@@ -48,6 +49,21 @@ def test_every_limit_is_listed_with_its_keys(inline: Inline) -> None:
     [place] = [one for one in limits["api"]["places"] if not one["key"]]
     assert (place["limit"], place["held"], place["waiting"]) == (1, 1, 1)
     assert limits["sms"]["waiting_turns"] == 1
+
+
+@pytest.mark.usefixtures("holder")
+def test_one_that_somebody_wrote_over_hides_no_other(
+    inline: Inline, q: DelayQ, caplog: pytest.LogCaptureFixture
+) -> None:
+    where = Globals(q.options.prefix).limits
+    server = q.connector.commands()
+    server.sadd(where, "\x1b[31mno name", "aaa")
+    server.set(LimitKeys(q.options.prefix, "aaa").of("places"), "no zset")
+    assert [one["limit"] for one in inline.ok("limit", "list", "--json").documents] == ["api", "sms"]
+    told = [record.getMessage() for record in caplog.records if "is left out: it cannot be read" in record.getMessage()]
+    assert len(told) == 2
+    assert not any("\x1b" in line for line in told)
+    server.delete(LimitKeys(q.options.prefix, "aaa").of("places"))
 
 
 def test_show_says_who_holds_a_place_and_whether_it_still_is_there(inline: Inline, holder: Who) -> None:
