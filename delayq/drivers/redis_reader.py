@@ -20,9 +20,9 @@ from delayq.core.control import OBEY, Attention
 from delayq.core.errors import AWAY, BackendError, DelayqError
 from delayq.core.options import Options
 from delayq.core.order import Order, strict
-from delayq.core.shards import PLAIN, Layout, in_turn, queue_of
 from delayq.drivers.base import Delivery
 from delayq.drivers.redis_batch import Batch
+from delayq.drivers.redis_read_shards import ReadShards
 from delayq.drivers.redis_shunned import Shunned
 from delayq.redis import presence
 from delayq.redis.bounded import ReplyTooLarge
@@ -52,8 +52,8 @@ LARGE_S = 10.0
 class RedisReader:
     """Reads `queues` under the name `consumer`, in the order that `order` gives. Belongs to one thread.
 
-    `shards` are all that are read, as last seen. `welcome` is given each new one before it is read. `flows`: the last
-    read brought as much as was asked for, and that was a lot; never with a cluster.
+    `welcome` is given each new shard before it is read. `flows`: the last read brought as much as was asked for, and
+    that was a lot; never with a cluster.
     """
 
     def __init__(
@@ -66,7 +66,6 @@ class RedisReader:
         order: Order = strict,
         welcome: Callable[[str], object] = lambda shard: None,
     ) -> None:
-        self.shards = tuple(queues)
         self.flows = False
         self._connector = connector
         self._most = options.max_envelope
@@ -77,14 +76,11 @@ class RedisReader:
         self._posts = isinstance(self._client, OneServer)
         self._prefix = options.prefix
         self._consumer = consumer
-        self._queues = tuple(queues)
+        self._shards = ReadShards(self._prefix, queues, order, welcome)
         self._heed = minds.heed
-        self._order = order
         self._allowed = True
-        self._welcome = welcome
-        self._layouts: dict[str, Layout] = dict.fromkeys(queues, PLAIN)
-        self._turn = 0
-        self._streams = {Keys(self._prefix, queue).stream: queue for queue in queues}
+        self._lively = False
+        self._behind: presence.Switches | None = None
         self._where = connector.endpoint.where
         self._paused: frozenset[str] = frozenset()
         self._pause_checked = float("-inf")
@@ -92,6 +88,11 @@ class RedisReader:
         self._shunned = Shunned()
         self._large_until = 0.0
         self._posted: Posted | None = None
+
+    @property
+    def shards(self) -> tuple[str, ...]:
+        """All that are read, as last seen."""
+        return self._shards.all
 
     def exchange(self, calls: Sequence[Call[Any]], count: int, now_ms: int) -> tuple[list[Any], Batch]:
         """Send `calls` and read up to `count` deliveries without waiting, in one round trip.
@@ -102,7 +103,7 @@ class RedisReader:
         self._hear()
         batch = Batch(self._most)
         count = min(count, 1) if self._large_until > time.monotonic() else count
-        queues = self._in_order(self._open_queues(batch, now_ms)) if count else []
+        queues = self._shards.in_order(self._open_queues(batch, now_ms)) if count else []
         replies = self._send(calls, *(self._words(queue, count) for queue in queues[:1]))
         if queues:
             self._take(batch, queues[0], self._known(replies.pop(), queues[0]))
@@ -111,6 +112,7 @@ class RedisReader:
             if len(batch.deliveries) < count:
                 self._read_on(batch, queue, count - len(batch.deliveries))
         self.flows = self._posts and len(batch.deliveries) == count >= MANY
+        self._lively = self._lively or bool(batch.deliveries)
         return answers, batch
 
     def post(self, calls: Sequence[Call[Any]]) -> Posted:
@@ -130,16 +132,19 @@ class RedisReader:
         batch = Batch(self._most)
         held = self._paused or not self._allowed
         idle_s = IDLE_CHECK_S if self._news is None else math.inf
-        queues = self._in_order(self._open_queues(batch, now_ms, PAUSE_CHECK_S if held else idle_s))
+        queues = self._shards.in_order(self._open_queues(batch, now_ms, PAUSE_CHECK_S if held else idle_s))
         block_ms = min(block_ms, self._longest_ms if self._may_wait_long(queues) else LOOK_MS)
         if not queues:
             time.sleep(block_ms / 1000)
             return batch
         streams = [Keys(self._prefix, queue).stream for queue in queues]
+        behind = presence.switch_words(self._prefix, self.shards) if self._lively and self._posts else ()
         with translated(self._where, place=_named(queues)):
-            heard = self._client.read_any(GroupRead(GROUP, self._consumer, streams, block_ms))
-        for asked, reply in heard:
-            self._take(batch, self._streams[asked[0]], self._known(reply, self._streams[asked[0]]))
+            heard = self._client.read_any(GroupRead(GROUP, self._consumer, streams, block_ms, behind))
+        for asked, reply, seen in heard:
+            self._take(batch, self._shards.streams[asked[0]], self._known(reply, self._shards.streams[asked[0]]))
+            self._behind = presence.read_switches(seen) if seen else None
+        self._lively = bool(batch.deliveries)
         return batch
 
     def _may_wait_long(self, queues: Sequence[str]) -> bool:
@@ -147,16 +152,24 @@ class RedisReader:
         return self._news is not None and len(queues) == len(self.shards) and (self._posts or len(queues) == 1)
 
     def paused_since(self, deliveries: Sequence[Delivery], now_ms: int) -> list[Delivery]:
-        """Those of the deliveries whose queue was paused while the reader was blocked on it."""
-        self._pause_checked = float("-inf")
-        open_now = self._open_queues(Batch(self._most), now_ms)
+        """Those of the deliveries whose queue was paused while the reader was blocked on it.
+
+        While jobs come one by one, the switches were asked for behind the read: the server looked them up after it had
+        delivered, and a lone job waits for no second round trip.
+        """
+        batch, behind, self._behind = Batch(self._most), self._behind, None
+        if behind is None:
+            self._pause_checked = float("-inf")
+        else:
+            self._see(behind, batch, now_ms)
+        open_now = self._open_queues(batch, now_ms)
         return [delivery for delivery in deliveries if delivery.queue not in open_now]
 
     def replay(self) -> Batch:
         """What Redis holds for this consumer, page by page: all of it, or as much as may be in memory together."""
         self._hear()
         batch = Batch(self._most)
-        for stream, queue in self._streams.items():
+        for stream, queue in self._shards.streams.items():
             if (trouble := self._shunned.away(queue)) is not None:
                 batch.errors.append(trouble)  # so that it is asked for again later
                 continue
@@ -185,7 +198,7 @@ class RedisReader:
     def _one_by_one(self, batch: Batch, stream: str) -> None:
         """What is too large to be read together; the next reads ask for one at a time, for the server's sake too."""
         self._large_until = time.monotonic() + LARGE_S
-        batch.forget(self._streams[stream])
+        batch.forget(self._shards.streams[stream])
         with closing(self._connector.reader(LOOK_MS, most_value=self._most)) as alone:
             self._pages(batch, stream, alone, 1)
 
@@ -203,41 +216,26 @@ class RedisReader:
         now, told = time.monotonic(), self._news() if self._news else 0
         if now - self._pause_checked >= check_s or told != self._told:
             with translated(self._where, reads=True):
-                marks, control = presence.switches(self._prefix, self.shards, self._client)
-            self._pause_checked, self._told, paused = now, told, set()
-            for queue, reply in zip(self.shards, marks, strict=True):
-                mark = self._known(reply, queue)
-                if isinstance(mark, DelayqError):
-                    self._shun(batch, queue, mark)
-                    continue
-                if mark.paused_ms is not None and (mark.paused_ms == 0 or mark.paused_ms > now_ms):
-                    paused.add(queue)
-                if mark.layout != self._layouts.get(queue, mark.layout):
-                    self._spread(queue, mark.layout)
-            self._paused = frozenset(paused)
-            self._look_at(control, batch, now_ms)
+                seen = presence.switches(self._prefix, self.shards, self._client)
+            self._told = told
+            self._see(seen, batch, now_ms)
         if not self._allowed:
             return []
         return [queue for queue in self.shards if queue not in self._paused and queue not in self._shunned]
 
-    def _spread(self, queue: str, layout: Layout) -> None:
-        """A queue has other shards than before. New ones are made ready before they are read."""
-        for shard in layout.shards(queue):
-            if shard not in self.shards:
-                self._welcome(shard)
-                self._streams[Keys(self._prefix, shard).stream] = shard
-        self._layouts[queue] = layout
-        self.shards = tuple(shard for name in self._queues for shard in self._layouts[name].shards(name))
-
-    def _in_order(self, shards: Sequence[str]) -> Sequence[str]:
-        """Queues in their order; among the shards of one each comes first in its turn."""
-        if len(self.shards) == len(self._queues):
-            return self._order(shards)
-        mine: dict[str, list[str]] = {}
-        for shard in shards:
-            mine.setdefault(queue_of(shard), []).append(shard)
-        self._turn += 1
-        return in_turn(mine, self._order([queue for queue in self._queues if queue in mine]), self._turn)
+    def _see(self, seen: presence.Switches, batch: Batch, now_ms: int) -> None:
+        """Go by these switches from now on; what keeps a queue from being asked goes into the batch."""
+        self._pause_checked, paused = time.monotonic(), set()
+        for queue, reply in zip(self.shards, seen.marks, strict=True):
+            mark = self._known(reply, queue)
+            if isinstance(mark, DelayqError):
+                self._shun(batch, queue, mark)
+                continue
+            if mark.paused_ms is not None and (mark.paused_ms == 0 or mark.paused_ms > now_ms):
+                paused.add(queue)
+            self._shards.spread(queue, mark.layout)
+        self._paused = frozenset(paused)
+        self._look_at(seen.control, batch, now_ms)
 
     def _look_at(self, reply: Any, batch: Batch, now_ms: int) -> None:
         """What holds for all workers; what was seen last holds on while it cannot be read."""
@@ -290,7 +288,7 @@ class RedisReader:
 
     def _sort(self, batch: Batch, reply: Any) -> None:
         for key, rows in raw_streams(reply):
-            batch.take(self._streams[key.decode()], rows)
+            batch.take(self._shards.streams[key.decode()], rows)
 
 
 def _named(queues: Sequence[str]) -> str:

@@ -28,12 +28,16 @@ Words = tuple[Any, ...]
 
 
 class GroupRead(NamedTuple):
-    """A blocking read of one new entry: by whom, of which streams, for how long at most."""
+    """A blocking read of one new entry: by whom, of which streams, for how long at most.
+
+    `behind` are commands that the server runs once the read has ended; a cluster runs none.
+    """
 
     group: str
     consumer: str
     streams: Sequence[str]
     block_ms: int
+    behind: Sequence[Words] = ()
 
     def words(self, streams: Sequence[str]) -> Words:
         """The command for some of the streams."""
@@ -42,10 +46,11 @@ class GroupRead(NamedTuple):
 
 
 class Heard(NamedTuple):
-    """What one read of some streams brought: a reply, or the error in its place."""
+    """What one read of some streams brought: a reply, or the error in its place; and what was asked for behind it."""
 
     streams: Sequence[str]
     reply: Any
+    behind: Sequence[Any] = ()
 
 
 class _Kept:
@@ -203,7 +208,10 @@ class OneServer(Direct):
 
     def read_any(self, read: GroupRead) -> list[Heard]:
         """One command: a server that is alone reads several streams at once."""
-        return [Heard(read.streams, self.ask(read.words(read.streams)))]
+        reply, *behind = self.exchange((read.words(read.streams), *read.behind))
+        if isinstance(reply, Exception):
+            raise reply
+        return [Heard(read.streams, reply, behind)]
 
     def servers(self) -> Mapping[str, OneServer]:
         """This one; behind sentinels, the primary, whatever its address is now."""

@@ -12,8 +12,10 @@ from delayq.core.shards import PLAIN, Layout, read_layout
 from delayq.redis.called_off import holding, in_force
 from delayq.redis.calls.call import text, whole
 from delayq.redis.calls.operate import CONTROL_FIELDS
+from delayq.redis.direct import Words
 from delayq.redis.faults import AGAIN, fault_of
 from delayq.redis.keys import Globals, Keys
+from delayq.redis.send import send_all
 
 Time = tuple[int, int]
 
@@ -88,16 +90,30 @@ class Switch(NamedTuple):
     layout: Layout
 
 
-def switches(prefix: str, queues: Sequence[str], client: Any) -> tuple[list[Switch | Exception], Any]:
-    """What keeps a worker from fetching, in one trip: for each queue, or shard of one, its switch, or the error met in
-    asking; and the `CONTROL_FIELDS` of what holds for all workers, or the error.
+class Switches(NamedTuple):
+    """What keeps a worker from fetching: for each queue, or shard of one, its switch, or the error met in asking; and
+    the `CONTROL_FIELDS` of what holds for all workers, or the error.
     """
-    pipe = client.pipeline(transaction=False)
-    for queue in queues:
-        pipe.hmget(Keys(prefix, queue).meta, "paused_until_ms", "shards")
-    pipe.hmget(Globals(prefix).control, *CONTROL_FIELDS)
-    *marks, control = pipe.execute(raise_on_error=False)
-    return [mark if isinstance(mark, Exception) else _switch(*mark) for mark in marks], control
+
+    marks: list[Switch | Exception]
+    control: Any
+
+
+def switches(prefix: str, queues: Sequence[str], client: Any) -> Switches:
+    """What keeps a worker from fetching, in one trip."""
+    return read_switches(send_all(client, (), *switch_words(prefix, queues)))
+
+
+def switch_words(prefix: str, queues: Sequence[str]) -> list[Words]:
+    """The commands that ask for it, for who sends them with something else."""
+    asked: list[Words] = [("HMGET", Keys(prefix, queue).meta, "paused_until_ms", "shards") for queue in queues]
+    return [*asked, ("HMGET", Globals(prefix).control, *CONTROL_FIELDS)]
+
+
+def read_switches(replies: Sequence[Any]) -> Switches:
+    """Their replies, errors in the places of those that failed."""
+    *marks, control = replies
+    return Switches([mark if isinstance(mark, Exception) else _switch(*mark) for mark in marks], control)
 
 
 def _switch(paused: bytes | None, layout: bytes | None) -> Switch:

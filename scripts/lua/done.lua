@@ -39,12 +39,14 @@ local locked = call('HLEN', locks) > 0
 for _, key in ipairs({ jobs, unique, meta }) do call('HLEN', key) end
 call('XLEN', stream)
 
-local done, gone, fenced = {}, {}, {}
+local done, gone, fenced = ids, held, {}
 for n = 1, #ids do
-  if owned[n] == held[n] then
-    done[#done + 1], gone[#gone + 1] = ids[n], held[n]
-  else
-    fenced[#fenced + 1] = n
+  if owned[n] ~= held[n] then fenced[#fenced + 1] = n end
+end
+if #fenced > 0 then
+  done, gone = {}, {}
+  for n = 1, #ids do
+    if owned[n] == held[n] then done[#done + 1], gone[#gone + 1] = ids[n], held[n] end
   end
 end
 if #done == 0 then return fenced end

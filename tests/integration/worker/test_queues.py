@@ -9,8 +9,9 @@ from functools import partial
 
 import pytest
 
+from delayq.core.outcome import DONE
 from delayq.core.states import State
-from delayq.drivers.base import Fetched
+from delayq.drivers.base import Fetched, Settlement
 from delayq.drivers.redis_streams import RedisStreams
 from delayq.loops.loop import Loop
 from delayq.loops.mover import Mover
@@ -86,12 +87,16 @@ def test_a_paused_queue_is_left_alone_until_it_is_resumed(station: Station) -> N
 
 
 @pytest.mark.timed
-def test_what_a_blocked_reader_still_gets_is_handed_back_uncounted(station: Station) -> None:
+@pytest.mark.parametrize("lively", [False, True], ids=["after a rest", "while jobs come"])
+def test_what_a_blocked_reader_still_gets_is_handed_back_uncounted(station: Station, lively: bool) -> None:
     """A pause does not reach a reader that is blocked; what another worker hands back arrives there."""
+    reader = station.driver.consumer("dq:reader:1:a", [QUEUE])
+    if lively:
+        station.client.schedule("note")
+        assert reader.settle([Settlement(one, DONE) for one in reader.wait(1.0).deliveries]).settled == [True]
     station.client.schedule("note", id="o1")
     other = station.driver.consumer("dq:other:1:a", [QUEUE])
     held = other.fetch([], 1).deliveries
-    reader = station.driver.consumer("dq:reader:1:a", [QUEUE])
     got: list[Fetched] = []
     thread = threading.Thread(target=lambda: got.append(reader.wait(1.0)))
     thread.start()

@@ -5,7 +5,7 @@ The supervisor's clock stands still where a test does not move it, so nothing is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from types import SimpleNamespace
 from typing import Any, cast
@@ -13,9 +13,11 @@ from typing import Any, cast
 import pytest
 import redis
 
-from delayq.core.errors import BackendUnavailable
+from delayq.core.errors import BackendDamaged, BackendUnavailable
 from delayq.drivers.base import Fetched
+from delayq.drivers.redis_consumer import RedisConsumer
 from delayq.drivers.redis_steward import RedisSteward
+from delayq.redis.direct import Words
 from delayq.redis.worker_hints import WorkerHints
 from delayq.worker.holding import Holding
 from delayq.worker.listeners import Listeners
@@ -164,6 +166,35 @@ def test_a_told_reader_gives_back_what_came_after_a_pause_it_has_not_seen(
         redis_client.hset(META, "paused_until_ms", 0)
         assert list(consumer.wait(5.0).deliveries) == []
         assert list(consumer.replay().deliveries) == []
+
+
+def test_while_jobs_come_one_by_one_the_switches_come_with_them(
+    station: Station, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lone job waits for one round trip. A wait in vain ends that: who rests asks for nothing beside its wait."""
+    with closing(station.driver.consumer(CONSUMER, [QUEUE], news=lambda: 0)) as consumer:
+        assert isinstance(consumer, RedisConsumer)
+        consumer.wait(0.001)
+        client, trips = consumer._reader._client, list[list[str]]()
+        exchange = client.exchange
+
+        def noted(commands: Sequence[Words]) -> list[Any]:
+            trips.append([str(words[0]) for words in commands])
+            return cast(list[Any], exchange(commands))
+
+        monkeypatch.setattr(client, "exchange", noted)
+        for n in range(2):
+            station.client.schedule("note", id=f"n{n}")
+            assert [one.id for one in consumer.wait(5.0).deliveries] == [f"n{n}"]
+        for _ in range(2):
+            assert not consumer.wait(0.001).deliveries
+        asked = ["HMGET", "HMGET"]
+        assert trips == [["XREADGROUP"], asked, ["XREADGROUP", *asked], ["XREADGROUP", *asked], ["XREADGROUP"]]
+        station.client.schedule("note", id="n2")
+        assert consumer.wait(5.0).deliveries
+        redis_client.flushdb()
+        with pytest.raises(BackendDamaged):
+            consumer.wait(5.0)
 
 
 class Waits:
