@@ -31,6 +31,9 @@ def main(argv: list[str] | None = None) -> int:
     peers = [peer for peer in PEERS if not options.peer or peer.name in options.peer]
     measures = [measure for measure in MEASURES if not options.only or measure.name in options.only]
     book = Book.open(options.results, describe(binary), fresh=options.fresh)
+    if kept := sum(map(len, book.runs.values())):
+        said = f"Runs kept in {options.results}, not measured again: {kept}; --fresh begins anew."
+        print(said, file=sys.stderr, flush=True)
     for _ in range(options.repeats):
         for measure in measures:
             for peer in peers:  # they take turns: whatever slows the machine for a while slows all

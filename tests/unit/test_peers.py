@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 from xml.etree import ElementTree as Xml
 
 import pytest
 
+from benchmarks.machine import describe
+from benchmarks.peers.__main__ import main
 from benchmarks.peers.book import Book
 from benchmarks.peers.catalog import HERE, PEERS, PROGRAMS
 from benchmarks.peers.measures import MEASURES
 from benchmarks.peers.table import markdown, picture, standing
+from benchmarks.server import choose
 
 OURS, BULLMQ, RQ = (next(peer for peer in PEERS if peer.name == name) for name in ("delayq", "BullMQ", "RQ"))
 BULK, LONE = (next(measure for measure in MEASURES if measure.name == name) for name in ("enqueue", "lone"))
@@ -34,6 +38,20 @@ def test_a_run_that_was_stopped_goes_on_where_it_was(book: Book) -> None:
     assert [again.done(OURS, BULK), again.done(BULLMQ, BULK), again.done(RQ, LONE)] == [3, 1, 0]
     assert again.done(RQ, BULK) > 100, "what broke is not tried again"
     assert Book.open(book.path, {}, fresh=True).done(OURS, BULK) == 0
+
+
+def test_a_run_that_goes_on_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    book = Book.open(tmp_path / "results.json", describe(choose()), fresh=False)
+    book.add(OURS, LONE, 0.5)
+    words = ["--results", str(book.path), "--peer", "delayq", "--only", "lone", "--repeats", "1"]
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        assert main(words) == 0
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert capsys.readouterr().err.splitlines() == [
+        f"Runs kept in {book.path}, not measured again: 1; --fresh begins anew."
+    ]
 
 
 def test_the_table_has_medians_their_spread_and_what_broke(book: Book) -> None:
