@@ -78,8 +78,8 @@ class Cluster(Direct):
         if len(sides) < len(reads):
             self._directory.doubt()
         heard = wait_on_each([(self._node(address), streams) for address, streams in sides], read)
-        for (address, _), (_, reply) in zip(sides, heard, strict=True):
-            self._note(address, reply)
+        for (address, _), one in zip(sides, heard, strict=True):
+            self._note(address, one.reply)
         heard = [Heard(one.streams, None if isinstance(one.reply, AskError) else one.reply) for one in heard]
         errors = [one.reply for one in heard if isinstance(one.reply, RedisError | OSError)]
         if len(errors) == len(heard):
