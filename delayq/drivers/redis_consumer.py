@@ -81,7 +81,8 @@ class RedisConsumer:
         """Settle and read on in one round trip; while jobs flow, read on first, and settle while what came is run."""
         waiting, calls = list[SettleCall](), list[SettleCall]()
         for one in self._settle_calls(settlements):
-            (waiting if self._durable.wanted(one.queue) else calls).append(one)
+            if self._reader.shunned.away(one.queue) is None:  # else it would keep the others' deliveries waiting
+                (waiting if self._durable.wanted(one.queue) else calls).append(one)
         if self._reader.flows and not waiting:
             return self._read_first(settlements, calls, count)
         ahead = [self._tried(one) for one in waiting]
@@ -191,8 +192,7 @@ class RedisConsumer:
         for (_, queue, numbers), answer in zip(calls, answers, strict=True):
             if isinstance(answer, DelayqError):
                 errors.append(answer)
-                if not isinstance(answer, AWAY):
-                    self._reader.shun(queue)
+                self._reader.shunned.met(queue, answer)
                 continue
             for n, ours in zip(numbers, answer, strict=True):
                 settled[n] = ours

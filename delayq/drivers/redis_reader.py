@@ -85,7 +85,7 @@ class RedisReader:
         self._paused: frozenset[str] = frozenset()
         self._pause_checked = float("-inf")
         self._news, self._told = minds.news, 0
-        self._shunned = Shunned()
+        self.shunned = Shunned()
         self._large_until = 0.0
         self._posted: Posted | None = None
 
@@ -161,7 +161,7 @@ class RedisReader:
         if behind is None:
             self._pause_checked = float("-inf")
         else:
-            self._see(behind, batch, now_ms)
+            self._see(self.shards, behind, batch, now_ms)
         open_now = self._open_queues(batch, now_ms)
         return [delivery for delivery in deliveries if delivery.queue not in open_now]
 
@@ -170,7 +170,7 @@ class RedisReader:
         self._hear()
         batch = Batch(self._most)
         for stream, queue in self._shards.streams.items():
-            if (trouble := self._shunned.away(queue)) is not None:
+            if (trouble := self.shunned.away(queue)) is not None:
                 batch.errors.append(trouble)  # so that it is asked for again later
                 continue
             try:
@@ -179,7 +179,7 @@ class RedisReader:
                         self._pages(batch, stream, self._client, REPLAY_PAGE)
                     except ReplyTooLarge:
                         self._one_by_one(batch, stream)
-                self._shunned.answered(queue)
+                self.shunned.answered(queue)
             except DelayqError as error:
                 if isinstance(error, AWAY) and not error.apart:
                     raise
@@ -202,10 +202,6 @@ class RedisReader:
         with closing(self._connector.reader(LOOK_MS, most_value=self._most)) as alone:
             self._pages(batch, stream, alone, 1)
 
-    def shun(self, queue: str) -> None:
-        """Leave a queue out for a while: it gave trouble."""
-        self._shunned.add(queue)
-
     def close(self) -> None:
         """Close the connection."""
         self._hear()
@@ -215,18 +211,19 @@ class RedisReader:
         """The queues that may be read now, as they were named; what keeps one from being asked goes into the batch."""
         now, told = time.monotonic(), self._news() if self._news else 0
         if now - self._pause_checked >= check_s or told != self._told:
+            near = [queue for queue in self.shards if self.shunned.away(queue) is None]
             with translated(self._where, reads=True):
-                seen = presence.switches(self._prefix, self.shards, self._client)
+                seen = presence.switches(self._prefix, near, self._client)
             self._told = told
-            self._see(seen, batch, now_ms)
+            self._see(near, seen, batch, now_ms)
         if not self._allowed:
             return []
-        return [queue for queue in self.shards if queue not in self._paused and queue not in self._shunned]
+        return [queue for queue in self.shards if queue not in self._paused and queue not in self.shunned]
 
-    def _see(self, seen: presence.Switches, batch: Batch, now_ms: int) -> None:
+    def _see(self, shards: Sequence[str], seen: presence.Switches, batch: Batch, now_ms: int) -> None:
         """Go by these switches from now on; what keeps a queue from being asked goes into the batch."""
-        self._pause_checked, paused = time.monotonic(), set()
-        for queue, reply in zip(self.shards, seen.marks, strict=True):
+        self._pause_checked, paused = time.monotonic(), set(self._paused.difference(shards))
+        for queue, reply in zip(shards, seen.marks, strict=True):
             mark = self._known(reply, queue)
             if isinstance(mark, DelayqError):
                 self._shun(batch, queue, mark)
@@ -247,7 +244,7 @@ class RedisReader:
 
     def _shun(self, batch: Batch, queue: str, error: DelayqError) -> None:
         batch.errors.append(error)
-        self._shunned.met(queue, error)
+        self.shunned.met(queue, error)
 
     def _words(self, queue: str, count: int) -> tuple[Any, ...]:
         stream = Keys(self._prefix, queue).stream

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
 
 from delayq.core.errors import BackendUnavailable
-from delayq.drivers.base import Claim
+from delayq.core.outcome import DONE
+from delayq.drivers.base import Claim, Settlement
 from delayq.redis import wakeups
 from delayq.redis.connect import Connector, Waits
 from delayq.redis.wakeups import PubSubWakeUps
@@ -92,3 +94,29 @@ def test_a_listener_leaves_a_server_that_hangs(
     assert list(listener.wait(5.0) or ()) == ["orders"]
     listener.close()
     connector.close()
+
+
+def test_an_outcome_for_a_node_that_hangs_keeps_no_delivery_of_another_waiting(cluster: RedisCluster) -> None:
+    """It is tried again, but not with each read: each try takes as long as an answer may."""
+    lost = cluster.owner(HERE)
+    with closing(Station(cluster.url)) as station:
+        consumer = station.driver.consumer("dq:test:1:a", (HERE, THERE))
+        station.client.schedule("note", queue=THERE, delay="1h")  # so that the list of queues has it
+        station.client.schedule("note", queue=HERE)
+        [held] = consumer.fetch((), 1).deliveries
+        lost.stop()
+        try:
+            outcome = [Settlement(held, DONE)]
+            assert list(consumer.fetch(outcome, 1).settled) == [None]
+            station.client.schedule("note", queue=THERE)
+            started = time.monotonic()
+            fetched = consumer.fetch(outcome, 1)
+            took_s = time.monotonic() - started
+        finally:
+            lost.cont()
+        assert [one.queue for one in fetched.deliveries] == [THERE]
+        assert list(fetched.settled) == [None]
+        assert took_s < Waits().answer_ms / 1_000
+        wait_until(
+            lambda: list(consumer.fetch(outcome, 1).settled) == [True], what="it is settled when its node is back"
+        )
