@@ -105,7 +105,7 @@ class LimitViews:
             held: int = yield Command(("ZCARD", where), int, True)
             waiting: int = yield Command(("ZCARD", keys.of_key("waiting", key)), int, True)
             since: list[tuple[int, str]] = yield Command(("ZRANGE", where, 0, MOST - 1, "WITHSCORES"), scored, True)
-            stale = set((yield from self._limits.stale([holder for _, holder in since])))
+            stale = set((yield from self._limits.holders.gone([holder for _, holder in since])))
             holders = [HolderView(*_parts(holder), at, holder not in stale) for at, holder in since]
             found.append(PlacesView(key, limit, held, waiting, tuple(holders)))
         return tuple(found)

@@ -1,13 +1,12 @@
 """Questions about limits as flows: generators like those of `verbs`, which they are given.
 
-A limit that is full names its holders. Whether these still are is known in their queues, which lie in other slots: a
-holder is gone when `entries` of its queue has another entry for its job, or none. Then the question is put once more.
+A limit that is full names its holders. Whether these still are is known in their queues, which lie in other slots (see
+`holders`). When one is gone, the question is put once more.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from typing import Any, Final, TypeVar
 
 from delayq.core.limiting import (
@@ -31,8 +30,9 @@ from delayq.core.limiting import (
 from delayq.core.states import Answer
 from delayq.redis.called_off import called_off
 from delayq.redis.calls import limit, lock, produce
-from delayq.redis.calls.call import Command, Scope, text
-from delayq.redis.keys import Globals, Keys
+from delayq.redis.calls.call import Command, Scope
+from delayq.redis.holders import Holders
+from delayq.redis.keys import Globals
 from delayq.redis.verbs import Flow, Verbs
 
 T = TypeVar("T")
@@ -47,6 +47,7 @@ class LimitVerbs:
     """What may be asked about limits. `scope` has the prefix and the clock; its queue has no part in it."""
 
     def __init__(self, verbs: Verbs) -> None:
+        self.holders = Holders(verbs)
         self._verbs = verbs
         self._known: dict[str, float] = {}
 
@@ -78,7 +79,7 @@ class LimitVerbs:
     def _acquire(self, place: Place, who: Who) -> Flow[Taken]:
         yield from self._register(place.name)
         got: limit.Got = yield limit.acquire(self._scope, place, who)
-        if not got.taken and (stale := (yield from self.stale(got.others))):
+        if not got.taken and (stale := (yield from self.holders.gone(got.others))):
             got = yield limit.acquire(self._scope, place, who, stale)
         if got.taken:
             for job in got.others:
@@ -118,7 +119,7 @@ class LimitVerbs:
     def _probe(self, question: Probe) -> Flow[Probed]:
         yield from self._register(question.name)
         asked: limit.Asked = yield limit.probe(self._scope, question)
-        if asked.prober and (stale := (yield from self.stale([asked.prober]))):
+        if asked.prober and (stale := (yield from self.holders.gone([asked.prober]))):
             asked = yield limit.probe(self._scope, question, stale)
         if asked.circuit is Circuit.OPEN:
             return Probed(asked.circuit, 0, asked.number)
@@ -132,19 +133,6 @@ class LimitVerbs:
         answer: Unlocked = yield lock.unlock(self._verbs.shard(who.queue), who.id, digest, who.entry)
         return answer
 
-    def stale(self, holders: Sequence[str]) -> Flow[list[str]]:
-        """Which of these holders are gone: their job has another entry by now, or none."""
-        by_queue: dict[str, list[tuple[str, str, str]]] = {}
-        for holder in holders:
-            queue, job_id, entry = holder.split(" ")
-            by_queue.setdefault(queue, []).append((holder, job_id, entry))
-        gone: list[str] = []
-        for queue, rows in by_queue.items():
-            entries = Keys(self._verbs.options.prefix, queue).of("entries")
-            found: list[str] = yield Command(("HMGET", entries, *(row[1] for row in rows)), _texts, True)
-            gone += [holder for (holder, _, entry), now in zip(rows, found, strict=True) if now != entry]
-        return gone
-
     def _register(self, name: str) -> Flow[None]:
         """Make the name known to who looks at limits."""
         now = time.monotonic()
@@ -155,7 +143,3 @@ class LimitVerbs:
     @property
     def _scope(self) -> Scope:
         return self._verbs.scope(None)
-
-
-def _texts(reply: Sequence[bytes | None]) -> list[str]:
-    return [text(value or b"") for value in reply]

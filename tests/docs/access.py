@@ -51,7 +51,7 @@ USERS = (
         "~delayq:* resetchannels &delayq:cancel &delayq:switch &delayq:wake",
         ("promote", "ack", "done", "release", "fail", "reclaim", "recover", "renew", "hand_back", "tidy",
          "unsettled", "mend", "bury", "prune", "retire", "get", "progress", "run_now", "acquire", "vacate",
-         "line_up", "admit", "probe", "report", "unlock", "sweep", "tally", "finish", "owed", "carried",
+         "line_up", "kept", "admit", "probe", "report", "unlock", "sweep", "tally", "finish", "owed", "carried",
          "schedule", "replace", "cancel", "retry", *BATCHES),
         SENT_BY_WORKERS,
     ),

@@ -46,6 +46,7 @@ FAMILIES = {
         "upcoming",
         "activity",
         "weigh",
+        "kept",
         "pause",
         "control",
         "clear",

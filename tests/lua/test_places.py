@@ -1,4 +1,4 @@
-"""acquire, vacate, line_up: so many hold a place at a time, and who waits is woken one by one."""
+"""acquire, vacate, line_up, kept: so many hold a place at a time, who waits is woken, and who is gone is found out."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from redis.exceptions import ResponseError
 from delayq.core.limiting import Place, Who
 from delayq.redis.calls import limit
 from delayq.redis.calls.call import Call
+from delayq.redis.calls.deliver import Held
 from delayq.redis.calls.limit import Got, Left
-from delayq.redis.keys import LimitKeys
-from tests.support.engine import Engine
+from delayq.redis.keys import GROUP, LimitKeys
+from tests.support.engine import OURS, Engine
 from tests.support.snapshot import word
 
 KEYS = LimitKeys("delayq", "api")
@@ -181,3 +182,19 @@ def test_what_is_no_limit_is_refused_before_anything_is_written(engine: Engine) 
         with pytest.raises(ResponseError, match="a limit is a number"):
             engine.unchanged(call)
     assert engine.key_names() == set()
+
+
+def test_whom_somebody_renewed_is_kept_and_whom_nobody_did_is_told_for_how_long(each_engine: Engine) -> None:
+    engine = each_engine
+    held = engine.reserved("a", "b", "c")
+    engine.client.hset(engine.keys.meta, "lease_ms", "20000")
+    engine.client.xclaim(engine.keys.stream, GROUP, OURS, 0, [held[1].entry], idle=60_000, justid=True)
+    engine.client.xack(engine.keys.stream, GROUP, held[2].entry)
+
+    seen = engine.run(limit.kept(engine.scope, [*held, Held("a", "1-1"), Held("nobody", "1-1")]))
+
+    assert seen.lease_ms == 20_000
+    first, left, *others = seen.idle_ms
+    assert (first or 0) < 20_000
+    assert (left or 0) >= 60_000
+    assert others == [0, None, None], "its row is about to be mended; another entry; no such job"

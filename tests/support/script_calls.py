@@ -37,7 +37,7 @@ from tests.support.engine import HOUR, OURS, START, Engine, envelope
 FAILURE = b'{"type":"E","message":"m"}'
 OTHER = "dq:host:9:z9"
 LEASE = Held("j", "1-1")
-PLACE = Place("api", "k", 1)
+PLACE, UNKEPT = Place("api", "k", 1), limit.Kept(30_000, (None,))
 RATES = (RateLimit.per_minute(1).by("k"), RateLimit.sliding(2, "1m"), RateLimit.bucket(2, "1m"))
 DUE = START + 1_000
 NOW = START + 2_000
@@ -306,6 +306,7 @@ SCENES = {
     "acquire": scene(lambda e: limit.acquire(e.scope, PLACE, who("a")), limit.Got(True, 0, ()), limit.Got(True, 0, ())),
     "vacate": scene(vacate, limit.Left(True, "orders b"), limit.Left(False, "")),
     "line_up": scene(line_up, False, False, grows=True),
+    "kept": scene(lambda e: limit.kept(e.scope, [LEASE]), UNKEPT, UNKEPT, writes=False),
     "admit": scene(lambda e: limit.admit(e.scope, Admit(who("a"), "api", RATES)), Admitted(True, 0), Admitted(True, 0)),
     "probe": scene(probe, limit.Asked(Circuit.PROBE, 1, ""), limit.Asked(Circuit.PROBE, 1, "")),
     "report": scene(report, True, True),
@@ -392,6 +393,7 @@ def limit_calls(scope: Scope) -> list[Call[Any]]:
         limit.acquire(scope, PLACE, who("j"), ["orders k 1-1"]),
         limit.vacate(scope, PLACE, ""),
         limit.line_up(scope, PLACE, who("j")),
+        limit.kept(scope, [LEASE]),
         limit.admit(scope, Admit(who("j"), "api", RATES)),
         limit.probe(scope, Probe(who("j"), "api", "k"), ["orders k 1-1"]),
         limit.report(scope, Report(who("j"), "api", "k", Verdict.PASSED, 1, 1)),

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from delayq.core.limiting import Admit, Admitted, Circuit, Place, Probe, Report, Who
 from delayq.core.rate_limit import fields_of
-from delayq.redis.calls.call import Argument, Call, Scope, text
+from delayq.redis.calls.call import Argument, Call, Nature, Scope, call, text
+from delayq.redis.calls.deliver import Held
 from delayq.redis.keys import LimitKeys
 from delayq.redis.scripts import Script, load
 
@@ -54,6 +55,25 @@ def line_up(scope: Scope, place: Place, who: Who) -> Call[bool]:
     """Wait for a place; True when there is one by now."""
     args: list[Argument] = [scope.now, place.key, place.limit, who.job, MOST_WAITING]
     return _call("line_up", scope, place.name, args, lambda reply: bool(reply == 1), key=place.key)
+
+
+class Kept(NamedTuple):
+    """The lease of a queue, and for each job for how long nobody renewed it; None when it has another entry or none."""
+
+    lease_ms: int
+    idle_ms: tuple[int | None, ...]
+
+
+def kept(scope: Scope, held: Sequence[Held]) -> Call[Kept]:
+    """Whether jobs of one queue are still held under these entries, and how well they are kept."""
+    args: list[Argument] = [scope.options.lease_ms]
+    for one in held:
+        args += one
+    return call("kept", scope, args, _kept, nature=Nature.READS)
+
+
+def _kept(reply: list[int]) -> Kept:
+    return Kept(reply[0], tuple(None if idle < 0 else idle for idle in reply[1:]))
 
 
 def admit(scope: Scope, asked: Admit) -> Call[Admitted]:

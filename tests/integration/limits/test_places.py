@@ -174,3 +174,16 @@ def test_what_cannot_be_a_limit_is_refused_where_it_is_declared() -> None:
         Concurrency("a", 0)
     with pytest.raises(InvalidInput, match="cannot be the key"):
         WithoutOverlapping("x" * 256)
+
+
+def test_a_place_is_free_two_leases_after_its_worker_vanished_though_nobody_serves_its_queue(station: Station) -> None:
+    """No janitor takes it back; who asks for the place finds that nobody renews it."""
+    station.client.queue_set(QUEUE, lease="1s")
+    hold(station, "api")
+    station.handles("next", lambda: None, middleware=[Concurrency("api", 1, release_after="100ms")])
+    station.client.schedule("next", queue="other", id="next")
+    with station.working(queues=("other",), mover=True):
+        station.until("next", State.ABSENT, queue="other")
+    assert set(station.ends("next")[:-1]) == {"snoozed"}
+    assert station.ends("next")[-1] == "done"
+    assert station.state("stranger") is State.RESERVED, "its own queue will take it back when it has somebody"
