@@ -26,7 +26,7 @@ from delayq.redis.calls.produce import CHUNK, MAX_BYTES
 from delayq.redis.presence import Asked, Record
 
 # Settling frees payloads, and Redis takes its time to free large ones: so many bytes freed count as one byte sent.
-FREED_PER_SENT = 16
+FREED_PER_SENT = 8
 
 
 class Ending(msgspec.Struct, frozen=True):
