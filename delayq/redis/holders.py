@@ -2,7 +2,7 @@
 
 A holder is a delivery. It is gone when its job has another entry, or none; that is how it usually ends, and what the
 janitor of its queue does for a worker that vanished. Where a queue has no janitor left it is gone, too, once nobody has
-renewed it for its lease and then for a whole lease in which it was looked at: idle times alone lie after a stall or a
+renewed it for its lease and then for a whole lease after that was seen: idle times alone lie after a stall or a
 failover, and in that time every live worker renews.
 """
 
