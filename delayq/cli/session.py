@@ -66,6 +66,21 @@ class Session:
             yield desk
 
     @contextmanager
+    def desk_by_hand(self) -> Iterator[Client | BrokerDesk]:
+        """As `desk`, for what is done by hand for a reason: a backend without an audit log writes a line on stderr."""
+        from delayq.app import open_desk
+        from delayq.redis.client import Client
+
+        settings = self.settings()
+        with open_desk(settings) as desk:
+            if not isinstance(desk, Client):
+                from delayq.cli import logs
+
+                logs.start(settings, quiet=False)
+            self._listen(desk, settings)
+            yield desk
+
+    @contextmanager
     def failed(self) -> Iterator[Client | FailedDesk]:
         """The failed jobs of the connection."""
         from delayq.app import open_failed

@@ -3,6 +3,7 @@
     queue   [A-Za-z0-9][A-Za-z0-9._:-]{0,127}     it stands inside a key's hash tag, so no braces and no '#'
     job     1 to 255 printable characters         of any language; no white space, nothing invisible
     id      [\\x21-\\x7e]{1,255}                    the caller's, or made here
+    batch   0 to 255 characters                   its name is for people, and need not be its own
 
 An id made here is a UUIDv7 in the base32hex of RFC 4648 (lower case, no padding): 26 characters that sort as
 they were made, which keeps jobs that fall due in the same millisecond in the order of their schedule calls.
@@ -28,11 +29,13 @@ from delayq.core.shown import shown
 _QUEUE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 _JOB_NAME: Final = re.compile(r"[^ ]{1,255}")
 _ID: Final = re.compile(r"[\x21-\x7e]{1,255}")
+_BATCH_NAME: Final = re.compile(r"[^\ud800-\udfff]{0,255}")
 # 128 bits of a UUIDv7, version and all, as `new_id` writes them.
 _OWN_ID: Final = re.compile(r"[0-9a-v]{9}[159dhlpt][o-v][0-9a-v]{15}")
 
 _QUEUE_HINT: Final = "Use 1 to 128 of A-Z a-z 0-9 . _ : - and start with a letter or a digit."
 _JOB_HINT: Final = "Use 1 to 255 printable characters without white space, such as order.close."
+_BATCH_HINT: Final = "Use 1 to 255 characters that UTF-8 can write, or give it no name."
 _ID_HINT: Final = "Use 1 to 255 printable ASCII characters without spaces, or leave the id out."
 
 
@@ -69,6 +72,13 @@ def check_batch_id(batch_id: str) -> str:
         f"{shown(batch_id)} cannot be the id of a batch.",
         hint="It has 1 to 255 printable ASCII characters without spaces; delayq batch list shows those there are.",
     )
+
+
+def check_batch_name(name: str) -> str:
+    """`name` as plain text if a batch may be called so, for people; '' is no name. Raises InvalidName otherwise."""
+    if _matches(_BATCH_NAME, name):
+        return _plain(name)
+    raise InvalidName(f"{shown(name)} cannot name a batch.", hint=_BATCH_HINT)
 
 
 def new_id() -> str:

@@ -22,7 +22,7 @@ from delayq.core.batches import BatchInfo
 from delayq.core.envelope import ABSENT
 from delayq.core.errors import InvalidInput
 from delayq.core.followups import Callbacks, Link, Plan
-from delayq.core.names import check_batch_id
+from delayq.core.names import check_batch_id, check_batch_name
 from delayq.core.shown import shown
 from delayq.jobs.chain import Element, PendingChain, chain
 from delayq.jobs.current import current_manager
@@ -68,7 +68,7 @@ class PendingBatch:
         return replace(self, members=(*self.members, *members))
 
     def name(self, name: str) -> PendingBatch:
-        """A name for people."""
+        """A name for people, of at most 255 characters."""
         return replace(self, title=name)
 
     def allow_failures(self, allow: bool = True) -> PendingBatch:
@@ -132,7 +132,7 @@ class PendingBatch:
         _refuse_sealed(called.get("progress", ()))
         return Plan(
             id=own_id,
-            name=self.title,
+            name=check_batch_name(self.title),
             owner=me(),
             members=links_of(self.members, builder, where, own_id, ids),
             allow_failures=self.failures,

@@ -31,6 +31,8 @@ from delayq.redis.verbs import Flow, Verbs
 log = logging.getLogger(__name__)
 
 MOST: Final = 100
+NAMED: Final = 10
+"""So many keys a refusal names."""
 COUNTERS: Final = ("taken_total", "blocked_total", "opened_total")
 
 
@@ -133,13 +135,19 @@ def _is_of(rate: RateView, key: str) -> bool:
 
 
 def _nothing(view: LimitView, key: str, holder: str | None) -> LimitNotFound:
-    of_whom = f"the key {key!r} of the limit {view.name}" if key else f"the limit {view.name}"
+    of_whom = f"the key {shown(key)} of the limit {view.name}" if key else f"the limit {view.name}"
     every: tuple[PlacesView | RateView | CircuitView, ...] = (*view.places, *view.rates, *view.circuits)
     known = sorted({one.key for one in every})
-    hint = f"Known keys: {', '.join(known) or 'none'}." if key not in known else "`delayq limit show` tells who does."
+    hint = f"Known keys: {_some(known)}." if key not in known else "`delayq limit show` tells who does."
     if holder is not None:
-        return LimitNotFound(f"The job {holder!r} holds no place of {of_whom}.", hint=hint)
+        return LimitNotFound(f"The job {shown(holder)} holds no place of {of_whom}.", hint=hint)
     return LimitNotFound(f"Nothing is held or counted for {of_whom}.", hint=hint)
+
+
+def _some(keys: Sequence[str]) -> str:
+    """The first of them; each may be long, and there may be thousands."""
+    more = [f"and {len(keys) - NAMED:,} more"] if len(keys) > NAMED else []
+    return ", ".join([*map(shown, keys[:NAMED]), *more]) or "none"
 
 
 def _parts(holder: str) -> tuple[str, str, str]:

@@ -8,12 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from delayq.app import open_desk
 from delayq.core.failure import Failure
 from delayq.drivers.database.engine import Database
 from delayq.drivers.database.failed import DatabaseFailedStore
 from delayq.drivers.database.tables import tables
 from delayq.drivers.failed_store import FailedJob
+from delayq.settings import Settings
 from tests.cli.conftest import Inline
+from tests.support.cli import Cli
 
 COLUMNS = ["id", "queue", "payload", "attempts", "reserved_at", "available_at", "created_at"]
 
@@ -148,3 +151,15 @@ def test_the_sql_is_that_of_each_database(kind: str, inline: Inline, tmp_path: P
             connection.executescript(printed)
         done = inline("database", "migrate", "--check", "--database", f"sqlite:///{tmp_path / 'by_hand.db'}")
         assert done.code == 0
+
+
+def test_a_reason_given_by_hand_is_told_where_no_audit_log_keeps_it(path: Path, cli: Cli) -> None:
+    cli.folder = path.parent
+    cli.ok("database", "migrate")
+    settings = Settings(connection="jobs")
+    with open_desk(settings) as desk:
+        owner = desk.schedule("act", unique="invoice:42", delay="1h")
+    done = cli.ok("--connection", "jobs", "lock", "free", "--key", "invoice:42", "--reason", "it was moved")
+    assert done.out == f"{owner.id}\n"
+    [line] = [line for line in done.err.splitlines() if "delayq.audit" in line]
+    assert f"held by {owner.id}: it was moved" in line

@@ -116,10 +116,19 @@ def test_what_is_not_there_is_not_freed_and_not_on_record(inline: Inline, q: Del
     assert (missing.code, missing.out) == (NOT_FOUND, "")
     assert "The job 'nobody' holds no place of the limit api." in missing.err
     unknown = inline("limit", "free", "api", "--key", "z", "--reason", "x")
-    assert (unknown.code, "Known keys: , k." in unknown.err) == (NOT_FOUND, True)
+    assert (unknown.code, "Known keys: '', 'k'." in unknown.err) == (NOT_FOUND, True)
     assert inline("limit", "free", "api", "--reason", " ").code == USAGE
     assert inline("limit", "free", "a b", "--reason", "x").code == USAGE
     assert q.audit_log.last() == []
+
+
+def test_a_refusal_names_a_few_keys_and_each_in_short(inline: Inline, q: DelayQ) -> None:
+    limits = RedisLimits(q.connector, q.options)
+    for number in range(12):
+        who = Who("default", f"job-{number}", f"{number + 1}-1")
+        assert limits.ask(Acquire(who, Place("api", f"{number:02}" + "k" * 100_000, 1))).taken
+    unknown = inline("limit", "free", "api", "--key", "z" * 100_000, "--reason", "x")
+    assert (unknown.code, "and 2 more" in unknown.err, len(unknown.err) < 2_000) == (NOT_FOUND, True, True)
 
 
 def test_the_async_shell_sees_the_same(redis_url: str, holder: Who, q: DelayQ) -> None:

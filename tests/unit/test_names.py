@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from delayq.core import names
 from delayq.core.errors import InvalidName
-from delayq.core.names import check_id, check_job_name, check_queue, new_id
+from delayq.core.names import check_batch_name, check_id, check_job_name, check_queue, new_id
 
 FORK_TIMEOUT_S = 20
 
@@ -80,7 +80,18 @@ def test_an_id_is_refused(job_id: str) -> None:
         check_id(job_id)
 
 
-CHECKS = [check_queue, check_job_name, check_id]
+@pytest.mark.parametrize("name", ["", "x" * 255, "Rechnungen im März", "two\nlines"])
+def test_a_batch_name_is_let_in(name: str) -> None:
+    assert check_batch_name(name) == name
+
+
+@pytest.mark.parametrize("name", ["x" * 256, "\ud800"])
+def test_a_batch_name_is_refused(name: str) -> None:
+    with pytest.raises(InvalidName, match="cannot name a batch"):
+        check_batch_name(name)
+
+
+CHECKS = [check_queue, check_job_name, check_id, check_batch_name]
 
 
 @pytest.mark.parametrize("check", CHECKS)

@@ -243,6 +243,12 @@ def test_a_batch_that_is_not_there() -> None:
         find_batch("nobody")
 
 
+def test_a_name_that_is_no_name_is_refused(station: Station, steps: Steps) -> None:
+    with pytest.raises(InvalidInput, match="cannot name a batch"):
+        batch([steps("m")], name="x" * 256).dispatch()
+    assert station.client.batches.list() == []
+
+
 def test_a_member_with_a_unique_key_is_refused(station: Station, steps: Steps) -> None:
     with pytest.raises(InvalidInput, match="unique key"):
         batch([steps("a", unique="k")]).dispatch()
