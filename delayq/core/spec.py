@@ -23,6 +23,8 @@ from delayq.core.states import OnConflict
 from delayq.core.unique import Unique, refuse_changes, wire, word_of
 from delayq.core.when import duration_ms, instant_ms
 
+AT_ONCE: Final = "+0"
+"""The due time of a job without one, as it is sent: no delay."""
 Delay = str | timedelta
 Instant = str | datetime
 Limit = str | timedelta | datetime
@@ -178,7 +180,7 @@ def prepare_raw(raw: bytes, options: Options, queue: str | None = None, delay: D
     if envelope.encrypted is ABSENT and options.encrypts(envelope.name, None):
         members = _sealed(envelope.data, Place(envelope.id, envelope.name), options)
         raw = envelopes.rewrite(raw, data=members.data, encrypted=members.encrypted)
-    due = "+0" if delay is None else f"+{duration_ms(delay)}"
+    due = AT_ONCE if delay is None else f"+{duration_ms(delay)}"
     return Prepared(envelope.id, raw, due, word_of(envelope.unique), check_job_name(envelope.name), target, True)
 
 
@@ -198,7 +200,7 @@ def when(spec: JobSpec, now_ms: int) -> str:
     if spec.tz is not None or spec.fold is not None:
         raise InvalidInput("tz and fold belong to a time (at); a delay has no zone.", hint="Drop them or give at=.")
     if spec.delay is None:
-        return "+0"
+        return AT_ONCE
     return _relative(spec.delay) if isinstance(spec.delay, str) else f"+{duration_ms(spec.delay)}"
 
 

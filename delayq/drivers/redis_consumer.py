@@ -118,7 +118,8 @@ class RedisConsumer:
         return self._fetched(self._reader.replay())
 
     def _fetched(self, batch: Batch, settled: Sequence[bool | None] = ()) -> Fetched:
-        self._burial.bury(batch.garbage, Garbage.NO_JOB, batch.errors)
+        if batch.garbage:
+            self._burial.bury(batch.garbage, Garbage.NO_JOB, batch.errors)
         return Fetched(settled, batch.deliveries, batch.errors, len(batch.garbage), batch.more)
 
     # -- settling ----------------------------------------------------------------------------------------------------

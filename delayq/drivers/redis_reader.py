@@ -78,9 +78,9 @@ class RedisReader:
         self._consumer = consumer
         self._shards = ReadShards(self._prefix, queues, order, welcome)
         self._heed = minds.heed
-        self._allowed = True
-        self._lively = False
-        self._behind: presence.Switches | None = None
+        self._allowed, self._lively = True, False
+        self._behind: Sequence[Any] = ()
+        self._calm: tuple[Sequence[str], Sequence[Any]] | None = None
         self._where = connector.endpoint.where
         self._paused: frozenset[str] = frozenset()
         self._pause_checked = float("-inf")
@@ -143,7 +143,7 @@ class RedisReader:
             heard = self._client.read_any(GroupRead(GROUP, self._consumer, streams, block_ms, behind))
         for asked, reply, seen in heard:
             self._take(batch, self._shards.streams[asked[0]], self._known(reply, self._shards.streams[asked[0]]))
-            self._behind = presence.read_switches(seen) if seen else None
+            self._behind = seen
         self._lively = bool(batch.deliveries)
         return batch
 
@@ -157,11 +157,17 @@ class RedisReader:
         While jobs come one by one, the switches were asked for behind the read: the server looked them up after it had
         delivered, and a lone job waits for no second round trip.
         """
-        batch, behind, self._behind = Batch(self._most), self._behind, None
-        if behind is None:
-            self._pause_checked = float("-inf")
+        behind, self._behind = self._behind, ()
+        if behind and (self._shards.all, behind) == self._calm and (self._news is None or self._news() == self._told):
+            self._pause_checked = time.monotonic()
+            return [delivery for delivery in deliveries if delivery.queue in self.shunned]
+        batch = Batch(self._most)
+        if behind:
+            asked, seen = self._shards.all, presence.read_switches(behind)
+            self._see(asked, seen, batch, now_ms)
+            self._calm = (asked, behind) if self._allowed and seen.calm else None
         else:
-            self._see(self.shards, behind, batch, now_ms)
+            self._pause_checked = float("-inf")
         open_now = self._open_queues(batch, now_ms)
         return [delivery for delivery in deliveries if delivery.queue not in open_now]
 
@@ -223,6 +229,7 @@ class RedisReader:
     def _see(self, shards: Sequence[str], seen: presence.Switches, batch: Batch, now_ms: int) -> None:
         """Go by these switches from now on; what keeps a queue from being asked goes into the batch."""
         self._pause_checked, paused = time.monotonic(), set(self._paused.difference(shards))
+        self._calm = None
         for queue, reply in zip(shards, seen.marks, strict=True):
             mark = self._known(reply, queue)
             if isinstance(mark, DelayqError):

@@ -147,7 +147,8 @@ class Connector:
 
     def commands(self) -> Client:
         """The client for everything that does not block. Ask each time: it is replaced after a failover or a fork."""
-        clients = self._mine().sync
+        made = self._made
+        clients = (made if made.pid == os.getpid() else self._mine()).sync
         if clients.commands is None:
             clients.commands = self._new(Role.COMMANDS)
         return clients.commands

@@ -98,6 +98,12 @@ class Switches(NamedTuple):
     marks: list[Switch | Exception]
     control: Any
 
+    @property
+    def calm(self) -> bool:
+        """Whether nothing is paused, and no maintenance: then the same replies say the same at any time."""
+        quiet = not isinstance(self.control, Exception) and not any(self.control[:2])
+        return quiet and all(not isinstance(mark, Exception) and mark.paused_ms is None for mark in self.marks)
+
 
 def switches(prefix: str, queues: Sequence[str], client: Any) -> Switches:
     """What keeps a worker from fetching, in one trip."""

@@ -47,7 +47,8 @@ def raw_streams(reply: Any) -> list[tuple[bytes, list[Any]]]:
     """
     if not reply:
         return []
-    pairs = reply.items() if isinstance(reply, Mapping) else reply
+    plain = type(reply) is list or not isinstance(reply, Mapping)  # it asks a long way round
+    pairs = reply if plain else reply.items()
     return [(stream, _flat_rows(rows)) for stream, rows in pairs]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from redis.exceptions import NoScriptError, ResponseError
@@ -27,22 +28,22 @@ def words_of(call: Call[Any] | Command[Any], *, whole: bool = False) -> Words:
     return (*head, len(call.keys), *call.keys, *call.args)
 
 
-def _ask(client: Any, words: Words) -> Any:
-    """One command and its reply, by the shortest way the client has; raises the server's error.
-
-    Asked for by name: `isinstance` goes a long way round for redis-py's classes, which are protocols.
-    """
-    ask = getattr(client, "ask", None)
-    return client.execute_command(*words) if ask is None else ask(words)
+def _execute(client: Any, words: Words) -> Any:
+    """One command and its reply, as redis-py does it."""
+    return client.execute_command(*words)
 
 
 def send(client: Client, call: Call[T] | Command[T]) -> T:
-    """Send one call and read its answer."""
+    """Send one call and read its answer, by the shortest way the client has.
+
+    Which is asked for by name: `isinstance` goes a long way round for redis-py's classes, which are protocols.
+    """
+    ask = getattr(client, "ask", None) or partial(_execute, client)
     try:
         try:
-            reply = _ask(client, words_of(call))
+            reply = ask(words_of(call))
         except NoScriptError:
-            reply = _ask(client, words_of(call, whole=True))
+            reply = ask(words_of(call, whole=True))
     except ResponseError as error:
         tell_place(error, call.place)
         raise

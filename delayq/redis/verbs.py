@@ -16,7 +16,7 @@ from delayq.core.names import check_id, check_queue, new_id
 from delayq.core.options import Options
 from delayq.core.sealing import reveal
 from delayq.core.shards import PLAIN, Layout, queue_of
-from delayq.core.spec import Delay, JobSpec, Prepared, prepare, prepare_raw, when
+from delayq.core.spec import AT_ONCE, Delay, JobSpec, Prepared, prepare, prepare_raw, when
 from delayq.core.states import Answer, OnConflict, State
 from delayq.core.views import JobInfo, JobRef
 from delayq.redis.calls import inspect, produce
@@ -97,11 +97,12 @@ class Verbs:
     def _schedule_one(self, job: Prepared, on_conflict: OnConflict, durability: str | None = None) -> Flow[JobRef]:
         if job.queue not in self._registered:
             yield from self.register(job.queue)
-        scope, wanted = self._scope(job.queue), self.durable.known(job.queue) if durability is None else None
+        scope = Scope(self.options, job.queue, self.clock(), self.layouts.of(job.queue))
+        wanted = self.durable.known(job.queue) if durability is None else None
         if wanted is None:
             wanted = yield from self.durable.wanted(scope, durability)
-        plain = not wanted.waits and scope.layout.listed == 1  # what nearly every job is
-        if plain and (short := produce.later(scope, [job], on_conflict)):
+        plain = not wanted.waits and (scope.layout is PLAIN or scope.layout.listed == 1)  # what nearly every job is
+        if plain and job.when != AT_ONCE and (short := produce.later(scope, [job], on_conflict)):
             waiting: produce.Scheduled = yield short
             if not waiting.undone:
                 return waiting.refs[0]

@@ -137,7 +137,7 @@ def call(
     loaded, keys = placed(script, scope.options.prefix, scope.queue, state)
     if once:
         at = loaded.keys.index("once")
-        keys = (*keys[:at], scope.keys.once(once), *keys[at + 1 :])
+        keys = (*keys[:at], keys[at] + once, *keys[at + 1 :])
     return Call(loaded, keys, tuple(args), parse, nature)
 
 

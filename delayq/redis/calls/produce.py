@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from delayq.core.debounce import Quiet
 from delayq.core.shards import Layout, read_layout
-from delayq.core.spec import Prepared
+from delayq.core.spec import AT_ONCE, Prepared
 from delayq.core.states import Answer, OnConflict, State
 from delayq.core.views import JobRef
 from delayq.redis.calls.call import ONCE_MS, Argument, Call, Nature, Scope, call, number, placed, text
@@ -104,7 +104,8 @@ def schedule(
     options = scope.options
     if jobs and (quiet := jobs[0].quiet):
         return debounce(scope, jobs[0], quiet, token)
-    once = token if once_ms or on_conflict is OnConflict.ERROR or _any_soon(jobs) else ""
+    soon = jobs and jobs[0].when == AT_ONCE
+    once = token if soon or once_ms or on_conflict is OnConflict.ERROR or _any_soon(jobs) else ""
     once_ms = (once_ms or ONCE_MS) if once else 0
     script, word = _SCRIPTS[on_conflict]
     args: list[Argument] = [scope.now, word, scope.queue, scope.wake]

@@ -100,6 +100,30 @@ def test_one_job_scheduled_is_one_command(station: Station, redis_client: redis.
     assert called.total() <= 48 * JOBS, called
 
 
+def test_one_job_that_is_due_now_is_one_command(station: Station, redis_client: redis.Redis) -> None:
+    """What comes before its bytes are sent is most of what its caller adds to the way to its handler."""
+    for _ in range(2):
+        station.client.schedule("note", DATA)
+    with commands(redis_client) as sent, calls() as called:
+        for _ in range(JOBS):
+            station.client.schedule("note", DATA)
+    assert sent == {"EVALSHA": JOBS}
+    assert called.total() <= 41 * JOBS, called
+
+
+def test_a_lone_job_is_read_in_few_steps(station: Station) -> None:
+    """From the reply to the delivery: the switches behind it are those of the last time."""
+    with closing(station.driver.consumer(NAME, [QUEUE], news=lambda: 0)) as consumer:
+        for _ in range(13):
+            station.client.schedule("note", DATA)
+        for _ in range(3):
+            assert consumer.wait(5.0).deliveries
+        with calls() as called:
+            for _ in range(10):
+                assert consumer.wait(5.0).deliveries
+    assert called.total() <= 56 * 10, called
+
+
 def test_many_jobs_are_one_command_for_each_250(station: Station, redis_client: redis.Redis) -> None:
     jobs = [{"name": "note", "data": DATA, "delay": "1h"} for _ in range(JOBS)]
     for _ in range(2):

@@ -17,7 +17,7 @@ from delayq.core.errors import BackendDamaged, BackendUnavailable
 from delayq.drivers.base import Fetched
 from delayq.drivers.redis_consumer import RedisConsumer
 from delayq.drivers.redis_steward import RedisSteward
-from delayq.redis.direct import Words
+from delayq.redis.direct import GroupRead, Heard, Words
 from delayq.redis.worker_hints import WorkerHints
 from delayq.worker.holding import Holding
 from delayq.worker.listeners import Listeners
@@ -195,6 +195,52 @@ def test_while_jobs_come_one_by_one_the_switches_come_with_them(
         redis_client.flushdb()
         with pytest.raises(BackendDamaged):
             consumer.wait(5.0)
+
+
+@pytest.mark.parametrize(
+    ("key", "field"),
+    [(META, "paused_until_ms"), ("delayq:control", "paused_until_ms"), ("delayq:control", "maintenance_until_ms")],
+    ids=["a paused queue", "everything paused", "maintenance"],
+)
+def test_what_is_switched_on_after_jobs_that_came_in_peace_holds_the_next_one_up(
+    station: Station, redis_client: redis.Redis, key: str, field: str
+) -> None:
+    """Replies like those before, which said that nothing was on, are not read again; others are."""
+    with closing(station.driver.consumer(CONSUMER, [QUEUE], news=lambda: 0)) as consumer:
+        for n in range(4):  # the first brings the switches behind it, the second is held against them
+            station.client.schedule("note", id=f"n{n}")
+            assert [one.id for one in consumer.wait(5.0).deliveries] == [f"n{n}"]
+        station.client.schedule("note", id="held")
+        redis_client.hset(key, field, 0)
+        assert list(consumer.wait(5.0).deliveries) == []
+        redis_client.hdel(key, field)
+        found = wait_until(lambda: [one.id for one in consumer.wait(0.1).deliveries], what="it comes back")
+        assert found == ["held"]
+
+
+def test_a_hint_is_followed_behind_a_job_that_came_in_peace(
+    station: Station, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may tell of what was switched on after the server had looked for this reader."""
+    news = [0]
+    with closing(station.driver.consumer(CONSUMER, [QUEUE], news=lambda: news[0])) as consumer:
+        assert isinstance(consumer, RedisConsumer)
+        for n in range(4):
+            station.client.schedule("note", id=f"n{n}")
+            assert consumer.wait(5.0).deliveries
+        station.client.schedule("note", id="n4")
+        client = consumer._reader._client
+        read_any = client.read_any
+
+        def told_meanwhile(read: GroupRead) -> list[Heard]:
+            heard = cast(list[Heard], read_any(read))
+            news[0] += 1
+            return heard
+
+        monkeypatch.setattr(client, "read_any", told_meanwhile)
+        with commands(redis_client) as asked:
+            assert consumer.wait(5.0).deliveries
+        assert asked["HMGET"] == 4
 
 
 class Waits:
