@@ -16,13 +16,13 @@ export PYTHON
 # consumers/ and benchmarks/ are checked as soon as they hold Python.
 TYPED := delayq tests $(if $(wildcard consumers/*.py consumers/*/*.py),consumers) $(if $(wildcard benchmarks/*.py),benchmarks)
 
-.PHONY: help install lint format types check test chaos matrix fuzz build demo bench bench-peers clean
+.PHONY: help install lint format types check test chaos matrix fuzz build demo bench bench-peers bench-database clean
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .SUFFIXES:
 
 help: ## list the words
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
 
 install: $(VENV)/.installed-dev ## everything a developer needs, into .venv
 
@@ -81,6 +81,9 @@ bench: $(VENV)/.installed-test ## the project's own measurements
 bench-peers: $(VENV)/.installed-test ## delayq beside other queues, each in an environment of its own
 	$(BIN)/python -m benchmarks.peers $(ARGS)
 
+bench-database: $(VENV)/.installed-peers ## jobs in databases, beside procrastinate; needs PostgreSQL and MariaDB
+	$(BIN)/python -m benchmarks.database $(ARGS)
+
 clean: ## remove .venv, caches and what was built
 	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -110,4 +113,9 @@ $(VENV)/.installed-test: pyproject.toml $(VENV)/pyvenv.cfg
 $(VENV)/.installed-dev: $(VENV)/.installed-test
 	@$(BIN)/python -m pip install -qq 'pip>=25.1' # the first that reads dependency groups
 	@$(BIN)/python -m pip install -qq --group dev
+	@touch $@
+
+$(VENV)/.installed-peers: $(VENV)/.installed-test
+	@$(BIN)/python -m pip install -qq 'pip>=25.1'
+	@$(BIN)/python -m pip install -qq --group peers
 	@touch $@

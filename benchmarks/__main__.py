@@ -1,20 +1,26 @@
-"""`python -m benchmarks`: measure, print a table, write JSON if asked to."""
+"""`python -m benchmarks`: measure and print a table; what is measured is written down as it comes.
+
+JSON, table and picture lie in `build/bench`. A run that was stopped keeps what it had; `--go-on` goes on there.
+"""
 
 from __future__ import annotations
 
 import argparse
+import shutil
 import signal
 import sys
 from pathlib import Path
 from types import FrameType
+from typing import Final
 
-from benchmarks.figures import Report
-from benchmarks.machine import describe, sentences
+from benchmarks.machine import describe
 from benchmarks.measures import MEASURES
 from benchmarks.plan import Plan
-from benchmarks.report import document, markdown
+from benchmarks.record import Record
 from benchmarks.server import choose
 from delayq.core.errors import DelayqError
+
+RESULTS: Final = Path("build/bench")
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -26,18 +32,28 @@ def main(argv: list[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 2
     signal.signal(signal.SIGTERM, _leave)  # a server must not outlive its measure
-    about = describe(plan.binary)
-    reports: dict[str, Report] = {}
-    for name in options.only or MEASURES:
-        print(f"{name} …", file=sys.stderr, flush=True)
-        reports[name] = MEASURES[name].run(plan)
-    print(markdown(reports, sentences(about)))
-    if options.quick:
-        print("\nA smoke run (--quick): it shows that everything runs; its figures mean nothing.")
+    asked = {"quick": options.quick, "repeats": plan.runs, "growth": options.growth}
+    record = Record.open(_folder(options), {**describe(plan.binary), **asked})
+    names = list(options.only or MEASURES)
+    kept = [name for name in names if options.go_on and name in record.reports]
+    if kept:
+        print(f"Kept in {record.folder}, not measured again: {', '.join(kept)}.", file=sys.stderr, flush=True)
+    for name in names:
+        if name not in kept:
+            print(f"{name} …", file=sys.stderr, flush=True)
+            record.add(name, MEASURES[name].run(plan))
+    print(record.table(names))
     if options.json:
-        options.json.write_text(document(reports, {**about, "quick": options.quick}), encoding="utf-8")
-    missed = [row.what for report in reports.values() for row in report.rows if row.verdict == "missed"]
-    return 1 if options.strict and missed and not options.quick else 0
+        shutil.copy(record.folder / "results.json", options.json)
+    missed = [row.what for name in names for row in record.reports[name].rows if row.verdict == "missed"]
+    return 1 if options.strict and missed and record.judged else 0
+
+
+def _folder(options: argparse.Namespace) -> Path:
+    """A smoke run does not write over figures that mean something."""
+    if options.out is not None:
+        return Path(options.out)
+    return RESULTS / "quick" if options.quick else RESULTS
 
 
 def _leave(number: int, frame: FrameType | None) -> None:
@@ -53,7 +69,9 @@ def _parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--growth", type=_at_least_one, default=1_000_000, metavar="N", help="deep backlog (default 1000000 jobs)"
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write every run to FILE")
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help=f"where results are kept (default {RESULTS})")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="copy results.json, with every run, to FILE")
+    parser.add_argument("--go-on", action="store_true", help="leave out what is there already, of this very commit")
     parser.add_argument("--server", type=Path, metavar="PATH", help="the redis-server or valkey-server to measure on")
     parser.add_argument("--strict", action="store_true", help="exit 1 when a target is missed")
     return parser.parse_args(argv)

@@ -26,6 +26,7 @@ from benchmarks.measures import (
     schedule_one,
     scrape,
     start,
+    worker_memory,
 )
 from benchmarks.plan import Plan
 
@@ -41,6 +42,6 @@ class Measure(Protocol):
 
 _ALL: tuple[Measure, ...] = (
     schedule_many, schedule_one, promote, consume, lateness, burst, herd, idle, memory, growth, layers, limits,
-    durability, http, masters, changing, dashboard, scrape, start, life,
+    durability, http, masters, changing, dashboard, scrape, start, life, worker_memory,
 )  # fmt: skip
 MEASURES: dict[str, Measure] = {measure.NAME: measure for measure in _ALL}

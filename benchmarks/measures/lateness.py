@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -27,20 +28,35 @@ PATIENCE_S = 10.0
 
 
 def run(plan: Plan) -> Report:
-    """At each rate, while nothing else waits and while 5,000,000 jobs do."""
+    """At each rate, while nothing else waits and while 5,000,000 jobs do: two servers, in turns."""
     rows: list[Row] = []
     notes: list[str] = []
-    for waiting in (0, plan.size(WAITING)):
-        with plan.server() as server, server.client() as client, rig_on(server) as rig, quiet_logs():
+    with ExitStack() as stack, quiet_logs():
+        sides: list[tuple[int, Any, Rig]] = []
+        for waiting in (0, plan.size(WAITING)):
+            server = stack.enter_context(plan.server())
+            client, rig = stack.enter_context(server.client()), stack.enter_context(rig_on(server))
             fill(client, rig.options.prefix, waiting)
-            for rate, (spread_s, *wanted) in RATES.items():
-                spread_s = plan.seconds(spread_s)
-                runs = [one_run(rig, int(rate * spread_s), spread_s) for _ in range(plan.runs)]
+            sides.append((waiting, client, rig))
+        for rate, (spread_s, *wanted) in RATES.items():
+            runs = _in_turns(plan, [rig for _, _, rig in sides], rate, plan.seconds(spread_s))
+            for (waiting, _, _), found in zip(sides, runs, strict=True):
                 others = f"{waiting:,} others waiting" if waiting else "nothing else waiting"
-                rows += _rows(f"{rate:,} jobs/s, {others}", runs, wanted)
+                rows += _rows(f"{rate:,} jobs/s, {others}", found, wanted)
+        for waiting, client, _ in sides:
             low, high = offset_us(client)
-        notes.append(f"Server's clock minus ours, {waiting:,} waiting: between {low:.0f} and {high:.0f} µs.")
+            notes.append(f"Server's clock minus ours, {waiting:,} waiting: between {low:.0f} and {high:.0f} µs.")
     return Report(rows, notes)
+
+
+def _in_turns(plan: Plan, rigs: Sequence[Rig], rate: int, spread_s: float) -> list[list[list[float]]]:
+    """The runs of each rig, A B B A: a slow minute of the machine is a slow minute for both."""
+    found: list[list[list[float]]] = [[] for _ in rigs]
+    numbers = list(range(len(rigs)))
+    for turn in range(plan.runs):
+        for number in numbers if turn % 2 == 0 else reversed(numbers):
+            found[number].append(one_run(rigs[number], int(rate * spread_s), spread_s))
+    return found
 
 
 def one_run(rig: Rig, jobs: int, spread_s: float) -> list[float]:

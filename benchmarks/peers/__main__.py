@@ -24,13 +24,18 @@ from delayq.redis.server_binary import ServerBinary
 
 
 def main(argv: list[str] | None = None) -> int:
-    """0 when all was tried; what broke stands below the table."""
+    """0 when all was tried; what broke stands below the table. 2 when what was kept is of another commit."""
     options = _parse(argv)
     signal.signal(signal.SIGTERM, _leave)
     binary = choose(options.server)
     peers = [peer for peer in PEERS if not options.peer or peer.name in options.peer]
     measures = [measure for measure in MEASURES if not options.only or measure.name in options.only]
-    book = Book.open(options.results, describe(binary), fresh=options.fresh)
+    about = describe(binary)
+    book = Book.open(options.results, about, fresh=options.fresh)
+    if (of := book.about.get("commit")) != about["commit"]:
+        said = f"The runs in {options.results} are of commit {of}, and this is {about['commit']}"
+        print(f"{said}: --fresh begins anew, --results FILE begins another.", file=sys.stderr)
+        return 2
     if kept := sum(map(len, book.runs.values())):
         said = f"Runs kept in {options.results}, not measured again: {kept}; --fresh begins anew."
         print(said, file=sys.stderr, flush=True)

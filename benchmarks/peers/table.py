@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
-from typing import Final
 
+from benchmarks.bars import Bar, Panel, draw, number_text
 from benchmarks.peers.book import Book
 from benchmarks.peers.catalog import BARE, OURS, Peer
 from benchmarks.peers.measures import Measure
-
-WIDTH: Final = 900
-ROW: Final = 22
-HEAD: Final = 34
-LEFT: Final = 170
-RIGHT: Final = 150
 
 
 def markdown(book: Book, peers: Sequence[Peer], measures: Sequence[Measure]) -> str:
@@ -52,41 +45,17 @@ def _ahead(measure: Measure, ours: float, other: float) -> float:
 
 
 def picture(book: Book, peers: Sequence[Peer], measures: Sequence[Measure]) -> str:
-    """Bars, one panel a measure, the best on top; SVG that fits a page in light and dark."""
+    """Bars, one panel a measure, the best on top."""
     panels = []
-    top = 0
     for measure in measures:
         found = [(median, peer) for peer in peers if (median := book.median(peer, measure)) is not None]
         if not found:
             continue
         found.sort(key=lambda pair: pair[0], reverse=measure.more_is_better)
-        panels.append(_panel(measure, found, top))
-        top += HEAD + ROW * len(found) + 16
-    style = (
-        "text{font:13px system-ui,sans-serif;fill:#24292f}.t{font-weight:600}.b{fill:#8c959f}.o{fill:#0969da}"
-        "@media(prefers-color-scheme:dark){text{fill:#e6edf3}.b{fill:#6e7681}.o{fill:#4493f8}}"
-    )
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {top}" role="img" '
-        f'aria-label="delayq beside other queues"><style>{style}</style>{"".join(panels)}</svg>\n'
-    )
-
-
-def _panel(measure: Measure, found: Sequence[tuple[float, Peer]], top: int) -> str:
-    better = "more" if measure.more_is_better else "less"
-    title = escape(f"{measure.title}, {measure.unit} ({better} is better)")
-    drawn = [f'<text class="t" x="0" y="{top + 20}">{title}</text>']
-    longest = max(figure for figure, _ in found)
-    for number, (figure, peer) in enumerate(found):
-        y = top + HEAD + ROW * number
-        width = max(1.0, (WIDTH - LEFT - RIGHT) * figure / longest)
-        kind = "o" if peer.name.startswith(OURS) else "b"
-        drawn.append(
-            f'<text x="{LEFT - 8}" y="{y + 13}" text-anchor="end">{escape(peer.name)}</text>'
-            f'<rect class="{kind}" x="{LEFT}" y="{y}" width="{width:.1f}" height="{ROW - 6}" rx="2"/>'
-            f'<text x="{LEFT + width + 6:.1f}" y="{y + 13}">{number_text(figure)}</text>'
-        )
-    return "".join(drawn)
+        better = "more" if measure.more_is_better else "less"
+        bars = [Bar(peer.name, figure, peer.name.startswith(OURS)) for figure, peer in found]
+        panels.append(Panel(f"{measure.title}, {measure.unit} ({better} is better)", bars))
+    return draw(panels, "delayq beside other queues")
 
 
 def _cell(book: Book, peer: Peer, measure: Measure) -> str:
@@ -95,8 +64,3 @@ def _cell(book: Book, peer: Peer, measure: Measure) -> str:
         return "broke" if book.why_not(peer, measure) else "–"
     spread = f" ({number_text(min(runs))} – {number_text(max(runs))})" if len(runs) > 1 else ""
     return f"{number_text(median)}{spread}"
-
-
-def number_text(value: float) -> str:
-    """Thousands with commas, small ones with three digits."""
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
