@@ -67,7 +67,7 @@ def _circuit(circuit: CircuitView) -> Shape:
 
 def freed(name: str, key: str, what: Freed) -> Shape:
     """What was freed by hand."""
-    holders = [dict(zip(("queue", "id"), holder.split(" "), strict=True)) for holder in what.holders]
+    holders = [dict(zip(("queue", "id"), holder.partition(" ")[::2], strict=True)) for holder in what.holders]
     return {"limit": name, "key": key, "holders": holders, "rate": what.rate, "circuit": what.circuit}
 
 

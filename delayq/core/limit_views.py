@@ -9,7 +9,10 @@ from typing import NamedTuple
 
 
 class HolderView(NamedTuple):
-    """A delivery that holds a place. Not `live`: its job has another entry by now; the place is free when asked for."""
+    """A delivery that holds a place. Not `live`: its job has another entry by now; the place is free when asked for.
+
+    What somebody else wrote there has neither queue nor entry: its `id` is all of it.
+    """
 
     queue: str
     id: str

@@ -46,6 +46,11 @@ def check_queue(name: str) -> str:
     raise InvalidName(f"{shown(name)} cannot name a queue.", hint=_QUEUE_HINT)
 
 
+def can_name_queue(name: str) -> bool:
+    """Whether `check_queue` would let it pass."""
+    return _matches(_QUEUE, name)
+
+
 def check_job_name(name: str) -> str:
     """`name` as plain text if it can name a job; raises InvalidName otherwise.
 

@@ -28,6 +28,7 @@ from zlib import crc32
 import msgspec
 
 from delayq.core.errors import InvalidInput
+from delayq.core.names import can_name_queue
 
 SIGN: Final = "#"
 MOST: Final = 256
@@ -119,6 +120,11 @@ def number_of(shard: str) -> int:
 def is_shard(name: str) -> bool:
     """Whether a name is that of a shard beside the first; whether its queue can be called so is another question."""
     return _SHARD.fullmatch(name) is not None
+
+
+def names_a_shard(name: str) -> bool:
+    """Whether it can be the name of a queue, or of a shard of one."""
+    return can_name_queue(queue_of(name)) and (SIGN not in name or is_shard(name))
 
 
 def key_of(job_id: str, lock: str) -> str:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
+from delayq.core.shards import names_a_shard
 from delayq.redis.calls import limit
 from delayq.redis.calls.deliver import Held
 
@@ -20,6 +21,12 @@ if TYPE_CHECKING:
 
 MOST_KEPT: Final = 1_000
 """Holders in doubt. One that is forgotten is only found out later."""
+
+
+def parts_of(holder: str) -> tuple[str, str, str]:
+    """Queue, id and entry of a holder. What is none, and somebody else wrote there, comes back as an id alone."""
+    parts = holder.split(" ")
+    return (parts[0], parts[1], parts[2]) if len(parts) == 3 and all(parts) else ("", holder, "")
 
 
 class Holders:
@@ -31,12 +38,15 @@ class Holders:
         self._in_doubt_since: dict[str, float] = {}
 
     def gone(self, holders: Sequence[str]) -> Flow[list[str]]:
-        """Those of these holders (`queue id entry`) that are gone."""
+        """Those of these holders (`queue id entry`) that are gone; what is no delivery never was one."""
         by_queue: dict[str, list[tuple[str, Held]]] = {}
-        for holder in holders:
-            queue, job_id, entry = holder.split(" ")
-            by_queue.setdefault(queue, []).append((holder, Held(job_id, entry)))
         gone: list[str] = []
+        for holder in holders:
+            queue, job_id, entry = parts_of(holder)
+            if names_a_shard(queue):
+                by_queue.setdefault(queue, []).append((holder, Held(job_id, entry)))
+            else:
+                gone.append(holder)
         for queue, rows in by_queue.items():
             seen: limit.Kept = yield limit.kept(self._verbs.shard(queue), [held for _, held in rows])
             for (holder, _), idle_ms in zip(rows, seen.idle_ms, strict=True):

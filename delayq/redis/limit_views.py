@@ -23,6 +23,7 @@ from delayq.core.limiting import Place
 from delayq.core.shown import shown
 from delayq.redis.audit import Audit
 from delayq.redis.calls.call import Argument, Command, text
+from delayq.redis.holders import parts_of
 from delayq.redis.keys import Globals, LimitKeys
 from delayq.redis.limiting import LimitVerbs
 from delayq.redis.operations import scored
@@ -91,7 +92,7 @@ class LimitViews:
         yield from self._audit.record(deed)
         for one, place in held:
             at = Place(name, key, place.limit)
-            yield from self._limits.vacate(at, f"{one.queue} {one.id} {one.entry}")
+            yield from self._limits.vacate(at, " ".join(filter(None, (one.queue, one.id, one.entry))))
         keys = LimitKeys(self._verbs.options.prefix, name)
         yield from _forget(keys, "rates", [rate.key for rate in rates])
         yield from _forget(keys, "breakers", [circuit.key for circuit in circuits])
@@ -108,7 +109,7 @@ class LimitViews:
             waiting: int = yield Command(("ZCARD", keys.of_key("waiting", key)), int, True)
             since: list[tuple[int, str]] = yield Command(("ZRANGE", where, 0, MOST - 1, "WITHSCORES"), scored, True)
             stale = set((yield from self._limits.holders.gone([holder for _, holder in since])))
-            holders = [HolderView(*_parts(holder), at, holder not in stale) for at, holder in since]
+            holders = [HolderView(*parts_of(holder), at, holder not in stale) for at, holder in since]
             found.append(PlacesView(key, limit, held, waiting, tuple(holders)))
         return tuple(found)
 
@@ -148,11 +149,6 @@ def _some(keys: Sequence[str]) -> str:
     """The first of them; each may be long, and there may be thousands."""
     more = [f"and {len(keys) - NAMED:,} more"] if len(keys) > NAMED else []
     return ", ".join([*map(shown, keys[:NAMED]), *more]) or "none"
-
-
-def _parts(holder: str) -> tuple[str, str, str]:
-    queue, job_id, entry = holder.split(" ")
-    return queue, job_id, entry
 
 
 def _texts(reply: Iterable[bytes | None]) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from delayq.core.control import Control
 from delayq.core.durations import duration_ms
-from delayq.core.errors import BackendDamaged, InvalidInput
+from delayq.core.errors import BackendDamaged, InvalidInput, InvalidName
 from delayq.core.progress import Progress
 from delayq.core.queue_events import QueueBusy, QueuePaused, QueueResumed
 from delayq.core.shown import shown
@@ -119,7 +119,11 @@ def recent_failures(verbs: Verbs, queue: str | None, limit: int) -> Flow[list[Jo
             newest += [(failed_ms, name, job_id) for failed_ms, job_id in rows]
     found: list[JobInfo] = []
     for _, name, job_id in nlargest(limit, newest):
-        info = yield from verbs.get(job_id, name)
+        try:
+            info = yield from verbs.get(job_id, name)
+        except InvalidName as error:
+            log.warning("a failed job of the queue %s is left out: %s", name, error)
+            continue
         found += [info] if info is not None and info.failed_ms is not None else []  # it may have been retried meanwhile
     return found
 

@@ -5,6 +5,7 @@ The two shells (`client` for threads, `aio` for asyncio) run these and hold no r
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -15,7 +16,8 @@ from delayq.core.events import Tell, nobody_listens
 from delayq.core.names import check_id, check_queue, new_id
 from delayq.core.options import Options
 from delayq.core.sealing import reveal
-from delayq.core.shards import PLAIN, Layout, queue_of
+from delayq.core.shards import PLAIN, Layout, names_a_shard, queue_of
+from delayq.core.shown import shown
 from delayq.core.spec import AT_ONCE, Delay, JobSpec, Prepared, prepare, prepare_raw, when
 from delayq.core.states import Answer, OnConflict, State
 from delayq.core.views import JobInfo, JobRef
@@ -30,6 +32,7 @@ from delayq.redis.layouts import Layouts
 from delayq.redis.placing import Batch, Way, put
 from delayq.redis.server_time import ServerTime, epoch_ms
 
+log = logging.getLogger(__name__)
 T = TypeVar("T")
 Flow = Generator[Call[Any] | Command[Any] | tuple[Call[Any] | Command[Any], ...] | Confirm, Any, T]
 """Yields a call, several that may be under way together and of which each may be sent again, or some to be confirmed;
@@ -60,6 +63,7 @@ class Verbs:
         self.layouts = Layouts(options.prefix)
         self._registered: set[str] = set()
         self._time = ServerTime()
+        self._no_queues: list[str] = []
 
     def scope(self, queue: str | None) -> Scope:
         """Where and when; a missing queue name is the default queue, never searched."""
@@ -259,11 +263,20 @@ class Verbs:
         return (yield from look(self, self._queues(queue), ask, lambda info: info is not None))
 
     def queues(self) -> Flow[list[str]]:
-        """All known queues, sorted."""
-        return sorted({queue_of(name) for name in (yield from self.shards())})
+        """All known queues, sorted. What somebody else put on the list, and can be called no queue, is told of once."""
+        names = yield from self._listed()
+        no_queues = [name for name in names if not names_a_shard(name)]
+        if no_queues and no_queues != self._no_queues:
+            more = f" and {len(no_queues) - 1} more" if len(no_queues) > 1 else ""
+            log.warning("left out of the list of queues, as no queue is called so: %s%s", shown(no_queues[0]), more)
+        self._no_queues = no_queues
+        return sorted({queue_of(name) for name in names if names_a_shard(name)})
 
     def shards(self) -> Flow[list[str]]:
         """All shards of all known queues, sorted; the first one of each is called as the queue."""
+        return list(filter(names_a_shard, (yield from self._listed())))
+
+    def _listed(self) -> Flow[list[str]]:
         names: list[str] = yield Command(
             ("SMEMBERS", Globals(self.options.prefix).queues), lambda reply: sorted(map(text, reply)), reads=True
         )

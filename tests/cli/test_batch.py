@@ -40,6 +40,17 @@ def test_list(inline: Inline, imports: str) -> None:
     assert (shape["id"], shape["total"], shape["failed"]) == ("import-7", 3, 1)
 
 
+def test_members_that_no_job_can_be_are_shown_as_forgotten(inline: Inline, q: DelayQ, imports: str) -> None:
+    """Somebody else wrote them there."""
+    broken = "delayq:{batch:import-7}:broken"
+    q.connector.commands().hset(broken, mapping={"no id": "default", "x": "no/queue"})
+    lines = inline.ok("batch", "show", imports).lines
+    assert [line.strip() for line in lines if line.endswith("forgotten")] == [
+        "no id  (queue default)  forgotten",
+        "x  (queue no/queue)  forgotten",
+    ]
+
+
 def test_show(inline: Inline, imports: str) -> None:
     shown = inline("batch", "show", imports).out
     assert "3: 0 done, 1 failed, 0 skipped, 2 left" in shown

@@ -8,6 +8,7 @@ import pytest
 import redis
 
 from delayq import DelayQ
+from delayq.drivers.redis_streams import RedisStreams
 from tests.cli.conftest import Inline
 
 KEY = "delayq:{default}:"
@@ -77,6 +78,44 @@ def test_workers_that_are_none(inline: Inline, redis_client: redis.Redis) -> Non
     redis_client.zadd("delayq:workers", {"gone": 1})
     assert inline.ok("workers").lines[1].split() == ["words"]
     assert json.loads(inline.ok("workers", "--json").out)["queues"] == []
+
+
+NO_QUEUE = (b"my orders", b"\xff{\x1b[2J", b"orders#0", b"#1")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("list",), ("stats",), ("upcoming",), ("activity",), ("failed", "list"), ("key", "list"), ("lock", "list")],
+    ids=" ".join,
+)
+def test_what_cannot_name_a_queue_hides_no_queue(
+    inline: Inline, q: DelayQ, caplog: pytest.LogCaptureFixture, words: tuple[str, ...]
+) -> None:
+    """Somebody put it on the list of queues."""
+    q.schedule("x", delay="1h", id="o1")
+    expected = inline.ok(*words, "--json").out
+    q.connector.commands().sadd("delayq:queues", *NO_QUEUE)
+    caplog.clear()
+    done = inline.ok(*words, "--json")
+    assert len(done.documents) == len(expected.splitlines())
+    assert caplog.messages == ["left out of the list of queues, as no queue is called so: '#1' and 3 more"]
+
+
+def test_nor_from_doctor_top_and_those_who_move(inline: Inline, q: DelayQ, caplog: pytest.LogCaptureFixture) -> None:
+    q.schedule("x", delay="1h", id="o1")
+    q.connector.commands().sadd("delayq:queues", *NO_QUEUE)
+    assert "default" in inline.ok("top", "--once").out
+    assert len(caplog.messages) == 1, "said once, however often it looks"
+    assert {one["code"] for one in inline("doctor", "--json").json["findings"]} >= {"no-mover"}
+    assert RedisStreams(q.connector, q.options).queues() == ["default"]
+
+
+def test_a_failed_job_with_an_id_that_none_can_have_hides_no_other(inline: Inline, garbage: redis.Redis) -> None:
+    garbage.zadd(f"{KEY}failed", {b"no id\x1b[2J\xff": 1_800_000_000_000})
+    garbage.hset(f"{KEY}jobs", b"no id\x1b[2J\xff", b"1")
+    assert len(inline.ok("failed", "list", "--json").documents) == len(ROWS) + 1
+    assert "\x1b" not in inline.ok("failed", "list").out
+    assert "empty" in inline.ok("top", "--once").out
 
 
 @pytest.mark.foreign_keys("delayq:queues")

@@ -16,6 +16,7 @@ from delayq.drivers.redis_streams import RedisStreams
 from tests.cli.conftest import Inline
 from tests.support.cli import Cli
 
+NOT_CONFIRMED = 7
 SCHEDULED = {"id", "name", "queue", "state", "due_ms", "due", "outcome"}
 
 
@@ -153,6 +154,27 @@ def test_no_queue_means_the_default_one_and_is_never_searched(cli: Cli, inline: 
     assert inline("cancel", "o1").code == 3
     (cli.folder / "delayq.toml").write_text('queue = "orders"\n')
     assert inline("cancel", "o1").code == 0
+
+
+def test_what_is_stored_is_told_though_not_confirmed(inline: Inline, q: DelayQ) -> None:
+    """A program goes on with the id on stdout; that it is not as safe as was asked says the exit code."""
+    unsafe = ("--durability", "replicas:1")
+    words = ("schedule", "x", "--in", "1h", *unsafe)
+    done = inline(*words, "--id", "o1", "--json")
+    assert (done.code, set(done.json), done.json["outcome"]) == (NOT_CONFIRMED, SCHEDULED, "created")
+    assert "0 of 1 replicas" in done.err
+    info = q.get("o1")
+    assert info is not None
+    assert (done.json["id"], done.json["due_ms"]) == ("o1", info.due_ms)
+    done = inline("reschedule", "o1", "--in", "2h", *unsafe, "--json")
+    assert (done.code, done.json["id"], done.json["outcome"]) == (NOT_CONFIRMED, "o1", "rescheduled")
+    done = inline("cancel", "o1", *unsafe, "--json")
+    assert (done.code, done.json) == (NOT_CONFIRMED, {"id": "o1", "queue": "default", "outcome": "cancelled"})
+    done = inline(*words)
+    assert (done.code, q.get(done.lines[0]) is None, len(done.lines)) == (NOT_CONFIRMED, False, 1)
+    inline.ok("queue", "set", "default", "--durability", "replicas:1")
+    done = inline("run-now", done.lines[0], "--json")
+    assert (done.code, done.json["outcome"]) == (NOT_CONFIRMED, "ready")
 
 
 def test_list(inline: Inline, q: DelayQ) -> None:

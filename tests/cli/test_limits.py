@@ -66,6 +66,21 @@ def test_one_that_somebody_wrote_over_hides_no_other(
     server.delete(LimitKeys(q.options.prefix, "aaa").of("places"))
 
 
+def test_a_holder_that_is_no_delivery_is_gone_and_can_be_freed(inline: Inline, holder: Who, q: DelayQ) -> None:
+    """Somebody else wrote it there: it keeps no job from its place, and no limit from being looked at."""
+    strangers = ("no delivery at all", "alone", "a}b id 1-1", "default  1-1")
+    where = LimitKeys(q.options.prefix, "api").of_key("holders", "k")
+    q.connector.commands().zadd(where, dict.fromkeys(strangers, 1))
+    assert "no delivery at all" in inline.ok("limit", "show", "api").out
+    shown = inline.ok("limit", "show", "api", "--json").json
+    places = {place["key"]: place for place in shown["places"]}
+    assert {one["id"] for one in places["k"]["holders"] if not one["live"]} >= {"no delivery at all", "alone"}
+    freed = inline.ok("limit", "free", "api", "--key", "k", "--holder", "alone", "--reason", "no job", "--json").json
+    assert len(freed["holders"]) == 1
+    assert RedisLimits(q.connector, q.options).ask(Acquire(holder, Place("api", "k", 2))).taken
+    assert not q.connector.commands().zscore(where, "no delivery at all")
+
+
 def test_show_says_who_holds_a_place_and_whether_it_still_is_there(inline: Inline, holder: Who) -> None:
     shown = inline.ok("limit", "show", "api").out
     assert "holder  default" in shown.replace("   ", "  ")

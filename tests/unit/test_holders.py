@@ -69,6 +69,13 @@ def test_one_that_is_well_again_is_forgotten(watch: Watch) -> None:
     assert watch.gone({HOLDER: 5_010}) == [], "the doubt begins with this look"
 
 
+def test_what_is_no_delivery_is_gone_and_nobody_is_asked() -> None:
+    strangers = ["words of somebody else", "alone", "orders a 1-1 more", "no{queue a 1-1", "orders  1-1", ""]
+    with pytest.raises(StopIteration) as ended:
+        next(Holders(Verbs(Options())).gone(strangers))
+    assert ended.value.value == strangers
+
+
 def test_it_remembers_so_many_and_then_begins_anew(watch: Watch) -> None:
     first = {f"orders {n} 1-{n}": 5_000 for n in range(MOST_KEPT)}
     assert watch.gone(first) == []

@@ -10,6 +10,7 @@ from delayq.cli.session import Session
 from delayq.cli.words import count, distance
 from delayq.core import shapes
 from delayq.core.batches import BatchInfo
+from delayq.core.errors import InvalidName
 from delayq.core.when import format_instant
 
 if TYPE_CHECKING:
@@ -83,7 +84,14 @@ def _then(info: BatchInfo) -> str:
 
 def _forgotten(client: Client | BrokerDesk, failed: Members) -> set[str]:
     """Which of the first failed members are no more, so that nobody can retry them."""
-    return {member for member, queue in failed[:ASKED_FOR] if queue and client.get(member, queue=queue) is None}
+    return {member for member, queue in failed[:ASKED_FOR] if queue and _is_gone(client, member, queue)}
+
+
+def _is_gone(client: Client | BrokerDesk, member: str, queue: str) -> bool:
+    try:
+        return client.get(member, queue=queue) is None
+    except InvalidName:  # somebody else wrote it there: no job is called so, and no queue
+        return True
 
 
 def _failed(failed: Members, gone: Container[str]) -> str:

@@ -15,7 +15,7 @@ from delayq.cli.headway import Headway
 from delayq.cli.session import Session
 from delayq.cli.words import count, distance
 from delayq.core import shapes
-from delayq.core.errors import InvalidInput, JobNotFailed, JobNotFound
+from delayq.core.errors import InvalidInput, InvalidName, JobNotFailed, JobNotFound
 from delayq.core.failure import Failure
 from delayq.core.rate import Pace, parse_rate
 from delayq.core.sealing import hide
@@ -33,7 +33,7 @@ def list_failed(session: Session, chosen: Chosen, limit: int, *, as_json: bool) 
     with session.failed() as client:
         queues = [chosen.queue] if chosen.queue else client.queues()
         found = chain.from_iterable(client.iter_failed(queue, **chosen.which) for queue in queues)
-        jobs = (client.get(info.id, queue=info.queue) or info for info in islice(found, limit))
+        jobs = (_in_full(client, info) for info in islice(found, limit))
         if as_json:
             for info in jobs:
                 session.out.json(shapes.job_in_full(hide(info)))
@@ -44,6 +44,14 @@ def list_failed(session: Session, chosen: Chosen, limit: int, *, as_json: bool) 
             session.out.note(f"There are more than {limit}; --limit shows them.")
         if isinstance(client, FailedDesk):
             _tell_buried(session, client, chosen.queue or client.options.queue)
+
+
+def _in_full(client: Client | FailedDesk, info: JobInfo) -> JobInfo:
+    """With its errors. An id that no job can have, and somebody else wrote there, cannot be asked for."""
+    try:
+        return client.get(info.id, queue=info.queue) or info
+    except InvalidName:
+        return info
 
 
 def _tell_buried(session: Session, client: FailedDesk, queue: str) -> None:

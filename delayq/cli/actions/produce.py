@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -14,7 +15,15 @@ from delayq.cli.payload import read_data
 from delayq.cli.session import Session
 from delayq.cli.words import moment
 from delayq.core import shapes
-from delayq.core.errors import InvalidInput, JobFinished, JobHasFailed, JobNotFound, JobRunning, OutcomeUnknown
+from delayq.core.errors import (
+    InvalidInput,
+    JobFinished,
+    JobHasFailed,
+    JobNotFound,
+    JobRunning,
+    NotConfirmed,
+    OutcomeUnknown,
+)
 from delayq.core.names import new_id
 from delayq.core.states import Answer, State
 from delayq.core.views import JobRef
@@ -47,33 +56,31 @@ class Request:
 def schedule(session: Session, request: Request, *, as_json: bool) -> None:
     """Schedule one job and print its id."""
     _one_time(request.options)
-    with session.sender() as client:
+    # Made here, so that it can be named when the answer is lost. An id nobody else has is never kept, only resent.
+    given = request.options["id"]
+    job_id = new_id() if given is None else given
+
+    def answer(ref: JobRef) -> None:
+        resent = given is None and ref.outcome is Answer.KEPT and ref.id == job_id
+        _answer(session, msgspec.structs.replace(ref, outcome=Answer.CREATED) if resent else ref, as_json=as_json)
+
+    with session.sender() as client, _stored_is_told(answer):
         data = read_data(request.data, client.options.max_payload)
-        # Made here, so that it can be named when the answer is lost. An id nobody else has is never kept, only resent.
-        given = request.options["id"]
-        job_id = new_id() if given is None else given
         with checkable(job_id, request.options["queue"] or client.options.queue_for(request.name)):
             ref = client.schedule(
                 request.name, data, on_conflict=request.on_conflict, **{**request.options, "id": job_id}
             )
-    if given is None and ref.outcome is Answer.KEPT and ref.id == job_id:
-        ref = msgspec.structs.replace(ref, outcome=Answer.CREATED)
-    _answer(session, ref, as_json=as_json)
+    answer(ref)
 
 
 def cancel(session: Session, job_id: str, queue: str | None, how: Mapping[str, Any], *, as_json: bool) -> int:
     """Cancel and print the answer; the exit code. `how` as `Client.cancel` takes it."""
-    with session.desk() as client, checkable(job_id, queue or client.options.queue):
-        session.record(client, "cancel", _target(job_id, queue or client.options.queue))
-        answer = client.cancel(job_id, queue=queue, **how)
-        queue = queue or client.options.queue
-    if as_json:
-        session.out.json(shapes.answered(job_id, queue, answer))
-    else:
-        session.out.line(answer)
-        asked = how["running"] and answer is Answer.RUNNING
-        if note := "It was asked to stop." if asked else _CANCEL_NOTES.get(answer):
-            session.out.note(note)
+    with session.desk() as client, checkable(job_id, where := queue or client.options.queue):
+        session.record(client, "cancel", _target(job_id, where))
+        tell = partial(_answer_cancel, session, job_id, where, running=how["running"], as_json=as_json)
+        with _stored_is_told(tell):
+            answer = client.cancel(job_id, queue=queue, **how)
+    tell(answer)
     return _CANCEL_CODES[answer]
 
 
@@ -84,19 +91,21 @@ def reschedule(
     _one_time(when)
     if when["delay"] is None and when["at"] is None:
         raise InvalidInput("No time was given.", hint="Say --in 30m or --at 2026-11-21T15:00:00Z.")
-    with session.desk() as client, checkable(job_id, queue or client.options.queue):
+    answer = partial(_answer, session, as_json=as_json)
+    with session.desk() as client, checkable(job_id, queue or client.options.queue), _stored_is_told(answer):
         moved = str(when["delay"] or when["at"])
         session.record(client, "reschedule", _target(job_id, queue or client.options.queue), moved)
         ref = client.reschedule(job_id, queue=queue, durability=durability, **when)
-    _answer(session, ref, as_json=as_json)
+    answer(ref)
 
 
 def run_now(session: Session, job_id: str, queue: str | None, *, as_json: bool) -> None:
     """Let a waiting job run at once."""
-    with session.desk() as client, checkable(job_id, queue or client.options.queue):
+    answer = partial(_answer, session, as_json=as_json)
+    with session.desk() as client, checkable(job_id, queue or client.options.queue), _stored_is_told(answer):
         session.record(client, "run-now", _target(job_id, queue or client.options.queue))
         ref = client.run_now(job_id, queue=queue)
-    _answer(session, ref, as_json=as_json)
+    answer(ref)
 
 
 @contextmanager
@@ -109,6 +118,20 @@ def checkable(job_id: str, queue: str) -> Iterator[None]:
             f"{error.message} The job is {job_id!r} in queue {queue!r}.",
             hint=f"See what became of it: delayq show {job_id} --queue {queue}",
         ) from error
+
+
+@contextmanager
+def _stored_is_told(tell: Callable[[Any], None]) -> Iterator[None]:
+    """What was done inside the block is told of, too, when its durability was not confirmed: scripts need the id.
+
+    The error, and its exit code, follow.
+    """
+    try:
+        yield
+    except NotConfirmed as error:
+        for done in error.done:
+            tell(done)
+        raise
 
 
 def _target(job_id: str, queue: str) -> str:
@@ -130,6 +153,16 @@ def _answer(session: Session, ref: JobRef, *, as_json: bool) -> None:
     session.out.line(ref.id)
     over = f" over {ref.connection}" if ref.connection else ""
     session.out.note(f"{ref.outcome} in queue {ref.queue}{over}{_when(ref)}")
+
+
+def _answer_cancel(session: Session, job_id: str, queue: str, answer: Answer, *, running: bool, as_json: bool) -> None:
+    if as_json:
+        session.out.json(shapes.answered(job_id, queue, answer))
+        return
+    session.out.line(answer)
+    asked = running and answer is Answer.RUNNING
+    if note := "It was asked to stop." if asked else _CANCEL_NOTES.get(answer):
+        session.out.note(note)
 
 
 def _when(ref: JobRef) -> str:
