@@ -48,6 +48,17 @@ def test_each_is_there_with_a_test(name: str, expected: list[str]) -> None:
         assert set(labels) <= known.keys(), number
 
 
+def test_each_promise_is_shown_by_a_command() -> None:
+    """One of a scenario has the seed that it was last played with."""
+    for number, text in items(PAGES[0]).items():
+        commands = re.findall(r"`((?:DELAYQ_CHAOS=full )?make (\w+) ARGS='([^']+)')`", text)
+        assert commands, number
+        for _, word, words in commands:
+            assert word in ("chaos", "bench", "test"), number
+            assert word != "chaos" or re.fullmatch(r"\S+ --seed \d+", words), number
+            assert word != "test" or all((ROOT / one).exists() for one in words.split() if "/" in one), number
+
+
 @pytest.mark.parametrize("name", PAGES)
 def test_every_link_is_used(name: str) -> None:
     said = set(re.findall(r"\[([a-z]\d+(?:-[a-z])?)\](?!:)", page(name)))

@@ -223,10 +223,20 @@ class Sentinels:
             wait_until(partial(one.knows_all, len(self.ports) - 1), timeout=60, what="the sentinels know all")
 
     def fail_over(self) -> None:
-        """Ask for another primary, and wait until there is one."""
+        """Ask for another primary, and wait until there is one.
+
+        A sentinel gives up when no replica looks well to it just then, and says so in its log alone: it is asked again.
+        """
         before = self.primary()
         wait_until(self.sentinels[0].fail_over, what="the sentinels agree to a failover")
-        wait_until(lambda: self.primary() is not before and is_primary(self.primary()), what="another is the primary")
+        wait_until(partial(self._has_moved, before), timeout=60, what="another is the primary")
+
+    def _has_moved(self, before: LocalServer) -> bool:
+        said = self.sentinels[0].primary()
+        primary = self.servers[self.ports.index(int(said["port"]))]
+        if primary is before and "failover_in_progress" not in said["flags"]:
+            self.sentinels[0].fail_over()
+        return primary is not before and is_primary(primary)
 
     def pids(self) -> set[int]:
         return {server.pid for server in self.servers} | {one.pid for one in self.sentinels}
@@ -270,18 +280,19 @@ class SentinelProcess:
 
     def epoch(self) -> int:
         """Of the primary it knows: each failover is one."""
-        flat = self.say("SENTINEL", "MASTER", SERVICE)
-        return int(dict(zip(flat[::2], flat[1::2], strict=True))[b"config-epoch"])
+        return int(self.primary()["config-epoch"])
+
+    def primary(self) -> dict[str, str]:
+        """All that it says of it, and of a failover."""
+        flat = [word.decode() for word in self.say("SENTINEL", "MASTER", SERVICE)]
+        return dict(zip(flat[::2], flat[1::2], strict=True))
 
     def knows_all(self, replicas: int) -> bool:
         """Whether it can tell who is there, and is in touch with enough others for a failover."""
         with contextlib.suppress(redis.RedisError):
-            flat = self.say("SENTINEL", "MASTER", SERVICE)
-            found = dict(zip(flat[::2], flat[1::2], strict=True))
-            counted = (found[b"num-slaves"], found[b"num-other-sentinels"], found[b"flags"])
-            return counted == (str(replicas).encode(), b"2", b"master") and bool(
-                self.say("SENTINEL", "CKQUORUM", SERVICE)
-            )
+            found = self.primary()
+            counted = (found["num-slaves"], found["num-other-sentinels"], found["flags"])
+            return counted == (str(replicas), "2", "master") and bool(self.say("SENTINEL", "CKQUORUM", SERVICE))
         return False
 
     def fail_over(self) -> bool:
