@@ -5,6 +5,7 @@ All of it is checked here, in front of the routes, so that no route can forget i
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
@@ -39,11 +40,12 @@ _WITH_BODY: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """`hosts`: names the server may be called by (empty = any). Sizes in bytes."""
+    """`hosts`: names the server may be called by (empty = any). Sizes in bytes; a body's time in seconds."""
 
     hosts: frozenset[str] = frozenset()
     body: int = 512 * 1024
     batch: int = BATCH_BODY
+    body_s: float = 30.0
 
 
 class Limits:
@@ -63,12 +65,20 @@ class Limits:
             _check_origin(scope["method"], headers)
             body = b""
             if scope["method"] in _WITH_BODY:
-                body = await _body(receive, headers, self._most(scope["path"]))
+                body = await self._body(receive, headers, self._most(scope["path"]))
                 _check_form(scope["path"], headers, body)
             receive = _replay(body, receive)
         except Refused as refused:
             return await refused.problem.response(scope["path"])(scope, receive, send)
         return await self._app(_with_slashes(scope), receive, send)
+
+    async def _body(self, receive: Receive, headers: dict[str, str], most: int) -> bytes:
+        """It is read before anybody asks for a key: so nobody may hold it in memory for as long as they like."""
+        try:
+            async with asyncio.timeout(self._bounds.body_s):
+                return await _body(receive, headers, most)
+        except TimeoutError:
+            raise Refused(plain(408, f"The body was not complete within {self._bounds.body_s:g} s.")) from None
 
     def _most(self, path: str) -> int:
         return self._bounds.batch if path.endswith("/batch") else self._bounds.body

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import httpx
 import pytest
 
 from delayq.http.binding import Binding
-from delayq.http.limits import BATCH_BODY, MAX_DEPTH, depth
+from delayq.http.limits import BATCH_BODY, MAX_DEPTH, Bounds, Limits, Receive, Scope, Send, depth
 from tests.support.web import problem, web
 
 JSON = {"content-type": "application/json"}
@@ -57,6 +58,27 @@ async def test_a_body_has_bounds(api: httpx.AsyncClient) -> None:
     problem(await api.post("/v1/queues", content=without_a_length(), headers=JSON), 413, "body-too-large")
     huge = {**JSON, "content-length": str(BATCH_BODY + 1)}
     problem(await api.post("/v1/jobs/batch", content=b"x", headers=huge), 413, "body-too-large")
+
+
+async def test_a_body_that_does_not_end_is_given_up() -> None:
+    """Whoever has no key is told so only when the body is there."""
+    asked: list[str] = []
+
+    async def application(scope: Scope, receive: Receive, send: Send) -> None:
+        asked.append(scope["path"])
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def slow() -> AsyncIterator[bytes]:
+        yield b"{"
+        await asyncio.Event().wait()
+
+    transport = httpx.ASGITransport(Limits(application, Bounds(body_s=0.05)))
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        problem(await client.post("/v1/jobs/batch", content=slow(), headers=JSON), 408, "request-timeout")
+        assert not asked
+        assert (await client.post("/v1/jobs", content=b"{}", headers=JSON)).status_code == 200
+    assert Bounds().body_s == 30
 
 
 @pytest.mark.parametrize(
