@@ -107,7 +107,7 @@ class RedisConsumer:
         """
         batch = self._reader.wait(max(1, int(seconds * 1000)), self.now_ms())
         if batch.deliveries:
-            paused = self._reader.paused_since(batch.deliveries, self.now_ms())
+            paused = self._reader.paused_since(batch.deliveries, self.now_ms)
             if paused:
                 self.hand_back(paused)
                 batch.deliveries = [delivery for delivery in batch.deliveries if delivery not in paused]

@@ -151,7 +151,7 @@ class RedisReader:
         """Not when one of the queues is left out, and not side by side with others for a node that may hang."""
         return self._news is not None and len(queues) == len(self.shards) and (self._posts or len(queues) == 1)
 
-    def paused_since(self, deliveries: Sequence[Delivery], now_ms: int) -> list[Delivery]:
+    def paused_since(self, deliveries: Sequence[Delivery], now_ms: Callable[[], int]) -> list[Delivery]:
         """Those of the deliveries whose queue was paused while the reader was blocked on it.
 
         While jobs come one by one, the switches were asked for behind the read: the server looked them up after it had
@@ -164,11 +164,11 @@ class RedisReader:
         batch = Batch(self._most)
         if behind:
             asked, seen = self._shards.all, presence.read_switches(behind)
-            self._see(asked, seen, batch, now_ms)
+            self._see(asked, seen, batch, now_ms())
             self._calm = (asked, behind) if self._allowed and seen.calm else None
         else:
             self._pause_checked = float("-inf")
-        open_now = self._open_queues(batch, now_ms)
+        open_now = self._open_queues(batch, now_ms())
         return [delivery for delivery in deliveries if delivery.queue not in open_now]
 
     def replay(self) -> Batch:
