@@ -73,7 +73,8 @@ class Side:
         held: Sequence[Delivery] = ()
         while done < jobs:
             fetched = consumer.fetch([Settlement(one, DONE) for one in held], READ)
-            done, held = done + sum(answer is True for answer in fetched.settled), fetched.deliveries
+            settled = (*fetched.settled, *(fetched.later().settled if fetched.later else ()))
+            done, held = done + sum(answer is True for answer in settled), fetched.deliveries
         consumer.close()
 
     def _spent(self, step: Callable[[], object]) -> Spent:
