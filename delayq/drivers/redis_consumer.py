@@ -20,23 +20,22 @@ from delayq.core.control import OBEY, Attention
 from delayq.core.errors import AWAY, BackendDamaged, DelayqError
 from delayq.core.options import Options
 from delayq.core.order import Order, strict
-from delayq.core.outcome import DONE, stopped
 from delayq.core.progress import Told
 from delayq.drivers.base import Delivery, Fetched, Renewal, Settlement
 from delayq.drivers.redis_batch import Batch
 from delayq.drivers.redis_burial import Burial, Garbage
 from delayq.drivers.redis_durable import DurableSettling
+from delayq.drivers.redis_endings import RedisEndings
 from delayq.drivers.redis_limits import RedisLimits
 from delayq.drivers.redis_reader import RedisReader
-from delayq.redis import presence, settling
+from delayq.redis import presence
 from delayq.redis.calls import deliver, operate
 from delayq.redis.calls.call import Scope
 from delayq.redis.calls.deliver import Held
 from delayq.redis.calls.operate import Telling, batches
 from delayq.redis.connect import Connector
-from delayq.redis.presence import Asked, Record
 from delayq.redis.send import send, through
-from delayq.redis.settling import Ending, SettleCall
+from delayq.redis.settling import SettleCall
 from delayq.redis.translate import translate
 from delayq.redis.verbs import Clock, server_clock
 
@@ -68,6 +67,7 @@ class RedisConsumer:
         self._burial = Burial(connector, self._scope)
         self._durable = DurableSettling(connector, options, self.queues)
         self._reader = RedisReader(connector, options, name, queues, minds, order, self._join)
+        self._endings = RedisEndings(connector, options.prefix, self._scope, self._reader.shunned, self.now_ms)
 
     def _join(self, shard: str) -> None:
         """Make a shard ready to be read, and be recorded there first; what is wrong with it its first read tells."""
@@ -80,9 +80,8 @@ class RedisConsumer:
     def fetch(self, settlements: Sequence[Settlement], count: int) -> Fetched:
         """Settle and read on in one round trip; while jobs flow, read on first, and settle while what came is run."""
         waiting, calls = list[SettleCall](), list[SettleCall]()
-        for one in self._settle_calls(settlements):
-            if self._reader.shunned.away(one.queue) is None:  # else it would keep the others' deliveries waiting
-                (waiting if self._durable.wanted(one.queue) else calls).append(one)
+        for one in self._endings.calls(settlements):
+            (waiting if self._durable.wanted(one.queue) else calls).append(one)
         if self._reader.flows and not waiting:
             return self._read_first(settlements, calls, count)
         ahead = [self._tried(one) for one in waiting]
@@ -126,7 +125,7 @@ class RedisConsumer:
 
     def settle(self, settlements: Sequence[Settlement]) -> Fetched:
         """Settle without reading, over the shared connections."""
-        calls, errors = self._settle_calls(settlements), list[DelayqError]()
+        calls, errors = self._endings.calls(settlements), list[DelayqError]()
         answers = [self._tried(one) for one in calls]
         settled = self._settled(settlements, calls, answers, errors)
         return Fetched(settled, (), errors)
@@ -140,33 +139,6 @@ class RedisConsumer:
         while rest:
             done = through(self._connector, deliver.hand_back(self._scope(queue), rest[: deliver.PAGE]))
             rest = rest[len(done) :]
-
-    def _settle_calls(self, settlements: Sequence[Settlement]) -> list[SettleCall]:
-        done = [given.delivery for given in settlements if given.outcome is DONE]
-        if len(done) == len(settlements):
-            return settling.done(self._scope, done)
-        endings = [
-            Ending(job.queue, job.id, job.entry, b"" if job.unreadable else job.raw, given.outcome)
-            for given in settlements
-            for job in (given.delivery,)
-        ]
-        asked = {
-            n: settling.asked(end)
-            for n, end in enumerate(endings)
-            if end.outcome is not DONE and settling.wants_record(end)
-        }
-        records = self._records(asked)
-        for n in asked:
-            if records[n].asked_to_stop and stopped(endings[n].outcome) is not endings[n].outcome:
-                log.info("job %s was asked to stop meanwhile: it is not tried again", endings[n].id)
-        return settling.calls(self._scope, endings, records, self.now_ms())
-
-    def _records(self, jobs: Mapping[int, Asked]) -> Mapping[int, Record]:
-        """What is on record for these jobs, read in one round trip; jobs that succeeded need none."""
-        if not jobs:
-            return {}
-        read = partial(presence.records, self._options.prefix, list(jobs.values()))
-        return dict(zip(jobs, self._connector.call(read, safe=True, reads=True), strict=True))
 
     def _tried(self, one: SettleCall) -> Any:
         """The answer or the error. Not sent again after a lost reply: whoever does so must know, to tell a fence."""

@@ -19,8 +19,9 @@ class RedisLimits:
     """`Limits` on one Redis. Safe to share between threads and event loops of one process."""
 
     def __init__(self, connector: Connector, options: Options, clock: Clock = server_clock) -> None:
-        self._client = Client(connector, options, clock)
-        self._aclient = AsyncClient(connector, options, clock)
+        patient = connector.patient()  # the job that asks waits, and nobody else
+        self._client = Client(patient, options, clock)
+        self._aclient = AsyncClient(patient, options, clock)
         self._verbs = LimitVerbs(self._client.verbs)
 
     def ask(self, question: Question[T], /) -> T:

@@ -34,6 +34,11 @@ class Shunned:
         elif not isinstance(error, AWAY):
             self.add(queue)
 
+    @property
+    def any_away(self) -> bool:
+        """Whether the node of any of them was away when it was last asked."""
+        return bool(self._away)
+
     def away(self, queue: str) -> DelayqError | None:
         """Why it cannot be asked just now, when its node is away."""
         return self._away.get(queue) if queue in self else None

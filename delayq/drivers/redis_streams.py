@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 from delayq.core.control import Attention, Heed, News, obey
 from delayq.core.endpoint import Endpoint
-from delayq.core.errors import BackendDamaged, BackendFull
+from delayq.core.errors import AWAY, BackendDamaged, BackendFull
 from delayq.core.options import Options
 from delayq.core.order import Order, strict
 from delayq.drivers.base import Promotion, Relayed, Tidied
@@ -122,13 +122,16 @@ class RedisStreams:
     ) -> RedisConsumer:
         """A worker's way to the deliveries of these queues. Tidies them once, so that each can be blocked on.
 
-        The consumer is recorded before it reads: one deleted later by an operator is then known to have vanished.
+        The consumer is recorded before it reads: one deleted later by an operator is then known to have vanished. What
+        is damaged, or on a node of a cluster that is away, keeps no worker from the other queues: its first read says
+        what is wrong.
         """
         for queue in queues:
-            with suppress(BackendDamaged):  # keeps no worker from the other queues; its first read says what is wrong
+            with suppress(BackendDamaged), _part_away():
                 through(self.connector, deliver.tidy(self._scope(queue)))
                 through(self.connector, deliver.renew(self._scope(queue), name, []))
-        with suppress(BackendDamaged, BackendFull):  # said by the first announcement, and done again with each
+        # Said by the first announcement, and done again with each.
+        with suppress(BackendDamaged, BackendFull), _part_away():
             self.register(queues)
         minds = Attention(heed, news)
         return RedisConsumer(self.connector, self.options, name, queues, minds=minds, order=order, clock=self._clock)
@@ -145,6 +148,16 @@ class RedisStreams:
         return Scope(self.options, queue, self._clock())
 
 
+@contextmanager
+def _part_away() -> Iterator[None]:
+    """Goes on when one node of a cluster could not be asked."""
+    try:
+        yield
+    except AWAY as error:
+        if not error.apart:
+            raise
+
+
 @dataclass(frozen=True, slots=True)
 class RedisStreamsFactory:
     """Makes drivers, each with connections of its own: one for every process of a worker."""
@@ -157,4 +170,4 @@ class RedisStreamsFactory:
     def __call__(self, *, answer_ms: int | None = None) -> RedisStreams:
         """`answer_ms`: wait no longer than that for a connection or an answer, and never ask again."""
         waits = (self.waits or Waits()) if answer_ms is None else Waits(answer_ms, answer_ms, answer_ms)
-        return RedisStreams(Connector(self.url, waits=waits), self.options, self.clock)
+        return RedisStreams(Connector(self.url, waits=waits, hasty=True), self.options, self.clock)

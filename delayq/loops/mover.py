@@ -58,6 +58,7 @@ class Mover:
         self._look_at: dict[str, float] = {}
         self._refresh_at = float("-inf")
         self._troubles = Troubles(log)
+        self._outage = Outage()
 
     def run_once(self) -> float:
         """Promote one batch of every queue whose time has come; the seconds until the next one's.
@@ -66,22 +67,19 @@ class Mover:
         backend that cannot be reached ends the turn.
         """
         self._refresh()
-        outage = Outage()
         for queue in self._due():
             wait_s = CEILING_S
             try:
                 wait_s = self._promote(queue)
             except AWAY as error:
-                if error.apart:
-                    self._look_at[queue] = self._clock() + wait_s  # the others go first in the next turn
-                    self._troubles.tell(error, f"queue {queue}")
-                outage.met(error)
+                self._outage.met(queue, error)
+                self._troubles.tell(error, f"queue {queue}")
             except BackendError as error:
                 self._troubles.tell(error, f"queue {queue}")
             else:
-                outage.served()
+                self._outage.served(queue)
             self._look_at[queue] = self._clock() + wait_s
-        outage.over()
+        self._outage.over(self._look_at)
         soonest = min([*self._look_at.values(), self._refresh_at])
         return max(0.0, soonest - self._clock())
 

@@ -1,31 +1,30 @@
-"""Is the backend away, or a part of it? A loop that serves many queues asks after each that could not be reached."""
+"""Is the backend away, or a part of it? A loop that serves many queues notes which of them it could not reach."""
 
 from __future__ import annotations
 
-from delayq.core.errors import BackendError
+from collections.abc import Collection
 
-PATIENCE = 2
-"""Queues of parts that are away, in one turn: each try takes seconds, and others wait."""
+from delayq.core.errors import BackendError
 
 
 class Outage:
-    """What one turn of a loop has met so far."""
+    """What a loop last met with each of its queues."""
 
     def __init__(self) -> None:
-        self._served = False
-        self._met: list[BackendError] = []
+        self._met: dict[str, BackendError] = {}
 
-    def served(self) -> None:
-        """A queue could be reached."""
-        self._served = True
+    def served(self, queue: str) -> None:
+        """It could be reached."""
+        self._met.pop(queue, None)
 
-    def met(self, error: BackendError) -> None:
-        """One could not. Raises `error` when that ends the turn: all is away, or enough was tried."""
-        self._met.append(error)
-        if not error.apart or len(self._met) >= PATIENCE:
+    def met(self, queue: str, error: BackendError) -> None:
+        """It could not. Raises `error` unless that is about a part only: then the others have their turn."""
+        if not error.apart:
             raise error
+        self._met[queue] = error
 
-    def over(self) -> None:
-        """The turn is over: raises what was met if no queue could be reached."""
-        if self._met and not self._served:
-            raise self._met[-1]
+    def over(self, queues: Collection[str]) -> None:
+        """The turn is over: raises what was met last if none of `queues` can be reached."""
+        self._met = {queue: error for queue, error in self._met.items() if queue in queues}
+        if queues and len(self._met) == len(queues):
+            raise next(reversed(self._met.values()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from typing import Any
@@ -11,9 +12,11 @@ from redis.exceptions import AskError, AuthenticationError, MovedError, RedisErr
 from redis.exceptions import ClusterDownError as PartMissing
 
 from delayq.redis import replies as shapes
-from delayq.redis.cluster import MAP_S, REDIRECTIONS, Route, as_words
+from delayq.redis.cluster import REDIRECTIONS, Route
+from delayq.redis.cluster_pipeline import as_words
 from delayq.redis.directory import Directory, told
 from delayq.redis.faults import NothingSent
+from delayq.redis.map_reading import MAP_S
 from delayq.redis.slots import Address, slot_of, slot_of_command
 
 AsyncNode = redis.asyncio.Redis
@@ -29,6 +32,7 @@ class AsyncCluster(AsyncNode):
         self._make = nodes
         self._witness = witness
         self._nodes: dict[Address, AsyncNode] = {}
+        self._turn = asyncio.Lock()
         super().__init__(connection_pool=self._node(directory.seeds[0]).connection_pool)
 
     @property
@@ -37,17 +41,24 @@ class AsyncCluster(AsyncNode):
         return [node.connection_pool for node in self._nodes.values()]
 
     async def initialize(self) -> AsyncCluster:
-        """Read the map, if it is doubted. Raises `NothingSent`."""
+        """Read the map, if it is doubted: one task does, and the others take what it found. Raises `NothingSent`."""
+        if self._directory.doubted:
+            async with self._turn:
+                if self._directory.is_look_due():
+                    with self._directory.looking():
+                        await self._read_map()
+        return self
+
+    async def _read_map(self) -> None:
+        """As `map_reading.read_map`."""
         directory = self._directory
-        if not directory.doubted:
-            return self
         end, trouble = time.monotonic() + MAP_S, "no node answers"
         for address in directory.witnesses():
             node = self._witness(address)
             try:
                 [reply] = await _raw(node, "CLUSTER", "SLOTS")
                 if directory.learn(reply, address):
-                    return self
+                    return
                 trouble = f"{address[0]}:{address[1]} has no slots and knows no node that has"
             except (AuthenticationError, ResponseError):
                 raise

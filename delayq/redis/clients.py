@@ -24,8 +24,11 @@ Client: TypeAlias = Direct
 """For one server, for the primary behind sentinels, or for a cluster, which has the same methods."""
 
 
-def make_client(endpoint: Endpoint, wire: Wire, directory: Directory) -> Client:
-    """A new client. Opens no connection yet. `directory` is what is known of the endpoint, if it is a cluster."""
+def make_client(endpoint: Endpoint, wire: Wire, directory: Directory, silent_s: float | None = None) -> Client:
+    """A new client. Opens no connection yet.
+
+    `directory` is what is known of the endpoint, if it is a cluster, and `silent_s` as `Cluster` says.
+    """
     client: Client
     match endpoint.topology:
         case Topology.STANDALONE:
@@ -33,7 +36,7 @@ def make_client(endpoint: Endpoint, wire: Wire, directory: Directory) -> Client:
         case Topology.SENTINEL:
             client = _sentinel(endpoint, wire)
         case Topology.CLUSTER:
-            client = _cluster(endpoint, wire, directory)
+            client = _cluster(endpoint, wire, directory, silent_s)
         case _:
             assert_never(endpoint.topology)
     replies.install(client)
@@ -80,16 +83,18 @@ def _sentinel(endpoint: Endpoint, wire: Wire) -> Client:
     return client
 
 
-def _cluster(endpoint: Endpoint, wire: Wire, directory: Directory) -> Client:
+def _cluster(endpoint: Endpoint, wire: Wire, directory: Directory, silent_s: float | None) -> Client:
     # A reader has a connection for each slot it waits for, and one to end those waits with.
     connections = wire.connections if wire.connections > 1 else MOST + 1
 
     def node(address: Address, wire: Wire) -> OneServer:
         return _standalone(replace(endpoint, topology=Topology.STANDALONE, hosts=(address,)), wire)
 
+    made = replace(wire, connections=connections, connect_s=min(wire.connect_s, silent_s or wire.connect_s))
     soon = replace(wire, connect_s=wire.connect_s / 2, answer_s=wire.connect_s / 2, connections=1)
     return Cluster(
         directory,
-        lambda address: node(address, replace(wire, connections=connections)),
+        lambda address: node(address, made),
         lambda address: node(address, soon),
+        silent_s,
     )

@@ -4,6 +4,7 @@
                    MOVED, ASK   that command again, to where it points
                    no answer    the error in the place of its replies; the map is doubted, and read anew before the
                                 next command. `resend` decides whether there is one
+                   it hangs     as no answer, at once (see `hanging`)
     read_any ──▶ see `many_waits`
 
 redis-py's own cluster client sends again after a lost reply, asks a hung node for its map for as long as a command may
@@ -15,23 +16,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
-from redis.client import Pipeline
-from redis.exceptions import AskError, AuthenticationError, MovedError, RedisError, ResponseError, TryAgainError
+from redis.exceptions import AskError, MovedError, RedisError, ResponseError, TryAgainError
 from redis.exceptions import ClusterDownError as PartMissing
 
 from delayq.redis import replies as shapes
+from delayq.redis.cluster_pipeline import ClusterPipeline, as_words
 from delayq.redis.direct import Direct, GroupRead, Heard, OneServer, Trip, Words
 from delayq.redis.directory import Directory, told
-from delayq.redis.faults import NothingSent, of_a_part
+from delayq.redis.faults import NodeHangs, of_a_part
 from delayq.redis.many_waits import wait_on_each
+from delayq.redis.map_reading import read_map
 from delayq.redis.slots import Address, slot_of, slot_of_command
 
 REDIRECTIONS: Final = 6
 """More than a cluster needs whose nodes agree; then `resend` waits a little."""
-MAP_S: Final = 1.5
-"""So long in all nodes are asked for the map, one after the other."""
 
 MakeNode = Callable[[Address], OneServer]
 Route = tuple[Address, bool]
@@ -39,9 +40,13 @@ Route = tuple[Address, bool]
 
 
 class Cluster(Direct):
-    """`nodes` makes the client of a node, `witness` one that answers soon or not at all. Safe to share and to fork."""
+    """`nodes` makes the client of a node, `witness` one that answers soon or not at all. Safe to share and to fork.
 
-    def __init__(self, directory: Directory, nodes: MakeNode, witness: MakeNode) -> None:
+    A node that has not begun to answer after `silent_s` seconds hangs; None: after as long as an answer may take.
+    """
+
+    def __init__(self, directory: Directory, nodes: MakeNode, witness: MakeNode, silent_s: float | None = None) -> None:
+        self._silent_s = silent_s
         self._directory = directory
         self._make = nodes
         self._witness = witness
@@ -50,11 +55,14 @@ class Cluster(Direct):
 
     def exchange(self, commands: Sequence[Words]) -> list[Any]:
         """As `Direct.exchange`. A command without a key goes with the one before it, so that WAIT does."""
+        return self._carry(commands, self._silent_s)
+
+    def _carry(self, commands: Sequence[Words], silent_s: float | None) -> list[Any]:
         self._look()
         found: list[Any] = [_nobody() for _ in commands]
         todo = self._routes(commands)
         for _ in range(REDIRECTIONS):
-            self._round(commands, todo, found)
+            self._round(commands, todo, found, silent_s)
             todo = self._redirected(todo, found)
             if not todo:
                 break
@@ -72,15 +80,21 @@ class Cluster(Direct):
         for stream in read.streams:
             reads.setdefault(slot_of(stream), []).append(stream)
         if len(reads) == 1:
-            return [Heard(read.streams, self.ask(read.words(read.streams)))]
+            [reply] = self._carry((read.words(read.streams),), None)  # others' wake-ups may make its block longer
+            if isinstance(reply, Exception):
+                raise reply
+            return [Heard(read.streams, reply)]
         owners = {slot: self._directory.owner(slot) for slot in reads}
         sides = [(owner, tuple(reads[slot])) for slot, owner in owners.items() if owner is not None]
         if len(sides) < len(reads):
             self._directory.doubt()
-        heard = wait_on_each([(self._node(address), streams) for address, streams in sides], read)
-        for (address, _), one in zip(sides, heard, strict=True):
+        away = {address for address, _ in sides if address in self._directory.hanging}
+        far = [(address, Heard(streams, _hangs(address))) for address, streams in sides if address in away]
+        near = [(address, streams) for address, streams in sides if address not in away]
+        came = wait_on_each([(self._node(address), streams) for address, streams in near], read, self._silent_s)
+        for address, one in (*far, *zip([address for address, _ in near], came, strict=True)):
             self._note(address, one.reply)
-        heard = [Heard(one.streams, None if isinstance(one.reply, AskError) else one.reply) for one in heard]
+        heard = [_of_one_node(one) for one in (*came, *(one for _, one in far))]
         errors = [one.reply for one in heard if isinstance(one.reply, RedisError | OSError)]
         if len(errors) == len(heard):
             raise errors[0] if errors else _nobody()
@@ -102,7 +116,7 @@ class Cluster(Direct):
         given = {key: value for key, value in options.items() if key != "keys"}
         return reply if shape is None or isinstance(reply, Exception) else shape(reply, **given)
 
-    def pipeline(self, transaction: Any = True, shard_hint: Any = None) -> Pipeline:
+    def pipeline(self, transaction: Any = True, shard_hint: Any = None) -> ClusterPipeline:
         """Commands for any nodes, each concerned one asked once. There are no transactions over nodes."""
         if transaction:
             raise ValueError("a cluster has no transactions over several nodes; use a script")
@@ -127,6 +141,8 @@ class Cluster(Direct):
         owner = self._directory.owner(slot_of(key))
         if owner is None:
             raise _nobody()
+        if owner in self._directory.hanging:
+            raise _hangs(owner)
         return owner, False
 
     def at(self, address: Address) -> OneServer:
@@ -167,8 +183,10 @@ class Cluster(Direct):
                 routes[number] = before
         return routes
 
-    def _round(self, commands: Sequence[Words], todo: Mapping[int, Route], found: list[Any]) -> None:
-        """One trip to each node concerned."""
+    def _round(
+        self, commands: Sequence[Words], todo: Mapping[int, Route], found: list[Any], silent_s: float | None
+    ) -> None:
+        """One trip to each node concerned, but to those that hang."""
         sides: dict[Address, list[int]] = {}
         for number, (address, _) in todo.items():
             sides.setdefault(address, []).append(number)
@@ -176,15 +194,18 @@ class Cluster(Direct):
         try:
             for address, numbers in sides.items():
                 try:
+                    if address in self._directory.hanging:
+                        raise _hangs(address)
                     trip = self._node(address).post(list(_sent(commands, todo, numbers)))
                 except (RedisError, OSError) as error:
                     self._lost(address, numbers, error, found)
                 else:
                     trips.append((address, trip, numbers))
+            by = None if silent_s is None else time.monotonic() + silent_s
             while trips:
                 address, trip, numbers = trips.pop(0)
                 try:
-                    replies = trip.replies()
+                    replies = trip.replies(by)
                 except (RedisError, OSError) as error:
                     self._lost(address, numbers, error, found)
                 else:
@@ -208,26 +229,8 @@ class Cluster(Direct):
 
     def _look(self) -> None:
         """Read the map if it is doubted. Raises `NothingSent`; nothing was sent then."""
-        directory = self._directory
-        if not directory.doubted:
-            return
-        end, trouble = time.monotonic() + MAP_S, "no node answers"
-        for address in directory.witnesses():
-            node = self._witness(address)
-            try:
-                if directory.learn(node.ask(("CLUSTER", "SLOTS")), address):
-                    return
-                trouble = f"{address[0]}:{address[1]} has no slots and knows no node that has"
-            except (AuthenticationError, ResponseError):
-                raise  # no cluster, a wrong password: asking others does not help
-            except (RedisError, OSError) as error:
-                directory.doubt(address)
-                trouble = str(error)
-            finally:
-                node.close()
-            if time.monotonic() > end:
-                break
-        raise NothingSent(f"no node told who has which slot: {trouble}")
+        if self._directory.doubted:
+            self._directory.look(partial(read_map, self._directory, self._witness))
 
     def _lost(self, address: Address, numbers: Iterable[int], error: Exception, found: list[Any]) -> None:
         self._note(address, error)
@@ -242,41 +245,28 @@ class Cluster(Direct):
         elif isinstance(reply, PartMissing):
             self._directory.doubt()
         elif isinstance(reply, RedisError | OSError) and not isinstance(reply, ResponseError):
-            self._directory.doubt(address)
+            self._directory.lost(address, reply)
 
     def _doubt_what_it_says(self, found: Iterable[Any]) -> None:
         if any(isinstance(reply, PartMissing | TryAgainError) for reply in found):
             self._directory.doubt()
 
 
-class ClusterPipeline(Pipeline):
-    """redis-py's methods, collected; `execute` sends them."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        super().__init__(cluster.connection_pool, cluster.response_callbacks, False, None)
-        self._cluster = cluster
-
-    def execute(self, raise_on_error: bool = True) -> list[Any]:
-        """The replies in order. Raises the first error, or leaves errors in their places."""
-        stack, self.command_stack = list(self.command_stack), []
-        raw = self._cluster.exchange([as_words(args) for args, _ in stack])
-        shaped = [
-            self._cluster.shaped(str(args[0]), reply, options)
-            for (args, options), reply in zip(stack, raw, strict=True)
-        ]
-        for reply in shaped if raise_on_error else ():
-            if isinstance(reply, Exception):
-                raise reply
-        return shaped
-
-
 def _nobody() -> Exception:
     return of_a_part(PartMissing("no node has this slot"))
 
 
-def as_words(args: Sequence[Any]) -> Words:
-    """A command as redis-py's methods write it, with the words of its name apart."""
-    return (*str(args[0]).split(), *args[1:])
+def _hangs(address: Address) -> NodeHangs:
+    error = NodeHangs(f"the node {address[0]}:{address[1]} answers nothing")
+    of_a_part(error)
+    return error
+
+
+def _of_one_node(one: Heard) -> Heard:
+    """What a read of one node brought: an error is about that node only, and one on its way elsewhere is none."""
+    if isinstance(one.reply, AskError):
+        return Heard(one.streams, None)
+    return Heard(one.streams, of_a_part(one.reply)) if isinstance(one.reply, RedisError | OSError) else one
 
 
 def _sent(commands: Sequence[Words], todo: Mapping[int, Route], numbers: Iterable[int]) -> Iterable[Words]:

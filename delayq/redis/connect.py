@@ -20,6 +20,7 @@ import re
 import socket
 from asyncio import AbstractEventLoop
 from collections.abc import Awaitable, Callable
+from copy import copy
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
@@ -29,7 +30,7 @@ from weakref import WeakKeyDictionary, WeakSet
 from redis.asyncio.client import PubSub as AsyncPubSub
 from redis.client import PubSub
 
-from delayq.core.endpoint import Endpoint
+from delayq.core.endpoint import Endpoint, Topology
 from delayq.core.redis_url import parse_endpoint
 from delayq.redis.aclients import AsyncClient, close_async_client, drop_async_idle, make_async_client
 from delayq.redis.clients import Client, close_client, make_client
@@ -37,6 +38,7 @@ from delayq.redis.confirm import Confirm, Confirmed
 from delayq.redis.directory import Directory
 from delayq.redis.links import aconfirm, confirm
 from delayq.redis.resend import Budget, Resends, aresend, resend
+from delayq.redis.slots import Address
 from delayq.redis.translate import translated
 from delayq.redis.wire import Wire
 
@@ -66,6 +68,9 @@ class Waits:
     confirm_ms: int = 1_500
     """How long replicas, or the disk, may take to have what was written; within `answer_ms`, which bounds each reply.
     Not shorter, as a disk is synced once a second."""
+    silent_ms: int = 500
+    """How long a node of a cluster may take to begin an answer to who is hasty. It must be enough for a script, and
+    less than jobs on other nodes may come late."""
     reader_margin_ms: int = 5_000
     """Beyond the block of a reader: Redis may start a block's clock again when it was woken for nothing."""
 
@@ -96,23 +101,39 @@ class _Made:
 
 
 class Connector:
-    """Clients of one Redis, by role. `url` as in `delayq.core.endpoint`; raises `ConfigError` for a bad one."""
+    """Clients of one Redis, by role. `url` as in `delayq.core.endpoint`; raises `ConfigError` for a bad one.
 
-    def __init__(self, url: str | Endpoint, *, waits: Waits = Waits(), connections: int = 10) -> None:
+    `hasty`: for who looks after many queues. One node of a cluster that is away is not waited for, but told at once.
+    """
+
+    def __init__(
+        self, url: str | Endpoint, *, waits: Waits = Waits(), connections: int = 10, hasty: bool = False
+    ) -> None:
         self.endpoint = parse_endpoint(url) if isinstance(url, str) else url
         self.waits = waits
         self._connections = connections
+        self._silent_s = waits.silent_ms / 1000 if hasty else None
+        self._made = _Made()
+        self._inherited: list[list[AsyncClient]] = []
+        self._directory = Directory(self.endpoint.hosts)
+        self._retry(hasty=hasty)
+
+    def _retry(self, *, hasty: bool) -> None:
+        waits = self.waits
         budget = Budget(total_ms=waits.budget_ms, try_ms=max(waits.connect_ms, waits.answer_ms))
         self._resends = {
-            (safe, reads): Resends(self.endpoint.where, safe, reads, budget)
+            (safe, reads): Resends(self.endpoint.where, safe, reads, budget, hasty)
             for safe in (False, True)
             for reads in (False, True)
         }
         patient = Budget(total_ms=waits.budget_ms, try_ms=budget.try_ms + waits.confirm_ms)
-        self._confirms = {safe: Resends(self.endpoint.where, safe, False, patient) for safe in (False, True)}
-        self._directory = Directory(self.endpoint.hosts)
-        self._made = _Made()
-        self._inherited: list[list[AsyncClient]] = []
+        self._confirms = {safe: Resends(self.endpoint.where, safe, False, patient, hasty) for safe in (False, True)}
+
+    def patient(self) -> Connector:
+        """The same connections, for who cannot go on without an answer: a node that is away is waited for."""
+        same = copy(self)
+        same._retry(hasty=False)
+        return same
 
     def __repr__(self) -> str:
         return f"Connector({str(self.endpoint)!r})"
@@ -161,7 +182,7 @@ class Connector:
         """
         with translated(self.endpoint.where, reads=True):
             wire = replace(self._wire(Role.READER, block_ms), most_reply=most_reply, most_value=most_value)
-            reader = make_client(self.endpoint, wire, self._directory)
+            reader = make_client(self.endpoint, wire, self._directory, self._silent_s)
         self._mine().sync.readers.add(reader)
         return reader
 
@@ -175,6 +196,16 @@ class Connector:
             ignore_subscribe_messages=True
         )
         return listener
+
+    def hangs(self, listener: PubSub) -> bool:
+        """Whether the node of a cluster that a listener is connected to is known to answer nothing."""
+        place = _place_of(listener)
+        return place is not None and place in self._directory.hanging
+
+    def silent(self, listener: PubSub) -> None:
+        """Its server does not answer: in a cluster the next listener goes to another."""
+        if (place := _place_of(listener)) is not None and self.endpoint.topology is Topology.CLUSTER:
+            self._directory.lost(place, TimeoutError())
 
     def acommands(self) -> AsyncClient:
         """As `commands`, for the running event loop."""
@@ -208,7 +239,7 @@ class Connector:
             await close_async_client(client)
 
     def _new(self, role: Role) -> Client:
-        return make_client(self.endpoint, self._wire(role, None), self._directory)
+        return make_client(self.endpoint, self._wire(role, None), self._directory, self._silent_s)
 
     def _anew(self, role: Role, block_ms: int | None = None) -> AsyncClient:
         return make_async_client(self.endpoint, self._wire(role, block_ms), self._directory)
@@ -249,3 +280,8 @@ class Connector:
         if loop not in by_loop:
             by_loop[loop] = _Clients()
         return by_loop[loop]
+
+
+def _place_of(listener: PubSub) -> Address | None:
+    options = listener.connection_pool.connection_kwargs
+    return (options["host"], options["port"]) if "port" in options else None

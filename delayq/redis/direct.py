@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 import select
 import threading
+import time
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -22,6 +23,7 @@ from typing import Any, NamedTuple
 import redis
 from hiredis import pack_command
 from redis.exceptions import ResponseError
+from redis.exceptions import TimeoutError as TimeoutLost
 
 Words = tuple[Any, ...]
 """A command line of text, bytes and numbers; the first word is the command's name, without spaces."""
@@ -103,9 +105,14 @@ class Trip:
             raise
         self._count += len(commands)
 
-    def hear(self) -> list[Any]:
-        """The replies to what was written, in order, the server's errors in their places. The connection is kept."""
+    def hear(self, by: float | None = None) -> list[Any]:
+        """The replies to what was written, in order, the server's errors in their places. The connection is kept.
+
+        Raises `TimeoutError` unless the first has begun `by` then, as `time.monotonic` counts; None: no such limit.
+        """
         try:
+            if by is not None and self._count:
+                self._await(by)
             replies = [_reply(self.connection) for _ in range(self._count)]
         except BaseException:
             self.abandon()
@@ -113,11 +120,17 @@ class Trip:
         self._count = 0
         return replies
 
-    def replies(self) -> list[Any]:
+    def replies(self, by: float | None = None) -> list[Any]:
         """As `hear`, and the connection goes back."""
-        replies = self.hear()
+        replies = self.hear(by)
         self._give_back()
         return replies
+
+    def _await(self, by: float) -> None:
+        poll = select.poll()
+        poll.register(self.connection._sock, select.POLLIN)
+        if not poll.poll(max(0.0, by - time.monotonic()) * 1000):
+            raise TimeoutLost("no answer in time")
 
     def abandon(self) -> None:
         """Close the connection: replies may be on their way that nobody will read."""

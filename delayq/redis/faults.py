@@ -45,6 +45,10 @@ class NothingSent(exceptions.ConnectionError):
     """Nothing went out: nobody told where to."""
 
 
+class NodeHangs(NothingSent):
+    """Nothing went out: the node that has the key is known to answer nothing (see `hanging`)."""
+
+
 class Kind(StrEnum):
     """What helps against a fault; the table is in the module's docstring."""
 
@@ -148,6 +152,12 @@ def _fault(error: BaseException, outside: BaseException | None) -> Fault:
     if isinstance(error, exceptions.InvalidResponse) and not lost:
         return Fault(Kind.CONFIG, "", reply_lost=False)
     return Fault(Kind.RETRY if error in of_the_way else Kind.BUG, "", reply_lost=lost)
+
+
+def is_silence(error: BaseException) -> bool:
+    """Whether an error means that no answer came in time; one of the kernel's clock, or of redis-py's."""
+    silences = (TimeoutError, exceptions.TimeoutError, BlockingIOError)
+    return any(isinstance(part, silences) for part in _story(error, None))
 
 
 def of_a_part(error: Exception) -> Exception:

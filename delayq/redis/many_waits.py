@@ -29,18 +29,18 @@ Side = tuple[OneServer, Sequence[str]]
 class _Read:
     """One read: first its connection's name is asked, then it waits."""
 
-    __slots__ = ("_client_id", "_node", "_trip", "reply", "streams")
+    __slots__ = ("_trip", "client_id", "node", "reply", "streams")
 
     def __init__(self, side: Side) -> None:
-        self._node, self.streams = side
+        self.node, self.streams = side
         self._trip: Trip | None = None
-        self._client_id: Any = None
+        self.client_id: Any = None
         self.reply: Any = None
 
     def call(self) -> None:
         """Ask for the name."""
         try:
-            self._trip = self._node.post((("CLIENT", "ID"),))
+            self._trip = self.node.post((("CLIENT", "ID"),))
         except (RedisError, OSError) as error:
             self.reply = error
 
@@ -49,32 +49,28 @@ class _Read:
         """Where its reply will come in; None when it is over."""
         return None if self._trip is None else int(self._trip.connection._sock.fileno())
 
-    def begin(self, read: GroupRead) -> None:
+    def begin(self, read: GroupRead, by: float | None) -> None:
         """Take the name, and wait."""
         if self._trip is not None:
             try:
-                [self._client_id] = self._trip.hear()
+                [self.client_id] = self._trip.hear(by)
                 self._trip.say((read.words(self.streams),))
             except (RedisError, OSError) as error:
                 self._trip, self.reply = None, error
 
-    def end(self) -> None:
+    def end(self, by: float | None = None) -> None:
         """Take the reply."""
         if self._trip is not None:
             trip, self._trip = self._trip, None
             try:
-                [self.reply] = trip.replies()
+                [self.reply] = trip.replies(by)
             except (RedisError, OSError) as error:
                 self.reply = error
 
-    def unblock(self) -> None:
-        """Ask the node to end it; where that is not allowed it is over soon all the same."""
-        if self._trip is not None:
-            try:
-                self._node.exchange((("CLIENT", "UNBLOCK", self._client_id),))
-            except (RedisError, OSError) as error:
-                self.abandon()
-                self.reply = error
+    def lost(self, error: Exception) -> None:
+        """Its node does not even answer to being asked to end it."""
+        self.abandon()
+        self.reply = error
 
     def abandon(self) -> None:
         """Give it up."""
@@ -83,20 +79,24 @@ class _Read:
             trip.abandon()
 
 
-def wait_on_each(sides: Sequence[Side], read: GroupRead) -> list[Heard]:
-    """Read the streams of every side until one has something or the block is over; what each brought."""
+def wait_on_each(sides: Sequence[Side], read: GroupRead, silent_s: float | None = None) -> list[Heard]:
+    """Read the streams of every side until one has something or the block is over; what each brought.
+
+    Nodes that are asked something have `silent_s` seconds to begin to answer; None: as long as an answer may take.
+    """
     turn = int(time.monotonic() * 10) % len(sides) if len(sides) > MOST else 0
     reads = [_Read(side) for side in (*sides[turn:], *sides[:turn])[:MOST]]
     try:
         for one in reads:
             one.call()
+        by = _by(silent_s)
         for one in reads:
-            one.begin(read)
+            one.begin(read, by)
         _until_one_brings(reads, time.monotonic() + read.block_ms / 1000 + MARGIN_S)
+        by = _by(silent_s)
+        _unblock([one for one in reads if one.socket is not None], by)
         for one in reads:
-            one.unblock()
-        for one in reads:
-            one.end()
+            one.end(by)
     finally:
         for one in reads:
             one.abandon()
@@ -104,6 +104,10 @@ def wait_on_each(sides: Sequence[Side], read: GroupRead) -> list[Heard]:
         time.sleep(ASIDE_S)
     said = {one.streams: one.reply for one in reads}
     return [Heard(streams, said.get(streams)) for _, streams in sides]
+
+
+def _by(silent_s: float | None) -> float | None:
+    return None if silent_s is None else time.monotonic() + silent_s
 
 
 def _until_one_brings(reads: Iterable[_Read], end: float) -> None:
@@ -119,6 +123,31 @@ def _until_one_brings(reads: Iterable[_Read], end: float) -> None:
             one.end()
             if _brought(one.reply) or isinstance(one.reply, ResponseError):
                 return
+
+
+def _unblock(reads: Iterable[_Read], by: float | None) -> None:
+    """End these waits, each node asked once; where that is not allowed they are over soon all the same."""
+    of_node: dict[OneServer, list[_Read]] = {}
+    for one in reads:
+        of_node.setdefault(one.node, []).append(one)
+    asked: list[tuple[Trip, list[_Read]]] = []
+    try:
+        for node, some in of_node.items():
+            try:
+                asked.append((node.post([("CLIENT", "UNBLOCK", one.client_id) for one in some]), some))
+            except (RedisError, OSError) as error:
+                for one in some:
+                    one.lost(error)
+        while asked:
+            trip, some = asked.pop(0)
+            try:
+                trip.replies(by)
+            except (RedisError, OSError) as error:
+                for one in some:
+                    one.lost(error)
+    finally:
+        for trip, _ in asked:
+            trip.abandon()
 
 
 def _brought(reply: Any) -> bool:

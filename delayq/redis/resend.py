@@ -22,10 +22,13 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from delayq.redis.faults import AGAIN, REDIS_ERRORS, Kind, fault_of
+from delayq.redis.faults import AGAIN, REDIS_ERRORS, Fault, Kind, fault_of
 from delayq.redis.translate import translate
 
 T = TypeVar("T")
+
+HASTY_MS = 300
+"""A connection may be dead and its node well. So a hasty call tries once more, unless a try took longer than this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +46,15 @@ class Resends:
     """How one call may be repeated.
 
     `where` names the server in errors. `safe`: the call may be sent again after a lost reply. `reads`: it
-    changes nothing, so it is safe and a lost reply is no unknown outcome.
+    changes nothing, so it is safe and a lost reply is no unknown outcome. `hasty`: a node of a cluster that is away is
+    not waited for.
     """
 
     where: str
     safe: bool
     reads: bool = False
     budget: Budget = Budget()
+    hasty: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +74,7 @@ class _Story:
         self._outside = outside
         self._pause_ms = float(resends.budget.first_pause_ms)
         self._reply_lost = False
+        self._resent = False
 
     def pause_after(self, error: BaseException) -> Pause:
         """What to do before the next try. Raises what the caller gets when there is none."""
@@ -78,12 +84,19 @@ class _Story:
         pause_ms = self._pause_ms * random.uniform(0.5, 1.0)
         spent_ms = (time.monotonic() - self._started) * 1000
         budget = self._resends.budget
-        if not again or spent_ms + pause_ms > budget.total_ms - budget.try_ms:
+        if not again or spent_ms + pause_ms > self._last_try_ms(fault):
             # One lost reply among the tries leaves the outcome open, whatever the last try met.
             fault = replace(fault, reply_lost=self._reply_lost)
             raise translate(error, where=self._resends.where, fault=fault, reads=self._resends.reads) from error
+        self._resent = True
         self._pause_ms = min(self._pause_ms * 2, budget.longest_pause_ms)
         return Pause(pause_ms / 1000, drop=fault.kind is Kind.RESOLVE)
+
+    def _last_try_ms(self, fault: Fault) -> float:
+        """How long after the beginning another try may start."""
+        if self._resends.hasty and fault.apart:
+            return HASTY_MS if fault.reply_lost and not self._resent else 0
+        return self._resends.budget.total_ms - self._resends.budget.try_ms
 
 
 def resend(call: Callable[[], T], resends: Resends, *, drop: Callable[[], None]) -> T:

@@ -24,11 +24,15 @@ def timed_by_kernel(sock: socket.socket) -> socket.socket:
     """`sock`, its timeout handed over to the kernel."""
     if seconds := sock.gettimeout():
         sock.settimeout(None)
-        whole = int(seconds)
-        timeval = struct.pack("ll", whole, int((seconds - whole) * 1_000_000))
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, timeval)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, timeval)
+        _time(sock, seconds)
     return sock
+
+
+def _time(sock: socket.socket, seconds: float) -> None:
+    whole = int(seconds)
+    timeval = struct.pack("ll", whole, int((seconds - whole) * 1_000_000))
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, timeval)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, timeval)
 
 
 class UnixSocket(UnixDomainSocketConnection):
@@ -39,10 +43,23 @@ class UnixSocket(UnixDomainSocketConnection):
 
 
 class TcpSocket(Connection):
-    """To a server by host and port, without TLS."""
+    """To a server by host and port, without TLS.
+
+    What is said before the first command may take as long as connecting may, not as long as a reply: a server that
+    hangs is connected to all the same, by its system.
+    """
 
     def _connect(self) -> socket.socket:
         return timed_by_kernel(super()._connect())  # type: ignore[no-untyped-call]  # redis-py
+
+    def on_connect_check_health(self, check_health: bool = True) -> None:
+        """As redis-py calls it, once it is connected."""
+        sock: Any = self._sock
+        if self.socket_connect_timeout:
+            _time(sock, self.socket_connect_timeout)
+        super().on_connect_check_health(check_health=check_health)
+        if self.socket_timeout:
+            _time(sock, self.socket_timeout)
 
 
 def connection_class(*, unix: bool) -> type[Any]:

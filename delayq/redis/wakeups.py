@@ -7,6 +7,7 @@ import time
 
 from redis.client import PubSub
 
+from delayq.core.endpoint import Topology
 from delayq.core.errors import BackendUnavailable, DelayqError
 from delayq.redis.connect import Connector
 from delayq.redis.keys import Globals
@@ -22,6 +23,8 @@ log = logging.getLogger("delayq.wake")
 AGAIN_S = 1.0
 # A server that hangs keeps its connections open; one that has said nothing for so long is asked whether it is there.
 QUIET_S = 10.0
+# In a cluster another node can be listened to meanwhile.
+QUIET_NODE_S = 1.0
 
 
 class PubSubWakeUps:
@@ -43,6 +46,8 @@ class PubSubWakeUps:
     def wait(self, seconds: float) -> frozenset[str] | None:
         """Wait for a hint, at most `seconds`; the queues hinted at. None: it listens only since now."""
         end = time.monotonic() + seconds
+        if self._listener is not None and self._connector.hangs(self._listener):
+            self.close()
         try:
             if self._listener is None and time.monotonic() >= self._subscribe_at:
                 self._subscribe(seconds)
@@ -87,11 +92,14 @@ class PubSubWakeUps:
 
     def _ask_if_quiet(self, listener: PubSub) -> None:
         """Called when nothing has come. Raises `BackendUnavailable` if the question was not answered either."""
-        now = time.monotonic()
+        now, waits = time.monotonic(), self._connector.waits
+        one_of_many = self._connector.endpoint.topology is Topology.CLUSTER
+        quiet_s, answer_ms = (QUIET_NODE_S, waits.silent_ms) if one_of_many else (QUIET_S, waits.answer_ms)
         if self._asked_at is None:
-            if now - self._heard_at > QUIET_S:
+            if now - self._heard_at > quiet_s:
                 with translated(self._connector.endpoint.where, reads=True):
                     listener.ping()
                 self._asked_at = now
-        elif now - self._asked_at > self._connector.waits.answer_ms / 1000:
+        elif now - self._asked_at > answer_ms / 1000:
+            self._connector.silent(listener)
             raise BackendUnavailable(f"Redis at {self._connector.endpoint.where} does not answer its listeners.")

@@ -38,6 +38,8 @@ class WorkerHints:
 
     def listen(self) -> None:
         """Subscribe, unless that is done; one that was refused or lost, every five seconds."""
+        if self._listener is not None and self._connector.hangs(self._listener):
+            self.close()
         if self._listener is not None or time.monotonic() < self._listen_at:
             return
         self._listen_at = time.monotonic() + AGAIN_S
