@@ -54,6 +54,12 @@ class Layouts:
         self.learn(queue, (yield self.question(queue)))
         return self.of(queue)
 
+    def check(self, queue: str) -> Generator[Command[Any], Any, None]:
+        """Raises `BackendDamaged` when what the first shard has is no layout. A new queue has none at all."""
+        written = yield Command(("HGET", Keys(self._prefix, queue).meta, FIELD), lambda reply: reply, True)
+        if written is not None and str(read_layout(text(written))) != text(written):
+            raise self.unreadable(queue)
+
     def question(self, queue: str) -> Command[Layout]:
         """What the first shard is asked."""
         return Command(("HGET", Keys(self._prefix, queue).meta, FIELD), _layout, True)

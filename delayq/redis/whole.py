@@ -76,8 +76,12 @@ def upcoming(verbs: Verbs, queue: str | None, span: str, spans: int) -> Flow[Upc
 
 
 def show(verbs: Verbs, queue: str | None) -> Flow[QueueView]:
-    """What a queue keeps for itself, and how much lies in each shard."""
+    """What a queue keeps for itself, and how much lies in each shard.
+
+    Raises `BackendDamaged` when nobody can read how many shards it has.
+    """
     name = verbs.scope(queue).queue
+    yield from verbs.layouts.check(name)
     parts = yield from ask_all(verbs, name, inspect.stats)
     home, first = parts[0]
     layout = home.layout

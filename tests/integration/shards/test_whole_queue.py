@@ -268,4 +268,6 @@ def test_nobody_changes_a_number_of_shards_that_cannot_be_read(station: Station,
     client.hset(station.keys().meta, "shards", said)
     with pytest.raises(BackendDamaged, match="not a number of shards"):
         station.client.queue_set(QUEUE, shards=4)
+    with pytest.raises(BackendDamaged, match="not a number of shards"):
+        station.client.queue_show(QUEUE)
     assert client.hget(station.keys().meta, "shards") == said.encode()
