@@ -12,7 +12,7 @@
 -- ARGV[2+] delivery    2 each  id, entry id
 -- returns  1 or 0 for each one looked at: handed back, or fenced. A shorter list than asked means: call again with the
 --          rest
--- cost     O(deliveries) and their bytes; of at most 500 it looks at 250 and 1 MB, but one at least
+-- cost     O(deliveries) and their bytes; of at most 500 it looks at 100 and 1 MB, but one at least
 --
 -- Also the way back for an entry that was trimmed away: the payload comes from `jobs`. When it is lost there, the entry
 -- still carries it.
@@ -46,7 +46,7 @@ for n, id in ipairs(ids) do
   for i = 1, found and #found[2] or 0, 2 do is[found[2][i]] = found[2][i + 1] end
   local envelope = stored or is.job
   bytes = bytes + (envelope and #envelope or 0)
-  if #reply == 250 or (bytes > 1000000 and #reply > 0) then break end
+  if #reply == 100 or (bytes > 1000000 and #reply > 0) then break end
   reply[n] = envelope and 1 or 0
   if envelope then
     done[id], done[#done + 1], gone[#gone + 1] = true, id, entry

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.chaos.engine import Scenario
 from tests.chaos.scenarios import (
     clocks,
+    crowded,
     disk,
     mistakes,
     mixed,
@@ -57,6 +58,15 @@ _ALL = (
         units=100,
         lot=10,
         play=processes.recovery,
+    ),
+    Scenario(
+        name="poison",
+        holds="a job that kills whoever runs it starts four times, and others are late by two leases at most (p99)",
+        promises=("P10",),
+        unit="jobs that kill",
+        units=40,
+        lot=20,
+        play=crowded.poison,
     ),
     Scenario(
         name="redis-kills",
@@ -134,6 +144,15 @@ _ALL = (
         units=100_000,
         lot=100_000,
         play=volume.herd,
+    ),
+    Scenario(
+        name="crowded",
+        holds="with 1,000,000 scheduled, 100,000 ready and 1,000 running scripts take no longer than 10 ms",
+        promises=("P23",),
+        unit="jobs",
+        units=1_000_000,
+        lot=1_000_000,
+        play=crowded.crowded,
     ),
     Scenario(
         name="failovers",

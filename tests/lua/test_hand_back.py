@@ -120,7 +120,7 @@ def test_no_more_than_a_megabyte_but_one_at_least(engine: Engine) -> None:
     assert engine.in_stream() == ["a", "b"]
 
 
-def test_no_more_than_250(engine: Engine) -> None:
-    held = engine.reserved(*[f"j{n:03}" for n in range(251)])
-    assert engine.run(deliver.hand_back(engine.scope, held)) == [True] * 250
-    assert engine.run(deliver.hand_back(engine.scope, held[250:])) == [True]
+def test_no_more_than_100(engine: Engine) -> None:
+    held = engine.reserved(*[f"j{n:03}" for n in range(101)])
+    assert engine.run(deliver.hand_back(engine.scope, held)) == [True] * 100
+    assert engine.run(deliver.hand_back(engine.scope, held[100:])) == [True]

@@ -9,6 +9,7 @@ second of processor time. Their handlers write the ledger:
     shaky    {"ms": 5, "fails": 2}   the first attempts fail
     spin     {"ms": 5}               as `note`, with the interpreter's lock held
     deadly   {}                      start, then SIGKILL to the whole worker: its supervisor, and so its own process
+    crash    {}                      start, then SIGKILL to its own process alone
 """
 
 from __future__ import annotations
@@ -234,3 +235,8 @@ def _rough_ones(ledger: Ledger) -> None:
         ledger.write("start", context)
         os.kill(os.getppid(), signal.SIGKILL)
         time.sleep(60)
+
+    @job("crash")
+    def crash(context: JobContext) -> None:
+        ledger.write("start", context)
+        os.kill(os.getpid(), signal.SIGKILL)
