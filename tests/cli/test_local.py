@@ -158,6 +158,8 @@ def test_the_data_survives_a_kill_of_up(local: Cli) -> None:
     local.ok("schedule", "order.close", "--in", "1h", "--id", "o1")
     up.kill()
     up.wait(30)
+    home = EmbeddedServer(Path(local.env["DELAYQ_DATA_DIR"]))
+    wait_until(lambda: home.running() is None, what="its server has ended too")
     assert local.ok("cancel", "o1").out == "cancelled\n"
 
 

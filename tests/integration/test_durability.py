@@ -319,10 +319,10 @@ def test_the_command_line_ends_with_7(
     for one in together.replicas:
         one.stop()
     capsys.readouterr()
-    for words in (("schedule", "close", "--id", "o2"), ("cancel", "o1")):
+    for words, told in ((("schedule", "close", "--id", "o2"), "o2\n"), (("cancel", "o1"), "cancelled\n")):
         assert code(*words, "--durability", "replicas:1") == 7
         said = capsys.readouterr()
-        assert said.out == ""
+        assert said.out == told, "it is stored all the same"
         assert f"delayq show {words[1] if words[0] != 'schedule' else 'o2'} --queue default" in said.err
     assert code("schedule", "close", "--durability", "sometimes") == 2
     assert code("--durability", "replicas:1", "config", "show") == 0
