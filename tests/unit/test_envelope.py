@@ -203,6 +203,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.timeout(600 if FULL else 60)
 @settings(max_examples=10_000 if FULL else 100, deadline=None)
 @given(JSON)
 def test_what_goes_in_comes_out_through_every_rewrite(data: Any) -> None:
