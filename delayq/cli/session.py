@@ -56,28 +56,18 @@ class Session:
             yield desk
 
     @contextmanager
-    def desk(self) -> Iterator[Client | BrokerDesk]:
-        """What every connection that keeps jobs can be asked, as far as its backend can."""
+    def desk(self, *, by_hand: bool = False) -> Iterator[Client | BrokerDesk]:
+        """What every connection that keeps jobs can be asked, as far as its backend can.
+
+        `by_hand`: for something that is done for a reason. A backend without an audit log writes that to stderr.
+        """
         from delayq.app import open_desk
 
         settings = self.settings()
         with open_desk(settings) as desk:
             self._listen(desk, settings)
-            yield desk
-
-    @contextmanager
-    def desk_by_hand(self) -> Iterator[Client | BrokerDesk]:
-        """As `desk`, for what is done by hand for a reason: a backend without an audit log writes a line on stderr."""
-        from delayq.app import open_desk
-        from delayq.redis.client import Client
-
-        settings = self.settings()
-        with open_desk(settings) as desk:
-            if not isinstance(desk, Client):
-                from delayq.cli import logs
-
-                logs.start(settings, quiet=False)
-            self._listen(desk, settings)
+            if by_hand:
+                _show_reasons(desk, settings)
             yield desk
 
     @contextmanager
@@ -114,3 +104,12 @@ class Session:
         if isinstance(desk, Client):
             desk.verbs.tell = Audience(settings, self.out).tell
             desk.verbs.door = Door.CLI
+
+
+def _show_reasons(desk: object, settings: Settings) -> None:
+    """Let the log `delayq.audit` through, which is all the record that backends other than Redis keep of a deed."""
+    from delayq.cli import logs
+    from delayq.redis.client import Client
+
+    if not isinstance(desk, Client):
+        logs.start(settings, quiet=False)

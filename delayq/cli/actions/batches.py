@@ -116,7 +116,7 @@ def _place(member: str, queue: str, note: str = "") -> str:
 
 def cancel(session: Session, batch_id: str, reason: str, *, as_json: bool) -> None:
     """Cancel it, on record."""
-    with session.desk_by_hand() as client:
+    with session.desk(by_hand=True) as client:
         info = client.batches.cancel(batch_id, reason=reason)
     if as_json:
         session.out.json(shapes.batch(info))
@@ -126,7 +126,7 @@ def cancel(session: Session, batch_id: str, reason: str, *, as_json: bool) -> No
 
 def retry(session: Session, batch_id: str, reason: str, *, as_json: bool) -> None:
     """Retry its failed members, on record."""
-    with session.desk_by_hand() as client:
+    with session.desk(by_hand=True) as client:
         gone = len(_forgotten(client, client.batches.failed(batch_id)))  # before: what is retried may be gone soon
         number = client.batches.retry(batch_id, reason=reason)
     if as_json:

@@ -51,7 +51,7 @@ def show(session: Session, target: Target, *, as_json: bool) -> None:
 
 def free(session: Session, target: Target, reason: str, *, as_json: bool) -> None:
     """Free it, and say whose it was."""
-    with session.desk_by_hand() as client:
+    with session.desk(by_hand=True) as client:
         view, on_record = client.locks.free(target.name, queue=target.queue, reason=reason), _audited(client)
     if as_json:
         session.out.json(shapes.lock(view))
