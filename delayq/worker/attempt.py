@@ -209,7 +209,7 @@ class Attempts:
                 self._tell(started(delivery, envelope, self.now_ms()), attempt.at_work)
         return attempt
 
-    def conclude(self, attempt: Attempt, result: Any, error: BaseException | None) -> Outcome:
+    def conclude(self, attempt: Attempt, result: Any, error: BaseException | None) -> Outcome:  # noqa: C901  one branch for each way to end
         """What becomes of an attempt that ended with `result` or `error`, perhaps after an interruption."""
         took_ms = (time.monotonic() - attempt.started) * 1000
         alone = (attempt.plain and attempt.chain is None) or not attempt.followed

@@ -81,7 +81,7 @@ def _attempts(failure: Failure | None, covered: Sequence[str]) -> Iterator[Attem
         yield Attempt(one.attempt, one.at_ms, one.type, message, trace)
 
 
-def _facts(info: JobInfo) -> Iterator[tuple[str, str]]:
+def _facts(info: JobInfo) -> Iterator[tuple[str, str]]:  # noqa: C901  one branch for each fact
     """What was asked of the job, as far as it says anything itself."""
     envelope = info.envelope
     if envelope is None:
