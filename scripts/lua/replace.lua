@@ -38,6 +38,8 @@
 -- Why it never appends to the stream: the mover does, woken by the new due time; one way in is enough here.
 -- Why what waits for a relay wakes the mover too, whatever time is said: it tells the relay.
 -- Why a job that may lie here still is replaced where it lies, and not made here: see schedule.
+-- Why `once` keeps every answer but one that is `unknown` throughout: a job that was changed here may have run before
+-- the resend, which must not make it anew. Nothing found changes nothing, and the same token may then make the job here.
 
 local jobs, scheduled, stream, entries, meta = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local unique, locks, failed, completed = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
@@ -91,7 +93,7 @@ local function rewrite(id, envelope, digest, over)
 end
 
 if mine ~= shards then redis.call('HSET', meta, 'shards', shards) end
-local reply, earliest = { known[1] and '0' or '1' }, math.huge
+local reply, earliest, answered = { known[1] and '0' or '1' }, math.huge, false
 for i = 8, #ARGV, 4 do
   local id, digest, answer, state, at = ARGV[i], ARGV[i + 3], word, 'scheduled', string.format('%.0f', dues[i])
   local exists, entry = redis.call('HEXISTS', jobs, id) == 1, redis.call('HGET', entries, id)
@@ -114,9 +116,10 @@ for i = 8, #ARGV, 4 do
     if entry then redis.call('XDEL', stream, entry); redis.call('HDEL', entries, id) end
     earliest = math.min(earliest, dues[i])
   end
+  answered = answered or answer ~= 'unknown'
   reply[#reply + 1], reply[#reply + 2], reply[#reply + 3], reply[#reply + 4] = answer, state, at, owner
 end
 if earliest < head_due then redis.call('PUBLISH', wake, queue .. ' ' .. string.format('%.0f', earliest)) end
 if not known[1] then redis.call('HSET', meta, 'schema', '1', 'lease_ms', lease, 'shards', shards) end
-if once_ms > 0 and shards == ARGV[7] then redis.call('SET', once, cjson.encode(reply), 'PX', once_ms) end
+if once_ms > 0 and answered then redis.call('SET', once, cjson.encode(reply), 'PX', once_ms) end
 return reply

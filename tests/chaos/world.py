@@ -8,7 +8,7 @@ from typing import Any
 
 from delayq.core.options import Options
 from delayq.redis.client import Client
-from delayq.redis.connect import Connector
+from delayq.redis.connect import Connector, Waits
 from tests.chaos.engine import Lot, Tally
 from tests.support.chaos_oracle import Verdict, judge
 from tests.support.chaos_rig import Rig, Size
@@ -47,9 +47,9 @@ def rig(lot: Lot, of: LocalServer, size: Size, *, url: str = "", **duty: Any) ->
 
 
 @contextmanager
-def client_of(url: str, **options: Any) -> Iterator[Client]:
+def client_of(url: str, waits: Waits = Waits(), **options: Any) -> Iterator[Client]:  # noqa: B008
     """A client of the scenario's own."""
-    with closing(Connector(url)) as connector:
+    with closing(Connector(url, waits=waits)) as connector:
         yield Client(connector, Options(queue="orders", **options))
 
 

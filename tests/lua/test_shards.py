@@ -12,8 +12,9 @@ from delayq.core.followups import End, Note, Send, Todo, Word, decode_todo
 from delayq.core.shards import PLAIN, Layout
 from delayq.core.spec import Prepared
 from delayq.core.states import Answer, OnConflict
-from delayq.redis.calls import follow, inspect, produce
+from delayq.redis.calls import deliver, follow, inspect, produce
 from delayq.redis.calls.call import Scope
+from delayq.redis.calls.deliver import Acked
 from delayq.redis.calls.follow import Finished
 from delayq.redis.calls.inspect import LaidOut
 from delayq.redis.calls.produce import Scheduled
@@ -110,6 +111,37 @@ def test_who_asks_for_a_job_that_is_there_gets_what_they_asked_for(
     asked = schedule(engine, NEW, engine.job("a", "+9000"), on_conflict, asks=True)
     assert [(ref.id, ref.outcome) for ref in asked.refs] == [("a", answer)]
     assert engine.scores("scheduled") == {"a": START + (9_000 if answer in ("replaced", "postponed") else 5_000)}
+
+
+@pytest.mark.parametrize("on_conflict", [OnConflict.REPLACE, OnConflict.POSTPONE])
+def test_a_change_where_a_job_lay_is_answered_again_after_a_lost_reply(engine: Engine, on_conflict: OnConflict) -> None:
+    engine.schedule([engine.job("a", "+5000"), engine.job("other", "+5000")])
+    call = produce.schedule(scope(engine, NEW, asks=True), [engine.job("a", "+0")], on_conflict, "t")
+    first = engine.run(call)
+    engine.run(deliver.promote(engine.scope))
+    assert engine.unchanged(call) == first  # ready
+    held = engine.read()
+    assert engine.unchanged(call) == first  # reserved
+    engine.run(deliver.ack(engine.scope, [Acked(held[0])]))
+    assert engine.unchanged(call) == first  # gone
+
+
+def test_jobs_that_were_not_there_are_answered_anew_and_those_beside_them_again(engine: Engine) -> None:
+    engine.schedule([engine.job("a", "+5000")])
+    jobs = [engine.job("a", "+0"), engine.job("b", "+0")]
+    call = produce.schedule(scope(engine, NEW, asks=True), jobs, OnConflict.REPLACE, "t")
+    first = engine.run(call)
+    assert [ref.outcome for ref in first.refs] == [Answer.REPLACED, Answer.UNKNOWN]
+    assert engine.unchanged(call) == first
+    alone = produce.schedule(scope(engine, NEW), jobs[1:], OnConflict.REPLACE, "u")
+    assert [ref.outcome for ref in engine.run(alone).refs] == [Answer.CREATED]
+
+
+def test_nothing_found_keeps_no_answer_so_that_the_same_token_may_make_the_job_here(engine: Engine) -> None:
+    job = engine.job("a", "+0")
+    for asks, answer in ((True, Answer.UNKNOWN), (False, Answer.CREATED)):
+        [ref] = schedule(engine, NEW, job, OnConflict.REPLACE, asks=asks).refs
+        assert ref.outcome is answer
 
 
 def test_who_asks_by_a_unique_key_finds_its_owner(engine: Engine) -> None:

@@ -10,6 +10,7 @@ second of processor time. Their handlers write the ledger:
     spin     {"ms": 5}               as `note`, with the interpreter's lock held
     deadly   {}                      start, then SIGKILL to the whole worker: its supervisor, and so its own process
     crash    {}                      start, then SIGKILL to its own process alone
+    version  {"g": 3, "ms": 5}       start-3, work that long, end-3
 """
 
 from __future__ import annotations
@@ -210,6 +211,12 @@ def _handlers(ledger: Ledger, folder: Path) -> Registry:
                 raise ValueError(f"attempt {context.attempt} fails as it was told to")
             ledger.write("end", context)
             return context.token
+
+        @job("version")
+        def version(context: JobContext, g: int, ms: int = 0) -> None:
+            ledger.write(f"start-{g}", context)
+            time.sleep(ms / 1000)
+            ledger.write(f"end-{g}", context)
 
         _rough_ones(ledger)
     return registry
