@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TypeAlias, TypedDict, Unpack
 
 from delayq.core import envelope as envelopes
@@ -29,6 +30,7 @@ from delayq.jobs.current import current_manager
 from delayq.jobs.dispatch import Sendable
 from delayq.jobs.links import NOWHERE, Builder, Where
 from delayq.jobs.member_ids import NEW, Ids
+from delayq.jobs.unsent import Unsent, include
 
 Jobs: TypeAlias = Sendable | Sequence[Sendable]
 Member: TypeAlias = "Sendable | PendingBatch | PendingChain | Sequence[Element]"
@@ -62,9 +64,11 @@ class PendingBatch:
     title: str = ""
     failures: bool = False
     where: Where = NOWHERE
+    unsent: Unsent = field(default_factory=partial(Unsent, "A batch of jobs"), repr=False, compare=False)
 
     def add(self, *members: Member) -> PendingBatch:
         """With these members too."""
+        include(members)
         return replace(self, members=(*self.members, *members))
 
     def name(self, name: str) -> PendingBatch:
@@ -126,6 +130,7 @@ class PendingBatch:
         """
         from delayq.redis.audit import me
 
+        self.unsent.used = True
         where, ids = self.where.over(outer), ids if self.id is None else Ids(check_batch_id(self.id))
         own_id = ids.make()
         called = {name: builder.links(jobs, where, ids.at(name)) for name, jobs in self.callbacks.items()}
@@ -148,6 +153,8 @@ class PendingBatch:
         return builder, plan
 
     def _calling(self, name: str, jobs: Iterable[Sendable]) -> PendingBatch:
+        jobs = tuple(jobs)
+        include(jobs)
         return replace(self, callbacks={**self.callbacks, name: (*self.callbacks.get(name, ()), *jobs)})
 
 
@@ -182,7 +189,7 @@ def batch(members: Iterable[Member] = (), **options: Unpack[BatchOptions]) -> Pe
         raise InvalidInput(
             f"A batch has no option {shown(min(unknown))}.", hint=f"It has {', '.join(BatchOptions.__annotations__)}."
         )
-    pending = PendingBatch(tuple(members), id=options.get("id"), title=options.get("name", ""))
+    pending = PendingBatch((), id=options.get("id"), title=options.get("name", "")).add(*members)
     pending = pending.allow_failures(options.get("allow_failures", False))
     for name in ("before", "progress", "then", "catch", "finally_"):
         jobs: Jobs = options.get(name, ())  # type: ignore[assignment]  # one of those that are jobs

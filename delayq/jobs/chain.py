@@ -10,7 +10,8 @@ no crash runs a link twice or loses the rest. A link that fails for good stops i
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 import msgspec
@@ -25,6 +26,7 @@ from delayq.jobs.dispatch import Sendable, dispatch_of
 from delayq.jobs.links import NOWHERE, Builder, Where, with_delay
 from delayq.jobs.member_ids import NEW, Ids
 from delayq.jobs.sending import Parcel, adeliver, deliver
+from delayq.jobs.unsent import Unsent, include
 
 if TYPE_CHECKING:
     from delayq.core.batches import BatchInfo
@@ -41,9 +43,11 @@ class PendingChain:
     catchers: tuple[Sendable, ...] = ()
     where: Where = NOWHERE
     first_delay: Delay | None = None
+    unsent: Unsent = field(default_factory=partial(Unsent, "A chain of jobs"), repr=False, compare=False)
 
     def catch(self, *jobs: Sendable) -> PendingChain:
         """Send these when a link fails for good; their headers `delayq-failed-…` say which and why."""
+        include(jobs)
         return replace(self, catchers=(*self.catchers, *jobs))
 
     def on_connection(self, connection: str) -> PendingChain:
@@ -112,6 +116,7 @@ class PendingChain:
         self, builder: Builder, outer: Where, batch: str | None, ids: Ids = NEW
     ) -> tuple[Element, Chain | None, Where]:
         """The first element, what it carries of the chain, and where it all goes."""
+        self.unsent.used = True
         if not self.elements:
             raise InvalidInput("A chain needs at least one job.", hint="chain(First(), Second()).dispatch()")
         where = self.where.over(outer)
@@ -155,4 +160,5 @@ def one_by_one(elements: Iterable[Element | Sequence[Element]]) -> list[Element]
             flat += element
         else:
             flat.append(element)
+    include(flat)
     return flat

@@ -16,6 +16,7 @@ _GIVEN: Final = ("job_name", "job_options", "_handler", "_abc_impl")
 
 def prepare_class(cls: Any, base: type) -> None:
     """Make `cls` a dataclass and refuse reserved names; raises `ConfigError`, with one sentence."""
+    _refuse_init(cls)
     dataclasses.dataclass(kw_only=True)(cls)
     _refuse_init_vars(cls)
     fields = {field.name for field in dataclasses.fields(cls)}
@@ -23,6 +24,16 @@ def prepare_class(cls: Any, base: type) -> None:
     for name in sorted(written | fields):
         if not name.startswith("__"):
             _refuse(cls, base, name, is_field=name in fields)
+
+
+def _refuse_init(cls: type) -> None:
+    """A worker makes the job from its payload, which holds the fields and nothing that a constructor was given."""
+    if "__init__" in vars(cls):
+        raise ConfigError(
+            f"{cls.__module__}.{cls.__qualname__} defines __init__, and the payload of a job is made of its fields.",
+            hint="Declare what it is made with as fields, such as `number: int`, and leave __init__ out; "
+            "work the rest out in __post_init__ or handle.",
+        )
 
 
 def _refuse_init_vars(cls: Any) -> None:

@@ -30,6 +30,7 @@ from delayq.jobs.current import current_manager
 from delayq.jobs.options import SAYABLE, Dispatched, refuse_unsayable
 from delayq.jobs.running import LocalRunner, envelope_of
 from delayq.jobs.sending import Message, asend, compose, grouped, send, told
+from delayq.jobs.unsent import Unsent
 
 
 class Sendable(ABC):
@@ -39,42 +40,58 @@ class Sendable(ABC):
     def _dispatch(self) -> Dispatch:
         """The job, and what is said of its way so far."""
 
+    def _fluent(self) -> Dispatch:
+        """As `_dispatch`, for a method that says more: what comes of it warns when it is never sent."""
+        dispatch = self._dispatch()
+        if dispatch.unsent is None:
+            unsent = Unsent(f"A dispatch of the job {dispatch.message.name!r}")
+            dispatch = Dispatch(dispatch.message, dispatch.said, unsent)
+        return dispatch
+
+    def _used(self) -> Dispatch:
+        """As `_dispatch`, for a call that sends the job or makes it a part of a chain or a batch."""
+        dispatch = self._dispatch()
+        if dispatch.unsent is not None:
+            dispatch.unsent.used = True
+        return dispatch
+
     # -- how ---------------------------------------------------------------------------------------------------------
 
     def on_connection(self, connection: str) -> Dispatch:
         """Over this connection."""
-        return self._dispatch().having(connection=connection)
+        return self._fluent().having(connection=connection)
 
     def on_queue(self, queue: str) -> Dispatch:
         """To this queue."""
-        return self._dispatch().having(queue=queue)
+        return self._fluent().having(queue=queue)
 
     def delay(self, delay: Delay | Instant) -> Dispatch:
         """After this long ('15m', a timedelta), or at this time (RFC 3339, an aware datetime)."""
         if isinstance(delay, timedelta) or (isinstance(delay, str) and "-" not in delay):
-            return self._dispatch().having(delay=delay, at=None)
-        return self._dispatch().having(delay=None, at=delay)
+            return self._fluent().having(delay=delay, at=None)
+        return self._fluent().having(delay=None, at=delay)
 
     def without_delay(self) -> Dispatch:
         """Now, whatever delay the job declares."""
-        return self._dispatch().having(delay="0s", at=None)
+        return self._fluent().having(delay="0s", at=None)
 
     def after_commit(self, wait: bool = True) -> Dispatch:
         """When the database transaction under way commits, and never if it is rolled back; `wait=False`: at once."""
-        return self._dispatch().having(after_commit=wait)
+        return self._fluent().having(after_commit=wait)
 
     def within(self, session: Any) -> Dispatch:
         """Belonging to the transaction of this session: sent after its commit; to an outbox, written in it."""
-        return self._dispatch().having(within=session)
+        return self._fluent().having(within=session)
 
     def with_headers(self, headers: Mapping[str, str]) -> Dispatch:
         """With these headers, besides those given before."""
-        dispatch = self._dispatch()
-        return dispatch.having(headers={**(dispatch.said.get("headers") or {}), **check_headers(headers)})
+        checked = check_headers(headers)
+        dispatch = self._fluent()
+        return dispatch.having(headers={**(dispatch.said.get("headers") or {}), **checked})
 
     def tags(self, *tags: str) -> Dispatch:
         """With these tags, besides those declared and those given before."""
-        dispatch = self._dispatch()
+        dispatch = self._fluent()
         return dispatch.having(tags=(*(dispatch.said.get("tags") or ()), *tags))
 
     # -- verbs -------------------------------------------------------------------------------------------------------
@@ -85,12 +102,12 @@ class Sendable(ABC):
         Raises `InvalidInput` (nothing sent), `Conflict`, `BackendError`, `ConfigError`; on a sync connection also
         what the job raises.
         """
-        dispatch = self._dispatch().having(**said)
+        dispatch = self._used().having(**said)
         return send(dispatch.message, dispatch.said, current_manager())
 
     async def adispatch(self, **said: Unpack[Dispatched]) -> JobRef:
         """As `dispatch`, awaited."""
-        dispatch = self._dispatch().having(**said)
+        dispatch = self._used().having(**said)
         return await asend(dispatch.message, dispatch.said, current_manager())
 
     def dispatch_sync(self, **said: Unpack[Dispatched]) -> Ran:
@@ -126,19 +143,23 @@ class Sendable(ABC):
 
     def _envelope(self, said: Dispatched) -> bytes | JobRef:
         """The bytes that would travel; or the answer, when the job vetoed itself."""
-        dispatch, manager = self._dispatch().having(**said), current_manager()
+        dispatch, manager = self._used().having(**said), current_manager()
         parcel = compose(dispatch.message, dispatch.said, manager)
         return parcel if isinstance(parcel, JobRef) else envelope_of(parcel, manager.settings.options())
 
 
 class Dispatch(Sendable):
-    """A job and how to send it. Immutable: every method that says more answers with another one."""
+    """A job and how to send it. Immutable: every method that says more answers with another one.
 
-    __slots__ = ("message", "said")
+    One that was said more about, and is dropped without a verb, gives a `ResourceWarning`.
+    """
 
-    def __init__(self, message: Message, said: Dispatched | None = None) -> None:
+    __slots__ = ("message", "said", "unsent")
+
+    def __init__(self, message: Message, said: Dispatched | None = None, unsent: Unsent | None = None) -> None:
         self.message = message
         self.said: Dispatched = {} if said is None else said
+        self.unsent = unsent
 
     def __repr__(self) -> str:
         return f"<dispatch of {self.message.name!r}, not sent: {dict(self.said)!r}>"
@@ -148,8 +169,9 @@ class Dispatch(Sendable):
         if not said:
             return self
         if not said.keys() <= SAYABLE:
+            self._used()
             refuse_unsayable(self.message.name, said)
-        return Dispatch(self.message, {**self.said, **said})
+        return Dispatch(self.message, {**self.said, **said}, self.unsent)
 
     def _dispatch(self) -> Dispatch:
         return self
@@ -161,7 +183,7 @@ def dispatch_of(job: Sendable) -> Dispatch:
     if not isinstance(given, Sendable):
         kind = f"The class {given.__qualname__}" if isinstance(given, type) else shown(given)
         raise InvalidInput(f"{kind} is no job.", hint="Give instances of Job classes, or f.job(...) of a function.")
-    return given._dispatch()
+    return given._used()
 
 
 def named(name: str, data: Any = None) -> Dispatch:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
 
 import msgspec
 
@@ -20,12 +20,39 @@ from delayq.jobs.context import JobContext
 from delayq.jobs.opened import Opened
 from delayq.jobs.options import Declared, HandlerOptions, declare
 from delayq.jobs.sending import Message
+from delayq.jobs.unsent import Unsent
 
 if TYPE_CHECKING:
     from delayq.jobs.dispatch import Dispatch
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+_ELSEWHERE: Final = frozenset(
+    (
+        "dispatch",
+        "adispatch",
+        "dispatch_sync",
+        "adispatch_sync",
+        "dispatch_after_response",
+        "delay",
+        "without_delay",
+        "on_queue",
+        "on_connection",
+        "after_commit",
+        "within",
+        "with_headers",
+        "tags",
+        "apply_async",
+        "signature",
+        "s",
+        "send",
+        "send_with_options",
+        "enqueue",
+        "defer",
+    )
+)
+"""What a `Dispatch` has and a function has not; then how Celery, Dramatiq, RQ and Procrastinate call it."""
 
 
 class JobFunction(Generic[P, R]):
@@ -50,6 +77,15 @@ class JobFunction(Generic[P, R]):
     def __repr__(self) -> str:
         return f"<job {self.name!r}: {place_of(self.function)}>"
 
+    if not TYPE_CHECKING:  # type checkers would take it for "has every attribute"
+
+        def __getattr__(self, name: str) -> Any:
+            text = f"{type(self).__name__!r} object has no attribute {name!r}"
+            if name in _ELSEWHERE:
+                function = getattr(self.function, "__name__", "function")
+                text += f". Make a job first, with the arguments, and send that: {function}.job(…).dispatch()"
+            raise AttributeError(text, name=name, obj=self)
+
     def job(self, *args: P.args, **kwargs: P.kwargs) -> Dispatch:
         """A job with these arguments, to be dispatched: `close_order.job(order_id=42).delay("15m").dispatch()`."""
         return self._job(*args, **kwargs)
@@ -65,7 +101,8 @@ class JobFunction(Generic[P, R]):
         extra = next((one.name for one in signature.parameters.values() if one.kind is one.VAR_KEYWORD), "")
         values = {**bound.arguments, **bound.arguments.get(extra, {})}
         values.pop(extra, None)
-        return Dispatch(Message(self.name, partial(self.payload.write, values), self.options))
+        message = Message(self.name, partial(self.payload.write, values), self.options)
+        return Dispatch(message, unsent=Unsent(f"A dispatch of the job {self.name!r}"))
 
     def failed(self, data: msgspec.Raw, error: BaseException) -> None:
         """A function has no hook for failures."""
@@ -120,8 +157,12 @@ def job(name: str, **declared: Unpack[Declared]) -> _Registers:
 
     `queue` is served by `delayq work` without `--queue`. Other options (see `HandlerOptions`) hold for jobs that bring
     none of their own; None leaves one to the worker. Raises `ConfigError` for a function whose parameters cannot be
-    filled by name, `InvalidInput` for an option that cannot be used.
+    filled by name, `InvalidInput` for an option that cannot be used, `TypeError` for `@job` without a name.
     """
+    given: object = name
+    if not isinstance(given, str):
+        shown = getattr(given, "__name__", repr(given))
+        raise TypeError(f'@job needs the name of the job: @job("…"). It was given {shown} instead.')
     from delayq.jobs.registry import current  # the registry holds these; it stands above this module
 
     options = declare(name, HandlerOptions(), declared)

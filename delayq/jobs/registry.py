@@ -245,7 +245,7 @@ def load_app(module: str) -> Registry:
     try:
         importlib.import_module(module)
     except ImportError as error:
-        missing = getattr(error, "name", None)
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
         cause = f"there is no module {missing!r}" if missing else str(error)
         file = module.endswith(".py") or "/" in module
         hint = (

@@ -61,7 +61,7 @@ def _ready(job: Sendable, attempt: int) -> tuple[bytes, LocalRunner]:
     """The bytes that would travel, and who runs them."""
     if attempt < 1:
         raise InvalidInput(f"attempt is {attempt!r}; attempts count from 1.")
-    dispatch, manager = job._dispatch(), current_manager()
+    dispatch, manager = job._used(), current_manager()
     parcel = compose(dispatch.message, dispatch.said, manager)
     if isinstance(parcel, JobRef):
         raise InvalidInput(f"The job {parcel.name!r} vetoed its own dispatch, so there is nothing to run.")

@@ -41,7 +41,7 @@ from delayq.redis.hand_verbs import HandVerbs
 from delayq.redis.presence import Record
 from delayq.redis.settling import Ending, calls
 from delayq.redis.verbs import Flow, Verbs
-from tests.support.steps import QUEUES
+from tests.support.steps import QUEUES, elsewhere
 
 CALLED = (".then.", ".catch.", ".finally_.")
 
@@ -117,7 +117,7 @@ class Story:
         self.grows: dict[str, Growth] = {}
 
     def step(self, name: str) -> Dispatch:
-        return named("step", {"name": name}).on_queue(self._rand.choice(QUEUES)).having(tries=1)
+        return elsewhere(named("step", {"name": name}).having(tries=1, queue=self._rand.choice(QUEUES)))
 
     def batch(self, path: str, depth: int, outer: Made | None = None) -> PendingBatch:
         """A batch of some members, with its callbacks."""

@@ -17,7 +17,7 @@ from delayq.jobs.batch import find_batch
 from delayq.jobs.dispatch import Dispatch, named
 from delayq.redis.verbs import Flow
 from tests.support.station import Station
-from tests.support.steps import QUEUES
+from tests.support.steps import QUEUES, elsewhere
 from tests.support.waiting import wait_until
 
 
@@ -37,7 +37,7 @@ class Flaky:
         station.handles("flaky", flaky)
 
     def __call__(self, name: str) -> Dispatch:
-        return named("flaky", {"name": name}).having(id=name)
+        return elsewhere(named("flaky", {"name": name}).having(id=name))
 
     def mend(self) -> None:
         self._mended.set()

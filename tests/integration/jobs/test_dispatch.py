@@ -49,7 +49,8 @@ def test_dispatch_and_run(station: Station) -> None:
 
 
 def test_nothing_happens_without_a_verb(station: Station) -> None:
-    close_order()(order_id=1).delay("15m").on_queue("vip").tags("a")
+    with pytest.warns(ResourceWarning, match="was not sent"):
+        close_order()(order_id=1).delay("15m").on_queue("vip").tags("a")
     assert station.client.queues() == []
 
 
