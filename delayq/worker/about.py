@@ -8,7 +8,6 @@ from typing import Final
 
 from delayq.core.shards import queue_of
 from delayq.worker.brood import Member
-from delayq.worker.clock import boot_clock
 from delayq.worker.memory import resident_of
 from delayq.worker.names import host_name
 from delayq.worker.plan import Plan
@@ -20,7 +19,7 @@ SHOWN: Final = 10
 
 def about(member: Member, plan: Plan, started_ms: int) -> dict[str, object]:
     """Where it is, in what state, what it runs and since when (`since_ms` by the server's clock), how late."""
-    now, slots = boot_clock(), member.slots
+    now, slots = member.slots.working_clock(), member.slots
     held = slots.read()[1]
     runs = [item for item in held if item.phase == RUNNING]
     now_ms = round(time.monotonic() * 1000 + slots.floats[Word.CLOCK_MS])

@@ -2,7 +2,8 @@
 
     finished       settled, as the child would have done
     not started    handed back; it costs nothing
-    running        by how the child died: when a job was over its time, that job timed out; when the supervisor
+    running        by how the child died: when a job was over its time, that job timed out, or, when the child was
+                   stopped (SIGSTOP, a debugger), one recovery, because it may not be late at all; when the supervisor
                    ended the child for any other reason, handed back; when it died by itself, one recovery.
                    When several were over their time, one of them may have kept the others: one recovery each,
                    so that each starts alone next time, and times out by itself or not at all
@@ -48,6 +49,7 @@ class Grave:
     def __init__(self, member: Member, kill_after_s: float) -> None:
         self.member = member
         self.died_at = boot_clock()
+        self.worked_until = member.slots.working_clock()
         self.back: list[Claim] = []
         self.vanished: list[Claim] = []
         self.late: list[Seen] = []
@@ -57,7 +59,7 @@ class Grave:
         self.settled = spill.ended(member.slots, seen)
         for item in seen:
             self._sort(item)
-        if len(self.late) > 1:
+        if len(self.late) > 1 or member.killed is Killed.FROZEN:
             self.vanished += [item.claim for item in self.late]
             self.late = []
 
@@ -78,7 +80,11 @@ class Grave:
             self.cancelled.append(item)
         elif not by_us:
             self.vanished.append(item.claim)
-        elif item.soft_at and self.died_at - item.soft_at >= self._late_by_s and self.member.killed is not Killed.STOP:
+        elif (
+            item.soft_at
+            and self.worked_until - item.soft_at >= self._late_by_s
+            and self.member.killed is not Killed.STOP
+        ):
             self.late.append(item)
         else:
             self.back.append(item.claim)
@@ -128,7 +134,7 @@ class Aftermath:
         for item in grave.cancelled:
             self._end(grave, item, JobCancelled())
         for item in grave.late:
-            self._end(grave, item, timed_out(grave.died_at - item.started, item.soft_at - item.started))
+            self._end(grave, item, timed_out(grave.worked_until - item.started, item.soft_at - item.started))
         grave.cancelled, grave.late = [], []
         steward.settle(grave.settled)
         if grave.vanished:
@@ -153,7 +159,7 @@ class Aftermath:
         if not mine:
             return
         word = {Ack: "stopped", Release: "released", GiveUp: "failed"}[type(outcome)]
-        took_ms = (grave.died_at - item.started) * 1000
+        took_ms = (grave.worked_until - item.started) * 1000
         name, attempt = _named(raw)
         self._meter.ended(self._meter.place(item.claim.queue, name), word, took_ms)
         if self._listeners:

@@ -39,6 +39,7 @@ from delayq.jobs.registry import Registry
 from delayq.jobs.results import encoded
 from delayq.jobs.talk import Talk
 from delayq.jobs.unlocking import unlocking
+from delayq.worker.clock import boot_clock
 from delayq.worker.held import Held
 from delayq.worker.lines import Lines
 from delayq.worker.listeners import Listeners
@@ -110,6 +111,7 @@ class Attempt(msgspec.Struct, eq=False):
         """It may take no longer than its deadline allows."""
         if self.policy.deadline_ms is not None:
             left_s = max(1, self.policy.deadline_ms - now_ms) / 1000
+            self.held.deadline_at = boot_clock() + left_s
             self.limit_s = min(self.limit_s, left_s) if self.limit_s else left_s
 
     def _context(self) -> JobContext:

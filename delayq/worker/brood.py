@@ -32,6 +32,7 @@ class Killed(StrEnum):
     """Why the supervisor itself ended a child."""
 
     OVERTIME = "a job did not end in time"
+    FROZEN = "it is stopped, and its job is over its time"
     CANCEL = "a cancelled job did not end"
     STOP = "the worker stops"
 

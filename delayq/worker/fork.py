@@ -18,6 +18,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from types import FrameType
 
 log = logging.getLogger("delayq.supervisor")
@@ -47,6 +48,14 @@ class Process:
     def has_ended(self) -> bool:
         """Whether it has; its number stays its own until `wait`."""
         return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+    def is_stopped(self) -> bool:
+        """Whether it is stopped by a signal or a debugger; False where the system has no /proc."""
+        try:
+            stat = Path(f"/proc/{self.pid}/stat").read_text()
+        except OSError:
+            return False
+        return stat.rpartition(")")[2].split()[0] in ("T", "t")
 
     def wait(self) -> int:
         """Wait for it, and end what it left in its group; its exit status. Closes our end of the pipe."""

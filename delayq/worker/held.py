@@ -15,7 +15,8 @@ class Held(msgspec.Struct, eq=False):
 
     `interrupter` raises into it while it runs; `interrupt` is what was raised, once `told`.
 
-    `asked_at`: when its handler last asked whether it shall stop.
+    `asked_at`: when its handler last asked whether it shall stop. `deadline_at`: when its deadline passes (boot clock),
+    0 = it has none; unlike a timeout it is not moved by a standstill.
     """
 
     delivery: Delivery
@@ -28,6 +29,7 @@ class Held(msgspec.Struct, eq=False):
     told: bool = False
     asked_at: float = 0.0
     resent: bool = False
+    deadline_at: float = 0.0
 
     def __repr__(self) -> str:
         """Without the envelope: a payload has no business in a log."""

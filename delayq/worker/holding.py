@@ -27,7 +27,7 @@ log = logging.getLogger("delayq.worker")
 START_WITHIN = 2 / 3  # of a lease
 LOOKS_S = 1.0  # a handler that asked whether it shall stop, not longer ago, hears of it by asking
 # Plain numbers: a member of an enum costs three times as much to name.
-_ORDERS, _DONE = int(Word.ORDERS), int(Word.DONE)
+_ORDERS, _DONE, _STILL = int(Word.ORDERS), int(Word.DONE), int(Word.STILL)
 
 
 class Holding:
@@ -43,6 +43,7 @@ class Holding:
         self.suspect: Held | None = None
         self._slots = slots
         self._ints, self._phases, self._started, self._soft_at = slots.ints, slots.phases, slots.started, slots.soft_at
+        self._floats = slots.floats
         self._spill = spill.SpillWriter(slots)
         self._now_ms = now_ms
         self._clock = clock
@@ -127,7 +128,8 @@ class Holding:
             return None
         slot = held.slot
         self._soft_at[slot] = 0.0
-        self._started[slot] = self._moved_at = now
+        self._moved_at = now
+        self._started[slot] = now - self._floats[_STILL]
         self._phases[slot] = RUNNING
         self._running[slot] = held
         return held
@@ -209,15 +211,20 @@ class Holding:
         """How long the first of the outcomes has waited to be settled."""
         return self._clock() - self._finished_since if self._finished else 0.0
 
-    def to_interrupt(self) -> list[tuple[Held, int]]:
-        """What runs and shall end: with CANCEL, or 0 when its time is over. Each is named once."""
+    def to_interrupt(self, *, late: bool = True) -> list[tuple[Held, int]]:
+        """What runs and shall end: with CANCEL, or 0 when its time is over. Each is named once.
+
+        Without `late` timeouts are not looked at, only deadlines.
+        """
         found = []
         now = self._clock()
+        working_now = now - self._floats[_STILL]
         for slot, held in list(self._running.items()):
             if held.told or held.interrupter is None:
                 continue
             cancel = self._slots.orders_for(slot, held.generation) & CANCEL
-            if (cancel and now - held.asked_at > LOOKS_S) or 0.0 < self._soft_at[slot] <= now:
+            over = (late and 0.0 < self._soft_at[slot] <= working_now) or 0.0 < held.deadline_at <= now
+            if over or (cancel and now - held.asked_at > LOOKS_S):
                 held.told = True
                 found.append((held, cancel))
         return found
@@ -230,7 +237,7 @@ class Holding:
     def only_overdue(self, by_s: float) -> bool:
         """Whether all that runs was due to end `by_s` ago."""
         ends = [self._soft_at[slot] for slot in list(self._running)]
-        return all(0.0 < at <= self._clock() - by_s for at in ends)
+        return all(0.0 < at <= self._clock() - self._floats[_STILL] - by_s for at in ends)
 
     def _renewed(self, held: Held, now: float) -> bool:
         """Whether a renewal that covered it was sent recently enough."""

@@ -5,7 +5,8 @@ The child itself raises in the handler first. What goes on all the same:
     a child that runs one job at a time    TERM, so that it is raised once more; then KILL
     a child with threads or an event loop  it takes no more work and may end what else runs; then KILL
 
-The clock of a cancellation starts when the order is first seen here.
+The clock of a cancellation starts when the order is first seen here. Timeouts do not count the time in which the whole
+worker stood still; a child that is stopped alone is ended, and its job recovered instead of charged.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ import time
 from collections.abc import Iterable
 
 from delayq.worker.brood import Killed, Member
-from delayq.worker.clock import boot_clock
 from delayq.worker.plan import Plan
 from delayq.worker.slots import CANCEL, RUNNING, Seen, Stop
 
@@ -52,7 +52,7 @@ class Overtime:
 
     def _is_late(self, member: Member) -> bool:
         """A look at a few cells before the whole memory is read."""
-        slots, now = member.slots, boot_clock()
+        slots, now = member.slots, member.slots.working_clock()
         phases = bytes(slots.phases)
         at = phases.find(RUNNING)
         while at >= 0:
@@ -68,7 +68,7 @@ class Overtime:
 
     def _over_s(self, member: Member, item: Seen) -> tuple[float, Killed]:
         """How long ago it should have ended, and why; less than 0 when it is not late."""
-        now = boot_clock()
+        now = member.slots.working_clock()
         over_s, why = now - item.soft_at if item.soft_at else -1.0, Killed.OVERTIME
         if member.slots.orders_for(item.slot, item.generation) & CANCEL:
             asked_at = self._cancels.setdefault((member, item.slot, item.generation), now)
@@ -79,7 +79,10 @@ class Overtime:
         over_s, why = self._over_s(member, item)
         if over_s < self._kill_after_s / 2:
             return
-        if self._alone:
+        if why is Killed.OVERTIME and member.process.is_stopped():
+            if over_s >= self._kill_after_s:
+                member.kill(Killed.FROZEN)
+        elif self._alone:
             if over_s >= self._kill_after_s:
                 member.kill(why)
             elif member.warned.get(item.slot) != item.generation:

@@ -18,9 +18,9 @@ def report(members: Iterable[Member], done: int) -> list[str]:
 
 
 def _lines(members: Iterable[Member]) -> Iterator[str]:
-    now = boot_clock()
     for member in members:
         slots = member.slots
+        now = slots.working_clock()
         held = slots.read()[1]
         running = [item for item in held if item.phase == RUNNING]
         state = Stop(slots.ints[Word.STOP]).name.lower().replace("no", "working")
@@ -28,7 +28,7 @@ def _lines(members: Iterable[Member]) -> Iterator[str]:
             f"  child {member.number}, process {member.process.pid}: {state}, holds {len(held)}, runs {len(running)}, "
             f"{member.done:,} ended, {slots.ints[Word.FENCED]:,} of them too late"
         )
-        silent_s = now - slots.floats[Word.LOOKED_AT] if slots.floats[Word.LOOKED_AT] else 0.0
+        silent_s = boot_clock() - slots.floats[Word.LOOKED_AT] if slots.floats[Word.LOOKED_AT] else 0.0
         if silent_s > STALLED_S:
             yield f"    its interpreter has been held for {silent_s:.1f} s"
         for item in running:

@@ -56,6 +56,8 @@ class Signals:
         """The name of the first signal that asked for an end."""
         self.stopped_at = float("inf")
         self.paused = False
+        self.continued = False
+        """Whether CONT was heard: the process may have been stopped until then. For the reader to clear."""
         self.dump_wanted = False
         self._at_once = at_once
         self._last = last
@@ -102,7 +104,7 @@ class Signals:
         elif number == signal.SIGUSR2:
             self.paused = True
         elif number == signal.SIGCONT:
-            self.paused = False
+            self.paused, self.continued = False, True
         elif number == signal.SIGTTIN:
             self.dump_wanted = True
         if number != signal.SIGCHLD:

@@ -5,8 +5,8 @@ renews the leases, and, when the child is dead, knows what was finished, running
 
     words        numbers of the child (first half) and of the supervisor (second half), 8 bytes each
     phases       one byte for each slot: empty, waiting, running, finished, spilled
-    soft_at      when the running job is over its time; 0 = never     (boot clock, seconds)
-    started      when it started
+    soft_at      when the running job is over its time; 0 = never     (seconds, `Slots.working_clock`)
+    started      when it started                                      (the same clock)
     spilled      where its outcome lies in the spill: offset << 32 | length
     orders       what the supervisor wants of it: generation << 3 | SETTLED | CANCEL | LOST
     records      generation, queue and shard, entry id, job id
@@ -28,6 +28,7 @@ from typing import Final, NamedTuple
 
 from delayq.core.shards import is_shard, number_of, queue_of, shard_of
 from delayq.drivers.base import Claim, Delivery
+from delayq.worker.clock import boot_clock
 
 EMPTY: Final = 0
 WAITING: Final = 1
@@ -72,6 +73,7 @@ class Word(IntEnum):
     LEASE = 38
     CLOCK_MS = 39  # the server's time minus the monotonic clock
     SWITCHES = 40  # counts how often switches were seen otherwise than before
+    STILL = 41  # seconds for which the supervisor noticed that the whole worker stood still
 
 
 class Stop(IntEnum):
@@ -132,6 +134,10 @@ class Slots:
         self._records = self._take(count * _STRIDE)
         self.spill = self._take(SPILL_BYTES)
         self.ints[Word.EPOCH] = 2  # even and not 0, which `_copy` keeps for what it could not read in one piece
+
+    def working_clock(self) -> float:
+        """The clock of timeouts: boot-clock seconds without those in which the whole worker stood still."""
+        return boot_clock() - self.floats[Word.STILL]
 
     def write(self, placed: Sequence[tuple[int, Delivery]]) -> int:
         """Child: put deliveries into empty slots; their generation. Ids longer than `MAX_ID` bytes are none of ours."""

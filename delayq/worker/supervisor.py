@@ -24,6 +24,7 @@ from delayq.worker.aftermath import Aftermath
 from delayq.worker.booth import Booth
 from delayq.worker.brood import Brood, Killed, Member
 from delayq.worker.care import Care
+from delayq.worker.clock import Standstill
 from delayq.worker.emptiness import Emptiness
 from delayq.worker.fork import Process
 from delayq.worker.listeners import Listeners
@@ -38,7 +39,7 @@ from delayq.worker.plan import Plan
 from delayq.worker.renewing import Renewing
 from delayq.worker.report import report
 from delayq.worker.signals import Signals
-from delayq.worker.slots import Stop
+from delayq.worker.slots import Stop, Word
 from delayq.worker.tallying import Tallying
 
 log = logging.getLogger("delayq.supervisor")
@@ -50,6 +51,8 @@ GONE_LOOK_S = 0.25
 GONE_GRACE_S = 1.0
 # Its calls are few and can all be repeated; a short wait keeps the loop going when the backend hangs.
 ANSWER_MS = 500
+# A turn asks the backend a few times and waits ANSWER_MS each; a longer one was not this process's doing.
+TURN_S = 3.0
 # No call begins so shortly before the grace ends: it could last beyond, and the one that gives back comes after it.
 LAST_WORDS_S = 0.6
 
@@ -106,10 +109,21 @@ class Supervisor:
         try:
             while (reason := self._turn(started)) is None:
                 tick_s = NEAR_TICK_S if self._emptiness.near else TICK_S
+                self._notice_standstill(TURN_S)
                 self._signals.wait(min(tick_s, self._grace_ends - time.monotonic()))
+                self._notice_standstill(TICK_S)
             return reason
         finally:
             self._leave()
+
+    def _notice_standstill(self, longest_s: float) -> None:
+        """Move the timeouts of what runs by the time for which this process stood still in a step of `longest_s`."""
+        continued, self._signals.continued = self._signals.continued, False
+        still_s = self._standstill.step(0.0 if continued else longest_s)
+        if still_s:
+            for member in self._brood.members.values():
+                member.slots.floats[Word.STILL] += still_s
+            log.warning("this worker stood still for %.1f s; the timeouts of its jobs do not count that time", still_s)
 
     def _make(self, driver: Driver, steward: Steward, renewing: Renewing) -> None:
         plan = self._plan
@@ -126,6 +140,7 @@ class Supervisor:
         self._care = Care(plan, self._vitals)
         self._booth = Booth(plan, list(meters.values()), self._vitals)
         self._overtime = Overtime(plan)
+        self._standstill = Standstill()
         self._aftermath = Aftermath(plan, steward, meters[0])
         self._tallying = Tallying(list(meters.values()), steward)
         self._emptiness = Emptiness(plan, driver, self._brood)
@@ -147,6 +162,7 @@ class Supervisor:
         elif self._stopped():
             return self._reason
         members = list(self._brood.members.values())
+        self._notice_standstill(TURN_S)
         self._overtime.step(members)
         if self._has_time():
             self._renewing.step(members)

@@ -23,7 +23,7 @@ from contextlib import suppress
 
 from delayq.core.errors import DelayqError
 from delayq.core.interrupts import JobCancelled
-from delayq.worker.clock import boot_clock
+from delayq.worker.clock import STANDSTILL_S, boot_clock
 from delayq.worker.crew_inline import nudge
 from delayq.worker.holding import START_WITHIN, Holding
 from delayq.worker.killed import timed_out
@@ -40,6 +40,7 @@ RETRY_S = 0.2
 GATHER_S = 0.002  # what ends at about the same time is settled together
 MANY_RINGS = 4096
 ANSWER_S = 1.0  # how long a child that shall leave waits for an answer
+HEAR_S = 1.0  # within that a supervisor that stood still too says so
 
 
 def _nobody_listens() -> None:
@@ -61,7 +62,7 @@ class Watchdog:
         os.set_blocking(self._rope, False)
         self._pipe = pipe
         self._poll.register(self._bell, select.POLLIN)
-        self._rest_until = 0.0
+        self._rest_until = self._late_from = 0.0
         self._calling_since: float | None = None
 
     def start(self) -> None:
@@ -102,6 +103,8 @@ class Watchdog:
         """
         floats, now = self._slots.floats, boot_clock()
         still_s = now - floats[Word.LOOKED_AT]
+        if still_s > STANDSTILL_S:  # frozen, or its interpreter's lock was held: the supervisor knows which
+            self._late_from = now + HEAR_S
         if still_s > floats[Word.LEASE] * START_WITHIN:
             log.warning("this process stood still for %.1f s; it starts nothing that it had only held", still_s)
         floats[Word.LOOKED_AT] = now
@@ -116,20 +119,22 @@ class Watchdog:
         elif time.monotonic() - self._calling_since >= ANSWER_S:
             nudge()
 
-    def interrupt_late(self) -> None:
-        """Interrupt what is over its time, or cancelled.
+    def interrupt_late(self, *, late: bool = True) -> None:
+        """Interrupt what is over its time (unless `late` is False), past its deadline, or cancelled.
 
         Called by TERM too: a handler that holds the interpreter's lock keeps it from this thread, and a call that TERM
         ends must not go on as if nothing had been said.
         """
-        for held, cancel in self._holding.to_interrupt():
+        for held, cancel in self._holding.to_interrupt(late=late):
             started = self._slots.started[held.slot]
             if held.interrupter is not None:
                 limit_s = self._slots.soft_at[held.slot] - started
-                held.interrupter(held, JobCancelled() if cancel else timed_out(boot_clock() - started, limit_s))
+                held.interrupter(
+                    held, JobCancelled() if cancel else timed_out(self._slots.working_clock() - started, limit_s)
+                )
 
     def _look(self) -> None:
-        self.interrupt_late()
+        self.interrupt_late(late=boot_clock() >= self._late_from)
         self._slots.ints[Word.OVER_MEMORY] = int(self._memory.exceeded())
         if time.monotonic() < self._rest_until:
             return

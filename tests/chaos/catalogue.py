@@ -52,6 +52,16 @@ _ALL = (
         play=processes.freezes,
     ),
     Scenario(
+        name="frozen-fleet",
+        holds="workers that stand still for longer than a timeout charge no attempt: jobs with one try complete",
+        promises=("P11",),
+        unit="freezes",
+        units=48,
+        lot=12,
+        smoke=2,
+        play=processes.frozen_fleet,
+    ),
+    Scenario(
         name="recovery",
         holds="the job of a killed worker is started again within lease + tick + 2 s",
         promises=("P9",),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import random
+import signal
 import time
 from functools import partial
 from typing import Any
@@ -10,7 +13,7 @@ from delayq.redis.keys import GROUP, Keys
 from tests.chaos.engine import Lot, Tally
 from tests.chaos.world import client_of, crew, rig, server, told, verdict
 from tests.support.chaos_rig import QUEUE, Size
-from tests.support.crew import Crew
+from tests.support.crew import Crew, whole
 from tests.support.servers import connect
 from tests.support.waiting import wait_until
 
@@ -69,6 +72,47 @@ def freezes(lot: Lot) -> Tally:
         return told(found).add(
             freezes=run.struck, ended_again=found.ended_twice, fenced=fences, changes_by_a_stranger=0
         )
+
+
+def frozen_fleet(lot: Lot) -> Tally:
+    """SIGSTOP for all processes of all workers, longer than a job may run; each job has one attempt, and completes."""
+    rand, threads = lot.rand, (1, 1, 4)
+    with server() as one, crew(lot, one.url, lease_ms=LEASE_MS) as members, client_of(one.url, lease_ms=LEASE_MS) as q:
+        fleet = [members.hire(members.duty_with({"threads": n, "kill_after_ms": 1_000})) for n in threads]
+        ids = [f"f{n}-{part}" for n in range(lot.units) for part in range(2 * sum(threads))]
+        for n in range(lot.units):
+            now = [job_id for job_id in ids if job_id.startswith(f"f{n}-")]
+            same: dict[str, Any] = {"name": "note", "data": {"ms": 700}, "timeout": "3s", "tries": 1}
+            q.schedule_many([{**same, "id": job_id} for job_id in now])
+            wait_until(partial(_began, members, now), timeout=60, what="work has begun")
+            pids = [pid for member in fleet for pid in whole(member.pid or 0)]
+            freeze(pids, rand.uniform(4.0, 5.0), rand)
+            wait_until(partial(_all_ended, members, now), timeout=60, what="all of them end")
+        with connect(one.url) as plain:
+            wait_until(lambda: plain.hlen(Keys("delayq", QUEUE).of("jobs")) == 0, timeout=60, what="nothing is left")
+        [stats] = q.stats()
+        charged = {name: stats.counters[name] for name in ("failed_total", "released_total")}
+        assert charged == {"failed_total": 0, "released_total": 0}, charged
+        run_again = len(members.ledger.jobs("start")) - len(ids)
+        noticed = members.logs().count("this worker stood still for")
+        return Tally().add(freezes=lot.units, jobs=len(ids), attempts_charged=0, run_again=run_again, noticed=noticed)
+
+
+def freeze(pids: list[int], seconds: float, rand: random.Random) -> None:
+    """Stop them all, and let them go on in another order."""
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    time.sleep(seconds)
+    for pid in rand.sample(pids, len(pids)):
+        os.kill(pid, signal.SIGCONT)
+
+
+def _began(members: Crew, ids: list[str]) -> bool:
+    return not set(members.ledger.jobs("start")).isdisjoint(ids)
+
+
+def _all_ended(members: Crew, ids: list[str]) -> bool:
+    return set(members.ledger.jobs("end")).issuperset(ids)
 
 
 def recovery(lot: Lot) -> Tally:

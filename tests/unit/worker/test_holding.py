@@ -6,6 +6,7 @@ import pytest
 
 from delayq.core.outcome import DONE, Ack, Release
 from delayq.drivers.base import Delivery
+from delayq.worker.clock import Standstill
 from delayq.worker.held import Held
 from delayq.worker.holding import LOOKS_S, Holding
 from delayq.worker.slots import (
@@ -232,3 +233,40 @@ def test_how_long_others_have_waited(bench: Bench) -> None:
     bench.holding.finish(held, Ack())
     bench.now += 1.0
     assert (bench.holding.kept_waiting_for(), bench.holding.unsettled_for()) == (0.0, 1.0)
+
+
+def test_a_standstill_moves_a_timeout_and_no_deadline(bench: Bench) -> None:
+    bench.add("timed", "dated")
+    timed, dated = bench.start(), bench.start()
+    for held in (timed, dated):
+        held.interrupter = lambda held, error: None
+        bench.holding.limit(held, 60.0)
+    dated.deadline_at = bench.now + 60.0
+    bench.slots.floats[Word.STILL] = 100.0
+    bench.now += 159.0
+    assert bench.holding.to_interrupt() == [(dated, 0)]
+    bench.now += 1.0
+    assert bench.holding.to_interrupt(late=False) == []
+    assert bench.holding.to_interrupt() == [(timed, 0)]
+
+
+def test_a_job_that_starts_after_a_standstill_has_its_whole_time(bench: Bench) -> None:
+    bench.slots.floats[Word.STILL] = 100.0
+    bench.add("a")
+    held = bench.start()
+    held.interrupter = lambda held, error: None
+    bench.holding.limit(held, 60.0)
+    bench.now += 59.0
+    assert bench.holding.to_interrupt() == []
+    bench.now += 1.0
+    assert bench.holding.to_interrupt() == [(held, 0)]
+
+
+def test_a_step_that_took_longer_than_it_can_is_a_standstill() -> None:
+    now = 10.0
+    standstill = Standstill(lambda: now)
+    now += 3.4
+    assert standstill.step(3.0) == 0.0
+    now += 3.6
+    assert standstill.step(3.0) == pytest.approx(3.6)
+    assert standstill.step(0.0) == 0.0
