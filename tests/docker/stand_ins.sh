@@ -33,13 +33,13 @@ stand_in() { # stand_in TAG, and a Dockerfile without its first line on stdin
     echo "$1"
 }
 
-stand_in python:3.13-slim <<'END'
+stand_in python:3.13.7-slim-trixie <<'END'
 RUN ln -sf python3 /usr/bin/python
 END
 
 # As the true images do, it answers other containers without a password.
 cp "$(server)" "$folder/valkey"
-for tag in valkey/valkey:9-alpine valkey/valkey:9.1; do
+for tag in valkey/valkey:9.1.2-alpine valkey/valkey:9.1; do
     stand_in "$tag" <<'END'
 COPY valkey /opt/valkey/valkey-server
 RUN printf '#!/bin/sh\nexec /opt/valkey/valkey-server "$@" --protected-mode no\n' >/usr/local/bin/valkey-server && \
@@ -59,7 +59,7 @@ EXPOSE 6379
 CMD ["redis-server", "--protected-mode", "no"]
 END
 
-stand_in prom/prometheus:latest <<'END'
+stand_in prom/prometheus:v3.5.0 <<'END'
 RUN mkdir /prometheus && chmod 777 /prometheus
 WORKDIR /prometheus
 USER 65534

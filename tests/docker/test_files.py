@@ -134,6 +134,26 @@ def test_it_has_what_the_settings_of_the_services_need() -> None:
     assert wanted <= set(extras)
 
 
+def test_every_image_is_pinned_to_an_exact_version() -> None:
+    texts = [path.read_text() for path in (*DOCKER.glob("compose*.yaml"), DOCKER / "Dockerfile")]
+    named = [
+        image for text in texts for image in re.findall(r"^(?:\s*image: |ARG PYTHON_IMAGE=)(\S+)$", text, re.MULTILINE)
+    ]
+    assert len(named) >= 8
+    for image in set(named) - {"delayq:local"}:  # which compose builds itself
+        assert re.search(r":v?\d+\.\d+\.\d+(-\w+)*$", image), image
+    assert not any("latest" in text for text in texts)
+
+
+def test_the_stand_ins_have_the_names_of_the_images() -> None:
+    """Grafana is not in Debian, so no stand-in exists for it."""
+    made = (ROOT / "tests/docker/stand_ins.sh").read_text()
+    pulled = {service["image"] for overlay in OVERLAYS for service in services(overlay).values() if "image" in service}
+    for image in {one for one in pulled if not one.startswith(("delayq:", "grafana/"))}:
+        assert image in made
+    assert re.findall(r"^ARG PYTHON_IMAGE=(\S+)$", DOCKERFILE, re.MULTILINE)[0] in made
+
+
 def test_the_words_for_a_key_need_no_secret_that_they_make() -> None:
     head = re.search(r"docker compose .* run .*\\\n.*?:/keys\" (\w+) ", (DOCKER / "compose.yaml").read_text())
     assert head is not None

@@ -49,7 +49,7 @@ class Stack:
         file = self.folder / "compose.yaml"
         text = file.read_text().replace("127.0.0.1:8080:", f"127.0.0.1:{self.api}:")
         text = text.replace("127.0.0.1:9090:", f"127.0.0.1:{self.prometheus}:")
-        file.write_text(text.replace("image: delayq:latest", f"image: {IMAGE}"))
+        file.write_text(text.replace("image: delayq:local", f"image: {IMAGE}"))
         self.project = f"delayq{uuid.uuid4().hex[:8]}"
         files = [word for name in ("compose.yaml", overlay) if name for word in ("-f", str(self.folder / name))]
         self._compose = [*compose(), "-p", self.project, *files]
