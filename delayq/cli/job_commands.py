@@ -52,6 +52,26 @@ Tries = Annotated[int | None, typer.Option("--tries", metavar="N", help="Attempt
 Retention = Annotated[
     str | None, typer.Option("--retention", metavar="D", help="How long it is kept when done.", callback=duration)
 ]
+Timeout = Annotated[
+    str | None,
+    typer.Option("--timeout", metavar="D", help="How long one attempt may take; 0s = no limit.", callback=duration),
+]
+Deadline = Annotated[
+    str | None,
+    typer.Option("--deadline", metavar="D|T", help="Do not start it later: 30m after it is due, or RFC 3339."),
+]
+UniqueKey = Annotated[
+    str | None, typer.Option("--unique", metavar="KEY", help="At most one unfinished job has this key.")
+]
+UniqueFor = Annotated[
+    str | None,
+    typer.Option(
+        "--unique-for",
+        metavar="D",
+        help="Lock --unique, or else the name with its payload, for D.",
+        callback=duration,
+    ),
+]
 Encrypted = Annotated[
     bool, typer.Option("--encrypted", help="Hide the payload from all who do not hold the key (DELAYQ_KEYS).")
 ]
@@ -90,6 +110,10 @@ def schedule(
     on_conflict: OnConflict = "keep",
     tries: Tries = None,
     retention: Retention = None,
+    timeout: Timeout = None,
+    deadline: Deadline = None,
+    unique: UniqueKey = None,
+    unique_for: UniqueFor = None,
     encrypted: Encrypted = False,
     durability: Durability = None,
     as_json: Json = False,
@@ -99,9 +123,19 @@ def schedule(
     --in says how long from now, --at names a time; with neither it runs at once.
     """
     from delayq.cli.actions import produce
+    from delayq.core.unique import unique_from
 
-    given = {"delay": in_, "at": at, "tz": tz, "fold": fold, "id": job_id, "queue": queue, "tries": tries}
-    more = {"retention": retention, "encrypted": encrypted or None, "durability": durability}
+    given: dict[str, object] = {
+        "delay": in_,
+        "at": at,
+        "tz": tz,
+        "fold": fold,
+        "id": job_id,
+        "queue": queue,
+        "tries": tries,
+    }
+    more: dict[str, object] = {"retention": retention, "encrypted": encrypted or None, "durability": durability}
+    more |= {"timeout": timeout, "deadline": deadline, "unique": unique_from(unique, unique_for)}
     request = produce.Request(name, data, on_conflict, {**given, **more})
     produce.schedule(session_of(ctx), request, as_json=as_json)
 

@@ -66,6 +66,14 @@ class Unique:
             raise InvalidInput("A window of no length keeps nobody out.", hint='An example: window="1h".')
 
 
+def unique_from(key: str | None, window: str | None) -> str | Unique | None:
+    """Return the lock that a command line or an HTTP body asks for: a key, a window, both, or none.
+
+    A window without a key locks the job's name and its whole payload. Raises as `Unique`.
+    """
+    return key if window is None else Unique(key=key, until=Until.WINDOW, window=window)
+
+
 def check_key(key: UniqueKey) -> None:
     """Raises `InvalidInput` for a key that says nothing."""
     if key is not None and not callable(key) and not (key and all(key)):

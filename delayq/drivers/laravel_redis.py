@@ -6,6 +6,7 @@ url = "redis://…/0"                  the Redis of Laravel's queue connection
 prefix = "laravel_database_"         its database.redis.options.prefix; left out = none
 retry_after = "90s"                  the same as in Laravel's config/queue.php
 prefetch = 16                        how many jobs one read may bring
+laravel = "redis"                    what Laravel's config/queue.php calls this connection
     failed = "/var/lib/shop/failed"      where failed jobs go (drivers/failed/choosing.py); left out = beside the queues
 """
 
@@ -56,7 +57,8 @@ def backend(name: str, given: ConnectionSettings, options: Options) -> Backend:
     lease_ms = said.duration_ms("retry_after", "90s", least="1s")
     prefetch = said.number("prefetch", PREFETCH, least=1, most=500)
     beside = partial(_failed, given.url, replace(options, prefix=f"{given.prefix or ''}delayq"))
-    failed = choose(name, said, options) if "failed" in given.options else beside
+    laravel = said.text("laravel", "redis")
+    failed = choose(name, said, options, laravel=laravel) if "failed" in given.options else beside
     said.no_more()
     return Backend(
         capabilities=replace(CAPABILITIES, prefetch=prefetch),

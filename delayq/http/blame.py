@@ -31,7 +31,18 @@ _CHECKS: Final[dict[str, Callable[[Any], object]]] = {
     "span": duration_ms,
     "length": duration_ms,
 }
-_MENTIONED: Final = ("deadline", "retry_until", "tries", "max_exceptions", "unique", "encrypted", "fold", "tz", "at")
+_MENTIONED: Final = (
+    "deadline",
+    "retry_until",
+    "tries",
+    "max_exceptions",
+    "unique_for",
+    "unique",
+    "encrypted",
+    "fold",
+    "tz",
+    "at",
+)
 
 
 @contextmanager

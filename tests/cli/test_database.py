@@ -39,7 +39,7 @@ def test_migrate_makes_the_tables_once(path: Path, inline: Inline) -> None:
     done = inline("database", "migrate")
     assert done.lines[0] == "table jobs created"
     assert columns(path, "jobs")[:7] == COLUMNS
-    assert "9 steps done" in done.err
+    assert "10 steps done" in done.err
     again = inline("database", "migrate")
     assert (again.code, again.out) == (0, "")
     assert "everything is there" in again.err
@@ -47,7 +47,7 @@ def test_migrate_makes_the_tables_once(path: Path, inline: Inline) -> None:
 
 def test_check_changes_nothing_and_tells(path: Path, inline: Inline) -> None:
     missing = inline("database", "migrate", "--check")
-    assert (missing.code, len(missing.lines)) == (1, 9)
+    assert (missing.code, len(missing.lines)) == (1, 10)
     assert columns(path, "jobs") == []
     inline("database", "migrate")
     assert inline("database", "migrate", "--check").code == 0
@@ -99,7 +99,7 @@ def test_a_store_of_failed_jobs_in_a_database_gets_its_table(path: Path, inline:
     told = inline("--connection", "mq", "failed", "list")
     assert (told.code, "`delayq database migrate --connection mq` makes it." in told.err) == (2, True)
     done = inline("database", "migrate", "--connection", "mq")
-    assert (done.code, done.lines) == (0, ["table failed_jobs created"])
+    assert (done.code, done.lines) == (0, ["table failed_jobs created", "table failed_jobs_delayq_about created"])
     assert columns(path, "jobs") == []
     assert columns(failed, "failed_jobs")[:3] == ["id", "uuid", "connection"]
     names = [document["connection"] for document in inline("database", "migrate", "--json").documents]

@@ -110,6 +110,42 @@ def test_routes_choose_the_queue(cli: Cli) -> None:
     assert cli.ok("schedule", "mail.send", "--in", "1h", "--json").json["queue"] == "default"
 
 
+def test_a_job_has_the_timeout_and_the_deadline_that_schedule_was_given(inline: Inline, q: DelayQ) -> None:
+    given = ("--timeout", "90s", "--deadline", "10m")
+    due_ms = inline.ok("schedule", "order.close", "--id", "o1", "--in", "1h", *given, "--json").json["due_ms"]
+    info = q.get("o1")
+    assert info is not None
+    assert info.envelope is not None
+    assert info.envelope.timeout_ms == 90_000
+    assert info.envelope.deadline_ms == pytest.approx(due_ms + 600_000, abs=1_000)
+    refused = inline("schedule", "order.close", "--in", "1h", "--deadline", "2020-01-01T00:00:00Z")
+    assert refused.code == 2
+    assert "deadline" in refused.err
+
+
+def test_a_second_job_with_the_same_unique_key_is_the_first(inline: Inline) -> None:
+    keyed = ("schedule", "order.close", "--in", "1h", "--unique", "invoice:42", "--json")
+    first, second = inline.ok(*keyed).json, inline.ok(*keyed).json
+    assert (first["outcome"], second["outcome"], second["id"]) == ("created", "kept", first["id"])
+    other = inline.ok("schedule", "order.close", "--in", "1h", "--unique", "invoice:43", "--json").json
+    assert other["outcome"] == "created"
+
+
+def test_unique_for_locks_the_payload_or_the_key_whatever_becomes_of_the_job(inline: Inline) -> None:
+    def schedule(data: str, *more: str) -> str:
+        words = ("schedule", "order.close", "--in", "1h", "--unique-for", "10m", "--data", data, *more, "--json")
+        answer = inline.ok(*words).json
+        if answer["outcome"] == "created":
+            inline.ok("cancel", answer["id"])
+        return str(answer["outcome"])
+
+    assert [schedule('{"n": 1}'), schedule('{"n": 1}'), schedule('{"n": 2}')] == ["created", "kept", "created"]
+    keyed = ("--unique", "invoice")
+    assert [schedule('{"n": 3}', *keyed), schedule('{"n": 4}', *keyed)] == ["created", "kept"]
+    refused = inline("schedule", "order.close", "--unique-for", "10m", "--on-conflict", "replace")
+    assert (refused.code, refused.out) == (2, "")
+
+
 @pytest.mark.parametrize(("choice", "outcome"), [("keep", "kept"), ("replace", "replaced"), ("postpone", "postponed")])
 def test_on_conflict(inline: Inline, q: DelayQ, choice: str, outcome: str) -> None:
     q.schedule("x", delay="1h", id="o1")

@@ -36,6 +36,17 @@ async def test_a_job_is_made(api: httpx.AsyncClient, redis_url: str) -> None:
         assert info.data == {"order_id": 42}
 
 
+async def test_unique_for_locks_a_key_or_the_payload_for_a_time(api: httpx.AsyncClient) -> None:
+    first = (await post(api, data={"n": 1}, unique_for="10m", delay="1h")).json()
+    assert (await api.delete(f"/v1/jobs/{first['id']}")).status_code == 200
+    again = await post(api, data={"n": 1}, unique_for="10m", delay="1h")
+    assert (again.status_code, again.json()["outcome"], again.json()["id"]) == (200, "kept", first["id"])
+    assert (await post(api, data={"n": 2}, unique_for="10m", delay="1h")).status_code == 201
+    assert (await post(api, data={"n": 2}, unique="k", unique_for="10m", delay="1h")).status_code == 201
+    assert (await post(api, data={"n": 3}, unique="k", unique_for="10m", delay="1h")).status_code == 200
+    problem(await post(api, unique_for="0s"), 422, "invalid-input")
+
+
 async def test_a_payload_travels_as_the_bytes_it_is(api: httpx.AsyncClient, redis_url: str) -> None:
     raw = b'{"n": 123456789012345678901234567890, "f": 1.10, "t": "\\u00e4"}'
     body = b'{"name": "order.close", "id": "raw", "data": ' + raw + b"}"

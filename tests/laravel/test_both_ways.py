@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import time
 from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
 
+import pytest
 import redis
 
 from delayq.core import envelope as envelopes
@@ -14,6 +18,10 @@ from delayq.core.outcome import DONE, GiveUp, Policy, before_start, policy_of
 from delayq.core.spec import JobSpec
 from delayq.core.states import OnConflict, State
 from delayq.drivers.base import Settlement
+from delayq.drivers.database.engine import Database
+from delayq.drivers.database.schema import migrate
+from delayq.drivers.database.tables import FailedAlone, tables
+from delayq.drivers.failed_store import FailedQuery
 from tests.laravel.side import PythonSide, again, data_of, envelope_of, give_up
 from tests.support.laravel import Laravel, told
 from tests.support.waiting import wait_until
@@ -154,6 +162,31 @@ def test_the_last_try_is_the_last_for_both(app: Laravel, python: PythonSide) -> 
     once_more = envelopes.rewrite(python.connection.broker.load(kept.payload), attempts=0)
     python.connection.push_raw(once_more, queue="orders")
     assert [(one["uuid"], one["attempts"]) for one in app.work("orders")] == [(python_ends.id, 1)]
+
+
+@pytest.mark.parametrize(("given", "named"), [({}, "redis"), ({"laravel": "mails"}, "mails")])
+def test_a_failed_jobs_table_has_laravels_name_of_the_connection(
+    app: Laravel, make_side: Callable[..., PythonSide], tmp_path: Path, given: dict[str, str], named: str
+) -> None:
+    """`queue:retry` asks Laravel's queue manager for the connection of that name."""
+    url = f"sqlite:///{tmp_path / 'failed.db'}"
+    with closing(Database(url)) as database:
+        migrate(database, FailedAlone(tables().failed))
+    python = make_side(failed=url, **given)
+    python.push("Mailer@send", {"n": 1}, tries=1)
+    consumer = python.consumer()
+    delivery = python.one(consumer)
+    python.end(consumer, delivery, give_up(delivery, ValueError("no")))
+    with closing(sqlite3.connect(tmp_path / "failed.db")) as rows:
+        assert rows.execute("SELECT connection FROM failed_jobs").fetchall() == [(named,)]
+        theirs = "(uuid, connection, queue, payload, exception, failed_at)"
+        php = ("u2", named, "orders", '{"uuid":"u2","job":"x"}', "E: no", "2026-11-22 19:08:29")
+        rows.execute(f"INSERT INTO failed_jobs {theirs} VALUES (?, ?, ?, ?, ?, ?)", php)
+        rows.commit()
+    make = python.connection.backend.failed
+    assert make is not None
+    with closing(make()) as store:
+        assert {job.id for job in store.page(FailedQuery(connection="laravel")).jobs} == {delivery.id, "u2"}
 
 
 def test_what_phps_worker_forgot_comes_to_python_counted(app: Laravel, make_side: Callable[..., PythonSide]) -> None:

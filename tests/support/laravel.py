@@ -20,7 +20,7 @@ from tests.support.flavours import missing
 
 PACKAGES = (
     "php-cli php-redis php-sqlite3 php-pgsql php-mysql "
-    "php-illuminate-queue php-illuminate-redis php-illuminate-database php-illuminate-events"
+    "php-illuminate-queue php-illuminate-redis php-illuminate-database php-illuminate-events php-illuminate-console"
 )
 PROGRAM = Path(__file__).parents[1] / "laravel" / "php" / "laravel.php"
 PATIENCE_S = 60.0

@@ -36,14 +36,28 @@ class LaravelTables:
         """A worker beside the test, which looks so many times for a job."""
         return self._start(["work", queues, str(count), "1"])
 
-    def retry(self, uuid: str) -> None:
-        """`queue:retry`."""
-        self._run(["retry", uuid])
+    def retry(self, *uuids: str) -> str:
+        """Run the real `queue:retry`; what it printed."""
+        return self.artisan("RetryCommand", id=list(uuids))
+
+    def list_failed(self) -> str:
+        """Run the real `queue:failed`; what it printed."""
+        return self.artisan("ListFailedCommand")
+
+    def artisan(self, command: str, **arguments: Any) -> str:
+        """Run a command of `Illuminate\\Queue\\Console`; what it printed."""
+        [done] = told(self._run(["artisan", command, json.dumps(arguments)]))
+        assert done["code"] == 0, done
+        return str(done["output"])
 
     def _start(self, words: Sequence[str]) -> subprocess.Popen[str]:
         environment = {"DATABASE": json.dumps(_config(self.url)), "RETRY_AFTER": str(self.retry_after)}
         return subprocess.Popen(
-            [php(("Queue", "Database", "Events"), ("pdo_sqlite", "pdo_pgsql", "pdo_mysql")), str(PROGRAM), *words],
+            [
+                php(("Queue", "Database", "Events", "Console"), ("pdo_sqlite", "pdo_pgsql", "pdo_mysql")),
+                str(PROGRAM),
+                *words,
+            ],
             env={**os.environ, **environment},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

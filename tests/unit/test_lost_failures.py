@@ -46,7 +46,7 @@ def manager_with(failed: str) -> Manager:
         ),
         (
             "sqlite:///{folder}/laravels.db",
-            "/laravels.db is not ready: column failed_jobs.delayq_failed_ms is missing.",
+            "/laravels.db is not ready: table failed_jobs_delayq_about is missing.",
             "`delayq database migrate --connection mq` makes what is missing.",
         ),
         (

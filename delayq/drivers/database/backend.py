@@ -70,7 +70,8 @@ class Place:
 
     def open(self, *, answer_ms: int | None = None) -> DatabaseBroker:
         """A broker of this process. `answer_ms`: wait no longer than that for the database."""
-        return DatabaseBroker(self.database(answer_ms), self.tables, self.lease, objects=self.php_objects)
+        database = self.database(answer_ms)
+        return DatabaseBroker(database, self.tables, self.lease, objects=self.php_objects, laravel=self.laravel)
 
     def failed(self) -> DatabaseFailedStore:
         """The store of failed jobs, which is a table beside theirs."""

@@ -55,6 +55,7 @@ class DatabaseBroker:
         lease: Lease,
         *,
         objects: bool = False,
+        laravel: str = "",
         clock: Clock = database_clock,
     ) -> None:
         self.database = database
@@ -65,7 +66,7 @@ class DatabaseBroker:
         self.batching = Batching(tables, lambda connection, items: self.place(connection, items, OnConflict.KEEP))
         self._placing = KeyedPlacing(Placing(tables.jobs, database.kind, self._given_way), self.locking, tables)
         self.claiming = Claiming(tables.jobs, database.kind, lease, objects=objects, clock=clock)
-        self._settling = Settling(tables, lease_ms=lease.lease_ms, clock=clock)
+        self._settling = Settling(tables, lease_ms=lease.lease_ms, laravel=laravel, clock=clock)
         self._looking = Looking(tables, self._removed, clock)
         self._watches: dict[str, Watch] = {}
         self._waker: Waker = waker_of(database, tables.jobs)

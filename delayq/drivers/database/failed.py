@@ -7,15 +7,15 @@ from functools import partial
 from typing import Any, Final
 
 from msgspec import structs
-from sqlalchemy import ColumnElement, Connection, Table, and_, delete, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Select, Table, and_, delete, func, or_, select
 
 from delayq.core.failure import Failure
 from delayq.core.names import new_id
 from delayq.drivers.database.clock import epoch_ms
 from delayq.drivers.database.engine import Database
-from delayq.drivers.database.failing import Failing, failed_job
+from delayq.drivers.database.failing import Failing, failed_job, failed_rows, is_ours, remove_rows
 from delayq.drivers.database.schema import refuse_lacking
-from delayq.drivers.database.tables import FailedAlone
+from delayq.drivers.database.tables import FailedAlone, about_of
 from delayq.drivers.failed.records import START, Mark, mark_of
 from delayq.drivers.failed_store import EVERYTHING, FailedJob, FailedPage, FailedQuery
 
@@ -25,7 +25,8 @@ AT_ONCE: Final = 500
 class DatabaseFailedStore:
     """A `FailedStore`. Jobs that PHP failed are among them.
 
-    `connection` is what delayq calls it, `laravel` what Laravel does: its failed jobs of that name are ours too.
+    `connection` is what delayq calls it, `laravel` what Laravel does: that name is written, so that `queue:retry` finds
+    the connection, and PHP's failed jobs of that name are ours too.
     """
 
     def __init__(self, database: Database, failed: Table, *, connection: str = "", laravel: str = "") -> None:
@@ -33,8 +34,10 @@ class DatabaseFailedStore:
         self._failed = failed
         self._connection = connection
         self._laravel = laravel
-        self._writing = Failing(failed)
-        self._at: ColumnElement[int] = func.coalesce(failed.c.delayq_failed_ms, epoch_ms(failed.c.failed_at))
+        self._writing = Failing(failed, laravel)
+        self._about = about_of(failed)
+        self._rows_asked = failed_rows(failed)
+        self._at: ColumnElement[int] = func.coalesce(self._about.c.failed_ms, epoch_ms(failed.c.failed_at))
 
     def ready(self) -> None:
         """Look at the table, and write a row that is undone: this user may do so, and the place is not read-only."""
@@ -47,7 +50,8 @@ class DatabaseFailedStore:
     def queues(self, connection: str) -> list[str]:
         """The queues that failed jobs of that connection came from."""
         rows = self._failed.c.queue
-        asked = select(rows).where(*self._meant(FailedQuery(connection=connection))).distinct().order_by(rows)
+        meant = self._meant(FailedQuery(connection=connection))
+        asked = self._rows_asked.with_only_columns(rows).where(*meant).distinct().order_by(rows)
         return self._database.read(lambda connection: list(connection.execute(asked).scalars()))
 
     def add(self, job: FailedJob) -> None:
@@ -56,7 +60,7 @@ class DatabaseFailedStore:
 
     def get(self, job_id: str) -> FailedJob | None:
         """The job of that id."""
-        asked = select(self._failed).where(self._failed.c.uuid == job_id)
+        asked = self._rows_asked.where(self._failed.c.uuid == job_id)
         row = self._database.read(lambda connection: connection.execute(asked).first())
         return None if row is None else self._read(row)
 
@@ -81,31 +85,34 @@ class DatabaseFailedStore:
         """How many are meant."""
         if query.name is not None:
             return sum(1 for _ in self._all(query))
-        asked = select(func.count()).select_from(self._failed).where(*self._meant(query))
+        asked = self._rows_asked.with_only_columns(func.count()).where(*self._meant(query))
         return self._database.read(lambda connection: int(connection.execute(asked).scalar_one()))
 
     def forget(self, job_ids: Sequence[str]) -> int:
         """Remove these; how many were there."""
         gone = 0
         for start in range(0, len(job_ids), AT_ONCE):
-            some = list(job_ids[start : start + AT_ONCE])
-            gone += self._removed(delete(self._failed).where(self._failed.c.uuid.in_(some)))
+            uuids = list(job_ids[start : start + AT_ONCE])
+            asked = select(self._failed.c.id).where(self._failed.c.uuid.in_(uuids))
+            gone += self._removed(self._database.read(partial(_numbers, asked)))
         return gone
 
     def prune(self, before_ms: int) -> int:
-        """Remove what failed before that time, in steps; how many."""
-        asked = select(self._failed.c.id).where(self._at < before_ms).limit(AT_ONCE)
+        """Remove what failed before that time, in steps; how many. Also what is left of jobs that PHP removed."""
+        left = self._about.c.number.not_in(select(self._failed.c.id))
+        self._database.write(lambda connection: connection.execute(delete(self._about).where(left)))
+        asked = self._rows_asked.with_only_columns(self._failed.c.id).where(self._at < before_ms).limit(AT_ONCE)
         total = 0
-        while numbers := self._database.read(lambda connection: list(connection.execute(asked).scalars())):
-            total += self._removed(delete(self._failed).where(self._failed.c.id.in_(numbers)))
+        while numbers := self._database.read(partial(_numbers, asked)):
+            total += self._removed(numbers)
         return total
 
     def close(self) -> None:
         """Close its connections."""
         self._database.close()
 
-    def _removed(self, statement: Any) -> int:
-        return self._database.write(lambda connection: int(connection.execute(statement).rowcount))
+    def _removed(self, numbers: Sequence[int]) -> int:
+        return self._database.write(lambda connection: remove_rows(connection, self._failed, numbers))
 
     def _all(self, query: FailedQuery) -> Iterator[FailedJob]:
         cursor = ""
@@ -118,7 +125,7 @@ class DatabaseFailedStore:
 
     def _rows(self, query: FailedQuery, mark: Mark, connection: Connection) -> Sequence[Any]:
         uuid, at = self._failed.c.uuid, self._at
-        asked = select(self._failed, at.label("at_ms")).where(*self._meant(query))
+        asked = self._rows_asked.add_columns(at.label("at_ms")).where(*self._meant(query))
         if mark != START:
             asked = asked.where(or_(at > mark.failed_ms, and_(at == mark.failed_ms, uuid > mark.id)))
         return connection.execute(asked.order_by(at, uuid).limit(AT_ONCE)).all()
@@ -131,13 +138,17 @@ class DatabaseFailedStore:
         if query.queue is not None:
             meant.append(rows.queue == query.queue)
         if query.connection is not None:
-            theirs = and_(rows.connection == self._laravel, rows.delayq_about.is_(None))
-            own = rows.connection == query.connection
-            meant.append(or_(own, theirs) if query.connection == self._connection else own)
+            known = self._about.c.connection
+            names = {query.connection} | ({self._laravel} if query.connection == self._connection else set())
+            meant.append(or_(known == query.connection, and_(known.is_(None), rows.connection.in_(sorted(names)))))
         return meant
 
     def _read(self, row: Any) -> FailedJob:
         """A row that PHP wrote of the connection that both share has delayq's name for it."""
         job = failed_job(row)
-        theirs = row.delayq_about is None and job.connection == self._laravel
+        theirs = not is_ours(row) and job.connection == self._laravel
         return structs.replace(job, connection=self._connection) if theirs else job
+
+
+def _numbers(asked: Select[Any], connection: Connection) -> list[int]:
+    return list(connection.execute(asked).scalars())

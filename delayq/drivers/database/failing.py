@@ -1,20 +1,23 @@
 """Failed jobs as rows of Laravel's `failed_jobs`, there and back.
 
 `uuid` is the job's id; an id that a job of another queue has failed with already gets its queue behind it. `exception`
-is text, as in Laravel, for people. What only delayq knows stands in columns of its own, and is missing where PHP wrote.
+is text, as in Laravel, for people. `connection` is what Laravel calls the connection, for `artisan queue:retry`. What
+only delayq knows stands in a table of its own, and is missing where PHP wrote.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, Table, insert, select, update
+from sqlalchemy import Connection, Select, Table, delete, insert, select, update
 
 from delayq.core.failure import Failure
+from delayq.drivers.database.tables import about_of
 from delayq.drivers.failed_store import FailedJob
 from delayq.drivers.laravel.payload import label
 
@@ -22,7 +25,7 @@ LONGEST_ID = 255
 
 
 class _About(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What `delayq_about` holds. `raw`: the payload in base64, where it is no text a database takes."""
+    """What the column `about` holds. `raw`: the payload in base64, where it is no text a database takes."""
 
     id: str
     name: str
@@ -35,22 +38,49 @@ _decode = msgspec.json.Decoder(_About).decode
 
 
 class Failing:
-    """Writes into the table in somebody's transaction."""
+    """Writes rows in a transaction of the caller's. `laravel`: what Laravel calls the connection; '' = the same."""
 
-    def __init__(self, failed: Table) -> None:
+    def __init__(self, failed: Table, laravel: str = "") -> None:
         self._failed = failed
+        self._about = about_of(failed)
+        self._laravel = laravel
 
     def write(self, connection: Connection, job: FailedJob) -> None:
         """One row; that of the same job, if there is one, is replaced."""
         rows, uuid = self._failed.c, job.id
-        there = connection.execute(select(rows.queue).where(rows.uuid == uuid)).first()
+        there = connection.execute(select(rows.id, rows.queue).where(rows.uuid == uuid)).first()
         if there is not None and there.queue != job.queue:
             uuid = elsewhere(job.id, job.queue)
-            there = connection.execute(select(rows.queue).where(rows.uuid == uuid)).first()
+            there = connection.execute(select(rows.id, rows.queue).where(rows.uuid == uuid)).first()
+        theirs, ours = _columns_of(job)
+        theirs["connection"] = self._laravel or job.connection
         if there is None:
-            connection.execute(insert(self._failed).values(uuid=uuid, **columns_of(job)))
+            made = connection.execute(insert(self._failed).values(uuid=uuid, **theirs))
+            number = made.inserted_primary_key[0] if made.inserted_primary_key else None
         else:
-            connection.execute(update(self._failed).where(rows.uuid == uuid).values(**columns_of(job)))
+            number = there.id
+            connection.execute(update(self._failed).where(rows.uuid == uuid).values(**theirs))
+        connection.execute(delete(self._about).where(self._about.c.number == number))
+        connection.execute(insert(self._about).values(number=number, uuid=uuid, **ours))
+
+
+def failed_rows(failed: Table) -> Select[Any]:
+    """Select failed jobs with what delayq knows of them, as `failed_job` reads them."""
+    about = about_of(failed)
+    known = (
+        about.c.uuid.label("about_uuid"),
+        about.c.connection.label("own_connection"),
+        about.c.failed_ms,
+        about.c.about,
+    )
+    return select(failed, *known).join_from(failed, about, about.c.number == failed.c.id, isouter=True)
+
+
+def remove_rows(connection: Connection, failed: Table, numbers: Sequence[int]) -> int:
+    """Remove these rows of `failed`, with what delayq knows of them; how many there were."""
+    about = about_of(failed)
+    connection.execute(delete(about).where(about.c.number.in_(numbers)))
+    return int(connection.execute(delete(failed).where(failed.c.id.in_(numbers))).rowcount)
 
 
 def elsewhere(job_id: str, queue: str) -> str:
@@ -58,39 +88,44 @@ def elsewhere(job_id: str, queue: str) -> str:
     return f"{job_id}@{queue}"[:LONGEST_ID]
 
 
-def columns_of(job: FailedJob) -> dict[str, Any]:
-    """The columns of a failed job, but for its `uuid`."""
+def _columns_of(job: FailedJob) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Laravel's columns of a failed job, without `uuid` and `connection`; and delayq's own."""
     text, raw = _text(job.payload)
     at = datetime.fromtimestamp(max(1, job.failed_ms // 1000), UTC)  # MySQL's timestamps begin a second later
-    return {
-        "connection": job.connection,
+    theirs = {
         "queue": job.queue,
         "payload": text,
         "exception": _without_nul(f"{job.failure.type}: {job.failure.message}\n{job.failure.traceback}".rstrip()),
         "failed_at": at.replace(tzinfo=None),
-        "delayq_failed_ms": job.failed_ms,
-        "delayq_about": _encode(_About(job.id, job.name, job.failure, raw)).decode(),
     }
+    about = _encode(_About(job.id, job.name, job.failure, raw)).decode()
+    return theirs, {"connection": job.connection, "failed_ms": job.failed_ms, "about": about}
 
 
 def failed_job(row: Any) -> FailedJob:
-    """A row as a failed job; PHP may have written it."""
+    """A row of `failed_rows` as a failed job; PHP may have written it."""
     raw = row.payload.encode("utf-8", "surrogateescape")
-    about = _about(row.delayq_about)
-    failed_ms = row.delayq_failed_ms
-    if failed_ms is None:
+    ours = is_ours(row)
+    about = _about(row.about) if ours else None
+    failed_ms = row.failed_ms
+    if not ours:
         failed_ms = int(row.failed_at.replace(tzinfo=UTC).timestamp() * 1000)
     if about is None:
         about = _About(row.uuid, label(raw)[1], failure_of(row.exception, failed_ms))
     return FailedJob(
         id=about.id if row.uuid == elsewhere(about.id, row.queue) else row.uuid,
-        connection=row.connection,
+        connection=row.own_connection if ours else row.connection,
         queue=row.queue,
         name=about.name,
         payload=base64.b64decode(about.raw) if about.raw else raw,
         failure=about.failure,
         failed_ms=failed_ms,
     )
+
+
+def is_ours(row: Any) -> bool:
+    """Whether delayq wrote this row of `failed_rows`, and not PHP."""
+    return bool(row.about_uuid == row.uuid)
 
 
 def failure_of(text: str, failed_ms: int) -> Failure:
@@ -113,10 +148,8 @@ def _without_nul(text: str) -> str:
     return text.replace("\0", "\\x00")
 
 
-def _about(text: str | None) -> _About | None:
-    """What delayq wrote; None where it did not, or somebody changed it."""
-    if not text:
-        return None
+def _about(text: str) -> _About | None:
+    """What delayq wrote; None where somebody changed it."""
     try:
         about = _decode(text)
         base64.b64decode(about.raw, validate=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, delete, select
+from sqlalchemy import Connection, select
 
 from delayq.core import envelope as envelopes
 from delayq.core import follow
@@ -17,7 +17,7 @@ from delayq.core.unique import again_of
 from delayq.core.views import JobRef
 from delayq.drivers.broker import Item
 from delayq.drivers.database.broker import DatabaseBroker
-from delayq.drivers.database.failing import elsewhere, failed_job
+from delayq.drivers.database.failing import elsewhere, failed_job, failed_rows, remove_rows
 from delayq.drivers.failed_store import FailedJob
 
 
@@ -44,12 +44,14 @@ class Retrying:
             raise Conflict(f"The {what} of the failed job {job.id!r} is taken by {ref.id!r} in {made.queue!r}.")
         self.broker.batching.do(connection, follow.restarted(made.envelope), now_ms)
         failed = self.broker.tables.failed
-        connection.execute(delete(failed).where(failed.c.uuid == uuid))
+        numbers = connection.execute(select(failed.c.id).where(failed.c.uuid == uuid)).scalars().all()
+        remove_rows(connection, failed, numbers)
         return ref
 
     def find(self, connection: Connection, job_id: str, queue: str) -> tuple[str, FailedJob] | None:
         """A failed job of that queue, and what its row is called."""
-        rows = self.broker.tables.failed.c
-        asked = select(self.broker.tables.failed).where(rows.uuid.in_((job_id, elsewhere(job_id, queue))))
-        found = connection.execute(asked.where(rows.queue == queue).with_for_update()).first()
+        failed = self.broker.tables.failed
+        named = failed.c.uuid.in_((job_id, elsewhere(job_id, queue))), failed.c.queue == queue
+        connection.execute(select(failed.c.id).where(*named).with_for_update())
+        found = connection.execute(failed_rows(failed).where(*named)).first()
         return None if found is None else (found.uuid, failed_job(found))

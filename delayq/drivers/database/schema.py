@@ -11,12 +11,21 @@ from sqlalchemy.schema import CreateColumn, CreateIndex, CreateTable
 
 from delayq.core.errors import BackendError, ConfigError
 from delayq.drivers.database.engine import Database
-from delayq.drivers.database.tables import ANY_TEXT, Tables, Wanted, free_texts, own_columns
+from delayq.drivers.database.tables import (
+    ANY_TEXT,
+    OLD_ABOUT,
+    Tables,
+    Wanted,
+    about_of,
+    free_texts,
+    own_columns,
+)
 
 _CHARACTER_SETS: Final = """
 SELECT column_name, character_set_name FROM information_schema.columns
 WHERE table_schema = COALESCE(:schema, DATABASE()) AND table_name = :name AND character_set_name IS NOT NULL
 """
+_CLEARED: Final = ("moved", "dropped")
 _DIALECTS: Final[dict[str, Any]] = {"postgresql": postgresql, "sqlite": sqlite, "mysql": mysql}
 
 
@@ -44,8 +53,8 @@ def refuse_lacking(database: Database, tables: Wanted) -> None:
 
 
 def _as_missing(step: str) -> str:
-    what, _, _ = step.rpartition(" ")
-    return f"{what} is missing"
+    what, _, done = step.rpartition(" ")
+    return f"{what} is not yet {done}" if done in _CLEARED else f"{what} is missing"
 
 
 def sql_of(kind: str, tables: Tables) -> str:
@@ -82,7 +91,30 @@ def _steps(connection: Connection, tables: Wanted) -> list[Step]:
         else:
             steps.append((f"table {table.fullname} created", CreateTable(table)))
             steps += [(f"index {index.name} created", CreateIndex(index)) for index in _indexes(table)]
-    return steps
+    return steps + _moves(connection, there, tables.failed)
+
+
+def _moves(connection: Connection, there: Inspector, failed: Table) -> list[Step]:
+    """Move what earlier versions kept in columns of `failed_jobs` into the table beside it, and drop these columns.
+
+    As often as one likes: MySQL commits each of these steps, so a run that was killed may have left half of them.
+    """
+    if not there.has_table(failed.name, schema=failed.schema):
+        return []
+    has = {column["name"] for column in there.get_columns(failed.name, schema=failed.schema)}
+    old, about = [name for name in OLD_ABOUT if name in has], about_of(failed)
+    steps: list[Step] = []
+    if len(old) == len(OLD_ABOUT):
+        formatted = connection.dialect.identifier_preparer.format_table
+        source, target = formatted(failed), formatted(about)
+        move = (
+            f"INSERT INTO {target} (number, uuid, connection, failed_ms, about) "
+            f"SELECT id, uuid, connection, delayq_failed_ms, delayq_about FROM {source} "
+            f"WHERE delayq_about IS NOT NULL AND id NOT IN (SELECT number FROM {target})"
+        )
+        steps.append((f"what delayq knows of rows in {failed.fullname} moved", move))
+    drop = f"ALTER TABLE {connection.dialect.identifier_preparer.format_table(failed)} DROP COLUMN"
+    return steps + [(f"column {failed.fullname}.{name} dropped", f"{drop} {name}") for name in reversed(old)]
 
 
 def _additions(connection: Connection, there: Inspector, table: Table, other_names: str) -> list[Step]:

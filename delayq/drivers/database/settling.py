@@ -41,9 +41,9 @@ def hold_of(claim: Claim) -> Hold:
 class Settling:
     """The statements of one connection's tables. All of them belong into a transaction of somebody else."""
 
-    def __init__(self, tables: Tables, *, lease_ms: int, clock: Clock = database_clock) -> None:
+    def __init__(self, tables: Tables, *, lease_ms: int, laravel: str = "", clock: Clock = database_clock) -> None:
         jobs = self._jobs = tables.jobs
-        self._failed = Failing(tables.failed)
+        self._failed = Failing(tables.failed, laravel)
         now = now_of(clock)
         numbered = jobs.c.id.in_(bindparam("numbers", expanding=True))
         one = jobs.c.id == bindparam("number")

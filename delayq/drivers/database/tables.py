@@ -1,13 +1,15 @@
-"""The tables: Laravel's columns as Laravel makes them, and a few of delayq's own beside them.
+"""The tables: Laravel's columns as Laravel makes them; `jobs` has a few of delayq's own beside them.
 
     jobs          one row a job that waits or runs
     failed_jobs   one row a job that failed for good
     job_batches   one row a batch, Laravel's or delayq's
 
-and two that are delayq's alone, named after the table they stand beside
+and three that are delayq's alone, named after the table they stand beside
 
     jobs_delayq_locks           unique keys, each with the job that holds it
     job_batches_delayq_members  who belongs to a batch, and what became of it
+    failed_jobs_delayq_about    what only delayq knows of a failed job. Laravel 8's `queue:failed` prints every column
+                                of failed_jobs but payload and exception, so none of ours may stand there
 
 What Laravel does to a row leaves delayq's columns alone, so they can tell afterwards who did it:
 
@@ -19,10 +21,13 @@ What Laravel does to a row leaves delayq's columns alone, so they can tell after
     delayq_until_ms    when the lease ends, epoch ms; Laravel goes by reserved_at, which every renewal moves on
     delayq_recoveries  how many workers vanished while they held it
 
-and in failed_jobs
+and in failed_jobs_delayq_about
 
-    delayq_failed_ms   when it failed, epoch ms; Laravel's failed_at has whole seconds
-    delayq_about       JSON: the job's name, its failure with what came before it, and a payload that is no text
+    number      the id of the row in failed_jobs. PHP deletes that row alone; what is left here is no job any more
+    uuid        its uuid too: a number may be given out again by old MySQL servers
+    connection  what delayq calls the connection; failed_jobs has Laravel's name for it, which `queue:retry` needs
+    failed_ms   when it failed, epoch ms; Laravel's failed_at has whole seconds
+    about       JSON: the job's name, its failure with what came before it, and a payload that is no text
 
 A lock counts as long as its owner has a row in `jobs` (or its window lasts), so no crash can leave one behind.
 """
@@ -53,6 +58,9 @@ from sqlalchemy.types import TypeEngine
 JOBS: Final = "jobs"
 FAILED: Final = "failed_jobs"
 BATCHES: Final = "job_batches"
+ABOUT: Final = "_delayq_about"
+OLD_ABOUT: Final = ("delayq_failed_ms", "delayq_about")
+"""Columns that `failed_jobs` had before that table."""
 
 MOST_ATTEMPTS: Final = 255
 """What the smallest type Laravel ever gave to `attempts` can hold; the payload has the true count."""
@@ -64,6 +72,10 @@ _MYSQL: Final = ("mysql", "mariadb")
 
 class Wanted(Protocol):
     """The tables that somebody needs of a database."""
+
+    @property
+    def failed(self) -> Table:
+        """That of failed jobs."""
 
     @property
     def all(self) -> tuple[Table, ...]:
@@ -82,7 +94,7 @@ class FailedAlone:
 
     @property
     def all(self) -> tuple[Table, ...]:
-        return (self.failed,)
+        return self.failed, about_of(self.failed)
 
     @property
     def other_names(self) -> str:
@@ -101,7 +113,7 @@ class Tables:
 
     @property
     def all(self) -> tuple[Table, ...]:
-        return self.jobs, self.failed, self.batches, self.locks, self.members
+        return self.jobs, self.failed, self.batches, self.locks, self.members, about_of(self.failed)
 
     @property
     def other_names(self) -> str:
@@ -113,6 +125,11 @@ def tables(jobs: str = JOBS, failed: str = FAILED, batches: str = BATCHES) -> Ta
     metadata = MetaData()
     kept = _jobs(metadata, jobs), _failed(metadata, failed), _batches(metadata, batches)
     return Tables(*kept, _locks(metadata, jobs), _members(metadata, batches))
+
+
+def about_of(failed: Table) -> Table:
+    """Return the table that holds what only delayq knows of the rows of `failed`."""
+    return failed.metadata.tables[f"{failed.fullname}{ABOUT}"]
 
 
 def own_columns(table: Table) -> list[Column[Any]]:
@@ -160,6 +177,16 @@ def _jobs(metadata: MetaData, name: str) -> Table:
 
 def _failed(metadata: MetaData, name: str) -> Table:
     schema, own = _split(name)
+    Table(
+        f"{own}{ABOUT}",
+        metadata,
+        Column("number", _number(), primary_key=True, autoincrement=False),
+        Column("uuid", String(255), nullable=False),
+        Column("connection", Text().with_variant(mysql.TEXT(charset=ANY_TEXT), *_MYSQL), nullable=False),
+        Column("failed_ms", BigInteger(), nullable=False),
+        Column("about", _long(), nullable=False),
+        schema=schema,
+    )
     return Table(
         own,
         metadata,
@@ -175,8 +202,6 @@ def _failed(metadata: MetaData, name: str) -> Table:
             nullable=False,
             server_default=func.current_timestamp(),
         ),
-        Column("delayq_failed_ms", BigInteger()),
-        Column("delayq_about", _long()),
         UniqueConstraint("uuid", name=f"{own}_uuid_unique"),
         schema=schema,
         sqlite_autoincrement=True,

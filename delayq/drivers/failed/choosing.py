@@ -32,15 +32,18 @@ FOLDER: Final = "failed"
 REDIS: Final = ("redis://", "rediss://", "unix://", "redis+")
 
 
-def choose(name: str, options: Given, engine: Options) -> Callable[[], FailedStore]:
-    """What makes the store of the connection `name`. Raises `ConfigError` for one that cannot be used."""
+def choose(name: str, options: Given, engine: Options, *, laravel: str = "") -> Callable[[], FailedStore]:
+    """What makes the store of the connection `name`, which Laravel calls `laravel`; '' = Laravel does not know it.
+
+    Raises `ConfigError` for a store that cannot be used.
+    """
     place = options.text("failed")
     if place == "null":
         return NullFailedStore
     if place.startswith(REDIS):
         return partial(_on_redis, parse_endpoint(place), engine)
     if in_database(place):
-        return partial(_in_database, name, place)
+        return partial(_in_database, name, place, laravel)
     if place and not Path(place).is_absolute():
         raise ConfigError(
             f"failed of the connection {name!r} is {shown(mask_url(place))}.",
@@ -58,7 +61,7 @@ def _on_redis(place: Endpoint, engine: Options) -> RedisFailedStore:
     return RedisFailedStore(Connector(place), engine)
 
 
-def _in_database(name: str, place: str) -> FailedStore:
+def _in_database(name: str, place: str, laravel: str) -> FailedStore:
     try:
         from delayq.drivers.database.engine import Database  # few applications have one
         from delayq.drivers.database.failed import DatabaseFailedStore
@@ -69,4 +72,5 @@ def _in_database(name: str, place: str) -> FailedStore:
             f"A store of failed jobs in a database needs the module {missing.name!r}, which is not installed.",
             hint="pip install 'delayq[database]'.",
         ) from missing
-    return DatabaseFailedStore(Database(place, owner=Owner(name, "failed")), tables().failed)
+    database = Database(place, owner=Owner(name, "failed"))
+    return DatabaseFailedStore(database, tables().failed, connection=name, laravel=laravel)

@@ -25,6 +25,7 @@ from tests.support.laravel_tables import Laravel
 
 NASTY = "a\0b ж 🙂"
 FEW = "few_letters"
+ABOUT = "failed_jobs_delayq_about"
 
 
 def failed() -> FailedJob:
@@ -91,18 +92,16 @@ def test_tables_that_laravel_made_there_are_widened(latin_mariadb: str) -> None:
         Laravel(broker.database.engine).migrate()
         migrate(broker.database, broker.tables)
         with broker.database.engine.begin() as connection:
-            for column in ("payload", "exception", "delayq_about"):
-                connection.exec_driver_sql(f"ALTER TABLE failed_jobs MODIFY {column} LONGTEXT CHARACTER SET latin1")
+            for column in ("failed_jobs MODIFY payload", "failed_jobs MODIFY exception", f"{ABOUT} MODIFY about"):
+                connection.exec_driver_sql(f"ALTER TABLE {column} LONGTEXT CHARACTER SET latin1")
         with pytest.raises(ConfigError, match=r"column failed_jobs.payload for every letter is missing"):
             broker.ready(["q"])
         with pytest.raises(
             ConfigError, match=r"cannot hold every letter: .*`delayq database migrate --connection jobs`"
         ):
             keep(broker.database)
-        columns = ("payload", "exception", "delayq_about")
-        assert migrate(broker.database, broker.tables) == [
-            f"column failed_jobs.{column} for every letter made" for column in columns
-        ]
+        columns = ("failed_jobs.payload", "failed_jobs.exception", f"{ABOUT}.about")
+        assert migrate(broker.database, broker.tables) == [f"column {name} for every letter made" for name in columns]
         broker.ready(["q"])
         push(broker)
         keep(broker.database)

@@ -81,6 +81,35 @@ def test_each_retries_what_the_other_gave_up(ledger: DatabaseStation, php: Larav
     assert [attempt for attempt, _ in ran] == [1, 1]
 
 
+def test_queue_retry_all_retries_what_python_gave_up(
+    ledger: DatabaseStation, php: LaravelTables, ran: Tape[Any]
+) -> None:
+    """`queue:retry` asks Laravel's queue manager for the connection that the row names."""
+    ours = [dispatch("Mailer@send", {"fail": True, "n": n}, tries=1) for n in range(2)]
+    ledger.drain()
+    assert [ledger.state(ref.id) for ref in ours] == [State.FAILED, State.FAILED]
+    assert php.retry("all").count("has been pushed back onto the queue!") == 2
+    done = {line["uuid"]: line["attempts"] for line in php.work(QUEUE, count=2) if "did" in line}
+    assert done == {ref.id: 1 for ref in ours}
+    assert list(ledger.client.failed().iter_failed(QUEUE)) == []
+
+
+def test_queue_failed_lists_what_python_gave_up_as_laravels_own(
+    ledger: DatabaseStation, php: LaravelTables, ran: Tape[Any]
+) -> None:
+    ours = dispatch("Mailer@send", {"fail": True}, tries=1)
+    ledger.drain()
+    php.push({"job": "Mailer@send", "data": {"throw": "no"}, "queue": QUEUE})
+    php.work(QUEUE)
+    listed = php.list_failed()
+    [border, *_] = listed.splitlines()
+    assert ours.id in listed
+    cells = [line.strip("|").split("|") for line in listed.splitlines() if line.startswith("|")]
+    assert {len(row) for row in cells} == {5}, listed  # ID, Connection, Queue, Class, Failed At
+    assert [row[1].strip() for row in cells[1:]] == ["database", "database"]
+    assert len(border) < 120, "nothing but what Laravel lists"
+
+
 @on_sqlite
 def test_what_php_has_run_holds_no_key_and_its_batch_is_mended(ledger: DatabaseStation, php: LaravelTables) -> None:
     key = Unique("k")

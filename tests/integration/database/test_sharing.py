@@ -11,16 +11,19 @@ from typing import Any
 
 import msgspec
 import pytest
+from sqlalchemy import text
 
 from delayq.core import envelope as envelopes
+from delayq.core.errors import ConfigError
 from delayq.core.failure import Failure
 from delayq.core.options import Options
 from delayq.core.spec import JobSpec, prepare
 from delayq.core.states import Answer, OnConflict
 from delayq.drivers.broker import Again, Bury, Forget
 from delayq.drivers.database.broker import DatabaseBroker
+from delayq.drivers.database.failed import DatabaseFailedStore
 from delayq.drivers.database.schema import lacking, migrate
-from delayq.drivers.failed_store import FailedJob
+from delayq.drivers.failed_store import FailedJob, FailedQuery
 from delayq.drivers.serving.connection import item_of
 from delayq.drivers.serving.consumer import claim_of
 from tests.integration.database.conftest import broker_on
@@ -56,6 +59,59 @@ def test_the_tables_get_what_they_lack(laravel: Laravel, url: str) -> None:
         assert migrate(broker.database, broker.tables) == []
     after = laravel.rows()[0]
     assert tuple(after)[: len(before)] == tuple(before)
+
+
+def test_what_older_versions_kept_in_columns_of_failed_jobs_moves_beside_it(laravel: Laravel, url: str) -> None:
+    """Also after a run that was killed half-way: MySQL commits each step by itself."""
+    failure = Failure("ValueError", "no", at_ms=1_795_374_508_344, attempt=2)
+    about = {"id": UUID, "name": "order.close", "failure": msgspec.to_builtins(failure)}
+    theirs = string_job(UUID[:-1] + "2", "order.close", {})
+    with closing(broker_on(url)) as broker:
+        migrate(broker.database, broker.tables)
+        with broker.database.engine.begin() as connection:
+            for column in ("delayq_failed_ms BIGINT", "delayq_about TEXT"):
+                connection.exec_driver_sql(f"ALTER TABLE failed_jobs ADD COLUMN {column}")
+            old = "INSERT INTO failed_jobs (uuid, connection, queue, payload, exception, failed_at"
+            row = {"uuid": UUID, "payload": string_job(UUID, "order.close", {}), "about": json.dumps(about)}
+            values = f"(:uuid, 'jobs', '{Q}', :payload, 'ValueError: no', '2026-11-22 19:08:28', 1795374508344, :about)"
+            connection.execute(text(f"{old}, delayq_failed_ms, delayq_about) VALUES {values}"), row)
+            php = text(f"{old}) VALUES (:uuid, 'database', '{Q}', :payload, 'E: no', '2026-11-22 19:08:29')")
+            connection.execute(php, {"uuid": UUID[:-1] + "2", "payload": theirs})
+        with pytest.raises(ConfigError, match="what delayq knows of rows in failed_jobs is not yet moved"):
+            broker.ready([Q])
+        steps = migrate(broker.database, broker.tables)
+        assert steps == [
+            "what delayq knows of rows in failed_jobs moved",
+            "column failed_jobs.delayq_about dropped",
+            "column failed_jobs.delayq_failed_ms dropped",
+        ]
+        assert migrate(broker.database, broker.tables) == []
+        broker.ready([Q])
+        store = DatabaseFailedStore(broker.database, broker.tables.failed, connection="jobs", laravel="database")
+        first, second = store.page(FailedQuery(connection="jobs")).jobs
+        assert (first.id, first.failed_ms, first.failure) == (UUID, 1_795_374_508_344, failure)
+        assert (second.id, second.failure.type) == (UUID[:-1] + "2", "E")
+        assert set(laravel.failed()[0]._fields) == {
+            "id", "uuid", "connection", "queue", "payload", "exception", "failed_at"
+        }  # fmt: skip
+
+
+def test_what_is_known_of_a_failed_job_that_php_removed_is_no_job_and_goes_with_prune(
+    laravel: Laravel, broker: DatabaseBroker
+) -> None:
+    store = DatabaseFailedStore(broker.database, broker.tables.failed, connection="jobs", laravel="database")
+    job = FailedJob(
+        id=UUID, connection="jobs", queue=Q, name="x", payload=b"{}", failure=Failure("E", "no"), failed_ms=1_000
+    )
+    store.add(job)
+    about = text("SELECT count(*) FROM failed_jobs_delayq_about")
+    with broker.database.engine.begin() as connection:
+        connection.execute(text("DELETE FROM failed_jobs"))
+        assert connection.execute(about).scalar() == 1
+    assert (store.count(), store.page().jobs, store.get(UUID)) == (0, (), None)
+    store.prune(1)
+    with broker.database.engine.begin() as connection:
+        assert connection.execute(about).scalar() == 0
 
 
 def test_a_string_job_of_laravel_is_worked(laravel: Laravel, broker: DatabaseBroker) -> None:
@@ -178,7 +234,7 @@ def test_a_job_that_failed_lies_where_laravel_looks(laravel: Laravel, broker: Da
     )
     assert broker.settle([Bury(claim_of(delivery), delivery.raw, delivery.raw, job)]) == [True]
     (row,) = laravel.failed()
-    assert (row.uuid, row.connection, row.queue) == (UUID, "jobs", Q)
+    assert (row.uuid, row.connection, row.queue) == (UUID, "database", Q)
     assert row.exception.splitlines()[0] == "ValueError: no such order"
     assert json.loads(row.payload)["data"] == {"a": 1}
     assert laravel.rows() == []

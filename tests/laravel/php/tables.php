@@ -4,13 +4,15 @@
 //
 //     php tables.php push                        reads JSON lines from stdin, queues what they say, prints row ids
 //     php tables.php work QUEUES COUNT TRIES     runs COUNT jobs, prints a JSON line for each thing that happens
-//     php tables.php retry UUID                  as `queue:retry`: a failed job goes back to its queue
+//     php tables.php artisan CLASS ARGUMENTS     runs a command of Illuminate\Queue\Console; ARGUMENTS are JSON;
+//                                                prints {"code": …, "output": …}
 //
 // DATABASE is JSON: what Laravel's config/database.php says of the connection. RETRY_AFTER as in config/queue.php.
 
 require '/usr/share/php/Illuminate/Queue/autoload.php';
 require '/usr/share/php/Illuminate/Database/autoload.php';
 require '/usr/share/php/Illuminate/Events/autoload.php';
+require '/usr/share/php/Illuminate/Console/autoload.php';
 
 use Illuminate\Container\Container;
 use Illuminate\Contracts\Debug\ExceptionHandler;
@@ -22,6 +24,8 @@ use Illuminate\Queue\Events\JobFailed;
 use Illuminate\Queue\Failed\DatabaseUuidFailedJobProvider;
 use Illuminate\Queue\Worker;
 use Illuminate\Queue\WorkerOptions;
+use Symfony\Component\Console\Input\ArrayInput;
+use Symfony\Component\Console\Output\BufferedOutput;
 
 function say(array $what): void
 {
@@ -60,12 +64,14 @@ $queues = new Queue($app);
 $queues->getQueueManager()->addConnector('database', function () use ($databases) {
     return new DatabaseConnector($databases);
 });
-$queues->addConnection([
+$config = [
     'driver' => 'database',
     'table' => 'jobs',
     'queue' => 'default',
     'retry_after' => (int) (getenv('RETRY_AFTER') ?: 90),
-]);
+];
+$queues->addConnection($config);
+$queues->addConnection($config, 'database'); // what config/queue.php of a new application calls it
 $queue = $queues->getConnection();
 $failer = new DatabaseUuidFailedJobProvider($databases, 'default', 'failed_jobs');
 
@@ -91,9 +97,15 @@ switch ($argv[1]) {
             $worker->runNextJob('default', $argv[2], $options);
         }
         break;
-    case 'retry':
-        $failed = $failer->find($argv[2]);
-        $queue->pushRaw($failed->payload, $failed->queue);
-        $failer->forget($argv[2]);
+    case 'artisan':
+        $app->instance('queue', $queues->getQueueManager());
+        $app->instance('queue.failer', $failer);
+        $app->instance('events', $events);
+        $class = 'Illuminate\\Queue\\Console\\' . $argv[2];
+        $command = new $class;
+        $command->setLaravel($app);
+        $output = new BufferedOutput;
+        $code = $command->run(new ArrayInput(json_decode($argv[3], true)), $output);
+        say(['code' => $code, 'output' => $output->fetch()]);
         break;
 }

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final, Literal
 from msgspec import Meta, Raw, Struct, field
 
 from delayq.core.spec import JobSpec
+from delayq.core.unique import unique_from
 from delayq.http.api.models.words import Duration, Epoch, Instant, JobId, JobName, Limit, Queue
 
 OnConflict = Literal["keep", "replace", "postpone", "error"]
@@ -34,6 +35,13 @@ class NewJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     backoff: Duration | Annotated[list[Duration], Meta(max_length=100)] | None = None
     retention: Duration | None = None
     unique: Annotated[str, Meta(min_length=1, max_length=1_000)] | None = None
+    unique_for: (
+        Annotated[
+            Duration,
+            Meta(description="How long `unique`, or else the name with its payload, is locked, whatever the job does."),
+        ]
+        | None
+    ) = None
     headers: dict[str, str] | None = None
     tags: Annotated[list[str], Meta(max_length=100)] | None = None
     timeout: Duration | None = None
@@ -63,7 +71,7 @@ class NewJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             tries=self.tries,
             backoff=self.backoff,
             retention=self.retention,
-            unique=self.unique,
+            unique=unique_from(self.unique, self.unique_for),
             headers=self.headers,
             tags=self.tags,
             timeout=self.timeout,
