@@ -206,6 +206,15 @@ def _queues(facts: Facts) -> Iterator[Finding]:
                 f"Follow-ups of ended jobs wait: {queue.owed}, the oldest for {format_duration(queue.owed_for_ms)}.",
                 "Start a worker (it carries them) or `delayq move`; the log of one that runs says what keeps them.",
             )
+        if queue.never:
+            yield Finding(
+                "never-due",
+                where,
+                f"Jobs whose due time is out of range, which never run: {queue.never}; "
+                f"{queue.never_id!r} has the score {queue.never_score}. A due time is in epoch milliseconds.",
+                f"delayq reschedule {queue.never_id} --queue {queue.queue} --in 0s, or delayq cancel; "
+                "and correct the program that wrote it.",
+            )
         yield from _names(where, queue, facts)
 
 

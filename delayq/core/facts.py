@@ -58,6 +58,10 @@ class QueueFacts:
     broken: str = ""
     owed: int = 0
     owed_for_ms: int = 0
+    never: int = 0
+    """How many jobs have a due time after the year 9999: `never_id` is one of them, `never_score` its score."""
+    never_id: str = ""
+    never_score: str = ""
 
     @property
     def is_empty(self) -> bool:

@@ -83,8 +83,8 @@ class RedisStreams:
     def promote(self, queue: str) -> Promotion:
         """Move one batch of due jobs."""
         moved, lost, wait_us, owed = through(self.connector, deliver.promote(self._scope(queue)))
-        special = {-1: None, -2: FULL_RETRY_S, -3: PAUSED_RETRY_S}
-        return Promotion(moved, lost, special[wait_us] if wait_us < 0 else wait_us / 1_000_000, owed)
+        special = {-2: FULL_RETRY_S, -3: PAUSED_RETRY_S}  # -1, and any code of a later script: nothing is known to wait
+        return Promotion(moved, lost, special.get(wait_us) if wait_us < 0 else wait_us / 1_000_000, owed)
 
     def relay(self, queue: str) -> Relayed:
         """Carry what follows jobs of this queue to other queues and to batches, until nothing is left that can be."""

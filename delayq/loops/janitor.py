@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
 
-from delayq.core.errors import AWAY, BackendError
+from delayq.core.errors import AWAY
 from delayq.drivers.base import Driver, Tidied
 from delayq.loops.served import OLD_S, Roll, served
 from delayq.loops.troubles import Troubles
@@ -83,7 +83,7 @@ class Janitor:
     def _guarded(self, place: str, do: Callable[[], None]) -> bool:
         try:
             do()
-        except BackendError as error:
+        except Exception as error:
             if isinstance(error, AWAY) and not error.apart:
                 raise
             self._troubles.tell(error, place)

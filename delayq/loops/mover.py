@@ -13,7 +13,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 
-from delayq.core.errors import AWAY, BackendError, InvalidName
+from delayq.core.errors import AWAY, InvalidName
 from delayq.core.names import check_queue
 from delayq.core.shards import queue_of
 from delayq.drivers.base import Driver, Promotion
@@ -74,7 +74,7 @@ class Mover:
             except AWAY as error:
                 self._outage.met(queue, error)
                 self._troubles.tell(error, f"queue {queue}")
-            except BackendError as error:
+            except Exception as error:  # noqa: BLE001  (whatever one queue holds, the others are promoted)
                 self._troubles.tell(error, f"queue {queue}")
             else:
                 self._outage.served(queue)
@@ -84,14 +84,25 @@ class Mover:
         return max(0.0, soonest - self._clock())
 
     def promote_all(self) -> int:
-        """Promote all that is due now in every queue, whatever its time; how many jobs moved."""
+        """Promote all that is due now in every queue, whatever its time; how many jobs moved.
+
+        Raises the first error, after all queues had their turn; at once when the whole backend is away.
+        """
         self._refresh()
-        total = 0
+        total, errors = 0, list[Exception]()
         for queue in self._look_at:
-            while moved := (promotion := self._driver.promote(queue)).moved:
-                total += moved
+            try:
+                while moved := (promotion := self._driver.promote(queue)).moved:
+                    total += moved
+            except Exception as error:
+                if isinstance(error, AWAY) and not error.apart:
+                    raise
+                errors.append(error)
+                continue
             if promotion.owed:
                 self._owing(queue)
+        if errors:
+            raise errors[0]
         return total
 
     def sleep(self, seconds: float) -> None:

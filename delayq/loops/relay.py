@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import queue
 
-from delayq.core.errors import AWAY, BackendError
+from delayq.core.errors import AWAY
 from delayq.drivers.base import Driver, Relayed
 from delayq.loops.log_limit import LogLimit
 from delayq.loops.troubles import Troubles
@@ -42,12 +42,11 @@ class Relay:
         for name in list(self._told):
             try:
                 self._tell(name, self._driver.relay(name))
-            except BackendError as error:
-                away = isinstance(error, AWAY)
-                if away and not error.apart:
+            except Exception as error:
+                if isinstance(error, AWAY) and not error.apart:
                     raise
                 self._troubles.tell(error, f"queue {name}")
-                if away:  # a node of a cluster: this one's turn comes again, after the others'
+                if isinstance(error, AWAY):  # a node of a cluster: this one's turn comes again, after the others'
                     continue
             del self._told[name]
         return IDLE_S

@@ -39,6 +39,9 @@ OUTSIDER_MS: Final = 60_000
 SCAN_ROUNDS: Final = 100
 SCAN_COUNT: Final = 1_000
 
+LAST_MS: Final = 253_402_300_799_999
+"""The last millisecond of the year 9999."""
+
 _OURS: Final = "dq:"
 _VERSION: Final = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 
@@ -198,6 +201,8 @@ def _queue(client: Client, queue: str) -> QueueFacts:
         facts = replace(facts, stats=stats)
         owed, owed_for_ms = client.run(_owed(client.verbs, queue, stats.now_ms))
         facts = replace(facts, owed=owed, owed_for_ms=owed_for_ms)
+        never, never_id, never_score = client.run(_never(client.verbs, queue))
+        facts = replace(facts, never=never, never_id=never_id, never_score=never_score)
         jobs = [job for state in _SAMPLED for job in client.list_jobs(state, queue=queue, limit=SAMPLE).jobs]
         return replace(
             facts,
@@ -221,6 +226,24 @@ def _owed(verbs: Verbs, queue: str, now_ms: int) -> Flow[tuple[int, int]]:
         if first:
             oldest_ms = max(oldest_ms, now_ms - int(first.partition("-")[0]))
     return owed, oldest_ms
+
+
+def _never(verbs: Verbs, queue: str) -> Flow[tuple[int, str, str]]:
+    """How many jobs of a queue are due after the year 9999, and the id and the score of the last of them."""
+    never, last = 0, ("", "")
+    for scope in (yield from every_shard(verbs, queue)):
+        scheduled = scope.keys.of("scheduled")
+        count: int = yield Command(("ZCOUNT", scheduled, f"({LAST_MS}", "+inf"), int, True)
+        if count:
+            last = yield Command(("ZRANGE", scheduled, -1, -1, "WITHSCORES"), _scored, True)
+        never += count
+    return never, *last
+
+
+def _scored(rows: Iterable[Any]) -> tuple[str, str]:
+    """The id and the score of one row: a pair in RESP 3, two words in RESP 2."""
+    flat = [word for row in rows for word in (row if isinstance(row, list | tuple) else [row])]
+    return (text(flat[0]), str(flat[1]) if isinstance(flat[1], float) else text(flat[1])) if flat else ("", "")
 
 
 def _first(rows: Iterable[Any]) -> str:

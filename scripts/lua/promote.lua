@@ -27,6 +27,8 @@
 -- rest, so a full one drains. Why by rank: what moves is what stands in front, and need not be looked for by name.
 -- Why a job that has an entry gets no second one: only damage puts it in two places, and a worker may hold the entry.
 -- Why a new stream may start with the next second: see schedule.
+-- Why a time before 1970 counts as now: no client writes one, and a lateness of decades would drown all others. One that
+-- lies beyond all calendars never comes; the wait is cut to 2^53 - 1, above which a reply is no number that holds.
 -- Why only the parts that grew are written: 19 counts, in the bounds of `activity`, and their sum in microseconds; what
 -- moves together fell due together, so it is one part or two. They come oldest first, so `part` only goes down.
 
@@ -82,6 +84,7 @@ local exactly, due_text, late = now + past_us / 1000, nil, 0
 local bounds = { 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 3e4, 6e4, 3e5, 3.6e6 }
 for n = 1, moving do
   local id, envelope, when = ids[n], envelopes[n], due[2 * n]
+  if string.byte(when) == 45 then when = at end
   if not there[n] and envelope then
     placed[p + 1] = id
     placed[p + 2] = call('XADD', stream, '*', 'id', id, 'job', envelope, 'due', when, 'recoveries', times[n] or '0')
@@ -109,6 +112,6 @@ for n, count in pairs(waits) do redis.pcall('HINCRBY', meta, 'promoted_late_' ..
 if p > 0 then redis.pcall('HINCRBY', meta, 'promoted_late_us', string.format('%.0f', waited * 1000)) end
 if lost > 0 then redis.pcall('HINCRBY', meta, 'failed_total', lost) end
 local head = call('ZRANGE', scheduled, '0', '0', 'WITHSCORES')
-local wait_us = head[2] and math.max(0, (tonumber(head[2]) - now) * 1000 - past_us) or -1
+local wait_us = head[2] and math.max(0, math.min(2^53 - 1, (tonumber(head[2]) - now) * 1000 - past_us)) or -1
 if wait_us == 0 and moving == 0 then wait_us = -2 end
 return { p / 2, lost, wait_us, owed }

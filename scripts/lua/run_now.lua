@@ -62,7 +62,7 @@ if (paused and (paused == '0' or tonumber(paused) > now)) or not present or held
   if now < head_due then redis.call('PUBLISH', wake, queue .. ' ' .. at) end
   return { 'scheduled', at }
 end
-at = string.format('%.0f', math.min(now, tonumber(due)))
+if tonumber(due) >= 0 then at = string.format('%.0f', math.min(now, tonumber(due))) end
 local times = redis.call('HGET', recoveries, id) or '0'
 local fresh = redis.call('XADD', stream, '*', 'id', id, 'job', envelope, 'due', at, 'recoveries', times)
 redis.call('HSET', entries, id, fresh)

@@ -61,7 +61,7 @@ for n = 3, #ARGV do
       redis.call('HDEL', entries, id)
     end
     for _, key in ipairs({ jobs, recoveries, errors, cancel }) do redis.call('HDEL', key, id) end
-    redis.call('HSET', aside, lot .. ' ' .. id, string.format('%.0f ', due or now) .. job)
+    redis.call('HSET', aside, lot .. ' ' .. id, string.format('%.0f ', math.max(0, math.min(due or now, 253402300799999))) .. job)
     local digest = redis.call('HGET', locks, id)
     if digest and redis.call('HGET', unique, digest) == id then redis.call('HDEL', unique, digest) end
     redis.call('HDEL', locks, id)

@@ -31,7 +31,7 @@ for _, group in ipairs(redis.call('EXISTS', stream) == 1 and redis.call('XINFO',
   if is.name == 'delayq' then reserved, last = math.min(held, is.pending), is['last-delivered-id'] end
 end
 local head = redis.call('ZRANGE', scheduled, 0, 0, 'WITHSCORES')
-if head[2] then oldest = math.min(oldest, tonumber(head[2])) end
+if head[2] then oldest = math.max(0, math.min(oldest, tonumber(head[2]))) end
 local ready = last and redis.call('XRANGE', stream, '(' .. last, '+', 'COUNT', 1)[1]
 for i = 1, ready and #ready[2] or 0, 2 do
   if ready[2][i] == 'due' then oldest = math.min(oldest, tonumber(ready[2][i + 1]) or now) end

@@ -267,3 +267,22 @@ def test_a_password_is_never_shown(tmp_path_factory: pytest.TempPathFactory) -> 
     for words in (("doctor",), ("config", "show", "--json")):
         done = cli(*words)
         assert "hunter2" not in done.out + done.err
+
+
+@pytest.mark.parametrize("score", ["+inf", "1800000000000000000"])
+def test_a_score_out_of_range_is_named_and_every_view_shows_the_job(
+    sick: Inline, good: LocalServer, q: DelayQ, score: str
+) -> None:
+    q.schedule("x", id="odd-1", delay="1h", queue="orders")
+    q.schedule("x", id="even", delay="1h", queue="orders")
+    with connect(good.url) as plain:
+        plain.execute_command("ZADD", "delayq:{orders}:scheduled", "XX", score, "odd-1")
+    assert "never-due" in codes(sick)
+    [found] = [one for one in sick("doctor", "--json").json["findings"] if one["code"] == "never-due"]
+    assert "'odd-1'" in found["what"]
+    for words in ("show odd-1 --queue orders", "list --queue orders", "stats", "upcoming --queue orders"):
+        for kind in ((), ("--json",)):
+            assert sick(*words.split(), *kind).code == 0, words
+    advised = found["next"].partition(", or ")[0].split()[1:]
+    assert sick(*advised).code == 0
+    assert "never-due" not in codes(sick)

@@ -199,3 +199,38 @@ def test_a_score_with_a_fraction_does_not_make_the_mover_turn(engine: Engine, sc
     assert promote(engine).wait_us == int((score - START) * 1000)
     engine.now += 2
     assert promote(engine) == Promoted(1, 0, -1)
+
+
+BEYOND = ["+inf", "1800000000000000000", "9300000000000000"]
+"""Never, epoch nanoseconds, and the first that no longer fits when it is told in microseconds."""
+
+
+@pytest.mark.parametrize("text", BEYOND)
+def test_a_time_beyond_all_calendars_is_never_due_and_the_wait_stays_a_number(each_engine: Engine, text: str) -> None:
+    engine = each_engine
+    engine.schedule([engine.job("odd"), engine.job("a", "+1")])
+    engine.client.execute_command("ZADD", engine.keys.of("scheduled"), "XX", text, "odd")
+    engine.now += 1
+    promoted = promote(engine)
+    assert promoted == Promoted(1, 0, 2**53 - 1)
+    assert engine.client.zcard(engine.keys.of("scheduled")) == 1
+
+
+@pytest.mark.parametrize("text", ["-inf", "-5", "-1e300"])
+def test_a_time_before_1970_is_due_now_and_spoils_no_count(each_engine: Engine, text: str) -> None:
+    engine = each_engine
+    engine.schedule([engine.job("odd"), engine.job("a", "+1")])
+    engine.client.execute_command("ZADD", engine.keys.of("scheduled"), "XX", text, "odd")
+    engine.now += 1
+    assert engine.run(inspect.stats(engine.scope)).overdue_oldest_ms == engine.now
+    assert promote(engine) == Promoted(2, 0, -1)
+    assert [fields["due"] for _, fields in engine.entries()] == [str(START + 1)] * 2
+    assert promoted_late(engine).count == 2
+    assert promoted_late(engine).sum_ms == 0
+
+
+def test_what_is_run_now_was_due_no_earlier_than_1970(engine: Engine) -> None:
+    engine.ready("before")
+    engine.schedule([engine.job("odd")])
+    engine.client.execute_command("ZADD", engine.keys.of("scheduled"), "XX", "-inf", "odd")
+    assert engine.run(produce.run_now(engine.scope, "odd")).due_ms == START

@@ -67,3 +67,11 @@ def test_a_lot_of_bytes_is_moved_in_steps(engine: Engine) -> None:
 
     assert steps == [2, 2]
     assert [one.id for one in kept(engine)] == list("abcd")
+
+
+def test_a_time_beyond_all_calendars_leaves_as_the_last_of_the_year_9999(engine: Engine) -> None:
+    engine.schedule([engine.job("odd"), engine.job("early")])
+    for score, job_id in (("+inf", "odd"), ("-inf", "early")):
+        engine.client.execute_command("ZADD", engine.keys.of("scheduled"), "XX", score, job_id)
+    engine.run(aside.set_aside(engine.scope, "lot", ["odd", "early"]))
+    assert [(one.id, one.due_ms) for one in kept(engine)] == [("early", 0), ("odd", 253_402_300_799_999)]

@@ -8,6 +8,7 @@ from tests.support.model_state import ANYTHING, Job, ModelState, Place, Row, own
 from tests.support.model_view import order
 
 GARBAGE_ID = "x-"
+LONGEST_WAIT_US = 2**53 - 1
 
 
 class Taken(NamedTuple):
@@ -53,7 +54,7 @@ class DeliveryModel(ModelState):
         if head is None:
             return {-1} | full
         if head.due > self.now:
-            return {(head.due - self.now) * 1000} | full
+            return {min(LONGEST_WAIT_US, (head.due - self.now) * 1000)} | full
         return {0} | full
 
     def read(self, consumer: str, count: int) -> list[str]:

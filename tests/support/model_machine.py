@@ -133,6 +133,12 @@ class QueueMachine(RuleBasedStateMachine):
         placed = {job.id for job in self.model.jobs.values() if job.place is Place.STREAM}
         return placed | set(view.entries) | {view.id_in(entry) for entry in view.stream} - {""}
 
+    def set_score(self, job_id: str, due: int, text: str = "") -> None:
+        """Somebody writes a due time past all scripts."""
+        self.rig.raw("ZADD", self.rig.key("scheduled"), "XX", text or due, job_id)
+        if job_id in self.model.jobs:
+            self.model.jobs[job_id].due = due
+
     def begin(self) -> None:
         """Mark the start of a step: when it breaks, the teardown leaves the queue alone."""
         self.intact = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import NamedTuple
 
-from tests.support.model_state import ANYTHING, Job, ModelState, Place
+from tests.support.model_state import ANYTHING, Job, ModelState, Place, exact
 
 
 class Ask(NamedTuple):
@@ -89,7 +89,9 @@ class ProducerModel(ModelState):
 
     def _told(self, answer: str, job_id: str) -> Told:
         job = self.jobs.get(job_id)  # None: a damaged id, of which only the lock is left
-        return Told(answer, self.state(job_id), job.due if job and job.place is Place.SCHEDULED else None, job_id)
+        return Told(
+            answer, self.state(job_id), exact(job.due) if job and job.place is Place.SCHEDULED else None, job_id
+        )
 
     def cancel(self, job_id: str, *, running: bool) -> str:
         state = self.state(job_id)
@@ -119,7 +121,7 @@ class ProducerModel(ModelState):
             job.due = self.now
             return Said("scheduled", job.due)
         job.due = min(job.due, self.now)
-        self.to_stream(job)
+        self.to_stream(job)  # which makes now of a time before 1970
         return Said("ready", job.due)
 
     def retry(self, job_id: str, read: bytes, raw: bytes, digest: str) -> Said:

@@ -7,6 +7,7 @@ from hypothesis.stateful import precondition, rule
 
 from tests.support.model_machine import IDS, WHICH, QueueMachine
 from tests.support.model_rig import GROUP
+from tests.support.model_view import score
 
 GARBAGE = st.sampled_from(["fields", "bytes", "copy", "foreign id"])
 
@@ -75,6 +76,15 @@ class DamageRules(QueueMachine):
             self.damaged.add(job_id)
             self.scarred.add(job_id)
         self.settle(gone=[job_id])
+
+    @precondition(lambda self: self.view.scheduled)
+    @rule(which=WHICH, text=st.sampled_from(["+inf", "-inf", "1800000000000000000", "-5"]))
+    def foreign_score(self, which: int, text: str) -> None:
+        """Somebody writes a due time that is none, or in another unit."""
+        self.begin()
+        job_id = sorted(self.view.scheduled)[which % len(self.view.scheduled)]
+        self.set_score(job_id, score(text.encode()), text)
+        self.settle()
 
     @precondition(lambda self: self.view.jobs and not self.calm)
     @rule(kind=GARBAGE, job_id=st.sampled_from(IDS))

@@ -15,6 +15,7 @@ from delayq.redis.calls import inspect, produce
 from tests.support.model_machine import DIGESTS, IDS, START_MS, WHICH, QueueMachine
 from tests.support.model_produce import Ask, Said, Told, sha1
 from tests.support.model_rig import QUEUE
+from tests.support.model_state import exact
 from tests.support.model_view import order
 
 WHENS = st.sampled_from(["+0", "+0", "+0", "+4000", "+20000", str(START_MS - 5000), str(START_MS + 30_000)])
@@ -193,7 +194,7 @@ class ProducerRules(QueueMachine):
         assert (info.state, info.raw, info.recoveries, info.entry, info.consumer) == wanted
         assert (info.cancel_asked_ms is not None) == job.asked
         if info.state is State.SCHEDULED:
-            assert info.due_ms == job.due
+            assert info.due_ms == exact(job.due)
 
     def _count(self) -> None:
         stats, model = self.rig.send(inspect.stats(self.scope)), self.model

@@ -122,6 +122,7 @@ class ModelState:
         return max(self.now, self.now + int(when) if when.startswith("+") else int(when))
 
     def to_stream(self, job: Job) -> None:
+        job.due = self.now if job.due < 0 else job.due
         job.place, job.entry = Place.STREAM, ""
         self.awaited.append(job.id)
 
@@ -166,6 +167,11 @@ class ModelState:
         owner = self.owners.get(digest, "") if digest else ""
         alive = self.state(owner) in ("scheduled", "ready", "reserved")
         return owner if alive and owner != job_id else ""
+
+
+def exact(due: int) -> int:
+    """A due time as clients are told of it: within what a number of JSON holds exactly."""
+    return max(1 - 2**53, min(2**53 - 1, due))
 
 
 def own_name(consumer: str) -> bool:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 HASHES = ("jobs", "entries", "recoveries", "errors", "results", "unique", "locks", "cancel", "meta")
+NEVER = 2**62
 SETS = ("scheduled", "failed", "completed")
 NOWHERE = "0-0"
 
@@ -158,4 +159,9 @@ def _texts(row: Mapping[str, bytes]) -> dict[str, str]:
 
 
 def _scores(row: Mapping[str, bytes]) -> dict[str, int]:
-    return {name: int(value) for name, value in row.items()}
+    return {name: score(value) for name, value in row.items()}
+
+
+def score(value: bytes) -> int:
+    """A score as a number; an infinite one as one beyond all others."""
+    return max(-NEVER, min(NEVER, int(float(value)) if b"inf" not in value else NEVER * (-1 if b"-" in value else 1)))

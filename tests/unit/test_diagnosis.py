@@ -49,6 +49,13 @@ def test_follow_ups_that_nobody_carries(owed: int, for_ms: int, found: list[str]
     assert [one.what for one in told] == ["Follow-ups of ended jobs wait: 3, the oldest for 1m30s."] * len(found)
 
 
+def test_a_due_time_out_of_range() -> None:
+    [told] = queue({}, never=3, never_id="order-7", never_score="inf")
+    assert (told.code, told.level, told.where) == ("never-due", Level.PROBLEM, "queue orders")
+    assert "'order-7' has the score inf" in told.what
+    assert "delayq reschedule order-7 --queue orders --in 0s" in told.next
+
+
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [

@@ -165,7 +165,7 @@ def _scheduled(reply: list[bytes], jobs: Sequence[Prepared]) -> Scheduled:
             if outcome is Answer.KEPT and owner == job.id and not job.own_id:
                 outcome = Answer.CREATED  # an id made for this call can only be taken by an earlier send of it
         if due != seen:
-            seen, due_ms = due, int(due) if due.isdigit() else number(due)
+            seen, due_ms = due, int(due) if len(due) < 16 and due.isdigit() else number(due)
         refs.append(JobRef(owner, job.queue, _STATES.get(state, State.SCHEDULED), due_ms, outcome, job.name))
     return Scheduled(refs, new)
 

@@ -7,6 +7,7 @@ import time
 from contextlib import ExitStack
 from functools import partial
 from itertools import accumulate
+from typing import Any
 
 import pytest
 
@@ -22,6 +23,18 @@ from tests.support.station import QUEUE, Station
 from tests.support.waiting import wait_until
 
 NOW = 1_800_000_000_000
+
+
+@pytest.mark.parametrize("score", ["+inf", "-inf", "1800000000000000000", "-5"])
+def test_an_odd_score_in_one_queue_keeps_no_later_queue_from_running(station: Station, score: str) -> None:
+    ran = station.tape()
+    station.handles("note", lambda n: ran.append(n))  # noqa: PLW0108  (a handler takes its arguments by name)
+    station.client.schedule("note", {"n": 0}, id="x", queue="a", delay="1h")
+    commands: Any = station.connector.commands()
+    commands.execute_command("ZADD", "delayq:{a}:scheduled", "XX", score, "x")
+    station.client.schedule_many([{"name": "note", "data": {"n": n}, "queue": "z", "delay": "50ms"} for n in range(10)])
+    with station.working(queues=("z",), mover=True):
+        wait_until(lambda: len(ran) == 10, what="all jobs of the later queue have run")
 
 
 # -- order -----------------------------------------------------------------------------------------------------------

@@ -80,6 +80,14 @@ def test_a_damaged_queue_keeps_no_other_from_its_tick(caplog: pytest.LogCaptureF
     assert "reclaim a" in ticks(backend, loop, 1.5)
 
 
+def test_a_surprise_in_one_queue_keeps_no_other_from_its_tick(caplog: pytest.LogCaptureFixture) -> None:
+    backend = Backend()
+    backend.trouble = {"tidy a": OverflowError("int too large")}
+    janitor(backend, "a", "b").run_once()
+    assert backend.take_asked() == ["queues", "register a b", "tidy a", "tidy b", "reclaim b"]
+    assert "queue a: unexpected OverflowError" in caplog.text
+
+
 def test_names_that_cannot_be_registered_keep_no_queue_from_its_tick(caplog: pytest.LogCaptureFixture) -> None:
     backend = Backend()
     backend.trouble = {"register a": BackendDamaged("delayq:queues is a string")}

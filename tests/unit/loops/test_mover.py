@@ -192,6 +192,25 @@ def test_a_damaged_queue_is_reported_and_keeps_no_other_from_its_turn(caplog: py
     assert "a holds a string" in caplog.text
 
 
+def test_a_surprise_in_one_queue_keeps_no_other_from_its_turn(caplog: pytest.LogCaptureFixture) -> None:
+    backend = Backend("a", "b")
+    backend.trouble = {"promote a": KeyError(-9223372036854775808)}
+    loop = mover(backend)
+    for _ in range(3):
+        loop.run_once()
+        backend.clock.now += 1.0
+    assert backend.asked.count("promote a") == backend.asked.count("promote b") == 3
+    assert "queue a: unexpected KeyError" in caplog.text
+
+
+def test_all_are_promoted_before_a_surprise_is_told() -> None:
+    backend = Backend("a", "b")
+    backend.trouble = {"promote a": KeyError(1)}
+    with pytest.raises(KeyError):
+        mover(backend).promote_all()
+    assert "promote b" in backend.asked
+
+
 @pytest.mark.parametrize("error", [BackendUnavailable(), OutcomeUnknown()])
 def test_a_backend_that_is_away_ends_the_turn(error: Exception) -> None:
     backend = Backend("a", "b")
