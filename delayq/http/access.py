@@ -58,18 +58,27 @@ class Caller:
 
 def identify(service: Service, header: str, door: Door = Door.API) -> Caller:
     """Who an Authorization header says it is. Raises `Refused`: no key, not a good one, or too often."""
+    key = known_key(service, header)
+    if key is not None and (wait_s := service.paces.take(key, time.monotonic())):
+        after = str(max(1, round(wait_s + 0.5)))
+        raise Refused(plain(429, f"This key may call {key.rate}.", f"Wait {after} s.", Retry_After=after))
+    return Caller(key, door)
+
+
+def known_key(service: Service, header: str) -> ApiKey | None:
+    """Return the key that an Authorization header names, None where keys are not asked for.
+
+    Raises `Refused` (401) for a header without a key in force. Costs the key nothing of its rate.
+    """
     if not service.keys.wanted:
-        return Caller(None, door)
+        return None
     token = header[len(_BEARER) :].strip() if header[: len(_BEARER)].lower() == "bearer " else ""
     key = service.keys.keys().find(token) if len(token) <= _LONGEST_TOKEN else None
     if key is None:
         hint = "Send Authorization: Bearer with a key that `delayq api-key create` printed."
         said = "This key is not known, or was revoked." if token else "An API key is needed."
         raise Refused(plain(401, said, hint, WWW_Authenticate='Bearer realm="delayq"'))
-    if wait_s := service.paces.take(key, time.monotonic()):
-        after = str(max(1, round(wait_s + 0.5)))
-        raise Refused(plain(429, f"This key may call {key.rate}.", f"Wait {after} s.", Retry_After=after))
-    return Caller(key, door)
+    return key
 
 
 class Needs:

@@ -19,6 +19,7 @@ from fastapi.middleware import Middleware
 from delayq import __version__
 from delayq.app import make_driver, open_async_client
 from delayq.http import health, metrics, problems
+from delayq.http.access import known_key
 from delayq.http.api import batch_create, batches, bulk, fleet, hot, jobs, lists, queues, reservations
 from delayq.http.binding import Binding
 from delayq.http.dashboard import routes
@@ -57,7 +58,7 @@ def make_app(settings: Settings, binding: Binding | None = None) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
         lifespan=_lifespan,
-        middleware=[Middleware(Limits, bounds=bounds)],
+        middleware=[Middleware(Limits, bounds=bounds, known=partial(known_key, service))],
     )
     app.state.service = service
     problems.add_to(app)

@@ -14,7 +14,6 @@ from delayq.core.errors import ConfigError, UnsafeSetup
 PORT: Final = 8080
 LOOPBACK: Final = "127.0.0.1"
 _OWN_NAMES: Final = ("localhost", "127.0.0.1", "::1")
-_BACKLOG: Final = 2048
 Place = tuple[int, int, int, str, Any]
 """One answer of getaddrinfo."""
 
@@ -59,7 +58,7 @@ class Binding:
         try:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listening.bind(address)
-            listening.listen(_BACKLOG)
+            listening.listen()
         except OSError as error:
             listening.close()
             raise ConfigError(

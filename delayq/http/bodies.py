@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable
 from functools import lru_cache
@@ -14,6 +15,7 @@ from delayq.http.once import looked_through
 from delayq.http.problems import Problem, Refused, Wrong
 
 T = TypeVar("T")
+_SMALL: Final = 256 * 1024
 _PLACE: Final = re.compile(r"(.*?) - at `(?:key in )?\$(.*)`\Z", re.DOTALL)
 _UNKNOWN: Final = re.compile(r"Object contains unknown field `(.*)`\Z", re.DOTALL)
 _STEP: Final = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
@@ -21,17 +23,22 @@ _STEP: Final = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
 
 async def read(request: Request, kind: type[T]) -> T:
     """The body as that struct. Raises `Refused`: no JSON, or not of that shape."""
-    return decode(await request.body(), kind)
+    return (await read_through(request, kind))[0]
 
 
 async def read_any(request: Request, kind: type[T]) -> T:
     """As `read`, for a body that may be left out."""
-    return decode(await request.body() or b"{}", kind)
+    return (await _read(await request.body() or b"{}", kind))[0]
 
 
 async def read_through(request: Request, kind: type[T]) -> tuple[T, bool]:
     """As `read`; and whether its payloads were read too. Else one of them holds what no payload may."""
-    return _decoded(await request.body(), kind)
+    return await _read(await request.body(), kind)
+
+
+async def _read(body: bytes, kind: type[T]) -> tuple[T, bool]:
+    """Decode a small body here, a large one in a thread: other requests go on meanwhile."""
+    return _decoded(body, kind) if len(body) <= _SMALL else await asyncio.to_thread(_decoded, body, kind)
 
 
 def decode(body: bytes, kind: type[T]) -> T:

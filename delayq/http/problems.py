@@ -55,6 +55,7 @@ _TITLES: Final = {
     431: "Headers too large",
     500: "Internal error",
     501: "Not installed",
+    503: "Service unavailable",
 }
 
 
@@ -116,6 +117,7 @@ _BY_STATUS: Final = {
     431: "headers-too-large",
     500: "internal-error",
     501: "not-installed",
+    503: "service-unavailable",
 }
 
 

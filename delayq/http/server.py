@@ -8,16 +8,21 @@ import signal
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Final
 
 import uvicorn
 from fastapi import FastAPI
 
+from delayq.http.connections import BoundedConnection, Connections, raise_descriptor_limit
 from delayq.http.service import Service
+from delayq.loops.log_limit import LogLimit
 
 GRACE_S: Final = 10
 """How long requests under way may take once the server is told to stop."""
 LARGEST_HEAD: Final = 32 * 1024
+BACKLOG: Final = 128
+"""How many connections the kernel queues, and how many one turn of the event loop accepts."""
 _STOPS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -25,8 +30,9 @@ def run(app: FastAPI, listening: socket.socket, greet: Callable[[], None]) -> No
     """Serve on that socket; `greet` is called once requests are answered. Returns after TERM or INT."""
     config = uvicorn.Config(
         app,
-        http="h11",  # it bounds what it reads of a head before it is complete
+        http=partial(BoundedConnection, Connections(raise_descriptor_limit())),  # type: ignore[arg-type]
         h11_max_incomplete_event_size=LARGEST_HEAD,
+        backlog=BACKLOG,
         ws="none",
         lifespan="on",
         log_config=None,
@@ -35,10 +41,26 @@ def run(app: FastAPI, listening: socket.socket, greet: Callable[[], None]) -> No
         proxy_headers=False,
         timeout_graceful_shutdown=GRACE_S,
     )
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)  # its comings and goings are told by `greet`
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)  # `greet` announces start and stop
+    for name in ("asyncio", "uvicorn.error"):
+        logging.getLogger(name).addFilter(_Repeats())
     server = _Server(config, app.state.service, greet)
     with asyncio.Runner() as runner:
         runner.run(server.serve([listening]))
+
+
+class _Repeats(logging.Filter):
+    """Let one line of a kind through every 10 s: callers without a key can cause these lines at any rate."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._limit = LogLimit(every_s=10.0)
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        times = self._limit.may_log(str(record.msg)[:60])
+        if times > 1:
+            record.msg = f"{record.msg} ({times} such lines)"
+        return times > 0
 
 
 class _Server(uvicorn.Server):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -71,10 +71,10 @@ class Cli:
         assert "ResourceWarning" not in done.err, done.err
         return done
 
-    def start(self, *words: str) -> subprocess.Popen[str]:
-        """A command that goes on; ended with the test, if it has not ended by then."""
+    def start(self, *words: str, by: Sequence[str] = ()) -> subprocess.Popen[str]:
+        """A command that goes on; ended with the test, if it has not ended by then. `by` starts it."""
         process = subprocess.Popen(
-            [sys.executable, "-m", "delayq", *words],
+            [*by, sys.executable, "-m", "delayq", *words],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
