@@ -237,7 +237,7 @@ class Manager:
     def forward(self, queue: str, to: str, *, connection: str | None = None) -> None:
         """Send what is meant for `queue` to `to` from now on, on one connection or all.
 
-        Who asks for one job by its id finds it in either. Lists, pauses and workers mean the queue they name.
+        A verb with a job's id asks both queues. Lists, pauses and workers mean the queue they name.
         """
         forwards = self._forwards if connection is None else self._forwards_of.setdefault(connection, {})
         if check_queue(to) in forwards or queue in forwards.values():

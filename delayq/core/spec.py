@@ -106,6 +106,12 @@ class Prepared(msgspec.Struct, frozen=True, gc=False):
     own_id: bool
     quiet: Quiet | None = None
     """Only of a job that is debounced."""
+    forwarded_from: str = ""
+    """The queue that was asked for, if jobs for it are sent to `queue`; '' otherwise."""
+
+    def in_queue(self, queue: str) -> Prepared:
+        """The same job, as it is sent to another queue."""
+        return msgspec.structs.replace(self, queue=queue, envelope=envelopes.rewrite(self.envelope, queue=queue))
 
 
 def prepare(spec: JobSpec, options: Options, now_ms: int, on_conflict: OnConflict = OnConflict.KEEP) -> Prepared:
@@ -117,6 +123,7 @@ def prepare(spec: JobSpec, options: Options, now_ms: int, on_conflict: OnConflic
     name = _job_name(spec.name) if type(spec.name) is str else check_job_name(spec.name)
     queue = options.queue_for(name) if spec.queue is None else spec.queue
     queue = _queue_name(queue) if type(queue) is str else check_queue(queue)
+    asked = queue
     if options.forwards:
         queue = options.sent_to(queue)
     job_id = new_id() if spec.id is None else check_id(spec.id)
@@ -145,7 +152,8 @@ def prepare(spec: JobSpec, options: Options, now_ms: int, on_conflict: OnConflic
     sent = envelopes.encode(envelope)
     if len(sent) > MOST_ENVELOPE:  # which no limit is below
         envelopes.within(sent, options.max_envelope, "The job, with its chain and headers,")
-    return Prepared(job_id, sent, due, word_of(unique) if unique else "", name, queue, spec.id is not None, quiet)
+    digest, before = word_of(unique) if unique else "", asked if asked != queue else ""
+    return Prepared(job_id, sent, due, digest, name, queue, spec.id is not None, quiet, before)
 
 
 def _rare(spec: JobSpec, due: str, now_ms: int) -> dict[str, Any]:
@@ -174,14 +182,16 @@ def prepare_raw(raw: bytes, options: Options, queue: str | None = None, delay: D
     envelope = envelopes.decode(raw)
     check_id(envelope.id)
     envelopes.check_data(bytes(envelope.data), options.max_payload)
-    target = options.sent_to(check_queue(envelope.queue if queue is None else queue))
+    asked = check_queue(envelope.queue if queue is None else queue)
+    target = options.sent_to(asked)
     if target != envelope.queue:
         raw = envelopes.rewrite(raw, queue=target)
     if envelope.encrypted is ABSENT and options.encrypts(envelope.name, None):
         members = _sealed(envelope.data, Place(envelope.id, envelope.name), options)
         raw = envelopes.rewrite(raw, data=members.data, encrypted=members.encrypted)
     due = AT_ONCE if delay is None else f"+{duration_ms(delay)}"
-    return Prepared(envelope.id, raw, due, word_of(envelope.unique), check_job_name(envelope.name), target, True)
+    name, digest, before = check_job_name(envelope.name), word_of(envelope.unique), asked if asked != target else ""
+    return Prepared(envelope.id, raw, due, digest, name, target, True, forwarded_from=before)
 
 
 def _sealed(data: msgspec.Raw, place: Place, options: Options) -> Members:

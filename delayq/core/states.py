@@ -33,8 +33,9 @@ cell of it against a real server, and `docs/protocol.md` shows it.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from enum import StrEnum
-from typing import Final, Never
+from typing import Final, Never, TypeVar
 
 from delayq.core.errors import InvalidInput
 
@@ -87,6 +88,30 @@ class Answer(StrEnum):
     REFUSED = "refused"
     UNKNOWN = "unknown"
     CHANGED = "changed"
+
+
+_REFUSALS: Final = (
+    Answer.FAILED,
+    Answer.FINISHED,
+    Answer.RUNNING,
+    Answer.REFUSED,
+    Answer.CONFLICT,
+    Answer.CHANGED,
+)
+T = TypeVar("T")
+
+
+def worst(found: Iterable[T], key: Callable[[T], Answer]) -> T:
+    """Of what several queues answered about one job, the gravest: a refusal, else what was done, else `unknown`.
+
+    So `cancelled` means that no queue still has the job. The first of equals; `found` must not be empty.
+    """
+
+    def grave(one: T) -> int:
+        answer = key(one)
+        return 2 + _REFUSALS.index(answer) if answer in _REFUSALS else int(answer is not Answer.UNKNOWN)
+
+    return max(found, key=grave)
 
 
 _STATES: Final = (State.ABSENT, State.SCHEDULED, State.READY, State.RESERVED, State.FAILED, State.COMPLETED)

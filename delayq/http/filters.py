@@ -63,7 +63,7 @@ class Said:
         if self.queue is None:
             return tuple(name for name in await service.client.queues() if caller.sees(name))
         try:
-            return (caller.enter(service.client.options.sent_to(check_queue(self.queue))),)
+            return (caller.enter(check_queue(self.queue)),)
         except DelayqError as error:
             raise Refused(invalid(f"{before}queue", error.message, error.hint, "invalid-name")) from error
 

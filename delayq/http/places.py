@@ -38,10 +38,11 @@ Cursor = Annotated[str, Query(max_length=2_000, description="`next_cursor` of th
 
 
 def place(service: Service, caller: Caller, queue: str | None) -> str:
-    """The queue that is meant. Raises `Refused` for one that is none of the caller's."""
+    """The queue that is meant. Raises `Refused` for one, or one it is forwarded to, that is none of the caller's."""
     name = service.client.options.queue if queue is None else queue
     try:
-        return caller.enter(service.client.options.sent_to(name))
+        caller.enter(service.client.options.sent_to(name))
+        return caller.enter(name)
     except InvalidName as error:
         found = of_error(error)
         raise Refused(

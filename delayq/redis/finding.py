@@ -5,6 +5,9 @@ changes a job looks first where it is, and asks for the change there alone: said
 when one has ended and another was made under the same id in the meantime. An answer of "unknown" counts only when the
 first shard's layout is no newer than the one that was asked by: the job may have been made in a shard that this client
 did not know of.
+
+A queue that is forwarded stands for two: its jobs are sent to the other one now, and those from before are still in it.
+Both are asked, since processes that disagree about the forward may have made the same id in each.
 """
 
 from __future__ import annotations
@@ -12,7 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from delayq.redis.calls.call import Call, Command, Scope
+from delayq.core.spec import Prepared
+from delayq.redis.calls.call import Call, Command, Scope, pages
 
 if TYPE_CHECKING:
     from delayq.redis.verbs import Flow, Verbs
@@ -23,32 +27,28 @@ Act = Callable[[Scope], "Flow[T]"]
 Known = Callable[[T], bool]
 
 
-def look(verbs: Verbs, queues: Sequence[str], ask: Ask[T], known: Known[T]) -> Flow[tuple[Scope, T]]:
-    """Ask for a job in queues, one after the other, until it is known; where, and the answer.
-
-    The last answer when it is known nowhere.
-    """
-    return (yield from _until_known(verbs, queues, lambda scopes: _everywhere(scopes, ask, known), known))
+def look(verbs: Verbs, queues: Sequence[str], ask: Ask[T], known: Known[T]) -> Flow[list[tuple[Scope, T]]]:
+    """Ask for a job in each of these queues; the shard and the answer of each queue."""
+    return (yield from _in_each(verbs, queues, lambda scopes: _everywhere(scopes, ask, known), known))
 
 
-def find(verbs: Verbs, queues: Sequence[str], job_id: str, act: Act[T], known: Known[T]) -> Flow[tuple[Scope, T]]:
-    """As `look`, for what changes a job: done in the one shard that has it."""
-    return (yield from _until_known(verbs, queues, lambda scopes: _in_one(scopes, job_id, act), known))
+def find(verbs: Verbs, queues: Sequence[str], job_id: str, act: Act[T], known: Known[T]) -> Flow[list[tuple[Scope, T]]]:
+    """As `look`, for what changes a job: done in the one shard of each queue that has it."""
+    return (yield from _in_each(verbs, queues, lambda scopes: _in_one(scopes, job_id, act), known))
 
 
-def _until_known(
+def _in_each(
     verbs: Verbs, queues: Sequence[str], ask: Callable[[list[Scope]], Flow[tuple[Scope, T]]], known: Known[T]
-) -> Flow[tuple[Scope, T]]:
-    queue, *others = queues
-    while True:
-        layout = verbs.layouts.of(queue)
-        scope, answer = yield from ask([verbs.shard(shard, layout) for shard in layout.shards(queue)])
-        if known(answer):
-            return scope, answer
-        if (yield from verbs.layouts.read(queue)) == layout:
-            if not others:
-                return scope, answer
-            queue, *others = others
+) -> Flow[list[tuple[Scope, T]]]:
+    found: list[tuple[Scope, T]] = []
+    for queue in queues:
+        while True:
+            layout = verbs.layouts.of(queue)
+            scope, answer = yield from ask([verbs.shard(shard, layout) for shard in layout.shards(queue)])
+            if known(answer) or (yield from verbs.layouts.read(queue)) == layout:
+                break
+        found.append((scope, answer))
+    return found
 
 
 def _everywhere(scopes: list[Scope], ask: Ask[T], known: Known[T]) -> Flow[tuple[Scope, T]]:
@@ -71,6 +71,21 @@ def every_shard(verbs: Verbs, queue: str) -> Flow[list[Scope]]:
     """All shards of a queue that may hold jobs, by the layout its first shard has now."""
     layout = yield from verbs.layouts.read(queue)
     return [verbs.shard(shard, layout) for shard in layout.shards(queue)]
+
+
+def taken(verbs: Verbs, queue: str, jobs: Sequence[Prepared]) -> Flow[list[int]]:
+    """Which of `jobs`, by their numbers, a queue may hold: the id or the unique key of each is taken there.
+
+    It only reads, so a queue that does not exist is not made.
+    """
+    found: set[int] = set()
+    for scope in (yield from every_shard(verbs, queue)):
+        asked = [(n, scope.keys.of("jobs"), job.id) for n, job in enumerate(jobs)]
+        asked += [(n, scope.keys.of("unique"), job.digest) for n, job in enumerate(jobs) if job.digest]
+        for some in pages(asked, 500):
+            there: list[int] = yield tuple(Command(("HEXISTS", key, field), int, True) for _, key, field in some)
+            found.update(n for (n, _, _), is_there in zip(some, there, strict=True) if is_there)
+    return sorted(found)
 
 
 def ask_all(verbs: Verbs, queue: str, ask: Ask[T]) -> Flow[list[tuple[Scope, T]]]:

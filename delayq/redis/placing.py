@@ -4,11 +4,13 @@ Every call says by which layout the shard was chosen. A shard that knows a newer
 then the layout is learned, and what is left is placed anew. While jobs may lie by earlier numbers of shards, they are
 asked for there first. That call leaves the layout behind, so that no client with an older one can make the job there
 afterwards; only then is it made where it belongs.
+
+A job whose queue is forwarded is asked for in that queue first, in the same way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
@@ -24,6 +26,7 @@ from delayq.core.views import JobRef
 from delayq.redis.calls.call import Call, Scope
 from delayq.redis.calls.produce import NOT_STORED, Scheduled, stored
 from delayq.redis.durable import Durable
+from delayq.redis.finding import taken
 
 if TYPE_CHECKING:
     from delayq.redis.verbs import Flow, Verbs
@@ -122,29 +125,64 @@ def put(
 
     `strict` refuses a job with two keys on a sharded queue. What follows another job is not refused: it has no caller.
     """
-    found: dict[int, JobRef] = {}
     way = way or Way(verbs.durable)
-    if (layout := verbs.layouts.of(queue)).listed == 1:
+    found = yield from _where_forwarded(verbs, jobs, make, way, under_way)
+    if not found and (layout := verbs.layouts.of(queue)).listed == 1:
         scope = verbs.shard(queue, layout)
         refs = yield from _straight(verbs, scope, make(scope, jobs), way, under_way)
         if len(refs) == len(jobs):
             return refs
         found.update(enumerate(refs))
     while len(found) < len(jobs):
-        layout = verbs.layouts.of(queue)
-        if strict and layout.spread:
+        if strict and verbs.layouts.of(queue).spread:
             _refuse_two_keys(jobs)
-        for count in (*layout.before, layout.count):
-            left = [n for n in range(len(jobs)) if n not in found]
-            shards: dict[int, list[int]] = {}
-            for n in left:
-                shards.setdefault(number_for(key_of(jobs[n].id, jobs[n].digest), count), []).append(n)
-            asks = count != layout.count
-            scopes = {number: verbs.shard(shard_of(queue, number), layout, asks=asks) for number in shards}
-            rounds = ((scopes[m], shards[m], make(scopes[m], [jobs[n] for n in shards[m]])) for m in sorted(shards))
-            if not (yield from _round(verbs, rounds, found, way, under_way)):
-                break
+        yield from _by_layout(verbs, queue, dict(enumerate(jobs)), found, make, way, under_way)
     return [found[n] for n in range(len(jobs))]
+
+
+def _by_layout(
+    verbs: Verbs,
+    queue: str,
+    jobs: Mapping[int, Prepared],
+    found: dict[int, JobRef],
+    make: Make,
+    way: Way,
+    under_way: int,
+    *,
+    asks: bool = False,
+) -> Flow[bool]:
+    """Place by number what is not `found` yet; False when a shard knew a newer layout. `asks`: make no job."""
+    layout = verbs.layouts.of(queue)
+    for count in (*layout.before, layout.count):
+        shards: dict[int, list[int]] = {}
+        for n, job in jobs.items():
+            if n not in found:
+                shards.setdefault(number_for(key_of(job.id, job.digest), count), []).append(n)
+        only_ask = asks or count != layout.count
+        scopes = {number: verbs.shard(shard_of(queue, number), layout, asks=only_ask) for number in shards}
+        rounds = ((scopes[m], shards[m], make(scopes[m], [jobs[n] for n in shards[m]])) for m in sorted(shards))
+        if not (yield from _round(verbs, rounds, found, way, under_way)):
+            return False
+    return True
+
+
+def _where_forwarded(
+    verbs: Verbs, jobs: Sequence[Prepared], make: Make, way: Way, under_way: int
+) -> Flow[dict[int, JobRef]]:
+    """References, by number, of the jobs that are still in the queue that is forwarded: they are kept or changed there.
+
+    Only a job with an id of the caller's or a unique key can be there.
+    """
+    found: dict[int, JobRef] = {}
+    asked = {n: job for n, job in enumerate(jobs) if job.forwarded_from and (job.own_id or job.digest)}
+    for queue in sorted({job.forwarded_from for job in asked.values()}):
+        mine = {n: job.in_queue(queue) for n, job in asked.items() if job.forwarded_from == queue}
+        numbers = list(mine)
+        there = yield from taken(verbs, queue, list(mine.values()))
+        mine = {numbers[place]: mine[numbers[place]] for place in there}
+        while mine and not (yield from _by_layout(verbs, queue, mine, found, make, way, under_way, asks=True)):
+            pass
+    return found
 
 
 def _straight(verbs: Verbs, scope: Scope, made: Iterable[Batch], way: Way, under_way: int) -> Flow[list[JobRef]]:

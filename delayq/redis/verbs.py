@@ -19,7 +19,7 @@ from delayq.core.sealing import reveal
 from delayq.core.shards import PLAIN, Layout, names_a_shard, queue_of
 from delayq.core.shown import shown
 from delayq.core.spec import AT_ONCE, Delay, JobSpec, Prepared, prepare, prepare_raw, when
-from delayq.core.states import Answer, OnConflict, State
+from delayq.core.states import Answer, OnConflict, State, worst
 from delayq.core.views import JobInfo, JobRef
 from delayq.redis.calls import inspect, produce
 from delayq.redis.calls.call import Call, Command, Scope, pages, text
@@ -42,6 +42,9 @@ Clock = Callable[[], int | None]
 Ask = Callable[[Scope], Call[produce.Outcome]]
 
 RETRY_READS = 5
+
+_MAY_RUN = (State.ABSENT, State.COMPLETED, State.FAILED, State.SCHEDULED, State.READY, State.RESERVED)
+"""States, the one nearest to a run last: it is shown of a job that several queues hold."""
 
 
 def server_clock() -> None:
@@ -77,7 +80,7 @@ class Verbs:
         return Scope(self.options, queue, self.clock(), self.layouts.of(queue))
 
     def _queues(self, queue: str | None) -> list[str]:
-        """Where a job of that queue may be: where the queue is forwarded to, then what was in it before."""
+        """The queues that may hold a job of `queue`: the one it is forwarded to, then itself."""
         name = self.scope(queue).queue
         return list(dict.fromkeys((self.options.sent_to(name), name)))
 
@@ -105,7 +108,7 @@ class Verbs:
         wanted = self.durable.known(job.queue) if durability is None else None
         if wanted is None:
             wanted = yield from self.durable.wanted(scope, durability)
-        plain = not wanted.waits and (scope.layout is PLAIN or scope.layout.listed == 1)  # what nearly every job is
+        plain = not wanted.waits and (scope.layout is PLAIN or scope.layout.listed == 1) and not job.forwarded_from
         if plain and job.when != AT_ONCE and (short := produce.later(scope, [job], on_conflict)):
             waiting: produce.Scheduled = yield short
             if not waiting.undone:
@@ -203,7 +206,8 @@ class Verbs:
             return (yield from way.one(scope, call, lambda done: done.answer is Answer.CANCELLED))
 
         queues = self._queues(queue)
-        scope, done = yield from find(self, queues, job_id, act, lambda done: done.answer is not Answer.UNKNOWN)
+        found = yield from find(self, queues, job_id, act, lambda done: done.answer is not Answer.UNKNOWN)
+        scope, done = worst(found, key=lambda pair: pair[1].answer)
         if way.missing:
             raise undone(job_id, scope.name, way.missing, way.asked)
         return done
@@ -212,23 +216,28 @@ class Verbs:
         """A new due time, taken from `spec`."""
         due = when(spec, self._local_ms())
         ask = partial(produce.reschedule, job_id=job_id, when=due)
-        return (yield from self._first_known(job_id, queue, ask, durability))
+        return (yield from self._changed(job_id, queue, ask, durability))
 
     def run_now(self, job_id: str, queue: str | None) -> Flow[JobRef]:
         """Ready at once; only due at once on a paused queue."""
-        return (yield from self._first_known(job_id, queue, partial(produce.run_now, job_id=job_id)))
+        return (yield from self._changed(job_id, queue, partial(produce.run_now, job_id=job_id)))
 
     def forget(self, job_ids: Sequence[str], queue: str | None) -> Flow[list[Answer]]:
         """Drop failed or completed jobs; an answer for each."""
         answers = dict.fromkeys(map(check_id, job_ids), Answer.UNKNOWN)
-        for scope in (yield from every_shard(self, self.scope(queue).queue)):
-            left = [job_id for job_id, answer in answers.items() if answer is Answer.UNKNOWN]
-            for some in pages(left, produce.MAX_JOBS):
-                answers.update(zip(some, (yield produce.forget(scope, some)), strict=True))
+        for name in self._queues(queue):
+            left = list(answers)
+            for scope in (yield from every_shard(self, name)):
+                unknown: list[str] = []
+                for some in pages(left, produce.MAX_JOBS):
+                    for job_id, answer in zip(some, (yield produce.forget(scope, some)), strict=True):
+                        answers[job_id] = worst((answers[job_id], answer), key=lambda said: said)
+                        unknown += [job_id] if answer is Answer.UNKNOWN else []
+                left = unknown
         return [answers[job_id] for job_id in job_ids]
 
-    def _first_known(self, job_id: str, queue: str | None, ask: Ask, durability: str | None = None) -> Flow[JobRef]:
-        """Ask for a job where it may be, until it is known."""
+    def _changed(self, job_id: str, queue: str | None, ask: Ask, durability: str | None = None) -> Flow[JobRef]:
+        """Change a waiting job in each queue that may hold it; the worst answer counts."""
         check_id(job_id)
         way = Way(self.durable)
 
@@ -237,7 +246,8 @@ class Verbs:
             return (yield from way.one(scope, ask(scope), produce.moved))
 
         queues = self._queues(queue)
-        scope, outcome = yield from find(self, queues, job_id, act, lambda said: said.answer is not Answer.UNKNOWN)
+        found = yield from find(self, queues, job_id, act, lambda said: said.answer is not Answer.UNKNOWN)
+        scope, outcome = worst(found, key=lambda pair: pair[1].answer)
         ref = self.ref(outcome, job_id, scope.name)
         way.check([ref])
         return ref
@@ -260,7 +270,8 @@ class Verbs:
         """A job as it is stored, and its shard."""
         check_id(job_id)
         ask = partial(inspect.get, job_id=job_id)
-        return (yield from look(self, self._queues(queue), ask, lambda info: info is not None))
+        found = yield from look(self, self._queues(queue), ask, lambda info: info is not None)
+        return max(found, key=lambda pair: _MAY_RUN.index(pair[1].state) if pair[1] else -1)
 
     def queues(self) -> Flow[list[str]]:
         """All known queues, sorted. What somebody else put on the list, and can be called no queue, is told of once."""

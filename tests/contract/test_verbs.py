@@ -131,3 +131,23 @@ def test_failed_jobs_are_forgotten_and_pruned(rig: Rig) -> None:
     assert rig.failed.prune_failed(rig.queue, older="1h") == 0
     assert rig.failed.prune_failed(rig.queue, older="0s") == 1
     assert list(rig.failed.iter_failed(rig.queue)) == []
+
+
+@pytest.mark.needs("ids", "cancel", "reschedule", "inspect", "delay")
+def test_a_job_from_before_a_forward_is_the_same_job_after_it(rig: Rig) -> None:
+    for job_id in ("before", "both"):
+        rig.schedule(id=job_id, delay="1h")
+    new = rig.new_queue()
+    rig.schedule(id="both", delay="1h", queue=new)
+    rig.manager.forward(rig.queue, new)
+    again = rig.schedule(id="before", delay="1h")
+    assert (again.queue, again.outcome) == (rig.queue, Answer.KEPT)
+    assert rig.schedule(id="after", delay="1h").queue == new
+    shown = rig.desk.get("before", queue=rig.queue)
+    assert shown is not None
+    assert shown.queue == rig.queue
+    assert rig.desk.reschedule("before", queue=rig.queue, delay="2h").queue == rig.queue
+    for job_id in ("before", "both", "after"):
+        assert rig.desk.cancel(job_id, queue=rig.queue) is Answer.CANCELLED
+    for queue in (rig.queue, new):
+        assert list(rig.desk.iter_jobs(State.SCHEDULED, queue=queue)) == []

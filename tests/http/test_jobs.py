@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from delayq import DelayQ
-from tests.support.web import problem
+from tests.support.web import problem, web
 
 JSON = {"content-type": "application/json"}
 
@@ -202,3 +202,19 @@ async def test_who_did_what_is_on_record(api: httpx.AsyncClient, redis_url: str)
     with DelayQ(redis_url) as delayq:
         deeds = [(deed.what, deed.target, deed.detail, deed.door) for deed in reversed(delayq.audit_log.last())]
     assert deeds == [("reschedule", "default a", "2h", "api"), ("cancel", "default a", "", "api")]
+
+
+async def test_a_forwarded_queue_is_asked_by_both_names(redis_url: str) -> None:
+    with DelayQ(redis_url) as before:
+        for job_id in ("order-1", "order-2"):
+            before.schedule("order.close", id=job_id, queue="old", delay="1h")
+        before.schedule("order.close", id="order-2", queue="new", delay="1h")
+        async with web(redis_url, forwards={"old": "new"}) as api:
+            kept = await post(api, id="order-1", queue="old", delay="1h")
+            assert (kept.status_code, kept.json()["outcome"], kept.json()["queue"]) == (200, "kept", "old")
+            assert (await post(api, id="order-3", queue="old", delay="1h")).json()["queue"] == "new"
+            for job_id in ("order-1", "order-2", "order-3"):
+                gone = await api.delete(f"/v1/jobs/{job_id}?queue=old")
+                assert gone.json()["outcome"] == "cancelled"
+        left = [before.get(job_id, queue=queue) for job_id in ("order-1", "order-2") for queue in ("old", "new")]
+        assert left == [None, None, None, None]

@@ -12,7 +12,7 @@ from delayq.core.options import Options
 from delayq.core.spec import Delay, JobSpec, Prepared, prepare, prepare_raw
 from delayq.core.states import Answer, OnConflict
 from delayq.core.views import JobRef
-from delayq.drivers.broker import Broker, Item
+from delayq.drivers.broker import Broker, Findable, Item
 from delayq.drivers.capabilities import Capabilities, refuse_job, refuse_spec
 from delayq.drivers.serving.backend import Backend
 from delayq.redis.calls.refusals import refusal
@@ -59,7 +59,8 @@ class BrokerConnection:
         if not specs:
             return []
         now_ms = self.broker.now_ms()
-        return [self._item(prepare(spec, self.options, now_ms, on_conflict), now_ms) for spec in specs]
+        jobs = (prepare(spec, self.options, now_ms, on_conflict) for spec in specs)
+        return [self._item(self._where_it_waits(job), now_ms) for job in jobs]
 
     def refuse(self, spec: JobSpec) -> None:
         """As `schedule` would: what a link asks for (a limit, say) is not all written in the envelope it travels in."""
@@ -68,7 +69,7 @@ class BrokerConnection:
     def push_raw(self, envelope: bytes, *, queue: str | None = None, delay: Delay | None = None) -> JobRef:
         """Push an envelope as it is."""
         broker = self.broker
-        job = prepare_raw(envelope, self.options, queue, delay)
+        job = self._where_it_waits(prepare_raw(envelope, self.options, queue, delay))
         return broker.push([self._item(job, broker.now_ms())], OnConflict.KEEP)[0]
 
     async def aschedule(self, spec: JobSpec, on_conflict: OnConflict) -> JobRef:
@@ -93,6 +94,13 @@ class BrokerConnection:
     async def aclose(self) -> None:
         """As `close`."""
         await asyncio.to_thread(self.close)
+
+    def _where_it_waits(self, job: Prepared) -> Prepared:
+        """A job for the queue that is forwarded, if one with its id waits there still."""
+        if not (job.forwarded_from and job.own_id and isinstance(self.broker, Findable)):
+            return job
+        waits = self.broker.find(job.forwarded_from, job.id) is not None
+        return job.in_queue(job.forwarded_from) if waits else job
 
     def _item(self, job: Prepared, now_ms: int) -> Item:
         item = item_of(job, now_ms)

@@ -9,13 +9,15 @@ from collections.abc import Iterator
 from types import MappingProxyType, TracebackType
 from typing import Any, Self, Unpack
 
+from msgspec import structs
+
 from delayq.core import envelope as envelopes
 from delayq.core.control import Control
 from delayq.core.errors import BadEnvelope, JobNotFound, JobRunning
 from delayq.core.names import check_queue
 from delayq.core.options import Options
 from delayq.core.spec import JobSpec, when
-from delayq.core.states import Answer, OnConflict, State
+from delayq.core.states import Answer, OnConflict, State, worst
 from delayq.core.views import JobInfo, JobRef, QueueStats
 from delayq.drivers.broker import Buries, Depth, Findable, Waiting
 from delayq.drivers.capabilities import refuse_verb
@@ -94,9 +96,13 @@ class BrokerDesk:
     def get(self, job_id: str, *, queue: str | None = None) -> JobInfo | None:
         """A job that waits, or has failed."""
         self._refuse("show a job", self._can.inspect)
-        name, broker = self._queue(queue), self._connection.broker
-        found = broker.find(name, job_id) if isinstance(broker, Findable) else self._look_for(name, job_id)
-        return self._info(found) if found is not None else self.failed().get(job_id, queue=name)
+        broker, names = self._connection.broker, self._queues(queue)
+        for name in names:
+            found = broker.find(name, job_id) if isinstance(broker, Findable) else self._look_for(name, job_id)
+            if found is not None:
+                return self._info(found)
+        failed = (self.failed().get(job_id, queue=name) for name in names)
+        return next((info for info in failed if info is not None), None)
 
     def iter_jobs(self, state: State | str, *, queue: str | None = None) -> Iterator[JobInfo]:
         """The jobs in one state. Those that run cannot be listed, and finished ones are gone."""
@@ -143,7 +149,8 @@ class BrokerDesk:
         """Remove a job that waits."""
         self._refuse(_DURABLE, durability is None)
         self._refuse("ask a running job to stop", not running)
-        return self._findable("cancel a job", self._can.cancel).cancel(self._queue(queue), job_id)
+        broker = self._findable("cancel a job", self._can.cancel)
+        return worst((broker.cancel(name, job_id) for name in self._queues(queue)), key=lambda answer: answer)
 
     def reschedule(
         self, job_id: str, *, queue: str | None = None, durability: str | None = None, **given: Unpack[When]
@@ -153,14 +160,13 @@ class BrokerDesk:
         broker, now_ms = self._findable("reschedule a job", self._can.reschedule), self._connection.broker.now_ms()
         due = when(JobSpec(name="reschedule", **given), now_ms)
         due_ms = now_ms + int(due) if due[0] == "+" else int(due)
-        return self._moved(broker.reschedule(self._queue(queue), job_id, due_ms), job_id, queue, due_ms)
+        return self._moved(broker, job_id, queue, due_ms)
 
     def run_now(self, job_id: str, *, queue: str | None = None) -> JobRef:
         """Let a waiting job run at once."""
         broker, now_ms = self._findable("run a waiting job now", self._can.run_now), self._connection.broker.now_ms()
-        answer = broker.reschedule(self._queue(queue), job_id, now_ms)
-        answer = Answer.READY if answer is Answer.RESCHEDULED else answer
-        return self._moved(answer, job_id, queue, now_ms)
+        ref = self._moved(broker, job_id, queue, now_ms)
+        return structs.replace(ref, outcome=Answer.READY)
 
     def clear(self, queue: str | None = None) -> int:
         """Remove everything that waits in a queue; how many."""
@@ -220,7 +226,12 @@ class BrokerDesk:
         return broker
 
     def _queue(self, queue: str | None) -> str:
-        return self.options.sent_to(check_queue(queue or self.options.queue))
+        return check_queue(queue or self.options.queue)
+
+    def _queues(self, queue: str | None) -> list[str]:
+        """The queues that may hold a job of `queue`: the one it is forwarded to, then itself."""
+        name = self._queue(queue)
+        return list(dict.fromkeys((self.options.sent_to(name), name)))
 
     def _iter(self, queue: str) -> Iterator[Waiting]:
         cursor = ""
@@ -242,12 +253,14 @@ class BrokerDesk:
             envelope = None
         return JobInfo(job.id, job.queue, state, job.envelope, envelope, due_ms=job.due_ms)
 
-    def _moved(self, answer: Answer, job_id: str, queue: str | None, due_ms: int) -> JobRef:
+    def _moved(self, broker: Findable, job_id: str, queue: str | None, due_ms: int) -> JobRef:
+        said = ((name, broker.reschedule(name, job_id, due_ms)) for name in self._queues(queue))
+        name, answer = worst(said, key=lambda pair: pair[1])
         if answer is Answer.RUNNING:
             raise JobRunning(f"The job {job_id!r} runs.")
         if answer is Answer.UNKNOWN:
             raise JobNotFound(f"No job {job_id!r} waits in queue {self._queue(queue)!r}.")
-        return JobRef(job_id, self._queue(queue), self._state(due_ms), due_ms, answer)
+        return JobRef(job_id, name, self._state(due_ms), due_ms, answer)
 
     def _state(self, due_ms: int) -> State:
         """Ready when it is due, as exactly as the backend keeps times: its clock here is an estimate."""

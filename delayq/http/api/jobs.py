@@ -71,11 +71,13 @@ async def create(request: Request, service: Served, caller: Writer, key: Key = N
 
 
 def check_queue(service: Service, caller: Caller, new: Any, before: str = "#/") -> None:
-    """Raises `Refused` for a queue that is none of the caller's, also one that a route leads to."""
+    """Raises `Refused` for a queue that is none of the caller's, also one that a route or a forward leads to."""
     if caller.key is not None and caller.key.queues:
         with blame.told_by(new, before=before):
             options = service.client.options
-            caller.enter(options.sent_to(new.queue if new.queue is not None else options.queue_for(new.name)))
+            named = new.queue if new.queue is not None else options.queue_for(new.name)
+            caller.enter(options.sent_to(named))
+            caller.enter(named)
 
 
 def check_durability(word: str | None) -> None:
