@@ -6,9 +6,11 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from delayq.core import envelope as envelopes
 from delayq.core import failure as failures
 from delayq.core import follow, followups
 from delayq.core.errors import BadEnvelope, Conflict
+from delayq.core.failure import Failure
 from delayq.core.follow import Part
 from delayq.core.followups import End, FollowUp, Note, Plan, Todo
 from delayq.core.outcome import DONE, Ack, GiveUp, Outcome, Release
@@ -41,6 +43,17 @@ def ending(raw: bytes, job_id: str, queue: str, outcome: Outcome, now_ms: int) -
         return Ending(end, follow.follow_ups(part, end, now_ms, headers))
     except BadEnvelope:  # a link far behind it, whose id its batch would have to be told
         return None
+
+
+def ended(raw: bytes, end: End, failure: Failure | None, now_ms: int) -> Todo:
+    """What follows a job that a script ended; `failure` tells why, if it is known. Raises `BadEnvelope`."""
+    part = follow.part_of(raw)
+    if part is None:
+        return []
+    headers = {f"{follow.FAILED_HEADER}id": part.id}
+    if failure is not None:
+        headers = _told_of(part, envelopes.decode(raw).queue, failures.Recorded(failure))
+    return follow.follow_ups(part, end, now_ms, headers)
 
 
 def displaced(raw: bytes, queue: str, now_ms: int, *, sibling: bool = False) -> Todo:

@@ -155,7 +155,7 @@ class RedisRepair:
             info = through(self._connector, inspect.get(scope, row.id))
             retention_ms = (info.envelope.retention_ms or 0) if info and info.envelope else 0
             raw = info.raw if info else b""
-            endings.append(settling.Ending(scope.queue, row.id, row.entry, raw, Ack(retention_ms)))
+            endings.append(settling.Ending(scope.queue, row.id, row.entry, raw, Ack(retention_ms), lost=not raw))
         closed: list[bool] = []
         for call, _, _ in settling.calls(lambda _: scope, endings, {}, self._now_ms() if endings else 0):
             settled: list[bool] = through(self._connector, call)

@@ -83,16 +83,10 @@ class RedisSteward:
 
     def settle(self, ended: Sequence[tuple[Claim, Outcome]]) -> list[bool]:
         """Settle; envelopes, which say what follows, and earlier failures are read first."""
-        endings = [
-            settling.Ending(
-                claim.queue,
-                claim.id,
-                claim.entry,
-                self.envelope(claim),
-                outcome,
-            )
-            for claim, outcome in ended
-        ]
+        endings = []
+        for claim, outcome in ended:
+            raw = self.envelope(claim)
+            endings.append(settling.Ending(claim.queue, claim.id, claim.entry, raw, outcome, lost=not raw))
         records = {n: self._on_record(ending) for n, ending in enumerate(endings) if settling.wants_record(ending)}
         settled = [False] * len(endings)
         for call, queue, numbers in settling.calls(self._scope, endings, records, self.now_ms()):

@@ -30,13 +30,18 @@ FREED_PER_SENT = 8
 
 
 class Ending(msgspec.Struct, frozen=True):
-    """One delivery as settling sees it: where it came from, and what becomes of it."""
+    """One delivery as settling sees it: where it came from, and what becomes of it.
+
+    `lost`: the row with its envelope is gone, so the script that settles it looks into its stream entry for what
+    follows.
+    """
 
     queue: str
     id: str
     entry: str
     raw: bytes
     outcome: Ack | Release | GiveUp
+    lost: bool = False
 
     @property
     def held(self) -> Held:
@@ -72,12 +77,22 @@ class _Row(msgspec.Struct, frozen=True):
     size: int
 
 
+def _release(scope: Scope, items: Sequence[Released], *, alone: bool) -> Call[list[bool]]:
+    """Nothing follows a job that is tried again."""
+    return deliver.release(scope, items)
+
+
+def _finish(scope: Scope, items: Sequence[Finished], *, alone: bool) -> Call[list[bool]]:
+    """What follows is in the items."""
+    return finish(scope, items)
+
+
 _BUILDERS: Mapping[type, Callable[..., Call[list[bool]]]] = MappingProxyType(
     {
         Acked: deliver.ack,
-        Released: deliver.release,
+        Released: _release,
         Failed: deliver.fail,
-        Finished: finish,
+        Finished: _finish,
     }
 )
 
@@ -100,7 +115,7 @@ def calls(
     scope: Callable[[str], Scope], given: Sequence[Ending], records: Mapping[int, Record], now_ms: int
 ) -> list[SettleCall]:
     """The calls that settle what is `given`. `records` has what is on record for those that `wants_record`."""
-    groups: dict[tuple[str, type], list[_Row]] = {}
+    groups: dict[tuple[str, type, bool], list[_Row]] = {}
     plain: dict[str, list[int]] = {}
     for n, ending in enumerate(given):
         if ending.outcome is DONE:
@@ -108,12 +123,16 @@ def calls(
         else:
             item, size = _weighed(ending, records.get(n), now_ms)
             size += len(ending.raw) // FREED_PER_SENT
-            groups.setdefault((ending.queue, type(item)), []).append(_Row(n, item, size))
+            groups.setdefault((ending.queue, type(item), ending.lost), []).append(_Row(n, item, size))
     return [
         *(one for queue, numbers in plain.items() for one in _forgetting(scope(queue), given, numbers)),
         *(
-            SettleCall(_BUILDERS[kind](scope(queue), [row.item for row in chunk]), queue, [row.number for row in chunk])
-            for (queue, kind), rows in groups.items()
+            SettleCall(
+                _BUILDERS[kind](scope(queue), [row.item for row in chunk], alone=not lost),
+                queue,
+                [row.number for row in chunk],
+            )
+            for (queue, kind, lost), rows in groups.items()
             for chunk in _chunks(rows)
         ),
     ]
@@ -141,7 +160,7 @@ def _forgetting(scope: Scope, given: Sequence[Done], numbers: list[int]) -> Iter
         lots = [[row.number for row in chunk] for chunk in _chunks(rows)]
     for lot in lots:
         ids, entries = [given[n].id for n in lot], [given[n].entry for n in lot]
-        yield SettleCall(deliver.done(scope, ids, entries), scope.queue, lot)
+        yield SettleCall(deliver.done(scope, ids, entries, alone=True), scope.queue, lot)
 
 
 def _weighed(ending: Ending, record: Record | None, now_ms: int) -> tuple[Acked | Released | Failed | Finished, int]:

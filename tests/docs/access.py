@@ -72,7 +72,7 @@ USERS = (
     User(
         "shop-acker",
         "A plain consumer that uses `ack.lua`:",
-        "~delayq:{orders}:* resetchannels",
+        "~delayq:{orders}:* resetchannels &delayq:wake",
         ("ack",),
         (*SENT_BY_READERS, "evalsha", "script|load"),
     ),

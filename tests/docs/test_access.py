@@ -6,25 +6,32 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
+import msgspec
 import pytest
 from redis.exceptions import NoPermissionError
 
 from delayq.core.backoff import Fixed
 from delayq.core.errors import ConfigError
+from delayq.core.followups import Chain, Link, encode_chain
 from delayq.core.options import Options
 from delayq.core.outcome import Policy
 from delayq.core.signals import Fail, Retry
-from delayq.core.states import State
+from delayq.core.spec import Prepared
+from delayq.core.states import OnConflict, State
 from delayq.drivers.redis_streams import RedisStreams, RedisStreamsFactory
 from delayq.jobs.function import job
 from delayq.jobs.registry import Registry, using
+from delayq.redis.calls import produce
+from delayq.redis.calls.call import Scope
 from delayq.redis.checkup import eviction_policy
 from delayq.redis.client import Client
 from delayq.redis.connect import Connector
+from delayq.redis.send import through
 from delayq.worker.options import StopReason, WorkerOptions
 from delayq.worker.plan import Plan
 from tests.consumers.programs import running
 from tests.docs.pages import blocks, page, section
+from tests.support.engine import envelope
 from tests.support.flavours import Flavour
 from tests.support.running import run
 from tests.support.servers import LocalServer, OwnServer, connect
@@ -173,9 +180,22 @@ def test_a_plain_consumer(
         assert consumer.complaints == ""
     RedisStreams(connector, client.options).tidy("orders")
     assert client.get("o-1") is None
-    _forbidden(
-        user_url(user), ["XADD", "delayq:{orders}:stream", "*", "id", "x"], ["HSET", "delayq:{mail}:jobs", "a", "b"]
-    )
+    writes = ["XADD", "delayq:{orders}:stream", "*", "id", "x"] if settle == "xack" else ["DEL", "delayq:{orders}:jobs"]
+    _forbidden(user_url(user), writes, ["HSET", "delayq:{mail}:jobs", "a", "b"])
+
+
+def test_a_plain_consumer_with_ack_lua_leaves_what_follows(
+    client: Client, connector: Connector, user_url: UserUrl, tmp_path: Path
+) -> None:
+    chain = Chain(id="c", next=[Link(job=msgspec.Raw(envelope("o-2")))])
+    first = Prepared("o-1", envelope("o-1", chain=encode_chain(chain)), "+0", "", "order.close", "orders", True)
+    through(connector, produce.schedule(Scope(client.options, "orders"), [first], OnConflict.KEEP, "t"))
+    command = [CONSUMER, "--url", user_url("shop-acker"), "--queue", "orders", "--name", "plain", "--settle", "ack"]
+    with running(command, tmp_path) as consumer:
+        wait_until(lambda: client.get("o-1") is None, what="the first link is settled")
+        assert consumer.complaints == ""
+        RedisStreams(connector, client.options).relay("orders")
+        consumer.wait_for_ids("o-1", "o-2")
 
 
 def test_what_is_not_granted_is_said_in_one_sentence(user_url: UserUrl) -> None:

@@ -73,17 +73,27 @@ class Failed(NamedTuple):
     failure: bytes
 
 
-def ack(scope: Scope, done: Sequence[Acked]) -> Call[list[bool]]:
-    """Settle finished deliveries; True for each that was still ours."""
+ALONE = "alone"
+
+
+def ack(scope: Scope, done: Sequence[Acked], *, alone: bool = False) -> Call[list[bool]]:
+    """Settle finished deliveries; True for each that was still ours.
+
+    `alone`: the caller has read the envelopes, and nothing follows any of these jobs. Otherwise the script looks, and
+    leaves what follows for a relay. The same holds for `done` and `fail`.
+    """
     args: list[Argument] = [scope.now]
     for job, retention_ms, result, ran in done:
         args += (job.id, job.entry, b"%d %b" % (retention_ms, ran) if ran else retention_ms, result)
+    if alone:
+        args.append(ALONE)
     return call("ack", scope, args, _truths)
 
 
-def done(scope: Scope, ids: Sequence[str], entries: Sequence[str]) -> Call[list[bool]]:
+def done(scope: Scope, ids: Sequence[str], entries: Sequence[str], *, alone: bool = False) -> Call[list[bool]]:
     """As `ack`, for deliveries, by their ids and entry ids, of which nothing is kept."""
-    return call("done", scope, [msgspec.msgpack.encode((ids, entries))], partial(_but_for, len(ids)))
+    args = [msgspec.msgpack.encode((ids, entries)), "1" if alone else "0"]
+    return call("done", scope, args, partial(_but_for, len(ids)))
 
 
 def release(scope: Scope, back: Sequence[Released]) -> Call[list[bool]]:
@@ -94,11 +104,13 @@ def release(scope: Scope, back: Sequence[Released]) -> Call[list[bool]]:
     return call("release", scope, args, _truths)
 
 
-def fail(scope: Scope, failed: Sequence[Failed]) -> Call[list[bool]]:
-    """Settle deliveries that are given up."""
+def fail(scope: Scope, failed: Sequence[Failed], *, alone: bool = False) -> Call[list[bool]]:
+    """Settle deliveries that are given up. `alone` as in `ack`."""
     args: list[Argument] = [scope.now]
     for job, envelope, failure in failed:
         args += (job.id, job.entry, envelope, failure)
+    if alone:
+        args.append(ALONE)
     return call("fail", scope, args, _truths)
 
 

@@ -7,6 +7,8 @@ from itertools import chain
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
+from delayq.core import ending as endings
+from delayq.core import failure as failures
 from delayq.core import follow, followups
 from delayq.core.errors import BadEnvelope
 from delayq.core.followups import End, Note, Send, Todo, Word
@@ -101,10 +103,10 @@ def todo_of(owed: Owed, now_ms: int) -> Todo:
     if "todo" in owed.fields:
         return followups.decode_todo(owed.fields["todo"])
     try:
-        part, end = follow.part_of(owed.fields["job"]), End(text(owed.fields["ended"]))
+        end = End(text(owed.fields["ended"]))
+        return endings.ended(owed.fields["job"], end, failures.decode(owed.fields.get("failure", b"")), now_ms)
     except (KeyError, ValueError):
         raise BadEnvelope(f"The entry {owed.entry} of an outbox is none of ours.") from None
-    return follow.follow_ups(part, end, now_ms, {f"{follow.FAILED_HEADER}id": part.id}) if part else []
 
 
 # -- batches ---------------------------------------------------------------------------------------------------------
