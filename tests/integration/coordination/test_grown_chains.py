@@ -14,6 +14,7 @@ from delayq.jobs.batch import Member, batch, find_batch
 from delayq.jobs.chain import Element, chain
 from delayq.jobs.coordinated import RunningChain
 from delayq.jobs.dispatch import Dispatch, named
+from delayq.jobs.unsent import include
 from delayq.jobs.links import NOWHERE, Builder
 from delayq.manager import Manager
 from delayq.redis.calls import follow as calls
@@ -44,6 +45,7 @@ def growing(station: Station, name: str, *, first: list[Element] | None = None, 
 def test_new_links_are_members_of_the_batch(station: Station, steps: Steps) -> None:
     first: list[Element] = [steps("here"), steps("there").on_queue("mails")]
     inner = batch([steps("in"), chain(steps("in 1"), steps("in 2"))], then=steps("inner then"))
+    include([inner])  # the forked worker sends it, and not the test's process
     member = growing(station, "grow", first=first, last=[inner, steps("last")])
     alone = growing(station, "alone", last=[steps("after")])
     info = batch([chain(member, steps("planned")), alone], then=steps("then")).dispatch()
