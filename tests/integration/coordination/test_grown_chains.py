@@ -14,8 +14,8 @@ from delayq.jobs.batch import Member, batch, find_batch
 from delayq.jobs.chain import Element, chain
 from delayq.jobs.coordinated import RunningChain
 from delayq.jobs.dispatch import Dispatch, named
-from delayq.jobs.unsent import include
 from delayq.jobs.links import NOWHERE, Builder
+from delayq.jobs.unsent import include
 from delayq.manager import Manager
 from delayq.redis.calls import follow as calls
 from tests.support.members import Flaky, Slow, finished, numbers, work
