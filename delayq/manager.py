@@ -15,10 +15,11 @@ from __future__ import annotations
 import threading
 from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol, TypeAlias
+from weakref import WeakKeyDictionary
 
 from delayq.core.errors import ConfigError
 from delayq.core.names import check_queue
@@ -58,6 +59,33 @@ class CommitHook(Protocol):
         """
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Layer:
+    """One that makes connections in the place of others, and those it has made for each manager."""
+
+    between: Between
+    only: Manager | None
+    made: WeakKeyDictionary[Manager, dict[str, Connection]] = field(default_factory=WeakKeyDictionary)
+
+
+_interposed: list[_Layer] = []
+
+
+@contextmanager
+def interposed(between: Between, *, only: Manager | None = None) -> Iterator[None]:
+    """Let `between` make the connections that managers are asked for inside the block, in every thread; for tests.
+
+    It holds for all managers, those made inside the block included, or for one `only`. Blocks may be nested: what an
+    inner one stands for is the outer one's. What was made inside is forgotten at the end; its maker closes it.
+    """
+    layer = _Layer(between, only)
+    _interposed.append(layer)
+    try:
+        yield
+    finally:
+        _interposed.remove(layer)
+
+
 class Manager:
     """The connections of one application. Safe to share between threads.
 
@@ -71,7 +99,6 @@ class Manager:
         self._makers = Makers(settings, hands or Hands(runner), self.connection, self._given)
         self._lock = threading.RLock()
         self._made: dict[str, Connection] = {}
-        self._maker: Callable[[str], Connection] = self._make
         self._factories: dict[str, Factory] = dict(self._makers.factories)
         self._known = {DEFAULT: ConnectionSettings(), **_without_settings(), **settings.connections}
         self._routes = dict(settings.routes)
@@ -84,13 +111,31 @@ class Manager:
     def connection(self, name: str | None = None) -> Connection:
         """The connection of that name, or the default one; made once. Raises `ConfigError` for a name nobody knows."""
         name = self.settings.connection if name is None else name
+        if _interposed:
+            return self._beneath(name, list(_interposed))
         made = self._made.get(name)
-        if made is not None:
-            return made
+        return self._own(name) if made is None else made
+
+    def _own(self, name: str) -> Connection:
         with self._lock:
             if name not in self._made:
-                self._made[name] = self._maker(name)
+                self._made[name] = self._make(name)
             return self._made[name]
+
+    def _beneath(self, name: str, layers: list[_Layer]) -> Connection:
+        """The connection that the innermost of `layers` makes, which may ask for the one that the others make."""
+        while layers and layers[-1].only not in (None, self):
+            layers = layers[:-1]
+        if not layers:
+            return self._own(name)
+        *others, layer = layers
+        with self._lock:
+            made = layer.made.setdefault(self, {})
+            if name not in made:
+                given = self._given(name)
+                beneath = partial(self._beneath, name, others)
+                made[name] = layer.between(name, given, self._options(name, given), beneath)
+            return made[name]
 
     def batches(self, name: str | None = None) -> BatchStore:
         """Where that connection keeps batches. Raises `ConfigError` for one that keeps none."""
@@ -178,32 +223,9 @@ class Manager:
             raise ConfigError(f"The connection {name!r} is in use.", hint="Define it before the first job is sent.")
         self._known[name] = settings
 
-    @contextmanager
-    def interposed(self, between: Between) -> Iterator[None]:
-        """Let `between` make the connections that are asked for inside the block, whichever thread asks; for tests.
-
-        Blocks may be nested: what an inner one stands for is the outer one's. What was made inside is forgotten at
-        the end, and closed by whoever made it.
-        """
-        with self._lock:
-            made, maker = self._made, self._maker
-
-            def beneath(name: str) -> Connection:
-                with self._lock:
-                    if name not in made:
-                        made[name] = maker(name)
-                    return made[name]
-
-            def instead(name: str) -> Connection:
-                given = self._given(name)
-                return between(name, given, self._options(name, given), partial(beneath, name))
-
-            self._made, self._maker = {}, instead
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._made, self._maker = made, maker
+    def interposed(self, between: Between) -> AbstractContextManager[None]:
+        """As the function `interposed`, for this manager alone."""
+        return interposed(between, only=self)
 
     def close(self) -> None:
         """Close all connections; they may be used again."""

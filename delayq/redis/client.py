@@ -35,6 +35,28 @@ from delayq.redis.verbs import Clock, Flow, Verbs, server_clock
 T = TypeVar("T")
 
 
+def drive(connector: Connector, flow: Flow[T]) -> T:
+    """Run a verb over these connections, blocking."""
+    try:
+        step = next(flow)
+        while True:
+            try:
+                answer: Any
+                if isinstance(step, Confirm):
+                    answer = connector.confirm(step)
+                elif isinstance(step, tuple):
+                    answer = connector.call(partial(send_every, calls=step), safe=True)
+                else:
+                    answer = connector.call(partial(send, call=step), safe=step.resend, reads=step.reads)
+            except DelayqError as error:
+                step = flow.throw(error)  # which raises it, unless the verb goes on without an answer
+            else:
+                step = flow.send(answer)
+    except StopIteration as done:
+        value: T = done.value
+        return value
+
+
 class Client:
     """All verbs of one delayq, blocking. Safe to share between threads and to use in a forked child.
 
@@ -59,24 +81,7 @@ class Client:
 
     def run(self, flow: Flow[T]) -> T:
         """Run a verb: send what it yields, give it the answers, return what it returns."""
-        try:
-            step = next(flow)
-            while True:
-                try:
-                    answer: Any
-                    if isinstance(step, Confirm):
-                        answer = self.connector.confirm(step)
-                    elif isinstance(step, tuple):
-                        answer = self.connector.call(partial(send_every, calls=step), safe=True)
-                    else:
-                        answer = self.connector.call(partial(send, call=step), safe=step.resend, reads=step.reads)
-                except DelayqError as error:
-                    step = flow.throw(error)  # which raises it, unless the verb goes on without an answer
-                else:
-                    step = flow.send(answer)
-        except StopIteration as done:
-            value: T = done.value
-            return value
+        return drive(self.connector, flow)
 
     def schedule(
         self,

@@ -36,6 +36,7 @@ from delayq.redis.aclients import AsyncClient, close_async_client, drop_async_id
 from delayq.redis.clients import Client, close_client, make_client
 from delayq.redis.confirm import Confirm, Confirmed
 from delayq.redis.directory import Directory
+from delayq.redis.interception import active, connector_for
 from delayq.redis.links import aconfirm, confirm
 from delayq.redis.resend import Budget, Resends, aresend, resend
 from delayq.redis.slots import Address
@@ -168,6 +169,8 @@ class Connector:
 
     def commands(self) -> Client:
         """The client for everything that does not block. Ask each time: it is replaced after a failover or a fork."""
+        if active() and (other := connector_for(self)) is not self:
+            return other.commands()
         made = self._made
         clients = (made if made.pid == os.getpid() else self._mine()).sync
         if clients.commands is None:
@@ -180,6 +183,8 @@ class Connector:
         Replies of more than `most_reply` bytes are left unread: `ReplyTooLarge`. Values of more than `most_value` are
         dropped: `Skipped`. 0: of any size.
         """
+        if active() and (other := connector_for(self)) is not self:
+            return other.reader(block_ms, most_reply=most_reply, most_value=most_value)
         with translated(self.endpoint.where, reads=True):
             wire = replace(self._wire(Role.READER, block_ms), most_reply=most_reply, most_value=most_value)
             reader = make_client(self.endpoint, wire, self._directory, self._silent_s)
@@ -188,6 +193,8 @@ class Connector:
 
     def subscriber(self) -> PubSub:
         """A new listener with its own connection; read it with `get_message(timeout=seconds)`, and close it."""
+        if active() and (other := connector_for(self)) is not self:
+            return other.subscriber()
         clients = self._mine().sync
         if clients.subscriber is None:
             with translated(self.endpoint.where, reads=True):
@@ -209,6 +216,8 @@ class Connector:
 
     def acommands(self) -> AsyncClient:
         """As `commands`, for the running event loop."""
+        if active() and (other := connector_for(self)) is not self:
+            return other.acommands()
         clients = self._mine_here()
         if clients.commands is None:
             clients.commands = self._anew(Role.COMMANDS)
@@ -216,12 +225,16 @@ class Connector:
 
     def areader(self, block_ms: int) -> AsyncClient:
         """As `reader`, for one task of the running event loop."""
+        if active() and (other := connector_for(self)) is not self:
+            return other.areader(block_ms)
         reader = self._anew(Role.READER, block_ms)
         self._mine_here().readers.add(reader)
         return reader
 
     async def asubscriber(self) -> AsyncPubSub:
         """As `subscriber`, for the running event loop."""
+        if active() and (other := connector_for(self)) is not self:
+            return await other.asubscriber()
         clients = self._mine_here()
         client = clients.subscriber = clients.subscriber or self._anew(Role.SUBSCRIBER)
         with translated(self.endpoint.where, reads=True):

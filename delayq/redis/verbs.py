@@ -21,6 +21,7 @@ from delayq.core.shown import shown
 from delayq.core.spec import AT_ONCE, Delay, JobSpec, Prepared, prepare, prepare_raw, when
 from delayq.core.states import Answer, OnConflict, State, worst
 from delayq.core.views import JobInfo, JobRef
+from delayq.redis import interception
 from delayq.redis.calls import inspect, produce
 from delayq.redis.calls.call import Call, Command, Scope, pages, text
 from delayq.redis.calls.refusals import accepted, refusal
@@ -47,8 +48,9 @@ _MAY_RUN = (State.ABSENT, State.COMPLETED, State.FAILED, State.SCHEDULED, State.
 """States, the one nearest to a run last: it is shown of a job that several queues hold."""
 
 
-def server_clock() -> None:
-    """The clock of normal use: none, so that the server's own decides."""
+def server_clock() -> int | None:
+    """The clock of normal use: None, so that the server's own decides. Inside of a test's virtual time: that."""
+    return interception.now_ms() if interception.active() else None
 
 
 class Verbs:
@@ -102,6 +104,10 @@ class Verbs:
         return (yield from self._schedule_one(job, on_conflict, durability))
 
     def _schedule_one(self, job: Prepared, on_conflict: OnConflict, durability: str | None = None) -> Flow[JobRef]:
+        if interception.active():
+            [taken] = interception.taken([job], on_conflict, self.options)
+            if taken is not None:
+                return accepted(taken, job)
         if job.queue not in self._registered:
             yield from self.register(job.queue)
         scope = Scope(self.options, job.queue, self.clock(), self.layouts.of(job.queue))
@@ -136,6 +142,17 @@ class Verbs:
         specs = [item if isinstance(item, JobSpec) else JobSpec(**item) for item in items]
         now_ms = (yield from self.server_ms()) if any(spec.timed for spec in specs) else self._local_ms()
         jobs = [prepare(spec, self.options, now_ms, on_conflict) for spec in specs]
+        if not interception.active():
+            return (yield from self._schedule_all(jobs, on_conflict, durability))
+        taken = interception.taken(jobs, on_conflict, self.options)
+        left = [job for job, ref in zip(jobs, taken, strict=True) if ref is None]
+        sent = iter((yield from self._schedule_all(left, on_conflict, durability)) if left else [])
+        return [next(sent) if ref is None else ref for ref in taken]
+
+    def _schedule_all(
+        self, jobs: Sequence[Prepared], on_conflict: OnConflict, durability: str | None
+    ) -> Flow[list[JobRef]]:
+        """All of them, queue by queue."""
         way = Way(self.durable)
         if len({job.queue for job in jobs}) == 1:
             refs = yield from self._schedule_in(jobs[0].queue, jobs, on_conflict, durability, way)

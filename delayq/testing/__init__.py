@@ -19,12 +19,13 @@ if typing.TYPE_CHECKING:
     from delayq.testing.attempted import Attempted
     from delayq.testing.attempts import arun_job, run_job
     from delayq.testing.fake import Fake, faking
-    from delayq.testing.pushed import Pushed
+    from delayq.testing.pushed import Batched, Pushed
     from delayq.testing.travel import Travel, travelling
 
 __all__ = [
     "Ack",
     "Attempted",
+    "Batched",
     "Fake",
     "GiveUp",
     "Outcome",
@@ -41,7 +42,7 @@ _HOMES = {
     "delayq.core.outcome": ("Ack", "GiveUp", "Outcome", "Release"),
     "delayq.testing.attempts": ("arun_job", "run_job"),
     "delayq.testing.fake": ("Fake", "faking"),
-    "delayq.testing.pushed": ("Pushed",),
+    "delayq.testing.pushed": ("Batched", "Pushed"),
     "delayq.testing.travel": ("Travel", "travelling"),
     "delayq.testing.attempted": ("Attempted",),
 }

@@ -6,12 +6,15 @@ import threading
 from fnmatch import fnmatchcase
 
 from delayq.core import envelope as envelopes
+from delayq.core.batches import BatchInfo
+from delayq.core.follow import ids_of
+from delayq.core.followups import Plan
 from delayq.core.spec import Prepared
 from delayq.core.states import Answer, OnConflict, State
 from delayq.core.unique import word_of
 from delayq.core.views import JobRef
 from delayq.jobs.running import wall_ms
-from delayq.testing.pushed import Pushed, What, named
+from delayq.testing.pushed import Batched, Pushed, What, batched, named
 
 _TAKEN = {
     OnConflict.KEEP: Answer.KEPT,
@@ -30,12 +33,18 @@ class Book:
         self._lock = threading.Lock()
         self._taken: dict[tuple[str, str, str], Pushed] = {}
         self._unique: dict[tuple[str, str, str], str] = {}
+        self._batches: dict[str, tuple[Batched, BatchInfo]] = {}
 
     def wants(self, name: str) -> bool:
         """Whether a job of that name is taken; else it goes where it would have gone."""
         if self.only and not any(fnmatchcase(name, pattern) for pattern in self.only):
             return False
         return not any(fnmatchcase(name, pattern) for pattern in self.but)
+
+    @property
+    def partial(self) -> bool:
+        """Whether some jobs are really sent."""
+        return bool(self.only or self.but)
 
     def choose(self, only: tuple[What, ...], but: tuple[What, ...]) -> None:
         """Take these jobs only; leave those."""
@@ -50,7 +59,32 @@ class Book:
         """Forget it; ids and unique keys are free again."""
         with self._lock:
             self._taken.clear()
+            self._batches.clear()
             self._unique.clear()
+
+    def batches(self) -> list[Batched]:
+        """The batches taken, in order."""
+        with self._lock:
+            return [one for one, _ in self._batches.values()]
+
+    def batch(self, batch_id: str) -> BatchInfo | None:
+        """How a batch that was taken stands: nothing of it has run. None for another one."""
+        with self._lock:
+            known = self._batches.get(batch_id)
+        return None if known is None else known[1]
+
+    def take_batch(self, connection: str, plan: Plan) -> BatchInfo | None:
+        """Write a batch down, unless it is there already; None when none of its jobs is taken."""
+        batch = batched(connection, plan)
+        if batch.members and not any(map(self._wants_part, batch.members)):
+            return None
+        pending = len(ids_of(plan.members))
+        info = BatchInfo(plan.id, plan.name, pending, 0, 0, 0, wall_ms(), None, None, plan.allow_failures, plan.owner)
+        with self._lock:
+            return self._batches.setdefault(plan.id, (batch, info))[1]
+
+    def _wants_part(self, part: Pushed | Batched) -> bool:
+        return any(map(self._wants_part, part.members)) if isinstance(part, Batched) else self.wants(part.name)
 
     def take(self, connection: str, job: Prepared, on_conflict: OnConflict) -> JobRef:
         """Write a job down; the answer is the one a queue would give while the jobs before it wait."""

@@ -6,15 +6,132 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from delayq.core import envelope as envelopes
-from delayq.core.errors import BadEnvelope
+from delayq.core.batches import BatchInfo
+from delayq.core.errors import BadEnvelope, BatchNotFound, ConfigError
+from delayq.core.followups import Link, Plan
 from delayq.core.options import Options
 from delayq.core.spec import Delay, JobSpec, Prepared, prepare, prepare_raw
 from delayq.core.states import Answer, OnConflict
 from delayq.core.views import JobRef
-from delayq.drivers.connection import Connection
+from delayq.drivers.capabilities import ALSO_DATABASE
+from delayq.drivers.connection import BatchStore, Connection, KeepsBatches
 from delayq.jobs.running import wall_ms
 from delayq.redis.calls.refusals import refusal
+from delayq.redis.connect import Connector
 from delayq.testing.book import Book
+
+
+def refused(what: str) -> RuntimeError:
+    """The error of what a fake cannot answer. None of ours: a program under test must not take it for an outage."""
+    return RuntimeError(
+        f"delayq's fake writes jobs down and has no queue, so it cannot answer {what}. "
+        "Use the fixture delayq_travel (or travelling()) for tests that need one."
+    )
+
+
+class Gatekeeper:
+    """Between clients that no manager made and their Redis: see `delayq.redis.interception`."""
+
+    def __init__(self, book: Book) -> None:
+        self._book = book
+
+    def owns(self, asked: Connector) -> bool:
+        """No server belongs to a fake."""
+        return False
+
+    def instead(self, asked: Connector) -> None:
+        """Nothing, when some jobs are really sent. Raises `RuntimeError` otherwise."""
+        if not self._book.partial:
+            raise refused(f"a call to Redis at {asked.endpoint.where}")
+
+    def take(self, job: Prepared, on_conflict: OnConflict, options: Options) -> JobRef | None:
+        """Write the job down, if the book wants it."""
+        return self._book.take(options.connection, job, on_conflict) if self._book.wants(job.name) else None
+
+    def clock_ms(self) -> int | None:
+        """This machine's time; None when there are servers to ask."""
+        return None if self._book.partial else wall_ms()
+
+
+class FakeBatches:
+    """A `BatchStore`. A batch of which the book wants no job goes to the real one."""
+
+    def __init__(self, connection: str, book: Book, real: Callable[[], Connection]) -> None:
+        self._connection = connection
+        self._book = book
+        self._real = real
+
+    def open(self, plan: Plan) -> BatchInfo:
+        """Write one down, with all that is in it."""
+        info = self._book.take_batch(self._connection, plan)
+        return self.real("a batch").open(plan) if info is None else info
+
+    def get(self, batch: str) -> BatchInfo:
+        """One as it stands. Raises `BatchNotFound`."""
+        info = self._book.batch(batch)
+        if info is None and not self._book.partial:
+            raise BatchNotFound(f"No batch {batch!r} was dispatched to this fake.")
+        return self.real("a batch").get(batch) if info is None else info
+
+    def add(self, batch: str, members: Sequence[Link]) -> BatchInfo:
+        """Of a real batch only."""
+        return self.real(f"an addition to the batch {batch!r}").add(batch, members)
+
+    def cancel(self, batch: str, *, reason: str | None = None) -> BatchInfo:
+        """Of a real batch only."""
+        return self.real(f"a cancel of the batch {batch!r}").cancel(batch, reason=reason)
+
+    def retry(self, batch: str, *, reason: str | None = None) -> int:
+        """Of a real batch only."""
+        return self.real(f"a retry of the batch {batch!r}").retry(batch, reason=reason)
+
+    def pending(self, batch: str, limit: int = 50) -> Sequence[tuple[str, str]]:
+        """Of a real batch only."""
+        return self.real(f"the members of the batch {batch!r}").pending(batch, limit)
+
+    def failed(self, batch: str) -> Sequence[tuple[str, str]]:
+        """Of a real batch only."""
+        return self.real(f"the failed members of the batch {batch!r}").failed(batch)
+
+    def list(self, limit: int = 50) -> Sequence[BatchInfo]:
+        """The real batches."""
+        return self.real("a list of batches").list(limit)
+
+    def real(self, what: str) -> BatchStore:
+        """The real store. Raises `RuntimeError` when nothing is really sent, `ConfigError` when there is none."""
+        if not self._book.partial:
+            raise refused(what)
+        connection = self._real()
+        if not isinstance(connection, KeepsBatches):
+            raise ConfigError(f"The connection {self._connection!r} keeps no batches.", hint=ALSO_DATABASE)
+        return connection.batches
+
+
+class AsyncFakeBatches:
+    """As `FakeBatches`, awaited; a real store blocks for the blink it takes."""
+
+    def __init__(self, batches: FakeBatches) -> None:
+        self._batches = batches
+
+    async def open(self, plan: Plan) -> BatchInfo:
+        """Write one down, with all that is in it."""
+        return self._batches.open(plan)
+
+    async def get(self, batch: str) -> BatchInfo:
+        """One as it stands. Raises `BatchNotFound`."""
+        return self._batches.get(batch)
+
+    async def add(self, batch: str, members: Sequence[Link]) -> BatchInfo:
+        """Of a real batch only."""
+        return self._batches.add(batch, members)
+
+    async def cancel(self, batch: str) -> BatchInfo:
+        """Of a real batch only."""
+        return self._batches.cancel(batch)
+
+    async def retry(self, batch: str) -> int:
+        """Of a real batch only."""
+        return self._batches.retry(batch)
 
 
 class FakeConnection:
@@ -25,6 +142,8 @@ class FakeConnection:
         self._options = replace(options, travels=False)
         self._book = book
         self._real = real
+        self.batches = FakeBatches(name, book, real)
+        self.abatches = AsyncFakeBatches(self.batches)
 
     def schedule(self, spec: JobSpec, on_conflict: OnConflict) -> JobRef:
         """Write one down; a refusal is raised."""

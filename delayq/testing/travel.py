@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Final
 
 from delayq.app import fallback_policy
 from delayq.core import envelope as envelopes
@@ -25,7 +26,8 @@ from delayq.core.envelope import Envelope
 from delayq.core.errors import BadEnvelope, InvalidInput, UnknownJob
 from delayq.core.options import Options
 from delayq.core.outcome import GiveUp, decide, policy_of
-from delayq.core.spec import Instant
+from delayq.core.spec import Instant, Prepared
+from delayq.core.states import OnConflict
 from delayq.core.when import format_instant, instant_ms
 from delayq.drivers.base import Delivery
 from delayq.drivers.connection import Connection
@@ -33,8 +35,10 @@ from delayq.drivers.sync import Ran
 from delayq.jobs.current import current_manager
 from delayq.jobs.registry import current
 from delayq.jobs.running import LocalRunner, Rules, wall_ms
-from delayq.manager import Manager
+from delayq.manager import Manager, interposed
+from delayq.redis.aio import AsyncClient
 from delayq.redis.connect import Connector
+from delayq.redis.interception import intercepting
 from delayq.settings.tables import ConnectionSettings
 from delayq.testing.attempted import Attempted, word_of
 from delayq.testing.attempts import blocking, middle
@@ -43,7 +47,7 @@ from delayq.testing.limits import TravelLimits
 from delayq.testing.private_server import empty, private_server
 from delayq.testing.travel_connection import TravelConnection
 
-LOCAL_DRIVERS = ("sync", "null")
+LOCAL_DRIVERS: Final = ("sync", "null")
 """Connections that store nothing stay what they are; all others lead to the private server."""
 
 
@@ -62,6 +66,8 @@ class Travel:
         self._backends: dict[str, Backend] = {}
         self._journeys = Journeys(self._clock, self._backends)
         self.client = self._backend(self._options).client
+        self.aclient = AsyncClient(server, self._options, self._clock)
+        """As `client`, awaited."""
 
     def __repr__(self) -> str:
         return f"<travel: it is {format_instant(self.now_ms)}>"
@@ -78,7 +84,7 @@ class Travel:
 
     @property
     def url(self) -> str:
-        """The private server's, for a program of its own. Such a program has the real time."""
+        """The private server's, for a process of its own. Such a process has the real time."""
         return self._server.endpoint.url
 
     def __call__(self, span: str | timedelta) -> list[Attempted]:
@@ -115,6 +121,24 @@ class Travel:
         options = replace(options, travels=False)
         self._backend(options)
         return TravelConnection(name, self._server, options, self._clock)
+
+    # -- for clients that no manager made: see `delayq.redis.interception` ---------------------------------------------
+
+    def owns(self, asked: Connector) -> bool:
+        """Whether `asked` leads to the private server."""
+        return asked.endpoint == self._server.endpoint
+
+    def instead(self, asked: Connector) -> Connector:
+        """The private server, whichever Redis was asked for."""
+        return self._server
+
+    def take(self, job: Prepared, on_conflict: OnConflict, options: Options) -> None:
+        """Nothing: it is sent to the private server. Its prefix may be one that no manager uses."""
+        self._backend(replace(options, travels=False))
+
+    def clock_ms(self) -> int:
+        """The test's time."""
+        return self.now_ms
 
     # -- on the way --------------------------------------------------------------------------------------------------
 
@@ -189,8 +213,10 @@ class Travel:
 def travelling(server: Connector | None = None, *, manager: Manager | None = None) -> Iterator[Travel]:
     """A virtual clock for as long as the block lasts, on a private server that is empty before and after.
 
-    What `manager` (or the current one) sends goes to that server inside the block, whichever Redis its settings name;
-    sync and null connections stay what they are. `server`: one that is private already; else one is started.
+    Everything that this process sends goes to that server inside the block, whichever Redis it is meant for: what
+    managers, `DelayQ` and `AsyncDelayQ` send, those made before the block included. Sync and null connections stay what
+    they are. `manager` (or the current one) has the settings. `server`: one that is private already; else one is
+    started. Raises `ConfigError` when there is no server program.
     """
     with ExitStack() as stack:
         chosen = stack.enter_context(private_server()) if server is None else server
@@ -199,7 +225,8 @@ def travelling(server: Connector | None = None, *, manager: Manager | None = Non
         stack.callback(empty, chosen)
         travel = Travel(chosen, asked)
         stack.callback(travel.close)
-        stack.enter_context(asked.interposed(travel.between))
+        stack.enter_context(interposed(travel.between))
+        stack.enter_context(intercepting(travel))
         yield travel
 
 
