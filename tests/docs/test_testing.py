@@ -24,7 +24,8 @@ def test_the_programs_of_the_page_pass(tmp_path: Path) -> None:
     programs = re.findall(r"^```python\n(.*?)^```$", (ROOT / "docs/testing.md").read_text(), re.DOTALL | re.MULTILINE)
     assert len(programs) == 3
     (tmp_path / "test_page.py").write_text(HEAD + "\n".join(programs))
-    (tmp_path / "pytest.ini").write_text("[pytest]\nasyncio_mode = auto\nasyncio_default_fixture_loop_scope = function\n")
+    ini = "[pytest]\nasyncio_mode = auto\nasyncio_default_fixture_loop_scope = function\n"
+    (tmp_path / "pytest.ini").write_text(ini)
     words = [
         sys.executable,
         "-m",
