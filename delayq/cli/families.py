@@ -20,6 +20,7 @@ COMMANDS: Final = {
     "run-now": ("job", "Let a waiting job run at once."),
     "reschedule": ("job", "Give a waiting job another time."),
     "show": ("job", "Show everything known about one job."),
+    "why": ("job", "Say why a job has not run, and what to do about it."),
     "list": ("job", "List jobs, state by state."),
     "upcoming": ("job", "Show how many jobs fall due when."),
     "stats": ("queue", "Show how many jobs are in which state."),

@@ -25,7 +25,7 @@ def healthcheck(ctx: typer.Context, role: Role = "redis", port: Port = 8080) -> 
     """Say whether a role is well, by exit code.
 
     0 or 1, and 5 when Redis is away. worker: one of this host has announced itself. mover: one looked at every queue
-    that has something due. serve: the server on this machine is ready. redis: it answers.
+    that has something due. serve: the server on this machine is ready. redis: it answers and takes writes.
     """
     from delayq.cli.actions import health
 

@@ -183,6 +183,13 @@ def reschedule(
     produce.reschedule(session_of(ctx), job_id, queue, when, durability, as_json=as_json)
 
 
+def why(ctx: typer.Context, job_id: JobId, queue: OneQueue = None, as_json: Json = False) -> None:
+    """Say why a job has not run, and what to do about it."""
+    from delayq.cli.actions import look
+
+    look.why(session_of(ctx), job_id, queue, as_json=as_json)
+
+
 def show(ctx: typer.Context, job_id: JobId, queue: OneQueue = None, as_json: Json = False) -> None:
     """Show everything known about one job."""
     from delayq.cli.actions import look
@@ -225,6 +232,7 @@ _COMMANDS: dict[str, tuple[Callable[..., None], str]] = {
     "run-now": (run_now, example("delayq run-now order-42")),
     "reschedule": (reschedule, example("delayq reschedule order-42 --in 30m")),
     "show": (show, example("delayq show order-42 --json")),
+    "why": (why, example("delayq why order-42 --queue orders")),
     "list": (list_jobs, example("delayq list --state scheduled --name 'order.*' --limit 20")),
     "upcoming": (upcoming, example("delayq upcoming --queue orders --span 1h --spans 24")),
 }

@@ -6,16 +6,16 @@ Every finding says what, where, and the next step.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
 from delayq.core.control import Control
 from delayq.core.durations import format_duration
-from delayq.core.facts import Facts, ForeignKey, QueueFacts, ServerFacts
+from delayq.core.facts import Facts, ForeignKey, QueueFacts, Refusal, ServerFacts, ServerState
 from delayq.core.known_bad import known_bad, syncs_too_early
-from delayq.core.views import QueueStats
+from delayq.core.views import QueueStats, WorkerInfo
 
 MINIMUM_VERSION: Final = (6, 2, 0)
 MOVER_SILENT_MS: Final = 10_000
@@ -23,6 +23,8 @@ MOVER_SILENT_MS: Final = 10_000
 OVERDUE_MS: Final = 10_000
 OWED_MS: Final = 30_000
 SKEW_MS: Final = 2_000
+NEARLY_FULL: Final = 0.9
+"""The share of maxmemory from which on it is worth a word."""
 
 
 class Level(StrEnum):
@@ -121,6 +123,7 @@ def _server(where: str, server: ServerFacts, *, replicated: bool) -> Iterator[Fi
             ),
             "CONFIG SET appendonly yes, and the same in its configuration file.",
         )
+    yield from _state(where, server.state)
     if abs(server.skew_ms) >= SKEW_MS:
         ahead = "ahead of" if server.skew_ms > 0 else "behind"
         yield Finding(
@@ -137,6 +140,59 @@ def _server(where: str, server: ServerFacts, *, replicated: bool) -> Iterator[Fi
             f"Allow +{command.lower().replace(' ', '|')} in its ACL, or look yourself.",
             Level.ADVICE,
         )
+
+
+def refused(state: ServerState) -> str:
+    """The sentence that says why a server refuses writes; '' when it takes them."""
+    match state.refuses:
+        case None:
+            return ""
+        case Refusal.DISK:
+            failing = " and ".join(state.failing) or "its data"
+            return f"Redis answers and refuses every write: it cannot save {failing} to disk."
+        case Refusal.MEMORY:
+            used, limit = size(state.memory_bytes), size(state.memory_limit_bytes)
+            return f"Redis answers and takes no new job: it uses {used} of the {limit} that maxmemory allows."
+        case Refusal.REPLICAS:
+            return "Redis answers and refuses every write: too few replicas follow it (min-replicas-to-write)."
+        case Refusal.REPLICA:
+            return "Redis answers and refuses every write: it is a replica."
+
+
+_WAY_OUT: Final = {
+    Refusal.DISK: "Free disk space, or let it write to its directory (CONFIG GET dir); its own log names the error.",
+    Refusal.MEMORY: "Give it more memory (CONFIG SET maxmemory), or let workers finish what waits: they still can.",
+    Refusal.REPLICAS: "Bring its replicas back.",
+    Refusal.REPLICA: "Put the address of the primary into DELAYQ_URL.",
+}
+
+
+def _state(where: str, state: ServerState) -> Iterator[Finding]:
+    """Writes refused, memory nearly used up, data not saved."""
+    if state.refuses is not None:
+        yield Finding("writes-refused", where, refused(state), _WAY_OUT[state.refuses])
+    elif state.failing:
+        what = f"It could not save {' and '.join(state.failing)} lately: a crash would lose what is newer."
+        yield Finding("not-saved", where, what, _WAY_OUT[Refusal.DISK])
+    if state.refuses is not Refusal.MEMORY and state.fullness >= NEARLY_FULL:
+        used, limit = size(state.memory_bytes), size(state.memory_limit_bytes)
+        yield Finding(
+            "memory",
+            where,
+            f"It uses {used} of the {limit} that maxmemory allows; at the limit it refuses new jobs.",
+            "Give it more memory (CONFIG SET maxmemory, and in its configuration file), or start more workers.",
+            Level.ADVICE,
+        )
+
+
+def size(number: int | None) -> str:
+    """A number of bytes for people: '96 MiB'."""
+    if number is None:
+        return "an unknown number of bytes"
+    for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if number >= factor:
+            return f"{number / factor:.1f}".removesuffix(".0") + f" {unit}"
+    return f"{number} bytes"
 
 
 def _version(where: str, product: str, version: tuple[int, int, int]) -> Iterator[Finding]:
@@ -191,6 +247,8 @@ def _prefix(facts: Facts) -> Iterator[Finding]:
 
 def _queues(facts: Facts) -> Iterator[Finding]:
     workers = facts.workers
+    # A mover and a worker announce themselves by writes, so on such a server their silence says nothing.
+    mute = any(one.state.refuses is not None for one in (facts.server, *facts.more_servers))
     for queue in facts.queues:
         where = f"queue {queue.queue}"
         yield from _foreign(where, queue.foreign)
@@ -198,7 +256,8 @@ def _queues(facts: Facts) -> Iterator[Finding]:
             yield Finding("damage", where, queue.broken, "Remove or rename the foreign key; delayq then goes on.")
         if queue.stats is not None:
             served = workers is None or any(queue.queue in worker.queues for worker in workers)
-            yield from _flow(where, queue, queue.stats, served=served, held=facts.control.held_by())
+            yield from _flow(where, queue, queue.stats, served=served or mute, held=facts.control.held_by(), mute=mute)
+            yield from _silent(where, queue, queue.stats, workers)
         if queue.owed and queue.owed_for_ms > OWED_MS:
             yield Finding(
                 "follow-ups",
@@ -218,16 +277,48 @@ def _queues(facts: Facts) -> Iterator[Finding]:
         yield from _names(where, queue, facts)
 
 
-def _flow(where: str, queue: QueueFacts, stats: QueueStats, *, served: bool, held: str) -> Iterator[Finding]:
-    """What keeps jobs from moving on. That they are late is only news when nothing else explains it."""
+def _silent(
+    where: str, queue: QueueFacts, stats: QueueStats, workers: Sequence[WorkerInfo] | None
+) -> Iterator[Finding]:
+    """Delivered jobs whose holder is dead or does not speak, longest first; the first of them by its id."""
+    if not queue.silent.count:
+        return
+    known = None if workers is None else {worker.name for worker in workers}
+    first = queue.silent.jobs[0] if queue.silent.jobs else None
+    others = queue.silent.count - 1
+    what = f"Delivered jobs whose worker has been silent for more than a lease: {queue.silent.count}."
+    if first is not None:
+        what = f"{silence(first.worker, first.silent_ms, stats.lease_ms, known)} It holds the job {first.id!r}"
+        what += f"; jobs held like that: {others} more." if others else "."
+    yield Finding("silent", where, what, f"{TAKE_BACK} `delayq work --queue {queue.queue}`, or `delayq move`.")
+
+
+TAKE_BACK: Final = "A janitor takes such a job back; run one:"
+
+
+def silence(worker: str, silent_ms: int, lease_ms: int, known: Container[str] | None) -> str:
+    """The sentence about a holder that does not speak. `known`: the workers that are registered; None: unknown."""
+    gone = " and is not registered any more" if known is not None and worker not in known else ""
+    since = format_duration(silent_ms // 1000 * 1000)
+    return f"The worker {worker} has been silent for {since} (a lease is {format_duration(lease_ms)}){gone}."
+
+
+def _flow(
+    where: str, queue: QueueFacts, stats: QueueStats, *, served: bool, held: str, mute: bool
+) -> Iterator[Finding]:
+    """What keeps jobs from moving on. That they are late is only news when nothing else explains it.
+
+    `served`: a worker serves the queue. `held`: what keeps all workers from fetching. `mute`: the server refuses
+    writes, so that movers and workers cannot say that they are there.
+    """
     waiting = stats.scheduled + stats.ready
     if stats.paused_until_ms is not None:
         until = _left(stats.paused_until_ms, stats.now_ms, "it is resumed")
         what = f"It is paused {until}; jobs waiting: {waiting}."
         yield Finding("paused", where, what, f"delayq resume {queue.queue}")
         return
-    explained = bool(held)
-    if stats.scheduled and stats.now_ms - stats.mover_tick_ms > MOVER_SILENT_MS:
+    explained = bool(held) or mute
+    if stats.scheduled and stats.now_ms - stats.mover_tick_ms > MOVER_SILENT_MS and not mute:
         explained = True
         seen = f"for {format_duration(stats.now_ms - stats.mover_tick_ms)}" if stats.mover_tick_ms else "yet"
         yield Finding(

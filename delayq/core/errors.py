@@ -156,9 +156,10 @@ class BackendError(DelayqError):
 
 
 class BackendUnavailable(BackendError):
-    """Redis cannot be reached or is not ready."""
+    """Redis cannot be reached or is not ready. `refuses_writes`: it answers, reads work, and writes do not."""
 
     exit_code = 5
+    refuses_writes: bool = False
 
 
 class BackendFull(BackendError):

@@ -3,9 +3,41 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from delayq.core.control import Control
-from delayq.core.views import QueueStats, WorkerInfo
+from delayq.core.views import QueueStats, Silent, WorkerInfo
+
+
+class Refusal(StrEnum):
+    """Why a server that answers refuses writes, by its own word for it."""
+
+    DISK = "MISCONF"
+    MEMORY = "OOM"
+    REPLICAS = "NOREPLICAS"
+    REPLICA = "READONLY"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerState:
+    """Whether a server takes writes, how full its memory is, and whether it saves. None: that cannot be told.
+
+    `node` names it among the primaries of a cluster. `memory_limit_bytes` is 0 without a limit. `failing` names what it
+    could not save lately. `forbidden`: commands that this user may not call.
+    """
+
+    node: str = ""
+    refuses: Refusal | None = None
+    writable: bool | None = None
+    memory_bytes: int | None = None
+    memory_limit_bytes: int | None = None
+    failing: tuple[str, ...] = ()
+    forbidden: tuple[str, ...] = ()
+
+    @property
+    def fullness(self) -> float:
+        """The share of its memory limit that is used; 0 without a limit, or when that cannot be told."""
+        return (self.memory_bytes or 0) / self.memory_limit_bytes if self.memory_limit_bytes else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +59,7 @@ class ServerFacts:
     """With how many of them in touch it takes writes (min-replicas-to-write)."""
     appendfsync: str | None = None
     """When its append-only file is synced."""
+    state: ServerState = ServerState()
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +80,8 @@ class ForeignKey:
 class QueueFacts:
     """One queue. `names`: of the jobs looked at; `unknown`: those a worker met without a handler; `outsiders`: plain
     consumers seen lately; `foreign`: its keys that hold something else; `broken`: why it could not be looked at;
-    `owed`: follow-ups of ended jobs that nobody has carried on yet, the oldest of them since `owed_for_ms`."""
+    `owed`: follow-ups of ended jobs that nobody has carried on yet, the oldest of them since `owed_for_ms`;
+    `silent`: delivered jobs whose holder has been silent for longer than a lease."""
 
     queue: str
     stats: QueueStats | None = None
@@ -62,6 +96,7 @@ class QueueFacts:
     """How many jobs have a due time after the year 9999: `never_id` is one of them, `never_score` its score."""
     never_id: str = ""
     never_score: str = ""
+    silent: Silent = field(default_factory=Silent)
 
     @property
     def is_empty(self) -> bool:

@@ -5,6 +5,7 @@ Times come twice: `…_ms` as epoch milliseconds for programs, without the suffi
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -18,6 +19,7 @@ from delayq.core.progress import Progress
 from delayq.core.sealing import HIDDEN
 from delayq.core.views import JobInfo, JobRef, QueueStats, QueueView, Upcoming, WorkerInfo
 from delayq.core.when import format_instant
+from delayq.core.why import Reason
 
 Shape = dict[str, Any]
 
@@ -176,6 +178,12 @@ def finding(found: Finding) -> Shape:
         "what": found.what,
         "next": found.next,
     }
+
+
+def why(info: JobInfo, reasons: Iterable[Reason]) -> Shape:
+    """Why a job is where it is, the heaviest reason first."""
+    told = [{"code": one.code, "weight": one.weight, "what": one.what, "next": one.next} for one in reasons]
+    return {"id": info.id, "name": info.name, "queue": info.queue, "state": info.state, "reasons": told}
 
 
 def paused(name: str, until_ms: int | None) -> Shape:

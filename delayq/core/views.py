@@ -212,6 +212,27 @@ class QueueView:
     held: tuple[ShardView, ...]
 
 
+class SilentJob(NamedTuple):
+    """A delivered job whose holder has been silent for longer than a lease: `silent_ms`, since it last spoke."""
+
+    id: str
+    worker: str
+    silent_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Silent:
+    """Delivered jobs with a silent holder: how many (at most 500 in each shard are counted), and some of them."""
+
+    count: int = 0
+    jobs: tuple[SilentJob, ...] = ()
+
+    @property
+    def longest_ms(self) -> int:
+        """The longest silence among the jobs listed; 0 when there is none."""
+        return max((one.silent_ms for one in self.jobs), default=0)
+
+
 @dataclass(frozen=True, slots=True)
 class WorkerInfo:
     """A worker that said "I am here" and whose word has not expired. `about` is what else it said of itself."""

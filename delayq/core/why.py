@@ -10,14 +10,14 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
-from delayq.core.diagnosis import Finding, Level
+from delayq.core.diagnosis import TAKE_BACK, Finding, Level, silence
 from delayq.core.durations import format_duration
 from delayq.core.limit_views import HeldUp, Obstacle
 from delayq.core.states import State
 from delayq.core.unique import START
 from delayq.core.views import JobInfo, QueueStats, WorkerInfo
 
-_EVERYWHERE: Final = frozenset({"all-paused", "maintenance", "clock", "old-server", "bad-server"})
+_EVERYWHERE: Final = frozenset({"all-paused", "maintenance", "clock", "old-server", "bad-server", "writes-refused"})
 _MOVER_ONLY: Final = frozenset({"no-mover"})
 _NEXT_STEP: Final = frozenset({"due", "ready"})
 """What would happen by itself next."""
@@ -60,7 +60,7 @@ def explain(
     info: JobInfo, stats: QueueStats, findings: Iterable[Finding], *, high_water: int, around: Around = NOTHING
 ) -> list[Reason]:
     """Why the job is where it is, the heaviest reason first; never empty."""
-    reasons = [*_own(info, stats, high_water), *_around(info, findings)]
+    reasons = [*_own(info, stats, high_water, around), *_around(info, findings)]
     if info.state in (State.SCHEDULED, State.READY):
         reasons += [*_limits(info, stats.now_ms, around.held_up), *_workers(info, around)]
     if any(reason.weight is Weight.PROBLEM for reason in reasons):
@@ -69,7 +69,7 @@ def explain(
     return sorted(reasons, key=lambda reason: weights.index(reason.weight))
 
 
-def _own(info: JobInfo, stats: QueueStats, high_water: int) -> Iterator[Reason]:
+def _own(info: JobInfo, stats: QueueStats, high_water: int, around: Around) -> Iterator[Reason]:
     match info.state:
         case State.SCHEDULED:
             yield from _scheduled(info, stats, high_water)
@@ -77,7 +77,7 @@ def _own(info: JobInfo, stats: QueueStats, high_water: int) -> Iterator[Reason]:
             what = f"It is due and waits for a worker; jobs ready in this queue: {stats.ready:,}."
             yield Reason("ready", what)
         case State.RESERVED:
-            yield from _reserved(info, stats)
+            yield from _reserved(info, stats, around)
         case State.FAILED:
             yield Reason("failed", "It ran and was given up.", "Retry it when its cause is mended.", Weight.PROBLEM)
         case State.COMPLETED:
@@ -108,7 +108,7 @@ def _scheduled(info: JobInfo, stats: QueueStats, high_water: int) -> Iterator[Re
         )
 
 
-def _reserved(info: JobInfo, stats: QueueStats) -> Iterator[Reason]:
+def _reserved(info: JobInfo, stats: QueueStats, around: Around) -> Iterator[Reason]:
     if info.cancel_asked_ms is not None:
         yield Reason("stopping", "It runs, and was asked to stop.")
     if not info.consumer:
@@ -116,13 +116,10 @@ def _reserved(info: JobInfo, stats: QueueStats) -> Iterator[Reason]:
         return
     silent_ms = info.idle_ms or 0
     if stats.lease_ms and silent_ms > stats.lease_ms:
-        yield Reason(
-            "silent",
-            f"{info.consumer} holds it and has been silent for {_length(silent_ms)}; "
-            f"a lease is {format_duration(stats.lease_ms)}.",
-            "A janitor takes it back: run a worker, or `delayq move`.",
-            Weight.PROBLEM,
-        )
+        known = None if around is NOTHING else {worker.name for worker in around.workers}
+        what = f"It is held. {silence(info.consumer, silent_ms, stats.lease_ms, known)}"
+        way_out = f"{TAKE_BACK} `delayq work --queue {info.queue}`, or `delayq move`."
+        yield Reason("silent", what, way_out, Weight.PROBLEM)
     else:
         yield Reason("running", f"{info.consumer} holds it.", weight=Weight.FINE)
 
@@ -137,7 +134,9 @@ def _around(info: JobInfo, findings: Iterable[Finding]) -> Iterator[Reason]:
             continue
         if found.code == "unregistered" and repr(info.name) not in found.what:
             continue
-        if info.state is State.RESERVED or (found.code in _MOVER_ONLY and info.state is not State.SCHEDULED):
+        if found.code == "silent" or (info.state is State.RESERVED and found.code != "writes-refused"):
+            continue
+        if found.code in _MOVER_ONLY and info.state is not State.SCHEDULED:
             continue
         yield Reason(found.code, found.what, found.next, Weight.PROBLEM)
 

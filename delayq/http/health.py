@@ -1,18 +1,25 @@
-"""Is the process alive, and can it serve? For orchestrators; no key is asked for, and nothing is told but that."""
+"""Is the process alive, and can it serve? For orchestrators: no key is needed, and without one no queue is named."""
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Request, Response
 
+from delayq.core.diagnosis import refused
+from delayq.core.durations import format_duration
 from delayq.core.errors import BackendError
-from delayq.core.standstill import last_look_ms, no_mover
-from delayq.core.views import QueueStats
+from delayq.core.standstill import STILL_MS, last_look_ms, no_mover
+from delayq.core.views import QueueStats, Silent
+from delayq.http.access import Caller, identify
 from delayq.http.answers import answer
 from delayq.http.api.models.health import Alive, Ready
 from delayq.http.documented import answers
+from delayq.http.problems import Refused
 from delayq.http.service import Served, Service
+from delayq.redis.server_state import server_states
+from delayq.redis.whole import silent
 
 router = APIRouter(tags=["health"])
 
@@ -33,30 +40,56 @@ async def livez() -> Response:
 
 @router.get("/readyz", summary="Can it serve?", responses=answers({200: ("Yes.", Ready), 503: ("No, and why.", Ready)}))
 @router.get("/healthz", include_in_schema=False)
-async def readyz(service: Served) -> Response:
-    """200, or 503 when Redis does not answer, a mover stands still, or jobs are overdue for too long."""
-    verdict = await look(service)
+async def readyz(request: Request, service: Served) -> Response:
+    """200, or 503 when Redis is away or refuses writes, no mover runs, dead workers hold jobs, or jobs are overdue for
+    too long. Where keys are needed, queues are named to a caller with one."""
+    verdict = await look(service, _caller(service, request.headers.get("authorization", "")))
     shape = {"ready": verdict.ready, "why": verdict.why}
     return answer(shape, 200 if verdict.ready else 503, {} if verdict.ready else {"Retry-After": "2"})
 
 
-async def look(service: Service) -> Verdict:
-    """Ask Redis."""
+def _caller(service: Service, header: str) -> Caller | None:
     try:
-        stats = await service.client.stats()
+        return identify(service, header)
+    except Refused:
+        return None
+
+
+async def look(service: Service, caller: Caller | None = None) -> Verdict:
+    """Ask Redis. `caller` None: somebody who is told no name of a queue."""
+    client = service.client
+    try:
+        states = await asyncio.to_thread(server_states, client.connector, client.options.prefix)
+        stats = await client.stats()
+        held = {one.queue: await client.run(silent(client.verbs, one.queue)) for one in stats if one.reserved}
     except BackendError as error:
         return Verdict(False, (error.message,))
-    limit_ms = service.settings.max_overdue_ms
-    looked_ms = last_look_ms(stats)
-    why = [sentence for one in stats for sentence in complaints(one, limit_ms, looked_ms)]
-    return Verdict(not why, tuple(why))
+    limit_ms, looked_ms = service.settings.max_overdue_ms, last_look_ms(stats)
+    why = list(filter(None, map(refused, states)))
+    # Movers announce themselves by writes, so where these are refused their silence says nothing.
+    for one in () if why else stats:
+        name = one.queue if caller is not None and caller.sees(one.queue) else ""
+        why += complaints(one, limit_ms, looked_ms, held.get(one.queue), name)
+    return Verdict(not why, tuple(dict.fromkeys(why)))
 
 
-def complaints(stats: QueueStats, limit_ms: int, looked_ms: int = 0) -> list[str]:
-    """What is wrong with a queue; a paused one waits on purpose. `looked_ms`: when a mover last looked at any."""
+def complaints(
+    stats: QueueStats, limit_ms: int, looked_ms: int = 0, held: Silent | None = None, name: str | None = None
+) -> list[str]:
+    """What is wrong with a queue; a paused one waits on purpose.
+
+    `looked_ms`: when a mover last looked at any queue. `held`: jobs whose worker is silent. `name`: how the queue is
+    called in the sentences; '' does not name it.
+    """
+    name = stats.queue if name is None else name
+    called = f"the queue {name}" if name else "a queue"
+    said = []
+    if held is not None and held.longest_ms > 2 * stats.lease_ms + STILL_MS:  # longer than a janitor leaves it
+        since = format_duration(held.longest_ms // 1000 * 1000)
+        said.append(f"A worker of {called} has been silent for {since} and holds jobs; no janitor takes them back.")
     if stats.paused or not stats.scheduled + stats.ready:
-        return []
-    said = [sentence] if (sentence := no_mover(stats, looked_ms)) else []
+        return said
+    said += [sentence] if (sentence := no_mover(stats, looked_ms, called)) else []
     if stats.overdue_oldest_ms > limit_ms:
-        said.append(f"The oldest job of {stats.queue} is overdue by {stats.overdue_oldest_ms // 1000} s.")
+        said.append(f"The oldest job of {name or called} is overdue by {stats.overdue_oldest_ms // 1000} s.")
     return said

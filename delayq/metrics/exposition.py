@@ -33,6 +33,10 @@ _GAUGES: Final[Mapping[str, tuple[Callable[[QueueObserved], float], str]]] = {
         lambda one: one.stats.overdue_oldest_ms / 1000,
         "How long the oldest of those has been due.",
     ),
+    "reserved_silent_jobs": (
+        lambda one: one.silent,
+        "Jobs held by workers that have been silent for longer than a lease; counted up to 500 in each shard.",
+    ),
     "queue_paused": (lambda one: one.stats.paused, "Whether the queue is paused."),
     "mover_last_success_timestamp_seconds": (
         lambda one: one.stats.mover_tick_ms / 1000,
@@ -55,6 +59,7 @@ def families(seen: Observed, version: str) -> Iterator[Metric]:
     queues = seen.queues
     yield gauge("delayq_build_info", "The version of delayq; always 1.", ["version"], [((version,), 1)])
     yield gauge("delayq_redis_up", "Whether Redis answered.", (), [((), float(seen.reachable))])
+    yield from _servers(seen)
     yield gauge(
         "delayq_queue_readable",
         "Whether the keys of the queue could be read; 0 = somebody damaged one, or its node is away.",
@@ -73,6 +78,37 @@ def families(seen: Observed, version: str) -> Iterator[Metric]:
     for name, (field, said) in _COUNTERS.items():
         samples = [((one.stats.queue,), one.stats.counters.get(field, 0)) for one in queues]
         yield counter(f"delayq_jobs_{name}_total", said, _QUEUE, samples)
+
+
+def _servers(seen: Observed) -> Iterator[Metric]:
+    """Of a cluster: whether all primaries take writes, and the memory of the fullest."""
+    told = [one.writable for one in seen.servers if one.writable is not None]
+    yield gauge(
+        "delayq_redis_writable",
+        "Whether Redis takes writes; of a cluster, all its primaries. Missing where the user may not try.",
+        (),
+        [((), float(all(told)))] if told else [],
+    )
+    fullest = max(seen.servers, key=lambda one: (one.fullness, one.memory_bytes or 0), default=None)
+    used, limit = (None, None) if fullest is None else (fullest.memory_bytes, fullest.memory_limit_bytes)
+    yield gauge(
+        "delayq_redis_memory_used_bytes",
+        "Memory that Redis uses; of a cluster, its fullest primary.",
+        (),
+        [] if used is None else [((), used)],
+    )
+    yield gauge(
+        "delayq_redis_memory_limit_bytes",
+        "Its maxmemory; missing where there is no limit.",
+        (),
+        [((), limit)] if limit else [],
+    )
+    yield gauge(
+        "delayq_clock_skew_seconds",
+        "The clock of the machine of `delayq serve` minus that of Redis.",
+        (),
+        [] if seen.skew_ms is None else [((), seen.skew_ms / 1000)],
+    )
 
 
 def _spreads(queues: Sequence[QueueObserved]) -> Iterator[Metric]:

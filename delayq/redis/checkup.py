@@ -15,9 +15,9 @@ from redis.exceptions import NoPermissionError
 from delayq.core.control import Control
 from delayq.core.endpoint import Topology
 from delayq.core.errors import BackendDamaged, BackendError, BackendUnavailable, ConfigError
-from delayq.core.facts import Facts, ForeignKey, QueueFacts, ServerFacts
+from delayq.core.facts import Facts, ForeignKey, QueueFacts, ServerFacts, ServerState
 from delayq.core.states import State
-from delayq.core.views import JobInfo
+from delayq.core.views import JobInfo, Silent
 from delayq.redis.calls.call import Command, text
 from delayq.redis.client import Client
 from delayq.redis.connect import Connector
@@ -26,7 +26,9 @@ from delayq.redis.finding import every_shard
 from delayq.redis.foreign import foreign_keys, foreign_of_all
 from delayq.redis.keys import GROUP, Globals, Keys
 from delayq.redis.presence import durabilities
+from delayq.redis.server_state import server_states
 from delayq.redis.verbs import Flow, Verbs
+from delayq.redis.whole import silent
 
 T = TypeVar("T")
 
@@ -46,16 +48,17 @@ _OURS: Final = "dq:"
 _VERSION: Final = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 
 
-def gather(client: Client, *, handlers: Iterable[str] | None = None, app: str = "") -> Facts:
-    """All facts about a server and the queues under this client's prefix.
+def gather(client: Client, *, handlers: Iterable[str] | None = None, app: str = "", queue: str | None = None) -> Facts:
+    """All facts about a server and the queues under this client's prefix, or about one of these queues.
 
     `handlers` are the job names an application registers, `app` how it is called in findings. Raises `BackendError`
     or `ConfigError` when the server cannot be asked at all.
     """
     foreign = foreign_of_all(client.connector, client.options.prefix)
     seen = foreign or ()
-    known = _unless(seen, client.queues)
-    queues = tuple(_queue(client, queue) for queue in known or ())
+    known = _unless(seen, client.queues) if queue is None else [queue]
+    queues = tuple(_queue(client, name) for name in known or ())
+    empty = all(one.is_empty for one in queues)
     record = Globals(client.options.prefix).worker("")  # a worker that cannot be read may serve anything
     workers = None if any(one.key.startswith(record) for one in seen) else _unless(seen, client.workers)
     server, *others = _servers(client)
@@ -68,7 +71,7 @@ def gather(client: Client, *, handlers: Iterable[str] | None = None, app: str = 
         queues=queues,
         workers=None if workers is None else tuple(workers),
         foreign=seen,
-        other_prefixes=_other_prefixes(client) if all(one.is_empty for one in queues) and not seen else (),
+        other_prefixes=_other_prefixes(client) if empty and not seen and queue is None else (),
         control=_unless(seen, client.control) or Control(),
         handlers=None if handlers is None else frozenset(handlers),
         app=app,
@@ -107,7 +110,9 @@ def _servers(client: Client) -> list[ServerFacts]:
     saves = _ask(client.connector, "CONFIG GET", forbidden, "save")
     needs = _ask(client.connector, "CONFIG GET", forbidden, "min-replicas-to-write")
     syncs = _ask(client.connector, "CONFIG GET", forbidden, "appendfsync")
-    skew_ms, refused = _skew_ms(client), tuple(dict.fromkeys(forbidden))
+    states = {state.node: state for state in server_states(client.connector, client.options.prefix)}
+    refused = (word for state in states.values() for word in state.forbidden)
+    skew_ms, refused_words = skew_of(client.connector), tuple(dict.fromkeys([*forbidden, *refused]))
     return [
         _server(
             node,
@@ -115,7 +120,14 @@ def _servers(client: Client) -> list[ServerFacts]:
             saves.get(node),
             needs.get(node, {}),
             ServerFacts(
-                "", None, None, None, skew_ms, refused, appendfsync=next(iter(syncs.get(node, {}).values()), None)
+                "",
+                None,
+                None,
+                None,
+                skew_ms,
+                refused_words,
+                appendfsync=next(iter(syncs.get(node, {}).values()), None),
+                state=states.get(node, ServerState()),
             ),
         )
         for node in infos or saves or {"": {}}
@@ -182,10 +194,10 @@ def _persists(info: Mapping[str, Any], saves: Mapping[str, Any] | None) -> bool 
     return any(bool(value) for value in saves.values())
 
 
-def _skew_ms(client: Client) -> int:
-    """This clock minus the server's, half of the round trip taken off."""
+def skew_of(connector: Connector) -> int:
+    """This machine's clock minus the server's in ms, half of the round trip taken off."""
     before = time.time()
-    seconds, micros = client.connector.call(lambda redis: redis.time(), safe=True, reads=True)
+    seconds, micros = connector.call(lambda redis: redis.time(), safe=True, reads=True)
     middle = (before + time.time()) / 2
     return round((middle - seconds - micros / 1_000_000) * 1000)
 
@@ -200,9 +212,10 @@ def _queue(client: Client, queue: str) -> QueueFacts:
         [stats] = client.stats(queue)
         facts = replace(facts, stats=stats)
         owed, owed_for_ms = client.run(_owed(client.verbs, queue, stats.now_ms))
-        facts = replace(facts, owed=owed, owed_for_ms=owed_for_ms)
         never, never_id, never_score = client.run(_never(client.verbs, queue))
         facts = replace(facts, never=never, never_id=never_id, never_score=never_score)
+        held = client.run(silent(client.verbs, queue)) if stats.reserved else Silent()
+        facts = replace(facts, owed=owed, owed_for_ms=owed_for_ms, silent=held)
         jobs = [job for state in _SAMPLED for job in client.list_jobs(state, queue=queue, limit=SAMPLE).jobs]
         return replace(
             facts,

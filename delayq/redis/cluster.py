@@ -29,7 +29,7 @@ from delayq.redis.directory import Directory, told
 from delayq.redis.faults import NodeHangs, of_a_part
 from delayq.redis.many_waits import wait_on_each
 from delayq.redis.map_reading import read_map
-from delayq.redis.slots import Address, slot_of, slot_of_command
+from delayq.redis.slots import SLOTS, Address, slot_of, slot_of_command
 
 REDIRECTIONS: Final = 6
 """More than a cluster needs whose nodes agree; then `resend` waits a little."""
@@ -104,6 +104,12 @@ class Cluster(Direct):
         """Every primary that has slots."""
         self._look()
         return {f"{host}:{port}": self._node((host, port)) for host, port in self._directory.map.primaries}
+
+    def key_on(self, node: str, name: str) -> str:
+        """The name with a tag in one of the node's slots."""
+        host, _, port = node.rpartition(":")
+        names = (f"{name}:{{{n}}}" for n in range(SLOTS))
+        return next((one for one in names if self._directory.owner(slot_of(one)) == (host, int(port))), name)
 
     def execute_command(self, *args: Any, **options: Any) -> Any:
         """As redis-py's: the reply in the shape that its methods promise."""

@@ -168,6 +168,10 @@ class Direct(redis.Redis):
     def servers(self) -> Mapping[str, OneServer]:
         """The servers that are written to: host and port (or a path), and a client for each."""
 
+    @abstractmethod
+    def key_on(self, node: str, name: str) -> str:
+        """`name`, or a name that begins with it, as a key that this one of `servers` has."""
+
     def ask(self, words: Words) -> Any:
         """One command and its reply; raises the server's error."""
         [reply] = self.exchange((words,))
@@ -229,6 +233,10 @@ class OneServer(Direct):
     def servers(self) -> Mapping[str, OneServer]:
         """This one; behind sentinels, the primary, whatever its address is now."""
         return {"": self}
+
+    def key_on(self, node: str, name: str) -> str:
+        """The name itself."""
+        return name
 
     def close(self) -> None:
         """Close every connection. The client may be used again."""

@@ -155,6 +155,11 @@ class Globals(msgspec.Struct, frozen=True):
         """What the servers of the dashboard sign with."""
         return f"{self.prefix}:secret"
 
+    @property
+    def probe(self) -> str:
+        """Never written: what a write is tried on that must change nothing."""
+        return f"{self.prefix}:probe"
+
     def worker(self, name: str) -> str:
         return f"{self.prefix}:worker:{name}"
 

@@ -1,4 +1,4 @@
-"""One look at all queues, for metrics: two round trips to each node, however many jobs there are.
+"""One look at all queues, for metrics: a few round trips to each node, however many jobs there are.
 
 A queue that cannot be read (damaged, or on a node that is away) is named and keeps no other from being seen.
 """
@@ -17,10 +17,12 @@ from delayq.core.options import Options
 from delayq.core.shards import queue_of
 from delayq.redis.calls import activity, inspect
 from delayq.redis.calls.call import Call, Command, Scope, text
+from delayq.redis.checkup import skew_of
 from delayq.redis.connect import Connector
 from delayq.redis.keys import Globals
 from delayq.redis.send import send_all
-from delayq.redis.whole import sum_of
+from delayq.redis.server_state import server_states
+from delayq.redis.whole import silent_of, sum_of
 
 _Asked = Call[Any] | Command[Any]
 _SPAN_MS = 1
@@ -30,6 +32,7 @@ ASKS: tuple[Callable[[Scope], _Asked], ...] = (
     activity.weigh,
     activity.sums,
     activity.promoted_late,
+    inspect.silent,
 )
 """What each shard is asked."""
 _WEIGHT = ASKS.index(activity.weigh)
@@ -60,6 +63,8 @@ def observe(connector: Connector, options: Options) -> Observed:
         tuple(_together(queue, some) for queue, some in queues.items() if queue not in unseen),
         _serving(here),
         tuple(sorted(unseen)),
+        servers=tuple(server_states(connector, options.prefix)),
+        skew_ms=skew_of(connector),
     )
 
 
@@ -72,12 +77,13 @@ def _failed(part: Sequence[Any]) -> bool:
 
 
 def _together(queue: str, parts: Sequence[Sequence[Any]]) -> QueueObserved:
-    stats, upcoming, weights, sums, promoted = zip(*parts, strict=True)
+    stats, upcoming, weights, sums, promoted, held = zip(*parts, strict=True)
     all_stats, span = replace(sum_of(stats), queue=queue), joined(0, sums)
     overdue = sum(one.overdue for one in upcoming) + all_stats.ready
     known = [weight for weight in weights if not isinstance(weight, Exception)]
     weight = sum(known) if len(known) == len(weights) else None
-    return QueueObserved(all_stats, overdue, weight, span.late, span.took, sum(promoted, Spread()))
+    late = sum(promoted, Spread())
+    return QueueObserved(all_stats, overdue, weight, span.late, span.took, late, silent_of(held).count)
 
 
 def _serving(here: Iterable[Any]) -> dict[str, int]:

@@ -37,6 +37,12 @@ _NOT_READY = {
     "MASTERDOWN": "is a replica that has lost its primary",
     "UNBLOCKED": "has just become a replica",
 }
+_NO_WRITES = {
+    "MISCONF": "Free its disk, or let it write to its directory; `delayq doctor` says what it could not save.",
+    "NOREPLICAS": "Bring its replicas back.",
+    "READONLY": "Try again later; if it stays so, put the address of the primary into DELAYQ_URL.",
+}
+"""Codes of servers that answer and refuse writes, and what helps."""
 _MISCONFIGURED = {
     "NOAUTH": (
         "wants a password",
@@ -74,7 +80,10 @@ def _told(error: BaseException, where: str, fault: Fault, *, reads: bool) -> Del
     match fault.kind:
         case Kind.RETRY | Kind.RESOLVE:
             if state := _NOT_READY.get(fault.code):
-                return BackendUnavailable(f"Redis at {where} {state}: {text_of(error)}", hint="Try again later.")
+                hint = _NO_WRITES.get(fault.code, "Try again later.")
+                unavailable = BackendUnavailable(f"Redis at {where} {state}: {text_of(error)}", hint=hint)
+                unavailable.refuses_writes = fault.code in _NO_WRITES
+                return unavailable
             return BackendUnavailable(
                 f"Redis at {where} cannot be reached: {_reason(error)}.", hint=f"Is it running? {_CHECK}."
             )

@@ -16,7 +16,7 @@ from delayq.core.errors import DelayqError
 from delayq.core.leases import check_lease
 from delayq.core.shards import next_cursor, read_cursor
 from delayq.core.states import State
-from delayq.core.views import Page, QueueStats, QueueView, ShardView, Upcoming
+from delayq.core.views import Page, QueueStats, QueueView, ShardView, Silent, Upcoming
 from delayq.redis.calls import deliver, inspect, produce
 from delayq.redis.finding import Ask, ask_all, ask_every, every_shard, while_any
 from delayq.redis.relaying import Relaying
@@ -63,6 +63,17 @@ def sum_of(parts: Sequence[QueueStats]) -> QueueStats:
         mover_tick_ms=min(part.mover_tick_ms for part in parts),
         counters=dict(counters),
     )
+
+
+def silent(verbs: Verbs, queue: str) -> Flow[Silent]:
+    """Delivered jobs of a queue whose holder has been silent for longer than its lease."""
+    return silent_of([part for _, part in (yield from ask_all(verbs, verbs.scope(queue).queue, inspect.silent))])
+
+
+def silent_of(parts: Sequence[Silent]) -> Silent:
+    """Of all shards together, the longest silence first."""
+    jobs = sorted((job for part in parts for job in part.jobs), key=lambda job: -job.silent_ms)
+    return Silent(sum(part.count for part in parts), tuple(jobs))
 
 
 def upcoming(verbs: Verbs, queue: str | None, span: str, spans: int) -> Flow[Upcoming]:

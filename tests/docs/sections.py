@@ -43,6 +43,7 @@ FAMILIES = {
         "get",
         "list",
         "stats",
+        "silent",
         "upcoming",
         "activity",
         "weigh",

@@ -7,6 +7,7 @@ import re
 import pytest
 
 from delayq.core.activity import Spread, part_of
+from delayq.core.facts import ServerState
 from delayq.core.observed import Observed, QueueObserved
 from delayq.core.views import QueueStats
 from delayq.loops.vitals import LOOPS, Vitals
@@ -29,7 +30,9 @@ def state() -> str:
     """A page of `delayq serve` with something of everything."""
     stats = QueueStats("orders", 1, 2, 3, 4, 5, None, 6, 7, 8, 9, {})
     late = Spread(tuple(int(n == part_of(3.0)) for n in range(19)), 3.0)
-    seen = Observed((QueueObserved(stats, 1, 2, late, late),), {"orders": 1}, ("damaged",))
+    server = ServerState(writable=True, memory_bytes=1, memory_limit_bytes=2)
+    queues = (QueueObserved(stats, 1, 2, late, late),)
+    seen = Observed(queues, {"orders": 1}, ("damaged",), servers=(server,), skew_ms=3)
     return exposition(seen, "1.2.3")[0].decode()
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,11 +13,12 @@ import yaml
 
 from tests.docs.manuals import ROOT
 from tests.docs.test_metrics import process, state
-from tests.support.metrics import names, promtool, samples
+from tests.support.metrics import names, promtool, promtool_test, samples
 
 RULES = ROOT / "docker/prometheus/delayq.rules.yml"
 BOARD = ROOT / "docker/grafana/dashboards/delayq.json"
-WANTED = {"DelayqMoverStalled", "DelayqLate", "DelayqFailed", "DelayqRedisDown", "DelayqOverdue"}
+WANTED = {"DelayqMoverStalled", "DelayqLate", "DelayqFailed", "DelayqRedisDown", "DelayqOverdue", "DelayqWritesRefused"}
+WANTED |= {"DelayqMemoryNearLimit", "DelayqClockSkew", "DelayqSilentWorker", "DelayqPausedQueueWaits"}
 
 
 def asked(text: str) -> set[str]:
@@ -76,6 +79,17 @@ def test_the_alerts_that_everybody_needs_are_there() -> None:
 def test_the_rules_are_rules() -> None:
     assert promtool("rules", "", str(RULES)) == ""
     assert promtool("config", "", "--syntax-only", str(RULES.with_name("prometheus.yml"))) == ""
+
+
+def test_the_alerts_fire_when_they_should_and_only_then(tmp_path: Path) -> None:
+    assert promtool_test(RULES, ROOT / "tests/docs/alerts.test.yml", tmp_path) == ""
+
+
+def test_an_alert_that_cannot_fire_is_found(tmp_path: Path) -> None:
+    blind = tmp_path / "rules.yml"
+    blind.write_text(RULES.read_text().replace("delayq_redis_writable == 0", "delayq_redis_writable == 2"))
+    found = promtool_test(blind, ROOT / "tests/docs/alerts.test.yml", tmp_path)
+    assert "DelayqWritesRefused" in found or shutil.which("promtool") is None
 
 
 def test_the_board_is_whole() -> None:

@@ -14,6 +14,8 @@ LOOKS: tuple[tuple[str, ...], ...] = (
     ("config", "show", "--origin"),
     ("show", "o1", "--queue", QUEUE),
     ("show", "o1", "--queue", QUEUE, "--json"),
+    ("why", "o1", "--queue", QUEUE),
+    ("why", "o1", "--queue", QUEUE, "--json"),
     ("failed", "show", "o1", "--queue", QUEUE),
     ("failed", "retry", "o1", "--queue", QUEUE),
     ("failed", "forget", "o1", "--queue", QUEUE),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import subprocess
+from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -27,6 +29,20 @@ def promtool(what: str, page: str, *files: str) -> str:
     )
     said = checked.stdout + checked.stderr
     return said if checked.returncode or what == "metrics" else ""
+
+
+def promtool_test(rules: Path, tests: Path, folder: Path) -> str:
+    """What `promtool test rules` says is wrong when these unit tests run on these rules; '' when all hold."""
+    program = shutil.which("promtool")
+    if program is None:
+        assert os.environ.get("CI", "") != "true", "CI needs promtool: apt-get install prometheus"
+        return ""
+    whole = folder / tests.name
+    whole.write_text(f"rule_files: [{json.dumps(str(rules))}]\n{tests.read_text()}")
+    ran = subprocess.run(
+        [program, "test", "rules", str(whole)], capture_output=True, text=True, check=False, timeout=30
+    )
+    return ran.stdout + ran.stderr if ran.returncode else ""
 
 
 def samples(page: str) -> dict[tuple[str, ...], float]:

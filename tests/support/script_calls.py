@@ -22,7 +22,7 @@ from delayq.core.rate_limit import RateLimit
 from delayq.core.shards import PLAIN, Layout
 from delayq.core.spec import Prepared
 from delayq.core.states import Answer, OnConflict, State
-from delayq.core.views import Page
+from delayq.core.views import Page, Silent
 from delayq.redis.calls import activity, aside, deliver, follow, inspect, limit, lock, operate, produce
 from delayq.redis.calls.call import Call, Scope
 from delayq.redis.calls.deliver import Acked, Failed, Held, Released
@@ -321,6 +321,7 @@ SCENES = {
         writes=False,
     ),
     "stats": scene(lambda e: inspect.stats(e.scope), ..., ..., writes=False),
+    "silent": scene(lambda e: inspect.silent(e.scope), Silent(), Silent(), writes=False),
     "upcoming": scene(lambda e: inspect.upcoming(e.scope, 1_000, 3), ..., ..., writes=False),
     "weigh": scene(lambda e: activity.weigh(e.scope), ..., ..., writes=False),
     "tally": scene(lambda e: activity.tally(e.scope, {}), True, True, grows=True),

@@ -7,8 +7,10 @@ import json
 from typing import Final
 
 from delayq.cli.session import Session
+from delayq.core.diagnosis import refused
 from delayq.core.standstill import last_look_ms, no_mover
 from delayq.redis.client import Client
+from delayq.redis.server_state import server_states
 from delayq.worker.names import host_name
 
 ANSWER_S: Final = 5.0
@@ -40,8 +42,8 @@ def _mover(client: Client) -> str:
 
 
 def _redis(client: Client) -> str:
-    client.control()
-    return ""
+    states = server_states(client.connector, client.options.prefix)
+    return next((sentence for state in states if (sentence := refused(state))), "")
 
 
 def _serve(port: int) -> str:

@@ -20,9 +20,11 @@ from delayq.core.sealing import HIDDEN, hide
 from delayq.core.states import State
 from delayq.core.views import JobInfo, QueueStats, Upcoming
 from delayq.core.when import format_instant
+from delayq.core.why import Weight
 from delayq.drivers.serving.desk import BrokerDesk
 from delayq.drivers.serving.failed_desk import FailedDesk
 from delayq.redis.client import Client
+from delayq.redis.reasons import OPEN, reasons
 
 STATES: Final = (State.SCHEDULED, State.READY, State.RESERVED, State.FAILED, State.COMPLETED)
 Desk: TypeAlias = "Client | BrokerDesk | FailedDesk"
@@ -49,10 +51,34 @@ def local_ms() -> int:
 
 
 def show(session: Session, job_id: str, queue: str | None, *, as_json: bool) -> None:
-    """Everything known about one job."""
+    """Everything known about one job, and what keeps it from running."""
     with session.desk() as client:
         info = find(client, job_id, queue)
+        told = _problems(client, info) if isinstance(client, Client) and not as_json else []
     print_job(session, info, as_json=as_json)
+    session.out.record(told)
+
+
+def _problems(client: Client, info: JobInfo) -> list[tuple[str, object]]:
+    """What keeps a job that is not done from running, and what to do about it."""
+    if info.state not in OPEN:
+        return []
+    found = [reason for reason in reasons(client, info) if reason.weight is Weight.PROBLEM]
+    return [line for reason in found for line in (("problem", reason.what), ("next", reason.next))]
+
+
+def why(session: Session, job_id: str, queue: str | None, *, as_json: bool) -> None:
+    """Why a job has not run, the heaviest reason first."""
+    with session.client() as client:
+        info = find(client, job_id, queue)
+        found = reasons(client, info)
+    if as_json:
+        session.out.json(shapes.why(info, found))
+        return
+    for reason in found:
+        session.out.line(f"{reason.weight}: {reason.what} [{reason.code}]")
+        if reason.next:
+            session.out.line(f"  next: {reason.next}")
 
 
 def find(client: Desk, job_id: str, queue: str | None) -> JobInfo:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated, Any, Final
 from urllib.parse import quote
 
@@ -16,7 +17,7 @@ from delayq.core.views import JobRef
 from delayq.http import blame
 from delayq.http.access import Caller, Reader, Writer
 from delayq.http.answers import answer
-from delayq.http.api.models.jobs import Answered, JobInFull, NewJobAlone, NewTime, Scheduled
+from delayq.http.api.models.jobs import Answered, JobInFull, JobReasons, NewJobAlone, NewTime, Scheduled
 from delayq.http.bodies import invalid, read
 from delayq.http.documented import answers, takes
 from delayq.http.places import Id, OneQueue, place
@@ -24,7 +25,9 @@ from delayq.http.problems import Refused, of_error
 from delayq.http.repeats import KEY_EXAMPLE, repeatable
 from delayq.http.service import Served, Service
 from delayq.redis.calls.refusals import refusal
+from delayq.redis.client import Client
 from delayq.redis.idempotent import named, schedule_once
+from delayq.redis.reasons import reasons
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 Key = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=255, examples=[KEY_EXAMPLE])]
@@ -104,6 +107,21 @@ async def show(service: Served, caller: Reader, job_id: Id, queue: OneQueue = No
     if info is None:
         raise _unknown(job_id, name)
     return answer(shapes.job_in_full(hide(info)))
+
+
+@router.get(
+    "/{job_id}/why",
+    summary="Why has it not run?",
+    responses=answers({200: ("The heaviest reason first.", JobReasons)}),
+)
+async def why(service: Served, caller: Reader, job_id: Id, queue: OneQueue = None) -> Response:
+    """What `delayq why` prints: its time, its queue, workers, limits, the server; and what to do about it."""
+    name = place(service, caller, queue)
+    info = await service.client.get(job_id, queue=name)
+    if info is None:
+        raise _unknown(job_id, name)
+    client = Client(service.client.connector, service.client.options)
+    return answer(shapes.why(info, await asyncio.to_thread(reasons, client, info)))
 
 
 @router.patch(

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from starlette.responses import RedirectResponse, Response
 
 from delayq.core.errors import JobNotFound
-from delayq.core.follow import readable_part
 from delayq.core.names import check_id
-from delayq.core.states import State
-from delayq.core.views import JobInfo, WorkerInfo
-from delayq.core.why import Around, explain
+from delayq.core.views import JobInfo
+from delayq.core.why import explain
 from delayq.http.dashboard.house import House
 from delayq.http.dashboard.job_view import view
 from delayq.http.dashboard.live import Parts, Watched
 from delayq.http.dashboard.pages import show
 from delayq.http.dashboard.timeline import steps
 from delayq.http.dashboard.visit import Visit, job_link
-from delayq.redis.called_off import called_off
-from delayq.redis.held_up import held_up
-
-_WAITS: Final = (State.SCHEDULED, State.READY)
-_OPEN: Final = (*_WAITS, State.RESERVED)
+from delayq.redis.reasons import OPEN, around
 
 
 async def page(house: House, visit: Visit) -> Response:
@@ -65,26 +59,13 @@ async def told(house: House, queue: str, job_id: str) -> dict[str, Any]:
             "or it is a later link of a chain, which is made when its turn comes.",
         )
     [stats] = await client.stats(info.queue)
-    workers = tuple(await client.workers()) if info.state in _OPEN else ()
+    workers = tuple(await client.workers()) if info.state in OPEN else ()
     findings = await house.health.findings()
-    around = await _around(house, info, workers)
+    about = await client.run(around(client.verbs, info, workers))
     return {
         "now_ms": stats.now_ms,
         "job": view(info, house.redaction),
         "info": info,
         "steps": steps(info, stats.now_ms, workers),
-        "reasons": explain(info, stats, findings, high_water=client.options.high_water, around=around),
+        "reasons": explain(info, stats, findings, high_water=client.options.high_water, around=about),
     }
-
-
-async def _around(house: House, info: JobInfo, workers: tuple[WorkerInfo, ...]) -> Around:
-    """What may keep it from running besides its queue: limits, its batch, its workers."""
-    client, verbs = house.client, house.client.verbs
-    if info.state not in _WAITS or info.envelope is None:
-        return Around(workers=workers)
-    limits = await client.run(held_up(verbs, info.queue, info.id, info.name))
-    part = readable_part(info.envelope)
-    off = False
-    if part is not None and part.batch is not None:
-        off = await client.run(called_off(verbs, part.batch, info.id, part.spared))
-    return Around(tuple(limits), workers, off)

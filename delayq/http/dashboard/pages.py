@@ -71,7 +71,7 @@ def fault_of(house: House, request: Request, viewer: Viewer | None, error: error
     status = next((number for kind, number in _STATUS if isinstance(error, kind)), 500)
     title = _TITLES.get(status, "Something went wrong")
     if isinstance(error, errors.BackendUnavailable):
-        title = "Redis does not answer"
+        title = "Redis refuses writes" if error.refuses_writes else "Redis does not answer"
     told = {"title": title, "what": error.message, "next": error.hint.replace(" (--queue)", "")}  # no command line here
     return fault(house, request, viewer, told, status)
 

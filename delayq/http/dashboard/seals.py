@@ -9,7 +9,7 @@ import os
 import time
 from typing import Final
 
-from delayq.core.errors import BackendFull, DelayqError
+from delayq.core.errors import BackendFull, BackendUnavailable, DelayqError
 from delayq.http.dashboard.seal import Seal
 from delayq.redis.aio import AsyncClient
 from delayq.redis.secret import shared_secret
@@ -45,7 +45,9 @@ class Seals:
     async def _look(self) -> None:
         try:
             secret = await self._client.run(shared_secret(self._client.verbs, self._mine)) or self._mine
-        except BackendFull as error:
+        except (BackendFull, BackendUnavailable) as error:
+            if isinstance(error, BackendUnavailable) and not error.refuses_writes:
+                raise
             LOG.warning("Sessions end with this server: %s", error)
             secret = self._secret or self._mine
         if secret != self._secret:

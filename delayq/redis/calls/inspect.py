@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -15,7 +15,7 @@ from delayq.core.envelope import Envelope
 from delayq.core.errors import BadEnvelope
 from delayq.core.shards import Layout, read_layout
 from delayq.core.states import State
-from delayq.core.views import JobInfo, Page, QueueStats, Upcoming, WorkerInfo
+from delayq.core.views import JobInfo, Page, QueueStats, Silent, SilentJob, Upcoming, WorkerInfo
 from delayq.redis.calls.call import Argument, Call, Nature, Scope, call, number, text
 
 
@@ -114,6 +114,20 @@ def _stats(queue: str, reply: list[Any]) -> QueueStats:
         now_ms=now,
         counters=dict(zip(names, (int(n) for n in reply[11::2]), strict=True)),
     )
+
+
+SILENT_SHOWN: Final = 10
+"""Jobs that `silent` names."""
+
+
+def silent(scope: Scope) -> Call[Silent]:
+    """Delivered jobs whose holder has been silent for longer than the queue's lease."""
+    return call("silent", scope, [SILENT_SHOWN], _silent, nature=Nature.READS)
+
+
+def _silent(reply: list[Any]) -> Silent:
+    rows = zip(reply[1::3], reply[2::3], reply[3::3], strict=True)
+    return Silent(int(reply[0]), tuple(SilentJob(text(job), text(worker), int(ms)) for job, worker, ms in rows))
 
 
 def upcoming(scope: Scope, span_ms: int, spans: int) -> Call[Upcoming]:

@@ -179,6 +179,25 @@ class JobInFull(JobRow, frozen=True, kw_only=True):
     progress: dict[str, Any] | None
 
 
+class JobReason(Struct, frozen=True, kw_only=True):
+    """One reason: a short name that stays, how much it weighs, a sentence, and what to do ('' = nothing)."""
+
+    code: str
+    weight: Literal["fine", "wait", "held", "problem"]
+    what: str
+    next: str
+
+
+class JobReasons(Struct, frozen=True, kw_only=True):
+    """Why a job is where it is, the heaviest reason first."""
+
+    id: str
+    name: str
+    queue: str
+    state: str
+    reasons: list[JobReason]
+
+
 class JobPage(Struct, frozen=True, kw_only=True):
     """Some jobs. A page may be short, even empty: only `next_cursor` null is the end."""
 
