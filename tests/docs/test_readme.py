@@ -123,9 +123,11 @@ def test_the_python_example(folder: Path) -> None:
 def test_what_to_do_when_a_job_does_not_run(shell: Shell) -> None:
     _, schedule, _ = lines(1)
     assert shell(schedule).process.wait(timeout=20.0) == 0
-    doctor, show, stats = (shell(line) for line in lines(2))
+    doctor, why, show, stats = (shell(line) for line in lines(2))
     assert doctor.process.wait(timeout=20.0) == 1, "no worker runs, and doctor must say so"
     assert "worker" in doctor.output
+    assert why.process.wait(timeout=20.0) == 0
+    assert "It is not due yet" in why.output
     assert show.process.wait(timeout=20.0) == 0
     assert "scheduled" in show.output
     assert stats.process.wait(timeout=20.0) == 0
