@@ -41,6 +41,8 @@ if typing.TYPE_CHECKING:
         ModelMissing,
         NotConfirmed,
         OutcomeUnknown,
+        QueueInUse,
+        QueueNotFound,
     )
     from delayq.core.events import (
         JobDebounced,
@@ -224,6 +226,8 @@ __all__ = [
     "Progress",
     "QueueBusy",
     "QueueFailedOver",
+    "QueueInUse",
+    "QueueNotFound",
     "QueuePaused",
     "QueueResumed",
     "QueueStats",

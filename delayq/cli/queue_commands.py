@@ -1,4 +1,4 @@
-"""Commands on queues: stats, activity, pause, resume, clear, queue set, queue show."""
+"""Commands on queues: stats, activity, pause, resume, clear, queue set, queue show, queue remove."""
 
 from __future__ import annotations
 
@@ -58,6 +58,7 @@ def add_to(app: typer.Typer) -> None:
     change = example("delayq queue set orders --shards 4", "delayq queue set orders --durability replicas:1")
     queues.command("set", epilog=change)(queue_set)
     queues.command("show", epilog=example("delayq queue show orders"))(queue_show)
+    queues.command("remove", epilog=example("delayq queue remove orders"))(queue_remove)
     app.add_typer(queues, name="queue")
 
 
@@ -150,3 +151,14 @@ def queue_show(ctx: typer.Context, queue: QueueName, as_json: Json = False) -> N
     from delayq.cli.actions import switch
 
     switch.queue_show(session_of(ctx), queue, as_json=as_json)
+
+
+def queue_remove(ctx: typer.Context, queue: QueueName, as_json: Json = False) -> None:
+    """Remove a queue that holds no jobs.
+
+    Its name, settings and counters are forgotten. Refused (exit code 4) while it holds a job in any state, or while a live worker serves it. A job that is scheduled
+    later makes the queue anew.
+    """
+    from delayq.cli.actions import switch
+
+    switch.queue_remove(session_of(ctx), queue, as_json=as_json)

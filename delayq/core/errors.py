@@ -10,6 +10,7 @@
     │  ├─ InvalidPayload        not JSON, NaN, too large
     │  └─ KeyReused             an idempotency key that stands for another request
     ├─ JobNotFound              no job with that id in that queue
+    ├─ QueueNotFound            no queue of that name is known
     ├─ LockNotFound             nobody holds such a unique key
     ├─ LimitNotFound            nobody holds, or counts against, such a limit
     ├─ BatchNotFound            no batch with that id
@@ -18,7 +19,8 @@
     │  ├─ JobRunning
     │  ├─ JobFinished
     │  ├─ JobHasFailed
-    │  └─ JobNotFailed
+    │  ├─ JobNotFailed
+    │  └─ QueueInUse            the queue holds jobs, or a worker serves it
     ├─ BackendError             Redis said no
     │  ├─ BackendUnavailable    unreachable, loading, busy: the same call may work later
     │  ├─ BackendFull           maxmemory reached; nothing was written
@@ -103,6 +105,12 @@ class JobNotFound(DelayqError):
     exit_code = 3
 
 
+class QueueNotFound(DelayqError):
+    """No queue of this name is known."""
+
+    exit_code = 3
+
+
 class LockNotFound(DelayqError):
     """Nobody holds such a lock."""
 
@@ -147,6 +155,10 @@ class JobHasFailed(Conflict):
 
 class JobNotFailed(Conflict):
     """Only a failed job can be retried."""
+
+
+class QueueInUse(Conflict):
+    """The queue holds jobs, or a worker serves it."""
 
 
 class BackendError(DelayqError):

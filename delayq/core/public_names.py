@@ -36,6 +36,8 @@ HOMES: Final[Mapping[str, Sequence[str]]] = {
         "ModelMissing",
         "NotConfirmed",
         "OutcomeUnknown",
+        "QueueInUse",
+        "QueueNotFound",
     ),
     "delayq.core.events": (
         "JobDebounced",

@@ -64,7 +64,7 @@ class _Rest:
 class RedisRepair:
     """Heals queues. Remembers between ticks how far it got, so one belongs to one janitor.
 
-    `whole`: those that were never spread over shards, as of their last tick.
+    `whole`: those that were never spread over shards, as of their last tick. `new`: those that this tick made.
     """
 
     def __init__(
@@ -79,6 +79,7 @@ class RedisRepair:
         self._clock = clock
         self._monotonic = monotonic
         self.whole: set[str] = set()
+        self.new: set[str] = set()
         self._walks: dict[str, _Walk] = {}
         self._rests: dict[str, _Rest] = {}
         self._swept: dict[str, int] = {}
@@ -90,6 +91,7 @@ class RedisRepair:
         scope = Scope(self._options, queue, self._clock())
         sums = through(self._connector, deliver.tidy(scope))
         (self.whole.add if sums.whole else self.whole.discard)(queue)
+        (self.new.add if sums.new else self.new.discard)(queue)
         idle_ms = max(MIN_IDLE_MS, IDLE_LEASES * sums.lease_ms)
         silent = self._silent_consumers(scope, idle_ms)
         tidied = self._walk(scope, everything=not sums.agree and not self._resting(queue))

@@ -20,7 +20,7 @@ from delayq.drivers.redis_relay import RedisRelay
 from delayq.drivers.redis_repair import RedisRepair
 from delayq.drivers.redis_shards import RedisShards
 from delayq.drivers.redis_steward import RedisSteward
-from delayq.redis import presence
+from delayq.redis import presence, whole
 from delayq.redis.calls import deliver
 from delayq.redis.calls.call import Scope
 from delayq.redis.client import Client
@@ -102,6 +102,8 @@ class RedisStreams:
     def tidy(self, queue: str) -> Tidied:
         """Look for damage and heal it, prune, take dead consumers off the list; look after the queue's shards."""
         tidied = self._repair.tidy(queue)
+        if queue in self._repair.new:
+            self._client.run(whole.undo_if_removed(self._client.verbs, queue))
         if queue not in self._repair.whole:
             self._shards.tend(queue)
         return tidied

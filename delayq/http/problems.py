@@ -29,6 +29,7 @@ _STATUS: Final[dict[type[errors.DelayqError], int]] = {
     errors.DelayqError: 500,
     errors.InvalidInput: 422,
     errors.JobNotFound: 404,
+    errors.QueueNotFound: 404,
     errors.LockNotFound: 404,
     errors.LimitNotFound: 404,
     errors.BatchNotFound: 404,

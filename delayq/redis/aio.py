@@ -264,6 +264,10 @@ class AsyncClient:
         """As `Client.clear`."""
         return await self.run(whole.clear(self.verbs, queue))
 
+    async def queue_remove(self, queue: str) -> None:
+        """As `Client.queue_remove`."""
+        await self.run(operations.remove_queue(self.verbs, queue))
+
     async def close(self) -> None:
         """As `Client.close`."""
         await self.connector.aclose()

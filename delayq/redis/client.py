@@ -288,6 +288,13 @@ class Client:
         """Drop everything scheduled or ready in a queue; what runs is left alone. Returns how many jobs."""
         return self.run(whole.clear(self.verbs, queue))
 
+    def queue_remove(self, queue: str) -> None:
+        """Forget a queue: its name, settings and counters. A job that is scheduled later makes it anew.
+
+        Raises `QueueNotFound`, and `QueueInUse` while it holds a job in any state or a live worker serves it.
+        """
+        self.run(operations.remove_queue(self.verbs, queue))
+
     def close(self) -> None:
         """Close the connections; the client may be used again."""
         self.connector.close()

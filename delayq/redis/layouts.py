@@ -33,6 +33,10 @@ class Layouts:
         if layout.epoch > self.of(queue).epoch:
             self._known[queue] = layout
 
+    def forget(self, queue: str) -> None:
+        """The queue was removed."""
+        self._known.pop(queue, None)
+
     def moved(self, queue: str, layout: Layout) -> None:
         """A shard did nothing, as it knows this newer one.
 

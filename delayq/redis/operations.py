@@ -12,6 +12,7 @@ from delayq.core.durations import duration_ms
 from delayq.core.errors import BackendDamaged, InvalidInput, InvalidName
 from delayq.core.progress import Progress
 from delayq.core.queue_events import QueueBusy, QueuePaused, QueueResumed
+from delayq.core.shards import queue_of
 from delayq.core.shown import shown
 from delayq.core.views import JobInfo, QueueStats, WorkerInfo
 from delayq.redis import whole
@@ -99,6 +100,13 @@ def workers(verbs: Verbs) -> Flow[list[WorkerInfo]]:
             continue
         found += [worker] if worker else []
     return found
+
+
+def remove_queue(verbs: Verbs, queue: str) -> Flow[None]:
+    """Forget a queue that holds nothing and that no live worker serves."""
+    name = verbs.scope(queue).queue
+    serving = [one.name for one in (yield from workers(verbs)) if name in map(queue_of, one.queues)]
+    yield from whole.remove(verbs, name, serving)
 
 
 def progress(verbs: Verbs, job_id: str, queue: str | None) -> Flow[Progress | None]:

@@ -9,16 +9,19 @@ import logging
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from delayq.core.durability import parse_durability
 from delayq.core.durations import duration_ms
-from delayq.core.errors import DelayqError
+from delayq.core.errors import DelayqError, QueueInUse, QueueNotFound
 from delayq.core.leases import check_lease
 from delayq.core.shards import next_cursor, read_cursor
 from delayq.core.states import State
 from delayq.core.views import Page, QueueStats, QueueView, ShardView, Silent, Upcoming
 from delayq.redis.calls import deliver, inspect, produce
+from delayq.redis.calls.call import Command
 from delayq.redis.finding import Ask, ask_all, ask_every, every_shard, while_any
+from delayq.redis.keys import Globals
 from delayq.redis.relaying import Relaying
 from delayq.redis.verbs import Flow, Verbs
 
@@ -160,3 +163,59 @@ def clear(verbs: Verbs, queue: str | None) -> Flow[int]:
             for line in done.trouble:
                 log.warning("%s", line)
     return dropped
+
+
+def remove(verbs: Verbs, queue: str, serving: Sequence[str]) -> Flow[None]:
+    """Forget a queue that holds nothing. `serving`: the live workers that serve it.
+
+    Raises `QueueNotFound` and `QueueInUse`. The scripts run twice: what a producer or a janitor wrote between the first
+    run and the change of the list is seen by the second, and after that one the next `schedule` registers the queue.
+    """
+    name = verbs.scope(queue).queue
+    if name not in (yield from verbs.queues()):
+        raise QueueNotFound(f"No queue {name!r} is known.", hint="See which there are: delayq stats")
+    if serving:
+        raise QueueInUse(
+            f"The queue {name!r} is served by the worker {serving[0]}.",
+            hint="Stop its workers first, or start them without this queue: they would register it again.",
+        )
+    scopes = yield from every_shard(verbs, name)
+    _refuse_holding(name, (yield from ask_every(scopes, partial(inspect.remove, look=True))))
+    listed = Globals(verbs.options.prefix).queues, *(scope.queue for scope in scopes)
+    for _ in range(2):
+        holds: list[inspect.Holds] = []
+        for scope in reversed(scopes):  # the first shard, which knows the others, goes last
+            holds.append((yield inspect.remove(scope)))
+            if str(holds[-1]):
+                break
+        if any(map(str, holds)):
+            yield Command(("SADD", *listed), int)
+            _refuse_holding(name, holds)
+        yield Command(("SREM", *listed), int)
+    verbs.layouts.forget(name)
+    verbs.durable.forget(name)
+    for scope in scopes:
+        verbs.forget_registered(scope.queue)
+
+
+def _refuse_holding(queue: str, holds: Sequence[inspect.Holds]) -> None:
+    """Raises `QueueInUse` unless all shards are empty."""
+    total = inspect.Holds(*map(sum, zip(*holds, strict=True)))
+    if str(total):
+        raise QueueInUse(
+            f"The queue {queue!r} holds jobs: {total}.",
+            hint=f"Empty it first: delayq clear --queue {queue}, delayq failed flush --queue {queue}.",
+        )
+
+
+def undo_if_removed(verbs: Verbs, shard: str) -> Flow[None]:
+    """Take back the empty frame that a janitor made for a queue that was removed since it read the list of queues.
+
+    Left behind, it would look like a known queue, and a producer that has registered it before would not do so again.
+    """
+    if shard in (yield from verbs.shards()):
+        return
+    listed = Globals(verbs.options.prefix).queues
+    holds: inspect.Holds = yield inspect.remove(verbs.shard(shard))
+    if str(holds):
+        yield Command(("SADD", listed, shard), int)

@@ -12,7 +12,8 @@
 -- KEYS[9]  meta        hash
 -- ARGV[1]  lease_ms    int     the lease of a queue seen for the first time
 -- returns  {lease_ms, XLEN stream, HLEN entries, ZCARD scheduled, ZCARD failed, ZCARD completed, HLEN jobs,
---          HLEN unique, HLEN locks, regrouped 0|1, the sum of all counters, 1 when the queue was never spread}
+--          HLEN unique, HLEN locks, regrouped 0|1, the sum of all counters, 1 when the queue was never spread,
+--          1 when nothing was known of the queue}
 -- cost     O(consumers + groups)
 --
 -- Why unique and locks are counted too: a job whose digest is not on record owns it no longer, and no sum of ours shows
@@ -53,7 +54,7 @@ local waiting, given_up, kept = redis.call('ZCARD', scheduled), redis.call('ZCAR
 local payloads, digests, owners = redis.call('HLEN', jobs), redis.call('HLEN', unique), redis.call('HLEN', locks)
 
 redis.call('HDEL', meta, '')
-redis.call('HSETNX', meta, 'schema', '1')
+local new = redis.call('HSETNX', meta, 'schema', '1') == 1
 redis.call('HSETNX', meta, 'shards', '1')
 if #(known[2] or '') > 15 or not string.match(known[2] or '', '^0*[1-9]%d*$') then redis.call('HSET', meta, 'lease_ms', lease) known[2] = lease end
 if held == 0 and redis.call('EXISTS', stream) == 0 then
@@ -77,4 +78,4 @@ local counters, counted = { 'scheduled_total', 'promoted_total', 'acked_total', 
   'cancelled_total', 'reclaimed_total', 'handed_back_total' }, 0
 for _, total in ipairs(redis.call('HMGET', meta, unpack(counters))) do counted = counted + (tonumber(total or 0) or 0) end
 return { tonumber(known[2] or lease), held, placed, waiting, given_up, kept, payloads, digests, owners, regrouped, counted,
-  (known[3] or '1') == '1' and 1 or 0 }
+  (known[3] or '1') == '1' and 1 or 0, new and 1 or 0 }

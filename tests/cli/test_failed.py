@@ -168,6 +168,20 @@ def test_pause_and_resume(inline: Inline, q: DelayQ) -> None:
     assert [stats.paused for stats in q.stats("orders")] == [False]
 
 
+def test_queue_remove(inline: Inline, q: DelayQ) -> None:
+    q.schedule("order.close", queue="orders", delay="1h")
+    refused = inline("queue", "remove", "orders")
+    assert (refused.code, refused.out) == (4, "")
+    assert "holds jobs: 1 scheduled" in refused.err
+    assert "delayq clear --queue orders" in refused.err
+    inline.ok("clear", "--queue", "orders", "--yes")
+    assert inline.ok("queue", "remove", "orders", "--json").json == {"queue": "orders", "removed": True}
+    assert inline.ok("stats", "--json").json == {"queues": []}
+    gone = inline("queue", "remove", "orders")
+    assert (gone.code, "No queue 'orders' is known" in gone.err) == (3, True)
+    assert [line["what"] for line in inline.ok("audit", "--json").documents][:1] == ["queue remove"]
+
+
 def test_queue_set(inline: Inline, q: DelayQ) -> None:
     set_ = inline("queue", "set", "orders", "--lease", "5s", "--json")
     assert set_.json == {"queue": "orders", "lease_ms": 5_000, "durability": "memory"}

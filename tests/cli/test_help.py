@@ -41,7 +41,7 @@ def test_the_commands_of_the_design_are_there() -> None:
         "schedule", "cancel", "run-now", "show", "why", "reschedule", "list", "stats", "upcoming", "work", "move", "up",
         "activity", "down", "demo", "doctor", "failed", "failed list", "failed show", "failed retry", "failed forget",
         "failed flush", "failed prune", "failed kick", "pause", "resume", "clear", "workers", "queue", "queue set",
-        "queue show", "config", "config show", "restart", "top", "listen", "maintenance", "maintenance on",
+        "queue show", "queue remove", "config", "config show", "restart", "top", "listen", "maintenance", "maintenance on",
         "maintenance off", "maintenance show", "migrate", "relay", "outbox", "outbox sql", "outbox list",
         "outbox retry", "outbox forget",
         "limit", "limit list", "limit show", "limit free", "audit", "lock", "lock list", "lock show", "lock free",

@@ -50,7 +50,7 @@ USERS = (
         "A worker with mover and janitor in it, or `delayq move`:",
         "~delayq:* resetchannels &delayq:cancel &delayq:switch &delayq:wake",
         ("promote", "ack", "done", "release", "fail", "reclaim", "recover", "renew", "hand_back", "tidy",
-         "unsettled", "mend", "bury", "prune", "retire", "get", "progress", "run_now", "acquire", "vacate",
+         "unsettled", "mend", "bury", "prune", "retire", "remove", "get", "progress", "run_now", "acquire", "vacate",
          "line_up", "kept", "admit", "probe", "report", "unlock", "sweep", "tally", "finish", "owed", "carried",
          "schedule", "replace", "cancel", "retry", *BATCHES),
         SENT_BY_WORKERS,

@@ -51,6 +51,7 @@ FAMILIES = {
         "pause",
         "control",
         "clear",
+        "remove",
         "configure",
         "lay_out",
     ),

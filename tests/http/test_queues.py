@@ -46,6 +46,18 @@ async def test_paused_and_resumed(api: httpx.AsyncClient, orders: None, redis_ur
     ]
 
 
+async def test_a_queue_is_removed_when_it_holds_nothing(api: httpx.AsyncClient, orders: None, redis_url: str) -> None:
+    told = problem(await api.delete("/v1/queues/orders"), 409, "queue-in-use")
+    assert "3 scheduled" in told["detail"]
+    with DelayQ(redis_url) as delayq:
+        delayq.clear("orders")
+    assert (await api.delete("/v1/queues/orders")).json() == {"queue": "orders", "removed": True}
+    assert (await api.get("/v1/queues")).json() == {"queues": []}
+    problem(await api.delete("/v1/queues/orders"), 404, "queue-not-found")
+    deeds = (await api.get("/v1/audit", params={"limit": 1})).json()["deeds"]
+    assert [(deed["what"], deed["on"]) for deed in deeds] == [("queue remove", "orders")]
+
+
 async def test_what_falls_due_when(api: httpx.AsyncClient, orders: None) -> None:
     found = (await api.get("/v1/queues/orders/upcoming", params={"span": "1h", "spans": 1})).json()
     assert (found["counts"], found["later"], found["overdue"]) == ([2], 1, 0)

@@ -123,6 +123,13 @@ def retire(engine: Engine) -> Call[Any]:
     return deliver.retire(engine.scope, OTHER, 0)
 
 
+def empty(engine: Engine) -> Call[Any]:
+    """Of a queue that has its frame, and no job."""
+    engine.client.flushall()
+    engine.run(deliver.tidy(engine.scope))
+    return inspect.remove(engine.scope)
+
+
 def prune(engine: Engine) -> Call[Any]:
     engine.now += HOUR
     return deliver.prune(engine.scope, 0)
@@ -295,6 +302,7 @@ SCENES = {
     ),
     "prune": scene(prune, deliver.Pruned(1, 1), deliver.Pruned(0, 0)),
     "clear": scene(lambda e: inspect.clear(e.scope), 3, 0),
+    "remove": scene(empty, inspect.Holds(0, 0, 0, 0, 0, 0, 0), inspect.Holds(0, 0, 0, 0, 0, 0, 0)),
     "set_aside": scene(
         lambda e: aside.set_aside(e.scope, "lot", ["ready", "held", "gone"]), [True, False, False], [False] * 3
     ),
@@ -371,6 +379,7 @@ def all_calls(scope: Scope) -> list[Call[Any]]:
         inspect.resume(scope),
         *_kept(scope),
         inspect.clear(scope),
+        inspect.remove(scope),
         aside.set_aside(scope, "lot", ["j"]),
         *operating(scope, LEASE),
         *following(scope, LEASE),

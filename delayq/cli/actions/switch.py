@@ -1,4 +1,4 @@
-"""pause, resume, clear, queue set, queue show."""
+"""pause, resume, clear, queue set, queue show, queue remove."""
 
 from __future__ import annotations
 
@@ -95,3 +95,15 @@ def queue_show(session: Session, queue: str, *, as_json: bool) -> None:
     if len(view.held) > 1:
         numbers = ("scheduled", "load", "failed", "completed")
         session.out.table(("shard", *numbers), view.held, numbers=numbers)
+
+
+def queue_remove(session: Session, queue: str, *, as_json: bool) -> None:
+    """Forget a queue that holds nothing."""
+    with session.client() as client:
+        session.record(client, "queue remove", queue)
+        client.queue_remove(queue)
+    if as_json:
+        session.out.json({"queue": queue, "removed": True})
+        return
+    session.out.line("removed")
+    session.out.note(f"The queue {queue} is forgotten; a job that is scheduled there makes it anew.")

@@ -12,7 +12,7 @@ from delayq.core.errors import InvalidInput
 from delayq.http import blame
 from delayq.http.access import Admin, Reader
 from delayq.http.answers import answer
-from delayq.http.api.models.queues import Pause, Paused, QueueInFull, QueueList, Upcoming, Why
+from delayq.http.api.models.queues import Pause, Paused, QueueInFull, QueueList, Removed, Upcoming, Why
 from delayq.http.bodies import invalid, read_any
 from delayq.http.documented import answers, takes
 from delayq.http.places import QueueName, place
@@ -45,6 +45,15 @@ async def show(service: Served, caller: Reader, queue: QueueName) -> Response:
         "counters": stats.counters,
     }
     return answer({**shapes.queue(stats), **more})
+
+
+@router.delete("/{queue}", summary="Remove a queue", responses=answers({200: ("It is forgotten.", Removed)}))
+async def remove(service: Served, caller: Admin, queue: QueueName) -> Response:
+    """Refused (409) while it holds a job in any state or a live worker serves it. A later job makes it anew."""
+    name = place(service, caller, queue)
+    await service.record(caller, "queue remove", name)
+    await service.client.queue_remove(name)
+    return answer({"queue": name, "removed": True})
 
 
 @router.post(

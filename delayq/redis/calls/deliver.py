@@ -214,7 +214,7 @@ class Sums(NamedTuple):
     """The counts of rule 1, and of both halves of the locks, taken at one instant.
 
     `counted`: all counters of the queue together; the same number again means that nothing has happened. `whole`: this
-    is no shard of a queue that was ever spread, as far as it knows.
+    is no shard of a queue that was ever spread, as far as it knows. `new`: nothing was known of the queue before.
     """
 
     lease_ms: int
@@ -229,6 +229,7 @@ class Sums(NamedTuple):
     regrouped: bool
     counted: int = 0
     whole: bool = True
+    new: bool = False
 
     @property
     def agree(self) -> bool:
@@ -243,10 +244,10 @@ def tidy(scope: Scope) -> Call[Sums]:
 
 
 def _sums(reply: list[Any]) -> Sums:
-    *counts, regrouped, counted, whole = (int(value) for value in reply)
+    *counts, regrouped, counted, whole, new = (int(value) for value in reply)
     lease, stream, entries, scheduled, failed, completed, jobs, unique, locks = counts
     sums = (lease, stream, entries, scheduled, failed, completed, jobs, unique, locks)
-    return Sums(*sums, regrouped == 1, counted, whole == 1)
+    return Sums(*sums, regrouped == 1, counted, whole == 1, new == 1)
 
 
 class Unsettled(NamedTuple):

@@ -198,6 +198,28 @@ def _laid_out(reply: list[bytes]) -> LaidOut:
     return LaidOut(layout, lease, paused, str(layout) == written)
 
 
+class Holds(NamedTuple):
+    """What a shard holds."""
+
+    scheduled: int
+    in_stream: int
+    failed: int
+    completed: int
+    others: int
+    follow_ups: int
+    aside: int
+
+    def __str__(self) -> str:
+        """Such as '3 scheduled, 1 failed'; '' when it holds nothing."""
+        words = ("scheduled", "ready or running", "failed", "completed", "damaged", "follow-ups to send", "set aside")
+        return ", ".join(f"{count} {word}" for word, count in zip(words, self, strict=True) if count)
+
+
+def remove(scope: Scope, *, look: bool = False) -> Call[Holds]:
+    """Forget a shard that holds nothing; with `look` only count what it holds."""
+    return call("remove", scope, [int(look)], lambda reply: Holds(*map(int, reply)))
+
+
 def clear(scope: Scope, limit: int = 500) -> Call[int]:
     """Drop some of what waits; answers how many, 0 when nothing waits any more."""
     return call("clear", scope, [limit, scope.queue, scope.wake], int)

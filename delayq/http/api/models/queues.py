@@ -38,6 +38,13 @@ class QueueInFull(QueueRow, frozen=True, kw_only=True):
     counters: dict[str, int]
 
 
+class Removed(Struct, frozen=True, kw_only=True):
+    """A queue that is forgotten."""
+
+    queue: Queue
+    removed: bool
+
+
 class Pause(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """For how long; without it, until resumed."""
 
