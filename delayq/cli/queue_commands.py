@@ -156,8 +156,8 @@ def queue_show(ctx: typer.Context, queue: QueueName, as_json: Json = False) -> N
 def queue_remove(ctx: typer.Context, queue: QueueName, as_json: Json = False) -> None:
     """Remove a queue that holds no jobs.
 
-    Its name, settings and counters are forgotten. Refused (exit code 4) while it holds a job in any state, or while a live worker serves it. A job that is scheduled
-    later makes the queue anew.
+    Its name, settings and counters are forgotten. Refused (exit code 4) while it holds a job in any state, or while a
+    live worker serves it. A job that is scheduled later makes the queue anew.
     """
     from delayq.cli.actions import switch
 
