@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import sys
+import traceback
+from types import TracebackType
 from typing import Final
 
 import msgspec
@@ -13,9 +15,12 @@ from delayq.cli.render import Output
 from delayq.core.at_work import AT_WORK, AtWork
 from delayq.core.events import Event, JobEnded, JobFenced, JobStarted, WorkerStarting, WorkerStopping
 from delayq.core.failure import MAX_TRACEBACK, in_a_line
+from delayq.core.signals import JobSignal
 from delayq.core.when import format_instant
 from delayq.settings import LogFormat, Settings
 
+MAX_PART: Final = 500
+"""Characters of a frame, or of an error's message, in the traceback of a line about a job."""
 _JOBS: Final = logging.getLogger("delayq.jobs")
 NAMELESS: Final = "(no name)"
 """What a job is called in a line that could not be read: an entry that somebody else wrote."""
@@ -45,7 +50,9 @@ def greet(out: Output, settings: Settings, text: str) -> None:
 
 
 class JobLines:
-    """A listener: one line for every end of an attempt, at level info (a failed one: warning)."""
+    """A listener: one line for every end of an attempt, at level info; with its traceback, an error: warning for one
+    that leads to another attempt, error for a job that failed.
+    """
 
     @property
     def only_trouble(self) -> bool:
@@ -70,7 +77,11 @@ class JobLines:
 
 
 def _ended(event: JobEnded) -> None:
-    level = logging.WARNING if event.outcome == "failed" else logging.INFO
+    level = logging.INFO
+    if event.outcome == "failed":
+        level = logging.ERROR
+    elif event.error is not None and not isinstance(event.error, JobSignal):
+        level = logging.WARNING
     why = f": {in_a_line(event.error)}" if event.error else ""
     about = {
         "job_id": event.id,
@@ -80,15 +91,29 @@ def _ended(event: JobEnded) -> None:
         "outcome": event.outcome,
         "took_ms": round(event.took_ms, 3),
     }
-    text = "%s %s %s in %.1f ms (attempt %d)%s"
-    _JOBS.log(
-        level, text, event.name or NAMELESS, event.id, event.outcome, event.took_ms, event.attempt, why, extra=about
-    )
+    text, name = "%s %s %s in %.1f ms (attempt %d)%s", event.name or NAMELESS
+    info = _exc_info(event.error) if level > logging.INFO else None
+    _JOBS.log(level, text, name, event.id, event.outcome, event.took_ms, event.attempt, why, extra=about, exc_info=info)
+
+
+def _exc_info(error: BaseException | None) -> tuple[type[BaseException], BaseException, TracebackType] | None:
+    """The error and its traceback from the first frame that is not delayq's on; None if there is no such frame."""
+    frame = error.__traceback__ if error is not None else None
+    while frame is not None and frame.tb_frame.f_globals.get("__name__", "").startswith("delayq."):
+        frame = frame.tb_next
+    return (type(error), error, frame) if error is not None and frame is not None else None
 
 
 def _traceback(formatter: logging.Formatter, record: logging.LogRecord) -> str:
-    """The end of it, which says what was raised where; an error's message may be of any length."""
-    text = formatter.formatException(record.exc_info) if record.exc_info else ""
+    """The end of it, which says what was raised where; an error's message may be of any length.
+
+    A line about a job has the message already, so long parts of its traceback are cut.
+    """
+    if record.exc_info and record.exc_info[0] and record.name == _JOBS.name:
+        parts = traceback.format_exception(*record.exc_info)
+        text = "".join(part if len(part) <= MAX_PART else f"{part[:MAX_PART]} …\n" for part in parts).rstrip("\n")
+    else:
+        text = formatter.formatException(record.exc_info) if record.exc_info else ""
     left_out = len(text) - MAX_TRACEBACK
     return text if left_out <= 0 else f"({left_out:,} characters left out) … {text[-MAX_TRACEBACK:]}"
 

@@ -29,6 +29,10 @@ Number: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=LARGEST)]
 Span: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**51)]
 """A duration in milliseconds; two of them added to the time of day are still a `Number`."""
 NO_DATA: Final = msgspec.Raw(b"null")
+UNKNOWN_SINCE: Final = "delayq-unknown-since"
+"""The header that says when a worker first met the job without a handler for it, in epoch ms."""
+FOREIGN: Final = "laravel"
+"""The member that holds a payload which PHP wrote. It is put back as it was, so a header that is added is lost."""
 ABSENT: Final = msgspec.Raw(b"")
 """A raw member that is not there; one object, because the encoder leaves it out by its identity."""
 
@@ -103,6 +107,27 @@ def rewrite(raw: bytes, **changes: Any) -> bytes:
     return _encoder.encode(members)
 
 
+def keeps_headers(raw: bytes) -> bool:
+    """Whether a header that is added to the envelope is still there at the next delivery."""
+    return FOREIGN not in _decode_members(raw)
+
+
+def recounted(raw: bytes, *, attempts: int, exceptions: int, unknown_since_ms: int | None = None) -> bytes:
+    """The envelope with its counts after an attempt; the header `UNKNOWN_SINCE` is set, or removed if None is given."""
+    changes: dict[str, Any] = {"attempts": attempts, "exceptions": exceptions or None}
+    if unknown_since_ms is not None or UNKNOWN_SINCE.encode() in raw:
+        changes |= _marked(raw, unknown_since_ms)
+    return rewrite(raw, **changes)
+
+
+def _marked(raw: bytes, unknown_since_ms: int | None) -> dict[str, Any]:
+    headers = dict(decode(raw).headers or {})
+    headers.pop(UNKNOWN_SINCE, None)
+    if unknown_since_ms is not None:
+        headers[UNKNOWN_SINCE] = str(unknown_since_ms)
+    return {"headers": headers or None}
+
+
 def afresh(raw: bytes, envelope: Envelope, now_ms: int) -> bytes:
     """The envelope of a failed job that somebody wants tried again: from the start, without limits that have passed."""
     changes: dict[str, Any] = {"attempts": 0, "exceptions": None}
@@ -110,6 +135,8 @@ def afresh(raw: bytes, envelope: Envelope, now_ms: int) -> bytes:
         changes["retry_until_ms"] = None
     if envelope.deadline_ms is not None and envelope.deadline_ms <= now_ms:
         changes["deadline_ms"] = None
+    if UNKNOWN_SINCE in (envelope.headers or {}):
+        changes |= _marked(raw, None)
     return rewrite(raw, **changes)
 
 

@@ -105,6 +105,8 @@ def after(previous: Failure | None, failure: Failure) -> Failure:
     """`failure` with `previous` and what came before it as history; the first error always stays."""
     if previous is None:
         return failure
+    if failure.attempt is None and previous.type == failure.type:  # it costs no attempt and is found again and again
+        return msgspec.structs.replace(failure, history=previous.history)
     past = [*flatten(previous.history), msgspec.structs.replace(previous, history=[])]
     kept = past if len(past) <= MAX_HISTORY else [past[0], *past[1 - MAX_HISTORY :]]
     short = [item if n == 0 else msgspec.structs.replace(item, traceback="") for n, item in enumerate(kept)]

@@ -9,13 +9,13 @@ worker are counted apart.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
 from delayq.core.backoff import DEFAULT, Backoff, from_wire
-from delayq.core.envelope import Envelope
-from delayq.core.errors import DelayqError
+from delayq.core.envelope import UNKNOWN_SINCE, Envelope
+from delayq.core.errors import DelayqError, UnknownJob
 from delayq.core.failure import Ran
 from delayq.core.follow import linked
 from delayq.core.interrupts import JobCancelled, JobTimedOut
@@ -32,6 +32,12 @@ class RetryUntilPassed(DelayqError):
 
 class DeadlinePassed(DelayqError):
     """The job's deadline passed before it could start."""
+
+
+UNKNOWN_FREE_MS: Final = 3_600_000
+"""For so long a job with an unknown name costs no attempts: workers with newer code may be on their way."""
+UNKNOWN_SHORTEST_MS: Final = 2_000
+UNKNOWN_LONGEST_MS: Final = 60_000
 
 
 class OnTimeout(StrEnum):
@@ -97,13 +103,17 @@ class Ack:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Try again in `delay_ms`. `attempts` and `exceptions` are the counts from now on; no `error` = a snooze."""
+    """Try again in `delay_ms`. `attempts` and `exceptions` are the counts from now on; no `error` = a snooze.
+
+    `unknown_since_ms`: when a worker first met the job without a handler for it, in epoch ms; None = it has one.
+    """
 
     delay_ms: int
     attempts: int
     exceptions: int
     error: BaseException | None
     ran: Ran | None = field(default=None, compare=False)
+    unknown_since_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,11 +153,18 @@ def before_start(envelope: Envelope, policy: Policy, now_ms: int) -> GiveUp | No
 
 
 def decide(
-    envelope: Envelope, policy: Policy, error: BaseException | None, now_ms: int, rand: Callable[[], float]
+    envelope: Envelope,
+    policy: Policy,
+    error: BaseException | None,
+    now_ms: int,
+    rand: Callable[[], float],
+    *,
+    keeps_headers: bool = True,
 ) -> Outcome:
     """What becomes of an attempt that ended with `error` (None = the handler returned).
 
-    `now_ms` is the server's time as last seen; `rand` gives numbers in [0, 1) for jitter.
+    `now_ms` is the server's time as last seen; `rand` gives numbers in [0, 1) for jitter. Without `keeps_headers` it
+    cannot be written down since when a name is unknown, so an unknown one costs an attempt each time.
     """
     if error is None:
         return Ack(policy.retention_ms) if policy.retention_ms or linked(envelope) else DONE
@@ -155,9 +172,37 @@ def decide(
         return Ack(called_off=True)
     if isinstance(error, Discard):
         return Ack() if linked(envelope) else DONE
-    attempts = envelope.attempts + 1
     if isinstance(error, Snooze):
         return Release(error.delay_ms, envelope.attempts, envelope.exceptions, None)
+    if isinstance(error, UnknownJob) and keeps_headers:
+        return _unknown(envelope, policy, error, now_ms, rand)
+    return _counted(envelope, policy, error, now_ms, rand)
+
+
+def _unknown(
+    envelope: Envelope, policy: Policy, error: BaseException, now_ms: int, rand: Callable[[], float]
+) -> Outcome:
+    """What becomes of a job without a handler here: it waits for a worker that has one, and costs nothing for an hour.
+
+    The wait grows with the time for which it is unknown, so it needs no count.
+    """
+    seen = (envelope.headers or {}).get(UNKNOWN_SINCE, "")
+    since_ms = min(int(seen), now_ms) if seen.isascii() and seen.isdecimal() and len(seen) < 17 else now_ms
+    unknown_ms = now_ms - since_ms
+    passed = any(until is not None and until <= now_ms for until in (policy.retry_until_ms, policy.deadline_ms))
+    if unknown_ms < UNKNOWN_FREE_MS and not passed:
+        wait_ms = min(max(unknown_ms // 2, UNKNOWN_SHORTEST_MS), UNKNOWN_LONGEST_MS)
+        delay_ms = round(wait_ms * (1 + rand() / 5))
+        return Release(delay_ms, envelope.attempts, envelope.exceptions, error, unknown_since_ms=since_ms)
+    outcome = _counted(envelope, policy, error, now_ms, rand)
+    return replace(outcome, unknown_since_ms=since_ms) if isinstance(outcome, Release) else outcome
+
+
+def _counted(
+    envelope: Envelope, policy: Policy, error: BaseException, now_ms: int, rand: Callable[[], float]
+) -> Release | GiveUp:
+    """What becomes of an attempt that is charged."""
+    attempts = envelope.attempts + 1
     asked = isinstance(error, Retry)
     exceptions = envelope.exceptions + (0 if asked else 1)
     if isinstance(error, JobTimedOut) and _ends_with_a_timeout(policy, now_ms):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -14,6 +14,7 @@ from redis.exceptions import NoPermissionError
 
 from delayq.core.control import Control
 from delayq.core.endpoint import Topology
+from delayq.core.envelope import UNKNOWN_SINCE
 from delayq.core.errors import BackendDamaged, BackendError, BackendUnavailable, ConfigError
 from delayq.core.facts import Facts, ForeignKey, QueueFacts, ServerFacts, ServerState
 from delayq.core.states import State
@@ -266,11 +267,14 @@ def _first(rows: Iterable[Any]) -> str:
 _SAMPLED: Final = (State.SCHEDULED, State.READY, State.FAILED)
 
 
-def _unknown(client: Client, queue: str, jobs: Iterable[JobInfo]) -> frozenset[str]:
-    """Names that some worker had no handler for, from what the jobs have on record."""
+def _unknown(client: Client, queue: str, jobs: Sequence[JobInfo]) -> frozenset[str]:
+    """Names that some worker had no handler for, from a header of the jobs and from what they have on record."""
+    marked = {job.name for job in jobs if job.envelope and UNKNOWN_SINCE in (job.envelope.headers or {})}
     tried = (job for job in jobs if job.envelope and job.envelope.attempts)
     records = (client.get(job.id, queue=queue) for job in islice(tried, RECORDS))
-    return frozenset(job.name for job in records if job and job.failure and job.failure.type == "UnknownJob")
+    return frozenset(
+        marked.union(one.name for one in records if one and one.failure and one.failure.type == "UnknownJob")
+    )
 
 
 def _outsiders(prefix: str, queue: str, client: Any) -> int:

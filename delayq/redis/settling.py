@@ -226,13 +226,16 @@ def _chunks(rows: Sequence[_Row]) -> Iterable[list[_Row]]:
 def _failure(outcome: Release | GiveUp, previous: Failure | None, now_ms: int) -> bytes:
     if outcome.error is None:
         return b""
-    failure = failures.describe(outcome.error, at_ms=now_ms, attempt=outcome.attempts, ran=outcome.ran)
+    failure = failures.describe(outcome.error, at_ms=now_ms, attempt=outcome.attempts or None, ran=outcome.ran)
     return failures.encode(failures.after(previous, failure))
 
 
 def _rewritten(raw: bytes, outcome: Release | GiveUp) -> bytes:
     """The envelope with its new counts; b'' (unchanged) for bytes that are none."""
     try:
-        return envelopes.rewrite(raw, attempts=outcome.attempts, exceptions=outcome.exceptions or None)
+        since_ms = outcome.unknown_since_ms if isinstance(outcome, Release) else None
+        return envelopes.recounted(
+            raw, attempts=outcome.attempts, exceptions=outcome.exceptions, unknown_since_ms=since_ms
+        )
     except BadEnvelope:
         return b""

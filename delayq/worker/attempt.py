@@ -185,7 +185,8 @@ class Attempts:
         try:
             handler = self._registry.find(envelope.name, delivery.queue)
         except UnknownJob as error:
-            outcome = decide(envelope, self._policies.of(envelope, None), error, self.now_ms(), random.random)
+            policy, keeps = self._policies.of(envelope, None), envelopes.keeps_headers(delivery.raw)
+            outcome = decide(envelope, policy, error, self.now_ms(), random.random, keeps_headers=keeps)
             return self._unrun(delivery, envelope, outcome)
         policy = self._policies.of(envelope, handler)
         if envelope.encrypted is not ABSENT:

@@ -31,6 +31,7 @@ class _Again(msgspec.Struct, array_like=True, frozen=True, tag="release"):
     attempts: int
     exceptions: int
     failure: Failure | None
+    unknown_since_ms: int | None
 
 
 class _Over(msgspec.Struct, array_like=True, frozen=True, tag="fail"):
@@ -51,9 +52,10 @@ def encode(outcome: Outcome, now_ms: int) -> bytes:
         return _encode(_Kept(outcome.retention_ms, outcome.result, outcome.called_off, outcome.chain, outcome.ran))
     failure = None
     if outcome.error is not None:
-        failure = failures.describe(outcome.error, at_ms=now_ms, attempt=outcome.attempts, ran=outcome.ran)
+        failure = failures.describe(outcome.error, at_ms=now_ms, attempt=outcome.attempts or None, ran=outcome.ran)
     if isinstance(outcome, Release):
-        return _encode(_Again(outcome.delay_ms, outcome.attempts, outcome.exceptions, failure))
+        counts = outcome.delay_ms, outcome.attempts, outcome.exceptions
+        return _encode(_Again(*counts, failure, outcome.unknown_since_ms))
     return _encode(_Over(outcome.attempts, outcome.exceptions, failure or Failure(type="", message="")))
 
 
@@ -64,7 +66,8 @@ def decode(raw: bytes) -> Outcome:
         return Ack(kept.retention_ms, kept.result, kept.called_off, kept.chain, kept.ran)
     if isinstance(kept, _Again):
         error = None if kept.failure is None else Recorded(kept.failure)
-        return Release(kept.delay_ms, kept.attempts, kept.exceptions, error)
+        since_ms = kept.unknown_since_ms
+        return Release(kept.delay_ms, kept.attempts, kept.exceptions, error, unknown_since_ms=since_ms)
     return GiveUp(kept.attempts, kept.exceptions, Recorded(kept.failure))
 
 

@@ -59,7 +59,7 @@ def test_every_line_of_a_job_says_which(cli: Cli, q: DelayQ, threads: str) -> No
             assert (line["job"], line["queue"], line["attempt"], line["trace_id"]) == (name, "default", 1, TRACE)
             assert line["worker"].startswith("dq:w1:")
     [unknown] = [line for line in said if line.get("job_id") == "id-unknown" and line["logger"] == "delayq.jobs"]
-    assert (unknown["job"], unknown["outcome"], unknown["trace_id"]) == ("nobody-knows", "failed", TRACE)
+    assert (unknown["job"], unknown["outcome"], unknown["trace_id"]) == ("nobody-knows", "released", TRACE)
     assert not [line for line in said if "job_id" in line and not line["job_id"].startswith("id-")]
     assert "4111" not in done.err
 
@@ -99,3 +99,47 @@ def test_an_envelope_that_nobody_can_read_has_a_name_in_the_line(caplog: pytest.
         JobLines()(JobEnded("x1", "", "default", 1, "failed", 0.5, ValueError("no envelope")))
     [line] = caplog.messages
     assert line.startswith("(no name) x1 failed")
+
+
+FLAKY = """
+from delayq import Retry, job
+
+def charge():
+    raise ValueError("no luck")
+
+@job("flaky", tries=2, backoff="1ms")
+def flaky(card: str) -> None:
+    charge()
+
+@job("aflaky", tries=2, backoff="1ms")
+async def aflaky(card: str) -> None:
+    charge()
+
+@job("asks", tries=2)
+def asks(card: str) -> None:
+    raise Retry("1ms", reason="not yet")
+"""
+
+
+@pytest.mark.parametrize("name", ["flaky", "aflaky"])
+def test_an_error_that_leads_to_a_retry_is_a_warning_with_its_traceback(cli: Cli, q: DelayQ, name: str) -> None:
+    (cli.folder / "flaky.py").write_text(FLAKY)
+    q.schedule(name, {"card": "4111-1111"}, id="f1")
+    done = cli.ok("--log-format", "json", "--log-level", "warning", "work", "--app", "flaky", "--max-jobs", "2")
+    first, last = [json.loads(line) for line in done.err.splitlines() if '"outcome"' in line]
+    assert (first["level"], first["outcome"]) == ("warning", "released")
+    assert (last["level"], last["outcome"]) == ("error", "failed")
+    for line in (first, last):
+        frames = [row for row in line["exception"].splitlines() if row.startswith("  File ")]
+        assert len(frames) == 2, "those of the user alone"
+        assert all("flaky.py" in frame for frame in frames)
+        assert line["exception"].endswith("ValueError: no luck")
+    assert "4111" not in done.err
+
+
+def test_a_retry_that_the_handler_asks_for_is_no_warning(cli: Cli, q: DelayQ) -> None:
+    (cli.folder / "flaky.py").write_text(FLAKY)
+    q.schedule("asks", {"card": "4111-1111"}, id="f1")
+    done = cli.ok("--log-format", "json", "work", "--app", "flaky", "--max-jobs", "1")
+    [line] = [json.loads(line) for line in done.err.splitlines() if '"outcome"' in line]
+    assert (line["level"], line["outcome"], "exception" in line) == ("info", "released", False)

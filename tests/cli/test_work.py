@@ -186,9 +186,9 @@ def test_log_lines_as_json(cli: Cli, q: DelayQ) -> None:
     schedule(q, "orders a")
     q.schedule("bad", {"text": "secret\x1b[31m"}, id="b1")
     done = cli.ok("--log-format", "json", "-q", "work", "--app", "shop", "--stop-when-empty")
-    assert done.err.count("\n") == 1  # -q leaves warnings only
+    assert done.err.count("\n") == 1  # -q leaves warnings and errors only
     failed = json.loads(done.err)
-    assert (failed["level"], failed["job_id"], failed["job"], failed["outcome"]) == ("warning", "b1", "bad", "failed")
+    assert (failed["level"], failed["job_id"], failed["job"], failed["outcome"]) == ("error", "b1", "bad", "failed")
     assert "\x1b" not in done.err
 
 

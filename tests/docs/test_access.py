@@ -11,6 +11,7 @@ import pytest
 from redis.exceptions import NoPermissionError
 
 from delayq.core.backoff import Fixed
+from delayq.core.envelope import UNKNOWN_SINCE
 from delayq.core.errors import ConfigError
 from delayq.core.followups import Chain, Link, encode_chain
 from delayq.core.options import Options
@@ -111,7 +112,8 @@ def test_a_producer(user_url: UserUrl, user: str) -> None:
 
 @pytest.mark.parametrize("user", ["shop-worker", "shop-worker-narrow"])
 def test_a_worker(client: Client, user_url: UserUrl, connector: Connector, user: str) -> None:
-    client.schedule_many([{"name": f"order.{word}", "id": word} for word in ("close", "again", "lost", "odd")])
+    client.schedule_many([{"name": f"order.{word}", "id": word} for word in ("close", "again", "lost")])
+    client.schedule("order.odd", id="odd", headers={UNKNOWN_SINCE: "0"})  # unknown for more than an hour
     connector.commands().xadd("delayq:{orders}:stream", {"garbage": "yes"})
     with closing(Connector(user_url(user))) as own:
         assert eviction_policy(own) == "noeviction", "a worker looks before it starts"

@@ -12,6 +12,7 @@ import pytest
 import redis
 
 from delayq import DelayQ
+from delayq.core.envelope import UNKNOWN_SINCE
 from tests.support.cli import Cli, environment
 from tests.support.waiting import wait_until
 
@@ -93,7 +94,7 @@ def test_it_is_dead_lettered_and_costs_little(
             redis_client.eval(PLANT, 3, *keys, job_id, raw, FILLS.get(job_id, 0))
         q.resume()
         for name in IMPORTS:
-            q.schedule(name, id=name, tries=1)
+            q.schedule(name, id=name, tries=1, headers={UNKNOWN_SINCE: "0"})  # for more than an hour
         ended = len(hostile) + len(IMPORTS)
         wait_until(lambda: q.stats("default")[0].failed == ended, timeout=60, what="all of it has failed")
         cost = peak(worker.pid) - before

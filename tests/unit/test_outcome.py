@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from delayq.core.backoff import DEFAULT, Computed, Exponential, Fixed, Steps
-from delayq.core.envelope import Envelope
+from delayq.core.envelope import UNKNOWN_SINCE, Envelope, afresh, decode, encode, keeps_headers, recounted
+from delayq.core.errors import UnknownJob
 from delayq.core.outcome import (
     Ack,
     DeadlinePassed,
@@ -215,3 +216,64 @@ def test_the_envelope_goes_before_the_handler() -> None:
 def test_an_envelope_may_ask_for_nothing_where_its_handler_asks_for_something() -> None:
     asked = policy_of(envelope(retention_ms=0), policy(retention_ms=60_000))
     assert asked.retention_ms == 0
+
+
+def after_unknown(job: Envelope, at_ms: int, **members: Any) -> tuple[Outcome, Envelope]:
+    """What becomes of a delivery that no handler here takes, and the envelope it leaves."""
+    outcome = decide(job, policy(**members), UnknownJob("close"), at_ms, lambda: 0.0)
+    assert isinstance(outcome, Release | GiveUp)
+    since_ms = outcome.unknown_since_ms if isinstance(outcome, Release) else None
+    raw = recounted(encode(job), attempts=outcome.attempts, exceptions=outcome.exceptions, unknown_since_ms=since_ms)
+    return outcome, decode(raw)
+
+
+def test_an_unknown_name_costs_nothing_for_an_hour_and_then_its_tries() -> None:
+    job, now, free = envelope(headers={"trace": "1"}), NOW, 0
+    waits: list[int] = []
+    outcome, job = after_unknown(job, now)
+    while isinstance(outcome, Release) and job.attempts == 0:
+        free, waits = free + 1, [*waits, outcome.delay_ms]
+        now += outcome.delay_ms
+        outcome, job = after_unknown(job, now)
+    assert 3_600_000 <= now - NOW < 3_660_000, "since it was first met"
+    assert waits[:2] == [2_000, 2_000]
+    assert max(waits) == waits[-1] == 60_000
+    assert free < 100
+    assert (job.attempts, job.headers) == (1, {"trace": "1", UNKNOWN_SINCE: str(NOW)})
+    outcome, job = after_unknown(job, now)
+    assert (job.attempts, isinstance(outcome, Release)) == (2, True)
+    outcome, job = after_unknown(job, now)
+    assert isinstance(outcome, GiveUp)
+    assert (job.attempts, job.headers) == (3, {"trace": "1"}), "a retry by hand has an hour again"
+
+
+@pytest.mark.parametrize("limit", ["retry_until_ms", "deadline_ms"])
+def test_an_unknown_name_does_not_outlive_its_limits(limit: str) -> None:
+    first, job = after_unknown(envelope(), NOW, tries=1, **{limit: NOW + 1})
+    assert isinstance(first, Release)
+    second, _ = after_unknown(job, NOW + 1, tries=1, **{limit: NOW + 1})
+    assert isinstance(second, GiveUp)
+
+
+@pytest.mark.parametrize("seen", ["", "soon", "9" * 400, str(NOW + 10**9), "٣"])
+def test_a_header_of_a_stranger_does_no_harm(seen: str) -> None:
+    outcome, job = after_unknown(envelope(headers={UNKNOWN_SINCE: seen}), NOW)
+    assert isinstance(outcome, Release)
+    assert (job.attempts, job.headers) == (0, {UNKNOWN_SINCE: str(NOW)})
+
+
+def test_an_error_of_a_handler_ends_the_hour() -> None:
+    job = envelope(headers={UNKNOWN_SINCE: str(NOW)})
+    outcome = decide(job, policy(), BOOM, NOW, lambda: 0.0)
+    assert isinstance(outcome, Release)
+    assert decode(recounted(encode(job), attempts=1, exceptions=1)).headers is None
+    assert decode(afresh(encode(job), job, NOW)).headers is None
+
+
+def test_what_php_wrote_keeps_no_header_so_each_delivery_costs_an_attempt() -> None:
+    php = b'{"v":1,"id":"a","name":"x","queue":"q","data":{},"attempts":0,"created_ms":1,"laravel":{"job":"x"}}'
+    assert keeps_headers(encode(envelope()))
+    assert not keeps_headers(php)
+    outcome = decide(decode(php), policy(), UnknownJob("x"), NOW, lambda: 0.0, keeps_headers=False)
+    assert isinstance(outcome, Release)
+    assert (outcome.attempts, outcome.unknown_since_ms) == (1, None)

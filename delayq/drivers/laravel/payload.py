@@ -30,7 +30,7 @@ from delayq.drivers.laravel.command import HANDLER, named, read_command
 
 MAX_BYTES: Final = 16 * 1024 * 1024
 """Of a payload that is read. delayq itself sends no more than DELAYQ_MAX_PAYLOAD."""
-KEPT: Final = "laravel"
+KEPT: Final = envelopes.FOREIGN
 """The member of an envelope that holds what PHP wrote, where PHP wrote it."""
 OWN: Final = "delayq"
 """The member of a payload that holds what only an envelope has."""

@@ -107,7 +107,10 @@ def _rewritten(raw: bytes, outcome: Release | GiveUp) -> bytes:
     """The envelope with its new counts; as it is when it is none: another system's payload is kept byte for byte."""
     try:
         envelopes.decode(raw)
-        return envelopes.rewrite(raw, attempts=outcome.attempts, exceptions=outcome.exceptions or None)
+        since_ms = outcome.unknown_since_ms if isinstance(outcome, Release) else None
+        return envelopes.recounted(
+            raw, attempts=outcome.attempts, exceptions=outcome.exceptions, unknown_since_ms=since_ms
+        )
     except BadEnvelope:
         return raw
 

@@ -24,6 +24,7 @@ from delayq import (
     dispatch_many,
 )
 from delayq.core.errors import BadEnvelope, UnknownJob
+from delayq.core.outcome import GiveUp, Release
 from delayq.core.states import Answer
 from delayq.jobs.dispatch import named
 from delayq.settings.tables import ConnectionSettings
@@ -208,9 +209,13 @@ def test_limits_are_judged_by_the_clock_of_the_test(delayq_travel: Travel, actin
 
 def test_what_nobody_handles_ends_as_on_a_worker(delayq_travel: Travel, manager: Manager) -> None:
     dispatch("nobody", tries=2, backoff="1m")
-    attempts = delayq_travel("1h")
-    assert words(attempts) == ["released", "failed"]
-    assert isinstance(attempts[0].error, UnknownJob)
+    attempts = delayq_travel("2h")
+    assert set(words(attempts)[:-1]) == {"released"}
+    assert words(attempts)[-1] == "failed"
+    assert all(isinstance(one.error, UnknownJob) for one in attempts)
+    counted = [one.outcome.attempts for one in attempts if isinstance(one.outcome, Release | GiveUp)]
+    assert counted[-2:] == [1, 2], "after an hour each costs an attempt"
+    assert set(counted[:-2]) == {0}
 
 
 def test_an_envelope_that_cannot_be_read_fails(delayq_travel: Travel, manager: Manager) -> None:

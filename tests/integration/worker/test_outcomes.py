@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from delayq.core.backoff import Fixed
+from delayq.core.envelope import UNKNOWN_SINCE
 from delayq.core.signals import Discard, Fail, Retry, Snooze
 from delayq.core.states import State
 from delayq.jobs.context import JobContext
@@ -181,10 +182,29 @@ def test_a_result_that_is_no_json_is_said_and_costs_nothing(station: Station) ->
     assert "its result cannot be kept as JSON" in station.said()
 
 
+def test_an_unknown_name_waits_an_hour_for_a_worker_that_knows_it(station: Station) -> None:
+    """A rolling deploy: no attempt is charged, and a worker with newer code runs the job."""
+    station.handles("known", lambda: None)
+    station.client.schedule("close", id="o1", tries=1)
+    with station.working(mover=True):
+        station.until("o1", State.SCHEDULED)
+    waiting = station.job("o1")
+    assert waiting.envelope is not None
+    assert waiting.failure is not None
+    assert (waiting.envelope.attempts, waiting.failure.type) == (0, "UnknownJob")
+    assert UNKNOWN_SINCE in (waiting.envelope.headers or {})
+    station.handles("close", lambda: None)
+    with station.working(mover=True):
+        station.until("o1", State.ABSENT)
+    assert station.ends("o1")[-1] == "done"
+    assert set(station.ends("o1")[:-1]) == {"released"}
+
+
 def test_an_unknown_name_is_released_and_failed_after_its_tries(station: Station) -> None:
     station.handles("known", lambda: None)
+    hour_ago = str(station.client.stats(QUEUE)[0].now_ms - 3_600_001)
     with station.working(mover=True):
-        station.client.schedule("nobody.knows", id="o1", tries=2)
+        station.client.schedule("nobody.knows", id="o1", tries=2, headers={UNKNOWN_SINCE: hour_ago})
         station.until("o1", State.FAILED)
     failed = station.job("o1")
     assert failed.failure is not None
