@@ -253,11 +253,12 @@ _ALL = (
     ),
     Scenario(
         name="clock-steps",
-        holds="a server whose clock is stepped by an hour loses nothing, and recovers from dead workers",
+        holds="a server whose clock is stepped by an hour loses nothing, and soon recovers from dead workers",
         promises=("P15",),
         unit="steps forth and back",
         units=40,
         lot=5,
+        smoke=1,
         play=clocks.stepped,
         missing=clocks.missing,
     ),

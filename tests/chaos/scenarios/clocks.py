@@ -8,12 +8,13 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
+from functools import partial
 from pathlib import Path
 
 from delayq.redis.keys import Keys
 from tests.chaos.engine import ROOT, Lot, Tally, spread
 from tests.chaos.scenarios.processes import consumers
-from tests.chaos.world import crew, server
+from tests.chaos.world import client_of, crew, server
 from tests.support.chaos_producer import ProducerLog, produce
 from tests.support.chaos_rig import QUEUE, is_idle
 from tests.support.flavours import Flavour, require
@@ -27,6 +28,8 @@ HOUR_S = 3_600
 STEPS_S = (HOUR_S, -HOUR_S, 90, -90)
 JOBS, SECONDS = 300, 6.0
 LATE_MS = 1_000
+BACK_WITHIN_MS = 6_000
+"""After the step: two leases of 1 s, one for the hold, two ticks, and the start of a worker."""
 
 
 def library() -> Path | None:
@@ -68,38 +71,51 @@ def environment_of(given: Mapping[str, str]) -> Iterator[None]:
 
 
 def stepped(lot: Lot) -> Tally:
-    """The server's clock jumps forth and back under load, and workers are killed: nothing is lost.
+    """The server's clock jumps forth and back under load, and workers are killed just before it jumps back.
 
-    What falls due is early or late by the step, as docs/guarantees.md says; a backward step is undone in the end.
+    Nothing is lost, and what the killed held is done soon after the clock is right again, not after as long as the step
+    was. What falls due is early or late by the step, as docs/guarantees.md says.
     """
-    rate, tally, rand = lot.folder / "rate", Tally(), lot.rand
-    _turn(rate, 0)
-    with server_with(faked(rate)) as one, crew(lot, one.url, lease_ms=1_000) as members, connect(one.url) as plain:
+    rate, tally, rand, after_ms = lot.folder / "rate", Tally(), lot.rand, list[float]()
+    turn(rate, 0)
+    with (
+        server_with(faked(rate)) as one,
+        crew(lot, one.url, lease_ms=1_000) as members,
+        connect(one.url) as plain,
+        client_of(one.url) as asking,
+    ):
         log, keys = ProducerLog(lot.folder), Keys("delayq", QUEUE)
         jobs = JOBS * lot.units
         plan = {"seed": lot.own_seed, "jobs": jobs, "longest_ms": 20, "seconds": SECONDS * lot.units}
         worker = [members.hire() for _ in range(2)]
         producing = members.hire(members.duty_with(plan), produce)
-        for _ in range(lot.units):
-            step = rand.choice(STEPS_S)
-            _turn(rate, step)
+        for n in range(lot.units):
+            step, held = STEPS_S[n % len(STEPS_S)], [f"held{n}-{k}" for k in range(len(worker))]
+            turn(rate, step)
+            asking.schedule_many([{"name": "note", "id": job_id, "data": {"until": f"go{n}"}} for job_id in held])
+            wait_until(partial(members.ledger.has_all, "start", held), timeout=30, what="each worker holds one")
             time.sleep(rand.uniform(0.5, 1.5))
             members.kill_all([worker.pop(0)])
             worker.append(members.hire())
-            time.sleep(1.0)
-            _turn(rate, 0)
-            time.sleep(rand.uniform(0.5, 1.5))
+            turn(rate, 0)
+            (lot.folder / f"go{n}").touch()
+            began = time.monotonic()
+            wait_until(partial(members.ledger.has_all, "end", held), timeout=60, what="what the killed held is done")
+            after_ms.append((time.monotonic() - began) * 1000)
             tally.add(steps=2, workers_killed=1)
         wait_until(lambda: not producing.is_alive(), timeout=240, what="all is asked for")
-        _turn(rate, HOUR_S)  # what was made due while the clock stood an hour ahead need not be waited for
+        turn(rate, HOUR_S)  # what was made due while the clock stood an hour ahead need not be waited for
         wait_until(lambda: is_idle(plain, keys), timeout=120, what="all is done")
         assert broken(plain, keys) == []
         lost = set(log.dues()) - set(members.ledger.jobs("end"))
     assert not lost, f"{len(lost)} were taken and never ended: {sorted(lost)[:5]}"
-    return tally.add(jobs=jobs, lost=len(lost))
+    slow = [round(ms) for ms in after_ms if ms > BACK_WITHIN_MS]
+    assert not slow, f"what the killed held was done more than {BACK_WITHIN_MS} ms after the clock was right: {slow}"
+    return tally.add(jobs=jobs, lost=len(lost)).time("done_after_the_step_back", *after_ms)
 
 
-def _turn(rate: Path, seconds: int) -> None:
+def turn(rate: Path, seconds: int) -> None:
+    """Set the clock of those that read `rate` so far ahead of the machine's."""
     anew = rate.with_suffix(".new")
     anew.write_text(f"{seconds:+d}\n")
     anew.replace(rate)

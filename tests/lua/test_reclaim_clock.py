@@ -1,0 +1,81 @@
+"""reclaim on a server whose clock is stepped back: what a dead worker holds waits for a lease, not for the step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from delayq.redis.calls import deliver
+from delayq.redis.calls.call import Scope
+from delayq.redis.keys import GROUP
+from tests.chaos.scenarios.clocks import HOUR_S, faked, missing, server_with, turn
+from tests.support.engine import OURS, Engine
+from tests.support.servers import connect
+from tests.support.waiting import wait_until
+
+LEASE_MS = 400
+
+pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
+
+
+@pytest.fixture
+def rate(tmp_path: Path) -> Path:
+    turn(tmp_path / "rate", 0)
+    return tmp_path / "rate"
+
+
+@pytest.fixture
+def stepped(rate: Path) -> Iterator[Engine]:
+    with server_with(faked(rate)) as one, connect(one.url) as client:
+        yield Engine(client).with_options(lease_ms=LEASE_MS)
+
+
+def reclaim(engine: Engine) -> deliver.Reclaimed:
+    """By the server's own clock, page by page."""
+    while (done := engine.run(deliver.reclaim(Scope(engine.options, engine.queue), 500))).more and not done.back:
+        pass
+    return done
+
+
+def has_rested(engine: Engine) -> bool:
+    """Whether a tick of the janitor found leases to be trusted again."""
+    return reclaim(engine).hold_ms == 0
+
+
+def test_what_a_dead_worker_holds_comes_back_a_lease_after_the_step(stepped: Engine, rate: Path) -> None:
+    """More than two pages of it, in the hands of two dead workers, delivered while the clock was an hour ahead."""
+    turn(rate, HOUR_S)
+    wait_until(lambda: has_rested(stepped) if stepped.client.exists(stepped.keys.stream) else True, what="a first tick")
+    for lot in range(6):
+        stepped.ready(*(f"{lot}-{n}" for n in range(200)))
+    stepped.read(OURS, 600)
+    stepped.read("dq:other:1:b2", 600)
+    reclaim(stepped)
+    turn(rate, 0)
+    back = 0
+
+    def all_are_back() -> bool:
+        nonlocal back
+        back += reclaim(stepped).back
+        return back == 1_200
+
+    wait_until(all_are_back, timeout=10, what="all are ready again")
+    assert stepped.rows("meta").get("reclaim_walk") is None
+
+
+def test_who_renews_after_the_step_keeps_its_work(stepped: Engine, rate: Path) -> None:
+    turn(rate, HOUR_S)
+    held = stepped.reserved("mine", "lost")
+    reclaim(stepped)
+    turn(rate, 0)
+    assert reclaim(stepped).hold_ms > 0
+
+    def one_is_back() -> bool:
+        stepped.run(deliver.renew(Scope(stepped.options, stepped.queue), OURS, held[:1]))
+        return reclaim(stepped).back == 1
+
+    wait_until(one_is_back, timeout=10, what="the other one is ready again")
+    pending = stepped.client.xpending_range(stepped.keys.stream, GROUP, "-", "+", 10)
+    assert [row["message_id"].decode() for row in pending] == [held[0].entry]
