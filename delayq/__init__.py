@@ -41,6 +41,7 @@ if typing.TYPE_CHECKING:
         ModelMissing,
         NotConfirmed,
         OutcomeUnknown,
+        PayloadLost,
         QueueInUse,
         QueueNotFound,
     )
@@ -221,6 +222,7 @@ __all__ = [
     "OnMissing",
     "OutcomeUnknown",
     "Page",
+    "PayloadLost",
     "PendingBatch",
     "PendingChain",
     "Progress",

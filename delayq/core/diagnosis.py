@@ -15,6 +15,7 @@ from delayq.core.control import Control
 from delayq.core.durations import format_duration
 from delayq.core.facts import Facts, ForeignKey, QueueFacts, Refusal, ServerFacts, ServerState
 from delayq.core.known_bad import known_bad, syncs_too_early
+from delayq.core.names import LOST
 from delayq.core.views import QueueStats, WorkerInfo
 
 MINIMUM_VERSION: Final = (6, 2, 0)
@@ -344,7 +345,7 @@ def _flow(
         )
 
 
-NAMELESS: Final = "delayq.lost"
+NAMELESS: Final = LOST
 """What a job is called whose payload is lost: nobody knows what it was, and nobody needs a handler for it."""
 
 

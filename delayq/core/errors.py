@@ -157,6 +157,10 @@ class JobNotFailed(Conflict):
     """Only a failed job can be retried."""
 
 
+class PayloadLost(Conflict):
+    """The payload of a failed job is gone from Redis, so that there is nothing to retry."""
+
+
 class QueueInUse(Conflict):
     """The queue holds jobs, or a worker serves it."""
 

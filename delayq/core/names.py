@@ -26,6 +26,9 @@ from typing import Final
 from delayq.core.errors import InvalidName
 from delayq.core.shown import shown
 
+LOST: Final = "delayq.lost"
+"""The job name that a failed job has when its payload is lost: only its id was left."""
+
 _QUEUE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 _JOB_NAME: Final = re.compile(r"[^ ]{1,255}")
 _ID: Final = re.compile(r"[\x21-\x7e]{1,255}")

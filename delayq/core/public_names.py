@@ -36,6 +36,7 @@ HOMES: Final[Mapping[str, Sequence[str]]] = {
         "ModelMissing",
         "NotConfirmed",
         "OutcomeUnknown",
+        "PayloadLost",
         "QueueInUse",
         "QueueNotFound",
     ),

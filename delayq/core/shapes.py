@@ -56,7 +56,7 @@ def job(info: JobInfo) -> Shape:
         "tries": envelope.tries if envelope else None,
         "data": payload(info),
         "encrypted": info.encrypted,
-        **at("created", envelope.created_ms if envelope else None),
+        **at("created", info.created_ms),
         **at("failed", info.failed_ms),
         **at("forget", info.forget_ms),
     }

@@ -12,6 +12,7 @@ import msgspec
 from delayq.core.envelope import ABSENT, Envelope
 from delayq.core.errors import DelayqError
 from delayq.core.failure import Failure
+from delayq.core.names import LOST
 from delayq.core.progress import Progress
 from delayq.core.ran import Ended
 from delayq.core.states import Answer, State
@@ -128,6 +129,16 @@ class JobInfo:
     def encrypted(self) -> bool:
         """Whether its payload is encrypted; its result is then too."""
         return self.envelope is not None and self.envelope.encrypted is not ABSENT
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether its payload is gone: what was left is its id, so that it can be shown and forgotten, not retried."""
+        return self.name == LOST
+
+    @property
+    def created_ms(self) -> int | None:
+        """When its producer made it, in epoch milliseconds; None when nothing says so."""
+        return self.envelope.created_ms or None if self.envelope else None
 
     @property
     def attempts(self) -> int | None:

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from delayq.core.errors import Conflict, JobNotFound
+from delayq.core.errors import Conflict, JobNotFound, PayloadLost
 from delayq.core.views import JobInfo
 from delayq.redis.aio import AsyncClient
 from delayq.redis.calls.call import pages
 
 AT_ONCE: Final = 16
-UNDONE: Final = frozenset({"unknown", "refused"})
+UNDONE: Final = frozenset({"unknown", "refused", "payload lost"})
 """Outcomes of jobs that nothing was done to: gone by then, or in a state the action is not for."""
 
 Which = tuple[str, str]
@@ -66,5 +66,7 @@ async def _one(client: AsyncClient, act: Act, queue: str, job_id: str) -> str:
                 return str((await client.reschedule(job_id, queue=queue, delay=act.delay, at=act.at)).outcome)
     except JobNotFound:
         return "unknown"
+    except PayloadLost:
+        return "payload lost"
     except Conflict:
         return "refused"

@@ -144,7 +144,7 @@ class Client:
         return self.run(self.verbs.run_now(job_id, queue))
 
     def retry(self, job_id: str, *, queue: str | None = None) -> JobRef:
-        """Give a failed job all its tries again. Raises `JobNotFound`, `JobNotFailed`, `Conflict`."""
+        """Give a failed job all its tries again. Raises `JobNotFound`, `JobNotFailed`, `PayloadLost`, `Conflict`."""
         return self.run(self._by_hand.retry(job_id, queue))
 
     def forget(self, job_ids: Sequence[str], *, queue: str | None = None) -> list[Answer]:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from delayq.core import envelope as envelopes
 from delayq.core import follow, followups
 from delayq.core.envelope import Envelope
-from delayq.core.errors import BadEnvelope, DelayqError
+from delayq.core.errors import BadEnvelope, DelayqError, PayloadLost
 from delayq.core.events import JobRetryRequested
 from delayq.core.follow import Part
 from delayq.core.followups import End, Note, Todo
@@ -58,6 +58,11 @@ class HandVerbs:
         way = Way(self._verbs.durable)
         for _ in range(RETRY_READS):
             scope, info = yield from self._verbs.read(job_id, queue)
+            if info is not None and info.is_lost and info.state is State.FAILED:
+                raise PayloadLost(
+                    f"The payload of the job {job_id!r} in queue {scope.name!r} is lost, so it cannot be retried.",
+                    hint="Forget it (delayq failed forget) and schedule the job anew under the same id.",
+                )
             raw, envelope = (info.raw, info.envelope) if info else (b"", None)
             name, fresh, digest, todo = envelope.name if envelope else "", raw, "", []
             if envelope is not None:

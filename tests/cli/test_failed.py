@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 
 import pytest
 
-from delayq import DelayQ, job
+from delayq import AsyncDelayQ, DelayQ, PayloadLost, job
 from delayq.core.backoff import DEFAULT
 from delayq.core.failure import Failure, encode
 from delayq.core.outcome import Policy
@@ -20,6 +21,7 @@ from delayq.worker.options import WorkerOptions
 from delayq.worker.plan import Plan
 from tests.cli.conftest import Inline
 from tests.support.running import run
+from tests.support.servers import connect
 
 
 def bad(text: str) -> None:
@@ -44,6 +46,47 @@ def three(q: DelayQ, redis_url: str) -> tuple[str, ...]:
 def state(q: DelayQ, job_id: str) -> str:
     info = q.get(job_id)
     return info.state if info else State.ABSENT
+
+
+@pytest.fixture
+def lost(q: DelayQ, redis_url: str, inline: Inline) -> str:
+    """A job whose payload somebody deleted while it waited; the mover has found out."""
+    q.schedule("bad", id="lost-1", delay="1h")
+    with connect(redis_url) as plain:
+        plain.hdel("delayq:{default}:jobs", "lost-1")
+        plain.zadd("delayq:{default}:scheduled", {"lost-1": 1})
+    assert inline("move", "--once").code == 0
+    assert state(q, "lost-1") == State.FAILED
+    return "lost-1"
+
+
+def test_a_lost_payload_cannot_be_retried_and_says_what_to_do(
+    inline: Inline, q: DelayQ, redis_url: str, lost: str
+) -> None:
+    for words in (["failed", "retry", lost], ["failed", "retry", "--all"]):
+        done = inline(*words)
+        assert done.code == 4
+        assert "The payload of the job 'lost-1' in queue 'default' is lost" in done.err
+        assert "delayq failed forget" in done.err
+        assert state(q, lost) == State.FAILED
+    with pytest.raises(PayloadLost):
+        q.retry(lost)
+
+    async def aretry() -> None:
+        async with AsyncDelayQ(redis_url) as other:
+            await other.retry(lost)
+
+    with pytest.raises(PayloadLost):
+        asyncio.run(aretry())
+    [other] = [answer for answer in q.retry_failed() if answer.id == lost]
+    assert isinstance(other.error, PayloadLost)
+
+
+def test_a_lost_payload_was_made_at_a_time_that_is_not_known(inline: Inline, lost: str) -> None:
+    shown = inline("show", lost)
+    assert "1970" not in shown.out
+    assert "PayloadLost" in shown.out
+    assert inline("show", lost, "--json").json["created_ms"] is None
 
 
 def test_list_and_show(inline: Inline, three: tuple[str, ...]) -> None:

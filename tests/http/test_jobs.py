@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Any
 from urllib.parse import quote
 
@@ -9,6 +10,10 @@ import httpx
 import pytest
 
 from delayq import DelayQ
+from delayq.core.options import Options
+from delayq.drivers.redis_streams import RedisStreams
+from delayq.redis.connect import Connector
+from tests.support.servers import connect
 from tests.support.web import problem, web
 
 JSON = {"content-type": "application/json"}
@@ -218,3 +223,17 @@ async def test_a_forwarded_queue_is_asked_by_both_names(redis_url: str) -> None:
                 assert gone.json()["outcome"] == "cancelled"
         left = [before.get(job_id, queue=queue) for job_id in ("order-1", "order-2") for queue in ("old", "new")]
         assert left == [None, None, None, None]
+
+
+async def test_a_lost_payload_is_not_retried(api: httpx.AsyncClient, redis_url: str) -> None:
+    await post(api, id="lost-1", delay="1h")
+    with connect(redis_url) as plain:
+        plain.hdel("delayq:{default}:jobs", "lost-1")
+        plain.zadd("delayq:{default}:scheduled", {"lost-1": 1})
+    with closing(Connector(redis_url)) as connector:
+        RedisStreams(connector, Options()).promote("default")
+    told = problem(await api.post("/v1/jobs/lost-1/retry"), 409, "payload-lost")
+    assert "forget" in str(told).lower()
+    bulk = await api.post("/v1/jobs/bulk", json={"action": "retry", "filter": {"queue": "default"}})
+    assert bulk.json()["outcomes"] == {"payload lost": 1}, bulk.text
+    assert (await api.get("/v1/jobs/lost-1")).json()["created_ms"] is None

@@ -110,7 +110,7 @@ def _fields(info: JobInfo, now_ms: int) -> Iterator[tuple[str, object]]:
     yield "due", moment(info.due_ms, now_ms)
     yield "failed", moment(info.failed_ms, now_ms)
     yield "kept until", moment(info.forget_ms, now_ms)
-    yield "created", moment(envelope.created_ms, now_ms) if envelope else ""
+    yield "created", moment(info.created_ms, now_ms)
     yield "attempts", "" if info.attempts is None else info.attempts
     yield "tries", envelope.tries if envelope else ""
     yield "recoveries", info.recoveries or ""

@@ -60,7 +60,7 @@ def view(info: JobInfo, redaction: Redaction) -> JobView:
         _json(info.result, redaction, hidden=info.encrypted),
         _json(progress.partial if progress else None, redaction, hidden=info.encrypted),
         tuple(_attempts(info.ended.before if info.ended else info.failure, covered)),
-        ACTS.get(info.state, ()),
+        tuple(act for act in ACTS.get(info.state, ()) if not (info.is_lost and act == "retry")),
     )
 
 

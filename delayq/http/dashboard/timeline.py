@@ -61,9 +61,8 @@ _PROMPT: Final = ("promoted", "started")
 
 
 def _steps(info: JobInfo, now_ms: int, workers: tuple[WorkerInfo, ...]) -> Iterator[Step]:
-    envelope = info.envelope
-    if envelope is not None:
-        yield Step("created", envelope.created_ms, "by the producer's clock")
+    if info.created_ms is not None:
+        yield Step("created", info.created_ms, "by the producer's clock")
     yield from _attempts(info)
     if info.state is State.SCHEDULED and info.due_ms is not None:
         ahead = info.due_ms > now_ms
