@@ -15,7 +15,7 @@ class DelayQ(Client):
     """All verbs, blocking. Safe to share between threads; a forked child opens connections of its own.
 
         q = DelayQ("redis://localhost:6379/0")
-        q = DelayQ()                                # DELAYQ_URL, delayq.toml, or the embedded server
+        q = DelayQ()                                # DELAYQ_URL, delayq.toml, or this project's embedded server
 
     `url`, `prefix` and `queue` (for jobs that name none) go before environment, file and default; `settings` stands
     in for all of these. Raises `ConfigError`. Only `DelayQ()` without any URL does more than that at once: it starts

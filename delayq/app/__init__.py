@@ -18,6 +18,7 @@ from delayq.core.lazy import importer, lister
 
 if TYPE_CHECKING:
     from delayq.app.clients import (
+        address_of,
         connection_of,
         on_redis,
         open_async_client,
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
         open_failed,
         open_sender,
     )
-    from delayq.app.handlers import load_handlers
+    from delayq.app.handlers import load_handlers, with_application
     from delayq.app.workers import (
         driver_factory,
         fallback_policy,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 HOMES: Final = MappingProxyType(
     {
         "delayq.app.clients": (
+            "address_of",
             "connection_of",
             "on_redis",
             "open_async_client",
@@ -52,7 +54,7 @@ HOMES: Final = MappingProxyType(
             "open_failed",
             "open_sender",
         ),
-        "delayq.app.handlers": ("load_handlers",),
+        "delayq.app.handlers": ("load_handlers", "with_application"),
         "delayq.app.workers": (
             "driver_factory",
             "fallback_policy",
@@ -70,6 +72,7 @@ HOMES: Final = MappingProxyType(
 )
 
 __all__ = [
+    "address_of",
     "connection_of",
     "driver_factory",
     "fallback_policy",
@@ -89,6 +92,7 @@ __all__ = [
     "open_served",
     "queues_of",
     "refuse_eviction",
+    "with_application",
 ]
 
 __getattr__ = importer(__name__, HOMES)

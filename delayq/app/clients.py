@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from delayq.core.errors import ConfigError
 from delayq.drivers.known import KEEP_NOTHING, nothing_kept
+from delayq.redis import opening
 from delayq.redis.client import Client
 from delayq.redis.opening import open_connector
 from delayq.settings import Settings
@@ -37,6 +38,18 @@ def connection_of(settings: Settings) -> str:
 def _plain(settings: Settings, name: str) -> bool:
     """Whether that is simply the Redis of the settings."""
     return name == DEFAULT and DEFAULT not in settings.connections
+
+
+def address_of(settings: Settings) -> str:
+    """Where the connection that is meant leads, without passwords."""
+    name = connection_of(settings)
+    if _plain(settings, name):
+        return opening.address_of(settings)
+    from delayq.jobs.current import make_manager
+
+    given = make_manager(settings).given(name)
+    where = opening.address_of(settings) if given.driver == "redis" and given.url is None else str(given)
+    return f"{where} (connection {name})"
 
 
 def on_redis(settings: Settings, asking: str = "this") -> Settings:

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, Final
 
+from delayq.core.endpoint import Endpoint
 from delayq.core.errors import ConfigError, DelayqError
+from delayq.jobs.current import made_manager
 from delayq.jobs.registry import Registry, current, load_app
+from delayq.settings import Settings
+
+IN_CODE: Final = "the application"
+"""The origin of a setting that an application made in its code."""
 
 
 def load_handlers(modules: Sequence[str]) -> Registry:
@@ -24,3 +31,49 @@ def load_handlers(modules: Sequence[str]) -> Registry:
                 hint="Mend that module; -v shows where it happened.",
             ) from error
     return current()
+
+
+def with_application(before: Settings, after: Settings) -> Settings:
+    """The settings once an application is loaded: what it set in its code counts where nothing else says anything.
+
+    `before` was read before the application was imported, `after` behind it: it may have changed the environment. What
+    its own code gave `Settings(...)` for the manager of the process is taken over.
+
+    Raises `ConfigError` when flag, environment or file name another Redis, or another prefix, than the application.
+    """
+    manager = made_manager()
+    theirs = None if manager is None else manager.settings
+    if before.url is not None and after.url is not None:
+        _same("Redis", before, before.url, after.url)
+    if theirs is None:
+        return after
+    taken: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    for field, info in Settings.model_fields.items():
+        name = str(info.validation_alias or field)
+        if theirs.origin_of(name) != "flag":
+            continue  # the same environment and file that are read here
+        value = getattr(theirs, field)
+        if after.origin_of(name) == "default":
+            taken[field], origins[name] = value, IN_CODE
+        elif name == "url":
+            _same("Redis", after, after.url, value)
+        elif name == "prefix":
+            _same("prefix", after, after.prefix, value)
+    return after.with_origins(taken, origins) if taken else after
+
+
+def _same(what: str, settings: Settings, here: Any, theirs: Any) -> None:
+    """Raises `ConfigError` unless both are one. Two users of one database are: only the place counts."""
+    if _place(here) != _place(theirs):
+        origin = settings.origin_of("url" if what == "Redis" else "prefix")
+        raise ConfigError(
+            f"This command would use the {what} {here} (from {origin}), and the application uses {theirs}.",
+            hint="Let both say the same: the jobs of one would never reach the other.",
+        )
+
+
+def _place(value: Any) -> Any:
+    if isinstance(value, Endpoint):
+        return value.topology, value.hosts, value.path, value.db, value.service
+    return value

@@ -53,6 +53,7 @@ def root(
     api_keys_file: Annotated[Text, typer.Option(metavar="FILE", help="The keys of the HTTP API.")] = None,
     max_overdue: Annotated[Text, typer.Option(metavar="D", help="Overdue for longer, /readyz says no.")] = None,
     redact: Annotated[Text, typer.Option(metavar="NAMES", help="Fields of payloads that no page shows.")] = None,
+    embedded: Annotated[Text, typer.Option(metavar="auto|never", help="May a Redis be started without a URL?")] = None,
     data_dir: Annotated[Text, typer.Option(metavar="DIR", help="Data of the embedded server.")] = None,
     redis_server: Annotated[Text, typer.Option(metavar="PROGRAM", help="Program of the embedded server.")] = None,
     log_format: Annotated[Text, typer.Option(metavar="console|json", help="How log lines look.")] = None,

@@ -27,13 +27,17 @@ class Session:
 
     def settings(self, **flags: Any) -> Settings:
         """The settings, with the options before the command and `flags` on top; None counts as not given."""
-        from delayq.settings import Settings
-
-        given = {name: value for name, value in flags.items() if value is not None}
-        settings = Settings(**{**self.flags, **given})
+        settings = self.read(**flags)
         for warning in settings.warnings:
             self.out.note(f"Warning: {warning}")
         return settings
+
+    def read(self, **flags: Any) -> Settings:
+        """As `settings`, without its warnings: for a second look, once an application was loaded."""
+        from delayq.settings import Settings
+
+        given = {name: value for name, value in flags.items() if value is not None}
+        return Settings(**{**self.flags, **given})
 
     @contextmanager
     def client(self) -> Iterator[Client]:

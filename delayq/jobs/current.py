@@ -73,6 +73,11 @@ def current_manager() -> Manager:
     return _process.get() if inside is None else inside
 
 
+def made_manager() -> Manager | None:
+    """The manager of the process, if one was made or set; makes none."""
+    return _process.made()
+
+
 def set_manager(manager: Manager | None) -> None:
     """Make this the manager of the process; None: one from the settings, when next asked for."""
     _process.set(manager)

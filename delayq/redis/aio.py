@@ -55,6 +55,9 @@ class AsyncClient:
         self.audit_log = AsyncAuditDesk(self)
         self.batches = AsyncBatches(self.run, self.verbs)
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self.connector.endpoint)!r}, prefix={self.options.prefix!r})"
+
     @property
     def options(self) -> Options:
         """The defaults this client works with."""

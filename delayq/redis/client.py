@@ -74,6 +74,9 @@ class Client:
         self.audit_log = AuditDesk(self)
         self.batches = Batches(self.run, self.verbs)
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self.connector.endpoint)!r}, prefix={self.options.prefix!r})"
+
     @property
     def options(self) -> Options:
         """The defaults this client works with."""

@@ -22,7 +22,7 @@ from delayq.core.errors import BackendUnavailable, ConfigError
 from delayq.redis.attendance import Attendance
 from delayq.redis.child_server import ChildServer
 from delayq.redis.server_binary import ServerBinary, choose_server
-from delayq.redis.server_home import ServerHome, default_data_dir
+from delayq.redis.server_home import ServerHome, default_data_dir, project_data_dir
 from delayq.redis.server_launch import Launch
 from delayq.redis.server_lock import FileLock
 from delayq.redis.server_lookup import Running, find, is_held, process_of
@@ -31,7 +31,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["Attendance", "ChildServer", "EmbeddedServer", "Running", "ServerBinary", "default_data_dir"]
+__all__ = [
+    "Attendance",
+    "ChildServer",
+    "EmbeddedServer",
+    "Running",
+    "ServerBinary",
+    "default_data_dir",
+    "project_data_dir",
+]
 
 START_TIMEOUT_S: Final = 30.0
 """Long, because a server with much data answers only when it has read it."""

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import stat
 import sys
 from dataclasses import dataclass
@@ -54,6 +55,13 @@ def default_data_dir() -> Path:
             hint="Set DELAYQ_DATA_DIR to a directory you can write to.",
         ) from None
     return base / "delayq"
+
+
+def project_data_dir(project: Path) -> Path:
+    """The directory of one project below that of the user; nothing is created. Raises as `default_data_dir`."""
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", project.name)[:40] or "root"
+    digest = hashlib.sha256(os.fsencode(project)).hexdigest()[:8]
+    return default_data_dir() / "projects" / f"{name}-{digest}"
 
 
 @dataclass(frozen=True, slots=True)

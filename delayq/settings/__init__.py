@@ -30,7 +30,7 @@ environment is shared. Importing this package loads pydantic, which costs time; 
 
 from __future__ import annotations
 
-from delayq.settings.model import LogFormat, LogLevel, Settings
+from delayq.settings.model import Embedded, LogFormat, LogLevel, Settings
 from delayq.settings.origins import Origin, origins
 
-__all__ = ["LogFormat", "LogLevel", "Origin", "Settings", "origins"]
+__all__ = ["Embedded", "LogFormat", "LogLevel", "Origin", "Settings", "origins"]

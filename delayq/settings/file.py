@@ -45,6 +45,18 @@ def read_settings_file(environ: Mapping[str, str]) -> SettingsFile | None:
     return _read(here / _OWN) or _read(here / _SHARED)
 
 
+def project_folder(environ: Mapping[str, str]) -> Path | None:
+    """The folder of the project that this process works in; None outside of one.
+
+    It is that of the file that `DELAYQ_CONFIG` names; else the nearest one, from the working directory upwards, with a
+    delayq.toml or a pyproject.toml. Only their place counts: settings are not read from parent directories.
+    """
+    if named := environ.get(VARIABLE):
+        return Path(named).expanduser().resolve().parent
+    here = Path.cwd()
+    return next((one for one in (here, *here.parents) if (one / _OWN).is_file() or (one / _SHARED).is_file()), None)
+
+
 def _read(path: Path, *, missing: str = "") -> SettingsFile | None:
     try:
         text = path.read_text(encoding="utf-8")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any, TypeVar
 
@@ -28,6 +29,13 @@ class LogFormat(StrEnum):
 
     CONSOLE = "console"
     JSON = "json"
+
+
+class Embedded(StrEnum):
+    """Whether a Redis may be started where no URL is set."""
+
+    AUTO = "auto"
+    NEVER = "never"
 
 
 class LogLevel(StrEnum):
@@ -124,8 +132,15 @@ class Settings(BaseSettings):
     log_level: Annotated[LogLevel, values.Choice] = Field(
         LogLevel.INFO, description="debug, info, warning or error", examples=["info"]
     )
+    embedded: Annotated[Embedded, values.Choice] = Field(
+        Embedded.AUTO,
+        description="without a URL: auto = start a Redis of this project's own, never = refuse",
+        examples=["never"],
+    )
     data_dir: values.Location | None = Field(
-        None, description="where the embedded server keeps its data", examples=["/var/lib/delayq"]
+        None,
+        description="where the embedded server keeps its data; without it, each project has a directory",
+        examples=["/var/lib/delayq"],
     )
     redis_server: values.Location | None = Field(
         None, description="the program the embedded server runs", examples=["/usr/bin/redis-server"]
@@ -166,6 +181,12 @@ class Settings(BaseSettings):
     def origin_of(self, name: str) -> str:
         """Who set the setting of that name: 'flag', 'env DELAYQ_LEASE', 'file /srv/shop/delayq.toml', 'default'."""
         return self._origins.get(name, "default")
+
+    def with_origins(self, changes: Mapping[str, Any], origins: Mapping[str, str]) -> Settings:
+        """The settings with other values, by attribute, and where these come from, by the name of the setting."""
+        changed = self.model_copy(update=dict(changes))
+        changed._origins, changed._keyring = {**self._origins, **origins}, None
+        return changed
 
     def options(self) -> Options:
         """What the engine needs of them."""

@@ -55,7 +55,7 @@ def test_it_says_where_it_is_and_ends_well(cli: Cli, redis_url: str, stop: signa
     process.send_signal(stop)
     done = end(process)  # long before the minute that somebody waits for
     polling.join()
-    assert (done.code, done.err.splitlines()[-1:]) == (0, ["Serving the HTTP API. Stop with Ctrl-C."])
+    assert (done.code, done.err.splitlines()[-1:]) == (0, [f"Serving the HTTP API of {redis_url}. Stop with Ctrl-C."])
     with DelayQ(redis_url) as delayq:
         assert delayq.get("a") is not None
 

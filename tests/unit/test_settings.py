@@ -13,7 +13,7 @@ from delayq.core.backoff import DEFAULT, Steps
 from delayq.core.durability import Durability
 from delayq.core.errors import ConfigError
 from delayq.core.options import Options
-from delayq.settings import LogFormat, LogLevel, Settings, origins
+from delayq.settings import Embedded, LogFormat, LogLevel, Settings, origins
 from delayq.settings.tables import NAMES as TABLES
 from tests.support.keys import key, ring
 
@@ -83,6 +83,7 @@ GIVEN = {
     "KEYS": ",".join(map(key, ("new", "old"))),
     "LOG_FORMAT": "JSON",
     "LOG_LEVEL": "debug",
+    "EMBEDDED": "Never",
     "DATA_DIR": "/var/lib/delayq",
     "REDIS_SERVER": "/opt/redis-server",
 }
@@ -111,6 +112,7 @@ def test_every_setting_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
     assert (settings.app, settings.log_format, settings.log_level) == ("shop.jobs:app", LogFormat.JSON, LogLevel.DEBUG)
     assert [str(settings.data_dir), str(settings.redis_server)] == [GIVEN["DATA_DIR"], GIVEN["REDIS_SERVER"]]
     assert settings.timeout_ms == 90_000
+    assert settings.embedded is Embedded.NEVER
     assert {row.name for row in origins(settings) if row.origin == "default"} == {
         "connection",
         "keys_file",

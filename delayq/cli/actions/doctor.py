@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from delayq.app import load_handlers, open_client
+from delayq.app import address_of, load_handlers, open_client, with_application
 from delayq.app.clients import connection_of, on_redis
 from delayq.app.desks import desk_of
 from delayq.cli.session import Session
@@ -21,7 +21,17 @@ from delayq.settings.tables import DEFAULT
 def examine(session: Session, apps: Sequence[str], *, as_json: bool) -> int:
     """Print every finding; 1 when one of them is a problem."""
     settings = session.settings()
-    findings = _findings(settings, apps or ((settings.app,) if settings.app else ()))
+    modules = apps or ((settings.app,) if settings.app else ())
+    findings: list[Finding] = []
+    handlers: Sequence[str] | None = None
+    if modules:
+        handlers = load_handlers(modules).names()
+        try:
+            settings = with_application(settings, session.read())
+        except ConfigError as error:
+            findings.append(Finding("address", address_of(settings), error.message, error.hint))
+    session.out.note(f"Looking at {address_of(settings)}.")
+    findings += _findings(settings, modules, handlers)
     problems = sum(found.level is Level.PROBLEM for found in findings)
     if as_json:
         session.out.json({"ok": not problems, "findings": [shapes.finding(found) for found in findings]})
@@ -33,10 +43,9 @@ def examine(session: Session, apps: Sequence[str], *, as_json: bool) -> int:
     return 1 if problems else 0
 
 
-def _findings(settings: Settings, apps: Sequence[str]) -> list[Finding]:
+def _findings(settings: Settings, apps: Sequence[str], handlers: Sequence[str] | None) -> list[Finding]:
     if (desk := _desk_of_another(settings)) is not None:
         return _of_another_backend(desk)
-    handlers = load_handlers(apps).names() if apps else None
     try:
         with open_client(settings) as client:
             return judge(gather(client, handlers=handlers, app=", ".join(apps)))

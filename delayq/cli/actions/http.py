@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from delayq.app import address_of
 from delayq.cli import logs
 from delayq.cli.needs import extra_for
 from delayq.cli.session import Session
@@ -27,6 +28,6 @@ def serve(session: Session, host: str, port: int, names: Sequence[str], *, as_js
                 session.out.json({"url": url, "keys": settings.api_keys_file is not None})
             else:
                 session.out.line(url)
-            logs.greet(session.out, settings, "Serving the HTTP API. Stop with Ctrl-C.")
+            logs.greet(session.out, settings, f"Serving the HTTP API of {address_of(settings)}. Stop with Ctrl-C.")
 
         run(app, listening, greet)

@@ -7,14 +7,14 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-from delayq.app import open_driver
+from delayq.app import open_driver, with_application
 from delayq.cli import logs
 from delayq.cli.actions import serve
 from delayq.cli.actions.wishes import Limits, Wishes
 from delayq.cli.session import Session
 from delayq.core.errors import BackendError, BackendUnavailable, ConfigError
 from delayq.redis.embedded import Attendance, ChildServer, EmbeddedServer
-from delayq.redis.opening import embedded_server
+from delayq.redis.opening import embedded_server, left_behind, refuse_embedded
 from delayq.settings import Settings
 
 WITHOUT_APP: Final = "No --app, so jobs become ready and wait. Stop with Ctrl-C."
@@ -29,10 +29,14 @@ NOW_S: Final = 5.0
 def up(session: Session, apps: Sequence[str], wishes: Wishes, *, quiet: bool) -> int:
     """Server, mover, janitor and (when jobs are registered) a worker, until a signal or `down`; the exit code."""
     settings = _embedded(session.settings(), "up")
+    refuse_embedded(settings)
     registry = serve.handlers(settings, apps)
+    settings = _embedded(with_application(settings, session.read()), "up")
     options = serve.worker_options(settings, registry, wishes, Limits())
     quiet = quiet or session.out.quiet
     embedded = embedded_server(settings)
+    if said := left_behind(settings):
+        session.out.note(said)
     with embedded.attendance() as attendance, embedded.start_child() as server:
         attendance.attend()
         running = server.running

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from delayq.app import (
+    address_of,
     connection_of,
     fallback_policy,
     load_handlers,
@@ -22,6 +23,7 @@ from delayq.app import (
     open_served,
     queues_of,
     refuse_eviction,
+    with_application,
 )
 from delayq.cli import logs
 from delayq.cli.actions.wishes import Limits as Limits
@@ -73,6 +75,8 @@ def work(session: Session, apps: Sequence[str], wishes: Wishes, limits: Limits, 
                 "No job is registered, so there is nothing this worker could run.",
                 hint="Name the module that has your @job functions: --app shop.jobs, or DELAYQ_APP.",
             )
+        again = session.read(**said, connection=wishes.connection, metrics_port=wishes.metrics_port)
+        settings = with_application(settings, again)
         return work_on(session, settings, registry, Told(wishes, limits, quiet, began, events))
 
 
@@ -214,8 +218,10 @@ def run_worker(
 
     def greet() -> None:
         if not staff.quiet:
-            served = f"Serving {_served(options)} with {_handled(staff.registry)}. Stop with Ctrl-C."
-            logs.greet(session.out, settings, served)
+            served = f"Serving {_served(options)} with {_handled(staff.registry)}."
+            at_a_time = count(options.processes * options.threads, "job")
+            where = f"From {address_of(settings)}, {at_a_time} at a time. Stop with Ctrl-C."
+            logs.greet(session.out, settings, f"{served} {where}")
 
     worker = make_worker(
         settings, url, staff.registry, options, listeners=staff.listeners, gone=gone, began=staff.began
@@ -258,10 +264,11 @@ def move(session: Session, *, once: bool, allow_eviction: bool, metrics_port: st
             session.out.line(str(moved))
             session.out.note(f"{count(moved, 'job')} moved.")
             return 0
+        greeting = f"Moving what is due, in all queues of {address_of(settings)}. Stop with Ctrl-C."
         return run_loops(
             driver,
             settings,
-            lambda: logs.greet(session.out, settings, "Moving what is due, in all queues. Stop with Ctrl-C."),
+            lambda: logs.greet(session.out, settings, greeting),
         )
 
 
