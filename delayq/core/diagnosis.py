@@ -26,6 +26,9 @@ OWED_MS: Final = 30_000
 SKEW_MS: Final = 2_000
 NEARLY_FULL: Final = 0.9
 """The share of maxmemory from which on it is worth a word."""
+_NODE_AWAY: Final = (
+    "Start this node again, or let a replica take over. Its queues wait until then; this report leaves them out."
+)
 
 
 class Level(StrEnum):
@@ -49,6 +52,7 @@ class Finding:
 def judge(facts: Facts) -> list[Finding]:
     """Everything that is wrong, the server first; [] when all is well."""
     return [
+        *(Finding("node-away", facts.where, what, _NODE_AWAY) for what in facts.away),
         *_servers(facts),
         *_foreign(facts.where, facts.foreign),
         *_control(facts.control),

@@ -125,5 +125,7 @@ class Facts:
     """The other primaries of a cluster."""
     on_disk: tuple[str, ...] = ()
     """Queues whose answers wait for the disk (durability `fsync`)."""
+    away: tuple[str, ...] = ()
+    """Why some of it could not be looked at: nodes of a cluster that are away, a sentence for each."""
     replicated: bool = False
     """Whether a replica takes over when a primary is lost: behind sentinels, and in a cluster."""

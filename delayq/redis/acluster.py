@@ -15,7 +15,7 @@ from delayq.redis import replies as shapes
 from delayq.redis.cluster import REDIRECTIONS, Route
 from delayq.redis.cluster_pipeline import as_words
 from delayq.redis.directory import Directory, told
-from delayq.redis.faults import NothingSent
+from delayq.redis.faults import NothingSent, of_a_part
 from delayq.redis.map_reading import MAP_S
 from delayq.redis.slots import Address, slot_of, slot_of_command
 
@@ -87,8 +87,9 @@ class AsyncCluster(AsyncNode):
                 raise
             except ResponseError:
                 raise
-            except (RedisError, OSError):
+            except (RedisError, OSError) as error:
                 self._directory.doubt(address)
+                of_a_part(error, address)
                 raise
         raise TryAgainError("the nodes of the cluster do not agree on who has this slot")
 

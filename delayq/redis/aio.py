@@ -92,7 +92,8 @@ class AsyncClient:
             return value
 
     async def _ask(self, call: Call[T] | Command[T]) -> T:
-        return await self.connector.acall(partial(asend, call=call), safe=call.resend, reads=call.reads)
+        once = partial(asend, call=call)
+        return await self.connector.acall(once, safe=call.resend, reads=call.reads, hasty=call.hasty)
 
     async def schedule(
         self,

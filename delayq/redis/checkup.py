@@ -15,7 +15,7 @@ from redis.exceptions import NoPermissionError
 from delayq.core.control import Control
 from delayq.core.endpoint import Topology
 from delayq.core.envelope import UNKNOWN_SINCE
-from delayq.core.errors import BackendDamaged, BackendError, BackendUnavailable, ConfigError
+from delayq.core.errors import BackendDamaged, BackendError, BackendUnavailable, ConfigError, DelayqError
 from delayq.core.facts import Facts, ForeignKey, QueueFacts, ServerFacts, ServerState
 from delayq.core.states import State
 from delayq.core.views import JobInfo, Silent
@@ -23,15 +23,18 @@ from delayq.redis.calls.call import Command, text
 from delayq.redis.client import Client
 from delayq.redis.connect import Connector
 from delayq.redis.direct import Direct
+from delayq.redis.faults import of_a_part
 from delayq.redis.finding import every_shard
 from delayq.redis.foreign import foreign_keys, foreign_of_all
 from delayq.redis.keys import GROUP, Globals, Keys
 from delayq.redis.presence import durabilities
-from delayq.redis.server_state import server_states
+from delayq.redis.server_state import LeaveOut, on_each, server_states
+from delayq.redis.translate import translate
 from delayq.redis.verbs import Flow, Verbs
 from delayq.redis.whole import silent
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 SAMPLE: Final = 200
 """Jobs of each state whose names are looked at."""
@@ -55,31 +58,64 @@ def gather(client: Client, *, handlers: Iterable[str] | None = None, app: str = 
     `handlers` are the job names an application registers, `app` how it is called in findings. Raises `BackendError`
     or `ConfigError` when the server cannot be asked at all.
     """
-    foreign = foreign_of_all(client.connector, client.options.prefix)
-    seen = foreign or ()
-    known = _unless(seen, client.queues) if queue is None else [queue]
-    queues = tuple(_queue(client, name) for name in known or ())
-    empty = all(one.is_empty for one in queues)
-    record = Globals(client.options.prefix).worker("")  # a worker that cannot be read may serve anything
-    workers = None if any(one.key.startswith(record) for one in seen) else _unless(seen, client.workers)
-    server, *others = _servers(client)
+    away = _Away(client.connector)
+    prefix = client.options.prefix
+    foreign = away.unless(lambda: foreign_of_all(client.connector, prefix), ())
+    seen: tuple[ForeignKey, ...] = foreign or ()
+    known = away.unless(lambda: _unless(seen, client.queues), [client.options.queue]) if queue is None else [queue]
+    queues = tuple(away.unless(partial(_queue, client, name), QueueFacts(name)) for name in known or ())
+    empty = all(one.is_empty for one in queues) and not away.told
+    record = Globals(prefix).worker("")  # a worker that cannot be read may serve anything
+    unreadable = any(one.key.startswith(record) for one in seen)
+    workers = None if unreadable else away.unless(lambda: _unless(seen, client.workers), None)
+    server, *others = _servers(client, away)
     if foreign is None:
         server = replace(server, forbidden=(*server.forbidden, "TYPE"))
     return Facts(
         where=client.connector.endpoint.where,
-        prefix=client.options.prefix,
+        prefix=prefix,
         server=server,
         queues=queues,
         workers=None if workers is None else tuple(workers),
         foreign=seen,
-        other_prefixes=_other_prefixes(client) if empty and not seen and queue is None else (),
-        control=_unless(seen, client.control) or Control(),
+        other_prefixes=(
+            away.unless(lambda: _other_prefixes(client), ()) if empty and not seen and queue is None else ()
+        ),
+        control=away.unless(lambda: _unless(seen, client.control), None) or Control(),
         handlers=None if handlers is None else frozenset(handlers),
         app=app,
         more_servers=tuple(others),
-        on_disk=_on_disk(client, known or ()),
+        on_disk=away.unless(lambda: _on_disk(client, known or ()), ()),
+        away=tuple(away.told),
         replicated=client.connector.endpoint.topology is not Topology.STANDALONE,
     )
+
+
+class _Away:
+    """What the nodes of a cluster that are away kept from being looked at. `told`: a sentence for each node."""
+
+    def __init__(self, connector: Connector) -> None:
+        self.told: list[str] = []
+        self._where = connector.endpoint.where
+
+    def unless(self, ask: Callable[[], T], otherwise: U) -> T | U:
+        """The answer; `otherwise` when a node of the cluster is away. Raises what is about all of the server."""
+        try:
+            return ask()
+        except BackendError as error:
+            if not error.apart:
+                raise
+            self._note(error)
+            return otherwise
+
+    def leave_out(self, node: str, error: Exception) -> None:
+        """A node that did not answer."""
+        host, _, port = node.rpartition(":")
+        self._note(translate(of_a_part(error, (host, int(port))), where=self._where, reads=True))
+
+    def _note(self, error: DelayqError) -> None:
+        if error.message not in self.told:
+            self.told.append(error.message)
 
 
 def eviction_policy(connector: Connector) -> str | None:
@@ -104,14 +140,15 @@ def _unless(foreign: tuple[ForeignKey, ...], ask: Callable[[], T]) -> T | None:
 # -- the server ------------------------------------------------------------------------------------------------------
 
 
-def _servers(client: Client) -> list[ServerFacts]:
-    """One, or each primary of a cluster."""
+def _servers(client: Client, away: _Away) -> list[ServerFacts]:
+    """One, or each primary of a cluster that can be asked."""
     forbidden: list[str] = []
-    infos = _ask(client.connector, "INFO", forbidden)
-    saves = _ask(client.connector, "CONFIG GET", forbidden, "save")
-    needs = _ask(client.connector, "CONFIG GET", forbidden, "min-replicas-to-write")
-    syncs = _ask(client.connector, "CONFIG GET", forbidden, "appendfsync")
-    states = {state.node: state for state in server_states(client.connector, client.options.prefix)}
+    infos = _ask(client.connector, "INFO", forbidden, away=away)
+    saves = _ask(client.connector, "CONFIG GET", forbidden, "save", away=away)
+    needs = _ask(client.connector, "CONFIG GET", forbidden, "min-replicas-to-write", away=away)
+    syncs = _ask(client.connector, "CONFIG GET", forbidden, "appendfsync", away=away)
+    known = server_states(client.connector, client.options.prefix, away.leave_out)
+    states = {state.node: state for state in known}
     refused = (word for state in states.values() for word in state.forbidden)
     skew_ms, refused_words = skew_of(client.connector), tuple(dict.fromkeys([*forbidden, *refused]))
     return [
@@ -161,10 +198,17 @@ def _server(
     )
 
 
-def _ask(connector: Connector, command: str, forbidden: list[str], *args: str) -> dict[str, dict[str, Any]]:
-    """The answer of each server as a dict; empty when the user may not ask, which is noted."""
+def _ask(
+    connector: Connector, command: str, forbidden: list[str], *args: str, away: _Away | None = None
+) -> dict[str, dict[str, Any]]:
+    """The answer of each server as a dict; empty when the user may not ask, which is noted.
+
+    A node of a cluster that is away is left out and noted in `away`; without `away` it is raised.
+    """
     try:
-        answers = connector.call(partial(_execute_on_each, (command, *args)), safe=True, reads=True)
+        answers = connector.call(
+            partial(_execute_on_each, (command, *args), away.leave_out if away else None), safe=True, reads=True
+        )
     except ConfigError as error:
         if not isinstance(error.__cause__, NoPermissionError):
             raise
@@ -176,9 +220,9 @@ def _ask(connector: Connector, command: str, forbidden: list[str], *args: str) -
     }
 
 
-def _execute_on_each(words: tuple[str, ...], client: Direct) -> dict[str, Any]:
+def _execute_on_each(words: tuple[str, ...], leave_out: LeaveOut | None, client: Direct) -> dict[str, Any]:
     servers: Mapping[str, Any] = client.servers()
-    return {node: server.execute_command(*words) for node, server in servers.items()}
+    return on_each(client, lambda node: servers[node].execute_command(*words), leave_out)
 
 
 def _version(text: str) -> tuple[int, int, int] | None:

@@ -47,7 +47,8 @@ def drive(connector: Connector, flow: Flow[T]) -> T:
                 elif isinstance(step, tuple):
                     answer = connector.call(partial(send_every, calls=step), safe=True)
                 else:
-                    answer = connector.call(partial(send, call=step), safe=step.resend, reads=step.reads)
+                    once = partial(send, call=step)
+                    answer = connector.call(once, safe=step.resend, reads=step.reads, hasty=step.hasty)
             except DelayqError as error:
                 step = flow.throw(error)  # which raises it, unless the verb goes on without an answer
             else:

@@ -92,9 +92,10 @@ class Cluster(Direct):
         far = [(address, Heard(streams, _hangs(address))) for address, streams in sides if address in away]
         near = [(address, streams) for address, streams in sides if address not in away]
         came = wait_on_each([(self._node(address), streams) for address, streams in near], read, self._silent_s)
-        for address, one in (*far, *zip([address for address, _ in near], came, strict=True)):
+        pairs = [*zip([address for address, _ in near], came, strict=True), *far]
+        for address, one in pairs:
             self._note(address, one.reply)
-        heard = [_of_one_node(one) for one in (*came, *(one for _, one in far))]
+        heard = [_of_one_node(one, address) for address, one in pairs]
         errors = [one.reply for one in heard if isinstance(one.reply, RedisError | OSError)]
         if len(errors) == len(heard):
             raise errors[0] if errors else _nobody()
@@ -240,7 +241,7 @@ class Cluster(Direct):
 
     def _lost(self, address: Address, numbers: Iterable[int], error: Exception, found: list[Any]) -> None:
         self._note(address, error)
-        noted = of_a_part(error)
+        noted = of_a_part(error, address)
         for number in numbers:
             found[number] = noted
 
@@ -263,16 +264,16 @@ def _nobody() -> Exception:
 
 
 def _hangs(address: Address) -> NodeHangs:
-    error = NodeHangs(f"the node {address[0]}:{address[1]} answers nothing")
-    of_a_part(error)
+    error = NodeHangs("it answers nothing")
+    of_a_part(error, address)
     return error
 
 
-def _of_one_node(one: Heard) -> Heard:
+def _of_one_node(one: Heard, address: Address) -> Heard:
     """What a read of one node brought: an error is about that node only, and one on its way elsewhere is none."""
     if isinstance(one.reply, AskError):
         return Heard(one.streams, None)
-    return Heard(one.streams, of_a_part(one.reply)) if isinstance(one.reply, RedisError | OSError) else one
+    return Heard(one.streams, of_a_part(one.reply, address)) if isinstance(one.reply, RedisError | OSError) else one
 
 
 def _sent(commands: Sequence[Words], todo: Mapping[int, Route], numbers: Iterable[int]) -> Iterable[Words]:

@@ -123,10 +123,12 @@ class Connector:
         waits = self.waits
         budget = Budget(total_ms=waits.budget_ms, try_ms=max(waits.connect_ms, waits.answer_ms))
         self._resends = {
-            (safe, reads): Resends(self.endpoint.where, safe, reads, budget, hasty)
+            (safe, reads, hurried): Resends(self.endpoint.where, safe, reads, budget, hurried)
             for safe in (False, True)
             for reads in (False, True)
+            for hurried in (False, True)
         }
+        self._hasty = hasty
         patient = Budget(total_ms=waits.budget_ms, try_ms=budget.try_ms + waits.confirm_ms)
         self._confirms = {safe: Resends(self.endpoint.where, safe, False, patient, hasty) for safe in (False, True)}
 
@@ -139,18 +141,23 @@ class Connector:
     def __repr__(self) -> str:
         return f"Connector({str(self.endpoint)!r})"
 
-    def call(self, send: Callable[[Client], T], *, safe: bool, reads: bool = False) -> T:
+    def call(self, send: Callable[[Client], T], *, safe: bool, reads: bool = False, hasty: bool = False) -> T:
         """The answer of `send(client)`, which sends one command or one pipeline and may be called again.
 
-        `safe`: it may be sent twice (same id, or a `once` token). `reads`: it changes nothing.
+        `safe`: it may be sent twice (same id, or a `once` token). `reads`: it changes nothing. `hasty`: one node of a
+        cluster that is away is not waited for.
         One answer or one error within `budget_ms`: `BackendUnavailable`, `BackendFull`, `OutcomeUnknown`,
         `ConfigError`, `BackendError`.
         """
-        return resend(lambda: send(self.commands()), self._resends[safe, reads], drop=self._drop)
+        resends = self._resends[safe, reads, hasty or self._hasty]
+        return resend(lambda: send(self.commands()), resends, drop=self._drop)
 
-    async def acall(self, send: Callable[[AsyncClient], Awaitable[T]], *, safe: bool, reads: bool = False) -> T:
+    async def acall(
+        self, send: Callable[[AsyncClient], Awaitable[T]], *, safe: bool, reads: bool = False, hasty: bool = False
+    ) -> T:
         """As `call`, awaited. Cancelling it closes the connection in use: nobody reads a reply meant for another."""
-        return await aresend(lambda: send(self.acommands()), self._resends[safe, reads], drop=self._adrop)
+        resends = self._resends[safe, reads, hasty or self._hasty]
+        return await aresend(lambda: send(self.acommands()), resends, drop=self._adrop)
 
     def confirm(self, step: Confirm) -> Confirmed:
         """The answers of calls, given when they are as safe as `step` asks, or say that they are not.

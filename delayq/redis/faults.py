@@ -132,7 +132,7 @@ _CODE = re.compile(r"^([A-Z]{2,})\b")
 
 def fault_of(error: BaseException, *, outside: BaseException | None = None) -> Fault:
     """Classify `error`. `outside` is what the caller's caller was handling already; its story is not ours."""
-    apart = _APART in getattr(error, "__notes__", ()) and not isinstance(error, ReplyTooLarge)
+    apart = bool(_notes(error, _APART)) and not isinstance(error, ReplyTooLarge)
     return replace(_fault(error, outside), apart=apart)
 
 
@@ -160,10 +160,19 @@ def is_silence(error: BaseException) -> bool:
     return any(isinstance(part, silences) for part in _story(error, None))
 
 
-def of_a_part(error: Exception) -> Exception:
-    """Note with an error that it is about one node of several; returns it."""
-    error.add_note(_APART)
+def of_a_part(error: Exception, node: tuple[str, int] | None = None) -> Exception:
+    """Note with an error that it is about one node of several, and which; returns it."""
+    error.add_note(_APART if node is None else f"{_APART} {node[0]}:{node[1]}")
     return error
+
+
+def node_of(error: BaseException) -> str:
+    """Which node of a cluster an error is about ('127.0.0.1:7001'); '' if nothing says so."""
+    return next((note.removeprefix(_APART).strip() for note in _notes(error, _APART) if note != _APART), "")
+
+
+def _notes(error: BaseException, start: str) -> list[str]:
+    return [note for note in getattr(error, "__notes__", ()) if note.startswith(start)]
 
 
 def text_of(error: BaseException) -> str:
@@ -179,8 +188,7 @@ def tell_place(error: BaseException, place: str) -> None:
 
 def place_of(error: BaseException) -> str:
     """What `tell_place` noted; '' for nothing."""
-    notes = (note for note in getattr(error, "__notes__", ()) if note.startswith(_PLACE))
-    return next((note.removeprefix(_PLACE) for note in notes), "")
+    return next((note.removeprefix(_PLACE) for note in _notes(error, _PLACE)), "")
 
 
 def _code(error: BaseException) -> str:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from delayq.core.control import Control
 from delayq.core.durations import duration_ms
-from delayq.core.errors import BackendDamaged, InvalidInput, InvalidName
+from delayq.core.errors import BackendDamaged, BackendError, InvalidInput, InvalidName
 from delayq.core.progress import Progress
 from delayq.core.queue_events import QueueBusy, QueuePaused, QueueResumed
 from delayq.core.shards import queue_of
@@ -95,7 +95,10 @@ def workers(verbs: Verbs) -> Flow[list[WorkerInfo]]:
     for name in names:  # one by one: in a cluster they lie in different slots
         try:
             worker: WorkerInfo | None = yield Command(("GET", keys.worker(name)), partial(inspect.worker, name), True)
-        except BackendDamaged as error:  # it holds something else; the others are told of all the same
+        except BackendError as error:
+            if not (isinstance(error, BackendDamaged) or error.apart):
+                raise
+            # It holds something else, or its node of the cluster is away: the others are shown all the same.
             log.warning("the worker %s is left out: its record cannot be read: %s", shown(name), error)
             continue
         found += [worker] if worker else []

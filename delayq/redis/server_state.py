@@ -6,10 +6,10 @@ its memory and its replicas before it looks for the key, so it refuses this comm
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeAlias, TypeVar
 
-from redis.exceptions import NoPermissionError
+from redis.exceptions import NoPermissionError, ResponseError
 
 from delayq.core.facts import Refusal, ServerState
 from delayq.redis.connect import Connector
@@ -17,6 +17,7 @@ from delayq.redis.direct import Direct
 from delayq.redis.faults import REDIS_ERRORS, fault_of
 from delayq.redis.keys import Globals
 
+T = TypeVar("T")
 SAVES: Final = {
     "rdb_last_bgsave_status": "its snapshot (RDB)",
     "aof_last_write_status": "its append-only file",
@@ -26,16 +27,35 @@ SAVES: Final = {
 _REFUSALS: Final = frozenset(Refusal)
 
 
-def server_states(connector: Connector, prefix: str) -> list[ServerState]:
+LeaveOut: TypeAlias = Callable[[str, Exception], None]
+"""Is told of a node of a cluster that does not answer, and why."""
+
+
+def server_states(connector: Connector, prefix: str, leave_out: LeaveOut | None = None) -> list[ServerState]:
     """The state of the server, or of each primary of a cluster. A refusal is an answer here and is not tried again.
 
-    Raises `BackendError` or `ConfigError` when a server does not answer at all.
+    A node of a cluster that does not answer is left out, if `leave_out` is given. Raises `BackendError` or
+    `ConfigError` when a server does not answer at all.
     """
 
     def ask(client: Direct) -> list[ServerState]:
-        return [_state(client, node, prefix) for node in client.servers()]
+        return list(on_each(client, lambda node: _state(client, node, prefix), leave_out).values())
 
     return connector.call(ask, safe=True, reads=True)
+
+
+def on_each(client: Direct, ask: Callable[[str], T], leave_out: LeaveOut | None) -> dict[str, T]:
+    """The answer of each server by its name; see `server_states` for `leave_out`."""
+    answers: dict[str, T] = {}
+    nodes = list(client.servers())
+    for node in nodes:
+        try:
+            answers[node] = ask(node)
+        except REDIS_ERRORS as error:
+            if leave_out is None or len(nodes) == 1 or isinstance(error, ResponseError):
+                raise
+            leave_out(node, error)
+    return answers
 
 
 def _state(client: Direct, node: str, prefix: str) -> ServerState:

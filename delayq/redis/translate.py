@@ -21,9 +21,10 @@ from delayq.core.errors import (
     OutcomeUnknown,
     ProtocolError,
 )
-from delayq.redis.faults import REDIS_ERRORS, Fault, Kind, fault_of, place_of, tell_place, text_of
+from delayq.redis.faults import REDIS_ERRORS, Fault, Kind, fault_of, node_of, place_of, tell_place, text_of
 
 _CHECK = "Check DELAYQ_URL, or the url of its connection"
+_NODE_DOWN = "Start this node again, or let a replica take over. What lies on the other nodes can be used."
 _HUNG_UP = "the server hung up: it speaks none there, or wants a certificate (ssl_certfile, ssl_keyfile)"
 _NOT_READY = {
     "LOADING": "is still loading its data",
@@ -65,6 +66,8 @@ _MISCONFIGURED = {
 def translate(error: BaseException, *, where: str, fault: Fault | None = None, reads: bool = False) -> DelayqError:
     """The error to raise from `error`. `where` names the server; `reads` says that the call changes nothing."""
     fault = fault or fault_of(error)
+    if node := node_of(error):
+        where = f"{node}, a node of {where},"
     told = _told(error, where, fault, reads=reads)
     if isinstance(told, BackendError):
         told.apart = fault.apart
@@ -84,9 +87,8 @@ def _told(error: BaseException, where: str, fault: Fault, *, reads: bool) -> Del
                 unavailable = BackendUnavailable(f"Redis at {where} {state}: {text_of(error)}", hint=hint)
                 unavailable.refuses_writes = fault.code in _NO_WRITES
                 return unavailable
-            return BackendUnavailable(
-                f"Redis at {where} cannot be reached: {_reason(error)}.", hint=f"Is it running? {_CHECK}."
-            )
+            hint = _NODE_DOWN if node_of(error) else f"Is it running? {_CHECK}."
+            return BackendUnavailable(f"Redis at {where} cannot be reached: {_reason(error)}.", hint=hint)
         case Kind.FULL:
             return BackendFull(
                 f"Redis at {where} is at its memory limit (maxmemory); nothing was written.",

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from delayq.core.audit import Door
+from delayq.core.errors import BackendError
 from delayq.core.events import Tell, nobody_listens
 from delayq.core.names import check_id, check_queue, new_id
 from delayq.core.options import Options
@@ -43,6 +44,8 @@ Clock = Callable[[], int | None]
 Ask = Callable[[Scope], Call[produce.Outcome]]
 
 RETRY_READS = 5
+OWED_S = 5.0
+"""So long after a try that failed, the list of queues is not asked again to take a name."""
 
 _MAY_RUN = (State.ABSENT, State.COMPLETED, State.FAILED, State.SCHEDULED, State.READY, State.RESERVED)
 """States, the one nearest to a run last: it is shown of a job that several queues hold."""
@@ -67,6 +70,7 @@ class Verbs:
         self.door = Door.PROGRAM
         self.layouts = Layouts(options.prefix)
         self._registered: set[str] = set()
+        self._owed_until: dict[str, float] = {}
         self._time = ServerTime()
         self._no_queues: list[str] = []
 
@@ -190,10 +194,24 @@ class Verbs:
         return (yield from put(self, queue, jobs, make, way, strict=True))
 
     def register(self, queue: str) -> Flow[None]:
-        """Make a queue known to movers, once per client and again when the server forgot it."""
-        if queue not in self._registered:
-            yield Command(("SADD", Globals(self.options.prefix).queues, queue), int)
+        """Make a queue known to movers, once per client and again when the server forgot it.
+
+        The list of queues has one node of a cluster. While that node is away, the queue's own node may well be there:
+        then the name is owed, and sent by a later call.
+        """
+        if queue in self._registered or self._owed_until.get(queue, 0) > time.monotonic():
+            return
+        try:
+            yield Command(("SADD", Globals(self.options.prefix).queues, queue), int, hasty=True)
+        except BackendError as error:
+            if not error.apart:
+                raise
+            if queue not in self._owed_until:
+                log.warning("the queue %s is not on the list of queues yet, it is sent again later: %s", queue, error)
+            self._owed_until[queue] = time.monotonic() + OWED_S
+        else:
             self._registered.add(queue)
+            self._owed_until.pop(queue, None)
 
     def register_anew(self, queue: str) -> Flow[None]:
         """The server did not know this queue: what it knew of it before is gone."""

@@ -14,7 +14,7 @@ import msgspec
 from delayq.cli.session import Session
 from delayq.cli.words import count, distance, moment, span
 from delayq.core import shapes
-from delayq.core.errors import JobNotFound
+from delayq.core.errors import BackendError, JobNotFound
 from delayq.core.progress import Progress
 from delayq.core.sealing import HIDDEN, hide
 from delayq.core.states import State
@@ -206,7 +206,7 @@ def stats(session: Session, queue: str | None, busy_above: int | None, *, as_jso
     """How much is in which state; the exit code, which is 1 when a queue is busy."""
     with session.desk() as client:
         busy = [] if busy_above is None else client.busy(above=busy_above, queue=queue)
-        found, switches = client.stats(queue), client.control()
+        (found, away), switches = _stats_of(client, queue), client.control()
     held, code = switches.held_by(), 1 if busy else 0
     for one in busy:
         session.out.note(f"Queue {one.queue} is busy: {count(one.load, 'job')} to do, and {busy_above:,} are many.")
@@ -214,13 +214,36 @@ def stats(session: Session, queue: str | None, busy_above: int | None, *, as_jso
         control = {"control": shapes.control(switches)} if held else {}
         watched = {} if busy_above is None else {"busy": [one.queue for one in busy]}
         session.out.json({"queues": [shapes.queue(one) for one in found], **watched, **control})
-        return code
+        return _unless_away(code, away)
     numbers = ("scheduled", "ready", "reserved", "failed", "completed", "overdue")
     session.out.table(("queue", *numbers, "paused"), map(_counts, found), numbers=numbers)
     if not found:
         session.out.note(_EMPTY if isinstance(client, BrokerDesk) else _NONE)
     if held:
         session.out.note(f"Workers fetch nothing now ({held}); `delayq maintenance show` tells more.")
+    return _unless_away(code, away)
+
+
+def _stats_of(client: BrokerDesk | Client, queue: str | None) -> tuple[list[QueueStats], BackendError | None]:
+    """Counts of one queue, or of all whose node of a cluster can be asked, and the error of the first other one."""
+    if queue is not None or isinstance(client, BrokerDesk):
+        return client.stats(queue), None
+    found: list[QueueStats] = []
+    away: BackendError | None = None
+    for name in client.queues():
+        try:
+            found += client.stats(name)
+        except BackendError as error:
+            if not error.apart:
+                raise
+            away = away or error
+    return found, away
+
+
+def _unless_away(code: int, away: BackendError | None) -> int:
+    """The exit code, when all queues are shown; else raises the error of a queue that is not."""
+    if away is not None:
+        raise away
     return code
 
 

@@ -103,6 +103,10 @@ class Call(msgspec.Struct, Generic[T], frozen=True):
     def reads(self) -> bool:
         return self.nature is Nature.READS
 
+    @property
+    def hasty(self) -> bool:
+        return False
+
 
 @dataclass(frozen=True, slots=True)
 class Command(Generic[T]):
@@ -111,6 +115,8 @@ class Command(Generic[T]):
     words: tuple[Argument, ...]
     parse: Callable[[Any], T]
     reads: bool = False
+    hasty: bool = False
+    """A node of a cluster that is away is not waited for: the caller goes on without an answer."""
 
     @property
     def place(self) -> str:

@@ -35,11 +35,11 @@ class Dying(Connector):
     def dead(self) -> bool:
         return self.left < 0
 
-    def call(self, do: Callable[[Any], Any], *, safe: bool, reads: bool = False) -> Any:
+    def call(self, do: Callable[[Any], Any], *, safe: bool, reads: bool = False, hasty: bool = False) -> Any:
         self.left -= 1
         if self.dead:
             raise BackendUnavailable("the relay is dead")
-        return super().call(do, safe=safe, reads=reads)
+        return super().call(do, safe=safe, reads=reads, hasty=hasty)
 
 
 def until_it_dies(world: World, commands: int) -> bool:
