@@ -198,6 +198,8 @@ class Consumer(Protocol):
     """
 
     name: str
+    replays: bool
+    """Whether `replay` knows what this consumer holds, and renewing a claim in its name gives it to this consumer."""
 
     @property
     def limits(self) -> Limits:

@@ -45,6 +45,8 @@ log = logging.getLogger("delayq.worker")
 class RedisConsumer:
     """A `Consumer` under `name`. `clock` gives another time than the server's; only tests do."""
 
+    replays = True
+
     def __init__(
         self,
         connector: Connector,

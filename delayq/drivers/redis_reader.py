@@ -103,7 +103,8 @@ class RedisReader:
         self._hear()
         batch = Batch(self._most)
         count = min(count, 1) if self._large_until > time.monotonic() else count
-        queues = self._shards.in_order(self._open_queues(batch, now_ms)) if count else []
+        queues = self._shards.in_order(self._open_queues(batch, now_ms))
+        queues = queues if count else []  # asked for nothing, it looks all the same which shards there are
         replies = self._send(calls, *(self._words(queue, count) for queue in queues[:1]))
         if queues:
             self._take(batch, queues[0], self._known(replies.pop(), queues[0]))

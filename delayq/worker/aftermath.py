@@ -6,7 +6,7 @@
                    stopped (SIGSTOP, a debugger), one recovery, because it may not be late at all; when the supervisor
                    ended the child for any other reason, handed back; when it died by itself, one recovery.
                    When several were over their time, one of them may have kept the others: one recovery each,
-                   so that each starts alone next time, and times out by itself or not at all
+                   so that each starts alone after the second time, and times out by itself or not at all
     unknown        what the backend holds for the child and the child did not know of: handed back
 
 Each step may be repeated. While the backend is away the dead wait here; leases that run out meanwhile are
@@ -34,7 +34,7 @@ from delayq.worker.listeners import Listeners
 from delayq.worker.meter import Meter
 from delayq.worker.plan import Plan
 from delayq.worker.policies import Policies
-from delayq.worker.slots import CANCEL, RUNNING, WAITING, Seen
+from delayq.worker.slots import CANCEL, RUNNING, UNSTARTED, Seen
 
 log = logging.getLogger("delayq.supervisor")
 
@@ -69,7 +69,7 @@ class Grave:
         return not (self.settled or self.back or self.vanished or self.late or self.cancelled)
 
     def _sort(self, item: Seen) -> None:
-        if item.phase == WAITING:
+        if item.phase in UNSTARTED:
             self.back.append(item.claim)
         elif item.phase == RUNNING:
             self._sort_running(item, self.member.slots.orders_for(item.slot, item.generation) & CANCEL)

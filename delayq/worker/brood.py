@@ -41,6 +41,8 @@ class Killed(StrEnum):
 class Member:
     """One child as its supervisor knows it. `share`: jobs it may start, 0 = no limit.
 
+    `cell_of`: it is a cell, a process for one job that the child of that number was given; None for all others.
+
     `end_by`: when it is ended, in monotonic seconds, and why, because of a job that does not end.
     """
 
@@ -53,6 +55,7 @@ class Member:
     end_by: float | None = None
     end_why: Killed = Killed.OVERTIME
     warned: dict[int, int] = field(default_factory=dict)
+    cell_of: int | None = None
 
     @property
     def done(self) -> int:
@@ -89,7 +92,7 @@ class Member:
 
 
 class Brood:
-    """Keeps `plan.options.processes` children alive; `meters` by their numbers."""
+    """Keeps `plan.options.processes` children alive; `meters` by their numbers, those of cells after the others."""
 
     def __init__(self, plan: Plan, prepare: Callable[[Slots], None], meters: Mapping[int, Meter]) -> None:
         self.members: dict[int, Member] = {}
@@ -143,6 +146,17 @@ class Brood:
                     log.error("child %d cannot be made: %s; tried again in %g s", number, error, LONGEST_PAUSE_S)
                     self._due[number] = time.monotonic() + LONGEST_PAUSE_S
 
+    def cells(self) -> list[Member]:
+        """The cells that live, or whose death was not seen yet."""
+        return [member for member in self.members.values() if member.cell_of is not None]
+
+    def spawn_cell(self, cell_of: int, others: list[Process]) -> Member:
+        """Make a cell; the caller sees to it that there are no more than `plan.cells`. Raises `OSError`."""
+        used = {member.number for member in self.cells()}
+        first = self._plan.options.processes + 1
+        number = next(n for n in range(first, first + self._plan.cells) if n not in used)
+        return self._spawn(number, others, Stop.NO, cell_of)
+
     def reap(self) -> list[Member]:
         """Children that have died; each is named once, and planned anew unless it has done its share."""
         dead = []
@@ -160,25 +174,33 @@ class Brood:
         self._due.clear()
         self._shares = dict.fromkeys(self._shares, -1)
 
-    def _spawn(self, number: int, others: list[Process], word: Stop) -> None:
-        plan, share = self._plan, self._shares[number]
+    def _spawn(self, number: int, others: list[Process], word: Stop, cell_of: int | None = None) -> Member:
+        plan, share = self._plan, self._shares.get(number, 1)
         slots = Slots(plan.options.queues, plan.slots)
         slots.ints[Word.STOP] = word
         self._prepare(slots)
         label, token, meter = label_of(plan.options.name), new_token(), self._meters[number]
 
         def run(pipe: int) -> None:
-            Child(plan, slots, consumer_name(label, token=token), pipe, meter).run(share)
+            name = consumer_name(label, token=token)
+            Child(plan, slots, name, pipe, meter, cell=cell_of is not None).run(share)
 
         process = fork(run, [*others, *(member.process for member in self.members.values())])
         name = consumer_name(label, pid=process.pid, token=token)
-        self.members[process.pid] = Member(number, process, name, slots, share)
+        member = self.members[process.pid] = Member(number, process, name, slots, share, cell_of=cell_of)
+        return member
 
     def _plan_anew(self, member: Member, status: int) -> None:
         number, lived_s = member.number, time.monotonic() - member.process.born
-        share = self._shares[number]
+        asked = number if member.cell_of is None else member.cell_of
+        share = self._shares[asked]
         if share > 0:
-            self._shares[number] = share = share - self._started(member) or -1
+            self._shares[asked] = share = share - self._started(member) or -1
+        if member.cell_of is not None:
+            if member.killed is None and not member.ended_itself:
+                log.error("child %d (process %d), which ran one recovered job, died: %s", number, member.process.pid,
+                          _how(status))  # fmt: skip
+            return
         if share < 0 or (self._plan.options.once and member.ended_itself):
             return
         unwanted = member.killed is None and not member.ended_itself

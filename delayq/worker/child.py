@@ -37,16 +37,20 @@ _CLOCK_MS = int(Word.CLOCK_MS)
 
 
 class Child:
-    """One child. `name` is its consumer's, `pipe` ends when the parent does, `meter` counts."""
+    """One child. `name` is its consumer's, `pipe` ends when the parent does, `meter` counts.
 
-    def __init__(self, plan: Plan, slots: Slots, name: str, pipe: int, meter: Meter) -> None:
+    A `cell` runs one job, which the supervisor passes to it, and nothing beside that.
+    """
+
+    def __init__(self, plan: Plan, slots: Slots, name: str, pipe: int, meter: Meter, *, cell: bool = False) -> None:
         self._plan = plan
         self._slots = slots
         self._name = name
         self._pipe = pipe
         self._meter = meter
+        self._cell = cell
         meter.tell_time(slots.floats)
-        self._holding = Holding(slots, self._now_ms)
+        self._holding = Holding(slots, self._now_ms, max_recoveries=plan.options.max_recoveries, trusting=cell)
         force, gates = plan.options.force, plan.registry.gates
         self._switches = Switches(slots, gates, self._started_ms, force=force)
         self._inline: Inline | None = None
@@ -59,7 +63,7 @@ class Child:
         if consumer is not None:
             turns = self._make(consumer)
             with suppress(Leave):
-                turns.work(jobs)
+                turns.work_one() if self._cell else turns.work(jobs)
             with suppress(Leave):
                 turns.drain(self._plan.options.kill_after_ms / 1000)
             turns.close()
@@ -68,9 +72,14 @@ class Child:
     def _connect(self) -> Consumer | None:
         driver, options, heed = self._plan.driver_factory(), self._plan.options, self._switches.heed
         queues, order = options.queues, order_of(options.queues, options.weights)
-        return wait_for_backend(
-            lambda: driver.consumer(self._name, queues, heed, order, self._news), self._shall_leave, self._sleep
-        )
+
+        def connect() -> Consumer:
+            consumer = driver.consumer(self._name, queues, heed, order, self._news)
+            if self._cell:
+                consumer.fetch((), 0)  # takes nothing, and learns which shards there are: a replay asks those it knows
+            return consumer
+
+        return wait_for_backend(connect, self._shall_leave, self._sleep)
 
     def _news(self) -> int:
         return self._slots.ints[Word.SWITCHES]
@@ -96,12 +105,12 @@ class Child:
         attempts.worker = self._name
         supply = self._supply = Supply(slots, holding, consumer, listeners)
         supply.afterwards = lines.afterwards
-        turns = Turns(slots, holding, supply, attempts, options)
+        turns = Turns(slots, holding, supply, attempts, options, cells=plan.cells > 0)
         if self._plan.registry.gates:
             turns.may_fetch = self._switches.gates_are_open
         watchdog = self._watchdog = Watchdog(slots, holding, supply, pipe=self._pipe, memory_mb=options.memory_mb)
         ring = _both(turns.bell.set, watchdog.ring)
-        if options.threads > 1:
+        if options.threads > 1 and not self._cell:
             turns.sync = Threads(holding, attempts, options.threads, ring)
         else:
             turns.sync = turns.inline = self._inline = Inline(holding, attempts, supply.settle)

@@ -20,12 +20,28 @@ from delayq.drivers.base import Delivery
 from delayq.worker import spill
 from delayq.worker.clock import boot_clock
 from delayq.worker.held import Held
-from delayq.worker.slots import CANCEL, EMPTY, FINISHED, LOST, MAX_ID, RUNNING, SETTLED, SPILLED, WAITING, Slots, Word
+from delayq.worker.slots import (
+    ASIDE,
+    ASIDE_LAST,
+    CANCEL,
+    EMPTY,
+    FINISHED,
+    LOST,
+    MAX_ID,
+    RUNNING,
+    SETTLED,
+    SPILLED,
+    Slots,
+    Word,
+)
 
 log = logging.getLogger("delayq.worker")
 
 START_WITHIN = 2 / 3  # of a lease
+SUSPECT_FROM = 2
+"""A job whose worker vanished that often starts alone. After the first vanish most jobs are innocent neighbours."""
 LOOKS_S = 1.0  # a handler that asked whether it shall stop, not longer ago, hears of it by asking
+MAX_COUNT = 1 << 62
 # Plain numbers: a member of an enum costs three times as much to name.
 _ORDERS, _DONE, _STILL = int(Word.ORDERS), int(Word.DONE), int(Word.STILL)
 
@@ -36,9 +52,20 @@ class Holding:
     `add` and `start` belong to the main thread, `finish` to whoever ran the job, all else may be called from any. What
     waits and what is finished lies in deques, whose ends are taken from and added to in one step: so a delivery goes to
     the one who starts it or to the one who hands it back, and starting takes no lock.
+
+    `max_recoveries`: after so many vanishes the next one fails a job, so it is a suspect whatever the number. With
+    `trusting` no job is: this process runs one job and nothing else.
     """
 
-    def __init__(self, slots: Slots, now_ms: Callable[[], int], clock: Callable[[], float] = boot_clock) -> None:
+    def __init__(
+        self,
+        slots: Slots,
+        now_ms: Callable[[], int],
+        clock: Callable[[], float] = boot_clock,
+        *,
+        max_recoveries: int = 3,
+        trusting: bool = False,
+    ) -> None:
         self.stale = False
         self.suspect: Held | None = None
         self._slots = slots
@@ -58,6 +85,14 @@ class Holding:
         self._within_s = 0.0
         self._orders_seen = 0
         self._given_up: dict[tuple[str, str], float] = {}
+        self._aside: list[Held] = []
+        self._last_from = max_recoveries
+        self._suspect_from = MAX_COUNT if trusting else min(SUSPECT_FROM, max(1, max_recoveries))
+
+    @property
+    def aside(self) -> int:
+        """How many the supervisor shall start, each in a process of its own."""
+        return len(self._aside)
 
     @property
     def room(self) -> int:
@@ -109,18 +144,25 @@ class Holding:
 
     def start(self, alone: Held | None = None) -> Held | None:
         """The next delivery, running from now on. None when none waits, when its lease may be over (`stale` is set),
-        or when it is a suspect, one whose worker vanished before (`suspect` is set): that starts only as `alone`.
+        or when it is a suspect, a job whose workers vanished repeatedly (`suspect` is set). The suspect no longer
+        counts as waiting: call `start` again with it as `alone`, `set_aside`, or `take_back_suspect`.
         """
         if self._ints[_ORDERS] != self._orders_seen:
-            self._obey()
-        try:
-            held = self._waiting.popleft()
-        except IndexError:
-            return None
-        if held.delivery.recoveries and held is not alone and not held.delivery.stop:
-            self._waiting.appendleft(held)
-            self.suspect = held
-            return None
+            self.obey()
+        if alone is not None:
+            held, gone = alone, self.suspect is not alone
+            self.suspect = None
+            if gone:
+                return None
+        else:
+            try:
+                held = self._waiting.popleft()
+            except IndexError:
+                return None
+            recoveries = held.delivery.recoveries
+            if recoveries and recoveries >= self._suspect_from and not held.delivery.stop:
+                self.suspect = held
+                return None
         now = self._clock()
         if now - held.read_at > self._within_s and not self._renewed(held, now):
             self._drop([held, *_emptied(self._waiting)])
@@ -133,6 +175,20 @@ class Holding:
         self._phases[slot] = RUNNING
         self._running[slot] = held
         return held
+
+    def set_aside(self) -> None:
+        """Leave the suspect to the supervisor, which starts it in a process of its own or hands it back."""
+        held, self.suspect = self.suspect, None
+        if held is not None:
+            self._aside.append(held)
+            last = held.delivery.recoveries >= self._last_from
+            self._phases[held.slot] = ASIDE_LAST if last else ASIDE
+
+    def take_back_suspect(self) -> None:
+        """Let the suspect wait with the others again, for example to be handed back."""
+        held, self.suspect = self.suspect, None
+        if held is not None:
+            self._waiting.appendleft(held)
 
     def limit(self, held: Held, seconds: float) -> None:
         """The running job may take that long; 0 = for ever."""
@@ -177,17 +233,14 @@ class Holding:
         self._finished_since = self._clock()
         self._finished.extendleft(reversed(taken))
 
-    def take_waiting(self, keep: Held | None = None) -> list[Held]:
-        """Everything to be handed back: what has not started but `keep`, and what was taken before and is not back.
+    def take_waiting(self) -> list[Held]:
+        """Everything to be handed back: what has not started, and what was taken before and is not back.
 
         It stays held, and renewed, until `returned` is called, because a hand-back whose reply was lost can be
         repeated; but it cannot be started any more.
         """
         with self._lock:
             taken = _emptied(self._waiting)
-            if keep is not None and keep in taken:
-                taken.remove(keep)
-                self._waiting.append(keep)
             self._returning += taken
             return list(self._returning)
 
@@ -246,7 +299,7 @@ class Holding:
             held.read_at = max(held.read_at, renewed_at)
         return now - held.read_at <= self._within_s
 
-    def _obey(self) -> None:
+    def obey(self) -> None:
         """Forget what is lost and has not started; end what waits and is cancelled. What runs, the watchdog sees to.
 
         What is lost and finished stays: settling it finds that out, and says so.
@@ -264,12 +317,23 @@ class Holding:
             self._drop(list(gone))
             self._returning = [held for held in self._returning if held not in gone]
             self._finished.extendleft(held for held in reversed(finished) if held not in gone)
+            self._obey_about_suspects()
             self._waiting.extend(held for held in waiting if not orders[held])
             for held in waiting:
                 if orders[held] == CANCEL:
                     held.outcome = Ack(called_off=True)
                     self._write(held.slot, held.outcome)
                     self._finished.append(held)
+
+    def _obey_about_suspects(self) -> None:
+        """What is lost of them another process has, or the stream. Main thread, under the lock."""
+        suspects = [*self._aside, *([] if self.suspect is None else [self.suspect])]
+        gone = {held for held in suspects if self._slots.orders_for(held.slot, held.generation) & LOST}
+        self._given_up |= {(held.delivery.queue, held.delivery.entry): self._clock() for held in gone}
+        self._aside = [held for held in self._aside if held not in gone]
+        if self.suspect in gone:
+            self.suspect = None
+        self._drop(list(gone))
 
     def _drop(self, taken: Sequence[Held]) -> None:
         """Held no more. An attempt has ended with each that did not merely wait."""
@@ -281,7 +345,7 @@ class Holding:
                     ended += 1
                 else:
                     phase = phases[slot]
-                    ended += phase != WAITING
+                    ended += RUNNING <= phase <= SPILLED
                     if phase == SPILLED:
                         self._spill.settled()
                 phases[slot] = EMPTY

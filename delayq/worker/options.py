@@ -44,7 +44,8 @@ class WorkerOptions:
     at once. What does not end by itself at its timeout is ended by force `kill_after_ms` later. After a stop was asked
     for, what runs has `grace_ms`. Limits in jobs and time are for all children together, `memory_mb` for each process.
     With `force` maintenance does not keep it from work. With `ends_process` the process ends after the worker: a signal
-    that comes while it leaves is not heard any more, and the exit code stays.
+    that comes while it leaves is not heard any more, and the exit code stays. After `max_recoveries` vanished workers
+    the next one fails a job: the number that the janitors of its queues go by.
     """
 
     queues: tuple[str, ...]
@@ -68,3 +69,4 @@ class WorkerOptions:
     force: bool = False
     weights: tuple[int, ...] = ()
     ends_process: bool = False
+    max_recoveries: int = 3

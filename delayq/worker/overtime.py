@@ -82,7 +82,7 @@ class Overtime:
         if why is Killed.OVERTIME and member.process.is_stopped():
             if over_s >= self._kill_after_s:
                 member.kill(Killed.FROZEN)
-        elif self._alone:
+        elif self._alone or member.cell_of is not None:
             if over_s >= self._kill_after_s:
                 member.kill(why)
             elif member.warned.get(item.slot) != item.generation:

@@ -16,6 +16,8 @@ from delayq.worker.meter import Meter
 from delayq.worker.options import WorkerOptions
 from delayq.worker.prefetch import MOST
 
+MOST_CELLS = 8
+
 
 class DriverFactory(Protocol):
     """Makes a driver with connections of its own; called once in each process, after the fork."""
@@ -71,6 +73,12 @@ class Plan:
     def alone(self) -> bool:
         """Whether a child runs one job at a time; then killing it for one job interrupts no other."""
         return self.options.threads <= 1 and not self.has_async
+
+    @property
+    def cells(self) -> int:
+        """How many jobs may run at once in a process of their own, beside the children: see `isolation`."""
+        at_once = self.options.threads + (self.options.concurrency if self.has_async else 0)
+        return 0 if self.alone else min(MOST_CELLS, self.options.processes * at_once)
 
     @property
     def slots(self) -> int:

@@ -22,7 +22,7 @@ from delayq.worker.about import about, running, state
 from delayq.worker.brood import Member
 from delayq.worker.clock import boot_clock
 from delayq.worker.plan import Plan
-from delayq.worker.slots import CANCEL, LOST, RUNNING, SETTLED, WAITING, Seen, Slots, Word
+from delayq.worker.slots import CANCEL, FINISHED, LOST, SETTLED, SPILLED, WAITING, Seen, Slots, Word
 from delayq.worker.spill import ended
 
 log = logging.getLogger("delayq.supervisor")
@@ -33,6 +33,9 @@ ANNOUNCE_S = 10.0
 NEWS_S = 1.0
 ANNOUNCE_TTL_S = 30.0
 HINT_S = 1.0
+
+
+_FREED = frozenset((WAITING, FINISHED, SPILLED))
 
 
 class Renewing:
@@ -136,7 +139,7 @@ class Renewing:
         seen = member.slots.read()[1]  # anew: the renewal may have taken long
         _, told_at = member.slots.confirmed()
         last_s = max(told_at, member.slots.floats[Word.READ_AT])
-        freed = [item for item in seen if item.phase != RUNNING]
+        freed = [item for item in seen if item.phase in _FREED]
         if not freed or now - last_s < self.lease_s:
             return
         waiting = [item for item in freed if item.phase == WAITING]

@@ -4,7 +4,7 @@ Anonymous memory, made before the fork. The child writes what it holds; the supe
 renews the leases, and, when the child is dead, knows what was finished, running, or not started.
 
     words        numbers of the child (first half) and of the supervisor (second half), 8 bytes each
-    phases       one byte for each slot: empty, waiting, running, finished, spilled
+    phases       one byte for each slot: empty, waiting, running, finished, spilled, aside, aside for the last time
     soft_at      when the running job is over its time; 0 = never     (seconds, `Slots.working_clock`)
     started      when it started                                      (the same clock)
     spilled      where its outcome lies in the spill: offset << 32 | length
@@ -35,6 +35,10 @@ WAITING: Final = 1
 RUNNING: Final = 2
 FINISHED: Final = 3  # acknowledge; nothing is kept of it
 SPILLED: Final = 4  # its outcome is in the spill
+ASIDE: Final = 5  # the supervisor shall start it in a process of its own; the child never starts it
+ASIDE_LAST: Final = 6  # the same, and the next vanish fails it
+PUT_ASIDE: Final = frozenset((ASIDE, ASIDE_LAST))
+UNSTARTED: Final = frozenset((WAITING, ASIDE, ASIDE_LAST))
 
 LOST: Final = 1
 CANCEL: Final = 2
@@ -152,13 +156,19 @@ class Slots:
         return epoch
 
     def read(self) -> tuple[int, list[Seen]]:
-        """Supervisor: what is held, and the epoch this is true for."""
+        """Supervisor: what is held, and the epoch this is true for. A job put aside that is LOST is left out:
+
+        another process has it, while this child may not have read the order yet.
+        """
         epoch, phases, records = self._copy()
         for _ in range(100):
             if epoch:
                 break
             epoch, phases, records = self._copy()
-        return epoch, [self._seen(slot, phase, records) for slot, phase in enumerate(phases) if phase != EMPTY]
+        held = [self._seen(slot, phase, records) for slot, phase in enumerate(phases) if phase != EMPTY]
+        if not PUT_ASIDE.isdisjoint(phases):
+            held = [item for item in held if not self._is_gone(item)]
+        return epoch, held
 
     def outcome(self, slot: int) -> bytes:
         """What the child spilled for a slot."""
@@ -187,6 +197,9 @@ class Slots:
         """The last `confirm`; epoch -1 while it is being written."""
         epoch, sent_at = self.ints[Word.SEEN_EPOCH], self.floats[Word.RENEWED_AT]
         return (epoch, sent_at) if epoch == self.ints[Word.SEEN_EPOCH] else (-1, 0.0)
+
+    def _is_gone(self, item: Seen) -> bool:
+        return item.phase in PUT_ASIDE and bool(self.orders_for(item.slot, item.generation) & LOST)
 
     def _copy(self) -> tuple[int, bytes, bytes]:
         """Phases and records, and their epoch; 0 when they were written meanwhile: good enough to renew, no more."""

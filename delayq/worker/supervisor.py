@@ -27,6 +27,7 @@ from delayq.worker.care import Care
 from delayq.worker.clock import Standstill
 from delayq.worker.emptiness import Emptiness
 from delayq.worker.fork import Process
+from delayq.worker.isolation import Isolation
 from delayq.worker.listeners import Listeners
 from delayq.worker.memory import MemoryLimit
 from delayq.worker.meter import Meter
@@ -127,14 +128,9 @@ class Supervisor:
 
     def _make(self, driver: Driver, steward: Steward, renewing: Renewing) -> None:
         plan = self._plan
-        if not plan.alone:
-            log.warning(
-                "with threads or async handlers a job that does not end in time is ended together with its process; "
-                "what else runs there is handed back and starts again elsewhere"
-            )
         self._renewing = renewing
         jobs = plan.registry.names()
-        meters = {number: Meter(plan.options.queues, jobs) for number in range(plan.options.processes + 1)}
+        meters = {number: Meter(plan.options.queues, jobs) for number in range(plan.options.processes + plan.cells + 1)}
         self._brood = Brood(plan, renewing.prepare, meters)
         self._vitals = Vitals()
         self._care = Care(plan, self._vitals)
@@ -142,6 +138,7 @@ class Supervisor:
         self._overtime = Overtime(plan)
         self._standstill = Standstill()
         self._aftermath = Aftermath(plan, steward, meters[0])
+        self._isolation = Isolation(plan, steward, self._brood)
         self._tallying = Tallying(list(meters.values()), steward)
         self._emptiness = Emptiness(plan, driver, self._brood)
 
@@ -159,6 +156,9 @@ class Supervisor:
             self._care.step(self._processes())
             self._brood.spawn_due([*self._care.processes(), *self._booth.processes()], self._word())
             self._booth.step(self._processes())
+            self._isolation.step(
+                [*self._care.processes(), *self._booth.processes()], self._word(), self._renewing.lease_s
+            )
         elif self._stopped():
             return self._reason
         members = list(self._brood.members.values())

@@ -77,6 +77,11 @@ class Supply:
         self._returning = threading.Lock()
 
     @property
+    def passes_on(self) -> bool:
+        """Whether the supervisor can give a delivery of this process to another one: see `Consumer.replays`."""
+        return self._consumer.replays
+
+    @property
     def disturbed(self) -> bool:
         """Whether a wait for work is under way that ought to end: the child was told something, or shall look about."""
         ints = self._slots.ints
@@ -160,10 +165,10 @@ class Supply:
         finally:
             self.calling = False
 
-    def hand_back(self, keep: Held | None = None) -> None:
-        """Give back what waits, but for `keep`, and what could not be given back before. From any thread."""
+    def hand_back(self) -> None:
+        """Give back what waits, and what could not be given back before. From any thread."""
         with self._returning:
-            taken = self._holding.take_waiting(keep)
+            taken = self._holding.take_waiting()
             if taken:
                 self._consumer.hand_back([held.delivery for held in taken])
                 self._holding.returned(taken)

@@ -21,9 +21,9 @@ from delayq.worker.supply import Leave, Supply
 
 log = logging.getLogger("delayq.worker")
 
-ALONE_WITHIN_S = 1.0
-SHY_S = 0.1
 LOOK_AGAIN_S = 0.05
+HEAR_S = 0.01
+MOST_ASIDE = 100
 MANY = 1_000_000_000
 # A sleep of a second or more says that there is no need to look more often.
 WHOLE_SLEEP_S = 1.0
@@ -36,10 +36,20 @@ def _always() -> bool:
 
 
 class Turns:
-    """The work of one child. `sync` and `loop` run the handlers; `bell` rings when a place became free."""
+    """The work of one child. `sync` and `loop` run the handlers; `bell` rings when a place became free.
+
+    `cells`: the supervisor starts suspects, each in a process of its own, where the backend can pass them on.
+    """
 
     def __init__(
-        self, slots: Slots, holding: Holding, supply: Supply, attempts: Attempts, options: WorkerOptions
+        self,
+        slots: Slots,
+        holding: Holding,
+        supply: Supply,
+        attempts: Attempts,
+        options: WorkerOptions,
+        *,
+        cells: bool = False,
     ) -> None:
         self.bell = threading.Event()
         self.sync: Crew
@@ -53,7 +63,7 @@ class Turns:
         self._options = options
         self._prefetch = Prefetch()
         self._jobs_left = MANY
-        self._shy = False
+        self._cells = cells
 
     def work(self, jobs: int) -> None:
         """Go on until told to leave, or until `jobs` were started (0 = no limit)."""
@@ -70,6 +80,27 @@ class Turns:
             if self._options.once:
                 return
 
+    def work_one(self) -> None:
+        """Run the delivery that the supervisor passes to this process, and nothing else."""
+        ints = self._slots.ints
+        while ints[_STOP] != Stop.DRAIN:
+            told = ints[Word.REPLAY]
+            try:
+                if self._supply.catch_up():
+                    self._hand_out()
+                    self._see_it_end()
+                    self._supply.hand_back()  # not started, because the worker was told to pause or to stop
+                    return
+            except DelayqError as error:
+                self._supply.failed(error)
+                continue
+            except Leave:
+                self._supply.replay_wanted = True
+                continue
+            if told and not self._supply.replay_wanted:
+                return  # it was passed on, and taken back since
+            self._wait(HEAR_S)
+
     def close(self) -> None:
         """End the crews."""
         self.sync.close()
@@ -78,9 +109,16 @@ class Turns:
 
     def drain(self, overdue_s: float) -> None:
         """Wait for what runs, but not for what should have ended `overdue_s` ago; settle."""
-        while self._holding.running and not self._holding.only_overdue(overdue_s):
+        while self._awaits_cells() or (self._holding.running and not self._holding.only_overdue(overdue_s)):
             self._wait(LOOK_AGAIN_S)
         self._supply.settle_and_leave()
+
+    def _awaits_cells(self) -> bool:
+        """Whether the supervisor shall still start something that was put aside, and this process may stay so long."""
+        if not self._holding.aside or self._slots.ints[_STOP] == Stop.DRAIN:
+            return False
+        self._holding.obey()
+        return self._holding.aside > 0
 
     def _turn(self) -> None:
         if self._shall_rest():
@@ -90,7 +128,9 @@ class Turns:
         if room <= 0:
             self._wait(WORTH_S)
             return
-        if self._holding.waiting:  # what an error kept from being handed out
+        if self._holding.aside:
+            self._holding.obey()
+        if self._holding.waiting or self._holding.suspect:  # what an error kept from being handed out
             self._hand_out()
         elif taken := self._supply.read(min(room, self._jobs_left), self._patience()):
             started = time.perf_counter()
@@ -105,10 +145,13 @@ class Turns:
             held = holding.start()
             if held is not None:
                 self._begin(held)
-            elif holding.suspect is not None:
-                self._run_alone(holding.suspect)
-            else:
+            elif holding.suspect is None:
                 break
+            elif self._cells and self._supply.passes_on and holding.aside < MOST_ASIDE:
+                self._jobs_left -= 1
+                holding.set_aside()
+            else:
+                self._run_alone(holding.suspect)
         if self.loop is not None:
             self.loop.flush()
         if holding.stale:
@@ -144,18 +187,16 @@ class Turns:
             self._supply.settle()
 
     def _run_alone(self, suspect: Held) -> None:
-        """A job whose worker vanished before: if it kills this process too, it shall kill nobody else's job."""
-        self._holding.suspect = None
+        """Start a job whose workers vanished repeatedly when nothing else is held: if it kills this process, it kills
+        no other job. Nothing is read meanwhile, so the wait ends with the jobs that run.
+        """
         if self.loop is not None:
             self.loop.flush()
-        self._supply.hand_back(keep=suspect)
-        self._wait_for_the_others(0.0 if self._shy else ALONE_WITHIN_S)
+        self._supply.hand_back()
+        while self._holding.running and not self._slots.ints[_STOP]:
+            self._wait(LOOK_AGAIN_S)
         if self._holding.running:
-            self._supply.hand_back()
-            self._shy = True
-            self._wait(SHY_S)  # it may come straight back here: not in a tight circle
             return
-        self._shy = False
         self._supply.settle()
         held = self._holding.start(alone=suspect)
         if held is not None:
@@ -167,11 +208,6 @@ class Turns:
             self.loop.flush()
         while self._holding.running and self._slots.ints[_STOP] != Stop.DRAIN:
             self._wait(LOOK_AGAIN_S)
-
-    def _wait_for_the_others(self, seconds: float) -> None:
-        end = time.monotonic() + seconds
-        while self._holding.running and not self._slots.ints[_STOP] and (left := end - time.monotonic()) > 0:
-            self._wait(min(left, LOOK_AGAIN_S))
 
     def _room(self) -> int:
         rooms = [self.sync.room()] if self.inline is None else [self._prefetch.count()]
@@ -206,9 +242,11 @@ class Turns:
         A worker that shall stop when there is nothing to do does so behind a closed gate too, as in Laravel.
         """
         self._supply.catch_up()
+        self._holding.take_back_suspect()
         self._supply.hand_back()
         while not self._options.once and self._shall_rest():
             self._supply.settle()
+            self._holding.obey()
             if not self._slots.ints[_STOP] and not self._holding.held:
                 self._slots.floats[Word.EMPTY_AT] = boot_clock()
             self._wait(LOOK_AGAIN_S)

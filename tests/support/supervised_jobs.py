@@ -162,3 +162,12 @@ def freeze(context: JobContext, seconds: float) -> None:
         os._exit(0)
     os.kill(os.getpid(), signal.SIGSTOP)
     note("end", context.id)
+
+
+@job("held_with")
+def held_with(context: JobContext, load: str = "") -> None:
+    """Works on until the test lets it go; `load` makes its payload large."""
+    note("start", context.id)
+    while not let_go():
+        time.sleep(0.01)
+    note("end", context.id)

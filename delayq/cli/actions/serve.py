@@ -163,6 +163,7 @@ def worker_options(settings: Settings, registry: Registry, wishes: Wishes, limit
         force=wishes.force,
         ends_process=True,
         tidy_every_ms=settings.tidy_every_ms,
+        max_recoveries=settings.max_recoveries,
     )
 
 

@@ -42,6 +42,8 @@ class Means:
 class BrokerConsumer:
     """A `Consumer` under `name`."""
 
+    replays = False
+
     def __init__(
         self, means: Means, name: str, queues: Sequence[str], heed: Heed = obey, order: Order = strict
     ) -> None:

@@ -10,6 +10,8 @@ from delayq.worker.clock import Standstill
 from delayq.worker.held import Held
 from delayq.worker.holding import LOOKS_S, Holding
 from delayq.worker.slots import (
+    ASIDE,
+    ASIDE_LAST,
     CANCEL,
     EMPTY,
     FINISHED,
@@ -113,13 +115,43 @@ def test_a_timeout_of_the_one_before_does_not_count(bench: Bench) -> None:
 
 
 def test_a_suspect_starts_only_as_one_that_is_alone(bench: Bench) -> None:
-    bench.add("s", recoveries=1)
+    bench.add("s", recoveries=2)
     assert bench.holding.start() is None
     suspect = bench.holding.suspect
     assert suspect is not None
     assert bench.phases() == {"s": WAITING}
+    assert bench.holding.take_waiting() == [], "the watchdog does not hand it back"
     started = bench.holding.start(alone=suspect)
     assert started is suspect
+
+
+def test_after_its_first_vanish_a_job_is_no_suspect(bench: Bench) -> None:
+    bench.add("s", recoveries=1)
+    assert bench.start().delivery.id == "s"
+
+
+def test_a_job_that_the_next_vanish_fails_is_a_suspect() -> None:
+    slots = Slots(("q",), 4)
+    slots.floats[Word.LEASE] = LEASE_S
+    holding = Holding(slots, lambda: 0, lambda: 1_000.0, max_recoveries=1)
+    holding.add([Delivery("q", "s", "1-1", b"", 0, 1)], 1_000.0)
+    assert holding.start() is None
+    holding.set_aside()
+    assert bytes(slots.phases).find(ASIDE_LAST) >= 0
+
+
+def test_what_is_put_aside_and_lost_is_forgotten_without_a_word(bench: Bench) -> None:
+    bench.add("s", recoveries=2)
+    assert bench.holding.start() is None
+    bench.holding.set_aside()
+    assert bench.phases() == {"s": ASIDE}
+    bench.order("s", LOST)
+    assert bench.phases() == {}, "already before this process has read the order"
+    assert bench.holding.aside == 1
+    bench.holding.obey()
+    assert (bench.holding.aside, bench.holding.held, bench.holding.stale) == (0, 0, False)
+    assert bench.slots.ints[Word.DONE] == 0
+    assert ("q", "0-s") in bench.holding.knows()
 
 
 def test_what_is_lost_is_forgotten_unless_it_runs(bench: Bench) -> None:
