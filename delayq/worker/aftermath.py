@@ -6,7 +6,7 @@
                    stopped (SIGSTOP, a debugger), one recovery, because it may not be late at all; when the supervisor
                    ended the child for any other reason, handed back; when it died by itself, one recovery.
                    When several were over their time, one of them may have kept the others: one recovery each,
-                   so that each starts alone after the second time, and times out by itself or not at all
+                   so that each starts alone next time, and times out by itself or not at all
     unknown        what the backend holds for the child and the child did not know of: handed back
 
 Each step may be repeated. While the backend is away the dead wait here; leases that run out meanwhile are
@@ -109,9 +109,11 @@ class Aftermath:
         """Whether deliveries wait to be settled or given back."""
         return not all(grave.empty for grave in self.graves)
 
-    def add(self, member: Member) -> None:
-        """A child has died."""
-        self.graves.append(Grave(member, self._kill_after_s))
+    def add(self, member: Member) -> list[Claim]:
+        """A child has died. The jobs that are charged with it: one of them ended the process, or kept the others."""
+        grave = Grave(member, self._kill_after_s)
+        self.graves.append(grave)
+        return list(grave.vanished)
 
     def step(self, *, at_once: bool = False) -> None:
         """Clear up what can be cleared up now."""

@@ -10,10 +10,12 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from delayq.drivers.base import Claim
 from delayq.worker.child import Child
 from delayq.worker.fork import Process, fork
 from delayq.worker.meter import Meter
@@ -26,6 +28,7 @@ log = logging.getLogger("delayq.supervisor")
 SOON_S = 10.0
 FIRST_PAUSE_S = 0.05
 LONGEST_PAUSE_S = 5.0
+MOST_ACCUSED = 1_000
 
 
 class Killed(StrEnum):
@@ -103,6 +106,8 @@ class Brood:
         self._due = dict.fromkeys(range(1, plan.options.processes + 1), 0.0)
         self._shares = _shares(plan)
         self._failures: dict[int, int] = {}
+        self._put_off: set[int] = set()
+        self._accused: deque[tuple[str, str]] = deque(maxlen=MOST_ACCUSED)
 
     @property
     def done(self) -> int:
@@ -146,6 +151,10 @@ class Brood:
                     log.error("child %d cannot be made: %s; tried again in %g s", number, error, LONGEST_PAUSE_S)
                     self._due[number] = time.monotonic() + LONGEST_PAUSE_S
 
+    def accuse(self, claims: Iterable[Claim]) -> None:
+        """One of these jobs ended its process by itself: children made from now on start each of them alone."""
+        self._accused.extend((claim.queue, claim.id) for claim in claims)
+
     def cells(self) -> list[Member]:
         """The cells that live, or whose death was not seen yet."""
         return [member for member in self.members.values() if member.cell_of is not None]
@@ -176,14 +185,17 @@ class Brood:
 
     def _spawn(self, number: int, others: list[Process], word: Stop, cell_of: int | None = None) -> Member:
         plan, share = self._plan, self._shares.get(number, 1)
+        if share > 0 and cell_of is None:
+            share -= self._promised(number)
         slots = Slots(plan.options.queues, plan.slots)
         slots.ints[Word.STOP] = word
         self._prepare(slots)
+        accused = frozenset(self._accused)
         label, token, meter = label_of(plan.options.name), new_token(), self._meters[number]
 
         def run(pipe: int) -> None:
             name = consumer_name(label, token=token)
-            Child(plan, slots, name, pipe, meter, cell=cell_of is not None).run(share)
+            Child(plan, slots, name, pipe, meter, cell=cell_of is not None, accused=accused).run(share)
 
         process = fork(run, [*others, *(member.process for member in self.members.values())])
         name = consumer_name(label, pid=process.pid, token=token)
@@ -200,8 +212,14 @@ class Brood:
             if member.killed is None and not member.ended_itself:
                 log.error("child %d (process %d), which ran one recovered job, died: %s", number, member.process.pid,
                           _how(status))  # fmt: skip
+            if asked in self._put_off and share > self._promised(asked):
+                self._put_off.discard(asked)
+                self._due[asked] = time.monotonic()
             return
         if share < 0 or (self._plan.options.once and member.ended_itself):
+            return
+        if 0 < share <= self._promised(number):
+            self._put_off.add(number)  # until those cells have ended, and their jobs with them
             return
         unwanted = member.killed is None and not member.ended_itself
         fruitless = unwanted and lived_s < SOON_S and not member.begun
@@ -217,6 +235,10 @@ class Brood:
                 _how(status),
                 pause_s,
             )
+
+    def _promised(self, number: int) -> int:
+        """Jobs of this child's share that run in cells."""
+        return sum(cell.cell_of == number for cell in self.cells())
 
     def _started(self, member: Member) -> int:
         """Jobs that count towards its share: those that ended. What is handed back is started elsewhere."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from types import FrameType
 
@@ -39,10 +39,20 @@ _CLOCK_MS = int(Word.CLOCK_MS)
 class Child:
     """One child. `name` is its consumer's, `pipe` ends when the parent does, `meter` counts.
 
-    A `cell` runs one job, which the supervisor passes to it, and nothing beside that.
+    A `cell` runs one job, which the supervisor passes to it, and nothing beside that. `accused`: see `Holding`.
     """
 
-    def __init__(self, plan: Plan, slots: Slots, name: str, pipe: int, meter: Meter, *, cell: bool = False) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        slots: Slots,
+        name: str,
+        pipe: int,
+        meter: Meter,
+        *,
+        cell: bool = False,
+        accused: Collection[tuple[str, str]] = (),
+    ) -> None:
         self._plan = plan
         self._slots = slots
         self._name = name
@@ -50,7 +60,10 @@ class Child:
         self._meter = meter
         self._cell = cell
         meter.tell_time(slots.floats)
-        self._holding = Holding(slots, self._now_ms, max_recoveries=plan.options.max_recoveries, trusting=cell)
+        most = plan.options.max_recoveries
+        self._holding = Holding(
+            slots, self._now_ms, max_recoveries=most, accused=() if cell else accused, trusting=cell
+        )
         force, gates = plan.options.force, plan.registry.gates
         self._switches = Switches(slots, gates, self._started_ms, force=force)
         self._inline: Inline | None = None

@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from delayq.core.outcome import DONE, Ack, Outcome
 from delayq.drivers.base import Delivery
@@ -39,7 +39,7 @@ log = logging.getLogger("delayq.worker")
 
 START_WITHIN = 2 / 3  # of a lease
 SUSPECT_FROM = 2
-"""A job whose worker vanished that often starts alone. After the first vanish most jobs are innocent neighbours."""
+"""A job whose worker vanished that often starts alone. When a whole worker vanishes, most of its jobs are innocent."""
 LOOKS_S = 1.0  # a handler that asked whether it shall stop, not longer ago, hears of it by asking
 MAX_COUNT = 1 << 62
 # Plain numbers: a member of an enum costs three times as much to name.
@@ -53,8 +53,8 @@ class Holding:
     waits and what is finished lies in deques, whose ends are taken from and added to in one step: so a delivery goes to
     the one who starts it or to the one who hands it back, and starting takes no lock.
 
-    `max_recoveries`: after so many vanishes the next one fails a job, so it is a suspect whatever the number. With
-    `trusting` no job is: this process runs one job and nothing else.
+    `max_recoveries`: after so many vanishes the next one fails a job, so it is a suspect whatever the number. A job of
+    `accused` (queue and id) is one after its first vanish. With `trusting` no job is: this process runs one job only.
     """
 
     def __init__(
@@ -64,6 +64,7 @@ class Holding:
         clock: Callable[[], float] = boot_clock,
         *,
         max_recoveries: int = 3,
+        accused: Collection[tuple[str, str]] = (),
         trusting: bool = False,
     ) -> None:
         self.stale = False
@@ -87,6 +88,7 @@ class Holding:
         self._given_up: dict[tuple[str, str], float] = {}
         self._aside: list[Held] = []
         self._last_from = max_recoveries
+        self._accused = accused
         self._suspect_from = MAX_COUNT if trusting else min(SUSPECT_FROM, max(1, max_recoveries))
 
     @property
@@ -159,8 +161,7 @@ class Holding:
                 held = self._waiting.popleft()
             except IndexError:
                 return None
-            recoveries = held.delivery.recoveries
-            if recoveries and recoveries >= self._suspect_from and not held.delivery.stop:
+            if held.delivery.recoveries and self._suspects(held.delivery):
                 self.suspect = held
                 return None
         now = self._clock()
@@ -175,6 +176,9 @@ class Holding:
         self._phases[slot] = RUNNING
         self._running[slot] = held
         return held
+
+    def _suspects(self, item: Delivery) -> bool:
+        return not item.stop and (item.recoveries >= self._suspect_from or (item.queue, item.id) in self._accused)
 
     def set_aside(self) -> None:
         """Leave the suspect to the supervisor, which starts it in a process of its own or hands it back."""

@@ -176,7 +176,7 @@ class Supervisor:
             self._vitals.add(Count.DEATHS, not member.ended_itself)
             self._renewing.forget(member)
             self._overtime.forget(member)
-            self._aftermath.add(member)
+            self._brood.accuse(self._aftermath.add(member))
         if self._has_time():
             self._aftermath.step()
         if os.getpid() == 1:

@@ -182,6 +182,7 @@ def _work(duty: Duty) -> int:
         "fallback": Policy(tries=options.tries, backoff=options.backoff),
         "tidy_every_ms": duty.tidy_every_ms,
         "sleep_ms": 200,
+        "max_recoveries": duty.max_recoveries,
         **duty.more,
     }
     plan = Plan(RedisStreamsFactory(duty.url, options), _handlers(ledger, duty.folder), WorkerOptions(**given))
