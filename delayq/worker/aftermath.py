@@ -110,10 +110,10 @@ class Aftermath:
         return not all(grave.empty for grave in self.graves)
 
     def add(self, member: Member) -> list[Claim]:
-        """A child has died. The jobs that are charged with it: one of them ended the process, or kept the others."""
+        """A child has died. The jobs that may be to blame for it: one ended the process, or kept the others."""
         grave = Grave(member, self._kill_after_s)
         self.graves.append(grave)
-        return list(grave.vanished)
+        return [] if member.killed is Killed.FROZEN else list(grave.vanished)
 
     def step(self, *, at_once: bool = False) -> None:
         """Clear up what can be cleared up now."""

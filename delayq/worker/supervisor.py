@@ -128,6 +128,11 @@ class Supervisor:
 
     def _make(self, driver: Driver, steward: Steward, renewing: Renewing) -> None:
         plan = self._plan
+        if not plan.alone:
+            log.info(
+                "with threads or async handlers a job that does not end in time is ended together with its process; "
+                "what else runs there is handed back and starts again elsewhere"
+            )
         self._renewing = renewing
         jobs = plan.registry.names()
         meters = {number: Meter(plan.options.queues, jobs) for number in range(plan.options.processes + plan.cells + 1)}

@@ -71,6 +71,16 @@ _ALL = (
         play=processes.recovery,
     ),
     Scenario(
+        name="starve",
+        holds="recovered jobs start within lease + tick + 2 s on a worker with threads and steady work; no other waits",
+        promises=("P9",),
+        unit="jobs of killed workers",
+        units=120,
+        lot=30,
+        smoke=8,
+        play=processes.starve,
+    ),
+    Scenario(
         name="poison",
         holds="a job that kills whoever runs it starts four times, and others are late by two leases at most (p99)",
         promises=("P10",),

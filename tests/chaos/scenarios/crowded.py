@@ -37,8 +37,7 @@ def poison(lot: Lot) -> Tally:
         crew(lot, one.url, lease_ms=LEASE_MS, max_recoveries=STARTS - 1) as members,
         client_of(one.url, lease_ms=LEASE_MS) as q,
     ):
-        for _ in range(WORKERS):
-            members.hire()
+        _replace_the_dead(members)
         for n in range(lot.units):
             name = rand.choice(("crash", "deadly"))
             poisoned.add(q.schedule(name, id=f"p{n}").id)
@@ -65,10 +64,10 @@ def poison(lot: Lot) -> Tally:
 
 
 def _replace_the_dead(members: Crew) -> None:
-    """As a service manager does."""
+    """As a service manager does; every other worker has threads."""
     alive = sum(member.is_alive() for member in members.members)
     for _ in range(WORKERS - alive):
-        members.hire()
+        members.hire(members.duty_with({"threads": 1 + 3 * (len(members.members) % 2)}))
 
 
 def crowded(lot: Lot) -> Tally:

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from delayq.redis.keys import GROUP, Keys
-from tests.chaos.engine import Lot, Tally
+from tests.chaos.engine import Lot, Tally, spread
 from tests.chaos.world import client_of, crew, rig, server, told, verdict
 from tests.support.chaos_rig import QUEUE, Size
 from tests.support.crew import Crew, whole
@@ -19,6 +19,8 @@ from tests.support.waiting import wait_until
 
 LEASE_MS, TICK_MS, SPARE_MS = 1_000, 333, 2_000
 CONSUMERS_SPARE = 5
+THREADS, STEADY_S, FRESH, SUSPECT_MS, FRESH_LATE_MS = 8, 15, 5, 5_000, 250
+"""Of the survivor; for so long a job of 5 s each second, and so many short ones beside it."""
 
 
 def kills(lot: Lot) -> Tally:
@@ -135,6 +137,43 @@ def recovery(lot: Lot) -> Tally:
     late = [ms for ms in took_ms if ms > LEASE_MS + TICK_MS + SPARE_MS]
     assert not late, f"lease + tick + 2 s is {LEASE_MS + TICK_MS + SPARE_MS} ms: {late}"
     return Tally().add(workers_killed=len(ids), late=len(late)).time("started_again_after", *took_ms)
+
+
+def starve(lot: Lot) -> Tally:
+    """A worker dies with many jobs; the only one left has eight threads and steady work, and none of it may suffer."""
+    ids, go = [f"lost{n}" for n in range(lot.units)], lot.folder / "go"
+    limit_ms, dues = LEASE_MS + TICK_MS + SPARE_MS, dict[str, int]()
+    with server() as one, crew(lot, one.url, lease_ms=LEASE_MS) as members, client_of(one.url, lease_ms=LEASE_MS) as q:
+        victim = members.hire(members.duty_with({"threads": lot.units}))
+        q.schedule_many([{"name": "note", "id": job_id, "data": {"until": "go"}} for job_id in ids])
+        wait_until(lambda: set(members.ledger.jobs("start")) == set(ids), timeout=60, what="the victim runs them all")
+        members.hire(members.duty_with({"threads": THREADS}))
+        with connect(one.url) as plain:
+            wait_until(lambda: consumers(plain) == 2, timeout=60, what="the survivor is there")
+            killed_ms = members.kill_all([victim])
+            go.touch()
+            plain.hset(Keys("delayq", QUEUE).of("recoveries"), "suspect", 2)
+            q.schedule("note", {"ms": SUSPECT_MS}, id="suspect", delay="5s")
+            for n in range(STEADY_S * FRESH):
+                if n % FRESH == 0:
+                    q.schedule("note", {"ms": 5_000}, id=f"steady{n}")
+                ref = q.schedule("note", {"ms": 10}, id=f"fresh{n}")
+                dues[ref.id] = ref.due_ms or 0
+                time.sleep(1 / FRESH)
+            wait_until(lambda: members.ledger.has_all("end", [*ids, *dues, "suspect"]), timeout=60, what="all are done")
+            calls = plain.info("commandstats")
+            (stats,) = q.stats(QUEUE)
+        starts = members.ledger.lines("start")
+    took_ms = [line.at_ms - killed_ms for line in starts[len(ids) :] if line.job in ids]
+    (suspect,) = [line for line in starts if line.job == "suspect"]
+    first = {line.job: line.at_ms for line in reversed(starts)}
+    late_ms = [max(0.0, first[job] - due_ms) for job, due_ms in dues.items()]
+    assert max(took_ms) <= limit_ms, f"lease + tick + 2 s is {limit_ms} ms: {spread(list(map(float, took_ms)))}"
+    assert sorted(late_ms)[len(late_ms) // 2] <= FRESH_LATE_MS, f"fresh jobs were late by {spread(late_ms)}"
+    assert suspect.pid not in {line.pid for line in starts if line.job in dues}, "it has a process of its own"
+    tally = Tally().add(recovered=len(took_ms), fresh_jobs=len(dues), handed_back=stats.counters["handed_back_total"])
+    tally.add(xadd_calls=int(calls["cmdstat_xadd"]["calls"]))
+    return tally.time("started_again_after", *took_ms).time("fresh_late_by", *late_ms)
 
 
 def consumers(client: Any) -> int:
