@@ -6,8 +6,8 @@
     n          the digits 0-9                    the last n may have a fraction: 1h1.5m, PT0.5S
 
 Nothing is guessed: no sign, no number without a unit, no white space, no months or years (their length
-varies). A day is 24 hours whatever the clocks do. The arithmetic is on integers and rounds once, at the end, to
-the nearest millisecond, halves up: 0.4ms is 0, 0.5ms is 1.
+varies). A day is 24 hours whatever the clocks do. The arithmetic is on integers and rounds once, at the end, up to
+a whole millisecond, so that nothing runs early: 0.1ms is 1.
 """
 
 from __future__ import annotations
@@ -84,9 +84,9 @@ def _read(value: object) -> int:
     raise _refused(value, "it has no unit" if isinstance(value, int | float) else "it is neither text nor a timedelta")
 
 
-def nearest(numerator: int, denominator: int) -> int:
-    """The quotient to the nearest integer, halves up; neither is negative."""
-    return (2 * numerator + denominator) // (2 * denominator)
+def rounded_up(numerator: int, denominator: int) -> int:
+    """The quotient, rounded up to a whole number."""
+    return -(-numerator // denominator)
 
 
 def _parse(text: str) -> int:
@@ -106,14 +106,14 @@ def _parse(text: str) -> int:
         raise _refused(text, "only its last number may have a fraction")
     whole = sum(int(count) * _MS_PER_UNIT[unit] for count, _, unit in parts)
     _, fraction, unit = parts[-1]
-    return whole + (nearest(int(fraction) * _MS_PER_UNIT[unit], 10 ** len(fraction)) if fraction else 0)
+    return whole + (rounded_up(int(fraction) * _MS_PER_UNIT[unit], 10 ** len(fraction)) if fraction else 0)
 
 
 def _from_timedelta(value: timedelta) -> int:
     if value.days < 0:
         raise _refused(str(value), "it is negative")
     micros = (value.days * 86_400 + value.seconds) * 1_000_000 + value.microseconds
-    return nearest(micros, 1000)
+    return rounded_up(micros, 1000)
 
 
 def _refused(value: object, why: str) -> InvalidDuration:

@@ -22,7 +22,7 @@ from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from typing import Final
 from zoneinfo import ZoneInfo
 
-from delayq.core.durations import MAX_DURATION_MS, duration_ms, format_duration, nearest
+from delayq.core.durations import MAX_DURATION_MS, duration_ms, format_duration, rounded_up
 from delayq.core.errors import InvalidTime
 from delayq.core.shown import shown
 
@@ -33,7 +33,6 @@ _FIRST_MS: Final = -62_135_596_800_000  # 0001-01-01T00:00:00.000Z
 _LAST_MS: Final = 253_402_300_799_999  # 9999-12-31T23:59:59.999Z
 _EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001  (naive: offsets are taken off by hand, which cannot overflow)
 _ONE_MS: Final = timedelta(milliseconds=1)
-_HALF_MS: Final = timedelta(microseconds=500)
 
 _RFC3339: Final = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})[Tt ]([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:\.([0-9]+))?)?"
@@ -63,7 +62,7 @@ def instant_ms(value: str | datetime, *, now_ms: int, tz: str | None = None, fol
     else:
         raise InvalidTime(f"{shown(value)} is no point in time: it is neither text nor a datetime.", hint=_HINT)
     offset = _offset(wall, _pick_zone(wall, own, tz), fold)
-    ms = (wall - _EPOCH - offset + _HALF_MS) // _ONE_MS + rest_ms
+    ms = -(-(wall - _EPOCH - offset) // _ONE_MS) + rest_ms  # rounded up: never before the instant
     if ms > now_ms + MAX_DURATION_MS:
         raise InvalidTime(f"{wall} is more than 10 years ahead.", hint="Choose an earlier time.")
     return max(ms, 0)
@@ -93,8 +92,8 @@ def _parse(text: str) -> tuple[datetime, int, tzinfo | None]:
         wall = datetime(year, month, day, hour, minute, second)  # noqa: DTZ001  (its offset comes later)
     except ValueError as error:
         raise InvalidTime(f"{shown(text)} does not exist: {error}.", hint=_HINT) from None
-    # .9996 is a full second, and the wall clock has no room for it: the caller adds it to the result.
-    rest_ms = nearest(int(fraction) * 1000, 10 ** len(fraction)) if fraction else 0
+    # .9991 is a full second, and the wall clock has no room for it: the caller adds it to the result.
+    rest_ms = rounded_up(int(fraction) * 1000, 10 ** len(fraction)) if fraction else 0
     if utc:
         return wall, rest_ms, UTC
     if sign:

@@ -138,7 +138,7 @@ class AsyncClient:
         """As `Client.retry`."""
         return await self.run(self._by_hand.retry(job_id, queue))
 
-    async def forget(self, job_ids: Sequence[str], *, queue: str | None = None) -> list[Answer]:
+    async def forget(self, job_ids: str | Sequence[str], *, queue: str | None = None) -> list[Answer]:
         """As `Client.forget`."""
         return await self.run(self.verbs.forget(job_ids, queue))
 
@@ -252,7 +252,7 @@ class AsyncClient:
         """As `Client.resume`."""
         await self.run(operations.resume(self.verbs, queue))
 
-    async def queue_set(self, queue: str | None = None, **kept: Unpack[QueueSettings]) -> int:
+    async def queue_set(self, queue: str | None = None, **kept: Unpack[QueueSettings]) -> QueueView:
         """As `Client.queue_set`."""
         return await self.run(resharding.queue_set(self.verbs, queue, kept))
 

@@ -151,8 +151,11 @@ class Client:
         """Give a failed job all its tries again. Raises `JobNotFound`, `JobNotFailed`, `PayloadLost`, `Conflict`."""
         return self.run(self._by_hand.retry(job_id, queue))
 
-    def forget(self, job_ids: Sequence[str], *, queue: str | None = None) -> list[Answer]:
-        """Drop failed or completed jobs: `forgotten`, `refused` (it waits or runs) or `unknown` for each."""
+    def forget(self, job_ids: str | Sequence[str], *, queue: str | None = None) -> list[Answer]:
+        """Drop failed or completed jobs: `forgotten`, `refused` (it waits or runs) or `unknown` for each.
+
+        `job_ids` is one id or several; the answer is a list in both cases.
+        """
         return self.run(self.verbs.forget(job_ids, queue))
 
     def get(self, job_id: str, *, queue: str | None = None) -> JobInfo | None:
@@ -271,8 +274,8 @@ class Client:
         """Undo a pause."""
         self.run(operations.resume(self.verbs, queue))
 
-    def queue_set(self, queue: str | None = None, **kept: Unpack[QueueSettings]) -> int:
-        """Set what a queue keeps for itself (`lease`, `durability`, `shards`); returns the lease in force, in ms.
+    def queue_set(self, queue: str | None = None, **kept: Unpack[QueueSettings]) -> QueueView:
+        """Set what a queue keeps for itself (`lease`, `durability`, `shards`); returns what is in force.
 
         Raises `InvalidInput` unless `lease` is 100ms to 1d, and `durability` as in `schedule`; nothing was sent then.
         Other clients follow a new durability within a minute, workers within seconds. `shards` (1 to 256) spreads it

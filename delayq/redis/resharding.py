@@ -20,6 +20,7 @@ from delayq.core.durability import parse_durability
 from delayq.core.errors import Conflict
 from delayq.core.leases import check_lease
 from delayq.core.shards import PLAIN, Layout
+from delayq.core.views import QueueView
 from delayq.redis.calls import deliver, inspect
 from delayq.redis.calls.call import Command, Scope
 from delayq.redis.calls.inspect import LaidOut
@@ -27,14 +28,14 @@ from delayq.redis.finding import ask_every
 from delayq.redis.given import QueueSettings
 from delayq.redis.keys import Globals
 from delayq.redis.verbs import Flow, Verbs
-from delayq.redis.whole import configure
+from delayq.redis.whole import configure, show
 
 TRIES: Final = 20
 NO_WORD: Final = LaidOut(PLAIN, "", "")
 
 
-def queue_set(verbs: Verbs, queue: str | None, kept: QueueSettings) -> Flow[int]:
-    """Set what a queue keeps for itself; answers the lease in force, in ms. All is checked before anything is sent."""
+def queue_set(verbs: Verbs, queue: str | None, kept: QueueSettings) -> Flow[QueueView]:
+    """Set what a queue keeps for itself; answers what is in force. All is checked before anything is sent."""
     lease, durability, shards = kept.get("lease"), kept.get("durability"), kept.get("shards")
     if lease is not None:
         check_lease(lease)
@@ -42,7 +43,8 @@ def queue_set(verbs: Verbs, queue: str | None, kept: QueueSettings) -> Flow[int]
         parse_durability(durability)
     if shards is not None:
         yield from change(verbs, queue, shards)
-    return (yield from configure(verbs, queue, lease, durability))
+    yield from configure(verbs, queue, lease, durability)
+    return (yield from show(verbs, queue))
 
 
 def change(verbs: Verbs, queue: str | None, count: int, before: Sequence[int] = ()) -> Flow[Layout]:

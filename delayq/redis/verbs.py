@@ -257,8 +257,9 @@ class Verbs:
         """Ready at once; only due at once on a paused queue."""
         return (yield from self._changed(job_id, queue, partial(produce.run_now, job_id=job_id)))
 
-    def forget(self, job_ids: Sequence[str], queue: str | None) -> Flow[list[Answer]]:
-        """Drop failed or completed jobs; an answer for each."""
+    def forget(self, job_ids: str | Sequence[str], queue: str | None) -> Flow[list[Answer]]:
+        """Drop failed or completed jobs; an answer for each. A text is one id."""
+        job_ids = [job_ids] if isinstance(job_ids, str) else job_ids
         answers = dict.fromkeys(map(check_id, job_ids), Answer.UNKNOWN)
         for name in self._queues(queue):
             left = list(answers)

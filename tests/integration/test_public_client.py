@@ -59,8 +59,8 @@ async def test_a_lease_out_of_range_is_refused_before_anything_is_sent(lease: st
 
 def test_a_lease_at_either_end_is_taken(redis_url: str) -> None:
     with DelayQ(redis_url) as q:
-        assert q.queue_set("orders", lease="100ms") == 100
-        assert q.queue_set("orders", lease="1d") == 86_400_000
+        assert q.queue_set("orders", lease="100ms").lease_ms == 100
+        assert q.queue_set("orders", lease="1d").lease_ms == 86_400_000
 
 
 def test_the_url_may_come_from_the_settings(redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,3 +150,22 @@ def test_a_worker_is_told_the_queue(redis_url: str, redis_client: redis.Redis) -
             redis_client.flushall()
     redis_client.flushall()
     assert "A key of the queue orders on Redis" in str(error)
+
+
+def test_a_queue_answers_with_all_that_is_in_force(redis_url: str) -> None:
+    with DelayQ(redis_url) as q:
+        q.queue_set("orders", lease="5s")
+        view = q.queue_set("orders", shards=4)
+        assert (view.queue, view.shards, view.lease_ms) == ("orders", 4, 5_000)
+
+
+async def test_a_text_is_one_id_to_forget(redis_url: str) -> None:
+    ids = ("a", "b", "ab")
+    with DelayQ(redis_url) as q:
+        for job_id in ids:
+            q.schedule("x", id=job_id, delay="1h")
+        assert q.forget("ab") == ["refused"]
+        assert q.forget("nobody") == ["unknown"]
+    async with AsyncDelayQ(redis_url) as aq:
+        assert await aq.forget("ab") == ["refused"]
+        assert await aq.forget(["a", "nobody"]) == ["refused", "unknown"]

@@ -36,12 +36,12 @@ SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
         ("1h1.5m", HOUR + 90 * SECOND),
         ("0.1s", 100),
         ("1.001s", 1001),
-        ("0.4ms", 0),
+        ("0.4ms", 1),
         ("0.5ms", 1),
-        ("1.4999ms", 1),
+        ("1.4999ms", 2),
         ("0.0005s", 1),
         ("1.9999s", 2000),
-        ("0.33333333333333333333333333s", 333),
+        ("0.33333333333333333333333333s", 334),
         ("0.1d", 8_640_000),
         ("PT15M", 15 * MINUTE),
         ("PT1H30M", 90 * MINUTE),
@@ -180,11 +180,10 @@ def test_what_is_no_text_is_refused(value: object, why: str) -> None:
         (timedelta(), 0),
         (timedelta(minutes=15), 15 * MINUTE),
         (timedelta(hours=24), DAY),
-        (timedelta(microseconds=499), 0),
+        (timedelta(microseconds=1), 1),
         (timedelta(microseconds=500), 1),
         (timedelta(seconds=1, microseconds=1_500), 1_002),
         (timedelta(days=3653), MAX_DURATION_MS),
-        (timedelta(days=3653, microseconds=499), MAX_DURATION_MS),
     ],
 )
 def test_a_timedelta_is_read(value: timedelta, ms: int) -> None:
@@ -198,7 +197,7 @@ def test_a_timedelta_is_read(value: timedelta, ms: int) -> None:
         (timedelta(minutes=-15), "negative"),
         (timedelta.min, "negative"),
         (timedelta.max, "longer than 10 years"),
-        (timedelta(days=3653, microseconds=500), "longer than 10 years"),
+        (timedelta(days=3653, microseconds=1), "longer than 10 years"),
     ],
 )
 def test_a_timedelta_is_refused(value: timedelta, why: str) -> None:
@@ -258,7 +257,7 @@ def test_the_sum_is_exact_and_rounded_once(counts: dict[str, int], fraction: str
     last = f"{counts[used[-1]]}.{fraction}" if fraction else f"{counts[used[-1]]}"
     exact = sum((Fraction(counts[unit]) * UNITS[unit] for unit in used[:-1]), Fraction(last) * UNITS[used[-1]])
     got = duration_ms(f"{text}{last}{used[-1]}")
-    assert -Fraction(1, 2) < got - exact <= Fraction(1, 2)  # to the nearest, halves up
+    assert 0 <= got - exact < 1  # up: nothing runs early
 
 
 @given(text=st.text() | st.text("0123456789.PTWDHMSYwdhms -+\n１", max_size=12))

@@ -40,10 +40,10 @@ NOW = (20_778 * 86_400 + 15 * 3_600) * 1_000
         ("2026-11-21T03:00:00-12:00", NOW),
         ("2026-11-22T14:59:00+23:59", NOW),
         ("2026-11-21T15:00:00.5Z", NOW + 500),
-        ("2026-11-21T15:00:00.1234Z", NOW + 123),
+        ("2026-11-21T15:00:00.1234Z", NOW + 124),
         ("2026-11-21T15:00:00.1235Z", NOW + 124),
         ("2026-11-21T15:00:00.9995Z", NOW + 1_000),
-        ("2026-11-21T15:00:00.000000000000000000000000000001Z", NOW),
+        ("2026-11-21T15:00:00.000000000000000000000000000001Z", NOW + 1),
         ("2028-02-29T00:00:00Z", utc(2028, 2, 29)),
         ("2036-11-21T15:00:00Z", NOW + 3653 * DAY),
         ("2026-11-21T14:59:59Z", NOW - 1_000),
@@ -227,8 +227,8 @@ def test_datetimes() -> None:
     assert instant_ms(naive, now_ms=NOW, tz="Europe/Berlin") == NOW
     assert instant_ms(naive.replace(tzinfo=NoOffset()), now_ms=NOW, tz="Europe/Berlin") == NOW
     assert instant_ms(naive.replace(tzinfo=timezone(timedelta(hours=1))), now_ms=NOW) == NOW
-    assert instant_ms(datetime(2026, 11, 21, 15, 0, 0, 499, tzinfo=UTC), now_ms=NOW) == NOW
-    assert instant_ms(datetime(2026, 11, 21, 15, 0, 0, 500, tzinfo=UTC), now_ms=NOW) == NOW + 1
+    assert instant_ms(datetime(2026, 11, 21, 15, 0, 0, 1, tzinfo=UTC), now_ms=NOW) == NOW + 1
+    assert instant_ms(datetime(2026, 11, 21, 15, 0, 0, 1000, tzinfo=UTC), now_ms=NOW) == NOW + 1
     assert instant_ms(datetime.min.replace(tzinfo=timezone(timedelta(hours=23))), now_ms=NOW) == 0
     for refused in (naive, naive.replace(tzinfo=NoOffset())):
         with pytest.raises(InvalidTime, match="no offset"):

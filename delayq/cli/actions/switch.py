@@ -68,14 +68,14 @@ def queue_set(session: Session, queue: str, kept: QueueSettings, *, as_json: boo
     with session.client() as client:
         said = ", ".join(f"{word} {value}" for word, value in kept.items() if value is not None)
         session.record(client, "queue set", queue, said)
-        lease_ms = client.queue_set(queue, **kept)
+        view = client.queue_set(queue, **kept)
         safe = client.queue_durability(queue)
-        number = None if kept.get("shards") is None else client.queue_show(queue).shards
+        number = None if kept.get("shards") is None else view.shards
     more = {"durability": safe} | ({} if number is None else {"shards": number})
     if as_json:
-        session.out.json({"queue": queue, "lease_ms": lease_ms, **more})
+        session.out.json({"queue": queue, "lease_ms": view.lease_ms, **more})
     else:
-        session.out.record([("queue", queue), ("lease", format_duration(lease_ms)), *more.items()])
+        session.out.record([("queue", queue), ("lease", format_duration(view.lease_ms)), *more.items()])
 
 
 def queue_show(session: Session, queue: str, *, as_json: bool) -> None:

@@ -89,8 +89,9 @@ class FailedDesk:
         self._store.forget([job_id])
         return Retried(job_id, ref, None)
 
-    def forget(self, job_ids: Sequence[str], *, queue: str | None = None) -> list[Answer]:
-        """Drop them: `forgotten`, or `unknown`."""
+    def forget(self, job_ids: str | Sequence[str], *, queue: str | None = None) -> list[Answer]:
+        """Drop them: `forgotten`, or `unknown`. A text is one id."""
+        job_ids = [job_ids] if isinstance(job_ids, str) else job_ids
         known = [job_id for job_id in job_ids if self._find(job_id, queue) is not None]
         self._store.forget(known)
         return [Answer.FORGOTTEN if job_id in known else Answer.UNKNOWN for job_id in job_ids]
