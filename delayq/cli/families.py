@@ -17,6 +17,7 @@ from typer.core import TyperCommand, TyperGroup
 COMMANDS: Final = {
     "schedule": ("job", "Schedule a job for later."),
     "cancel": ("job", "Make sure a job does not run."),
+    "archive": ("job", "Put a waiting job among the failed."),
     "run-now": ("job", "Let a waiting job run at once."),
     "reschedule": ("job", "Give a waiting job another time."),
     "show": ("job", "Show everything known about one job."),

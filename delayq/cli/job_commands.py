@@ -1,4 +1,4 @@
-"""Commands on jobs: schedule, cancel, run-now, reschedule, show, list, upcoming."""
+"""Commands on jobs: schedule, cancel, archive, run-now, reschedule, show, list, upcoming."""
 
 from __future__ import annotations
 
@@ -75,6 +75,7 @@ UniqueFor = Annotated[
 Encrypted = Annotated[
     bool, typer.Option("--encrypted", help="Hide the payload from all who do not hold the key (DELAYQ_KEYS).")
 ]
+Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; it becomes the error message.")]
 Running = Annotated[bool, typer.Option("--running", help="Ask a running job to stop; the answer stays 'running'.")]
 StateName = Annotated[
     str | None,
@@ -158,6 +159,24 @@ def cancel(
     raise typer.Exit(produce.cancel(session_of(ctx), job_id, queue, how, as_json=as_json))
 
 
+def archive(
+    ctx: typer.Context,
+    job_id: JobId,
+    queue: OneQueue = None,
+    reason: Reason = "",
+    durability: Durability = None,
+    as_json: Json = False,
+) -> None:
+    """Put a waiting job among the failed.
+
+    `failed retry` takes it up again. Prints archived, or why it was not: unknown (exit code 3), running, failed or
+    finished (exit code 4).
+    """
+    from delayq.cli.actions import produce
+
+    raise typer.Exit(produce.archive(session_of(ctx), job_id, queue, reason, durability, as_json=as_json))
+
+
 def run_now(ctx: typer.Context, job_id: JobId, queue: OneQueue = None, as_json: Json = False) -> None:
     """Let a waiting job run at once."""
     from delayq.cli.actions import produce
@@ -229,6 +248,7 @@ _COMMANDS: dict[str, tuple[Callable[..., None], str]] = {
         ),
     ),
     "cancel": (cancel, example("delayq cancel order-42 --queue orders")),
+    "archive": (archive, example("delayq archive order-42 --queue orders --reason 'the shop is closed'")),
     "run-now": (run_now, example("delayq run-now order-42")),
     "reschedule": (reschedule, example("delayq reschedule order-42 --in 30m")),
     "show": (show, example("delayq show order-42 --json")),

@@ -21,6 +21,7 @@ A job is in exactly one place, and the place *is* its state. Nothing else record
        │                      ╭─────── retry ──────── failed ◀──── fail ───────╯ │
        │                      ▼                         │                        │
        │                  scheduled                     │ forget                 │
+       │                  scheduled, ready ── archive ──▶ failed               │
        ╰──────── ack ──── completed ◀───────────────────┴──────── ack ───────────╯
 
 `DELIVERED` is a property of the entry's id, not of the pending list: an entry at or below the
@@ -81,6 +82,7 @@ class Answer(StrEnum):
     READY = "ready"
     SCHEDULED = "scheduled"
     CANCELLED = "cancelled"
+    ARCHIVED = "archived"
     FORGOTTEN = "forgotten"
     RUNNING = "running"
     FAILED = "failed"
@@ -131,6 +133,7 @@ ANSWERS: Final[dict[str, dict[State, Answer]]] = {
     "reschedule": _row(A.UNKNOWN, A.RESCHEDULED, A.RESCHEDULED, A.RUNNING, A.FAILED, A.FINISHED),
     "run_now": _row(A.UNKNOWN, A.READY, A.READY, A.RUNNING, A.FAILED, A.FINISHED),
     "cancel": _row(A.UNKNOWN, A.CANCELLED, A.CANCELLED, A.RUNNING, A.FAILED, A.FINISHED),
+    "archive": _row(A.UNKNOWN, A.ARCHIVED, A.ARCHIVED, A.RUNNING, A.FAILED, A.FINISHED),
     "retry": _row(A.UNKNOWN, A.REFUSED, A.REFUSED, A.REFUSED, A.SCHEDULED, A.REFUSED),
     "forget": _row(A.UNKNOWN, A.REFUSED, A.REFUSED, A.REFUSED, A.FORGOTTEN, A.FORGOTTEN),
 }
@@ -169,6 +172,8 @@ TRANSITIONS: Final[frozenset[tuple[State, str, State]]] = frozenset(
         (State.RESERVED, "recover", State.FAILED),
         (State.SCHEDULED, "cancel", State.ABSENT),
         (State.READY, "cancel", State.ABSENT),
+        (State.SCHEDULED, "archive", State.FAILED),
+        (State.READY, "archive", State.FAILED),
         (State.SCHEDULED, "reschedule", State.SCHEDULED),
         (State.READY, "reschedule", State.SCHEDULED),
         (State.SCHEDULED, "run_now", State.READY),

@@ -124,6 +124,12 @@ class AsyncClient:
         """As `Client.cancel`."""
         return await self.run(self._by_hand.cancel(job_id, queue, running=running, durability=durability))
 
+    async def archive(
+        self, job_id: str, *, queue: str | None = None, reason: str = "", durability: str | None = None
+    ) -> Answer:
+        """As `Client.archive`."""
+        return await self.run(self._by_hand.archive(job_id, queue, reason=reason, durability=durability))
+
     async def reschedule(
         self, job_id: str, *, queue: str | None = None, durability: str | None = None, **when: Unpack[When]
     ) -> JobRef:

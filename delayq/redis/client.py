@@ -134,6 +134,16 @@ class Client:
         """
         return self.run(self._by_hand.cancel(job_id, queue, running=running, durability=durability))
 
+    def archive(
+        self, job_id: str, *, queue: str | None = None, reason: str = "", durability: str | None = None
+    ) -> Answer:
+        """Put a waiting job among the failed: `archived`, or why not (`running`, `finished`, `failed`, `unknown`).
+
+        `reason` (at most 500 characters) becomes its error message. What follows a failure follows: the `catch` of its
+        chain, a note to its batch. `retry` takes it up again. `durability` as in `cancel`.
+        """
+        return self.run(self._by_hand.archive(job_id, queue, reason=reason, durability=durability))
+
     def reschedule(
         self, job_id: str, *, queue: str | None = None, durability: str | None = None, **when: Unpack[When]
     ) -> JobRef:

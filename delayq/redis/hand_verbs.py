@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from delayq.core import envelope as envelopes
 from delayq.core import follow, followups
+from delayq.core.audit import check_reason
 from delayq.core.envelope import Envelope
 from delayq.core.errors import BadEnvelope, DelayqError, PayloadLost
 from delayq.core.events import JobRetryRequested
@@ -27,6 +28,7 @@ from delayq.redis.placing import Way
 from delayq.redis.verbs import Flow, Verbs
 
 RETRY_READS = 5
+ARCHIVED = "It was archived by hand."
 
 log = logging.getLogger("delayq.redis")
 
@@ -42,7 +44,14 @@ class HandVerbs:
         """As `Verbs.cancel`; and its batch hears of it."""
         done = yield from self._verbs.cancelled(job_id, queue, running=running, durability=durability)
         if done.job:
-            yield from self._tell(_heard(done.job))
+            yield from self._tell(_heard(done.job, End.CANCELLED))
+        return done.answer
+
+    def archive(self, job_id: str, queue: str | None, *, reason: str, durability: str | None = None) -> Flow[Answer]:
+        """Put a waiting job among the failed; what follows is what follows a failure, and its batch hears of it."""
+        done = yield from self._verbs.archived(job_id, queue, check_reason(reason or ARCHIVED), durability)
+        if done.job:
+            yield from self._tell(_heard(done.job, End.FAILED))
         return done.answer
 
     def retry(self, job_id: str, queue: str | None) -> Flow[JobRef]:
@@ -103,11 +112,11 @@ class HandVerbs:
                     log.warning("the batch %s will hear of %s from a relay: %s", note.batch, note.members[0][0], error)
 
 
-def _heard(job: bytes) -> Todo:
-    """What follows a job that was cancelled; nothing of one that cannot be read."""
+def _heard(job: bytes, end: End) -> Todo:
+    """What follows a job that ended before it ran; nothing of one that cannot be read."""
     try:
         part = follow.part_of(job)
     except BadEnvelope:
         return []
-    note = follow.note_of(part, End.CANCELLED) if part else None
+    note = follow.note_of(part, end) if part else None
     return [note] if note else []

@@ -232,13 +232,37 @@ class Verbs:
         self, job_id: str, queue: str | None, *, running: bool = False, durability: str | None = None, only: str = ""
     ) -> Flow[produce.Cancelled]:
         """As `cancel`, of a job whose envelope holds `only`; with that envelope, if anything follows its end."""
+        token = new_id()
+
+        def make(scope: Scope) -> Call[produce.Cancelled]:
+            return produce.cancel_only(scope, job_id, running=running, token=token, only=only)
+
+        return (yield from self._ended(job_id, queue, make, Answer.CANCELLED, durability))
+
+    def archived(self, job_id: str, queue: str | None, reason: str, durability: str | None) -> Flow[produce.Cancelled]:
+        """Put a waiting job among the failed; with its envelope, if anything follows its end."""
+        token = new_id()
+
+        def make(scope: Scope) -> Call[produce.Cancelled]:
+            return produce.archive(scope, job_id, reason, token=token)
+
+        return (yield from self._ended(job_id, queue, make, Answer.ARCHIVED, durability))
+
+    def _ended(
+        self,
+        job_id: str,
+        queue: str | None,
+        make: Callable[[Scope], Call[produce.Cancelled]],
+        success: Answer,
+        durability: str | None,
+    ) -> Flow[produce.Cancelled]:
+        """End a waiting job wherever it may be; the worst of the answers."""
         check_id(job_id)
-        token, way = new_id(), Way(self.durable)
+        way = Way(self.durable)
 
         def act(scope: Scope) -> Flow[produce.Cancelled]:
             way.wanted = yield from self.durable.wanted(self.shard(scope.name), durability)
-            call = produce.cancel_only(scope, job_id, running=running, token=token, only=only)
-            return (yield from way.one(scope, call, lambda done: done.answer is Answer.CANCELLED))
+            return (yield from way.one(scope, make(scope), lambda done: done.answer is success))
 
         queues = self._queues(queue)
         found = yield from find(self, queues, job_id, act, lambda done: done.answer is not Answer.UNKNOWN)

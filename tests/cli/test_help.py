@@ -38,7 +38,8 @@ def bare(tmp_path: Path) -> Cli:
 
 def test_the_commands_of_the_design_are_there() -> None:
     assert {" ".join(path) for path in COMMANDS} == {
-        "schedule", "cancel", "run-now", "show", "why", "reschedule", "list", "stats", "upcoming", "work", "move", "up",
+        "schedule", "cancel", "archive", "run-now", "show", "why",
+        "reschedule", "list", "stats", "upcoming", "work", "move", "up",
         "activity", "down", "demo", "doctor", "failed", "failed list", "failed show", "failed retry", "failed forget",
         "failed flush", "failed prune", "failed kick", "pause", "resume", "clear", "workers", "queue", "queue set",
         "queue show", "queue remove",

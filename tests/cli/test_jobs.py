@@ -123,6 +123,17 @@ def test_a_job_has_the_timeout_and_the_deadline_that_schedule_was_given(inline: 
     assert "deadline" in refused.err
 
 
+def test_archive_puts_a_waiting_job_among_the_failed(inline: Inline) -> None:
+    inline.ok("schedule", "order.close", "--id", "o1", "--in", "1h")
+    done = inline("archive", "o1", "--reason", "the shop is closed", "--json")
+    assert (done.code, done.json) == (0, {"id": "o1", "queue": "default", "outcome": "archived"})
+    assert "the shop is closed" in inline.ok("failed", "list").out
+    again = inline("archive", "o1")
+    assert (again.code, again.out) == (4, "failed\n")
+    assert inline("archive", "nobody").code == 3
+    assert inline.ok("failed", "retry", "o1").code == 0
+
+
 def test_a_second_job_with_the_same_unique_key_is_the_first(inline: Inline) -> None:
     keyed = ("schedule", "order.close", "--in", "1h", "--unique", "invoice:42", "--json")
     first, second = inline.ok(*keyed).json, inline.ok(*keyed).json

@@ -21,7 +21,7 @@ WIDTH = 118
 
 # Who calls them; a script that stands in none of these fails the test.
 FAMILIES = {
-    "Producing": ("schedule", "later", "replace", "cancel", "reschedule", "run_now", "retry", "forget"),
+    "Producing": ("schedule", "later", "replace", "cancel", "archive", "reschedule", "run_now", "retry", "forget"),
     "Moving and settling": (
         "promote",
         "ack",

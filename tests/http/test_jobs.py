@@ -52,6 +52,18 @@ async def test_unique_for_locks_a_key_or_the_payload_for_a_time(api: httpx.Async
     problem(await post(api, unique_for="0s"), 422, "invalid-input")
 
 
+async def test_a_waiting_job_is_archived(api: httpx.AsyncClient) -> None:
+    await post(api, id="a", delay="1h")
+    done = await api.post("/v1/jobs/a/archive", json={"reason": "the shop is closed"})
+    assert (done.status_code, done.json()) == (200, {"id": "a", "queue": "default", "outcome": "archived"})
+    shown = (await api.get("/v1/jobs/a")).json()
+    assert (shown["state"], shown["error"]["message"]) == ("failed", "the shop is closed")
+    problem(await api.post("/v1/jobs/a/archive"), 409, "job-has-failed")
+    problem(await api.post("/v1/jobs/nobody/archive"), 404, "job-not-found")
+    deeds = (await api.get("/v1/audit", params={"limit": 9})).json()["deeds"]
+    assert ("archive", "default a", "the shop is closed") in [(one["what"], one["on"], one["reason"]) for one in deeds]
+
+
 async def test_a_payload_travels_as_the_bytes_it_is(api: httpx.AsyncClient, redis_url: str) -> None:
     raw = b'{"n": 123456789012345678901234567890, "f": 1.10, "t": "\\u00e4"}'
     body = b'{"name": "order.close", "id": "raw", "data": ' + raw + b"}"

@@ -23,6 +23,7 @@ schedule error    | created | conflict    | conflict    | conflict | conflict  |
 reschedule        | unknown | rescheduled | rescheduled | running  | failed    | finished
 run_now           | unknown | ready       | ready       | running  | failed    | finished
 cancel            | unknown | cancelled   | cancelled   | running  | failed    | finished
+archive           | unknown | archived    | archived    | running  | failed    | finished
 retry             | unknown | refused     | refused     | refused  | scheduled | refused
 forget            | unknown | refused     | refused     | refused  | forgotten | forgotten
 """
@@ -35,6 +36,7 @@ schedule error    | scheduled | scheduled | ready     | reserved | failed    | c
 reschedule        | absent    | scheduled | scheduled | reserved | failed    | completed
 run_now           | absent    | ready     | ready     | reserved | failed    | completed
 cancel            | absent    | absent    | absent    | reserved | failed    | completed
+archive           | absent    | failed    | failed    | reserved | failed    | completed
 retry             | absent    | scheduled | ready     | reserved | scheduled | completed
 forget            | absent    | scheduled | ready     | reserved | absent    | absent
 """
@@ -66,6 +68,9 @@ def ask(engine: Engine, verb: str) -> tuple[Answer, set[str]]:
         outcome, names = engine.changes(produce.retry(scope, "j", fingerprint(raw), b'{"again":1}', ""))
     elif verb == "cancel":
         return engine.changes(produce.cancel(scope, "j", running=False, token="c1"))
+    elif verb == "archive":
+        done, names = engine.changes(produce.archive(scope, "j", "why", token="c1"))
+        return done.answer, names
     else:
         answers, names = engine.changes(produce.forget(scope, ["j"]))
         return answers[0], names

@@ -295,6 +295,11 @@ SCENES = {
     "cancel": scene(
         lambda e: produce.cancel(e.scope, "ready", running=False, token="same"), Answer.CANCELLED, Answer.CANCELLED
     ),
+    "archive": scene(
+        lambda e: produce.archive(e.scope, "ready", "why", token="same"),
+        produce.Cancelled(Answer.ARCHIVED),
+        produce.Cancelled(Answer.ARCHIVED),
+    ),
     "forget": scene(
         lambda e: produce.forget(e.scope, ["gone", "done", "held"]),
         [Answer.FORGOTTEN, Answer.FORGOTTEN, Answer.REFUSED],
@@ -352,6 +357,7 @@ def all_calls(scope: Scope) -> list[Call[Any]]:
     return [
         *_producing(scope, Engine(None).job("j")),
         produce.cancel(scope, "j", running=True, token="t"),
+        produce.archive(scope, "j", "why", token="t"),
         produce.reschedule(scope, "j", "+1"),
         produce.run_now(scope, "j"),
         produce.retry(scope, "j", "", b"{}", ""),

@@ -1,4 +1,4 @@
-"""schedule, cancel, reschedule, run-now."""
+"""schedule, cancel, archive, reschedule, run-now."""
 
 from __future__ import annotations
 
@@ -84,6 +84,19 @@ def cancel(session: Session, job_id: str, queue: str | None, how: Mapping[str, A
     return _CANCEL_CODES[answer]
 
 
+def archive(
+    session: Session, job_id: str, queue: str | None, reason: str, durability: str | None, *, as_json: bool
+) -> int:
+    """Put a waiting job among the failed and print the answer; the exit code."""
+    with session.client() as client, checkable(job_id, where := queue or client.options.queue):
+        session.record(client, "archive", _target(job_id, where), reason)
+        tell = partial(_answer_archive, session, job_id, where, as_json=as_json)
+        with _stored_is_told(tell):
+            answer = client.archive(job_id, queue=queue, reason=reason, durability=durability)
+    tell(answer)
+    return 0 if answer is Answer.ARCHIVED else _CANCEL_CODES[answer]
+
+
 def reschedule(
     session: Session, job_id: str, queue: str | None, when: Mapping[str, Any], durability: str | None, *, as_json: bool
 ) -> None:
@@ -162,6 +175,19 @@ def _answer_cancel(session: Session, job_id: str, queue: str, answer: Answer, *,
     session.out.line(answer)
     asked = running and answer is Answer.RUNNING
     if note := "It was asked to stop." if asked else _CANCEL_NOTES.get(answer):
+        session.out.note(note)
+
+
+def _answer_archive(session: Session, job_id: str, queue: str, answer: Answer, *, as_json: bool) -> None:
+    if as_json:
+        session.out.json(shapes.answered(job_id, queue, answer))
+        return
+    session.out.line(answer)
+    if answer is Answer.ARCHIVED:
+        session.out.note(f"`delayq failed retry {job_id} --queue {queue}` takes it up again.")
+    elif answer is Answer.RUNNING:
+        session.out.note("A running job cannot be archived.")
+    elif note := _CANCEL_NOTES.get(answer):
         session.out.note(note)
 
 

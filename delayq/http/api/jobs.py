@@ -18,7 +18,8 @@ from delayq.http import blame
 from delayq.http.access import Caller, Reader, Writer
 from delayq.http.answers import answer
 from delayq.http.api.models.jobs import Answered, JobInFull, JobReasons, NewJobAlone, NewTime, Scheduled
-from delayq.http.bodies import invalid, read
+from delayq.http.api.models.queues import Why
+from delayq.http.bodies import invalid, read, read_any
 from delayq.http.documented import answers, takes
 from delayq.http.places import Id, OneQueue, place
 from delayq.http.problems import Refused, of_error
@@ -31,6 +32,7 @@ from delayq.redis.reasons import reasons
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 Key = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=255, examples=[KEY_EXAMPLE])]
+_ENDED: Final = {Answer.RUNNING: JobRunning, Answer.FAILED: JobHasFailed, Answer.FINISHED: JobFinished}
 EXAMPLE: Final = {"name": "order.close", "data": {"order_id": 42}, "delay": "15m", "id": "order-42", "queue": "orders"}
 DONE: Final = {
     "id": "order-42",
@@ -162,12 +164,30 @@ async def cancel(
     said = await service.client.cancel(job_id, queue=name, running=running)
     if said is Answer.RUNNING and running:
         return answer(shapes.answered(job_id, name, said), 202)
-    errors = {Answer.RUNNING: JobRunning, Answer.FAILED: JobHasFailed, Answer.FINISHED: JobFinished}
     if said is Answer.UNKNOWN:
         raise _unknown(job_id, name)
-    if said in errors:
+    if said in _ENDED:
         hint = "Add ?running=true to ask it to stop." if said is Answer.RUNNING else ""
-        raise Refused(of_error(errors[said](f"The job {job_id!r} in queue {name!r} is {said}.", hint=hint)))
+        raise Refused(of_error(_ENDED[said](f"The job {job_id!r} in queue {name!r} is {said}.", hint=hint)))
+    return answer(shapes.answered(job_id, name, said))
+
+
+@router.post(
+    "/{job_id}/archive",
+    summary="Put a waiting job among the failed",
+    openapi_extra=takes(Why, {"reason": "the shop is closed"}, required=False),
+    responses=answers({200: ("It is among the failed.", Answered)}),
+)
+async def archive(request: Request, service: Served, caller: Writer, job_id: Id, queue: OneQueue = None) -> Response:
+    """What follows a failure follows; `retry` takes it up again. A job that runs or has ended is refused (409)."""
+    name, asked = place(service, caller, queue), await read_any(request, Why)
+    reason = asked.reason or ""
+    await service.record(caller, "archive", f"{name} {job_id}", reason=reason)
+    said = await service.client.archive(job_id, queue=name, reason=reason)
+    if said is Answer.UNKNOWN:
+        raise _unknown(job_id, name)
+    if said is not Answer.ARCHIVED:
+        raise Refused(of_error(_ENDED[said](f"The job {job_id!r} in queue {name!r} is {said}.")))
     return answer(shapes.answered(job_id, name, said))
 
 

@@ -6,7 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+from delayq.core import failure as failures
 from delayq.core.debounce import Quiet
+from delayq.core.failure import Failure
 from delayq.core.shards import Layout, read_layout
 from delayq.core.spec import AT_ONCE, Prepared
 from delayq.core.states import Answer, OnConflict, State
@@ -186,7 +188,7 @@ def _debounced(reply: list[bytes], job: Prepared) -> Scheduled:
 
 
 class Cancelled(NamedTuple):
-    """How a cancel went. `job`: the envelope of a job that was cancelled, if anything follows its end."""
+    """How a cancel or an archive went. `job`: the envelope of a job that ended so, if anything follows its end."""
 
     answer: Answer
     job: bytes = b""
@@ -209,6 +211,13 @@ def _cancel(scope: Scope, job_id: str, running: bool, only: str) -> list[Argumen
 
 def _cancelled(reply: list[Any]) -> Cancelled:
     return Cancelled(_ANSWERS[reply[0]], reply[1] if len(reply) > 1 else b"")
+
+
+def archive(scope: Scope, job_id: str, reason: str, *, token: str) -> Call[Cancelled]:
+    """Put a job that nobody has taken among the failed."""
+    failure = failures.encode(Failure("Archived", reason)).removesuffix(b"}")
+    args: list[Argument] = [scope.now, job_id, failure, ONCE_MS, scope.queue, scope.wake]
+    return call("archive", scope, args, _cancelled, once=token)
 
 
 def reschedule(scope: Scope, job_id: str, when: str) -> Call[Outcome]:
