@@ -14,10 +14,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from delayq.core.api_keys import ApiKey, ApiKeys, Scope
-from delayq.http.dashboard.seal import Seal, claimed, nonce
-from delayq.http.dashboard.seals import Seals
 from delayq.http.dashboard.viewer import Viewer, viewer_with
 from delayq.http.keys import KeyFile
+from delayq.http.seal import Seal, claimed, nonce
+from delayq.http.seals import Seals
 
 SESSION: Final = "delayq_session"
 VISIT: Final = "delayq_visit"

@@ -35,8 +35,8 @@ from delayq.http.dashboard.live import Hub, Watched
 from delayq.http.dashboard.pages import fault, fault_of
 from delayq.http.dashboard.payload import Redaction
 from delayq.http.dashboard.rendering import Renderer
-from delayq.http.dashboard.seals import Seals
 from delayq.http.dashboard.visit import Visit, here, link
+from delayq.http.seals import Seals
 from delayq.http.service import Service
 
 LOG: Final = logging.getLogger("delayq.http.dashboard")

@@ -14,7 +14,7 @@ import redis
 from delayq import DelayQ
 from delayq.core.api_keys import ApiKey, Scope, format_line, new_key
 from delayq.http.dashboard.guard import SESSION
-from delayq.http.dashboard.seal import Seal
+from delayq.http.seal import Seal
 from tests.support.failing import fail_job
 from tests.support.pages import Page, read, send
 from tests.support.servers import OwnServer

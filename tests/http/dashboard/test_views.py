@@ -20,8 +20,8 @@ from delayq.http.dashboard import charts, flow, wording
 from delayq.http.dashboard.charts import Series
 from delayq.http.dashboard.login import inside
 from delayq.http.dashboard.payload import COVER, Redaction, without
-from delayq.http.dashboard.seal import Seal
 from delayq.http.dashboard.timeline import steps
+from delayq.http.seal import Seal
 from tests.support.cli import ROOT
 
 NOW = 1_800_000_000_000

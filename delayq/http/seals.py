@@ -10,7 +10,7 @@ import time
 from typing import Final
 
 from delayq.core.errors import BackendFull, BackendUnavailable, DelayqError
-from delayq.http.dashboard.seal import Seal
+from delayq.http.seal import Seal
 from delayq.redis.aio import AsyncClient
 from delayq.redis.secret import shared_secret
 
