@@ -14,6 +14,14 @@ Names = Annotated[
     list[str] | None,
     typer.Option("--allow-host", metavar="NAME", help="A further name it is called by; may be repeated."),
 ]
+Proxies = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--trusted-proxy",
+        metavar="ADDRESS",
+        help="Believe X-Forwarded-Proto and X-Forwarded-For from this address or network; may be repeated.",
+    ),
+]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -22,7 +30,12 @@ def add_to(app: typer.Typer) -> None:
 
 
 def serve(
-    ctx: typer.Context, host: Host = "127.0.0.1", port: Port = 8080, allow_host: Names = None, as_json: Json = False
+    ctx: typer.Context,
+    host: Host = "127.0.0.1",
+    port: Port = 8080,
+    allow_host: Names = None,
+    trusted_proxy: Proxies = None,
+    as_json: Json = False,
 ) -> None:
     """Serve the HTTP API.
 
@@ -30,4 +43,4 @@ def serve(
     """
     from delayq.cli.actions import http
 
-    http.serve(session_of(ctx), host, port, allow_host or [], as_json=as_json)
+    http.serve(session_of(ctx), host, port, allow_host or [], trusted_proxy or [], as_json=as_json)

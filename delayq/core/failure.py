@@ -16,6 +16,7 @@ MAX_MESSAGE: Final = 4_000
 MAX_TRACEBACK: Final = 16_000
 MAX_HISTORY: Final = 10
 MAX_IN_A_LINE: Final = 1_000
+MAX_TYPE: Final = 200
 MAX_TYPE_IN_A_LINE: Final = 100
 
 
@@ -66,7 +67,7 @@ def describe(
     if isinstance(error, Recorded):
         return error.failure
     return Failure(
-        type=type(error).__name__,
+        type=_cut(type(error).__name__, MAX_TYPE),
         message=_cut(message_of(error), MAX_MESSAGE),
         traceback=_cut(_traceback(error), MAX_TRACEBACK, tail=True),
         at_ms=at_ms,

@@ -66,7 +66,9 @@ def make_app(settings: Settings, binding: Binding | None = None) -> FastAPI:
     app.include_router(health.router)
     for part in _API:
         app.include_router(part.router, dependencies=[Depends(known_query)])
-    app.include_router(routes.router(service))
+    house = routes.house_of(service)
+    app.include_router(routes.router(house))
+    app.state.unknown_page = routes.unknown_page(house)
     app.include_router(metrics.make_router(service))
     app.openapi = partial(describe, app)  # type: ignore[method-assign]
     return app

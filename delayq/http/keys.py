@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from pathlib import Path
 from typing import Final
 
 from delayq.core.api_keys import ApiKeys, parse_lines
 from delayq.core.errors import ConfigError
+from delayq.loops.log_limit import LogLimit
 
+LOG: Final = logging.getLogger("delayq.http")
 LOOK_S: Final = 1.0
 """A key that is revoked is refused after so long at the latest."""
 
@@ -22,6 +25,9 @@ class KeyFile:
         self._keys = ApiKeys()
         self._seen: tuple[int, int, int] | None = None
         self._next_look_s = 0.0
+        self._log = LogLimit(every_s=60.0)
+        self.trouble = ""
+        """Why the file could not be read at the last try; '' = it was."""
         self.look()
 
     @property
@@ -30,9 +36,15 @@ class KeyFile:
         return self.path is not None
 
     def keys(self) -> ApiKeys:
-        """The keys as the file has them, not older than a second."""
+        """Return the keys of the file, at most a second old; the ones from before while it cannot be read."""
         if self.path is not None and time.monotonic() >= self._next_look_s:
-            self.look()
+            try:
+                self.look()
+                self.trouble = ""
+            except ConfigError as error:
+                self.trouble = f"{error.message} The keys that were read before stay in force."
+                if self._log.may_log("file"):
+                    LOG.warning("%s", self.trouble)
         return self._keys
 
     def look(self) -> None:

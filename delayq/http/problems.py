@@ -193,6 +193,9 @@ def _pointer(where: Sequence[str | int]) -> str:
 
 async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
+    if error.status_code == 404 and _is_browser(request):
+        page: Response = await request.app.state.unknown_page(request)
+        return page
     details = {
         404: f"There is nothing at {request.url.path}.",
         405: f"{request.method} is no method of {request.url.path}.",
@@ -203,6 +206,11 @@ async def _http_error(request: Request, error: Exception) -> Response:
         headers["Allow"] = ", ".join(allowed(request))
     problem = plain(error.status_code, detail, **headers)
     return problem.response(request.url.path)
+
+
+def _is_browser(request: Request) -> bool:
+    """Whether somebody looks for a page, and not for an answer of the API."""
+    return not request.url.path.startswith("/v1/") and "text/html" in request.headers.get("accept", "")
 
 
 def allowed(request: Request) -> list[str]:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import signal
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Final
@@ -26,8 +26,13 @@ BACKLOG: Final = 128
 _STOPS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
-def run(app: FastAPI, listening: socket.socket, greet: Callable[[], None]) -> None:
-    """Serve on that socket; `greet` is called once requests are answered. Returns after TERM or INT."""
+def run(
+    app: FastAPI, listening: socket.socket, greet: Callable[[], None], *, trusted_proxies: Sequence[str] = ()
+) -> None:
+    """Serve on that socket; `greet` is called once requests are answered. Returns after TERM or INT.
+
+    `trusted_proxies` are addresses or networks whose X-Forwarded-Proto and X-Forwarded-For headers are believed.
+    """
     config = uvicorn.Config(
         app,
         http=partial(BoundedConnection, Connections(raise_descriptor_limit())),  # type: ignore[arg-type]
@@ -38,7 +43,8 @@ def run(app: FastAPI, listening: socket.socket, greet: Callable[[], None]) -> No
         log_config=None,
         access_log=False,
         server_header=False,
-        proxy_headers=False,
+        proxy_headers=bool(trusted_proxies),
+        forwarded_allow_ips=list(trusted_proxies),
         timeout_graceful_shutdown=GRACE_S,
     )
     logging.getLogger("uvicorn").setLevel(logging.WARNING)  # `greet` announces start and stop

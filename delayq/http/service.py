@@ -15,6 +15,7 @@ from delayq.http.binding import Binding
 from delayq.http.keys import KeyFile
 from delayq.http.paces import Paces
 from delayq.http.pull.desk import Desk
+from delayq.http.seals import Seals
 from delayq.redis.aio import AsyncClient
 from delayq.settings import Settings
 
@@ -39,6 +40,10 @@ class Service:
     binding: Binding = field(default_factory=Binding)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     paces: Paces = field(default_factory=Paces)
+    seals: Seals = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "seals", Seals(self.client))
 
     async def record(self, caller: Caller, what: str, target: str, *, detail: str = "", reason: str = "") -> None:
         """Write down what a caller is about to do. A server that is full takes no record; what frees it goes on.

@@ -160,6 +160,11 @@ class Globals(msgspec.Struct, frozen=True):
         """Never written: what a write is tried on that must change nothing."""
         return f"{self.prefix}:probe"
 
+    @property
+    def logouts(self) -> str:
+        """Sessions of the dashboard that logged out: session -> when its cookie ends, Unix seconds."""
+        return f"{self.prefix}:logouts"
+
     def worker(self, name: str) -> str:
         return f"{self.prefix}:worker:{name}"
 
@@ -173,6 +178,7 @@ class Globals(msgspec.Struct, frozen=True):
             self.limits: "set",
             self.audit: "stream",
             self.secret: "string",
+            self.logouts: "zset",
             FailedKeys(self.prefix).at: "zset",
             FailedKeys(self.prefix).rows: "hash",
         }

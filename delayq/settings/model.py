@@ -233,10 +233,14 @@ class Settings(BaseSettings):
         given = {name: value if isinstance(value, Given) else _flag(name, value) for name, value in data.items()}
         for name in given.keys() - set(known):
             raise ConfigError(f"There is no setting {name}.", hint=did_you_mean(name, known))
+        made: Settings | ConfigError
         try:
-            settings = handler({name: one.value for name, one in given.items()})
+            made = handler({name: one.value for name, one in given.items()})
         except ValidationError as error:
-            raise _refusal(cls, error, given) from None
+            made = _refusal(cls, error, given)
+        if isinstance(made, ConfigError):
+            raise made  # not as the context of pydantic's error, which holds each value, passwords in URLs too
+        settings = made
         settings._origins = {name: one.origin for name, one in given.items()}
         settings._warnings = stray_variables(os.environ, known)
         return settings

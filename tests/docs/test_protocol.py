@@ -58,7 +58,8 @@ def test_the_keys_of_no_queue() -> None:
     own = Globals("delayq")
     once = [own.queues, own.workers, own.worker("<name>"), own.batches, own.control, own.limits]
     kept = FailedKeys("delayq")
-    assert written == [*once, kept.at, kept.rows, own.audit, own.secret, own.wake, own.cancels, own.switches]
+    of_servers = [own.audit, own.secret, own.logouts]
+    assert written == [*once, kept.at, kept.rows, *of_servers, own.wake, own.cancels, own.switches]
 
 
 def test_the_keys_of_a_batch() -> None:

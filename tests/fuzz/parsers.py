@@ -30,6 +30,7 @@ from delayq.drivers.redis_batch import Batch
 from delayq.http import cursors
 from delayq.http.problems import Refused
 from delayq.http.pull import tokens
+from delayq.http.seal import Seal
 from delayq.redis.calls import inspect
 from delayq.redis.calls.operate import read_control
 from delayq.redis.slots import SLOTS, slot_of
@@ -146,8 +147,10 @@ def payload(raw: bytes) -> None:
 
 def words(raw: bytes) -> None:
     """The opaque words of the HTTP API: a cursor, and a reservation's token."""
-    for word in (text_of(raw), base64.urlsafe_b64encode(raw).decode().rstrip("=")):
-        for read in (partial(cursors.read, question="q"), tokens.read):
+    plain = base64.urlsafe_b64encode(raw).decode().rstrip("=")
+    signed = SEAL.sign("reservation", raw.decode(errors="replace"))
+    for word in (text_of(raw), plain, signed):
+        for read in (partial(cursors.read, question="q"), partial(tokens.read, seal=SEAL)):
             with suppress(Refused):
                 read(word)
 
@@ -157,6 +160,7 @@ PARSERS: Final[dict[str, Callable[[bytes], None]]] = {
     "headers": headers, "settings": settings, "backoff": backoff, "failure": records, "slots": slots, "rate": rate,
     "keys": keys, "php": php, "payload": payload, "words": words,
 }  # fmt: skip
+SEAL: Final = Seal()
 CORPUS: Final = Path(__file__).parent / "corpus"
 
 

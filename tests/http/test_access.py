@@ -8,6 +8,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+import redis
 
 from delayq import DelayQ
 from delayq.core.api_keys import ApiKey, ApiKeys, Scope, format_line, new_key, parse_lines
@@ -156,3 +157,39 @@ async def test_a_cursor_leads_into_no_queue_of_others(redis_url: str, tmp_path: 
             forged = base64.urlsafe_b64encode(json.dumps([question, queue, state_said, ""]).encode()).decode()
             answer = await api.get("/v1/jobs", params={"cursor": forged}, headers=bearer(mine[1]))
             assert [job["id"] for job in answer.json()["jobs"]] == ["post0", "post1"]
+
+
+async def test_a_key_for_some_queues_sees_of_a_worker_what_is_of_them(redis_url: str, tmp_path: Path) -> None:
+    mine, all_of_them = new_key(0, [Scope.ADMIN], queues=["orders"]), new_key(0, [Scope.READ])
+    about = {
+        "name": "w1",
+        "queues": ["orders", "secret"],
+        "jobs": ["order.close", "secret.work"],
+        "running": [{"id": "a", "queue": "orders"}, {"id": "topsecret", "queue": "secret"}, {"id": "b"}, 7],
+    }
+    with redis.Redis.from_url(redis_url) as server:
+        server.set("delayq:worker:w1", json.dumps(about), ex=600)
+        server.zadd("delayq:workers", {"w1": 2**52})
+    async with web(redis_url, api_keys_file=str(key_file(tmp_path, mine=mine, all=all_of_them))) as api:
+        [seen] = (await api.get("/v1/workers", headers=bearer(mine[1]))).json()["workers"]
+        assert (seen["queues"], seen["running"]) == (["orders"], [{"id": "a", "queue": "orders"}])
+        assert "secret" not in json.dumps(seen)
+        [whole] = (await api.get("/v1/workers", headers=bearer(all_of_them[1]))).json()["workers"]
+        assert whole["queues"] == ["orders", "secret"]
+        problem(await api.get("/v1/audit", headers=bearer(mine[1])), 403, "forbidden")
+
+
+async def test_a_key_file_that_goes_away_leaves_its_keys_in_force(
+    redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key, token = new_key(0, [Scope.READ])
+    file = key_file(tmp_path, one=(key, token))
+    monkeypatch.setattr("delayq.http.keys.LOOK_S", 0.0)
+    async with web(redis_url, api_keys_file=str(file)) as api:
+        text = file.read_text()
+        file.unlink()
+        for _ in range(3):
+            assert (await api.get("/v1/queues", headers=bearer(token))).status_code == 200
+            problem(await api.get("/v1/queues", headers=bearer(token + "x")), 401, "unauthorized")
+        file.write_text(text.replace('"id"', '"revoked_ms":5,"id"'))
+        problem(await api.get("/v1/queues", headers=bearer(token)), 401, "unauthorized")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -179,3 +180,14 @@ async def test_a_token_of_somebody_elses(api: httpx.AsyncClient, token: str) -> 
 async def test_what_is_asked_is_checked(api: httpx.AsyncClient, ask: dict[str, Any], pointer: str) -> None:
     answer = await api.post("/v1/queues/orders/reservations", json=ask)
     assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, pointer)
+
+
+async def test_a_token_that_the_api_did_not_sign_settles_nothing(api: httpx.AsyncClient, q: DelayQ) -> None:
+    """`GET /v1/jobs/{id}` shows the entry, so that the words of a token are no secret."""
+    q.schedule("order.close", id="a", queue="orders")
+    [one] = await reserve(api)
+    words = base64.urlsafe_b64encode(json.dumps(["orders", one["fence"], "a"]).encode()).decode().rstrip("=")
+    signature = one["token"].partition(".")[2]
+    for forged in (words, f"{words}.", f"{words}.x", f"{words}.{signature[::-1]}"):
+        problem(await api.post(f"/v1/reservations/{forged}/ack"), 422, "invalid-input")
+    assert (await api.post(f"/v1/reservations/{one['token']}/ack")).status_code == 200

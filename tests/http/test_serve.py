@@ -125,3 +125,19 @@ def test_a_redis_that_dies_is_told_within_five_seconds(own_server: OwnServer, tm
             assert api.get("/livez").status_code == 200
     finally:
         cli.close()
+
+
+@pytest.mark.parametrize(("proxies", "secure"), [(["--trusted-proxy", "127.0.0.0/8"], True), ([], False)])
+def test_a_cookie_is_secure_behind_a_trusted_proxy(cli: Cli, tmp_path: Path, proxies: list[str], secure: bool) -> None:
+    key, token = new_key(0, [Scope.ADMIN])
+    (tmp_path / "keys").write_text(format_line(key))
+    cli.env["DELAYQ_API_KEYS_FILE"] = str(tmp_path / "keys")
+    url, _ = serving(cli, "--port", "0", *proxies)
+    answer = httpx.post(f"{url}/login", data={"key": token}, headers={"x-forwarded-proto": "https"})
+    assert answer.status_code == 303
+    assert ("secure" in answer.headers["set-cookie"].lower().replace(" ", "").split(";")) is secure
+
+
+def test_a_proxy_is_an_address(cli: Cli) -> None:
+    refused = cli("serve", "--port", "0", "--trusted-proxy", "proxy.example")
+    assert (refused.code, "--trusted-proxy 'proxy.example' is not an IP address or network" in refused.err) == (2, True)

@@ -93,7 +93,7 @@ def _wrong_in_prefix(key: Key, rest: str) -> str:  # noqa: C901  one branch for 
         return _must(key, kind="set", expires=False)
     if rest == "control":
         return _must(key, kind="hash", expires=False)
-    if rest == "batches":
+    if rest in ("batches", "logouts"):
         return _must(key, kind="zset", expires=False)
     if failed := re.fullmatch(r"\{failed-jobs\}:(at|rows)", rest):
         return _must(key, kind={"at": "zset", "rows": "hash"}[failed[1]], expires=False)

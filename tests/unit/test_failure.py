@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from delayq.core import failure as failures
-from delayq.core.failure import MAX_HISTORY, MAX_MESSAGE, MAX_TRACEBACK, Failure
+from delayq.core.failure import MAX_HISTORY, MAX_MESSAGE, MAX_TRACEBACK, MAX_TYPE, Failure
 
 
 def raised(error: BaseException) -> BaseException:
@@ -171,3 +171,9 @@ def test_an_error_that_cannot_say_its_message_tears_nobody_out(raised: type[Base
 
     failure = failures.describe(Mute())
     assert (failure.type, failure.message) == ("Mute", f"(its message could not be made: {raised.__name__})")
+
+
+def test_the_name_of_a_type_is_cut() -> None:
+    """A class made with `type()` may have a name of any length."""
+    long = type("E" * 100_000, (Exception,), {})
+    assert len(failures.describe(long("no")).type) <= MAX_TYPE + 100

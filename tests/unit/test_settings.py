@@ -327,3 +327,13 @@ def test_the_engine_does_without_pydantic() -> None:
     code = "import sys, delayq.redis.connect, delayq.core.options; sys.exit('pydantic' in sys.modules)"
 
     assert subprocess.run([sys.executable, "-c", code], check=False, cwd=ROOT).returncode == 0
+
+
+def test_a_refused_setting_leaves_no_value_behind() -> None:
+    """Tools that walk through `__context__` print what pydantic's error holds: the URL with its password."""
+    with pytest.raises(ConfigError) as told:
+        Settings(url="redis://:hunter2@localhost/zz")
+    error: BaseException | None = told.value
+    while error is not None:
+        assert "hunter2" not in f"{error!r}"
+        error = error.__context__ or error.__cause__

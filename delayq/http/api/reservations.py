@@ -34,10 +34,11 @@ from delayq.http.places import QueueName, place
 from delayq.http.problems import Refused
 from delayq.http.pull import tokens
 from delayq.http.pull.desk import Reserved, Settled, failed
-from delayq.http.service import Served
+from delayq.http.seal import Seal
+from delayq.http.service import Served, Service
 
 router = APIRouter(prefix="/v1", tags=["pull"])
-Token = Annotated[str, Path(min_length=1, max_length=tokens.MOST, pattern=r"^[A-Za-z0-9_-]+$")]
+Token = Annotated[str, Path(min_length=1, max_length=tokens.MOST, pattern=r"^[A-Za-z0-9_.-]+$")]
 ENDED: Final = answers({200: ("Settled.", Ended)}, {"id": "order-42", "queue": "orders", "outcome": "done"})
 
 
@@ -57,7 +58,8 @@ async def reserve(request: Request, service: Served, caller: Writer, queue: Queu
         raise Refused(invalid("#/wait", f"At most {LONGEST_WAIT_MS // 1000}s"))
     found = await _unless_gone(request, service, name, asked.count, wait_ms / 1000)
     lease_ms = await service.desk.lease_ms(name) if found else 0
-    return answer({"reservations": [_shape(one, lease_ms) for one in found]})
+    seal = await service.seals.seal()
+    return answer({"reservations": [_shape(one, lease_ms, seal) for one in found]})
 
 
 async def _unless_gone(request: Request, service: Any, queue: str, count: int, wait_s: float) -> list[Reserved]:
@@ -91,7 +93,7 @@ async def _hung_up(request: Request) -> None:
 )
 async def renew(service: Served, caller: Writer, token: Token) -> Response:
     """409 when the job is in other hands by now, 410 when it is over: stop the work then."""
-    claim = _claim(caller, token)
+    claim = await _claim(service, caller, token)
     stop = await service.desk.renew(claim)
     return answer({"lease_ms": await service.desk.lease_ms(queue_of(claim.queue)), "stop": stop})
 
@@ -104,7 +106,7 @@ async def renew(service: Served, caller: Writer, token: Token) -> Response:
 )
 async def ack(request: Request, service: Served, caller: Writer, token: Token) -> Response:
     """409 or 410 when the reservation was over before: somebody else may do the work too, or has done it."""
-    claim, asked = _claim(caller, token), await read_any(request, Done)
+    claim, asked = await _claim(service, caller, token), await read_any(request, Done)
     return _ended(await service.desk.settle(claim, partial(service.desk.done, asked.result)))
 
 
@@ -116,7 +118,7 @@ async def ack(request: Request, service: Served, caller: Writer, token: Token) -
 )
 async def release(request: Request, service: Served, caller: Writer, token: Token) -> Response:
     """The job comes again after `delay`; it costs no attempt."""
-    claim, asked = _claim(caller, token), await read_any(request, Put)
+    claim, asked = await _claim(service, caller, token), await read_any(request, Put)
     with blame.told_by(asked):
         snooze = Snooze(asked.delay)
     return _ended(await service.desk.settle(claim, failed(snooze, None)))
@@ -130,15 +132,15 @@ async def release(request: Request, service: Served, caller: Writer, token: Toke
 )
 async def fail(request: Request, service: Served, caller: Writer, token: Token) -> Response:
     """The job is tried again while it has tries, by its backoff; else, or with `final`, it has failed."""
-    claim, asked = _claim(caller, token), await read(request, Broken)
+    claim, asked = await _claim(service, caller, token), await read(request, Broken)
     with blame.told_by(asked):
         delay_ms = None if asked.delay is None else duration_ms(asked.delay)
     error = Recorded(Failure(asked.type, asked.message, asked.traceback))
     return _ended(await service.desk.settle(claim, failed(Fail(error) if asked.final else error, delay_ms)))
 
 
-def _claim(caller: Writer, token: str) -> Claim:
-    claim = tokens.read(token)
+async def _claim(service: Service, caller: Writer, token: str) -> Claim:
+    claim = tokens.read(token, await service.seals.seal())
     caller.enter(queue_of(claim.queue))
     return claim
 
@@ -148,10 +150,10 @@ def _ended(settled: Settled) -> Response:
     return answer({"id": claim.id, "queue": queue_of(claim.queue), "outcome": settled.outcome})
 
 
-def _shape(one: Reserved, lease_ms: int) -> dict[str, Any]:
+def _shape(one: Reserved, lease_ms: int, seal: Seal) -> dict[str, Any]:
     delivery, envelope = one.delivery, one.envelope
     return {
-        "token": tokens.token_of(delivery),
+        "token": tokens.token_of(delivery, seal),
         "id": delivery.id,
         "name": envelope.name,
         "queue": queue_of(delivery.queue),

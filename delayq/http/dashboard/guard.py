@@ -54,7 +54,8 @@ class Guard:
         if key is None or self._seal.read(_session_of(key), cookie) is None:
             return None
         until, _, visit = rest.partition(" ")
-        return viewer_with(key, visit) if int(until) >= time.time() and key.may(Scope.READ) else None
+        ended = int(until) < time.time() or self._seals.is_logged_out(visit)
+        return None if ended or not key.may(Scope.READ) else viewer_with(key, visit)
 
     def find(self, token: str) -> ApiKey | None:
         """The key somebody logs in with; None for one that does not let him read."""
@@ -66,8 +67,10 @@ class Guard:
         said = f"{key.id} {int(time.time()) + SESSION_S} {nonce()}"
         self._keep(request, response, SESSION, said, SESSION_S, _session_of(key))
 
-    def dismiss(self, response: Response) -> None:
-        """End it."""
+    async def dismiss(self, response: Response, viewer: Viewer) -> None:
+        """End the session on all servers, and delete its cookie."""
+        if viewer.key:
+            await self._seals.log_out(viewer.visit, int(time.time()) + SESSION_S)
         response.delete_cookie(SESSION, path="/")
 
     def greet(self, request: Request, response: Response, viewer: Viewer) -> None:

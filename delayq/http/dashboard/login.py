@@ -77,7 +77,7 @@ def _asked(house: House, request: Request, following: str, wrong: str, status: i
 async def leave(house: House, visit: Visit) -> Response:
     """POST /logout"""
     answer = sealed_off(RedirectResponse("/login" if visit.viewer.key else "/", 303))
-    house.guard.dismiss(answer)
+    await house.guard.dismiss(answer, visit.viewer)
     return answer
 
 

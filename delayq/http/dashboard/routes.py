@@ -36,7 +36,6 @@ from delayq.http.dashboard.pages import fault, fault_of
 from delayq.http.dashboard.payload import Redaction
 from delayq.http.dashboard.rendering import Renderer
 from delayq.http.dashboard.visit import Visit, here, link
-from delayq.http.seals import Seals
 from delayq.http.service import Service
 
 LOG: Final = logging.getLogger("delayq.http.dashboard")
@@ -76,9 +75,8 @@ _COMINGS: Final[tuple[tuple[str, Scope, Answer], ...]] = (
 )
 
 
-def router(service: Service) -> APIRouter:
+def router(house: House) -> APIRouter:
     """All of the dashboard, for the application to include."""
-    house = _house(service)
     found = APIRouter()
     handlers = [(path, _page(house, answer), "GET") for path, answer in PAGES]
     handlers += [(path, _act(house, scope, answer), "POST") for path, scope, answer in (*ACTS, *_COMINGS)]
@@ -89,7 +87,18 @@ def router(service: Service) -> APIRouter:
     return found
 
 
-def _house(service: Service) -> House:
+def unknown_page(house: House) -> Handler:
+    """Return what answers a browser that asks for an address without a page."""
+
+    async def handle(request: Request) -> Response:
+        told = {"title": "Page not found", "what": "There is no page at this address.", "next": "Go to the overview."}
+        return fault(house, request, house.guard.viewer(request), told, 404)
+
+    return _ready(house, handle)
+
+
+def house_of(service: Service) -> House:
+    """Make what all pages of this server work with."""
     makers = {"overview": overview.parts, "queues": queue_pages.parts, "queue": queue_pages.queue_parts}
     makers |= {"job": job_page.parts, "workers": fleet_pages.worker_parts, "batches": fleet_pages.batch_parts}
 
@@ -100,7 +109,7 @@ def _house(service: Service) -> House:
     about = {"redis": service.client.connector.endpoint.where, "prefix": options.prefix}
     hub = Hub(make, service.stopping)
     redaction = Redaction(service.settings.redact)
-    guard, health = Guard(service.keys, Seals(service.client)), Health(service.client)
+    guard, health = Guard(service.keys, service.seals), Health(service.client)
     house = House(service, guard, Renderer(about), health, hub, redaction)
     return house
 

@@ -15,6 +15,7 @@ from delayq import DelayQ
 from delayq.core.api_keys import ApiKey, Scope, format_line, new_key
 from delayq.http.dashboard.guard import SESSION
 from delayq.http.seal import Seal
+from delayq.http.seals import FRESH_S
 from tests.support.failing import fail_job
 from tests.support.pages import Page, read, send
 from tests.support.servers import OwnServer
@@ -142,6 +143,35 @@ async def test_a_session_holds_on_every_server_and_after_a_restart(
         assert there(waiting)
         assert "The job was cancelled" in (await send(second, page, "/job/cancel")).text  # the form of the first one
     assert not there(waiting)
+
+
+async def test_a_log_out_ends_the_session_on_every_server(
+    redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key, token = new_key(0, [Scope.ADMIN])
+    assert FRESH_S == 1.0
+    monkeypatch.setattr("delayq.http.seals.FRESH_S", 0.0)
+    async with locked(redis_url, tmp_path, key) as first, locked(redis_url, tmp_path, key) as second:
+        page = await enter(first, token)
+        kept = first.cookies[SESSION]
+        second.cookies.set(SESSION, kept)
+        assert (await read(second, "/audit")).url.path == "/audit"
+        await send(first, page, "/logout")
+        for server in (first, second):
+            server.cookies.clear()
+            server.cookies.set(SESSION, kept)
+            assert (await read(server, "/audit")).url.path == "/login"
+        assert (await enter(second, token)).url.path == "/"
+
+
+async def test_a_browser_gets_a_page_for_an_unknown_address(api: httpx.AsyncClient) -> None:
+    answer = await api.get("/no-such-page", headers={"accept": "text/html,application/xhtml+xml"})
+    assert (answer.status_code, answer.headers["content-type"]) == (404, "text/html; charset=utf-8")
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+    assert "Page not found" in Page(answer).text
+    for path, accept in (("/no-such-page", "application/json"), ("/v1/no-such", "text/html")):
+        found = await api.get(path, headers={"accept": accept})
+        assert found.headers["content-type"] == "application/problem+json"
 
 
 async def test_who_reads_redis_makes_himself_no_session(
