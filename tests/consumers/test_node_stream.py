@@ -17,6 +17,7 @@ from delayq.core.states import State
 from delayq.drivers.redis_streams import RedisStreams
 from delayq.redis.client import Client
 from delayq.redis.connect import Connector
+from tests.consumers.following import all_followed, linked_jobs
 from tests.consumers.programs import ROOT, Program, running
 from tests.support.node import SOURCE, node, node_folder
 from tests.support.waiting import wait_until
@@ -79,6 +80,13 @@ def test_it_settles_at_once_also_what_is_kept(client: Client, start: Start) -> N
         handled = {line["id"]: line for line in consumer.lines}
         assert handled["o-1"] == {"id": "o-1", "name": "order.close", "data": {"order_id": 1, "text": "ä€"}}
         assert consumer.terminate() == 0, consumer.complaints
+
+
+def test_a_chain_goes_on_and_a_batch_ends(client: Client, start: Start) -> None:
+    batch_id, driver = linked_jobs(client), RedisStreams(client.connector, OPTIONS)
+    with start() as consumer:
+        wait_until(lambda: all_followed(client, driver, batch_id, consumer), what="all that follows is handled")
+        assert sorted(consumer.ids()) == ["first", "m-1", "m-2", "second", "then"], consumer.complaints
 
 
 @pytest.mark.timed

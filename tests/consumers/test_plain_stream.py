@@ -15,6 +15,7 @@ from delayq.core.states import State
 from delayq.drivers.redis_streams import RedisStreams
 from delayq.redis.client import Client
 from delayq.redis.connect import Connector
+from tests.consumers.following import all_followed, linked_jobs
 from tests.consumers.programs import ROOT, Program, running
 from tests.support.waiting import wait_until
 
@@ -87,6 +88,14 @@ def test_xack_alone_is_closed_by_the_janitor(client: Client, driver: RedisStream
         assert driver.tidy("orders").closed == 2
     assert state_of(client, "o-1") is None
     assert state_of(client, "o-2") is State.COMPLETED
+
+
+@pytest.mark.parametrize("settle", ["xack", "ack"])
+def test_a_chain_goes_on_and_a_batch_ends(client: Client, driver: RedisStreams, start: Start, settle: str) -> None:
+    batch_id = linked_jobs(client)
+    with start(settle) as consumer:
+        wait_until(lambda: all_followed(client, driver, batch_id, consumer), what="all that follows is handled")
+        assert sorted(consumer.ids()) == ["first", "m-1", "m-2", "second", "then"], consumer.complaints
 
 
 @pytest.mark.timed
