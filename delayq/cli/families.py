@@ -52,6 +52,7 @@ COMMANDS: Final = {
     "lock": ("lock", "Look at the locks of unique jobs, and free one."),
     "maintenance": ("worker", "Keep workers from fetching for a while."),
     "config": ("service", "Show the settings in force."),
+    "scripts": ("service", "Find the Lua scripts for clients in other languages."),
     "outbox": ("outbox", "Look after the table of an outbox."),
     "database": ("database", "Look after the tables of jobs in a database."),
     "key": ("key", "Make keys for payloads; see which are in use."),

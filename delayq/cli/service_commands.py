@@ -1,4 +1,4 @@
-"""Commands that run something or look at the whole: work, move, up, down, demo, doctor, config show."""
+"""Commands that run something or look at the whole: work, move, up, down, demo, doctor, config show, scripts path."""
 
 from __future__ import annotations
 
@@ -99,10 +99,18 @@ def add_to(app: typer.Typer) -> None:
     settings.callback(epilog=example("delayq config show --origin"))(_config)
     settings.command("show", epilog=example("delayq config show --origin"))(config_show)
     app.add_typer(settings, name="config")
+    scripts = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+    scripts.callback(epilog=example("delayq scripts path"))(_scripts)
+    scripts.command("path", epilog=example("delayq scripts path"))(scripts_path)
+    app.add_typer(scripts, name="scripts")
 
 
 def _config() -> None:
     """Show the settings in force."""
+
+
+def _scripts() -> None:
+    """Find the Lua scripts for clients in other languages."""
 
 
 def work(
@@ -223,3 +231,13 @@ def config_show(ctx: typer.Context, origin: WithOrigin = False, as_json: NdJson 
     from delayq.cli.actions import settings
 
     settings.show(session_of(ctx), with_origin=origin, as_json=as_json)
+
+
+def scripts_path(ctx: typer.Context, as_json: Json = False) -> None:
+    """Print the directory that holds the Lua scripts of this release.
+
+    Programs in other languages read them there; docs/protocol.md says how to call each.
+    """
+    from delayq.cli.actions import scripts
+
+    scripts.path(session_of(ctx), as_json=as_json)

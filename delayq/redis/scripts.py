@@ -66,18 +66,19 @@ def _expect(name: str, kind: str, found: int, wanted: int) -> None:
 @cache
 def load(name: str) -> Script:
     """The script of that name, read once."""
-    return parse(name, _folder().joinpath(f"{name}.lua").read_text(encoding="utf-8"))
+    return parse(name, folder().joinpath(f"{name}.lua").read_text(encoding="utf-8"))
 
 
 @cache
 def names() -> tuple[str, ...]:
     """The names of all scripts, sorted."""
-    files = (Path(str(entry.name)) for entry in _folder().iterdir())
+    files = (Path(str(entry.name)) for entry in folder().iterdir())
     return tuple(sorted(file.stem for file in files if file.suffix == ".lua"))
 
 
 @cache
-def _folder() -> resources.abc.Traversable:
+def folder() -> resources.abc.Traversable:
+    """The directory of the Lua files: inside the installed package, or `scripts/lua` of a checkout."""
     shipped = resources.files("delayq") / "lua"
     if shipped.is_dir():
         return shipped

@@ -20,6 +20,7 @@
 -- cost     O(deliveries * log n); at most 500 and 1 MB a call, which the client sees to
 --
 -- Recoveries stay, so that what is shown of a failed job tells how often its worker vanished; retry clears them.
+-- Why an earlier failure is put into the history here: see release.
 -- Why XACK comes first: a server at its memory limit lets a script go on that starts with it, so a full one drains.
 -- Why an envelope's text is searched, and the outbox comes directly behind XACK: see ack.
 
@@ -64,6 +65,21 @@ local function leave_what_follows(ids, held, told)
   if owing and queue then redis.pcall('PUBLISH', prefix .. ':wake', queue .. ' 0') end
 end
 
+-- A failure that brings no history of its own gets the one before it, which may have others in it.
+local function with_history(failure, before)
+  if string.find(failure, '"history":[{', 1, true) or not (before and string.match(before, '^{.*}$')) then
+    return failure
+  end
+  failure = string.gsub(failure, ',%s*"history"%s*:%s*%[%s*%]', '')
+  failure = string.gsub(failure, '"history"%s*:%s*%[%s*%]%s*,', '')
+  local members = string.match(failure, '^%s*({.*[^{%s])%s*}%s*$')
+  if not members or string.find(members, '"history"%s*:') then return failure end
+  local _, depth = string.gsub(before, '"history":%[{', '')
+  if depth > 8 then before = string.match(before, ',"history":%[(.*)%]}$') or before end
+  return members .. ',"history":[' .. before .. ']}'
+end
+local before = redis.call('HLEN', errors) > 0 and redis.call('HMGET', errors, unpack(ids)) or {}
+
 local reply, done, gone, scores, payloads, failures, told = {}, {}, {}, {}, {}, {}, {}
 for n, id in ipairs(ids) do
   local entry, envelope, failure = ARGV[4 * n - 1], ARGV[4 * n], ARGV[4 * n + 1]
@@ -72,7 +88,7 @@ for n, id in ipairs(ids) do
     done[#done + 1], gone[#gone + 1], told[#told + 1] = id, entry, failure
     scores[#scores + 1], scores[#scores + 2] = string.format('%.0f', now), id
     if envelope ~= '' then payloads[#payloads + 1], payloads[#payloads + 2] = id, envelope end
-    if failure ~= '' then failures[#failures + 1], failures[#failures + 2] = id, failure end
+    if failure ~= '' then failures[#failures + 1], failures[#failures + 2] = id, with_history(failure, before[n]) end
   end
 end
 if #done == 0 then return reply end

@@ -26,6 +26,7 @@
 -- returns  1 or 0 for each: settled, or fenced because the entry is not this job's any more
 -- cost     O(deliveries * log n); at most 500 and 1 MB a call, which the client sees to
 --
+-- Why an earlier failure is put into the history here: see release.
 -- Why one step: a worker that dies between a job's end and the next link would lose the chain, or run the link twice.
 -- Why what follows here waits in the set, even when it is due: promote is the one way into the stream that minds a pause
 -- and the high-water mark, and the wake-up brings the mover at once.
@@ -60,6 +61,20 @@ for _, key in ipairs({ completed, failed }) do redis.call('ZCARD', key) end
 for _, key in ipairs({ stream, outbox }) do redis.call('XLEN', key) end
 local head_due = tonumber(redis.call('ZRANGE', scheduled, 0, 0, 'WITHSCORES')[2] or math.huge)
 
+-- A failure that brings no history of its own gets the one before it, which may have others in it.
+local function with_history(failure, before)
+  if string.find(failure, '"history":[{', 1, true) or not (before and string.match(before, '^{.*}$')) then
+    return failure
+  end
+  failure = string.gsub(failure, ',%s*"history"%s*:%s*%[%s*%]', '')
+  failure = string.gsub(failure, '"history"%s*:%s*%[%s*%]%s*,', '')
+  local members = string.match(failure, '^%s*({.*[^{%s])%s*}%s*$')
+  if not members or string.find(members, '"history"%s*:') then return failure end
+  local _, depth = string.gsub(before, '"history":%[{', '')
+  if depth > 8 then before = string.match(before, ',"history":%[(.*)%]}$') or before end
+  return members .. ',"history":[' .. before .. ']}'
+end
+
 local here = (redis.call('HGET', meta, 'shards') or '1') == '1'
 local reply, earliest = {}, math.huge
 for n, item in ipairs(items) do
@@ -73,7 +88,7 @@ for n, item in ipairs(items) do
     if word == 'failed' then
       redis.call('ZADD', failed, string.format('%.0f', now), id)
       if envelope ~= '' then redis.call('HSET', jobs, id, envelope) end
-      if record ~= '' then redis.call('HSET', errors, id, record) end
+      if record ~= '' then redis.call('HSET', errors, id, with_history(record, redis.call('HGET', errors, id))) end
     else
       local ran = item.keep > 0 and envelope or ''
       local before = ran ~= '' and redis.call('HGET', errors, id)

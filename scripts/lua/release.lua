@@ -17,6 +17,8 @@
 -- cost     O(deliveries * log n); at most 500 and 1 MB a call, which the client sees to
 --
 -- Recoveries survive a release: a job that kills its worker now and then must not start afresh with every retry.
+-- Why an earlier failure is put into the history here: a worker in another language would have to read it first. At most
+-- nine are kept, of which the first is never dropped. A failure with a history of its own is left as it is.
 -- Why XACK comes first: a server at its memory limit lets a script go on that starts with it, so a full one drains.
 
 local entries, stream, scheduled, jobs = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
@@ -43,6 +45,21 @@ for n = 1, #ids do
   end
 end
 
+-- A failure that brings no history of its own gets the one before it, which may have others in it.
+local function with_history(failure, before)
+  if string.find(failure, '"history":[{', 1, true) or not (before and string.match(before, '^{.*}$')) then
+    return failure
+  end
+  failure = string.gsub(failure, ',%s*"history"%s*:%s*%[%s*%]', '')
+  failure = string.gsub(failure, '"history"%s*:%s*%[%s*%]%s*,', '')
+  local members = string.match(failure, '^%s*({.*[^{%s])%s*}%s*$')
+  if not members or string.find(members, '"history"%s*:') then return failure end
+  local _, depth = string.gsub(before, '"history":%[{', '')
+  if depth > 8 then before = string.match(before, ',"history":%[(.*)%]}$') or before end
+  return members .. ',"history":[' .. before .. ']}'
+end
+local before = redis.call('HLEN', errors) > 0 and redis.call('HMGET', errors, unpack(ids)) or {}
+
 local reply, done, gone, scores, payloads, failures, earliest = {}, {}, {}, {}, {}, {}, math.huge
 for n, id in ipairs(ids) do
   local entry, envelope, failure = ARGV[5 * n], ARGV[5 * n + 2], ARGV[5 * n + 3]
@@ -51,7 +68,7 @@ for n, id in ipairs(ids) do
     done[#done + 1], gone[#gone + 1] = id, entry
     scores[#scores + 1], scores[#scores + 2] = string.format('%.0f', dues[n]), id
     if envelope ~= '' then payloads[#payloads + 1], payloads[#payloads + 2] = id, envelope end
-    if failure ~= '' then failures[#failures + 1], failures[#failures + 2] = id, failure end
+    if failure ~= '' then failures[#failures + 1], failures[#failures + 2] = id, with_history(failure, before[n]) end
     earliest = math.min(earliest, dues[n])
   end
 end

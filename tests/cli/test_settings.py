@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,6 +28,12 @@ def test_who_wins(bare: Cli) -> None:
     assert shown(bare)["lease"] == ("20s", f"file {bare.folder}/delayq.toml")
     assert shown(bare, DELAYQ_LEASE="10s")["lease"] == ("10s", "env DELAYQ_LEASE")
     assert shown(bare, "--lease", "5s", DELAYQ_LEASE="10s")["lease"] == ("5s", "flag")
+
+
+def test_the_scripts_are_where_it_says(bare: Cli) -> None:
+    where = bare.ok("scripts", "path").out.strip()
+    assert (Path(where) / "ack.lua").is_file()
+    assert bare.ok("scripts", "path", "--json").documents == [{"path": where}]
 
 
 def test_every_setting_that_is_no_option_of_a_command_is_one_of_delayq(bare: Cli) -> None:

@@ -12,6 +12,8 @@ LOOKS: tuple[tuple[str, ...], ...] = (
     *LOOK,
     *((*words, "--json") for words in LOOK if words[0] != "top"),
     ("config", "show", "--origin"),
+    ("scripts", "path"),
+    ("scripts", "path", "--json"),
     ("show", "o1", "--queue", QUEUE),
     ("show", "o1", "--queue", QUEUE, "--json"),
     ("why", "o1", "--queue", QUEUE),

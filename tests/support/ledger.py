@@ -11,9 +11,18 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from delayq.jobs.context import JobContext
+
+class Attempt(Protocol):
+    """What is written of an attempt; a `JobContext` is one."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def attempt(self) -> int: ...
+    @property
+    def token(self) -> str: ...
 
 
 class Line(NamedTuple):
@@ -38,7 +47,7 @@ class Ledger:
         """Close the file."""
         os.close(self._fd)
 
-    def write(self, phase: str, context: JobContext) -> None:
+    def write(self, phase: str, context: Attempt) -> None:
         """Append one event."""
         words = (context.id, phase, context.attempt, context.token, os.getpid(), int(time.time() * 1000))
         os.write(self._fd, (" ".join(map(str, words)) + "\n").encode())

@@ -161,6 +161,9 @@ def test_the_installed_scripts_are_those_of_the_repository(built: Path, tmp_path
     files = SCRIPTS.rglob("*.lua")
     here = {path.relative_to(SCRIPTS).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
     assert json.loads(run(python, "-c", program, cwd=Path("/"))) == here
+    where = Path(run(python.with_name("delayq"), "scripts", "path", cwd=Path("/")).strip())
+    assert (where / "ack.lua").read_bytes() == (SCRIPTS / "ack.lua").read_bytes()
+    assert where.is_relative_to(tmp_path)
 
 
 @needs_cli
