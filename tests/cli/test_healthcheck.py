@@ -11,8 +11,10 @@ from contextlib import contextmanager
 import pytest
 
 from delayq import DelayQ
+from delayq.worker.names import host_name
 from tests.cli.conftest import Inline
 from tests.support.cli import Cli
+from tests.support.servers import connect
 from tests.support.waiting import wait_until
 
 
@@ -67,6 +69,22 @@ def test_a_mover_is_well_unless_jobs_wait_that_nobody_looks_at(inline: Inline, q
     inline.ok("move", "--once")
     assert inline.ok("healthcheck", "--role", "mover").out == "well\n"
     q.pause("default")
+
+
+def test_a_worker_in_another_language_shows_itself_as_the_protocol_page_says(inline: Inline, cli: Cli) -> None:
+    assert inline("healthcheck", "--role", "worker").code == 1
+    about = {"name": "node-1", "queues": ["orders"], "host": host_name(), "state": "working", "done": 3}
+    with connect(cli.env["DELAYQ_URL"]) as client:
+        now_ms = int(client.time()[0]) * 1000
+        client.set("delayq:worker:node-1", json.dumps(about), px=15_000)
+        client.zadd("delayq:workers", {"node-1": now_ms + 15_000})
+        client.sadd("delayq:queues", "orders")
+        assert inline.ok("healthcheck", "--role", "worker").out == "well\n"
+        [shown] = inline.ok("workers", "--json").documents
+        assert (shown["name"], shown["queues"], shown["state"], shown["done"]) == ("node-1", ["orders"], "working", 3)
+        client.delete("delayq:worker:node-1")
+        client.zrem("delayq:workers", "node-1")
+    assert inline("healthcheck", "--role", "worker").code == 1
 
 
 def test_the_server_is_asked_whether_it_is_ready(inline: Inline) -> None:
