@@ -42,13 +42,8 @@ def test_the_commands_of_the_design_are_there() -> None:
         "reschedule", "list", "stats", "upcoming", "work", "move", "up",
         "activity", "down", "demo", "doctor", "failed", "failed list", "failed show", "failed retry", "failed forget",
         "failed flush", "failed prune", "failed kick", "pause", "resume", "clear", "workers", "queue", "queue set",
-<<<<<<< HEAD
         "queue show", "queue remove",
-        "config", "config show", "restart", "top", "listen", "maintenance", "maintenance on",
-=======
-        "queue show", "config", "config show", "scripts", "scripts path", "restart", "top", "listen", "maintenance",
-        "maintenance on",
->>>>>>> 6bdcad0 (Keep earlier failures, print where the scripts are, add a chaos scenario)
+        "config", "config show", "scripts", "scripts path", "restart", "top", "listen", "maintenance", "maintenance on",
         "maintenance off", "maintenance show", "migrate", "relay", "outbox", "outbox sql", "outbox list",
         "outbox retry", "outbox forget",
         "limit", "limit list", "limit show", "limit free", "audit", "lock", "lock list", "lock show", "lock free",
