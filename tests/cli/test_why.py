@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 
 import pytest
 
 from delayq import DelayQ
+from delayq.redis import checkup
 from tests.cli.conftest import Inline
 from tests.support.cli import Cli
 from tests.support.flavours import Flavour
@@ -182,3 +184,19 @@ def test_looking_changes_nothing(here: Inline, good: LocalServer, q: DelayQ) -> 
         here("why", "waits")
         here("healthcheck", "--role", "redis")
         assert {key: client.dump(key) for key in client.scan_iter()} == before
+
+
+def test_clocks_that_differ(here: Inline, q: DelayQ, monkeypatch: pytest.MonkeyPatch) -> None:
+    q.schedule("x", id="waits", delay="1h")
+    ahead = time.time
+
+    class Shifted:
+        """This machine's clock, seven seconds ahead."""
+
+        def time(self) -> float:
+            return ahead() + 7
+
+    monkeypatch.setattr(checkup, "time", Shifted())
+    [found] = [one for one in here("doctor", "--json").json["findings"] if one["code"] == "clock"]
+    assert "This machine's clock is 7s" in found["what"] or "This machine's clock is 6.99" in found["what"]
+    assert ("clock", "problem") in reasons(here, "waits")
