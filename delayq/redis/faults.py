@@ -127,6 +127,8 @@ _PIPELINE = re.compile(r"^Command # \d+ \(.*?\) of pipeline caused error: ", re.
 _PLACE = "delayq: about "
 _APART = "delayq: one node of a cluster"
 _SCRIPT = re.compile(r"^Error running script \(call to \S+\): (?:@user_script: ?\d+: ?)+-?")
+_SCRIPT_PLACE = re.compile(r"[,.]? *(script: [0-9a-f]+, )?on @user_script:\d+\.?")
+_AGAIN_LATER = re.compile(r" *(You can only call SCRIPT KILL or SHUTDOWN NOSAVE\.|Try again later\.?)")
 _CODE = re.compile(r"^([A-Z]{2,})\b")
 
 
@@ -179,6 +181,12 @@ def text_of(error: BaseException) -> str:
     """What the server said, without redis-py's and the script engine's words before it; one line."""
     text = _SCRIPT.sub("", _PIPELINE.sub("", str(error)))
     return text.splitlines()[0][:300] if text else type(error).__name__
+
+
+def said(error: BaseException) -> str:
+    """What the server said, for the middle of a sentence: without the place in a script, without its full stop."""
+    text = _AGAIN_LATER.sub("", _SCRIPT_PLACE.sub("", text_of(error)))
+    return text.rstrip(" .,")
 
 
 def tell_place(error: BaseException, place: str) -> None:

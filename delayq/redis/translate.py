@@ -21,7 +21,7 @@ from delayq.core.errors import (
     OutcomeUnknown,
     ProtocolError,
 )
-from delayq.redis.faults import REDIS_ERRORS, Fault, Kind, fault_of, node_of, place_of, tell_place, text_of
+from delayq.redis.faults import REDIS_ERRORS, Fault, Kind, fault_of, node_of, place_of, said, tell_place
 
 _CHECK = "Check DELAYQ_URL, or the url of its connection"
 _NODE_DOWN = "Start this node again, or let a replica take over. What lies on the other nodes can be used."
@@ -76,15 +76,16 @@ def translate(error: BaseException, *, where: str, fault: Fault | None = None, r
 
 def _told(error: BaseException, where: str, fault: Fault, *, reads: bool) -> DelayqError:
     if fault.reply_lost and not reads:
+        now = f"; now it says: {said(error)}" if fault.code else f" ({_reason(error)})"
         return OutcomeUnknown(
-            f"Redis at {where} gave no answer to a command that was sent ({_reason(error)}); its outcome is unknown.",
+            f"Redis at {where} gave no answer to a command that was sent{now}. The outcome is unknown.",
             hint="Look the job up by its id, or send the same call again: the same id is the same job.",
         )
     match fault.kind:
         case Kind.RETRY | Kind.RESOLVE:
             if state := _NOT_READY.get(fault.code):
                 hint = _NO_WRITES.get(fault.code, "Try again later.")
-                unavailable = BackendUnavailable(f"Redis at {where} {state}: {text_of(error)}", hint=hint)
+                unavailable = BackendUnavailable(f"Redis at {where} {state}: {said(error)}.", hint=hint)
                 unavailable.refuses_writes = fault.code in _NO_WRITES
                 return unavailable
             hint = _NODE_DOWN if node_of(error) else f"Is it running? {_CHECK}."
@@ -96,16 +97,16 @@ def _told(error: BaseException, where: str, fault: Fault, *, reads: bool) -> Del
             )
         case Kind.CONFIG:
             state, hint = _MISCONFIGURED.get(fault.code, ("cannot be used", f"{_CHECK}, and the rights on it."))
-            said = text_of(error).rstrip(".") if fault.code else _reason(error)
-            return ConfigError(f"Redis at {where} {state}: {said}.", hint=hint)
+            why = said(error) if fault.code else _reason(error)
+            return ConfigError(f"Redis at {where} {state}: {why}.", hint=hint)
         case Kind.DAMAGE:
             return BackendDamaged(
                 f"A key of {place_of(error) or 'delayq'} on Redis at {where} is missing or holds something else: "
-                f"{text_of(error)}",
+                f"{said(error)}.",
                 hint="Another program wrote there: `delayq doctor` names the key; rename or delete it and all goes on.",
             )
         case Kind.BUG:
-            return ProtocolError(f"Redis at {where} gave an answer delayq does not know: {text_of(error)}")
+            return ProtocolError(f"Redis at {where} gave an answer delayq does not know: {said(error)}.")
         case _:
             assert_never(fault.kind)
 
@@ -140,4 +141,4 @@ def _reason(error: BaseException) -> str:
             words = os.strerror(part.errno) if part.errno > 0 else str(part.strerror)
             return words[:1].lower() + words[1:]
         part = part.__cause__ or part.__context__
-    return "no answer in time" if isinstance(error, exceptions.TimeoutError) else text_of(error).rstrip(".")
+    return "no answer in time" if isinstance(error, exceptions.TimeoutError) else said(error)
