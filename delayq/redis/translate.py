@@ -76,9 +76,9 @@ def translate(error: BaseException, *, where: str, fault: Fault | None = None, r
 
 def _told(error: BaseException, where: str, fault: Fault, *, reads: bool) -> DelayqError:
     if fault.reply_lost and not reads:
-        now = f"; now it says: {said(error)}" if fault.code else f" ({_reason(error)})"
+        now = f" (now it says: {said(error)})" if fault.code else f" ({_reason(error)})"
         return OutcomeUnknown(
-            f"Redis at {where} gave no answer to a command that was sent{now}. The outcome is unknown.",
+            f"Redis at {where} gave no answer to a command that was sent{now}; its outcome is unknown.",
             hint="Look the job up by its id, or send the same call again: the same id is the same job.",
         )
     match fault.kind:
