@@ -39,7 +39,7 @@ Decisions
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
@@ -267,6 +267,9 @@ class Buries(Protocol):
 
     def buried(self, queue: str) -> int:
         """How much lies aside."""
+
+    def all_buried(self) -> Mapping[str, int]:
+        """How much lies aside, of each queue where anything does."""
 
     def kick(self, queue: str, count: int) -> int:
         """Give back up to `count`, the oldest first; how many."""

@@ -70,9 +70,14 @@ def _of_another_backend(desk: BrokerDesk) -> list[Finding]:
     try:
         with desk:
             desk.look()
+            buried = desk.all_buried()
     except (BackendError, ConfigError) as error:
         return [_unusable(desk.where, error)]
-    return []
+    what, kick = "buried, because no worker could read them", "delayq failed kick --queue"
+    return [
+        Finding("buried", f"queue {queue}", f"{count(number, 'job')} {what}.", f"Give them back: {kick} {queue}.")
+        for queue, number in buried.items()
+    ]
 
 
 def _unusable(where: str, error: DelayqError) -> Finding:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import chain, islice
 from typing import Final
 
@@ -43,7 +43,7 @@ def list_failed(session: Session, chosen: Chosen, limit: int, *, as_json: bool) 
         if next(found, None) is not None:
             session.out.note(f"There are more than {limit}; --limit shows them.")
         if isinstance(client, FailedDesk):
-            _tell_buried(session, client, chosen.queue or client.options.queue)
+            tell_buried(session, client.buried(), chosen.queue)
 
 
 def _in_full(client: Client | FailedDesk, info: JobInfo) -> JobInfo:
@@ -54,10 +54,12 @@ def _in_full(client: Client | FailedDesk, info: JobInfo) -> JobInfo:
         return info
 
 
-def _tell_buried(session: Session, client: FailedDesk, queue: str) -> None:
-    buried = client.buried(queue)
-    if buried:
-        session.out.note(f"{count(buried, 'unreadable job')} of {queue} buried: delayq failed kick gives back.")
+def tell_buried(session: Session, buried: Mapping[str, int], only: str | None) -> None:
+    """Name the queues that have buried jobs; `only` one of them when it is given."""
+    for queue, number in buried.items():
+        if only in (None, queue):
+            kick = f"delayq failed kick --queue {queue}"
+            session.out.note(f"{count(number, 'unreadable job')} of {queue} buried: {kick} gives back.")
 
 
 def kick(session: Session, queue: str | None, limit: int, *, as_json: bool) -> None:

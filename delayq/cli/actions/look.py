@@ -207,6 +207,7 @@ def stats(session: Session, queue: str | None, busy_above: int | None, *, as_jso
     with session.desk() as client:
         busy = [] if busy_above is None else client.busy(above=busy_above, queue=queue)
         (found, away), switches = _stats_of(client, queue), client.control()
+        buried = client.all_buried() if isinstance(client, BrokerDesk) else {}
     held, code = switches.held_by(), 1 if busy else 0
     for one in busy:
         session.out.note(f"Queue {one.queue} is busy: {count(one.load, 'job')} to do, and {busy_above:,} are many.")
@@ -219,6 +220,9 @@ def stats(session: Session, queue: str | None, busy_above: int | None, *, as_jso
     session.out.table(("queue", *numbers, "paused"), map(_counts, found), numbers=numbers)
     if not found:
         session.out.note(_EMPTY if isinstance(client, BrokerDesk) else _NONE)
+    for name, number in buried.items():
+        kick = f"delayq failed kick --queue {name}"
+        session.out.note(f"{count(number, 'unreadable job')} of {name} buried: {kick} gives back.")
     if held:
         session.out.note(f"Workers fetch nothing now ({held}); `delayq maintenance show` tells more.")
     return _unless_away(code, away)

@@ -155,6 +155,11 @@ class BeanstalkdBroker:
         with self._pool.line() as line:
             return looking.buried(line, queue)
 
+    def all_buried(self) -> dict[str, int]:
+        """The same of each queue where anything is."""
+        with self._pool.line() as line:
+            return looking.all_buried(line)
+
     def close(self) -> None:
         """Close all connections. What is held goes back with them, and counts as vanished: hand it back before."""
         self._desk.close()

@@ -42,6 +42,13 @@ def buried(line: Line, queue: str) -> int:
     return int(stats["current-jobs-buried"])
 
 
+def all_buried(line: Line) -> dict[str, int]:
+    """How much is buried, of each queue where anything is."""
+    tubes = line.session.ask(lambda client: client.tubes())
+    counted = {queue: buried(line, queue) for tube in tubes if (queue := line.tubes.queue(tube)) is not None}
+    return {queue: found for queue, found in sorted(counted.items()) if found}
+
+
 def kick(line: Line, queue: str, count: int) -> int:
     """Make buried jobs ready, one by one: the server's own kick takes delayed ones where none is buried."""
     line.session.use(line.tubes.tube(queue))

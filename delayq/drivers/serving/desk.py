@@ -5,7 +5,7 @@ What the backend cannot do is refused in one sentence. What it cannot tell (a qu
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType, TracebackType
 from typing import Any, Self, Unpack
 
@@ -185,6 +185,11 @@ class BrokerDesk:
         broker = self._connection.broker
         return broker.buried(queue) if isinstance(broker, Buries) else 0
 
+    def all_buried(self) -> Mapping[str, int]:
+        """How much is laid aside, of each queue where anything is."""
+        broker = self._connection.broker
+        return broker.all_buried() if isinstance(broker, Buries) else {}
+
     def failed(self) -> FailedDesk:
         """Its failed jobs."""
         make = self._connection.backend.failed
@@ -192,7 +197,7 @@ class BrokerDesk:
         if self._failed is None and make is not None:
             self._failed = make()
         assert self._failed is not None
-        return FailedDesk(self._connection, self.options, self._failed, self._connection.broker.load, self.buried)
+        return FailedDesk(self._connection, self.options, self._failed, self._connection.broker.load, self.all_buried)
 
     @property
     def batches(self) -> BatchStore:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Unpack
 
 from msgspec import structs
@@ -27,7 +27,7 @@ CLOCKS_APART_MS = 1_000
 class FailedDesk:
     """Of one connection. `load` makes an envelope of what the store has, as the connection's backend would.
 
-    `buried` tells how much of a queue the backend has laid aside, unread.
+    `buried` tells how much of each queue the backend has laid aside, unread.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class FailedDesk:
         options: Options,
         store: FailedStore,
         load: Callable[[bytes], bytes],
-        buried: Callable[[str], int] = lambda queue: 0,
+        buried: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
         self.options = options
         self.buried = buried
@@ -76,8 +76,7 @@ class FailedDesk:
         """Push it again with all its tries, then forget the failure. Done again after a crash, it is the same job."""
         job = self._find(job_id, queue)
         if job is None:
-            missing = JobNotFound(f"No job {job_id!r} is among the failed of {self._connection.name!r}.")
-            return Retried(job_id, None, missing)
+            return Retried(job_id, None, self._missing(job_id, queue))
         try:
             if isinstance(self._connection, TakesUp):
                 return Retried(job_id, self._connection.retry_failed(job_id, job), None)
@@ -114,6 +113,17 @@ class FailedDesk:
         job = self._store.get(job_id)
         ours = job is not None and job.connection == self._connection.name and queue in (None, job.queue)
         return job if ours else None
+
+    def _missing(self, job_id: str, queue: str | None) -> JobNotFound:
+        """Say where the job is, if another queue of this connection has it."""
+        where = f" of queue {queue!r}" if queue is not None else ""
+        elsewhere = self._find(job_id, None)
+        hint = (
+            f"It is in queue {elsewhere.queue!r}: add --queue {elsewhere.queue}."
+            if elsewhere
+            else "Name its queue: --queue Q."
+        )
+        return JobNotFound(f"No job {job_id!r} is among the failed{where} of {self._connection.name!r}.", hint=hint)
 
     def _iter(self, query: FailedQuery) -> Iterator[FailedJob]:
         cursor = ""

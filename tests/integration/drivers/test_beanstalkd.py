@@ -102,6 +102,7 @@ def test_what_is_no_job_is_buried_and_can_be_kicked(
         assert client.stats_tube("q")["current-jobs-buried"] == 2
         assert "is buried, because it is no job of delayq" in caplog.text
         push(broker, job(delay="1h"))
+        assert broker.all_buried() == {"q": 2}
         assert (broker.buried("q"), broker.kick("q", 1), broker.buried("q")) == (2, 1, 1)
         assert (broker.kick("q", 10), broker.kick("q", 10), broker.kick("never", 1)) == (1, 0, 0)
         stats = client.stats_tube("q")
