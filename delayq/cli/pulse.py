@@ -60,7 +60,7 @@ def look(client: Client, queue: str | None, before: Pulse | None) -> Pulse:
     """The state of one queue, or all. Failures are read again only when their number changed since `before`."""
     control, queues = client.control(), tuple(client.stats(queue))
     workers = tuple(one for one in client.workers() if queue is None or queue in one.queues)
-    jobs = [job for one in workers for job in runs(one) if queue in (None, job.queue)]
+    jobs = [job for one in workers for job in runs(one, control.now_ms) if queue in (None, job.queue)]
     found = Pulse(control.now_ms, queues, workers, tuple(_named(client, job) for job in jobs[:RUNNING]), (), control)
     failures = before.failures if before and before.failed == found.failed else _failures(client, queue)
     return Pulse(found.at_ms, queues, workers, found.running, failures, control)
@@ -77,14 +77,19 @@ def _named(client: Client, job: Running) -> Running:
     return Running(job.id, job.queue, job.worker, job.for_ms, info.name, hide(info).progress)
 
 
-def runs(one: WorkerInfo) -> Iterator[Running]:
-    """What a worker says that it runs; what is no job's id and queue is left out."""
+def runs(one: WorkerInfo, now_ms: int) -> Iterator[Running]:
+    """Yield the jobs that a worker reports as running, with how long each has run at `now_ms`, the server's time.
+
+    The worker's own `for_ms` is as old as its report, so `since_ms` decides. A row without an id or a queue is left
+    out.
+    """
     listed = one.about.get("running")
     for said in listed if isinstance(listed, list) else ():
         job = said if isinstance(said, dict) else {}
-        job_id, queue, for_ms = job.get("id"), job.get("queue"), job.get("for_ms")
+        job_id, queue, since_ms = job.get("id"), job.get("queue"), job.get("since_ms")
         if isinstance(job_id, str) and job_id and isinstance(queue, str):
-            yield Running(job_id, queue, one.name, for_ms if isinstance(for_ms, int) else 0)
+            for_ms = max(0, now_ms - since_ms) if isinstance(since_ms, int) else 0
+            yield Running(job_id, queue, one.name, for_ms)
 
 
 def rates(before: Pulse, after: Pulse) -> Rates:

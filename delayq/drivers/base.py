@@ -98,7 +98,8 @@ class Promotion(NamedTuple):
 class Tidied:
     """What a janitor's tick found and did in one queue. All zero is the normal case.
 
-    `unhealed`: 1 when damage was found that could not be healed.
+    `unhealed`: 1 when damage was found that could not be healed. `regrouped`: 1 when the stream or its group was gone
+    and was made anew.
     """
 
     reclaimed: int = 0
@@ -111,12 +112,13 @@ class Tidied:
     pruned: int = 0
     retired: int = 0
     hold_ms: int = 0
+    regrouped: int = 0
 
     @property
     def quiet(self) -> bool:
         """Whether nothing was found that a person should hear of."""
         found = self.reclaimed or self.failed or self.redelivered or self.buried or self.mended or self.unhealed
-        return not found
+        return not (found or self.regrouped)
 
 
 class Relayed(NamedTuple):

@@ -107,7 +107,7 @@ class RedisRepair:
             self._sweep(scope)
         pruned = self._prune(scope) if sums.failed or sums.completed else 0
         self._tally(scope, sums.counted)
-        return replace(tidied, pruned=pruned)
+        return replace(tidied, pruned=pruned, regrouped=int(sums.regrouped))
 
     # -- what was delivered ------------------------------------------------------------------------------------------
 

@@ -22,10 +22,16 @@ class Count(IntEnum):
     RECLAIMED = 2
     CHILDREN = 3
     DEATHS = 4
+    CLOSED = 5
+    REDELIVERED = 6
+    MENDED = 7
+    BURIED = 8
+    UNHEALED = 9
+    REGROUPED = 10
 
 
 LOOPS: Final = ("mover", "janitor", "relay")
-_TIMES: Final = 8
+_TIMES: Final = len(Count)
 
 
 class Vitals:
@@ -57,6 +63,12 @@ class Vitals:
     def tidied(self, tidied: Tidied) -> None:
         """A janitor's."""
         self.add(Count.RECLAIMED, tidied.reclaimed)
+        self.add(Count.CLOSED, tidied.closed)
+        self.add(Count.REDELIVERED, tidied.redelivered)
+        self.add(Count.MENDED, tidied.mended)
+        self.add(Count.BURIED, tidied.buried)
+        self.add(Count.UNHEALED, tidied.unhealed)
+        self.add(Count.REGROUPED, tidied.regrouped)
 
     def beat(self, loop: str) -> None:
         """This loop has done a step, without an error."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
 
 from prometheus_client.core import Metric
 
@@ -10,6 +11,16 @@ from delayq.core.activity import Spread
 from delayq.loops.vitals import Count, Vitals
 from delayq.metrics.families import counter, gauge, histogram, written
 from delayq.worker.meter import OUTCOMES, Measured, Meter
+
+JANITOR: Final = {
+    Count.RECLAIMED: "Deliveries that this janitor took back.",
+    Count.CLOSED: "Deliveries that a plain consumer acknowledged and this janitor settled.",
+    Count.REDELIVERED: "Deliveries that this janitor found to be in nobody's hands and delivered again.",
+    Count.MENDED: "Jobs that this janitor put into their place again after damage.",
+    Count.BURIED: "Stream entries that are no jobs and that this janitor kept as failed.",
+    Count.UNHEALED: "Ticks of this janitor that found damage and could not mend it.",
+    Count.REGROUPED: "Times that this janitor made a stream or its consumer group anew.",
+}
 
 
 def process_exposition(meters: Sequence[Meter], vitals: Vitals, accept: str = "") -> tuple[bytes, str]:
@@ -30,8 +41,9 @@ def families(meters: Sequence[Meter], vitals: Vitals) -> Iterator[Metric]:
     yield counter("delayq_mover_promoted_total", "Jobs moved to the stream by this mover.", (), moved)
     lost = [((), vitals.get(Count.LOST))]
     yield counter("delayq_mover_lost_total", "Jobs met by this mover whose payload somebody removed.", (), lost)
-    back = [((), vitals.get(Count.RECLAIMED))]
-    yield counter("delayq_janitor_reclaimed_total", "Deliveries that this janitor took back.", (), back)
+    for count, said in JANITOR.items():
+        name = f"delayq_janitor_{count.name.lower()}_total"
+        yield counter(name, said, (), [((), vitals.get(count))])
     yield gauge(
         "delayq_loop_last_success_timestamp_seconds",
         "When each loop of this worker or mover did its last step.",

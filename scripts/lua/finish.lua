@@ -76,7 +76,7 @@ local function with_history(failure, before)
 end
 
 local here = (redis.call('HGET', meta, 'shards') or '1') == '1'
-local reply, earliest = {}, math.huge
+local reply, earliest, made = {}, math.huge, 0
 for n, item in ipairs(items) do
   local at = item.at
   local id, entry, word, envelope, record, todo = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 4], ARGV[at + 5], ARGV[at + 6]
@@ -110,6 +110,7 @@ for n, item in ipairs(items) do
         todo = (todo == '' and '[' or string.sub(todo, 1, -2) .. ',') .. '{"type":"send","queue":' .. cjson.encode(queue)
           .. ',"id":' .. cjson.encode(ARGV[f]) .. ',"envelope":' .. ARGV[f + 1] .. ',"delay_ms":' .. ARGV[f + 2] .. '}]'
       else
+        made = made + 1
         local due = now + ARGV[f + 2]
         redis.call('ZADD', scheduled, string.format('%.0f', due), ARGV[f])
         earliest = math.min(earliest, due)
@@ -120,5 +121,6 @@ for n, item in ipairs(items) do
     redis.pcall('HINCRBY', meta, word == 'failed' and 'failed_total' or 'acked_total', 1)
   end
 end
+if made > 0 then redis.pcall('HINCRBY', meta, 'scheduled_total', made) end
 if earliest < head_due then redis.call('PUBLISH', wake, queue .. ' ' .. string.format('%.0f', earliest)) end
 return reply

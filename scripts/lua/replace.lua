@@ -38,6 +38,7 @@
 -- Why it never appends to the stream: the mover does, woken by the new due time; one way in is enough here.
 -- Why what waits for a relay wakes the mover too, whatever time is said: it tells the relay.
 -- Why a job that may lie here still is replaced where it lies, and not made here: see schedule.
+-- Why a job in the place of one that is over counts as scheduled too: the one before was counted as ended.
 -- Why `once` keeps every answer but one that is `unknown` throughout: a job that was changed here may have run before
 -- the resend, which must not make it anew. Nothing found changes nothing, and the same token may then make the job here.
 
@@ -93,7 +94,7 @@ local function rewrite(id, envelope, digest, over)
 end
 
 if mine ~= shards then redis.call('HSET', meta, 'shards', shards) end
-local reply, earliest, answered = { known[1] and '0' or '1' }, math.huge, false
+local reply, earliest, answered, made = { known[1] and '0' or '1' }, math.huge, false, 0
 for i = 8, #ARGV, 4 do
   local id, digest, answer, state, at = ARGV[i], ARGV[i + 3], word, 'scheduled', string.format('%.0f', dues[i])
   local exists, entry = redis.call('HEXISTS', jobs, id) == 1, redis.call('HGET', entries, id)
@@ -111,6 +112,7 @@ for i = 8, #ARGV, 4 do
   elseif shards ~= ARGV[7] and not exists then answer, state, at = 'unknown', 'absent', ''
   else
     if not exists then answer = 'created' end
+    if not exists or over then made = made + 1 end
     redis.call('ZADD', scheduled, at, id)
     if anew then rewrite(id, ARGV[i + 1], digest, over) end
     if entry then redis.call('XDEL', stream, entry); redis.call('HDEL', entries, id) end
@@ -121,5 +123,6 @@ for i = 8, #ARGV, 4 do
 end
 if earliest < head_due then redis.call('PUBLISH', wake, queue .. ' ' .. string.format('%.0f', earliest)) end
 if not known[1] then redis.call('HSET', meta, 'schema', '1', 'lease_ms', lease, 'shards', shards) end
+if made > 0 then redis.pcall('HINCRBY', meta, 'scheduled_total', made) end
 if once_ms > 0 and answered then redis.call('SET', once, cjson.encode(reply), 'PX', once_ms) end
 return reply

@@ -20,7 +20,7 @@ def test_an_absent_id_is_created(each_engine: Engine, on_conflict: OnConflict) -
     assert names == {"scheduled", "jobs", "unique", "locks", "meta"}
     assert engine.scores("scheduled") == {"a": START + HOUR}
     assert engine.rows("jobs") == {"a": job.envelope.decode()}
-    assert engine.rows("meta") == {"schema": "1", "lease_ms": "30000", "shards": "1"}
+    assert engine.rows("meta") == {"schema": "1", "lease_ms": "30000", "shards": "1", "scheduled_total": "1"}
 
 
 def test_scheduled_is_replaced(engine: Engine) -> None:
@@ -127,3 +127,25 @@ def test_what_follows_a_job_that_gives_way_hears_that_it_will_not_run(engine: En
     assert fields == {b"ended": b"cancelled", b"job": linked}
     engine.run(engine.scheduling(fresh, OnConflict.REPLACE))
     assert engine.client.xlen(engine.keys.of("outbox")) == 1
+
+
+@pytest.mark.parametrize("on_conflict", [OnConflict.REPLACE, OnConflict.POSTPONE])
+def test_a_job_that_it_makes_counts_as_scheduled_and_one_that_waits_does_not(
+    engine: Engine, on_conflict: OnConflict
+) -> None:
+    def total() -> str:
+        return engine.rows("meta").get("scheduled_total", "0")
+
+    for _ in range(2):
+        engine.run(engine.scheduling([engine.job("a"), engine.job("b")], on_conflict))
+        assert total() == "2"
+    engine.run(engine.scheduling([engine.job("a"), engine.job("c")], on_conflict))
+    assert total() == "3"
+
+
+@pytest.mark.parametrize("place", ["failed", "completed"])
+def test_a_job_in_the_place_of_one_that_is_over_counts_as_scheduled(engine: Engine, place: str) -> None:
+    getattr(engine, place)("a")
+    before = int(engine.rows("meta")["scheduled_total"])
+    engine.run(engine.scheduling([engine.job("a")], OnConflict.REPLACE))
+    assert int(engine.rows("meta")["scheduled_total"]) == before + 1

@@ -46,8 +46,8 @@ def test_what_somebody_else_wrote_is_no_running_job() -> None:
         {"id": "a"},
         {"id": "a", "queue": "q", "for_ms": "x"},
     ]
-    assert list(runs(WorkerInfo("w", ("q",), {"running": odd}))) == [Running("a", "q", "w", 0)]
-    assert list(runs(WorkerInfo("w", ("q",), {"running": 7}))) == []
+    assert list(runs(WorkerInfo("w", ("q",), {"running": odd}), NOW)) == [Running("a", "q", "w", 0)]
+    assert list(runs(WorkerInfo("w", ("q",), {"running": 7}), NOW)) == []
 
 
 def test_how_far_a_job_is() -> None:
@@ -65,3 +65,8 @@ def test_the_board_says_first_what_keeps_workers_from_fetching() -> None:
     assert shown.warnings == []
     assert shown.sections[0].rows[0][:4] == ("orders", "4", "1", "2")
     assert "1.2" in shown.sections[0].rows[0]
+
+
+def test_how_long_a_job_has_run_is_told_for_now_and_not_for_the_last_report() -> None:
+    said = [{"id": "a", "queue": "q", "since_ms": NOW - 10_000, "for_ms": 35}]
+    assert [one.for_ms for one in runs(WorkerInfo("w", ("q",), {"running": said}), NOW)] == [10_000]

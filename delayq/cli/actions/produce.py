@@ -81,7 +81,7 @@ def cancel(session: Session, job_id: str, queue: str | None, how: Mapping[str, A
         with _stored_is_told(tell):
             answer = client.cancel(job_id, queue=queue, **how)
     tell(answer)
-    return _CANCEL_CODES[answer]
+    return 0 if answer is Answer.RUNNING and how["running"] else _CANCEL_CODES[answer]
 
 
 def archive(

@@ -35,6 +35,7 @@ from delayq.http.dashboard.live import Hub, Watched
 from delayq.http.dashboard.pages import fault, fault_of
 from delayq.http.dashboard.payload import Redaction
 from delayq.http.dashboard.rendering import Renderer
+from delayq.http.dashboard.viewer import Viewer
 from delayq.http.dashboard.visit import Visit, here, link
 from delayq.http.service import Service
 
@@ -54,9 +55,9 @@ PAGES: Final[tuple[tuple[str, Answer], ...]] = (
     ("/batches", fleet_pages.batches),
     ("/batch", fleet_pages.batch),
     ("/limits", limit_pages.limits),
-    ("/audit", limit_pages.audit),
     ("/events", events.page),
 )
+ADMIN_PAGES: Final[tuple[tuple[str, Answer], ...]] = (("/audit", limit_pages.audit),)
 ACTS: Final[tuple[tuple[str, Scope, Answer], ...]] = (
     ("/job/{act}", Scope.WRITE, job_acts.act),
     ("/queues/{queue}/pause", Scope.ADMIN, queue_pages.pause),
@@ -79,6 +80,7 @@ def router(house: House) -> APIRouter:
     """All of the dashboard, for the application to include."""
     found = APIRouter()
     handlers = [(path, _page(house, answer), "GET") for path, answer in PAGES]
+    handlers += [(path, _page(house, answer, Scope.ADMIN), "GET") for path, answer in ADMIN_PAGES]
     handlers += [(path, _act(house, scope, answer), "POST") for path, scope, answer in (*ACTS, *_COMINGS)]
     handlers += [("/login", login.form(house), "GET"), ("/login", login.enter(house), "POST")]
     for path, handler, method in handlers:
@@ -127,11 +129,13 @@ def _ready(house: House, handler: Handler) -> Handler:
     return handle
 
 
-def _page(house: House, answer: Answer) -> Handler:
+def _page(house: House, answer: Answer, scope: Scope = Scope.READ) -> Handler:
     async def handle(request: Request) -> Response:
         viewer = house.guard.viewer(request)
         if viewer is None:
             return RedirectResponse(link("/login", next=here(request)), 303)
+        if not viewer.may(scope):
+            return _not_allowed(house, request, viewer, scope)
         return await _answered(house, answer, Visit(request, viewer))
 
     return handle
@@ -148,11 +152,15 @@ def _act(house: House, scope: Scope, answer: Answer) -> Handler:
         except Forged:
             return fault(house, request, viewer, login.FORGED, 403)
         if not viewer.may(scope):
-            told = {"title": "Not allowed", "what": f"Your key may not do that: it is {viewer.role}."}
-            return fault(house, request, viewer, {**told, "next": f"It takes the scope {scope}."}, 403)
+            return _not_allowed(house, request, viewer, scope)
         return await _answered(house, answer, visit)
 
     return handle
+
+
+def _not_allowed(house: House, request: Request, viewer: Viewer, scope: Scope) -> Response:
+    told = {"title": "Not allowed", "what": f"Your key may not do that: it is {viewer.role}."}
+    return fault(house, request, viewer, {**told, "next": f"It takes the scope {scope}."}, 403)
 
 
 async def _answered(house: House, answer: Answer, visit: Visit) -> Response:

@@ -37,6 +37,11 @@ class Viewer:
         """In a word."""
         return next((str(scope) for scope in (Scope.ADMIN, Scope.WRITE) if self.may(scope)), "read-only")
 
+    @property
+    def sees_audit(self) -> bool:
+        """Whether the audit log is shown: it holds what was done to all queues, so a key needs `admin` for all."""
+        return self.may(Scope.ADMIN) and not self.queues
+
     def may(self, scope: Scope) -> bool:
         """Whether he may do that."""
         return self.caller.may(scope)

@@ -230,6 +230,23 @@ async def test_who_may_write_may_not_pause(redis_url: str, waiting: DelayQ, tmp_
     assert (entry.who, entry.door) == (f"key {writer.id} billing", "page")
 
 
+@pytest.mark.parametrize(
+    ("scope", "queues", "page", "api"),
+    [(Scope.READ, [], 403, 403), (Scope.WRITE, [], 403, 403), (Scope.ADMIN, ["orders"], 400, 403),
+     (Scope.ADMIN, [], 200, 200)],
+)  # fmt: skip
+async def test_the_audit_log_is_behind_one_permission(
+    redis_url: str, waiting: DelayQ, tmp_path: Path, scope: Scope, queues: list[str], page: int, api: int
+) -> None:
+    key, token = new_key(0, [scope], queues=queues)
+    async with locked(redis_url, tmp_path, key) as client:
+        await enter(client, token)
+        await read(client, "/audit", page)
+        assert ('href="/audit"' in (await read(client, "/jobs")).source) == (page == 200)
+        answer = await client.get("/v1/audit", headers={"authorization": f"Bearer {token}"})
+        assert answer.status_code == api
+
+
 async def test_a_key_of_one_queue_sees_no_other(redis_url: str, waiting: DelayQ, tmp_path: Path) -> None:
     waiting.schedule("mail.send", delay="1h", id="b", queue="mail")
     key, token = new_key(0, [Scope.ADMIN], queues=["orders"])

@@ -51,8 +51,18 @@ def test_a_link_goes_to_its_own_queue_or_the_chains(station: Station, steps: Ste
     with work(station):
         steps.until("c")
         steps.quiet()
-    seen = {queue: station.client.stats(queue)[0].counters.get("acked_total") for queue in QUEUES}
-    assert seen == {QUEUE: 0, "mails": 2, "parcels": 1}
+    for counter in ("acked_total", "scheduled_total"):
+        seen = {queue: station.client.stats(queue)[0].counters.get(counter) for queue in QUEUES}
+        assert seen == {QUEUE: 0, "mails": 2, "parcels": 1}, counter
+
+
+def test_each_link_counts_as_scheduled_once(station: Station, steps: Steps) -> None:
+    chain(steps("a", "fail first", 1), steps("b"), steps("c")).dispatch()
+    with work(station):
+        steps.until("c")
+        steps.quiet()
+    counters = station.client.stats(QUEUE)[0].counters
+    assert (counters["scheduled_total"], counters["acked_total"]) == (3, 3)
 
 
 def test_a_failed_link_stops_the_chain_and_tells_who_catches(station: Station, steps: Steps) -> None:
