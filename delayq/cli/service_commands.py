@@ -44,6 +44,10 @@ Timeout = Annotated[
     str | None,
     typer.Option("--timeout", metavar="D", help="How long a job may run that says nothing; 0s = without limit."),
 ]
+Grace = Annotated[
+    str | None,
+    typer.Option("--grace", metavar="D", help="How long running jobs may go on after a stop was asked for: 25s."),
+]
 MaxJobs = Annotated[int, typer.Option("--max-jobs", metavar="N", min=0, help="Stop after so many jobs; 0 = never.")]
 MaxTime = Annotated[
     str, typer.Option("--max-time", metavar="D", help="Stop after so long; 0s = never.", callback=duration)
@@ -129,6 +133,7 @@ def work(
     backoff: Backoff = None,
     delay: OldBackoff = None,
     timeout: Timeout = None,
+    grace: Grace = None,
     processes: Processes = 1,
     threads: Threads = 1,
     rest: Rest = "0s",
@@ -151,7 +156,7 @@ def work(
     limits = serve.Limits(once, stop_when_empty, stop_when_empty_for, max_jobs, max_time, memory)
     size = serve.Size(processes, threads, not no_mover)
     wishes = serve.Wishes(None, tries, backoff, timeout, rest, sleep, name, size, allow_eviction, force, weighted)
-    wishes = replace(wishes, queue=_in_order(queue), connection=connection, metrics_port=metrics)
+    wishes = replace(wishes, queue=_in_order(queue), connection=connection, metrics_port=metrics, grace=grace)
     raise typer.Exit(serve.work(session_of(ctx), app or [], wishes, limits, quiet=quiet, as_json=as_json))
 
 

@@ -17,3 +17,7 @@ class JobTimedOut(JobInterrupted):
 
 class JobCancelled(JobInterrupted):
     """Somebody asked for the running job to be cancelled; it is neither failed nor tried again."""
+
+
+class WorkerShutdown(JobInterrupted):
+    """The worker stops, and its grace is nearly over. The job is handed back; no attempt is counted."""

@@ -18,7 +18,7 @@ from delayq.core.envelope import UNKNOWN_SINCE, Envelope
 from delayq.core.errors import DelayqError, UnknownJob
 from delayq.core.failure import Ran
 from delayq.core.follow import linked
-from delayq.core.interrupts import JobCancelled, JobTimedOut
+from delayq.core.interrupts import JobCancelled, JobTimedOut, WorkerShutdown
 from delayq.core.signals import Discard, Fail, Retry, Snooze
 
 
@@ -172,8 +172,9 @@ def decide(
         return Ack(called_off=True)
     if isinstance(error, Discard):
         return Ack() if linked(envelope) else DONE
-    if isinstance(error, Snooze):
-        return Release(error.delay_ms, envelope.attempts, envelope.exceptions, None)
+    if isinstance(error, Snooze | WorkerShutdown):
+        delay_ms = error.delay_ms if isinstance(error, Snooze) else 0
+        return Release(delay_ms, envelope.attempts, envelope.exceptions, None)
     if isinstance(error, UnknownJob) and keeps_headers:
         return _unknown(envelope, policy, error, now_ms, rand)
     return _counted(envelope, policy, error, now_ms, rand)

@@ -87,6 +87,12 @@ class Settings(BaseSettings):
         description="how long a job may run that says nothing itself; 0s = without limit",
         examples=["60s"],
     )
+    grace_ms: values.Keep = Field(
+        25_000,
+        validation_alias="grace",
+        description="how long running jobs may go on after a worker was asked to stop",
+        examples=["25s"],
+    )
     max_payload: values.Payload = Field(256 * 1024, description="largest payload in bytes", examples=["256KiB"])
     high_water: values.Entries = Field(
         100_000, description="ready jobs of a queue above which the mover waits", examples=["100000"]

@@ -21,14 +21,14 @@ from delayq.core.envelope import ABSENT, Envelope
 from delayq.core.errors import BadEnvelope, BrokenSeal, DelayqError, UnknownJob
 from delayq.core.events import Event
 from delayq.core.follow import linked, readable_part
-from delayq.core.interrupts import JobCancelled, JobInterrupted
+from delayq.core.interrupts import JobCancelled, JobInterrupted, WorkerShutdown
 from delayq.core.keyring import NO_KEYS, Keyring
 from delayq.core.limiting import CalledOff, Unlock, Who
 from delayq.core.outcome import DONE, Ack, GiveUp, Outcome, Policy, Release, before_start, decide, stopped, told_as
 from delayq.core.ran import dated, ran
 from delayq.core.sealing import Place, What, open_data, seal_value
 from delayq.core.shards import queue_of
-from delayq.core.signals import Discard, Fail, TurnedAway
+from delayq.core.signals import Discard, Fail, JobSignal, TurnedAway
 from delayq.core.unique import Until, until_of, word_of
 from delayq.drivers.base import Delivery
 from delayq.jobs.context import JobContext
@@ -225,7 +225,7 @@ class Attempts:
         if attempt.refused is not None:
             return self._unrun(attempt.delivery, attempt.envelope, attempt.refused)
         interrupt = attempt.held.interrupt
-        if interrupt is not None and isinstance(error, JobInterrupted | asyncio.CancelledError):
+        if interrupt is not None and error is not None and _follows(error, interrupt):
             error = interrupt.with_traceback(error.__traceback__)
         self.out_of_memory = self.out_of_memory or isinstance(error, MemoryError)
         envelope = attempt.envelope
@@ -278,3 +278,14 @@ class Attempts:
         AT_WORK.set(at_work)
         self._listeners.tell(event)
         AT_WORK.set(None)
+
+
+def _follows(error: BaseException, interrupt: BaseException) -> bool:
+    """Whether the attempt ended with `error` because of the interrupt.
+
+    When the worker stops, that is so for any error of the handler: a retry elsewhere shows whether it has another
+    reason.
+    """
+    if isinstance(error, JobInterrupted | asyncio.CancelledError):
+        return True
+    return isinstance(interrupt, WorkerShutdown) and not isinstance(error, JobSignal)

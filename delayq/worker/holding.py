@@ -43,7 +43,8 @@ SUSPECT_FROM = 2
 LOOKS_S = 1.0  # a handler that asked whether it shall stop, not longer ago, hears of it by asking
 MAX_COUNT = 1 << 62
 # Plain numbers: a member of an enum costs three times as much to name.
-_ORDERS, _DONE, _STILL = int(Word.ORDERS), int(Word.DONE), int(Word.STILL)
+_ORDERS, _DONE, _STILL, _LAST_CALL = int(Word.ORDERS), int(Word.DONE), int(Word.STILL), int(Word.LAST_CALL)
+SHUTDOWN = -1  # why a job is interrupted, beside CANCEL: the grace of the worker is nearly over
 
 
 class Holding:
@@ -269,21 +270,21 @@ class Holding:
         return self._clock() - self._finished_since if self._finished else 0.0
 
     def to_interrupt(self, *, late: bool = True) -> list[tuple[Held, int]]:
-        """What runs and shall end: with CANCEL, or 0 when its time is over. Each is named once.
+        """What runs and shall end: with CANCEL, SHUTDOWN, or 0 when its time is over. Each is named once.
 
         Without `late` timeouts are not looked at, only deadlines.
         """
         found = []
-        now = self._clock()
+        now, last_call = self._clock(), self._ints[_LAST_CALL]
         working_now = now - self._floats[_STILL]
         for slot, held in list(self._running.items()):
             if held.told or held.interrupter is None:
                 continue
             cancel = self._slots.orders_for(slot, held.generation) & CANCEL
             over = (late and 0.0 < self._soft_at[slot] <= working_now) or 0.0 < held.deadline_at <= now
-            if over or (cancel and now - held.asked_at > LOOKS_S):
+            if over or last_call or (cancel and now - held.asked_at > LOOKS_S):
                 held.told = True
-                found.append((held, cancel))
+                found.append((held, cancel or (0 if over else SHUTDOWN)))
         return found
 
     def stop_asked(self, held: Held) -> bool:

@@ -42,10 +42,11 @@ class WorkerOptions:
 
     `processes` children run handlers: sync ones one at a time, or in `threads` threads, async ones up to `concurrency`
     at once. What does not end by itself at its timeout is ended by force `kill_after_ms` later. After a stop was asked
-    for, what runs has `grace_ms`. Limits in jobs and time are for all children together, `memory_mb` for each process.
-    With `force` maintenance does not keep it from work. With `ends_process` the process ends after the worker: a signal
-    that comes while it leaves is not heard any more, and the exit code stays. After `max_recoveries` vanished workers
-    the next one fails a job: the number that the janitors of its queues go by.
+    for, what runs has `grace_ms`; 3 s before its end it is interrupted (a short grace: in its last quarter). Limits in
+    jobs and time are for all children together, `memory_mb` for each process. With `force` maintenance does not keep it
+    from work. With `ends_process` the process ends after the worker: a signal that comes while it leaves is not heard
+    any more, and the exit code stays. After `max_recoveries` vanished workers the next one fails a job: the number that
+    the janitors of its queues go by.
     """
 
     queues: tuple[str, ...]

@@ -77,6 +77,7 @@ class Word(IntEnum):
     LEASE = 38
     CLOCK_MS = 39  # the server's time minus the monotonic clock
     SWITCHES = 40  # counts how often switches were seen otherwise than before
+    LAST_CALL = 42  # 1: the grace of the worker is nearly over, so what runs is interrupted
     STILL = 41  # seconds for which the supervisor noticed that the whole worker stood still
 
 

@@ -18,8 +18,10 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 
 from delayq.core.events import WorkerStarting, WorkerStopping
+from delayq.core.when import format_duration
 from delayq.drivers.base import Driver, Steward
 from delayq.loops.vitals import Count, Vitals
+from delayq.worker.about import running
 from delayq.worker.aftermath import Aftermath
 from delayq.worker.booth import Booth
 from delayq.worker.brood import Brood, Killed, Member
@@ -46,6 +48,7 @@ from delayq.worker.tallying import Tallying
 log = logging.getLogger("delayq.supervisor")
 
 TICK_S = 0.1
+NAMED = 5  # jobs in one line of the log
 NEAR_TICK_S = 0.02
 GONE_LOOK_S = 0.25
 # For children that run nothing: they leave by themselves.
@@ -54,6 +57,9 @@ GONE_GRACE_S = 1.0
 ANSWER_MS = 500
 # A turn asks the backend a few times and waits ANSWER_MS each; a longer one was not this process's doing.
 TURN_S = 3.0
+# So long before the grace ends a handler is interrupted, so that it can clean up; of a short grace, its last quarter.
+LAST_CALL_S = 3.0
+LAST_CALL_PART = 1 / 4
 # No call begins so shortly before the grace ends: it could last beyond, and the one that gives back comes after it.
 LAST_WORDS_S = 0.6
 
@@ -73,6 +79,7 @@ class Supervisor:
         self._grace_ends = float("inf")
         self._memory = MemoryLimit(options.memory_mb)
         self._look_at = 0.0
+        self._last_call_s = 0.0
         self._told = self._gone = False
         self._to_dump: list[Member] = []
 
@@ -133,6 +140,8 @@ class Supervisor:
                 "with threads or async handlers a job that does not end in time is ended together with its process; "
                 "what else runs there is handed back and starts again elsewhere"
             )
+        if too_long := longer_than_grace(plan):
+            log.warning("%s", too_long)
         self._renewing = renewing
         jobs = plan.registry.names()
         meters = {number: Meter(plan.options.queues, jobs) for number in range(plan.options.processes + plan.cells + 1)}
@@ -210,6 +219,7 @@ class Supervisor:
             grace_s = min(grace_s, GONE_GRACE_S)
             log.warning("what it serves is gone: nothing that runs could be settled, and it starts again elsewhere")
         log.info("stopping (%s); what runs has %g s", self._reason, grace_s)
+        self._last_call_s = min(LAST_CALL_S, grace_s * LAST_CALL_PART)
         # From the signal on, not from when a backend that hangs let us look for one.
         self._grace_ends = min(time.monotonic(), self._signals.stopped_at) + grace_s
         self._brood.stop_respawning()
@@ -221,6 +231,8 @@ class Supervisor:
         members = self._brood.members.values()
         if not members and not (self._aftermath.unsettled and self._has_time()):
             return True
+        if time.monotonic() >= self._grace_ends - self._last_call_s:
+            self._call_last()
         if self._signals.stops > 1 and any(member.running for member in members):
             self._reason = StopReason.ABORTED
         if self._signals.stops > 1 or time.monotonic() >= self._grace_ends:
@@ -228,6 +240,22 @@ class Supervisor:
                 member.kill(Killed.STOP)
             return True
         return False
+
+    def _call_last(self) -> None:
+        """Interrupt what still runs, and name it: a job longer than the grace is interrupted at each deploy."""
+        for member in self._brood.members.values():
+            if member.slots.ints[Word.LAST_CALL]:
+                continue
+            member.slots.ints[Word.LAST_CALL] = 1
+            for item in running(member):
+                log.warning(
+                    "job %s has run for %s and is interrupted: the grace of %s is nearly over. It is handed back, "
+                    "costs no attempt, and starts again from its beginning. If it needs longer, set --grace or "
+                    "DELAYQ_GRACE above that, and the stop time of the process manager above the grace.",
+                    item.claim.id,
+                    format_duration(round((member.slots.working_clock() - item.started) * 1000)),
+                    format_duration(self._options.grace_ms),
+                )
 
     def _has_time(self) -> bool:
         """Whether a call to the backend ends before the grace does, even without an answer."""
@@ -292,6 +320,24 @@ class Supervisor:
             member = self._to_dump.pop(0)
             if member.process.pid in self._brood.members:
                 member.process.send(signal.SIGTTIN)
+
+
+def longer_than_grace(plan: Plan) -> str:
+    """A sentence on the registered jobs that say that they may run longer than the grace; '' for none."""
+    grace_ms, said = plan.options.grace_ms, {}
+    for name in plan.registry.names():
+        timeout_ms = plan.registry.get(name).options.timeout_ms
+        if timeout_ms is not None and not 0 < timeout_ms <= grace_ms:
+            said[name] = format_duration(timeout_ms) if timeout_ms else "without a limit"
+    if not said:
+        return ""
+    named = [f"{name} ({limit})" for name, limit in list(said.items())[:NAMED]]
+    more = f" and {len(said) - NAMED} more" if len(said) > NAMED else ""
+    return (
+        f"These jobs may run longer than the grace of {format_duration(grace_ms)} that a stopping worker gives them: "
+        f"{', '.join(named)}{more}. A stop interrupts them, and they start again from their beginning. Set --grace or "
+        "DELAYQ_GRACE above their timeouts, and the stop time of the process manager above the grace."
+    )
 
 
 def _reap_orphans(known: Sequence[Process]) -> None:

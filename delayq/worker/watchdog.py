@@ -1,7 +1,7 @@
 """A child's second thread: it sees to what the main thread cannot see while a handler runs.
 
     the parent is gone          end at once; nobody keeps the leases any more
-    a job is over its time      interrupt it; so also when it is to be cancelled
+    a job is over its time      interrupt it; so also when it is to be cancelled, and when the worker's grace ends
     a job runs long             settle what is finished, hand back what has not started
     a job ends beside a wait    settle it, because a next link or a whole batch may wait for that
     the child shall leave       end a wait for new work, and soon also one for an answer
@@ -22,14 +22,15 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from delayq.core.errors import DelayqError
-from delayq.core.interrupts import JobCancelled
+from delayq.core.interrupts import JobCancelled, JobInterrupted, WorkerShutdown
 from delayq.worker.clock import STANDSTILL_S, boot_clock
 from delayq.worker.crew_inline import nudge
-from delayq.worker.holding import START_WITHIN, Holding
+from delayq.worker.held import Held
+from delayq.worker.holding import SHUTDOWN, START_WITHIN, Holding
 from delayq.worker.killed import timed_out
 from delayq.worker.memory import MemoryLimit
 from delayq.worker.prefetch import WORTH_S
-from delayq.worker.slots import Slots, Stop, Word
+from delayq.worker.slots import CANCEL, Slots, Stop, Word
 from delayq.worker.supply import Supply
 
 log = logging.getLogger("delayq.worker")
@@ -120,18 +121,22 @@ class Watchdog:
             nudge()
 
     def interrupt_late(self, *, late: bool = True) -> None:
-        """Interrupt what is over its time (unless `late` is False), past its deadline, or cancelled.
+        """Interrupt what is over its time (unless `late` is False), past its deadline, cancelled, or cut off by a stop.
 
         Called by TERM too: a handler that holds the interpreter's lock keeps it from this thread, and a call that TERM
         ends must not go on as if nothing had been said.
         """
-        for held, cancel in self._holding.to_interrupt(late=late):
-            started = self._slots.started[held.slot]
+        for held, why in self._holding.to_interrupt(late=late):
             if held.interrupter is not None:
-                limit_s = self._slots.soft_at[held.slot] - started
-                held.interrupter(
-                    held, JobCancelled() if cancel else timed_out(self._slots.working_clock() - started, limit_s)
-                )
+                held.interrupter(held, self._error(held, why))
+
+    def _error(self, held: Held, why: int) -> JobInterrupted:
+        if why == CANCEL:
+            return JobCancelled()
+        if why == SHUTDOWN:
+            return WorkerShutdown()
+        started, soft_at = self._slots.started[held.slot], self._slots.soft_at[held.slot]
+        return timed_out(self._slots.working_clock() - started, soft_at - started)
 
     def _look(self) -> None:
         self.interrupt_late(late=boot_clock() >= self._late_from)

@@ -40,7 +40,7 @@ def test_every_setting_that_is_no_option_of_a_command_is_one_of_delayq(bare: Cli
     options = bare.ok("--help").out
     for name in shown(bare):
         # A key in the words of a command would stand in every list of processes.
-        unlike = {"queue", "app", "tries", "backoff", "timeout", "retention", "connection", "keys", "database"}
+        unlike = {"queue", "app", "tries", "backoff", "timeout", "grace", "retention", "connection", "keys", "database"}
         if name not in unlike | {"metrics_port", *TABLES}:
             assert f"--{name.replace('_', '-')} " in options, name
 

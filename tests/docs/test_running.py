@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import shutil
 import subprocess
@@ -10,10 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from delayq.core.backoff import DEFAULT
-from delayq.core.outcome import Policy
 from delayq.core.when import duration_ms
-from delayq.worker.options import StopReason, WorkerOptions
+from delayq.settings import Settings
+from delayq.worker.options import StopReason
 from tests.docs.pages import Block, blocks, page
 from tests.docs.test_commands import parse
 from tests.support.flavours import missing
@@ -21,7 +21,7 @@ from tests.support.flavours import missing
 PAGE = page("docs/running.md")
 UNIT = "delayq-work@.service"
 KILLED_MS = 1_000
-GRACE_MS = WorkerOptions(queues=("default",), fallback=Policy(tries=1, backoff=DEFAULT)).grace_ms
+GRACE_MS = Settings().grace_ms
 
 
 def block(mark: str) -> Block:
@@ -71,7 +71,17 @@ def test_a_wrong_command_is_seen(line: str) -> None:
 def test_they_wait_for_the_grace(service: SectionProxy, program: SectionProxy) -> None:
     assert duration_ms(service["TimeoutStopSec"]) > GRACE_MS + KILLED_MS
     assert int(program["stopwaitsecs"]) * 1_000 > GRACE_MS + KILLED_MS
-    assert f"| {GRACE_MS // 1_000} s | fixed;" in PAGE
+    assert f"| {GRACE_MS // 1_000} s | `work --grace`" in PAGE
+
+
+def test_pods_wait_for_the_grace() -> None:
+    [seconds] = re.findall(r"terminationGracePeriodSeconds: (\d+)", page("docs/deploy.md"))
+    assert int(seconds) * 1_000 > GRACE_MS + KILLED_MS
+
+
+def test_the_longer_grace_of_the_page_fits_the_wait_beside_it() -> None:
+    [(grace, wait)] = re.findall(r"`--grace (\d+)m` and `TimeoutStopSec=(\d+)min`", PAGE)
+    assert int(wait) * 60_000 > int(grace) * 60_000 + KILLED_MS
 
 
 def test_only_the_supervisor_hears_the_first_signal(service: SectionProxy, program: SectionProxy) -> None:

@@ -26,6 +26,15 @@ async def async_held(context: JobContext, seconds: float = 0.0) -> None:
     note("end", context.id)
 
 
+@job("async_tidy_up")
+async def async_tidy_up(context: JobContext, seconds: float) -> None:
+    note("start", context.id)
+    try:
+        await asyncio.sleep(seconds)
+    finally:
+        note("tidied", context.id)
+
+
 @job("async_deaf")
 async def async_deaf(context: JobContext, seconds: float) -> None:
     note("start", context.id)

@@ -127,6 +127,18 @@ def tidy_up(context: JobContext, seconds: float) -> None:
         note("tidied", context.id)
 
 
+@job("tidy_up_in_python")
+def tidy_up_in_python(context: JobContext, seconds: float) -> None:
+    """As `tidy_up`, but it comes back to the interpreter often, where a thread can be interrupted."""
+    note("start", context.id)
+    end = time.monotonic() + seconds
+    try:
+        while time.monotonic() < end:
+            time.sleep(0.01)
+    finally:
+        note("tidied", context.id)
+
+
 @job("polite")
 def polite(context: JobContext) -> None:
     note("start", context.id)

@@ -118,6 +118,7 @@ def test_every_setting_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
         "keys_file",
         "api_keys_file",
         "max_overdue",
+        "grace",
         "metrics_port",
         "redact",
         "database",

@@ -21,8 +21,8 @@ WITHOUT_APP: Final = "No --app, so jobs become ready and wait. Stop with Ctrl-C.
 JOINED_LOOK_S: Final = 1.0
 LOOK_S: Final = 0.05
 TELL_S: Final = 5.0
-LEAVE_S: Final = 27.0
-"""How long an `up` may take to leave: its grace, and a moment to say so."""
+LEAVE_S: Final = 2.0
+"""How long an `up` may take to leave after its grace."""
 NOW_S: Final = 5.0
 
 
@@ -92,14 +92,15 @@ def _see_them_off(session: Session, attendance: Attendance, *, now: bool) -> boo
         for number in (signal.SIGTERM, signal.SIGINT) if now else (signal.SIGTERM,):
             _ask(attendance, pid, number)
     who = f"`delayq up` ({_processes(asked)})"
+    leave_s = session.settings().grace_ms / 1000 + LEAVE_S
     if now:
         session.out.note(f"Asked {who} to leave at once; what runs is handed back.")
     else:
         session.out.note(
-            f"Asked {who} to leave; what runs may end within {LEAVE_S:g} s. A second `delayq down`, or "
+            f"Asked {who} to leave; what runs may end within {leave_s:g} s. A second `delayq down`, or "
             "`delayq down --now`, does not wait for it."
         )
-    _wait_for(session, attendance, asked, NOW_S if now else LEAVE_S)
+    _wait_for(session, attendance, asked, NOW_S if now else leave_s)
     return True
 
 

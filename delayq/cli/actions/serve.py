@@ -66,7 +66,7 @@ def work(session: Session, apps: Sequence[str], wishes: Wishes, limits: Limits, 
     """Run jobs until there is a reason to stop; its exit code."""
     began = time.monotonic()  # before the application's code is loaded
     events = EventLines() if as_json else None
-    said = {"tries": wishes.tries, "backoff": wishes.backoff, "timeout": wishes.timeout}
+    said = {"tries": wishes.tries, "backoff": wishes.backoff, "timeout": wishes.timeout, "grace": wishes.grace}
     settings = session.settings(**said, connection=wishes.connection, metrics_port=wishes.metrics_port)
     with leaving_when_told():
         registry = handlers(settings, apps)
@@ -162,6 +162,7 @@ def worker_options(settings: Settings, registry: Registry, wishes: Wishes, limit
         mover=wishes.size.mover,
         force=wishes.force,
         ends_process=True,
+        grace_ms=settings.grace_ms,
         tidy_every_ms=settings.tidy_every_ms,
         max_recoveries=settings.max_recoveries,
     )

@@ -33,6 +33,7 @@ class Wishes:
     weighted: bool = False
     connection: str | None = None
     metrics_port: str | None = None
+    grace: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import signal
 import time
+from typing import Any
 
 import pytest
 
@@ -29,6 +30,55 @@ def test_what_runs_may_end_within_the_grace_and_the_rest_is_handed_back(house: H
     assert house.state("running") is State.ABSENT
     [stats] = house.client.stats("default")
     assert (stats.ready, stats.reserved) == (10, 0)
+
+
+LONG: list[tuple[str, dict[str, Any]]] = [
+    ("tidy_up", {}),
+    ("tidy_up_in_python", {"threads": 4}),
+    ("async_tidy_up", {"asynchronous": True}),
+]
+
+
+@pytest.mark.parametrize(("handler", "config"), LONG)
+def test_a_job_longer_than_the_grace_cleans_up_and_is_handed_back(
+    house: House, handler: str, config: dict[str, Any]
+) -> None:
+    house.schedule(handler, "long", seconds=60)
+    with house.open(grace_ms=2_000, tries=1, **config) as shop:
+        house.until_started("long")
+        shop.signal(TERM)
+        assert shop.ended() == 0
+        assert "is killed" not in shop.said(), "it ended by itself"
+        assert re.search(r"job long has run for .* the grace of 2s .* --grace or DELAYQ_GRACE", shop.said())
+    assert len(house.rows("tidied", "long")) == 1
+    held = house.job("long")
+    assert held.envelope is not None
+    assert (held.envelope.attempts, held.recoveries, held.failure) == (0, 0, None)
+    house.let_go()
+    with house.open(**config):
+        house.until_started("long", 2)
+
+
+def test_a_job_that_does_not_hear_the_interrupt_is_killed_at_the_end_of_the_grace(house: House) -> None:
+    house.schedule("deaf", "long", seconds=60)
+    with house.open(grace_ms=1_000, tries=1) as shop:
+        house.until_started("long")
+        shop.signal(TERM)
+        assert shop.ended() == 0
+        assert "is killed: the worker stops" in shop.said()
+    assert len(house.rows("heard", "long")) == 1
+    assert (house.state("long"), house.job("long").recoveries) == (State.READY, 0)
+
+
+def test_a_worker_names_the_jobs_that_may_outlast_its_grace(house: House) -> None:
+    """`hasty` says 300 ms; the others say nothing, so nothing is known of them."""
+    with house.open(grace_ms=200) as shop:
+        wait_until(lambda: "grace of 200ms" in shop.said(), what="it says so")
+    assert "longer than the grace of 200ms that a stopping worker gives them: hasty (300ms)." in shop.said()
+    with house.open(grace_ms=301) as shop:
+        house.schedule("good", "g1")
+        house.until_gone("g1")
+    assert "longer than the grace of 301ms" not in shop.said()
 
 
 @pytest.mark.timed
