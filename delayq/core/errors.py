@@ -10,6 +10,7 @@
     │  ├─ InvalidPayload        not JSON, NaN, too large
     │  └─ KeyReused             an idempotency key that stands for another request
     ├─ JobNotFound              no job with that id in that queue
+    │  └─ FoundElsewhere        no queue was named, and another queue has a job with that id
     ├─ QueueNotFound            no queue of that name is known
     ├─ LockNotFound             nobody holds such a unique key
     ├─ LimitNotFound            nobody holds, or counts against, such a limit
@@ -103,6 +104,28 @@ class JobNotFound(DelayqError):
     """No job with this id is known in this queue."""
 
     exit_code = 3
+
+
+class FoundElsewhere(JobNotFound):
+    """No queue was named, the default queue does not have this job, and another queue has one with its id.
+
+    Nothing was done. `queues` are those that have it; `done` is what the call answered for all ids, where it was given
+    several.
+    """
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        hint: str = "",
+        job_id: str = "",
+        queues: tuple[str, ...] = (),
+        done: tuple[object, ...] = (),
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.job_id = job_id
+        self.queues = queues
+        self.done = done
 
 
 class QueueNotFound(DelayqError):

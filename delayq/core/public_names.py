@@ -27,6 +27,7 @@ HOMES: Final[Mapping[str, Sequence[str]]] = {
         "ConfigError",
         "Conflict",
         "DelayqError",
+        "FoundElsewhere",
         "InvalidInput",
         "JobFinished",
         "JobHasFailed",

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
 from delayq.core.envelope import ABSENT, Envelope
-from delayq.core.errors import DelayqError
+from delayq.core.errors import ConfigError, DelayqError, JobHasFailed, JobNotFound
 from delayq.core.failure import Failure
 from delayq.core.names import LOST
 from delayq.core.progress import Progress
@@ -41,6 +43,84 @@ class Fate(StrEnum):
     BACKGROUND = "in background"
 
 
+Delay: TypeAlias = str | timedelta
+Instant: TypeAlias = str | datetime
+Timeout: TypeAlias = str | timedelta
+
+
+class RefHome(ABC):
+    """The Redis that a `JobRef` asks. It counts for nothing when answers are compared, and is not shown with them."""
+
+    @abstractmethod
+    def cancel(self, ref: JobRef, running: bool) -> Answer:
+        """See `JobRef.cancel`; so are all others."""
+
+    @abstractmethod
+    async def acancel(self, ref: JobRef, running: bool) -> Answer:
+        """Awaited."""
+
+    @abstractmethod
+    def reschedule(self, ref: JobRef, delay: Delay | None, at: Instant | None) -> JobRef:
+        """See `JobRef`."""
+
+    @abstractmethod
+    async def areschedule(self, ref: JobRef, delay: Delay | None, at: Instant | None) -> JobRef:
+        """Awaited."""
+
+    @abstractmethod
+    def run_now(self, ref: JobRef) -> JobRef:
+        """See `JobRef`."""
+
+    @abstractmethod
+    async def arun_now(self, ref: JobRef) -> JobRef:
+        """Awaited."""
+
+    @abstractmethod
+    def get(self, ref: JobRef) -> JobInfo | None:
+        """See `JobRef.refresh`."""
+
+    @abstractmethod
+    async def aget(self, ref: JobRef) -> JobInfo | None:
+        """Awaited."""
+
+    @abstractmethod
+    def wait(self, ref: JobRef, timeout: Timeout) -> JobInfo | None:
+        """See `JobRef`."""
+
+    @abstractmethod
+    async def await_(self, ref: JobRef, timeout: Timeout) -> JobInfo | None:
+        """Awaited."""
+
+    def __eq__(self, other: object) -> bool:
+        return other is None or isinstance(other, RefHome)
+
+    def __hash__(self) -> int:
+        return 0
+
+    def __repr__(self) -> str:
+        return "…"
+
+
+def ended(info: JobInfo | None) -> bool:
+    """Whether a job will not run any more by itself."""
+    return info is None or info.state in (State.COMPLETED, State.FAILED)
+
+
+def result_of(info: JobInfo | None, ref: JobRef) -> Any:
+    """The result of a job that has ended; see `JobRef.result`."""
+    if info is None:
+        raise JobNotFound(
+            f"Nothing is kept of the job {ref.id!r} in queue {ref.queue!r}: it is done or was cancelled.",
+            hint='Give it a retention, such as retention="1h", to keep its result for that long.',
+        )
+    if info.state is State.FAILED:
+        why = f": {info.failure.type}: {info.failure.message}" if info.failure else "."
+        raise JobHasFailed(
+            f"The job {ref.id!r} in queue {ref.queue!r} has failed{why}", hint="Use retry to run it again."
+        )
+    return info.result
+
+
 class JobRef(msgspec.Struct, frozen=True, gc=False):
     """The answer to a schedule, a reschedule, a retry.
 
@@ -59,11 +139,100 @@ class JobRef(msgspec.Struct, frozen=True, gc=False):
     name: str = ""
     instead_of: str = ""
     connection: str = ""
+    home: RefHome | None = None
 
     @property
     def latest(self) -> JobRef:
         """What is known by now: of a job that waited for a commit, what became of it; else this answer."""
         return self
+
+    # -- what can be asked and done, in the queue that has the job -----------------------------------------------------
+
+    def cancel(self, *, running: bool = False) -> Answer:
+        """Make sure the job does not run, as `Client.cancel` in its own queue.
+
+        Returns `cancelled`, or why not: `running`, `finished`, `failed`, `unknown`. With `running=True` a job that runs
+        is asked to stop. Raises `BackendError`; `ConfigError` when this answer came from no Redis.
+        """
+        ref, home = self._at_home()
+        return home.cancel(ref, running)
+
+    async def acancel(self, *, running: bool = False) -> Answer:
+        """Make sure the job does not run, awaited: takes, returns and raises what `cancel` does."""
+        ref, home = self._at_home()
+        return await home.acancel(ref, running)
+
+    def reschedule(self, *, delay: Delay | None = None, at: Instant | None = None) -> JobRef:
+        """Give the waiting job a new due time: `delay` ('30m') from now, or `at` (RFC 3339, a datetime).
+
+        Returns the new answer. Raises `JobNotFound`, `JobRunning`, `JobHasFailed`, `JobFinished`, `InvalidInput`,
+        `BackendError`; `ConfigError` when this answer came from no Redis.
+        """
+        ref, home = self._at_home()
+        return home.reschedule(ref, delay, at)
+
+    async def areschedule(self, *, delay: Delay | None = None, at: Instant | None = None) -> JobRef:
+        """Give the waiting job a new due time, awaited: takes, returns and raises what `reschedule` does."""
+        ref, home = self._at_home()
+        return await home.areschedule(ref, delay, at)
+
+    def run_now(self) -> JobRef:
+        """Let the waiting job run at once (on a paused queue: when it is resumed). Raises as `reschedule`."""
+        ref, home = self._at_home()
+        return home.run_now(ref)
+
+    async def arun_now(self) -> JobRef:
+        """Let the waiting job run at once, awaited. Returns and raises what `run_now` does."""
+        ref, home = self._at_home()
+        return await home.arun_now(ref)
+
+    def refresh(self) -> JobInfo | None:
+        """Everything known about the job now; None when it is done and not kept (`retention`), or was cancelled.
+
+        Raises `BackendError`; `ConfigError` when this answer came from no Redis.
+        """
+        ref, home = self._at_home()
+        return home.get(ref)
+
+    async def arefresh(self) -> JobInfo | None:
+        """Everything known about the job now, awaited. Returns and raises what `refresh` does."""
+        ref, home = self._at_home()
+        return await home.aget(ref)
+
+    def wait(self, timeout: Timeout) -> JobInfo | None:
+        """Wait until the job has ended: completed, failed, or gone. Asks Redis every 20 ms, later once a second.
+
+        Returns what `refresh` returns then. Raises `TimeoutError` when it has not ended after `timeout` ('30s').
+        """
+        ref, home = self._at_home()
+        return home.wait(ref, timeout)
+
+    async def await_(self, timeout: Timeout) -> JobInfo | None:
+        """Wait until the job has ended, awaited. Takes, returns and raises what `wait` does."""
+        ref, home = self._at_home()
+        return await home.await_(ref, timeout)
+
+    def result(self, timeout: Timeout = "0s") -> Any:
+        """What the handler returned. Waits up to `timeout` ('30s') for the end of the job; by default not at all.
+
+        Raises `TimeoutError` when it has not ended by then, `JobHasFailed` when it failed, `JobNotFound` when nothing
+        is kept of it: results need a `retention`.
+        """
+        return result_of(self.wait(timeout), self)
+
+    async def aresult(self, timeout: Timeout = "0s") -> Any:
+        """What the handler returned, awaited. Takes, returns and raises what `result` does."""
+        return result_of(await self.await_(timeout), self)
+
+    def _at_home(self) -> tuple[JobRef, RefHome]:
+        """The latest answer, and who to ask about it. Raises `ConfigError`."""
+        ref = self.latest
+        if ref.home is None:
+            raise ConfigError(
+                f"The answer for the job {ref.id!r} ({ref.outcome}) came from no Redis that could be asked about it.",
+                hint="Ask the backend that keeps the job: DelayQ().get(id, queue=…), or a command with --connection.",
+            )
+        return ref, ref.home
 
 
 class Later:

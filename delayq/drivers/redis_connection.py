@@ -13,6 +13,7 @@ from delayq.redis.aio import AsyncClient
 from delayq.redis.carrying import carried, carry
 from delayq.redis.client import Client
 from delayq.redis.connect import Connector
+from delayq.redis.ref_home import RedisHome
 from delayq.redis.verbs import Clock, server_clock
 
 
@@ -23,16 +24,19 @@ class RedisConnection:
         self.name = name
         self.client = Client(connector, options, clock)
         self.aclient = AsyncClient(connector, options, clock)
+        self._home = RedisHome(connector, self.client.verbs)
         self.batches: BatchStore = self.client.batches
         self.abatches: AsyncBatchStore = self.aclient.batches
 
     def schedule(self, spec: JobSpec, on_conflict: OnConflict) -> JobRef:
         """One script call."""
-        return self.client.run(self.client.verbs.schedule(spec, on_conflict))
+        return self._home.one(self.client.run(self.client.verbs.schedule(spec, on_conflict)))
 
     def schedule_many(self, specs: Sequence[JobSpec], on_conflict: OnConflict) -> list[JobRef]:
         """One script call for each chunk of a queue."""
-        return self.client.run(self.client.verbs.schedule_many(specs, on_conflict))
+        refs = self.client.run(self.client.verbs.schedule_many(specs, on_conflict))
+        self._home.all(refs)
+        return refs
 
     def push_raw(self, envelope: bytes, *, queue: str | None = None, delay: Delay | None = None) -> JobRef:
         """One script call."""
@@ -48,11 +52,13 @@ class RedisConnection:
 
     async def aschedule(self, spec: JobSpec, on_conflict: OnConflict) -> JobRef:
         """As `schedule`."""
-        return await self.aclient.run(self.aclient.verbs.schedule(spec, on_conflict))
+        return self._home.one(await self.aclient.run(self.aclient.verbs.schedule(spec, on_conflict)))
 
     async def aschedule_many(self, specs: Sequence[JobSpec], on_conflict: OnConflict) -> list[JobRef]:
         """As `schedule_many`."""
-        return await self.aclient.run(self.aclient.verbs.schedule_many(specs, on_conflict))
+        refs = await self.aclient.run(self.aclient.verbs.schedule_many(specs, on_conflict))
+        self._home.all(refs)
+        return refs
 
     async def apush_raw(self, envelope: bytes, *, queue: str | None = None, delay: Delay | None = None) -> JobRef:
         """As `push_raw`."""

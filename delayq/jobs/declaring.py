@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Mapping
 from typing import Any, Final, Generic, TypeVar, get_args, get_origin, get_type_hints
 
@@ -50,7 +51,8 @@ def _refuse_init_vars(cls: Any) -> None:
 def _refuse(cls: type, base: type, name: str, *, is_field: bool) -> None:
     own = f"{cls.__module__}.{cls.__qualname__}"
     method = name in _OVERRIDABLE and callable(getattr(cls, name, None)) and not is_field
-    foreign = not method and name not in _GIVEN and getattr(cls, name, _GIVEN) is not getattr(base, name, None)
+    own_of = inspect.getattr_static  # a class method is another object each time it is asked for
+    foreign = not method and name not in _GIVEN and own_of(cls, name, _GIVEN) is not own_of(base, name, None)
     if name in NAMES and (foreign or is_field):
         raise ConfigError(
             f"{own} has a member {name!r}, which is the name of an option.",

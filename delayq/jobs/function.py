@@ -23,6 +23,9 @@ from delayq.jobs.sending import Message
 from delayq.jobs.unsent import Unsent
 
 if TYPE_CHECKING:
+    from delayq.core.states import Answer
+    from delayq.core.views import JobInfo
+    from delayq.jobs.by_id import Place
     from delayq.jobs.dispatch import Dispatch
 
 P = ParamSpec("P")
@@ -104,6 +107,27 @@ class JobFunction(Generic[P, R]):
         message = Message(self.name, partial(self.payload.write, values), self.options)
         return Dispatch(message, unsent=Unsent(f"A dispatch of the job {self.name!r}"))
 
+    def cancel(self, job_id: str, *, running: bool = False) -> Answer:
+        """Make sure a job of this function does not run; asked in the queue that its declaration, or a route, names.
+
+        Returns `cancelled`, or why not: `running`, `finished`, `failed`, `unknown`. With `running=True` a job that runs
+        is asked to stop. Raises `FoundElsewhere` when another queue has a job with this id, for example one that was
+        sent with `on_queue`; nothing is done to that. Raises `BackendError`; `ConfigError` without a Redis.
+        """
+        return _place(self).cancel(job_id, running)
+
+    async def acancel(self, job_id: str, *, running: bool = False) -> Answer:
+        """Make sure a job of this function does not run, awaited. Takes, returns and raises what `cancel` does."""
+        return await _place(self).acancel(job_id, running)
+
+    def find(self, job_id: str) -> JobInfo | None:
+        """Everything known about a job of this function; None when no queue has it. Raises as `cancel`."""
+        return _place(self).find(job_id)
+
+    async def afind(self, job_id: str) -> JobInfo | None:
+        """Everything known about a job of this function, awaited. Returns and raises what `find` does."""
+        return await _place(self).afind(job_id)
+
     def failed(self, data: msgspec.Raw, error: BaseException) -> None:
         """A function has no hook for failures."""
 
@@ -130,6 +154,12 @@ class ContextFunction(JobFunction[Concatenate[JobContext, P], R], Generic[P, R])
     def job(self, *args: P.args, **kwargs: P.kwargs) -> Dispatch:  # type: ignore[override]  # the context is not the caller's
         """As `JobFunction.job`."""
         return self._job(*args, **kwargs)
+
+
+def _place(function: JobFunction[..., Any]) -> Place:
+    from delayq.jobs.by_id import place_of as place_of_jobs  # it asks the manager, which stands above this module
+
+    return place_of_jobs(function.name, function.options)
 
 
 def _is_async(function: Callable[..., Any]) -> bool:

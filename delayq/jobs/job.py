@@ -22,6 +22,9 @@ from typing import Any, ClassVar, Unpack, dataclass_transform
 
 from delayq.core.errors import DelayqError
 from delayq.core.signals import Discard, Fail, JobSignal, Retry
+from delayq.core.states import Answer
+from delayq.core.views import JobInfo
+from delayq.jobs.by_id import place_of
 from delayq.jobs.class_handler import ClassHandler
 from delayq.jobs.context import JobContext
 from delayq.jobs.declaring import prepare_class
@@ -52,6 +55,33 @@ class Job(Sendable):
         if callable(getattr(cls, "handle", None)):
             cls._handler = ClassHandler(cls, current().codecs)
             current().add(cls._handler)
+
+    # -- jobs of this class, by id -----------------------------------------------------------------------------------
+
+    @classmethod
+    def cancel(cls, job_id: str, *, running: bool = False) -> Answer:
+        """Make sure a job of this class does not run; asked in the queue that its declaration, or a route, names.
+
+        Returns `cancelled`, or why not: `running`, `finished`, `failed`, `unknown`. With `running=True` a job that runs
+        is asked to stop. Raises `FoundElsewhere` when another queue has a job with this id, for example one that was
+        sent with `on_queue`; nothing is done to that. Raises `BackendError`; `ConfigError` without a Redis.
+        """
+        return place_of(cls.job_name, cls.job_options, cls.__mro__).cancel(job_id, running)
+
+    @classmethod
+    async def acancel(cls, job_id: str, *, running: bool = False) -> Answer:
+        """Make sure a job of this class does not run, awaited. Takes, returns and raises what `cancel` does."""
+        return await place_of(cls.job_name, cls.job_options, cls.__mro__).acancel(job_id, running)
+
+    @classmethod
+    def find(cls, job_id: str) -> JobInfo | None:
+        """Everything known about a job of this class; None when no queue has it. Raises as `cancel`."""
+        return place_of(cls.job_name, cls.job_options, cls.__mro__).find(job_id)
+
+    @classmethod
+    async def afind(cls, job_id: str) -> JobInfo | None:
+        """Everything known about a job of this class, awaited. Returns and raises what `find` does."""
+        return await place_of(cls.job_name, cls.job_options, cls.__mro__).afind(job_id)
 
     # -- what a job class may define ---------------------------------------------------------------------------------
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
 from delayq.core.activity import Activity
 from delayq.core.control import Control
-from delayq.core.errors import DelayqError
 from delayq.core.failed import FailedOptions
 from delayq.core.options import Options
 from delayq.core.progress import Progress
@@ -19,20 +17,18 @@ from delayq.core.rate import Pace, parse_rate
 from delayq.core.spec import Delay, JobSpec
 from delayq.core.states import Answer, OnConflict, State
 from delayq.core.views import JobInfo, JobRef, Page, QueueStats, QueueView, Retried, Upcoming, WorkerInfo
-from delayq.redis import interception, operations, resharding, whole
+from delayq.redis import operations, resharding, whole
 from delayq.redis.activity import SPAN, SPANS, activity
 from delayq.redis.batches import AsyncBatches
-from delayq.redis.calls.call import Call, Command
 from delayq.redis.calls.operate import Switch
-from delayq.redis.client import drive
-from delayq.redis.confirm import Confirm
 from delayq.redis.connect import Connector
+from delayq.redis.driving import adrive
 from delayq.redis.failed_verbs import FailedVerbs
 from delayq.redis.given import QueueSettings, ScheduleOptions, When
 from delayq.redis.hand_verbs import HandVerbs
 from delayq.redis.limit_desk import AsyncAuditDesk, AsyncLimitDesk
 from delayq.redis.lock_desk import AsyncLockDesk
-from delayq.redis.send import asend
+from delayq.redis.ref_home import RedisHome
 from delayq.redis.verbs import Clock, Flow, Verbs, server_clock
 
 T = TypeVar("T")
@@ -54,6 +50,7 @@ class AsyncClient:
         self.locks = AsyncLockDesk(self)
         self.audit_log = AsyncAuditDesk(self)
         self.batches = AsyncBatches(self.run, self.verbs)
+        self._home = RedisHome(connector, self.verbs)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self.connector.endpoint)!r}, prefix={self.options.prefix!r})"
@@ -64,36 +61,8 @@ class AsyncClient:
         return self.verbs.options
 
     async def run(self, flow: Flow[T]) -> T:
-        """Run a verb, awaited: send what it yields, give it the answers, return what it returns.
-
-        Inside of a test's fake or virtual clock it blocks for the blink it takes: no connection outlives a test's loop.
-        """
-        if interception.active():
-            return drive(self.connector, flow)
-        try:
-            step = next(flow)
-            while True:
-                try:
-                    answer: Any
-                    if isinstance(step, Confirm):
-                        answer = await self.connector.aconfirm(step)
-                    elif isinstance(step, tuple) and all(call.reads for call in step):
-                        answer = await asyncio.gather(*map(self._ask, step))
-                    elif isinstance(step, tuple):
-                        answer = [await self._ask(call) for call in step]
-                    else:
-                        answer = await self._ask(step)
-                except DelayqError as error:
-                    step = flow.throw(error)
-                else:
-                    step = flow.send(answer)
-        except StopIteration as done:
-            value: T = done.value
-            return value
-
-    async def _ask(self, call: Call[T] | Command[T]) -> T:
-        once = partial(asend, call=call)
-        return await self.connector.acall(once, safe=call.resend, reads=call.reads, hasty=call.hasty)
+        """Run a verb, awaited: send what it yields, give it the answers, return what it returns."""
+        return await adrive(self.connector, flow)
 
     async def schedule(
         self,
@@ -106,17 +75,19 @@ class AsyncClient:
     ) -> JobRef:
         """As `Client.schedule`."""
         spec = JobSpec(name=name, data=data, **options)
-        return await self.run(self.verbs.schedule(spec, OnConflict(on_conflict), durability))
+        return self._home.one(await self.run(self.verbs.schedule(spec, OnConflict(on_conflict), durability)))
 
     async def schedule_many(
         self, items: Iterable[JobSpec | Mapping[str, Any]], *, on_conflict: str = "keep", durability: str | None = None
     ) -> list[JobRef]:
         """As `Client.schedule_many`."""
-        return await self.run(self.verbs.schedule_many(items, OnConflict(on_conflict), durability))
+        refs = await self.run(self.verbs.schedule_many(items, OnConflict(on_conflict), durability))
+        self._home.all(refs)
+        return refs
 
     async def push_raw(self, envelope: bytes, *, queue: str | None = None, delay: Delay | None = None) -> JobRef:
         """As `Client.push_raw`."""
-        return await self.run(self.verbs.push_raw(envelope, queue, delay))
+        return self._home.one(await self.run(self.verbs.push_raw(envelope, queue, delay)))
 
     async def cancel(
         self, job_id: str, *, queue: str | None = None, running: bool = False, durability: str | None = None
@@ -134,15 +105,16 @@ class AsyncClient:
         self, job_id: str, *, queue: str | None = None, durability: str | None = None, **when: Unpack[When]
     ) -> JobRef:
         """As `Client.reschedule`."""
-        return await self.run(self.verbs.reschedule(job_id, queue, JobSpec(name="reschedule", **when), durability))
+        spec = JobSpec(name="reschedule", **when)
+        return self._home.one(await self.run(self.verbs.reschedule(job_id, queue, spec, durability)))
 
     async def run_now(self, job_id: str, *, queue: str | None = None) -> JobRef:
         """As `Client.run_now`."""
-        return await self.run(self.verbs.run_now(job_id, queue))
+        return self._home.one(await self.run(self.verbs.run_now(job_id, queue)))
 
     async def retry(self, job_id: str, *, queue: str | None = None) -> JobRef:
         """As `Client.retry`."""
-        return await self.run(self._by_hand.retry(job_id, queue))
+        return self._home.one(await self.run(self._by_hand.retry(job_id, queue)))
 
     async def forget(self, job_ids: str | Sequence[str], *, queue: str | None = None) -> list[Answer]:
         """As `Client.forget`."""

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
 from delayq.core.activity import Activity
 from delayq.core.control import Control
-from delayq.core.errors import DelayqError
 from delayq.core.failed import FailedOptions
 from delayq.core.options import Options
 from delayq.core.progress import Progress
@@ -22,40 +20,17 @@ from delayq.redis import operations, resharding, whole
 from delayq.redis.activity import SPAN, SPANS, activity
 from delayq.redis.batches import Batches
 from delayq.redis.calls.operate import Switch
-from delayq.redis.confirm import Confirm
 from delayq.redis.connect import Connector
+from delayq.redis.driving import drive
 from delayq.redis.failed_verbs import FailedVerbs
 from delayq.redis.given import QueueSettings, ScheduleOptions, When
 from delayq.redis.hand_verbs import HandVerbs
 from delayq.redis.limit_desk import AuditDesk, LimitDesk
 from delayq.redis.lock_desk import LockDesk
-from delayq.redis.send import send, send_every
+from delayq.redis.ref_home import RedisHome
 from delayq.redis.verbs import Clock, Flow, Verbs, server_clock
 
 T = TypeVar("T")
-
-
-def drive(connector: Connector, flow: Flow[T]) -> T:
-    """Run a verb over these connections, blocking."""
-    try:
-        step = next(flow)
-        while True:
-            try:
-                answer: Any
-                if isinstance(step, Confirm):
-                    answer = connector.confirm(step)
-                elif isinstance(step, tuple):
-                    answer = connector.call(partial(send_every, calls=step), safe=True)
-                else:
-                    once = partial(send, call=step)
-                    answer = connector.call(once, safe=step.resend, reads=step.reads, hasty=step.hasty)
-            except DelayqError as error:
-                step = flow.throw(error)  # which raises it, unless the verb goes on without an answer
-            else:
-                step = flow.send(answer)
-    except StopIteration as done:
-        value: T = done.value
-        return value
 
 
 class Client:
@@ -74,6 +49,7 @@ class Client:
         self.locks = LockDesk(self)
         self.audit_log = AuditDesk(self)
         self.batches = Batches(self.run, self.verbs)
+        self._home = RedisHome(connector, self.verbs)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self.connector.endpoint)!r}, prefix={self.options.prefix!r})"
@@ -105,7 +81,7 @@ class Client:
         (stored, and not that safe in time), `BackendError`.
         """
         spec = JobSpec(name=name, data=data, **options)
-        return self.run(self.verbs.schedule(spec, OnConflict(on_conflict), durability))
+        return self._home.one(self.run(self.verbs.schedule(spec, OnConflict(on_conflict), durability)))
 
     def schedule_many(
         self, items: Iterable[JobSpec | Mapping[str, Any]], *, on_conflict: str = "keep", durability: str | None = None
@@ -115,20 +91,24 @@ class Client:
         The jobs are not one transaction: when the connection is lost on the way, those before it are stored.
         `NotConfirmed` comes when all are stored; its `done` has their references.
         """
-        return self.run(self.verbs.schedule_many(items, OnConflict(on_conflict), durability))
+        refs = self.run(self.verbs.schedule_many(items, OnConflict(on_conflict), durability))
+        self._home.all(refs)
+        return refs
 
     def push_raw(self, envelope: bytes, *, queue: str | None = None, delay: Delay | None = None) -> JobRef:
         """Schedule an envelope that is made already, byte for byte; only another `queue` is written into it.
 
         Raises `BadEnvelope`, and as `schedule`. An id that is taken is kept.
         """
-        return self.run(self.verbs.push_raw(envelope, queue, delay))
+        return self._home.one(self.run(self.verbs.push_raw(envelope, queue, delay)))
 
     def cancel(
         self, job_id: str, *, queue: str | None = None, running: bool = False, durability: str | None = None
     ) -> Answer:
         """Make sure a job does not run: `cancelled`, or why not (`running`, `finished`, `failed`, `unknown`).
 
+        Without `queue` the default queue is asked. When that does not have the job and another queue has one with the
+        id, nothing is done and `FoundElsewhere` names that queue. Naming the queue saves that search (two round trips).
         With `running=True` a job that runs is asked to stop; the answer stays `running`. `durability` as in `schedule`:
         raises `NotConfirmed` for a job that is cancelled, and not that safely.
         """
@@ -149,27 +129,33 @@ class Client:
     ) -> JobRef:
         """Give a waiting job a new due time.
 
-        Raises `JobNotFound`, `JobRunning`, `JobHasFailed`, `JobFinished`, and `NotConfirmed` as `schedule`.
+        Raises `JobNotFound` (`FoundElsewhere` as `cancel`), `JobRunning`, `JobHasFailed`, `JobFinished`, and
+        `NotConfirmed` as `schedule`.
         """
-        return self.run(self.verbs.reschedule(job_id, queue, JobSpec(name="reschedule", **when), durability))
+        spec = JobSpec(name="reschedule", **when)
+        return self._home.one(self.run(self.verbs.reschedule(job_id, queue, spec, durability)))
 
     def run_now(self, job_id: str, *, queue: str | None = None) -> JobRef:
         """Let a waiting job run at once (on a paused queue: when it is resumed). Raises as `reschedule`."""
-        return self.run(self.verbs.run_now(job_id, queue))
+        return self._home.one(self.run(self.verbs.run_now(job_id, queue)))
 
     def retry(self, job_id: str, *, queue: str | None = None) -> JobRef:
-        """Give a failed job all its tries again. Raises `JobNotFound`, `JobNotFailed`, `PayloadLost`, `Conflict`."""
-        return self.run(self._by_hand.retry(job_id, queue))
+        """Give a failed job all its tries again.
+
+        Raises `JobNotFound` (`FoundElsewhere` as `cancel`), `JobNotFailed`, `PayloadLost`, `Conflict`.
+        """
+        return self._home.one(self.run(self._by_hand.retry(job_id, queue)))
 
     def forget(self, job_ids: str | Sequence[str], *, queue: str | None = None) -> list[Answer]:
         """Drop failed or completed jobs: `forgotten`, `refused` (it waits or runs) or `unknown` for each.
 
         `job_ids` is one id or several; the answer is a list in both cases.
+        Raises `FoundElsewhere` as `cancel`, when the others are done; its `done` has the answers for all ids.
         """
         return self.run(self.verbs.forget(job_ids, queue))
 
     def get(self, job_id: str, *, queue: str | None = None) -> JobInfo | None:
-        """Everything known about one job; None when its id is not taken."""
+        """Everything known about one job; None when its id is not taken. Raises `FoundElsewhere` as `cancel`."""
         return self.run(self.verbs.get(job_id, queue))
 
     def list_jobs(self, state: State | str, *, queue: str | None = None, cursor: str = "", limit: int = 100) -> Page:

@@ -85,6 +85,8 @@ class HandVerbs:
             outcome = yield from way.one(scope, ask, produce.moved)
             if outcome.answer is not Answer.CHANGED:
                 break
+        if queue is None and outcome.answer is Answer.UNKNOWN:
+            yield from self._verbs.elsewhere(job_id)
         ref = self._verbs.ref(outcome, job_id, scope.name, name)
         self._verbs.tell(JobRetryRequested(job_id, name, scope.name))
         yield from self._tell(todo)

@@ -25,7 +25,7 @@ from delayq.core.views import JobInfo, JobRef
 from delayq.redis import interception
 from delayq.redis.calls import inspect, produce
 from delayq.redis.calls.call import Call, Command, Scope, pages, text
-from delayq.redis.calls.refusals import accepted, refusal
+from delayq.redis.calls.refusals import accepted, found_elsewhere, refusal
 from delayq.redis.confirm import Confirm
 from delayq.redis.durable import Durable, undone
 from delayq.redis.finding import every_shard, find, look
@@ -46,6 +46,8 @@ Ask = Callable[[Scope], Call[produce.Outcome]]
 RETRY_READS = 5
 OWED_S = 5.0
 """So long after a try that failed, the list of queues is not asked again to take a name."""
+MOST_SEARCHED = 2_000
+"""Shards that are asked for a job whose queue was not named and that the default queue does not have."""
 
 _MAY_RUN = (State.ABSENT, State.COMPLETED, State.FAILED, State.SCHEDULED, State.READY, State.RESERVED)
 """States, the one nearest to a run last: it is shown of a job that several queues hold."""
@@ -269,6 +271,8 @@ class Verbs:
         scope, done = worst(found, key=lambda pair: pair[1].answer)
         if way.missing:
             raise undone(job_id, scope.name, way.missing, way.asked)
+        if queue is None and done.answer is Answer.UNKNOWN:
+            yield from self.elsewhere(job_id)
         return done
 
     def reschedule(self, job_id: str, queue: str | None, spec: JobSpec, durability: str | None = None) -> Flow[JobRef]:
@@ -294,7 +298,26 @@ class Verbs:
                         answers[job_id] = worst((answers[job_id], answer), key=lambda said: said)
                         unknown += [job_id] if answer is Answer.UNKNOWN else []
                 left = unknown
-        return [answers[job_id] for job_id in job_ids]
+        done = [answers[job_id] for job_id in job_ids]
+        if queue is None:
+            for job_id in (one for one, answer in answers.items() if answer is Answer.UNKNOWN):
+                yield from self.elsewhere(job_id, done=tuple(done))
+        return done
+
+    def elsewhere(self, job_id: str, queue: str | None = None, done: tuple[object, ...] = ()) -> Flow[None]:
+        """Look for a job that `queue` (None: the default queue) does not have in all others, in two round trips.
+
+        Raises `FoundElsewhere`. At most `MOST_SEARCHED` shards are asked. A call that names its queue pays nothing.
+        """
+        asked = self._queues(queue)
+        others = [name for name in (yield from self.shards()) if queue_of(name) not in asked][:MOST_SEARCHED]
+        having: list[str] = []
+        for names in pages(others, produce.MAX_JOBS):
+            keys = [self.shard(name).keys.of("jobs") for name in names]
+            found: list[int] = yield tuple(Command(("HEXISTS", key, job_id), int, True) for key in keys)
+            having += [queue_of(name) for name, there in zip(names, found, strict=True) if there]
+        if having:
+            raise found_elsewhere(job_id, asked[-1], tuple(dict.fromkeys(having)), done)
 
     def _changed(self, job_id: str, queue: str | None, ask: Ask, durability: str | None = None) -> Flow[JobRef]:
         """Change a waiting job in each queue that may hold it; the worst answer counts."""
@@ -308,6 +331,8 @@ class Verbs:
         queues = self._queues(queue)
         found = yield from find(self, queues, job_id, act, lambda said: said.answer is not Answer.UNKNOWN)
         scope, outcome = worst(found, key=lambda pair: pair[1].answer)
+        if queue is None and outcome.answer is Answer.UNKNOWN:
+            yield from self.elsewhere(job_id)
         ref = self.ref(outcome, job_id, scope.name)
         way.check([ref])
         return ref
@@ -324,6 +349,8 @@ class Verbs:
     def get(self, job_id: str, queue: str | None) -> Flow[JobInfo | None]:
         """Everything known about one job."""
         _, info = yield from self.read(job_id, queue)
+        if info is None and queue is None:
+            yield from self.elsewhere(job_id)
         return None if info is None else reveal(self.options.keyring, info)
 
     def read(self, job_id: str, queue: str | None) -> Flow[tuple[Scope, JobInfo | None]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from delayq.core import envelope as envelopes
 from delayq.core.batches import BatchInfo
@@ -144,6 +145,18 @@ class FakeConnection:
         self._real = real
         self.batches = FakeBatches(name, book, real)
         self.abatches = AsyncFakeBatches(self.batches)
+
+    @property
+    def client(self) -> Any:
+        """That of the real connection. Raises `RuntimeError` when nothing is really sent."""
+        if not self._book.partial:
+            raise refused("a question about one job")
+        return getattr(self._real(), "client", None)
+
+    @property
+    def aclient(self) -> Any:
+        """As `client`, for asyncio."""
+        return getattr(self._real(), "aclient", None) if self._book.partial else self.client
 
     def schedule(self, spec: JobSpec, on_conflict: OnConflict) -> JobRef:
         """Write one down; a refusal is raised."""

@@ -28,7 +28,8 @@ from tests.support.waiting import wait_until
 CODES = {
     errors.DelayqError: 1, errors.ConfigError: 2, errors.UnsafeSetup: 6, errors.InvalidInput: 2,
     errors.InvalidDuration: 2, errors.InvalidTime: 2, errors.InvalidName: 2, errors.InvalidPayload: 2,
-    errors.JobNotFound: 3, errors.Conflict: 4, errors.JobRunning: 4, errors.JobFinished: 4, errors.JobHasFailed: 4,
+    errors.JobNotFound: 3, errors.FoundElsewhere: 3, errors.Conflict: 4, errors.JobRunning: 4, errors.JobFinished: 4,
+    errors.JobHasFailed: 4,
     errors.JobNotFailed: 4, errors.PayloadLost: 4, errors.BackendDamaged: 1, errors.BackendError: 1,
     errors.BackendUnavailable: 5,
     errors.BackendFull: 5, errors.OutcomeUnknown: 7, errors.NotConfirmed: 7, errors.ProtocolError: 1,

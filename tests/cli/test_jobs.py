@@ -36,6 +36,18 @@ def test_the_issues_own_sequence(cli: Cli) -> None:
     assert (unknown.code, unknown.json["outcome"]) == (3, "unknown")
 
 
+def test_an_id_in_another_queue_is_named_and_left_alone(inline: Inline) -> None:
+    inline.ok("schedule", "slow", "--id", "o1", "--in", "1h", "--queue", "orders")
+    cancelled = inline("cancel", "o1", "--json")
+    assert (cancelled.code, cancelled.json) == (3, {"id": "o1", "queue": "default", "outcome": "unknown"})
+    for words in (("cancel", "o1"), ("show", "o1"), ("run-now", "o1"), ("reschedule", "o1", "--in", "1m")):
+        told = inline(*words)
+        assert told.code == 3
+        assert "--queue orders" in told.err
+    assert inline.ok("show", "o1", "--queue", "orders", "--json").json["state"] == "scheduled"
+    assert inline("cancel", "o1", "--queue", "default").err.count("--queue orders") == 0
+
+
 def test_cancel_says_what_a_job_does_that_it_cannot_stop(inline: Inline, q: DelayQ) -> None:
     """A worker would end it at once; here the test holds it."""
     inline.ok("schedule", "slow", "--id", "s1", "--retention", "1m")

@@ -16,6 +16,7 @@ from delayq.cli.session import Session
 from delayq.cli.words import moment
 from delayq.core import shapes
 from delayq.core.errors import (
+    FoundElsewhere,
     InvalidInput,
     JobFinished,
     JobHasFailed,
@@ -79,7 +80,11 @@ def cancel(session: Session, job_id: str, queue: str | None, how: Mapping[str, A
         session.record(client, "cancel", _target(job_id, where))
         tell = partial(_answer_cancel, session, job_id, where, running=how["running"], as_json=as_json)
         with _stored_is_told(tell):
-            answer = client.cancel(job_id, queue=queue, **how)
+            try:
+                answer = client.cancel(job_id, queue=queue, **how)
+            except FoundElsewhere as error:
+                tell(Answer.UNKNOWN, note=str(error))
+                return error.exit_code
     tell(answer)
     return 0 if answer is Answer.RUNNING and how["running"] else _CANCEL_CODES[answer]
 
@@ -168,13 +173,15 @@ def _answer(session: Session, ref: JobRef, *, as_json: bool) -> None:
     session.out.note(f"{ref.outcome} in queue {ref.queue}{over}{_when(ref)}")
 
 
-def _answer_cancel(session: Session, job_id: str, queue: str, answer: Answer, *, running: bool, as_json: bool) -> None:
+def _answer_cancel(
+    session: Session, job_id: str, queue: str, answer: Answer, *, running: bool, as_json: bool, note: str = ""
+) -> None:
     if as_json:
         session.out.json(shapes.answered(job_id, queue, answer))
         return
     session.out.line(answer)
     asked = running and answer is Answer.RUNNING
-    if note := "It was asked to stop." if asked else _CANCEL_NOTES.get(answer):
+    if note := note or ("It was asked to stop." if asked else _CANCEL_NOTES.get(answer, "")):
         session.out.note(note)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from delayq.core.errors import (
     Conflict,
     DelayqError,
+    FoundElsewhere,
     JobFinished,
     JobHasFailed,
     JobNotFailed,
@@ -39,6 +40,19 @@ def refusal(answer: Answer, job_id: str, queue: str, *, owner: str = "") -> Dela
             return Conflict(f"{job} was changed by somebody else at the same time.", hint="Try again.")
         case _:
             return None
+
+
+def found_elsewhere(job_id: str, asked: str, queues: tuple[str, ...], done: tuple[object, ...]) -> FoundElsewhere:
+    """The error for an id that the queue `asked` does not have, and `queues` do."""
+    first, *others = queues
+    where = f"queues {', '.join(map(repr, queues))} have one" if others else f"queue {first!r} has one"
+    return FoundElsewhere(
+        f"No job {job_id!r} is known in queue {asked!r}, but {where}; nothing was done to it.",
+        hint=f'Name the queue: queue="{first}" (--queue {first}).',
+        job_id=job_id,
+        queues=queues,
+        done=done,
+    )
 
 
 def accepted(ref: JobRef, job: Prepared) -> JobRef:
