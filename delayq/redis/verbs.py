@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from delayq.core.audit import Door
-from delayq.core.errors import BackendError
+from delayq.core.errors import BackendError, ConfigError
 from delayq.core.events import Tell, nobody_listens
 from delayq.core.names import check_id, check_queue, new_id
 from delayq.core.options import Options
@@ -304,18 +304,26 @@ class Verbs:
                 yield from self.elsewhere(job_id, done=tuple(done))
         return done
 
-    def elsewhere(self, job_id: str, queue: str | None = None, done: tuple[object, ...] = ()) -> Flow[None]:
-        """Look for a job that `queue` (None: the default queue) does not have in all others, in two round trips.
-
-        Raises `FoundElsewhere`. At most `MOST_SEARCHED` shards are asked. A call that names its queue pays nothing.
-        """
-        asked = self._queues(queue)
+    def _having(self, job_id: str, asked: Sequence[str]) -> Flow[list[str]]:
+        """The queues but `asked` that have a job with this id."""
         others = [name for name in (yield from self.shards()) if queue_of(name) not in asked][:MOST_SEARCHED]
         having: list[str] = []
         for names in pages(others, produce.MAX_JOBS):
             keys = [self.shard(name).keys.of("jobs") for name in names]
             found: list[int] = yield tuple(Command(("HEXISTS", key, job_id), int, True) for key in keys)
             having += [queue_of(name) for name, there in zip(names, found, strict=True) if there]
+        return having
+
+    def elsewhere(self, job_id: str, queue: str | None = None, done: tuple[object, ...] = ()) -> Flow[None]:
+        """Look for a job that `queue` (None: the default queue) does not have in all others, in two round trips.
+
+        Raises `FoundElsewhere`. At most `MOST_SEARCHED` shards are asked. A call that names its queue pays nothing.
+        """
+        asked = self._queues(queue)
+        try:
+            having = yield from self._having(job_id, asked)
+        except ConfigError:  # a user with few permissions may not look; the answer of its own queue stands
+            return
         if having:
             raise found_elsewhere(job_id, asked[-1], tuple(dict.fromkeys(having)), done)
 
