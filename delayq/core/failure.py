@@ -21,11 +21,15 @@ MAX_TYPE_IN_A_LINE: Final = 100
 
 
 class Ran(msgspec.Struct, frozen=True, omit_defaults=True):
-    """When an attempt was due, came into the stream and began, epoch ms; None = it never did, or nobody knows."""
+    """When an attempt was due, came into the stream and began, epoch ms; None = it never did, or nobody knows.
+
+    `recoveries`: how often a worker that held the job had vanished before.
+    """
 
     due_ms: int | None = None
     promoted_ms: int | None = None
     started_ms: int | None = None
+    recoveries: int = 0
 
 
 class Failure(msgspec.Struct, frozen=True, omit_defaults=True):

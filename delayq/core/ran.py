@@ -39,12 +39,12 @@ def entered_ms(entry: str) -> int | None:
     return int(head) if entry.isascii() and head.isdigit() and tail.isdigit() else None
 
 
-def ran(due_ms: int, entry: str, started_ms: int | None) -> Ran:
+def ran(due_ms: int, entry: str, started_ms: int | None, recoveries: int = 0) -> Ran:
     """Of a delivery: its entry's id tells when it was appended. It did not start before that, by whatever clock."""
     promoted_ms = entered_ms(entry)
     if started_ms is not None and promoted_ms is not None:
         started_ms = max(started_ms, promoted_ms)
-    return Ran(due_ms, promoted_ms, started_ms)
+    return Ran(due_ms, promoted_ms, started_ms, recoveries)
 
 
 def dated(outcome: Outcome, when: Ran) -> Outcome:

@@ -260,7 +260,7 @@ class Attempts:
             return decide(envelope, policy, said, self.now_ms(), random.random)
 
     def _dated(self, outcome: Outcome, delivery: Delivery, started_ms: int | None) -> Outcome:
-        return dated(outcome, ran(delivery.due_ms, delivery.entry, started_ms))
+        return dated(outcome, ran(delivery.due_ms, delivery.entry, started_ms, delivery.recoveries))
 
     def _unrun(self, delivery: Delivery, envelope: Envelope | None, outcome: Outcome, ended_as: str = "") -> Outcome:
         """An attempt that ends without having started."""

@@ -118,6 +118,7 @@ class Child:
         attempts.worker = self._name
         supply = self._supply = Supply(slots, holding, consumer, listeners)
         supply.afterwards = lines.afterwards
+        supply.meter = self._meter
         turns = Turns(slots, holding, supply, attempts, options, cells=plan.cells > 0)
         if self._plan.registry.gates:
             turns.may_fetch = self._switches.gates_are_open

@@ -24,8 +24,8 @@ from delayq.core.activity import BOUNDS_MS, LATE, PARTS, TOOK, Spread
 from delayq.core.shards import queue_of
 from delayq.worker.slots import Word
 
-OUTCOMES: Final = ("done", "released", "snoozed", "stopped", "discarded", "failed")
-"""As `JobEnded` names them."""
+OUTCOMES: Final = ("done", "released", "snoozed", "stopped", "discarded", "failed", "fenced")
+"""As `JobEnded` names them; `fenced` is counted beside one of them, once an outcome was found not to count."""
 UNKNOWN: Final = "unknown"
 """The label of jobs that are not registered, so that nobody outside makes labels."""
 

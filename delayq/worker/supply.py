@@ -15,7 +15,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from delayq.core.errors import AWAY, DelayqError
+from delayq.core import envelope as envelopes
+from delayq.core.errors import AWAY, BadEnvelope, DelayqError
 from delayq.core.events import JobFenced
 from delayq.core.shards import queue_of
 from delayq.drivers.base import Consumer, Delivery, Fetched, Settlement
@@ -26,6 +27,7 @@ from delayq.worker.clock import boot_clock
 from delayq.worker.held import Held
 from delayq.worker.holding import Holding
 from delayq.worker.listeners import Listeners
+from delayq.worker.meter import Meter
 from delayq.worker.slots import SETTLED, Slots, Word
 
 log = logging.getLogger("delayq.worker")
@@ -63,6 +65,7 @@ class Supply:
         self.outage = False
         self.bytes_read = 0
         self.afterwards = Afterwards()
+        self.meter: Meter | None = None
         self._slots = slots
         self._holding = holding
         self._consumer = consumer
@@ -289,8 +292,18 @@ class Supply:
             log.info("job %s: settled by an earlier try whose answer was lost, or taken back", job.id)
         else:
             log.warning("job %s: it was taken back meanwhile; its outcome here does not count", job.id)
+            if self.meter is not None:
+                self.meter.ended(self.meter.place(job.queue, _name_of(job.raw)), "fenced", None)
         if self._listeners:
             self._listeners.tell(JobFenced(job.id, queue_of(job.queue), held.resent))
+
+
+def _name_of(raw: bytes) -> str:
+    """Return the job name in an envelope, '' when it cannot be read."""
+    try:
+        return envelopes.decode(raw).name
+    except BadEnvelope:
+        return ""
 
 
 def _settlements(finished: Sequence[Held]) -> list[Settlement]:

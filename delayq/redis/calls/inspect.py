@@ -29,6 +29,7 @@ def _info(queue: str, job_id: str, reply: list[Any]) -> JobInfo | None:
     if state is State.ABSENT:
         return None
     due, at, raw, failure, result, recoveries, entry, consumer, idle, cancel_asked, told = reply[1:]
+    ended = ran.decode(failure) if state is State.COMPLETED else None
     return JobInfo(
         id=job_id,
         queue=queue,
@@ -39,9 +40,9 @@ def _info(queue: str, job_id: str, reply: list[Any]) -> JobInfo | None:
         failed_ms=number(at) if state is State.FAILED else None,
         forget_ms=number(at) if state is State.COMPLETED else None,
         failure=failures.decode(failure) if state is not State.COMPLETED else None,
-        ended=ran.decode(failure) if state is State.COMPLETED else None,
+        ended=ended,
         result=_result(result),
-        recoveries=number(recoveries) or 0,
+        recoveries=number(recoveries) or (ended.ran.recoveries if ended else 0),
         entry=text(entry),
         consumer=text(consumer),
         idle_ms=number(idle),

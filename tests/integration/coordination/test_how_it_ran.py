@@ -56,3 +56,13 @@ def test_what_is_kept_tells_how_it_ran(station: Station) -> None:
     assert sorted(left) == [b"a", b"b", b"c", b"d", b"f"]
     station.client.forget(["a", "b", "c"], queue=QUEUE)
     assert sorted(station.connector.commands().hkeys(station.keys(QUEUE).of("errors"))) == [b"d", b"f"]
+
+
+def test_what_is_kept_tells_how_often_its_worker_vanished(station: Station) -> None:
+    steps = Steps(station)
+    steps("once", id="r", retention="1h").delay("200ms").dispatch()
+    station.connector.commands().hset(station.keys(QUEUE).of("recoveries"), "r", "1")
+    with station.working(mover=True):
+        station.until("r", State.COMPLETED)
+    assert station.job("r").recoveries == 1
+    assert not station.connector.commands().exists(station.keys(QUEUE).of("recoveries"))

@@ -10,6 +10,9 @@ import threading
 import urllib.request
 
 from delayq.core.states import State
+from delayq.redis.calls import deliver
+from delayq.redis.calls.deliver import Held
+from delayq.redis.send import through
 from tests.support.metrics import complaints, promtool, samples
 from tests.support.supervision import House, Shop
 from tests.support.waiting import wait_until
@@ -63,6 +66,21 @@ def test_counts_are_exact_through_the_deaths_of_children(house: House) -> None:
     assert complaints(text) == []
     assert promtool("metrics", text) == ""
     assert not [word for word in ("killer", "n17") if word in text.replace("kill_self", "")]
+
+
+def test_an_attempt_whose_outcome_does_not_count_is_counted_as_fenced(house: House) -> None:
+    house.schedule("held", "h1")
+    with house.open(metrics_port=0) as shop:
+        house.until_started("h1")
+        info = house.client.get("h1")
+        assert info is not None
+        scope = house.client.verbs.scope(None)
+        through(house.client.connector, deliver.recover(scope, [Held("h1", info.entry)]))
+        house.let_go()
+        house.until_gone("h1")
+        wait_until(lambda: shows_ends(shop, 3), what="two attempts that ended, and one of them fenced")
+        found = shown(shop)
+    assert found["delayq_job_attempts_total", "held", "fenced", "default"] == 1
 
 
 def test_the_process_that_shows_is_made_again_and_has_forgotten_nothing(house: House) -> None:
