@@ -123,9 +123,10 @@ def prepare(spec: JobSpec, options: Options, now_ms: int, on_conflict: OnConflic
     name = _job_name(spec.name) if type(spec.name) is str else check_job_name(spec.name)
     queue = options.queue_for(name) if spec.queue is None else spec.queue
     queue = _queue_name(queue) if type(queue) is str else check_queue(queue)
-    asked = queue
+    before = ""
     if options.forwards:
-        queue = options.sent_to(queue)
+        asked, queue = queue, options.sent_to(queue)
+        before = asked if asked != queue else ""
     job_id = new_id() if spec.id is None else check_id(spec.id)
     data, limit = spec.data, options.max_payload
     raw = envelopes.check_data(data, limit) if isinstance(data, bytes) else envelopes.encode_data(data, limit)
@@ -152,7 +153,7 @@ def prepare(spec: JobSpec, options: Options, now_ms: int, on_conflict: OnConflic
     sent = envelopes.encode(envelope)
     if len(sent) > MOST_ENVELOPE:  # which no limit is below
         envelopes.within(sent, options.max_envelope, "The job, with its chain and headers,")
-    digest, before = word_of(unique) if unique else "", asked if asked != queue else ""
+    digest = word_of(unique) if unique else ""
     return Prepared(job_id, sent, due, digest, name, queue, spec.id is not None, quiet, before)
 
 

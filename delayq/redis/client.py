@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
+from msgspec.structs import force_setattr
+
 from delayq.core.activity import Activity
 from delayq.core.control import Control
 from delayq.core.failed import FailedOptions
@@ -81,7 +83,9 @@ class Client:
         (stored, and not that safe in time), `BackendError`.
         """
         spec = JobSpec(name=name, data=data, **options)
-        return self._home.one(self.run(self.verbs.schedule(spec, OnConflict(on_conflict), durability)))
+        ref = drive(self.connector, self.verbs.schedule(spec, OnConflict(on_conflict), durability))
+        force_setattr(ref, "home", self._home)  # as `self._home.one`, a call less on the hottest path
+        return ref
 
     def schedule_many(
         self, items: Iterable[JobSpec | Mapping[str, Any]], *, on_conflict: str = "keep", durability: str | None = None

@@ -176,7 +176,7 @@ class Connector:
 
     def commands(self) -> Client:
         """The client for everything that does not block. Ask each time: it is replaced after a failover or a fork."""
-        if active() and (other := connector_for(self)) is not self:
+        if active and (other := connector_for(self)) is not self:
             return other.commands()
         made = self._made
         clients = (made if made.pid == os.getpid() else self._mine()).sync
@@ -190,7 +190,7 @@ class Connector:
         Replies of more than `most_reply` bytes are left unread: `ReplyTooLarge`. Values of more than `most_value` are
         dropped: `Skipped`. 0: of any size.
         """
-        if active() and (other := connector_for(self)) is not self:
+        if active and (other := connector_for(self)) is not self:
             return other.reader(block_ms, most_reply=most_reply, most_value=most_value)
         with translated(self.endpoint.where, reads=True):
             wire = replace(self._wire(Role.READER, block_ms), most_reply=most_reply, most_value=most_value)
@@ -200,7 +200,7 @@ class Connector:
 
     def subscriber(self) -> PubSub:
         """A new listener with its own connection; read it with `get_message(timeout=seconds)`, and close it."""
-        if active() and (other := connector_for(self)) is not self:
+        if active and (other := connector_for(self)) is not self:
             return other.subscriber()
         clients = self._mine().sync
         if clients.subscriber is None:
@@ -223,7 +223,7 @@ class Connector:
 
     def acommands(self) -> AsyncClient:
         """As `commands`, for the running event loop."""
-        if active() and (other := connector_for(self)) is not self:
+        if active and (other := connector_for(self)) is not self:
             return other.acommands()
         clients = self._mine_here()
         if clients.commands is None:
@@ -232,7 +232,7 @@ class Connector:
 
     def areader(self, block_ms: int) -> AsyncClient:
         """As `reader`, for one task of the running event loop."""
-        if active() and (other := connector_for(self)) is not self:
+        if active and (other := connector_for(self)) is not self:
             return other.areader(block_ms)
         reader = self._anew(Role.READER, block_ms)
         self._mine_here().readers.add(reader)
@@ -240,7 +240,7 @@ class Connector:
 
     async def asubscriber(self) -> AsyncPubSub:
         """As `subscriber`, for the running event loop."""
-        if active() and (other := connector_for(self)) is not self:
+        if active and (other := connector_for(self)) is not self:
             return await other.asubscriber()
         clients = self._mine_here()
         client = clients.subscriber = clients.subscriber or self._anew(Role.SUBSCRIBER)

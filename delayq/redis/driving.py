@@ -45,7 +45,7 @@ async def adrive(connector: Connector, flow: Flow[T]) -> T:
 
     Inside of a test's fake or virtual clock it blocks for the blink it takes: no connection outlives a test's loop.
     """
-    if interception.active():
+    if interception.active:
         return drive(connector, flow)
 
     async def ask(call: Call[Any] | Command[Any]) -> Any:

@@ -35,28 +35,24 @@ class Interceptor(Protocol):
         """The time that scripts are told; None: the server's own."""
 
 
-_active: list[Interceptor] = []
+active: list[Interceptor] = []
+"""The interceptors of this process, the first that is asked last; empty outside of tests."""
 
 
 @contextmanager
 def intercepting(interceptor: Interceptor) -> Iterator[None]:
     """Let `interceptor` stand between clients and servers inside the block, before those that do already."""
-    _active.append(interceptor)
+    active.append(interceptor)
     try:
         yield
     finally:
-        _active.remove(interceptor)
-
-
-def active() -> bool:
-    """Whether a test stands between clients and servers just now."""
-    return bool(_active)
+        active.remove(interceptor)
 
 
 def connector_for(asked: Connector) -> Connector:
     """The connections to use where `asked` was asked for. Raises what an interceptor raises to refuse the call."""
-    if not any(one.owns(asked) for one in _active):
-        for one in reversed(_active):
+    if not any(one.owns(asked) for one in active):
+        for one in reversed(active):
             if (instead := one.instead(asked)) is not None:
                 return instead
     return asked
@@ -68,7 +64,7 @@ def taken(jobs: Sequence[Prepared], on_conflict: OnConflict, options: Options) -
 
 
 def _taken(job: Prepared, on_conflict: OnConflict, options: Options) -> JobRef | None:
-    for one in reversed(_active):
+    for one in reversed(active):
         if (ref := one.take(job, on_conflict, options)) is not None:
             return ref
     return None
@@ -76,4 +72,4 @@ def _taken(job: Prepared, on_conflict: OnConflict, options: Options) -> JobRef |
 
 def now_ms() -> int | None:
     """The time that scripts are told; None: the server's own, as always outside of tests."""
-    return next((told for one in reversed(_active) if (told := one.clock_ms()) is not None), None)
+    return next((told for one in reversed(active) if (told := one.clock_ms()) is not None), None)

@@ -55,7 +55,7 @@ _MAY_RUN = (State.ABSENT, State.COMPLETED, State.FAILED, State.SCHEDULED, State.
 
 def server_clock() -> int | None:
     """The clock of normal use: None, so that the server's own decides. Inside of a test's virtual time: that."""
-    return interception.now_ms() if interception.active() else None
+    return interception.now_ms() if interception.active else None
 
 
 class Verbs:
@@ -110,7 +110,7 @@ class Verbs:
         return (yield from self._schedule_one(job, on_conflict, durability))
 
     def _schedule_one(self, job: Prepared, on_conflict: OnConflict, durability: str | None = None) -> Flow[JobRef]:
-        if interception.active():
+        if interception.active:
             [taken] = interception.taken([job], on_conflict, self.options)
             if taken is not None:
                 return accepted(taken, job)
@@ -148,7 +148,7 @@ class Verbs:
         specs = [item if isinstance(item, JobSpec) else JobSpec(**item) for item in items]
         now_ms = (yield from self.server_ms()) if any(spec.timed for spec in specs) else self._local_ms()
         jobs = [prepare(spec, self.options, now_ms, on_conflict) for spec in specs]
-        if not interception.active():
+        if not interception.active:
             return (yield from self._schedule_all(jobs, on_conflict, durability))
         taken = interception.taken(jobs, on_conflict, self.options)
         left = [job for job, ref in zip(jobs, taken, strict=True) if ref is None]

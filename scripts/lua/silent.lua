@@ -11,14 +11,15 @@
 -- A worker renews what it holds every third of a lease, so a longer silence means that it is dead, frozen or cut off. A
 -- pending row without an entry, and an entry that is no longer its job's, are left to the janitor and not counted.
 
-local stream, entries, meta, limit = KEYS[1], KEYS[2], KEYS[3], tonumber(ARGV[1])
+local stream, entries, meta = KEYS[1], KEYS[2], KEYS[3]
+local limit = tonumber(ARGV[1])
 local lease = tonumber(redis.call('HGET', meta, 'lease_ms') or 0) or 0
 redis.call('HLEN', entries)
 local reads = lease > 0 and redis.call('EXISTS', stream) == 1 and redis.call('XINFO', 'GROUPS', stream) or {}
 local has_group = false
 for _, group in ipairs(reads) do
   for i = 1, #group, 2 do
-    if group[i] == 'name' and group[i + 1] == 'delayq' then has_group = true end
+    has_group = has_group or (group[i] == 'name' and group[i + 1] == 'delayq')
   end
 end
 if not has_group then return { 0 } end

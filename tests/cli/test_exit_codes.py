@@ -37,7 +37,7 @@ CODES = {
     errors.UnknownJob: 1, errors.NotDelivered: 1, errors.LockNotFound: 3, errors.LimitNotFound: 3,
     errors.BatchNotFound: 3, errors.ApiKeyNotFound: 3, errors.KeyReused: 2,
     errors.CommittedUnsent: 1, errors.ModelMissing: 1, errors.UnknownKey: 1,
-    errors.BrokenSeal: 1, errors.BadEnvelope: 1,
+    errors.BrokenSeal: 1, errors.BadEnvelope: 1, errors.QueueNotFound: 3, errors.QueueInUse: 4,
 }  # fmt: skip
 
 

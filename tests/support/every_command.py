@@ -21,6 +21,8 @@ LOOKS: tuple[tuple[str, ...], ...] = (
     ("failed", "show", "o1", "--queue", QUEUE),
     ("failed", "retry", "o1", "--queue", QUEUE),
     ("failed", "forget", "o1", "--queue", QUEUE),
+    ("archive", "none", "--queue", QUEUE),
+    ("queue", "remove", "none"),
     ("batch", "show", "none"),
     ("batch", "cancel", "none"),
     ("batch", "retry", "none"),

@@ -386,6 +386,7 @@ def all_calls(scope: Scope) -> list[Call[Any]]:
         *_kept(scope),
         inspect.clear(scope),
         inspect.remove(scope),
+        inspect.silent(scope),
         aside.set_aside(scope, "lot", ["j"]),
         *operating(scope, LEASE),
         *following(scope, LEASE),

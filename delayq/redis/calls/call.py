@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import msgspec
 
@@ -88,6 +88,7 @@ class Call(msgspec.Struct, Generic[T], frozen=True):
     nature: Nature = Nature.SAFE
     queue: str = ""
     """Only of calls whose keys do not say it."""
+    hasty: ClassVar[bool] = False
 
     @property
     def place(self) -> str:
@@ -102,10 +103,6 @@ class Call(msgspec.Struct, Generic[T], frozen=True):
     @property
     def reads(self) -> bool:
         return self.nature is Nature.READS
-
-    @property
-    def hasty(self) -> bool:
-        return False
 
 
 @dataclass(frozen=True, slots=True)
