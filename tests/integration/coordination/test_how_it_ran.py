@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from delayq.core.envelope import UNKNOWN_SINCE
 from delayq.core.failure import Failure, Ran
 from delayq.core.states import State
 from delayq.jobs.chain import chain
@@ -32,7 +33,7 @@ def test_what_is_kept_tells_how_it_ran(station: Station) -> None:
     steps("alone", "fail first", 1, id="c", **kept).dispatch()
     steps("never", "fail", id="d", **kept).dispatch()
     steps("gone", id="e").dispatch()
-    station.client.schedule("unknown", id="f", tries=1)
+    station.client.schedule("unknown", id="f", tries=1, headers={UNKNOWN_SINCE: "0"})  # for more than an hour
     with station.working(mover=True):
         station.until("b", State.COMPLETED)
         station.until("c", State.COMPLETED)

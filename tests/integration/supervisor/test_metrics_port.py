@@ -9,6 +9,7 @@ import socket
 import threading
 import urllib.request
 
+from delayq.core.envelope import UNKNOWN_SINCE
 from delayq.core.states import State
 from delayq.redis.calls import deliver
 from delayq.redis.calls.deliver import Held
@@ -46,7 +47,7 @@ def test_counts_are_exact_through_the_deaths_of_children(house: House) -> None:
     ids = [f"n{n}" for n in range(40)]
     house.schedule("noop", *ids)
     house.schedule("bad", "b1")
-    house.schedule("nobody_knows", "u1")
+    house.client.schedule("nobody_knows", id="u1", headers={UNKNOWN_SINCE: "0"})  # unknown for more than an hour
     house.schedule("kill_self", "killer")
     with house.open(tries=1, processes=2, mover=True, metrics_port=0) as shop:
         house.until("killer", State.FAILED, timeout=30)
