@@ -30,6 +30,12 @@ class Walk:
         """What the page says was done."""
         expect(self.page.locator("#told")).to_contain_text(text)
 
+    def sure(self, button: str) -> None:
+        """Press a button whose act is confirmed, and confirm it."""
+        self.page.get_by_role("button", name=button).click()
+        expect(self.page.locator("h1")).to_contain_text("?")
+        self.page.get_by_role("button", name=button, exact=True).click()
+
     def becomes(self, state: str) -> None:
         """The badge of the job's page changes by itself."""
         expect(self.page.locator("#job_state .badge")).to_have_text(state)
@@ -60,7 +66,7 @@ class Walk:
     def pauses_and_resumes_a_queue(self) -> None:
         self.open("/queues/orders")
         self.page.get_by_label("for", exact=True).fill("10m")
-        self.page.get_by_role("button", name="Pause").click()
+        self.sure("Pause queue")
         self.told("The queue orders is paused for 10m.")
         expect(self.page.locator("#findings")).to_contain_text("It is paused")
         self.page.get_by_role("button", name="Resume").click()
@@ -81,7 +87,8 @@ class Walk:
     def cancels(self) -> None:
         self.open("/jobs?name=order.close&queue=orders")
         row = self.page.locator("tr", has_text="move")
-        row.get_by_role("button", name="Cancel").click()
+        row.get_by_role("button", name="Cancel job").click()
+        self.page.get_by_role("button", name="Cancel job", exact=True).click()
         self.told("The job was cancelled; nobody will run it.")
         expect(self.page.locator("tr", has_text="move")).to_have_count(0)
 

@@ -83,6 +83,14 @@ async def read(client: httpx.AsyncClient, path: str, status: int = 200) -> Page:
     return page
 
 
+async def confirm(client: httpx.AsyncClient, page: Page, action: str, /, **filled: str) -> Page:
+    """Send a form whose act is confirmed, and confirm it with the reason, if one is given; where it leads."""
+    reason = filled.pop("reason", "")
+    asked = await send(client, page, action, 200, **filled)
+    assert ("confirmed", "yes") in asked.form(action).fields, asked.text
+    return await send(client, asked, action, 200, reason=reason)
+
+
 async def send(client: httpx.AsyncClient, page: Page, action: str, status: int = 200, /, **filled: str) -> Page:
     """Fill a form of a page and send it; where it leads. A box that is ticked is a field as any other."""
     fields = dict(page.form(action).fields) | filled

@@ -11,13 +11,14 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
-from delayq.core.browsing import Sought
+from delayq.core.browsing import Found, Sought
 from delayq.core.errors import InvalidInput
 from delayq.core.names import check_id
 from delayq.core.states import State
 from delayq.core.views import JobInfo
 from delayq.core.when import format_instant
 from delayq.http import many
+from delayq.http.dashboard.confirm import Question as Confirm
 from delayq.http.dashboard.deeds import note
 from delayq.http.dashboard.house import House
 from delayq.http.dashboard.jobs_page import Question, look, question
@@ -47,8 +48,11 @@ async def page(house: House, visit: Visit) -> Response:
     asked = replace(question(visit, State.FAILED), state=State.FAILED)
     names = visit.viewer.of(await house.client.queues())
     now_ms = await house.now_ms()
-    sought = asked.sought([asked.queue] if asked.queue else names, now_ms)
-    found = await look(house, sought, visit.asked("cursor"))
+    queues = [asked.queue] if asked.queue else names
+    wrong = asked.mistakes(now_ms)
+    typed = replace(asked, since="", until="") if wrong else asked
+    sought = typed.sought(queues, now_ms)
+    found = Found((), "", 0) if wrong else await look(house, sought, visit.asked("cursor"))
     told = {
         "now_ms": now_ms,
         "asked": asked,
@@ -57,8 +61,9 @@ async def page(house: House, visit: Visit) -> Response:
         "rows": [Row(info, _message(house, info)) for info in found.jobs],
         "total": await house.client.run(count(house.client.verbs, replace(sought, name=None, tag=None))),
         "cursor": visit.asked("cursor"),
+        "wrong": wrong,
     }
-    return await show(house, visit, "failed.html", told)
+    return await show(house, visit, "failed.html", told, 400 if wrong else 200)
 
 
 def _message(house: House, info: JobInfo) -> str:
@@ -69,6 +74,15 @@ def _message(house: House, info: JobInfo) -> str:
 
 
 # -- those that were ticked ------------------------------------------------------------------------------------------
+
+
+async def ask_picked(house: House, visit: Visit) -> Confirm | None:
+    """The question before the ticked jobs are forgotten; to retry them can be repeated, so it is not asked."""
+    if visit.filled("act") != "forget" or not visit.chosen("pick"):
+        return None
+    jobs, page = plural(len(visit.chosen("pick")), "failed job"), inside(visit.filled("back") or "/failed")
+    what = "Their payloads and errors are deleted; there is no undo."
+    return Confirm(f"Forget {jobs}?", what, f"Forget {jobs}", page, needs_reason=True)
 
 
 async def picked(house: House, visit: Visit) -> Response:

@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from delayq.core.errors import InvalidInput
 from delayq.core.views import WorkerInfo
+from delayq.http.dashboard.confirm import Question
 from delayq.http.dashboard.deeds import note
 from delayq.http.dashboard.house import House
 from delayq.http.dashboard.live import Parts, Watched
@@ -82,6 +83,16 @@ async def batch_parts(house: House, watched: Watched) -> Parts:
     """What changes on the list of batches."""
     told = {"now_ms": await house.now_ms(), "batches": await house.client.batches.list(LISTED)}
     return {"batch_table": house.renderer.text("parts/batch_table.html", told)}
+
+
+async def ask_cancel(house: House, visit: Visit) -> Question:
+    """The question before a batch is cancelled."""
+    _all_queues(visit)
+    info = await house.client.batches.get(visit.filled("id"))
+    left = plural(info.pending, "job")
+    what = f"{left} of {info.total:,} have not ended. Those that have not started will not run; there is no undo."
+    title = f"Cancel the rest of the batch {info.name or info.id}?"
+    return Question(title, what, f"Cancel {left}", link("/batch", id=info.id), needs_reason=True)
 
 
 async def cancel_batch(house: House, visit: Visit) -> Response:

@@ -7,17 +7,66 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
+from delayq.core.durations import duration_ms
 from delayq.core.errors import InvalidInput
 from delayq.core.names import check_id
 from delayq.core.states import Answer
-from delayq.core.when import format_instant
+from delayq.core.when import format_instant, instant_ms
+from delayq.http.dashboard import job_page
+from delayq.http.dashboard.confirm import Question
 from delayq.http.dashboard.deeds import note
 from delayq.http.dashboard.house import House
 from delayq.http.dashboard.login import inside
 from delayq.http.dashboard.pages import back
 from delayq.http.dashboard.visit import Visit, job_link, link
 
+_SURE: Final = {
+    "cancel": ("Cancel the job {}?", "It will not run. Its payload is deleted; there is no undo.", "Cancel job"),
+    "stop": (
+        "Ask the running job {} to stop?",
+        "Its worker passes this on, and the handler stops where it checks for it. What it has done so far stays done.",
+        "Ask job to stop",
+    ),
+    "forget": ("Forget the job {}?", "Its payload, errors and result are deleted; there is no undo.", "Forget job"),
+}
+"""Acts that are confirmed: the question, what the act does, and its button."""
+
 Deed = Callable[[House, Visit, str, str], Awaitable[str]]
+
+
+async def ask(house: House, visit: Visit) -> Question | Response | None:
+    """The question before an act without undo; the job's page again for a due time that is mistyped."""
+    name = visit.request.path_params["act"]
+    queue, job_id = visit.queue(visit.filled("queue")), check_id(visit.filled("id"))
+    if name == "reschedule":
+        wrong = await _mistyped(house, visit)
+        return await job_page.again(house, visit, queue, job_id, wrong) if wrong else None
+    if name not in _SURE:
+        return None
+    title, what, button = _SURE[name]
+    info = await house.client.get(job_id, queue=queue)
+    named = f"{info.name} {job_id}" if info is not None and info.name else job_id
+    return Question(title.format(named), what, button, _after(visit, job_link(queue, job_id)))
+
+
+async def _mistyped(house: House, visit: Visit) -> dict[str, str]:
+    """What is wrong with the fields of a new due time, by the name of the field."""
+    delay, at, zone = visit.filled("in"), visit.filled("at"), visit.filled("zone")
+    if bool(delay) == bool(at):
+        return {"in": "Fill in one of the two: a duration such as 15m, or a date and time."}
+    try:
+        if delay:
+            duration_ms(delay)
+        else:
+            instant_ms(at, now_ms=await house.now_ms(), tz=zone or None)
+    except InvalidInput as error:
+        return {"in" if delay else "at": f"{error.message} {error.hint}".rstrip()}
+    return {}
+
+
+def _after(visit: Visit, otherwise: str) -> str:
+    """The page that the form names, or the other."""
+    return inside(visit.filled("back")) if visit.filled("back") else otherwise
 
 
 async def act(house: House, visit: Visit) -> Response:
@@ -33,7 +82,7 @@ async def act(house: House, visit: Visit) -> Response:
     house.health.forget()
     gone = name in ("cancel", "forget")
     otherwise = link("/jobs", queue=queue) if gone else job_link(queue, job_id)
-    return back(house, visit, inside(visit.filled("back")) if visit.filled("back") else otherwise, sentence)
+    return back(house, visit, _after(visit, otherwise), sentence)
 
 
 async def _cancel(house: House, visit: Visit, queue: str, job_id: str) -> str:
@@ -62,8 +111,6 @@ async def _run_now(house: House, visit: Visit, queue: str, job_id: str) -> str:
 
 async def _reschedule(house: House, visit: Visit, queue: str, job_id: str) -> str:
     delay, at, zone = visit.filled("in"), visit.filled("at"), visit.filled("zone")
-    if bool(delay) == bool(at):
-        raise InvalidInput("Say either in how long, or when.", hint="For example: in 15m, or at 2026-11-21T15:00:00Z.")
     when: dict[str, Any] = {"delay": delay} if delay else {"at": at, **({"tz": zone} if zone else {})}
     ref = await house.client.reschedule(job_id, queue=queue, **when)
     return f"The job {job_id} is due at {format_instant(ref.due_ms or 0)} now."

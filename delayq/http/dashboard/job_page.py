@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from starlette.responses import RedirectResponse, Response
@@ -26,7 +27,19 @@ async def page(house: House, visit: Visit) -> Response:
         found = await find(house, visit, job_id)
         return RedirectResponse(job_link(found.queue, job_id), 303)
     queue = visit.queue(visit.asked("queue"))
-    return await show(house, visit, "job.html", await told(house, queue, job_id))
+    return await show(house, visit, "job.html", {**await told(house, queue, job_id), **_typed(visit, {})})
+
+
+async def again(house: House, visit: Visit, queue: str, job_id: str, wrong: Mapping[str, str]) -> Response:
+    """The same page after a form with mistakes: what was typed, and what is wrong with it, by the field's name."""
+    told_of = {**await told(house, queue, job_id), **_typed(visit, wrong)}
+    said = {"said": "Nothing was changed.", "here": job_link(queue, job_id)}
+    return await show(house, visit, "job.html", {**told_of, **said}, 400)
+
+
+def _typed(visit: Visit, wrong: Mapping[str, str]) -> dict[str, Any]:
+    """The fields of the form for a new due time."""
+    return {"wrong": wrong, "typed": {name: visit.filled(name) for name in ("in", "at", "zone")}}
 
 
 async def find(house: House, visit: Visit, job_id: str) -> JobInfo:

@@ -50,6 +50,19 @@ class Question:
         names = ("state", "queue", "name", "tag", "since", "until", "order")
         return link(path, **{name: str(getattr(self, name)) for name in names} | changes)
 
+    def mistakes(self, now_ms: int) -> dict[str, str]:
+        """What is wrong with the times that were typed, by the name of the field."""
+        wrong: dict[str, str] = {}
+        found: dict[str, int] = {}
+        for name, text in (("since", self.since), ("until", self.until)):
+            try:
+                found |= {name: time_of(text, now_ms)} if text else {}
+            except InvalidInput as error:
+                wrong[name] = f"{error.message} {error.hint}".rstrip()
+        if len(found) == 2 and found["since"] > found["until"]:
+            wrong["until"] = "The end is before the start. Swap the two."
+        return wrong
+
     def sought(self, queues: Sequence[str], now_ms: int, limit: int = PAGE) -> Sought:
         """What is looked for. Raises `InvalidInput` for what is no time."""
         since_ms, until_ms = (time_of(text, now_ms) if text else None for text in (self.since, self.until))
@@ -94,7 +107,8 @@ async def page(house: House, visit: Visit) -> Response:
     queues = [asked.queue] if asked.queue else names
     stats = [one for name in queues for one in await house.client.stats(name)]
     now_ms = stats[0].now_ms if stats else await house.now_ms()
-    found = await look(house, asked.sought(queues, now_ms), visit.asked("cursor"))
+    wrong = asked.mistakes(now_ms)
+    found = Found((), "", 0) if wrong else await look(house, asked.sought(queues, now_ms), visit.asked("cursor"))
     return await show(
         house,
         visit,
@@ -107,7 +121,9 @@ async def page(house: House, visit: Visit) -> Response:
             "sums": sums(stats),
             "found": found,
             "cursor": visit.asked("cursor"),
+            "wrong": wrong,
         },
+        400 if wrong else 200,
     )
 
 

@@ -7,14 +7,18 @@ from typing import Any
 
 from starlette.responses import Response
 
+from delayq.core.durations import duration_ms
+from delayq.core.errors import InvalidInput
 from delayq.core.states import State
 from delayq.http.dashboard import flow
+from delayq.http.dashboard.confirm import Question
 from delayq.http.dashboard.deeds import note
 from delayq.http.dashboard.house import House, of_each
 from delayq.http.dashboard.live import Parts, Watched
 from delayq.http.dashboard.overview import first, sums
 from delayq.http.dashboard.pages import back, show
 from delayq.http.dashboard.visit import Visit
+from delayq.http.dashboard.wording import plural, span
 
 
 async def all_queues(house: House, visit: Visit) -> Response:
@@ -37,7 +41,7 @@ async def told(house: House, allowed: tuple[str, ...]) -> dict[str, Any]:
 async def one_queue(house: House, visit: Visit) -> Response:
     """GET /queues/{queue}"""
     queue = visit.queue(visit.request.path_params["queue"])
-    return await show(house, visit, "queue.html", await queue_told(house, queue))
+    return await show(house, visit, "queue.html", {**await queue_told(house, queue), "wrong": "", "typed": ""})
 
 
 async def queue_parts(house: House, watched: Watched) -> Parts:
@@ -73,6 +77,22 @@ async def queue_told(house: House, queue: str) -> dict[str, Any]:
         "next_due": await first(house, [queue], State.SCHEDULED),
         "last_failed": await first(house, [queue], State.FAILED),
     }
+
+
+async def ask_pause(house: House, visit: Visit) -> Question | Response:
+    """The question before a pause; the queue's page again for a duration that is mistyped."""
+    queue, length = visit.queue(visit.request.path_params["queue"]), visit.filled("length")
+    page = f"/queues/{queue}"
+    try:
+        for_ms = duration_ms(length) if length else None
+    except InvalidInput as error:
+        told = {**await queue_told(house, queue), "wrong": f"{error.message} {error.hint}".rstrip(), "typed": length}
+        return await show(house, visit, "queue.html", {**told, "said": "Nothing was changed.", "here": page}, 400)
+    until = "until it is resumed" if for_ms is None else f"for {span(for_ms)}"
+    [stats] = await house.client.stats(queue)
+    what = f"Workers take no job from it meanwhile. {plural(stats.ready, 'job')} of it can start now, "
+    what += f"{stats.scheduled:,} wait for their due time. Jobs that run go on."
+    return Question(f"Pause the queue {queue} {until}?", what, "Pause queue", page)
 
 
 async def pause(house: House, visit: Visit) -> Response:

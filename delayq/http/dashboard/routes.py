@@ -28,6 +28,7 @@ from delayq.http.dashboard import (
     overview,
     queue_pages,
 )
+from delayq.http.dashboard.confirm import Answer, confirmed
 from delayq.http.dashboard.guard import Forged, Guard
 from delayq.http.dashboard.health import Health
 from delayq.http.dashboard.house import House
@@ -40,7 +41,6 @@ from delayq.http.dashboard.visit import Visit, here, link
 from delayq.http.service import Service
 
 LOG: Final = logging.getLogger("delayq.http.dashboard")
-Answer = Callable[[House, Visit], Awaitable[Response]]
 Handler = Callable[[Request], Awaitable[Response]]
 
 PAGES: Final[tuple[tuple[str, Answer], ...]] = (
@@ -59,12 +59,12 @@ PAGES: Final[tuple[tuple[str, Answer], ...]] = (
 )
 ADMIN_PAGES: Final[tuple[tuple[str, Answer], ...]] = (("/audit", limit_pages.audit),)
 ACTS: Final[tuple[tuple[str, Scope, Answer], ...]] = (
-    ("/job/{act}", Scope.WRITE, job_acts.act),
-    ("/queues/{queue}/pause", Scope.ADMIN, queue_pages.pause),
+    ("/job/{act}", Scope.WRITE, confirmed(job_acts.ask, job_acts.act)),
+    ("/queues/{queue}/pause", Scope.ADMIN, confirmed(queue_pages.ask_pause, queue_pages.pause)),
     ("/queues/{queue}/resume", Scope.ADMIN, queue_pages.resume),
-    ("/failed/picked", Scope.WRITE, failed_page.picked),
+    ("/failed/picked", Scope.WRITE, confirmed(failed_page.ask_picked, failed_page.picked)),
     ("/failed/all", Scope.WRITE, failed_page.all_of_them),
-    ("/batch/cancel", Scope.ADMIN, fleet_pages.cancel_batch),
+    ("/batch/cancel", Scope.ADMIN, confirmed(fleet_pages.ask_cancel, fleet_pages.cancel_batch)),
     ("/batch/retry", Scope.ADMIN, fleet_pages.retry_batch),
     ("/limits/free", Scope.ADMIN, limit_pages.free_limit),
     ("/locks/free", Scope.ADMIN, limit_pages.free_lock),

@@ -10,11 +10,12 @@ from delayq import DelayQ
 from delayq.core.followups import Link, Plan
 from delayq.core.options import Options
 from delayq.core.spec import JobSpec, prepare
-from delayq.core.states import OnConflict
+from delayq.core.states import OnConflict, State
 from delayq.core.when import format_instant
 from delayq.http.dashboard import failed_page
+from delayq.http.dashboard.visit import job_link
 from tests.support.failing import fail_job, take
-from tests.support.pages import read, send
+from tests.support.pages import Page, confirm, read, send
 
 HOUR_MS = 3_600_000
 
@@ -35,11 +36,68 @@ def deeds(q: DelayQ) -> list[tuple[str, str]]:
 
 async def test_cancel(api: httpx.AsyncClient, q: DelayQ) -> None:
     q.schedule("order.close", delay="1h", id="a", queue="orders")
-    page = await send(api, await read(api, "/job?queue=orders&id=a"), "/job/cancel")
+    page = await confirm(api, await read(api, "/job?queue=orders&id=a"), "/job/cancel")
     assert page.url.path == "/jobs"  # the page of a job that is gone would tell him nothing
     assert "The job was cancelled; nobody will run it." in page.text
     assert q.get("a", queue="orders") is None
     assert deeds(q) == [("cancel", "orders/a")]
+
+
+async def test_an_act_without_undo_asks_once(api: httpx.AsyncClient, q: DelayQ) -> None:
+    q.schedule("order.close", delay="1h", id="a", queue="orders")
+    fail_job(q, "b", "no")
+    q.schedule("order.close", delay="0s", id="c", queue="orders")
+    take(q, "c")
+    acts = (("a", "cancel", "Cancel job"), ("b", "forget", "Forget job"), ("c", "stop", "Ask job to stop"))
+    for job_id, act, button in acts:
+        page = await read(api, f"/job?queue=orders&id={job_id}")
+        assert f"{button} {job_id}" in page.text
+        asked = await send(api, page, f"/job/{act}")
+        assert f"order.close {job_id}" in asked.text
+        assert f"Back without a change {button}" in asked.text
+        assert job_link("orders", job_id) in asked.links
+    asked = await send(api, await read(api, "/queues/orders"), "/queues/orders/pause", length="10m")
+    assert "Pause the queue orders for 10m?" in asked.text
+    assert "/queues/orders" in asked.links
+    assert deeds(q) == []
+    states = {name: q.get(name, queue="orders") for name in "abc"}
+    assert {name: info and info.state for name, info in states.items()} == {
+        "a": State.SCHEDULED,
+        "b": State.FAILED,
+        "c": State.RESERVED,
+    }
+    assert not q.stats("orders")[0].paused
+
+
+async def test_an_act_on_many_jobs_tells_the_number_and_needs_a_reason(api: httpx.AsyncClient, q: DelayQ) -> None:
+    for name in "ab":
+        fail_job(q, name, "no")
+    headers = {"origin": "http://localhost"}
+    mark = dict((await read(api, "/failed")).form("/failed/picked").fields)["mark"]
+    fields = {"mark": mark, "act": "forget", "pick": ["orders a", "orders b"]}
+    asked = Page(await api.post("/failed/picked", data=fields, headers=headers))
+    assert "Forget 2 failed jobs?" in asked.text
+    refused = await send(api, asked, "/failed/picked", 400)
+    assert "An act on many jobs needs a reason." in refused.text
+    assert q.stats("orders")[0].failed == 2
+    q.batches.open(Plan(id="spring", name="spring", members=[link_of(n) for n in range(3)]))
+    asked = await send(api, await read(api, "/batch?id=spring"), "/batch/cancel")
+    assert "Cancel the rest of the batch spring? 3 jobs of 3 have not ended." in asked.text
+    await send(api, asked, "/batch/cancel", 400)
+    assert q.batches.get("spring").cancelled_ms is None
+    await send(api, asked, "/batch/cancel", reason="wrong prices")
+    assert [(entry.what, entry.reason) for entry in q.audit_log.last()] == [("batch cancel", "wrong prices")]
+
+
+async def test_a_mistyped_duration_stays_on_the_page_of_its_queue(api: httpx.AsyncClient, q: DelayQ) -> None:
+    q.schedule("order.close", delay="1h", id="a", queue="orders")
+    page = await send(api, await read(api, "/queues/orders"), "/queues/orders/pause", 400, length="10 minuets")
+    assert "'10 minuets' is no duration" in page.text
+    assert ("length", "10 minuets") in page.form("/queues/orders/pause").fields
+    assert "Nothing was changed." in page.text
+    assert deeds(q) == []
+    page = await confirm(api, page, "/queues/orders/pause", length="10m")
+    assert "is paused for 10m" in page.text
 
 
 async def test_what_was_said_is_said_once(api: httpx.AsyncClient, q: DelayQ) -> None:
@@ -78,7 +136,12 @@ async def test_a_time_that_cannot_be_used_moves_nothing(
 ) -> None:
     due_ms = q.schedule("order.close", delay="1h", id="a", queue="orders").due_ms
     page = await send(api, await read(api, "/job?queue=orders&id=a"), "/job/reschedule", 400, **filled)
-    assert "That cannot be used" in page.text
+    assert page.url.path == "/job/reschedule"
+    assert "order.close" in page.text
+    assert page.source.count('role="alert"') == 1
+    typed = {name: value for name, value in page.form("/job/reschedule").fields if name in filled}
+    assert typed == filled
+    assert deeds(q) == []
     info = q.get("a", queue="orders")
     assert info is not None
     assert info.due_ms == due_ms
@@ -89,7 +152,7 @@ async def test_a_failed_job_is_tried_again_or_forgotten(api: httpx.AsyncClient, 
     page = await send(api, await read(api, "/job?queue=orders&id=a"), "/job/retry")
     assert "The job a is tried again from the start" in page.text
     fail_job(q, "b", "no", queue="mail")
-    page = await send(api, await read(api, "/job?queue=mail&id=b"), "/job/forget")
+    page = await confirm(api, await read(api, "/job?queue=mail&id=b"), "/job/forget")
     assert "The job b is forgotten." in page.text
     assert q.get("b", queue="mail") is None
     assert deeds(q) == [("forget", "mail/b"), ("retry", "orders/a")]
@@ -101,7 +164,7 @@ async def test_a_running_job_is_asked_to_stop(api: httpx.AsyncClient, q: DelayQ)
     page = await read(api, "/job?queue=orders&id=a")
     assert [form.action for form in page.forms if form.action.startswith("/job/")] == ["/job/stop"]
     assert "dq:test:1:a holds it." in page.text
-    page = await send(api, page, "/job/stop")
+    page = await confirm(api, page, "/job/stop")
     assert "It runs, and was asked to stop." in page.text
 
 
@@ -109,13 +172,13 @@ async def test_what_a_job_has_become_is_said_and_not_done(api: httpx.AsyncClient
     q.schedule("order.close", delay="0s", id="a", queue="orders")
     page = await read(api, "/job?queue=orders&id=a")
     take(q, "a")
-    assert "It was not cancelled: the job runs already." in (await send(api, page, "/job/cancel")).text
+    assert "It was not cancelled: the job runs already." in (await confirm(api, page, "/job/cancel")).text
     assert "Not in this state" in (await send(api, page, "/job/reschedule", 409, **{"in": "1h"})).text
 
 
 async def test_a_queue_is_paused_and_resumed(api: httpx.AsyncClient, q: DelayQ) -> None:
     q.schedule("order.close", delay="1h", id="a", queue="orders")
-    page = await send(api, await read(api, "/queues/orders"), "/queues/orders/pause", length="10m")
+    page = await confirm(api, await read(api, "/queues/orders"), "/queues/orders/pause", length="10m")
     assert "The queue orders is paused for 10m." in page.text
     assert q.stats("orders")[0].paused
     assert "delayq resume orders" in page.text
@@ -130,7 +193,7 @@ async def test_ticked_jobs(api: httpx.AsyncClient, q: DelayQ) -> None:
         fail_job(q, name, "no", queue=name)
     page = await read(api, "/failed")
     assert 'value="a a"' in page.source
-    page = await send(api, page, "/failed/picked", act="forget", pick="b b")
+    page = await confirm(api, page, "/failed/picked", act="forget", pick="b b", reason="old")
     assert "1 job forgotten." in page.text
     assert [one.failed for one in q.stats()] == [1, 0, 1]
     page = await send(api, page, "/failed/picked", act="retry", pick="b b")
@@ -186,7 +249,7 @@ async def test_a_batch_is_looked_at_cancelled_and_retried(api: httpx.AsyncClient
     assert "Left 3 of 3" in page.text
     assert all(f"m-{n} orders" in page.text for n in range(3))
     assert "spring" in (await read(api, "/batches")).text
-    page = await send(api, page, "/batch/cancel")
+    page = await confirm(api, page, "/batch/cancel", reason="wrong prices")
     assert "Nothing of it starts any more" in page.text
     assert "cancelled" in page.text
     await read(api, "/batch?id=absent", 404)

@@ -17,7 +17,7 @@ from delayq.http.dashboard.guard import SESSION
 from delayq.http.seal import Seal
 from delayq.http.seals import FRESH_S
 from tests.support.failing import fail_job
-from tests.support.pages import Page, read, send
+from tests.support.pages import Page, confirm, read, send
 from tests.support.servers import OwnServer
 from tests.support.web import web
 
@@ -141,7 +141,7 @@ async def test_a_session_holds_on_every_server_and_after_a_restart(
         assert (await read(second, "/")).url.path == "/"
         await send(second, page, "/job/cancel", 403, mark="x")
         assert there(waiting)
-        assert "The job was cancelled" in (await send(second, page, "/job/cancel")).text  # the form of the first one
+        assert "The job was cancelled" in (await confirm(second, page, "/job/cancel")).text  # the form of the first one
     assert not there(waiting)
 
 

@@ -168,8 +168,6 @@ async def test_pages_follow_each_other_without_gaps(api: httpx.AsyncClient, q: D
 UNUSABLE = [
     "/jobs?state=absent",
     "/jobs?state=x",
-    "/jobs?since=yesterday",
-    "/jobs?since=%2B2h&until=%2B1h",
     "/jobs?cursor=zzz",
     "/jobs?queue=%7Bx%7D",
     "/queues/%20",
@@ -183,6 +181,17 @@ UNUSABLE = [
 async def test_what_cannot_be_used_gets_a_page_that_says_so(api: httpx.AsyncClient, orders: DelayQ) -> None:
     for path in UNUSABLE:
         assert "That cannot be used" in (await read(api, path, 400)).text, path
+
+
+@pytest.mark.parametrize("path", ["/jobs", "/failed"])
+async def test_a_mistyped_time_stays_in_its_search(api: httpx.AsyncClient, orders: DelayQ, path: str) -> None:
+    page = await read(api, f"{path}?queue=orders&name=order.*&since=yesterday&until=%2B1h", 400)
+    assert {("name", "order.*"), ("since", "yesterday"), ("until", "+1h")} <= set(page.form(path).fields)
+    assert "'yesterday' is no point in time" in page.text
+    assert page.source.count('role="alert"') == 1
+    assert 'id="q-since-wrong"' in page.source
+    page = await read(api, f"{path}?since=%2B2h&until=%2B1h", 400)
+    assert "The end is before the start." in page.text
 
 
 async def test_a_page_of_nothing_says_what_it_may_mean(api: httpx.AsyncClient, orders: DelayQ) -> None:
