@@ -12,18 +12,67 @@ from typing import Any, TypeAlias, assert_never
 import redis.asyncio
 from redis.asyncio.connection import AbstractConnection, BlockingConnectionPool
 from redis.asyncio.retry import Retry
-from redis.asyncio.sentinel import Sentinel
+from redis.asyncio.sentinel import Sentinel, SentinelManagedConnection, SentinelManagedSSLConnection
 from redis.backoff import NoBackoff
 
 from delayq.core.endpoint import Endpoint, Topology
 from delayq.redis import packing, replies
 from delayq.redis.acluster import AsyncCluster
 from delayq.redis.directory import Directory
+from delayq.redis.faults import REDIS_ERRORS, of_primary
+from delayq.redis.sentinels import ASK, Search, put_first
 from delayq.redis.slots import Address
 from delayq.redis.wire import Wire, common_options, pool_options, sentinel_options, tls_options
 
 AsyncClient: TypeAlias = redis.asyncio.Redis
 """For one server, for the primary behind sentinels, or for a cluster, which has the same methods."""
+
+
+class Sentinels(Sentinel):
+    """As `sentinels.Sentinels`, awaited."""
+
+    async def discover_master(self, service_name: str) -> Address:
+        """The address of the primary. Raises `NoPrimary`."""
+        search = Search()
+        for sentinel in tuple(self.sentinels):
+            try:
+                state = await sentinel.execute_command(ASK, service_name)  # type: ignore[no-untyped-call]
+            except REDIS_ERRORS as error:
+                search.failed(sentinel, error)
+                continue
+            if address := search.named(state):
+                put_first(self.sentinels, sentinel)
+                return address
+        raise search.nothing()
+
+
+class _Named:
+    """As `sentinels._Named`, awaited."""
+
+    host: str
+    port: int
+
+    async def connect_to(self, address: Address) -> None:
+        try:
+            await super().connect_to(address)  # type: ignore[misc]  # of the class beside it
+        except REDIS_ERRORS as error:
+            of_primary(error, address)
+            raise
+
+    async def read_response(self, *args: Any, **options: Any) -> Any:
+        try:
+            return await super().read_response(*args, **options)  # type: ignore[misc]
+        except REDIS_ERRORS as error:
+            of_primary(error, (self.host, self.port))
+            raise
+
+
+class ToPrimary(_Named, SentinelManagedConnection):
+    """To the primary that the sentinels name."""
+
+
+class ToPrimaryByTls(_Named, SentinelManagedSSLConnection):
+    """As `ToPrimary`, by TLS."""
 
 
 def make_async_client(endpoint: Endpoint, wire: Wire, directory: Directory) -> AsyncClient:
@@ -72,9 +121,10 @@ def _standalone(endpoint: Endpoint, wire: Wire) -> AsyncClient:
 
 def _sentinel(endpoint: Endpoint, wire: Wire) -> AsyncClient:
     sentinel_kwargs = {**sentinel_options(endpoint), "retry": _no_retries()}
-    manager: Any = Sentinel(list(endpoint.hosts), sentinel_kwargs=sentinel_kwargs)  # type: ignore[no-untyped-call]
+    manager: Any = Sentinels(list(endpoint.hosts), sentinel_kwargs=sentinel_kwargs)  # type: ignore[no-untyped-call]
     client: AsyncClient = manager.master_for(
         endpoint.service,
+        connection_class=ToPrimaryByTls if endpoint.tls else ToPrimary,
         max_connections=wire.refusing_pool,
         db=endpoint.db,
         retry=_no_retries(),

@@ -8,7 +8,6 @@ from typing import Any, TypeAlias, assert_never, cast
 from redis.backoff import NoBackoff
 from redis.connection import AbstractConnection, BlockingConnectionPool, SSLConnection
 from redis.retry import Retry
-from redis.sentinel import Sentinel
 
 from delayq.core.endpoint import Endpoint, Topology
 from delayq.redis import replies
@@ -16,6 +15,7 @@ from delayq.redis.cluster import Cluster
 from delayq.redis.direct import Direct, OneServer
 from delayq.redis.directory import Directory
 from delayq.redis.many_waits import MOST
+from delayq.redis.sentinels import Sentinels, ToPrimary, ToPrimaryByTls
 from delayq.redis.slots import Address
 from delayq.redis.sockets import connection_class
 from delayq.redis.wire import Wire, common_options, pool_options, sentinel_options, tls_options
@@ -70,10 +70,11 @@ def _standalone(endpoint: Endpoint, wire: Wire) -> OneServer:
 
 def _sentinel(endpoint: Endpoint, wire: Wire) -> Client:
     sentinel_kwargs = {**sentinel_options(endpoint), "retry": _no_retries()}
-    manager: Any = Sentinel(list(endpoint.hosts), sentinel_kwargs=sentinel_kwargs)  # type: ignore[no-untyped-call]
+    manager: Any = Sentinels(list(endpoint.hosts), sentinel_kwargs=sentinel_kwargs)  # type: ignore[no-untyped-call]
     client: Client = manager.master_for(
         endpoint.service,
         redis_class=OneServer,
+        connection_class=ToPrimaryByTls if endpoint.tls else ToPrimary,
         max_connections=wire.refusing_pool,
         db=endpoint.db,
         retry=_no_retries(),

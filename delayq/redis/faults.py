@@ -5,7 +5,8 @@
               CLUSTERDOWN, NOREPLICAS, too many clients
     RESOLVE   READONLY, MASTERDOWN, UNBLOCKED, demoted master             the same, over new connections
     FULL      OOM                                                         room; nothing was written
-    CONFIG    NOAUTH, WRONGPASS, NOPERM, wrong database, TLS, MOVED       a person
+    CONFIG    NOAUTH, WRONGPASS, NOPERM, wrong database, TLS, MOVED,      a person
+              a service that the sentinels do not know
     DAMAGE    WRONGTYPE, NOGROUP                                          tidy, or a person
     BUG       everything else                                             us
 
@@ -22,10 +23,13 @@ import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import TypeVar
 
 from redis import exceptions
 
 from delayq.redis.bounded import ReplyTooLarge
+
+E = TypeVar("E", bound=BaseException)
 
 REDIS_ERRORS = (exceptions.RedisError, exceptions.RedisClusterException, OSError)
 """All that a client of ours may raise."""
@@ -47,6 +51,17 @@ class NothingSent(exceptions.ConnectionError):
 
 class NodeHangs(NothingSent):
     """Nothing went out: the node that has the key is known to answer nothing (see `hanging`)."""
+
+
+class NoPrimary(NothingSent):
+    """Nothing went out: no sentinel names a primary that is up.
+
+    `why` is what kept the one at `sentinel` from naming it; None when the sentinels know the primary, and it is down.
+    """
+
+    def __init__(self, why: Exception | None = None, *, sentinel: tuple[str, int] | None = None) -> None:
+        super().__init__("the sentinels report it as down" if why is None else "no sentinel names a primary")
+        self.why, self.sentinel = why, sentinel
 
 
 class Kind(StrEnum):
@@ -95,6 +110,8 @@ _KINDS = {
     "MOVED": Kind.CONFIG,
     "NODB": Kind.CONFIG,
     "NOCLUSTER": Kind.CONFIG,
+    "NOSERVICE": Kind.CONFIG,
+    "NOSENTINEL": Kind.CONFIG,
     "WRONGTYPE": Kind.DAMAGE,
     "NOGROUP": Kind.DAMAGE,
 }
@@ -119,6 +136,9 @@ _TEXTS = (
     ("cluster support disabled", "NOCLUSTER"),
     ("can't run this command", "NOPERM"),
     ("ACL failure in script", "NOPERM"),
+    ("No such master with that name", "NOSERVICE"),
+    ("unknown command 'SENTINEL'", "NOSENTINEL"),
+    ("unknown command `SENTINEL`", "NOSENTINEL"),  # Redis 6.2
     ("the stream key no longer exists", "NOGROUP"),  # UNBLOCKED, of Redis 7.0: deleted under a blocked reader
 )
 # A pipeline puts 'Command # 1 (...) of pipeline caused error: ' before the server's text, and Redis 6.2 writes
@@ -126,6 +146,7 @@ _TEXTS = (
 _PIPELINE = re.compile(r"^Command # \d+ \(.*?\) of pipeline caused error: ", re.DOTALL)
 _PLACE = "delayq: about "
 _APART = "delayq: one node of a cluster"
+_PRIMARY = "delayq: the primary behind sentinels "
 _SCRIPT = re.compile(r"^Error running script \(call to \S+\): (?:@user_script: ?\d+: ?)+-?")
 _SCRIPT_PLACE = re.compile(r"[,.]? *(script: [0-9a-f]+, )?on @user_script:\d+\.?")
 _AGAIN_LATER = re.compile(r" *(You can only call SCRIPT KILL or SHUTDOWN NOSAVE\.|Try again later\.?)")
@@ -139,6 +160,8 @@ def fault_of(error: BaseException, *, outside: BaseException | None = None) -> F
 
 
 def _fault(error: BaseException, outside: BaseException | None) -> Fault:
+    if isinstance(error, NoPrimary) and error.why is not None:
+        return replace(_fault(error.why, None), reply_lost=False)
     code = _code(error)
     if code:
         return Fault(_KINDS.get(code, Kind.BUG), code, reply_lost=False)
@@ -171,6 +194,17 @@ def of_a_part(error: Exception, node: tuple[str, int] | None = None) -> Exceptio
 def node_of(error: BaseException) -> str:
     """Which node of a cluster an error is about ('127.0.0.1:7001'); '' if nothing says so."""
     return next((note.removeprefix(_APART).strip() for note in _notes(error, _APART) if note != _APART), "")
+
+
+def of_primary(error: E, address: tuple[str, int]) -> E:
+    """Note with an error which primary behind sentinels it is about; returns it."""
+    error.add_note(f"{_PRIMARY}{address[0]}:{address[1]}")
+    return error
+
+
+def primary_of(error: BaseException) -> str:
+    """Which primary behind sentinels an error is about ('127.0.0.1:7001'); '' if nothing says so."""
+    return next((note.removeprefix(_PRIMARY) for note in _notes(error, _PRIMARY)), "")
 
 
 def _notes(error: BaseException, start: str) -> list[str]:

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from typing import assert_never
 
 from redis import exceptions
-from redis.sentinel import MasterNotFoundError
 
 from delayq.core.errors import (
     BackendDamaged,
@@ -21,10 +20,22 @@ from delayq.core.errors import (
     OutcomeUnknown,
     ProtocolError,
 )
-from delayq.redis.faults import REDIS_ERRORS, Fault, Kind, fault_of, node_of, place_of, said, tell_place
+from delayq.redis.faults import (
+    REDIS_ERRORS,
+    Fault,
+    Kind,
+    NoPrimary,
+    fault_of,
+    node_of,
+    place_of,
+    primary_of,
+    said,
+    tell_place,
+)
 
 _CHECK = "Check DELAYQ_URL, or the url of its connection"
 _NODE_DOWN = "Start this node again, or let a replica take over. What lies on the other nodes can be used."
+_PRIMARY_DOWN = "Start it again, or wait until the sentinels name another primary."
 _HUNG_UP = "the server hung up: it speaks none there, or wants a certificate (ssl_certfile, ssl_keyfile)"
 _NOT_READY = {
     "LOADING": "is still loading its data",
@@ -61,6 +72,23 @@ _MISCONFIGURED = {
     "NODB": ("has no database of that number", "Check the number at the end of DELAYQ_URL."),
     "NOCLUSTER": ("is no cluster", "Use redis:// in DELAYQ_URL."),
 }
+_SENTINEL_LOGIN = "in DELAYQ_URL, or its connection's url: redis+sentinel://host:26379/service/0?sentinel_password=..."
+_SENTINEL_REFUSES = {
+    "NOAUTH": ("wants a password", f"Put sentinel_password {_SENTINEL_LOGIN}"),
+    "WRONGPASS": (
+        "refused the user or the password",
+        f"Check sentinel_username and sentinel_password {_SENTINEL_LOGIN}",
+    ),
+    "NOPERM": (
+        "forbids this user a command",
+        "Allow sentinel_username `SENTINEL MASTER` (ACL rules +sentinel|master +auth +client|setname).",
+    ),
+    "NOSERVICE": (
+        "does not know the service",
+        "Check the name of the service in DELAYQ_URL, or its connection's url: redis+sentinel://host:26379/service/0.",
+    ),
+    "NOSENTINEL": ("is no sentinel", "Check host and port in DELAYQ_URL, or use redis://."),
+}
 
 
 def translate(error: BaseException, *, where: str, fault: Fault | None = None, reads: bool = False) -> DelayqError:
@@ -68,6 +96,8 @@ def translate(error: BaseException, *, where: str, fault: Fault | None = None, r
     fault = fault or fault_of(error)
     if node := node_of(error):
         where = f"{node}, a node of {where},"
+    elif primary := primary_of(error):
+        where = f"{primary}, the primary behind {where},"
     told = _told(error, where, fault, reads=reads)
     if isinstance(told, BackendError):
         told.apart = fault.apart
@@ -75,6 +105,11 @@ def translate(error: BaseException, *, where: str, fault: Fault | None = None, r
 
 
 def _told(error: BaseException, where: str, fault: Fault, *, reads: bool) -> DelayqError:
+    if fault.kind is Kind.CONFIG and isinstance(error, NoPrimary) and error.why and error.sentinel:
+        host, port = error.sentinel
+        refusal, hint = _SENTINEL_REFUSES.get(fault.code, ("cannot be used", f"{_CHECK}."))
+        answer = said(error.why) if fault.code else _reason(error.why)
+        return ConfigError(f"The sentinel {host}:{port}, one of {where}, {refusal}: {answer}.", hint=hint)
     if fault.reply_lost and not reads:
         now = f" (now it says: {said(error)})" if fault.code else f" ({_reason(error)})"
         return OutcomeUnknown(
@@ -88,7 +123,11 @@ def _told(error: BaseException, where: str, fault: Fault, *, reads: bool) -> Del
                 unavailable = BackendUnavailable(f"Redis at {where} {state}: {said(error)}.", hint=hint)
                 unavailable.refuses_writes = fault.code in _NO_WRITES
                 return unavailable
-            hint = _NODE_DOWN if node_of(error) else f"Is it running? {_CHECK}."
+            hint = f"Is it running? {_CHECK}."
+            if node_of(error):
+                hint = _NODE_DOWN
+            elif primary_of(error):
+                hint = _PRIMARY_DOWN
             return BackendUnavailable(f"Redis at {where} cannot be reached: {_reason(error)}.", hint=hint)
         case Kind.FULL:
             return BackendFull(
@@ -126,8 +165,8 @@ def translated(where: str, *, reads: bool = False, place: str = "") -> Iterator[
 
 
 def _reason(error: BaseException) -> str:
-    if isinstance(error, MasterNotFoundError):
-        return "no sentinel names a primary: they are down, do not know the service, or want a password"
+    if isinstance(error, NoPrimary) and error.why:
+        return f"{said(error)}, {_reason(error.why)}"
     part: BaseException | None = error
     while part is not None:
         if isinstance(part, ssl.SSLError):  # an OSError too, but its errno counts TLS's own errors
