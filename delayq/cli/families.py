@@ -28,6 +28,7 @@ COMMANDS: Final = {
     "activity": ("queue", "Show what happened in the last minutes or hours."),
     "pause": ("queue", "Stop a queue, or with --all every one, until it is resumed."),
     "resume": ("queue", "Undo a pause; with --all the pause of everything."),
+    "drain": ("queue", "Let running jobs end and start no others."),
     "clear": ("queue", "Drop every job that waits in a queue."),
     "healthcheck": ("health", "Say whether a role is well, by exit code."),
     "audit": ("limit", "Show what was done by hand: who, what, why, when."),

@@ -21,6 +21,13 @@ def queue_name(value: str | None) -> str | None:
     return None if value is None else check_queue(value)
 
 
+def queue_names(value: str | None) -> str | None:
+    """As `queue_name`, for each of `a,b`; the answer has no blanks and each queue once."""
+    from delayq.core.names import check_queue
+
+    return None if value is None else ",".join(dict.fromkeys(check_queue(name.strip()) for name in value.split(",")))
+
+
 def job_id(value: str | None) -> str | None:
     """Raises `InvalidName` for what cannot be an id."""
     from delayq.core.names import check_id

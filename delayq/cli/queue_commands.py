@@ -1,4 +1,4 @@
-"""Commands on queues: stats, activity, pause, resume, clear, queue set, queue show, queue remove."""
+"""Commands on queues: stats, activity, pause, resume, drain, clear, queue set, queue show, queue remove."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from delayq.cli.flags import (
     example,
     lease,
     queue_name,
+    queue_names,
     session_of,
 )
 
@@ -37,6 +38,15 @@ Minutes = Annotated[
     str, typer.Option("--span", metavar="D", help="Length of a span, in whole minutes.", callback=duration)
 ]
 Spans = Annotated[int, typer.Option("--spans", metavar="N", min=1, max=1440, help="How many spans.")]
+Drained = Annotated[
+    str | None, typer.Option("--queue", metavar="Q,…", help="These queues only; without it, all.", callback=queue_names)
+]
+Wait = Annotated[bool, typer.Option("--wait", help="Wait until no job runs.")]
+WaitAtMost = Annotated[
+    str | None,
+    typer.Option("--timeout", metavar="D", help="Wait so long at most; then exit code 1.", callback=duration),
+]
+Why = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for the audit log.")]
 Lease = Annotated[
     str | None,
     typer.Option("--lease", metavar="D", help="Silence, 100ms to 1d, after which a worker is gone.", callback=lease),
@@ -52,6 +62,8 @@ def add_to(app: typer.Typer) -> None:
     app.command("activity", epilog=example("delayq activity --queue orders --span 5m --spans 12"))(activity)
     app.command("pause", epilog=example("delayq pause orders --for 10m", "delayq pause --all"))(pause)
     app.command("resume", epilog=example("delayq resume orders", "delayq resume --all"))(resume)
+    line = "delayq drain --wait --timeout 10m"
+    app.command("drain", epilog=example(line, "delayq drain --queue orders,mails --wait"))(drain)
     app.command("clear", epilog=example("delayq clear --queue orders --yes"))(clear)
     queues = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
     queues.callback(epilog=example("delayq queue set orders --lease 5s"))(_queue)
@@ -112,6 +124,28 @@ def resume(ctx: typer.Context, queue: OneOrAll = None, all_: All = False, as_jso
         switch.resume(session_of(ctx), name, as_json=as_json)
     else:
         fleet.resume_all(session_of(ctx), as_json=as_json)
+
+
+def drain(
+    ctx: typer.Context,
+    queue: Drained = None,
+    wait: Wait = False,
+    timeout: WaitAtMost = None,
+    reason: Why = "",
+    as_json: Json = False,
+) -> None:
+    """Let running jobs end and start no others.
+
+    Pauses everything, or the queues of --queue. With --wait it ends when no job runs, or with exit code 1 and the ids
+    of those that still run at --timeout. The pause holds until `delayq resume`, which is printed.
+    """
+    from delayq.cli.actions import drain as emptying
+    from delayq.core.errors import InvalidInput
+
+    if timeout is not None and not wait:
+        raise InvalidInput(f"--timeout {timeout} says how long to wait.", hint="Say --wait too.")
+    how = emptying.Wait(timeout) if wait else None
+    raise typer.Exit(emptying.drain(session_of(ctx), queue.split(",") if queue else [], how, reason, as_json=as_json))
 
 
 def clear(ctx: typer.Context, queue: OneQueue = None, yes: Yes = False, as_json: Json = False) -> None:

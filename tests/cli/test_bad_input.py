@@ -60,6 +60,8 @@ CASES: dict[str, tuple[tuple[str | bytes, ...], str]] = {
     "queue too long": ((*X, "--queue", "q" * 129), "129"),
     "queue with a control character": ((*X, "--queue", "a\x1b[31m"), "\\x1b"),
     "queue paused in braces": (("pause", "{}"), "'{}'"),
+    "queues that are drained": (("drain", "--queue", "a,,b"), "queue"),
+    "a timeout of no wait": (("drain", "--timeout", "1m"), "--wait"),
     "queues of a worker": (("work", "--app", "shop", "--queue", "a,,b"), "queue"),
     "name with a space": (("schedule", "order close"), "'order close'"),
     "name empty": (("schedule", ""), "job"),

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 
 import pytest
 
 from delayq import DelayQ
 from tests.cli.conftest import Inline
-from tests.support.cli import Cli
+from tests.support.cli import Cli, end
 from tests.support.posts import receiving
+from tests.support.waiting import wait_until
 
 SECRET = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
 LOCAL = ("--allow", "127.0.0.0/8")
@@ -88,6 +90,17 @@ def test_it_stops_as_work_does(
         done = cli("push", "orders", "--threads", "1", *words)
         assert (done.code, said in done.err) == (code, True), done.err
         assert len(receiver.posts) == posted
+
+
+def test_its_grace_is_an_option(cli: Cli, q: DelayQ, tmp_path: Path) -> None:
+    with receiving() as receiver:
+        settings(tmp_path, f"http://127.0.0.1:{receiver.port}/")
+        pusher = cli.start("push", "orders", "--grace", "7s")
+        q.schedule("order.close", queue="orders")
+        wait_until(lambda: receiver.posts, what="it works")
+        pusher.send_signal(signal.SIGTERM)
+        done = end(pusher)
+    assert (done.code, "what runs has 7 s" in done.err) == (0, True), done.err
 
 
 def test_config_show_tells_no_path_and_no_secret(cli: Cli, tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ def push(session: Session, params: Mapping[str, Any]) -> int:
     """Post the jobs of the queue until there is a reason to stop; the exit code. `params` are those of the command."""
     told = _told(params)
     queue, wishes = params["queue"], told.wishes
-    settings = session.settings(connection=wishes.connection, metrics_port=wishes.metrics_port)
+    settings = session.settings(connection=wishes.connection, metrics_port=wishes.metrics_port, grace=wishes.grace)
     registry = register_pushes(Registry(), {queue: _settings(settings, queue, _said(params))})
     return serve.work_on(session, settings, registry, told)
 
@@ -37,7 +37,7 @@ def push(session: Session, params: Mapping[str, Any]) -> int:
 def _told(params: Mapping[str, Any]) -> Told:
     """What every worker may be told."""
     size = Size(params["processes"], params["threads"], mover=not params["no_mover"])
-    alike = {word: params[word] for word in ("queue", "name", "allow_eviction", "force", "connection")}
+    alike = {word: params[word] for word in ("queue", "name", "allow_eviction", "force", "connection", "grace")}
     wishes = Wishes(**alike, size=size, metrics_port=params["metrics"])
     limits = Limits(**{one.name: params[one.name] for one in fields(Limits)})
     events = EventLines() if params["as_json"] else None
