@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -30,7 +31,12 @@ def load_handlers(modules: Sequence[str]) -> Registry:
                 f"--app {module}: importing it raised {type(error).__name__}: {error}.",
                 hint="Mend that module; -v shows where it happened.",
             ) from error
-    return current()
+    registry = current()
+    if "django.db" in sys.modules:
+        from delayq.contrib.django_connections import keep_connections_healthy
+
+        registry.outermost = keep_connections_healthy
+    return registry
 
 
 def with_application(before: Settings, after: Settings) -> Settings:

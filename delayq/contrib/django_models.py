@@ -18,15 +18,16 @@ as around a request.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
 from typing import Any, TypeAlias
 
 from django.apps import apps
 from django.core.exceptions import ValidationError
-from django.db import close_old_connections, router
+from django.db import router
 from django.db.models import Model
 
+from delayq.contrib.django_connections import ahealthy_connections, healthy_connections
 from delayq.core.errors import InvalidPayload
 from delayq.jobs.references.models import Models
 
@@ -64,11 +65,11 @@ class DjangoModels(Models):
 
     def session(self) -> AbstractContextManager[Any]:
         """Nothing but the connections' health."""
-        return _healthy()
+        return healthy_connections()
 
     def asession(self) -> AbstractAsyncContextManager[Any]:
         """As `session`, for async jobs."""
-        return _ahealthy()
+        return ahealthy_connections()
 
     def load(self, kind: type, keys: Sequence[Any], session: Any, eager: Any) -> Iterable[Any]:
         """One query."""
@@ -94,24 +95,3 @@ def _readable(kind: type, keys: Sequence[Any]) -> Iterator[None]:
         yield
     except (TypeError, ValueError, ValidationError) as error:
         raise InvalidPayload(f"{', '.join(map(repr, keys))}: no key of a {kind.__name__}. {error}") from error
-
-
-@contextmanager
-def _healthy() -> Iterator[None]:
-    close_old_connections()
-    try:
-        yield
-    finally:
-        close_old_connections()
-
-
-@asynccontextmanager
-async def _ahealthy() -> AsyncIterator[None]:
-    """In the thread that Django's awaiting uses; what it stands on comes with Django."""
-    from asgiref.sync import sync_to_async
-
-    await sync_to_async(close_old_connections)()
-    try:
-        yield
-    finally:
-        await sync_to_async(close_old_connections)()

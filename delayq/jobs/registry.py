@@ -38,6 +38,8 @@ class Registry:
         self._handlers: dict[str, Handler] = {}
         self._classes: dict[str, MethodClass] = {}
         self._around: list[Step] = []
+        self.outermost: Callable[[Handler], Handler] | None = None
+        """Stands around each handler with all that surrounds it; set before the first job is looked up."""
         self._ready: dict[str, Handler] = {}
         self._gates: dict[str, Gate] = {}
         self._limits: dict[str, Definition] = {}
@@ -89,7 +91,7 @@ class Registry:
         if self._whole and (handler := self._whole.get(queue := queue_of(queue))) is not None:
             ready = self._whole_ready.get(queue)
             if ready is None:
-                ready = self._whole_ready[queue] = surround(handler, self._around, self.events.tell)
+                ready = self._whole_ready[queue] = self._outer(surround(handler, self._around, self.events.tell))
             return ready
         return self._ready.get(name) or self._made_ready(name)
 
@@ -106,8 +108,12 @@ class Registry:
                 hint="Is the module that has it imported? DELAYQ_APP names it.",
             )
         ready = surround(handler, self._around, self.events.tell)
-        ready = self._ready[name] = refer(handler, ready, self.events.tell) if self.codecs.known else ready
+        ready = refer(handler, ready, self.events.tell) if self.codecs.known else ready
+        ready = self._ready[name] = self._outer(ready)
         return ready
+
+    def _outer(self, handler: Handler) -> Handler:
+        return handler if self.outermost is None else self.outermost(handler)
 
     def add_models(self, models: Models) -> None:
         """Let these models be fields of jobs, also of those registered before."""
