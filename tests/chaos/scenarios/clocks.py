@@ -42,6 +42,11 @@ def missing() -> str:
     return "" if library() else "there is no libfaketime: apt-get install libfaketime"
 
 
+def wanted() -> bool:
+    """Whether CI installed libfaketime for these tests, so that a missing one is a failure."""
+    return os.environ.get("DELAYQ_TEST_FAKETIME", "") == "1"
+
+
 def faked(rate: Path | str) -> dict[str, str]:
     """The environment of a program whose wall clock is off: by so many seconds, or by what a file says now."""
     given = {"LD_PRELOAD": str(library()), "FAKETIME_NO_CACHE": "1", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
