@@ -181,7 +181,8 @@ class Attempts:
             return self._unrun(delivery, None, GiveUp(0, 0, error))
         if delivery.stop:
             outcome = decide(envelope, self._policies.of(envelope, None), JobCancelled(), self.now_ms(), random.random)
-            return self._unrun(delivery, envelope, outcome, "stopped")
+            held.ended_as = "stopped"
+            return self._unrun(delivery, envelope, outcome, held.ended_as)
         try:
             handler = self._registry.find(envelope.name, delivery.queue)
         except UnknownJob as error:
@@ -240,6 +241,7 @@ class Attempts:
             outcome = replace(outcome, chain=changed)
         if result is not None and isinstance(outcome, Ack) and outcome.retention_ms:
             outcome = replace(outcome, result=encoded(envelope, result, self._keyring))
+        attempt.held.ended_as = ended_as
         if outcome is not DONE:
             outcome = self._dated(outcome, attempt.delivery, self.now_ms() - round(took_ms))
         if self._meter is not None:

@@ -16,7 +16,8 @@ class Held(msgspec.Struct, eq=False):
     `interrupter` raises into it while it runs; `interrupt` is what was raised, once `told`.
 
     `asked_at`: when its handler last asked whether it shall stop. `deadline_at`: when its deadline passes (boot clock),
-    0 = it has none; unlike a timeout it is not moved by a standstill.
+    0 = it has none; unlike a timeout it is not moved by a standstill. `ended_as`: the word for its end where the
+    outcome alone does not say it.
     """
 
     delivery: Delivery
@@ -30,6 +31,7 @@ class Held(msgspec.Struct, eq=False):
     asked_at: float = 0.0
     resent: bool = False
     deadline_at: float = 0.0
+    ended_as: str = ""
 
     def __repr__(self) -> str:
         """Without the envelope: a payload has no business in a log."""

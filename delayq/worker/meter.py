@@ -5,8 +5,8 @@ that takes a dead one's place goes on with its piece, so a death loses nothing a
 process of the worker can read all of it.
 
     rows      how many are used
-    a row     key (queue << 32 | job), parts of lateness, its sum in ms, then for each outcome: ends without a start,
-              parts of the duration, its sum in ms
+    a row     key (queue << 32 | job), parts of lateness, its sum in ms, then for each outcome: ends without a start
+              less those that were fenced, parts of the duration, its sum in ms
 
 Cells of 8 bytes, each written by one process. The main thread of a child counts starts; ends are counted under a lock,
 because handlers may run in several threads.
@@ -25,7 +25,7 @@ from delayq.core.shards import queue_of
 from delayq.worker.slots import Word
 
 OUTCOMES: Final = ("done", "released", "snoozed", "stopped", "discarded", "failed", "fenced")
-"""As `JobEnded` names them; `fenced` is counted beside one of them, once an outcome was found not to count."""
+"""As `JobEnded` names them; an attempt whose settlement came too late is counted as `fenced` instead."""
 UNKNOWN: Final = "unknown"
 """The label of jobs that are not registered, so that nobody outside makes labels."""
 
@@ -58,6 +58,7 @@ class Meter:
         self._ints, self._floats = memory.cast("q"), memory.cast("d")
         self._words: memoryview[float] = memoryview(bytes(8 * (_CLOCK_MS + 1))).cast("d")
         self._lock = threading.Lock()
+        self._read: dict[int, int] = {}
         self._places: dict[tuple[str, str], int] = {}
         self._queue_numbers = {queue: n for n, queue in enumerate(self._queues)}
         self._job_numbers = {job: n for n, job in enumerate(self._jobs)}
@@ -101,16 +102,31 @@ class Meter:
                 self._ints[first + 1 + bisect_left(BOUNDS_MS, took_ms)] += 1
                 self._floats[first + _PER_OUTCOME - 1] += took_ms
 
+    def fenced(self, place: int, outcome: str) -> None:
+        """An attempt that was counted as `outcome` ('' = not counted) is fenced; its length stays where it is."""
+        with self._lock:
+            if outcome:
+                self._ints[place + _FIRST + _PER_OUTCOME * _NUMBERS[outcome]] -= 1
+            self._ints[place + _FIRST + _PER_OUTCOME * _NUMBERS["fenced"]] += 1
+
     def rows(self) -> Iterator[Measured]:
-        """What was counted so far; from any process."""
+        """Yield the counts so far, from any process.
+
+        A count that this process has read never goes down. When a fenced attempt was read as `done` before its
+        settlement, the next attempt that ends as `done` is the correction.
+        """
         for number in range(self._ints[0]):
             place = 1 + number * _ROW
             key = self._ints[place]
             firsts = [place + _FIRST + _PER_OUTCOME * n for n in range(len(OUTCOMES))]
             took = tuple(self._spread(first + 1, first + _PER_OUTCOME - 1) for first in firsts)
-            ended = tuple(self._ints[first] + one.count for first, one in zip(firsts, took, strict=True))
+            ended = tuple(self._never_less(first, one.count) for first, one in zip(firsts, took, strict=True))
             late = self._spread(place + 1, place + _LATE_SUM)
             yield Measured(self._queues[key >> 32], self._jobs[key & 0xFFFFFFFF], late, ended, took)
+
+    def _never_less(self, first: int, started: int) -> int:
+        count = self._read[first] = max(self._ints[first] + started, self._read.get(first, 0))
+        return count
 
     def _spread(self, first: int, sum_at: int) -> Spread:
         return Spread(tuple(self._ints[first : first + PARTS]), self._floats[sum_at])

@@ -18,6 +18,7 @@ from typing import NamedTuple
 from delayq.core import envelope as envelopes
 from delayq.core.errors import AWAY, BadEnvelope, DelayqError
 from delayq.core.events import JobFenced
+from delayq.core.outcome import Ack, told_as
 from delayq.core.shards import queue_of
 from delayq.drivers.base import Consumer, Delivery, Fetched, Settlement
 from delayq.loops.pauses import Pauses
@@ -293,7 +294,7 @@ class Supply:
         else:
             log.warning("job %s: it was taken back meanwhile; its outcome here does not count", job.id)
             if self.meter is not None:
-                self.meter.ended(self.meter.place(job.queue, _name_of(job.raw)), "fenced", None)
+                self.meter.fenced(self.meter.place(job.queue, _name_of(job.raw)), _counted_as(held))
         if self._listeners:
             self._listeners.tell(JobFenced(job.id, queue_of(job.queue), held.resent))
 
@@ -304,6 +305,14 @@ def _name_of(raw: bytes) -> str:
         return envelopes.decode(raw).name
     except BadEnvelope:
         return ""
+
+
+def _counted_as(held: Held) -> str:
+    """Return the word under which its end was counted, '' for a job that was cancelled before it started."""
+    outcome = held.outcome
+    if held.ended_as or outcome is None or (isinstance(outcome, Ack) and outcome.called_off):
+        return held.ended_as
+    return told_as(outcome)[0]
 
 
 def _settlements(finished: Sequence[Held]) -> list[Settlement]:

@@ -69,7 +69,7 @@ def test_counts_are_exact_through_the_deaths_of_children(house: House) -> None:
     assert not [word for word in ("killer", "n17") if word in text.replace("kill_self", "")]
 
 
-def test_an_attempt_whose_outcome_does_not_count_is_counted_as_fenced(house: House) -> None:
+def test_an_attempt_whose_outcome_does_not_count_is_counted_as_fenced_alone(house: House) -> None:
     house.schedule("held", "h1")
     with house.open(metrics_port=0) as shop:
         house.until_started("h1")
@@ -79,9 +79,10 @@ def test_an_attempt_whose_outcome_does_not_count_is_counted_as_fenced(house: Hou
         through(house.client.connector, deliver.recover(scope, [Held("h1", info.entry)]))
         house.let_go()
         house.until_gone("h1")
-        wait_until(lambda: shows_ends(shop, 3), what="two attempts that ended, and one of them fenced")
+        wait_until(lambda: shows_ends(shop, 2), what="two attempts that ended, each counted once")
         found = shown(shop)
     assert found["delayq_job_attempts_total", "held", "fenced", "default"] == 1
+    assert found["delayq_job_attempts_total", "held", "done", "default"] == 1
 
 
 def test_the_process_that_shows_is_made_again_and_has_forgotten_nothing(house: House) -> None:

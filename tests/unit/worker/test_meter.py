@@ -13,7 +13,7 @@ from delayq.worker.meter import OUTCOMES, UNKNOWN, Measured, Meter, by_queue, me
 from delayq.worker.slots import Slots, Word
 from delayq.worker.tallying import EVERY_S, Tallying
 
-DONE, FAILED = OUTCOMES.index("done"), OUTCOMES.index("failed")
+DONE, FAILED, FENCED = (OUTCOMES.index(word) for word in ("done", "failed", "fenced"))
 
 
 def meter() -> Meter:
@@ -45,6 +45,22 @@ def test_an_end_without_a_start_has_no_length() -> None:
     counted.ended(counted.place("mail", "send"), "failed", None)
     row = only(counted)
     assert (row.queue, row.ended[FAILED], row.took[FAILED].count) == ("mail", 1, 0)
+
+
+def test_a_fenced_attempt_is_counted_once_and_no_count_goes_down_once_it_was_read() -> None:
+    counted = meter()
+    place = counted.place("orders", "close")
+    counted.done(place, 1.0)
+    counted.fenced(place, "done")
+    assert (only(counted).ended[DONE], only(counted).ended[FENCED]) == (0, 1)
+    counted.done(place, 1.0)
+    assert only(counted).ended[DONE] == 1
+    counted.fenced(place, "done")
+    assert (only(counted).ended[DONE], only(counted).ended[FENCED]) == (1, 2)
+    counted.done(place, 1.0)
+    assert (only(counted).ended[DONE], only(counted).took[DONE].count) == (1, 3)
+    counted.fenced(place, "")
+    assert (only(counted).ended[DONE], only(counted).ended[FENCED]) == (1, 3)
 
 
 def test_shards_are_their_queue_and_jobs_that_nobody_registered_are_unknown() -> None:
