@@ -23,7 +23,7 @@ from delayq.core.durability import Durability
 from delayq.core.errors import ConfigError
 from delayq.redis.calls.call import Call
 from delayq.redis.direct import Words
-from delayq.redis.faults import REDIS_ERRORS, tell_place, text_of
+from delayq.redis.faults import REDIS_ERRORS, said, tell_place, text_of
 from delayq.redis.send import words_of
 
 Talk = Generator[Sequence[Words], list[Any], "Confirmed"]
@@ -81,7 +81,7 @@ def talk(step: Confirm, where: str, wait_ms: int) -> Talk:
         return Confirmed(answers, _LOST)
     for one in (marked, reply):
         if isinstance(one, Exception):
-            return Confirmed(answers, f"the server said: {text_of(one)}")
+            return Confirmed(answers, f"the server said: {said(one)}")
     return Confirmed(answers, wanted.missing(reply, wait_ms))
 
 
@@ -93,9 +93,9 @@ def _probed(step: Confirm, where: str, wait_ms: int) -> Generator[Sequence[Words
     of those.
     """
     wanted = step.durability
-    [said] = yield [wanted.probe]
-    if isinstance(said, Exception):
-        raise _cannot_tell(wanted, said, where)
+    [probed] = yield [wanted.probe]
+    if isinstance(probed, Exception):
+        raise _cannot_tell(wanted, probed, where)
     if not wanted.fsync:
         return
     mark = ("SET", step.mark, "", "PX", _MARK_MS)
@@ -108,7 +108,7 @@ def _probed(step: Confirm, where: str, wait_ms: int) -> Generator[Sequence[Words
     if isinstance(policy, Exception):
         raise ConfigError(
             f"Redis at {where} may say that a job is on disk before it is, and forbids this user to look: "
-            f"{text_of(policy).rstrip('.')}.",
+            f"{said(policy)}.",
             hint="Allow it +config|get, or ask for replicas:n, or memory.",
         )
     if b"always" not in (policy.values() if isinstance(policy, dict) else policy):
@@ -133,11 +133,11 @@ def _carried_out(calls: Sequence[Call[Any]]) -> Generator[Sequence[Words], list[
     return [call.parse(reply) for call, reply in zip(calls, replies, strict=True)]
 
 
-def _cannot_tell(wanted: Durability, said: Exception, where: str) -> Exception:
+def _cannot_tell(wanted: Durability, refusal: Exception, where: str) -> Exception:
     """From a refused probe to the error to raise; what has nothing to do with it goes on as it is."""
-    command, text = str(wanted.probe[0]), text_of(said)
+    command, text = str(wanted.probe[0]), text_of(refusal)
     refuse = partial(ConfigError, hint="Give it that, or ask for another durability: memory, replicas:n, fsync.")
-    if isinstance(said, NoPermissionError):
+    if isinstance(refusal, NoPermissionError):
         return refuse(f"Redis at {where} forbids this user {command}, so durability {wanted} cannot be confirmed.")
     if "unknown command" in text:
         return ConfigError(
@@ -149,4 +149,4 @@ def _cannot_tell(wanted: Durability, said: Exception, where: str) -> Exception:
             f"Redis at {where} writes no append-only file, so nothing gets to disk in time (durability {wanted}).",
             hint="CONFIG SET appendonly yes, and the same in its configuration file; or ask for another durability.",
         )
-    return said
+    return refusal

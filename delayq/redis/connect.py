@@ -122,15 +122,16 @@ class Connector:
     def _retry(self, *, hasty: bool) -> None:
         waits = self.waits
         budget = Budget(total_ms=waits.budget_ms, try_ms=max(waits.connect_ms, waits.answer_ms))
+        where, sentinels = self.endpoint.where, self.endpoint.topology is Topology.SENTINEL
         self._resends = {
-            (safe, reads, hurried): Resends(self.endpoint.where, safe, reads, budget, hurried)
+            (safe, reads, hurried): Resends(where, safe, reads, budget, hurried, sentinels)
             for safe in (False, True)
             for reads in (False, True)
             for hurried in (False, True)
         }
         self._hasty = hasty
         patient = Budget(total_ms=waits.budget_ms, try_ms=budget.try_ms + waits.confirm_ms)
-        self._confirms = {safe: Resends(self.endpoint.where, safe, False, patient, hasty) for safe in (False, True)}
+        self._confirms = {safe: Resends(where, safe, False, patient, hasty, sentinels) for safe in (False, True)}
 
     def patient(self) -> Connector:
         """The same connections, for who cannot go on without an answer: a node that is away is waited for."""

@@ -148,7 +148,7 @@ _PLACE = "delayq: about "
 _APART = "delayq: one node of a cluster"
 _PRIMARY = "delayq: the primary behind sentinels "
 _SCRIPT = re.compile(r"^Error running script \(call to \S+\): (?:@user_script: ?\d+: ?)+-?")
-_SCRIPT_PLACE = re.compile(r"[,.]? *(script: [0-9a-f]+, )?on @user_script:\d+\.?")
+_SCRIPT_PLACE = re.compile(r"[,.]? *(script: ([0-9a-f]+, )?)?on @user_script:\d+\.?")
 _AGAIN_LATER = re.compile(r" *(You can only call SCRIPT KILL or SHUTDOWN NOSAVE\.|Try again later\.?)")
 _CODE = re.compile(r"^([A-Z]{2,})\b")
 

@@ -47,7 +47,7 @@ class Resends:
 
     `where` names the server in errors. `safe`: the call may be sent again after a lost reply. `reads`: it
     changes nothing, so it is safe and a lost reply is no unknown outcome. `hasty`: a node of a cluster that is away is
-    not waited for.
+    not waited for. `sentinels`: they choose the primary, so one without replicas may have been replaced.
     """
 
     where: str
@@ -55,6 +55,7 @@ class Resends:
     reads: bool = False
     budget: Budget = Budget()
     hasty: bool = False
+    sentinels: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,8 @@ class _Story:
             raise translate(error, where=self._resends.where, fault=fault, reads=self._resends.reads) from error
         self._resent = True
         self._pause_ms = min(self._pause_ms * 2, budget.longest_pause_ms)
-        return Pause(pause_ms / 1000, drop=fault.kind is Kind.RESOLVE)
+        replaced = fault.kind is Kind.RESOLVE or (self._resends.sentinels and fault.code == "NOREPLICAS")
+        return Pause(pause_ms / 1000, drop=replaced)
 
     def _last_try_ms(self, fault: Fault) -> float:
         """How long after the beginning another try may start."""

@@ -218,7 +218,9 @@ class Supervisor:
         if self._reason is StopReason.GONE:
             grace_s = min(grace_s, GONE_GRACE_S)
             log.warning("what it serves is gone: nothing that runs could be settled, and it starts again elsewhere")
-        log.info("stopping (%s); what runs has %g s", self._reason, grace_s)
+        signalled = self._reason is StopReason.INTERRUPTED and self._signals.first_stop
+        why = f"terminated by {signalled}" if signalled else self._reason
+        log.info("stopping (%s); what runs has %g s", why, grace_s)
         self._last_call_s = min(LAST_CALL_S, grace_s * LAST_CALL_PART)
         # From the signal on, not from when a backend that hangs let us look for one.
         self._grace_ends = min(time.monotonic(), self._signals.stopped_at) + grace_s

@@ -105,7 +105,8 @@ def test_it_names_the_reason_of_the_stop(cli: Cli, q: DelayQ, reason: str, code:
         (cli.folder / "go").touch()
     else:
         assert worker.stderr is not None
-        assert any("stopping (interrupted)" in line for line in iter(worker.stderr.readline, "")), "it has heard"
+        heard = "stopping (terminated by SIGTERM)"
+        assert any(heard in line for line in iter(worker.stderr.readline, "")), "it has heard"
         worker.terminate()
     done = end(worker)
     assert done.code == code

@@ -22,7 +22,8 @@ from delayq.redis.client import Client
 from delayq.redis.connect import Connector
 from tests.support.cli import Cli, environment
 from tests.support.flavours import default_flavour, require
-from tests.support.topologies import HOST, SERVICE, SentinelProcess, Sentinels
+from tests.support.servers import LocalServer
+from tests.support.topologies import HOST, SERVICE, SentinelProcess, Sentinels, is_primary, replication
 from tests.support.waiting import wait_until
 from tests.topology.conftest import SHOP
 
@@ -142,3 +143,43 @@ async def _asked(url: str) -> None:
         await AsyncClient(connector, Options()).queues()
     finally:
         await connector.aclose()
+
+
+@pytest.fixture
+def replaced() -> Iterator[Sentinels]:
+    """Sentinels whose primary takes writes only while a replica follows it; a test orders the failover."""
+    options = {"min-replicas-to-write": "1"}
+    with closing(Sentinels(require(default_flavour()), options)) as group:
+        yield group
+
+
+@pytest.mark.timed
+def test_a_producer_leaves_a_primary_that_lost_its_replicas(replaced: Sentinels) -> None:
+    """Sentinels demote the old primary ten seconds after the failover; until then it answers NOREPLICAS."""
+    with closing(Connector(replaced.url)) as connector:
+        client = Client(connector, Options())
+        client.schedule("close", queue=QUEUE, delay="1h")
+        old = _fail_over(replaced)
+        assert client.schedule("close", queue=QUEUE, delay="1h").outcome is Answer.CREATED
+        assert is_primary(old), "the sentinels have not demoted it yet: the client found the new primary by itself"
+
+
+@pytest.mark.timed
+async def test_an_async_producer_leaves_it_too(replaced: Sentinels) -> None:
+    connector = Connector(replaced.url)
+    client = AsyncClient(connector, Options())
+    await client.schedule("close", queue=QUEUE, delay="1h")
+    old = _fail_over(replaced)
+    ref = await client.schedule("close", queue=QUEUE, delay="1h")
+    await connector.aclose()
+    assert ref.outcome is Answer.CREATED
+    assert is_primary(old)
+
+
+def _fail_over(group: Sentinels) -> LocalServer:
+    """Promote a replica, and wait until the old primary has none left and refuses writes; answers the old primary."""
+    old = group.primary()
+    group.fail_over()
+    wait_until(lambda: replication(old)["connected_slaves"] == 0, what="the replicas follow the new primary")
+    assert is_primary(old)
+    return old

@@ -87,7 +87,7 @@ def asked(shop: Shop, sent: str, send: Callable[[signal.Signals], None]) -> int:
     began = fair_clock()
     for number in SENT[sent]:
         send(number)
-        wait_until(lambda: "stopping (interrupted)" in shop.said() or not shop.alive(), what="it has heard")
+        wait_until(lambda: "stopping (terminated by SIG" in shop.said() or not shop.alive(), what="it has heard")
     code = shop.ended()
     assert fair_clock() - began < GRACE_S + 1.0
     return code

@@ -22,7 +22,7 @@ def test_what_runs_may_end_within_the_grace_and_the_rest_is_handed_back(house: H
         house.until_started("running")
         house.schedule("good", *[f"g{n}" for n in range(10)])
         shop.signal(TERM)
-        wait_until(lambda: "stopping (interrupted)" in shop.said(), what="it has heard")
+        wait_until(lambda: "stopping (terminated by SIGTERM)" in shop.said(), what="it has heard")
         house.let_go()
         assert shop.ended() == 0
     assert shop.reason() == "interrupted"
@@ -87,7 +87,7 @@ def test_a_second_signal_does_not_wait(house: House) -> None:
     with house.open(grace_ms=60_000) as shop:
         house.until_started("running")
         shop.signal(TERM)
-        wait_until(lambda: "stopping (interrupted)" in shop.said(), what="it has heard the first")
+        wait_until(lambda: "stopping (terminated by SIGTERM)" in shop.said(), what="it has heard the first")
         shop.signal(INT)
         assert shop.ended() == 130
         assert shop.took_s < 1.5

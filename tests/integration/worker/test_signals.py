@@ -62,7 +62,7 @@ def test_a_busy_worker_finishes_and_another_starts_the_rest_at_once(
     member = crew.hire()
     wait_until(lambda: "slow" in crew.ledger.jobs("start"), what="the slow job runs")
     tell(member, signal.SIGTERM)
-    wait_until(lambda: "stopping (interrupted)" in crew.log_of(member), what="it has heard")
+    wait_until(lambda: "stopping (terminated by SIGTERM)" in crew.log_of(member), what="it has heard")
     (tmp_path / "go").touch()
     assert exit_code(member, 2.0) == 0
     assert "slow" in crew.ledger.jobs("end"), "it was finished first"
