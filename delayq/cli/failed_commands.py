@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from delayq.cli.flags import (
-    AnyQueue,
+    AnyQueues,
     JobId,
     JobIds,
     Json,
@@ -22,7 +22,7 @@ from delayq.cli.flags import (
     session_of,
 )
 
-All = Annotated[bool, typer.Option("--all", help="All failed jobs of the queue.")]
+All = Annotated[bool, typer.Option("--all", help="All failed jobs of the queues that are meant.")]
 Limit = Annotated[int, typer.Option("--limit", metavar="N", min=1, help="At most so many.")]
 Older = Annotated[
     str, typer.Option("--older", metavar="D", help="How long ago they must have failed.", callback=duration)
@@ -67,7 +67,7 @@ def _failed() -> None:
 
 def list_failed(
     ctx: typer.Context,
-    queue: AnyQueue = None,
+    queue: AnyQueues = None,
     name: NamePattern = None,
     since: Since = None,
     until: Until = None,
@@ -78,15 +78,15 @@ def list_failed(
     from delayq.cli.actions import failed
     from delayq.cli.actions.chosen import Chosen
 
-    chosen = Chosen((), name=name, since=since, until=until, queue=queue)
+    chosen = Chosen((), name=name, since=since, until=until, queues=tuple(queue or ()))
     failed.list_failed(session_of(ctx), chosen, limit, as_json=as_json)
 
 
-def show(ctx: typer.Context, job_id: JobId, queue: OneQueue = None, as_json: Json = False) -> None:
-    """Show one failed job with its traceback."""
+def show(ctx: typer.Context, job_id: JobId, queue: AnyQueues = None, as_json: Json = False) -> None:
+    """Show one failed job with its traceback, whichever queue it is in."""
     from delayq.cli.actions import failed
 
-    failed.show(session_of(ctx), job_id, queue, as_json=as_json)
+    failed.show(session_of(ctx), job_id, queue or [], as_json=as_json)
 
 
 def retry(
@@ -96,15 +96,19 @@ def retry(
     name: NamePattern = None,
     since: Since = None,
     until: Until = None,
-    queue: OneQueue = None,
+    queue: AnyQueues = None,
     rate: Rate = None,
     as_json: NdJson = False,
 ) -> None:
-    """Give failed jobs all their tries again."""
+    """Give failed jobs all their tries again.
+
+    With --all, --name, --since or --until: those of every queue that `failed list` shows, or of --queue. No match is
+    no error (exit code 0).
+    """
     from delayq.cli.actions import failed
     from delayq.cli.actions.chosen import Chosen
 
-    chosen = Chosen(tuple(job_ids or ()), every=every, name=name, since=since, until=until, queue=queue)
+    chosen = Chosen(tuple(job_ids or ()), every=every, name=name, since=since, until=until, queues=tuple(queue or ()))
     raise typer.Exit(failed.retry(session_of(ctx), chosen, rate, as_json=as_json))
 
 
@@ -115,30 +119,35 @@ def forget(
     name: NamePattern = None,
     since: Since = None,
     until: Until = None,
-    queue: OneQueue = None,
+    queue: AnyQueues = None,
     yes: Yes = False,
     as_json: NdJson = False,
 ) -> None:
-    """Drop failed jobs for good."""
+    """Drop failed jobs for good.
+
+    With --all, --name, --since or --until: those of every queue that `failed list` shows, or of --queue.
+    """
     from delayq.cli.actions import failed
     from delayq.cli.actions.chosen import Chosen
 
-    chosen = Chosen(tuple(job_ids or ()), every=every, name=name, since=since, until=until, queue=queue)
+    chosen = Chosen(tuple(job_ids or ()), every=every, name=name, since=since, until=until, queues=tuple(queue or ()))
     raise typer.Exit(failed.forget(session_of(ctx), chosen, yes=yes, as_json=as_json))
 
 
-def flush(ctx: typer.Context, queue: OneQueue = None, yes: Yes = False, as_json: Json = False) -> None:
-    """Drop all failed jobs of a queue for good."""
+def flush(ctx: typer.Context, queue: AnyQueues = None, yes: Yes = False, as_json: NdJson = False) -> None:
+    """Drop all failed jobs for good."""
     from delayq.cli.actions import failed
+    from delayq.cli.actions.chosen import Chosen
 
-    failed.flush(session_of(ctx), queue, yes=yes, as_json=as_json)
+    failed.flush(session_of(ctx), Chosen((), every=True, queues=tuple(queue or ())), yes=yes, as_json=as_json)
 
 
-def prune(ctx: typer.Context, older: Older, queue: OneQueue = None, as_json: Json = False) -> None:
-    """Drop the jobs of a queue that failed long ago."""
+def prune(ctx: typer.Context, older: Older, queue: AnyQueues = None, as_json: NdJson = False) -> None:
+    """Drop the jobs that failed long ago."""
     from delayq.cli.actions import failed
+    from delayq.cli.actions.chosen import Chosen
 
-    failed.prune(session_of(ctx), queue, older, as_json=as_json)
+    failed.prune(session_of(ctx), Chosen((), every=True, queues=tuple(queue or ())), older, as_json=as_json)
 
 
 def kick(ctx: typer.Context, queue: OneQueue = None, limit: Limit = 100, as_json: Json = False) -> None:

@@ -28,6 +28,14 @@ def queue_names(value: str | None) -> str | None:
     return None if value is None else ",".join(dict.fromkeys(check_queue(name.strip()) for name in value.split(",")))
 
 
+def named_queues(values: list[str] | None) -> list[str]:
+    """The queues of `--queue a,b --queue c`, each once. Raises `InvalidName`."""
+    from delayq.core.names import check_queue
+
+    names = (name.strip() for value in values or () for name in value.split(","))
+    return [check_queue(name) for name in dict.fromkeys(names)]
+
+
 def job_id(value: str | None) -> str | None:
     """Raises `InvalidName` for what cannot be an id."""
     from delayq.core.names import check_id
@@ -133,6 +141,15 @@ OneQueue = Annotated[
 ]
 AnyQueue = Annotated[
     str | None, typer.Option("--queue", metavar="Q", help="This queue only; without it, all.", callback=queue_name)
+]
+AnyQueues = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--queue",
+        metavar="Q,…",
+        help="These queues only; may be repeated; without it, all. An ID without it means the default queue.",
+        callback=named_queues,
+    ),
 ]
 NamePattern = Annotated[str | None, typer.Option("--name", metavar="PATTERN", help="Names such as 'order.*' only.")]
 

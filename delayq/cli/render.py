@@ -120,11 +120,16 @@ class Output:
         for line in "".join(traceback.format_exception(error)).splitlines():
             sys.stderr.write(f"{printable(line)}\n")
 
+    @property
+    def can_ask(self) -> bool:
+        """Whether a person is there to answer a question."""
+        return sys.stdin.isatty() and sys.stderr.isatty()
+
     def confirm(self, question: str, *, yes: bool) -> None:
         """Ask before something that cannot be undone; with nobody to ask, `--yes` must have been given."""
         if yes:
             return
-        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        if not self.can_ask:
             raise InvalidInput(f"{question} Nobody is there to be asked.", hint="Say --yes to do it without asking.")
         sys.stderr.write(f"{printable(question)} [y/N]: ")
         sys.stderr.flush()

@@ -163,3 +163,23 @@ def test_a_reason_given_by_hand_is_told_where_no_audit_log_keeps_it(path: Path, 
     assert done.out == f"{owner.id}\n"
     [line] = [line for line in done.err.splitlines() if "delayq.audit" in line]
     assert f"held by {owner.id}: it was moved" in line
+
+
+def test_failed_jobs_of_all_queues_are_meant_where_none_is_named(path: Path, cli: Cli) -> None:
+    """As on Redis: what `failed list` shows is what `retry --all`, `forget --all` and `flush` work on."""
+    jobs = ("--connection", "jobs")
+    cli.ok("database", "migrate")
+    for queue in ("mail", "orders"):
+        cli.ok(*jobs, "schedule", "bad", "--queue", queue)
+    cli.ok(*jobs, "-q", "work", "--app", "shop", "--queue", "mail,orders", "--stop-when-empty", "--quiet")
+    listed = cli.ok(*jobs, "failed", "list", "--json").documents
+    assert [one["queue"] for one in listed] == ["mail", "orders"]
+    there = listed[1]["id"]
+    for verb in ("retry", "forget"):
+        done = cli(*jobs, "failed", verb, there)
+        assert (done.code, "add --queue orders" in done.err) == (3, True)
+    assert cli.ok(*jobs, "failed", "show", there, "--json").json["queue"] == "orders"
+    asked = cli(*jobs, "failed", "forget", "--all")
+    assert "Drop every failed job: 1 in mail, 1 in orders?" in asked.err
+    assert cli.ok(*jobs, "failed", "retry", "--all").lines == [one["id"] for one in listed]
+    assert "No failed job matches." in cli.ok(*jobs, "failed", "flush", "--yes").err

@@ -167,7 +167,7 @@ def test_the_first_error_is_shown_beside_the_last(inline: Inline, q: DelayQ, thr
 def test_forget_asks_what_it_names(inline: Inline, three: tuple[str, ...]) -> None:
     done = inline("failed", "forget", "--name", "b*", "--since", "2h")
     assert (done.code, done.out) == (2, "")
-    assert "Drop every failed job named b* since 2h in queue default?" in done.err
+    assert "Drop every failed job named b* since 2h: 3 in default?" in done.err
 
 
 def test_all_means_one_queue(inline: Inline, q: DelayQ, three: tuple[str, ...]) -> None:
@@ -236,3 +236,96 @@ def test_queue_set(inline: Inline, q: DelayQ) -> None:
         ["lease", "5s"],
         ["durability", "replicas:2"],
     ]
+
+
+@pytest.fixture
+def spread(q: DelayQ, redis_url: str) -> dict[str, str]:
+    """One failed job in each of three queues; none in the default queue."""
+    where = {"f0": "mail", "f1": "orders", "f2": "vip"}
+    q.schedule_many(
+        [{"name": "bad", "id": job_id, "queue": queue, "data": {"text": job_id}} for job_id, queue in where.items()]
+    )
+    factory = RedisStreamsFactory(redis_url, q.options)
+    fallback = Policy(tries=1, backoff=DEFAULT)
+    options = WorkerOptions(queues=tuple(where.values()), fallback=fallback, stop_when_empty=True, mover=False)
+    with using(Registry()) as registry:
+        job("bad")(bad)
+    run(Plan(factory, registry, options))
+    return where
+
+
+def states(q: DelayQ, where: dict[str, str]) -> list[str]:
+    found = [q.get(job_id, queue=queue) for job_id, queue in where.items()]
+    return [info.state if info else State.ABSENT for info in found]
+
+
+def test_all_verbs_mean_the_queues_that_list_shows(inline: Inline, q: DelayQ, spread: dict[str, str]) -> None:
+    listed = inline.ok("failed", "list", "--json").documents
+    done = inline.ok("failed", "retry", "--all", "--json")
+    assert [(one["id"], one["queue"]) for one in done.documents] == [(one["id"], one["queue"]) for one in listed]
+    assert "3 jobs to be tried again: 1 in mail, 1 in orders, 1 in vip." in done.err
+    assert states(q, spread) == ["scheduled"] * 3
+    record = [(line["what"], line["on"]) for line in inline.ok("audit", "--json").documents]
+    assert sorted(record) == [("retry", "mail"), ("retry", "orders"), ("retry", "vip")]
+
+
+def test_several_queues_are_named_with_commas_or_again(inline: Inline, q: DelayQ, spread: dict[str, str]) -> None:
+    assert [one["id"] for one in inline.ok("failed", "list", "--queue", "mail,vip", "--json").documents] == ["f0", "f2"]
+    assert inline.ok("failed", "retry", "--all", "--queue", "mail", "--queue", "orders,mail").lines == ["f0", "f1"]
+    assert states(q, spread) == ["scheduled", "scheduled", "failed"]
+    refused = inline("failed", "retry", "--all", "--queue", "mail,*")
+    assert (refused.code, refused.out) == (2, "")
+
+
+def test_no_match_is_said_and_is_no_error(inline: Inline, q: DelayQ, spread: dict[str, str]) -> None:
+    for words in (
+        ("failed", "list", "--name", "good"),
+        ("failed", "retry", "--all", "--name", "good"),
+        ("failed", "retry", "--all", "--queue", "default"),
+        ("failed", "forget", "--name", "good", "--yes"),
+        ("failed", "flush", "--queue", "default", "--yes"),
+        ("failed", "prune", "--older", "1h"),
+    ):
+        done = inline.ok(*words)
+        assert "No failed job matches." in done.err, words
+    assert states(q, spread) == ["failed"] * 3
+
+
+def test_a_question_names_the_number_in_each_queue(inline: Inline, q: DelayQ, spread: dict[str, str]) -> None:
+    asked = inline("failed", "flush")
+    assert (asked.code, asked.out) == (2, "")
+    assert "Drop every failed job: 1 in mail, 1 in orders, 1 in vip?" in asked.err
+    asked = inline("failed", "forget", "--name", "b*", "--queue", "vip,mail")
+    assert "Drop every failed job named b*: 1 in vip, 1 in mail?" in asked.err
+    assert states(q, spread) == ["failed"] * 3
+
+
+def test_forget_flush_and_prune_mean_all_queues(inline: Inline, q: DelayQ, spread: dict[str, str]) -> None:
+    done = inline.ok("failed", "forget", "--all", "--queue", "mail", "--yes", "--json")
+    assert done.documents == [{"id": "f0", "queue": "mail", "outcome": "forgotten"}]
+    assert inline.ok("failed", "prune", "--older", "0s", "--queue", "orders").out == "1\n"
+    assert inline.ok("failed", "flush", "--yes", "--json").documents == [
+        {"queue": "mail", "dropped": 0},
+        {"queue": "orders", "dropped": 0},
+        {"queue": "vip", "dropped": 1},
+    ]
+    assert states(q, spread) == ["absent"] * 3
+
+
+def test_an_id_of_another_queue_is_named_and_left_alone(inline: Inline, q: DelayQ, spread: dict[str, str]) -> None:
+    for verb in ("retry", "forget"):
+        done = inline("failed", verb, "f1")
+        assert done.code == 3
+        assert "'orders'" in done.err
+        assert "--queue" in done.err
+    several = inline("failed", "retry", "f1", "--queue", "mail,orders")
+    assert (several.code, several.out) == (2, "")
+    assert "one queue" in several.err
+    assert states(q, spread) == ["failed"] * 3
+    assert inline.ok("failed", "retry", "f1", "--queue", "orders").lines == ["f1"]
+
+
+def test_show_finds_what_list_shows(inline: Inline, q: DelayQ, spread: dict[str, str]) -> None:
+    assert inline.ok("failed", "show", "f1", "--json").json["queue"] == "orders"
+    assert inline.ok("failed", "show", "f1", "--queue", "mail,orders", "--json").json["queue"] == "orders"
+    assert inline("failed", "show", "f1", "--queue", "mail,vip").code == 3

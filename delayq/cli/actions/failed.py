@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Final
 
 from delayq.cli.actions.chosen import Chosen
 from delayq.cli.actions.look import cut, find, local_ms, print_job
 from delayq.cli.actions.produce import checkable
-from delayq.cli.actions.switch import print_dropped
 from delayq.cli.headway import Headway
 from delayq.cli.session import Session
 from delayq.cli.words import count, distance
 from delayq.core import shapes
-from delayq.core.errors import InvalidInput, InvalidName, JobNotFailed, JobNotFound
+from delayq.core.errors import FoundElsewhere, InvalidInput, InvalidName, JobNotFailed, JobNotFound
 from delayq.core.failure import Failure
 from delayq.core.rate import Pace, parse_rate
 from delayq.core.sealing import hide
@@ -28,22 +27,27 @@ from delayq.redis.client import Client
 BATCH: Final = 500
 
 
+NO_MATCH: Final = "No failed job matches."
+
+
 def list_failed(session: Session, chosen: Chosen, limit: int, *, as_json: bool) -> None:
     """Failed jobs with their last error and their first, which are asked for one by one."""
     with session.failed() as client:
-        queues = [chosen.queue] if chosen.queue else client.queues()
-        found = chain.from_iterable(client.iter_failed(queue, **chosen.which) for queue in queues)
-        jobs = (_in_full(client, info) for info in islice(found, limit))
+        found = chain.from_iterable(client.iter_failed(queue, **chosen.which) for queue in chosen.among(client))
+        first = list(islice(found, 1))
+        jobs = (_in_full(client, info) for info in islice(chain(first, found), limit))
         if as_json:
             for info in jobs:
                 session.out.json(shapes.job_in_full(hide(info)))
         else:
             now_ms = local_ms()
             session.out.table(("id", "name", "queue", "failed", "error"), [_row(info, now_ms) for info in jobs])
-        if next(found, None) is not None:
+        if not first:
+            session.out.note(NO_MATCH)
+        elif next(found, None) is not None:
             session.out.note(f"There are more than {limit}; --limit shows them.")
         if isinstance(client, FailedDesk):
-            tell_buried(session, client.buried(), chosen.queue)
+            tell_buried(session, client.buried(), chosen.queues)
 
 
 def _in_full(client: Client | FailedDesk, info: JobInfo) -> JobInfo:
@@ -54,10 +58,10 @@ def _in_full(client: Client | FailedDesk, info: JobInfo) -> JobInfo:
         return info
 
 
-def tell_buried(session: Session, buried: Mapping[str, int], only: str | None) -> None:
-    """Name the queues that have buried jobs; `only` one of them when it is given."""
+def tell_buried(session: Session, buried: Mapping[str, int], only: Sequence[str]) -> None:
+    """Name the queues that have buried jobs; `only` these when there are any."""
     for queue, number in buried.items():
-        if only in (None, queue):
+        if not only or queue in only:
             kick = f"delayq failed kick --queue {queue}"
             session.out.note(f"{count(number, 'unreadable job')} of {queue} buried: {kick} gives back.")
 
@@ -91,50 +95,75 @@ def _error(failure: Failure) -> str:
     return cut(f"{failure.type}: {failure.message}".encode()[:200])
 
 
-def show(session: Session, job_id: str, queue: str | None, *, as_json: bool) -> None:
-    """One failed job in full."""
+def show(session: Session, job_id: str, queues: Sequence[str], *, as_json: bool) -> None:
+    """One failed job in full, of the queues named, else of any queue."""
     with session.failed() as client:
-        info = find(client, job_id, queue)
-    if info.state is not State.FAILED:
-        raise JobNotFailed(f"The job {job_id!r} is {info.state}, not failed.", hint=f"Use: delayq show {job_id}")
-    print_job(session, info, as_json=as_json)
+        found = _everywhere(client, job_id, queues)
+    failed = [info for info in found if info.state is State.FAILED]
+    if len(failed) > 1:
+        where = ", ".join(info.queue for info in failed)
+        raise InvalidInput(f"The job {job_id!r} has failed in several queues: {where}.", hint="Name one with --queue.")
+    if not failed:
+        raise JobNotFailed(
+            f"The job {job_id!r} in queue {found[0].queue!r} is {found[0].state}, not failed.",
+            hint=f"Use: delayq show {job_id} --queue {found[0].queue}",
+        )
+    print_job(session, failed[0], as_json=as_json)
+
+
+def _everywhere(client: Client | FailedDesk, job_id: str, queues: Sequence[str]) -> list[JobInfo]:
+    """The jobs with this id; raises `JobNotFound` when there is none."""
+    if not queues:
+        try:
+            return [find(client, job_id, None)]
+        except FoundElsewhere as error:
+            queues = error.queues
+    found = [info for queue in queues if (info := client.get(job_id, queue=queue))]
+    return found or [find(client, job_id, queues[0])]
 
 
 def retry(session: Session, chosen: Chosen, rate: str | None, *, as_json: bool) -> int:
     """Try them again; the worst exit code. One that cannot be retried keeps no other from it."""
     chosen.check()
-    code = done = 0
+    code = 0
+    done: dict[str, int] = {}
     pace = Pace(parse_rate(rate) if rate else None)
     with session.failed() as client:
-        ids = begun(chosen.find_ids(client))
-        session.record(client, "retry", chosen.queue or client.options.queue, chosen.words)
-        headway = Headway(session.out.note, _how_many(client, chosen))
-        for job_id, ref, error in _retried(client, ids, chosen.queue or client.options.queue, pace):
-            headway.step()
-            if error is not None:
-                session.out.error(error.message, error.hint)
-                code = max(code, error.exit_code)
-            if ref is None:
-                continue
-            done += 1
-            if as_json:
-                session.out.json(shapes.scheduled(ref))
-            else:
-                session.out.line(job_id)
-        session.out.note(f"{count(done, 'job')} to be tried again in queue {chosen.queue or client.options.queue}.")
+        headway: Headway | None = None
+        for queue, ids in chosen.by_queue(client):
+            headway = headway or Headway(session.out.note, _how_many(client, chosen))
+            where = queue or client.options.queue
+            session.record(client, "retry", where, chosen.words)
+            for job_id, ref, error in _retried(client, ids, queue, pace):
+                headway.step()
+                if error is not None:
+                    session.out.error(error.message, error.hint)
+                    code = max(code, error.exit_code)
+                if ref is None:
+                    continue
+                done[where] = done.get(where, 0) + 1
+                if as_json:
+                    session.out.json(shapes.scheduled(ref))
+                else:
+                    session.out.line(job_id)
+    if headway is None:
+        session.out.note(NO_MATCH)
+    else:
+        spread = f": {_spread(done)}" if done else ""
+        session.out.note(f"{count(sum(done.values()), 'job')} to be tried again{spread}.")
     return code
 
 
-def begun(ids: Iterator[str]) -> Iterator[str]:
-    """The same ids, the first one found: what cannot be asked for is refused here, before anything is written down."""
-    return chain(list(islice(ids, 1)), ids)
+def _spread(counts: Mapping[str, int]) -> str:
+    """'10 in orders, 2 in mail'."""
+    return ", ".join(f"{number:,} in {queue}" for queue, number in counts.items())
 
 
-def _retried(client: Client | FailedDesk, ids: Iterator[str], queue: str, pace: Pace) -> Iterator[Retried]:
+def _retried(client: Client | FailedDesk, ids: Iterator[str], queue: str | None, pace: Pace) -> Iterator[Retried]:
     """The answers, at the pace that was asked for."""
     for job_id in ids:
         time.sleep(pace.wait_s(time.monotonic()))
-        with checkable(job_id, queue):
+        with checkable(job_id, queue or client.options.queue):
             if isinstance(client, FailedDesk):
                 answer = client.retry_one(job_id, queue=queue)
             else:
@@ -144,12 +173,21 @@ def _retried(client: Client | FailedDesk, ids: Iterator[str], queue: str, pace: 
 
 def _how_many(client: Client | FailedDesk, chosen: Chosen) -> int:
     """How many there will be, as far as that is known beforehand; 0 when it is not."""
-    if chosen.ids or not chosen.every or chosen.name or chosen.since or chosen.until:
+    if chosen.ids or chosen.narrowed:
         return len(set(chosen.ids))
-    if isinstance(client, FailedDesk):
-        return client.count(chosen.queue)
-    [stats] = client.stats(chosen.queue or client.options.queue)
-    return stats.failed
+    return sum(chosen.counts(client).values())
+
+
+def _may_drop(session: Session, client: Client | FailedDesk, chosen: Chosen, *, yes: bool) -> bool:
+    """Ask before all that fit are dropped, with how many each queue has; False when there is none."""
+    if yes:
+        return True
+    counts = chosen.counts(client)
+    if not counts and session.out.can_ask:
+        session.out.note(NO_MATCH)
+        return False
+    session.out.confirm(f"Drop every {chosen}: {_spread(counts) or 'none now'}?", yes=False)
+    return True
 
 
 def forget(session: Session, chosen: Chosen, *, yes: bool, as_json: bool) -> int:
@@ -158,35 +196,61 @@ def forget(session: Session, chosen: Chosen, *, yes: bool, as_json: bool) -> int
     codes = {Answer.FORGOTTEN: 0, Answer.UNKNOWN: JobNotFound.exit_code, Answer.REFUSED: JobNotFailed.exit_code}
     code = 0
     with session.failed() as client:
-        queue = chosen.queue or client.options.queue
-        if not chosen.ids:
-            session.out.confirm(f"Drop every {chosen} in queue {queue}?", yes=yes)
-        ids = begun(chosen.find_ids(client))
-        session.record(client, "forget", queue, chosen.words)
-        while batch := list(islice(ids, BATCH)):
-            for job_id, answer in zip(batch, client.forget(batch, queue=queue), strict=True):
-                code = max(code, codes[answer])
-                if as_json:
-                    session.out.json(shapes.answered(job_id, queue, answer))
-                else:
-                    session.out.line(f"{job_id} {answer}")
+        if not chosen.ids and not _may_drop(session, client, chosen, yes=yes):
+            return 0
+        nothing = True
+        for queue, ids in chosen.by_queue(client):
+            nothing = False
+            where = queue or client.options.queue
+            session.record(client, "forget", where, chosen.words)
+            while batch := list(islice(ids, BATCH)):
+                for job_id, answer in zip(batch, _forgotten(session, client, batch, queue), strict=True):
+                    code = max(code, codes[answer])
+                    if as_json:
+                        session.out.json(shapes.answered(job_id, where, answer))
+                    else:
+                        session.out.line(f"{job_id} {answer}")
+        if nothing:
+            session.out.note(NO_MATCH)
     return code
 
 
-def flush(session: Session, queue: str | None, *, yes: bool, as_json: bool) -> None:
-    """Drop all failed jobs of a queue."""
+def _forgotten(session: Session, client: Client | FailedDesk, ids: list[str], queue: str | None) -> Sequence[Answer]:
+    """The answer for each id; where another queue has one of them, that is said."""
+    try:
+        return client.forget(ids, queue=queue)
+    except FoundElsewhere as error:
+        session.out.error(error.message, error.hint)
+        return [Answer(str(answer)) for answer in error.done]
+
+
+def flush(session: Session, chosen: Chosen, *, yes: bool, as_json: bool) -> None:
+    """Drop all failed jobs of the queues that are meant."""
     with session.failed() as client:
-        name = queue or client.options.queue
-        session.out.confirm(f"Drop every failed job in queue {name}?", yes=yes)
-        session.record(client, "flush failed", name)
-        dropped = client.prune_failed(name, older="0s")
-    print_dropped(session, name, dropped, as_json=as_json)
+        if _may_drop(session, client, chosen, yes=yes):
+            _drop(session, client, chosen, ("flush failed", "", "0s"), as_json=as_json)
 
 
-def prune(session: Session, queue: str | None, older: str, *, as_json: bool) -> None:
+def prune(session: Session, chosen: Chosen, older: str, *, as_json: bool) -> None:
     """Drop what failed long ago."""
     with session.failed() as client:
-        name = queue or client.options.queue
-        session.record(client, "prune failed", name, f"older than {older}")
-        dropped = client.prune_failed(name, older=older)
-    print_dropped(session, name, dropped, as_json=as_json)
+        _drop(session, client, chosen, ("prune failed", f"older than {older}", older), as_json=as_json)
+
+
+def _drop(
+    session: Session, client: Client | FailedDesk, chosen: Chosen, deed: tuple[str, str, str], *, as_json: bool
+) -> None:
+    """Queue by queue; `deed` is what the audit log is told (what, detail), and how long ago they failed."""
+    what, detail, older = deed
+    dropped: dict[str, int] = {}
+    holding = chosen.counts(client)
+    for queue in chosen.among(client):
+        if queue in holding:
+            session.record(client, what, queue, detail)
+            dropped[queue] = client.prune_failed(queue, older=older)
+        if as_json:
+            session.out.json({"queue": queue, "dropped": dropped.get(queue, 0)})
+    total = sum(dropped.values())
+    if not as_json:
+        session.out.line(str(total))
+    session.out.note(f"{count(total, 'job')} dropped: {_spread(dropped)}." if total else NO_MATCH)

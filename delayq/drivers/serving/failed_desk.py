@@ -11,7 +11,7 @@ from msgspec import structs
 from delayq.core import envelope as envelopes
 from delayq.core.durations import duration_ms
 from delayq.core.envelope import Envelope
-from delayq.core.errors import BadEnvelope, DelayqError, JobNotFound
+from delayq.core.errors import BadEnvelope, DelayqError, FoundElsewhere, JobNotFound
 from delayq.core.failed import FailedOptions, choose
 from delayq.core.options import Options
 from delayq.core.states import Answer, State
@@ -73,8 +73,11 @@ class FailedDesk:
         return self._store.count(FailedQuery(connection=self._connection.name, queue=queue or self.options.queue))
 
     def retry_one(self, job_id: str, *, queue: str | None = None) -> Retried:
-        """Push it again with all its tries, then forget the failure. Done again after a crash, it is the same job."""
-        job = self._find(job_id, queue)
+        """Push it again with all its tries, then forget the failure. Done again after a crash, it is the same job.
+
+        Without `queue` the default queue is meant; a job of another one is a `FoundElsewhere` in the answer.
+        """
+        job = self._find(job_id, queue or self.options.queue)
         if job is None:
             return Retried(job_id, None, self._missing(job_id, queue))
         try:
@@ -89,11 +92,21 @@ class FailedDesk:
         return Retried(job_id, ref, None)
 
     def forget(self, job_ids: str | Sequence[str], *, queue: str | None = None) -> list[Answer]:
-        """Drop them: `forgotten`, or `unknown`. A text is one id."""
+        """Drop them: `forgotten`, or `unknown`. A text is one id.
+
+        Without `queue` the default queue is meant. Raises `FoundElsewhere` for an id of another one, when the others
+        are done; its `done` has the answers for all ids.
+        """
         job_ids = [job_ids] if isinstance(job_ids, str) else job_ids
-        known = [job_id for job_id in job_ids if self._find(job_id, queue) is not None]
+        known = [job_id for job_id in job_ids if self._find(job_id, queue or self.options.queue) is not None]
         self._store.forget(known)
-        return [Answer.FORGOTTEN if job_id in known else Answer.UNKNOWN for job_id in job_ids]
+        answers = [Answer.FORGOTTEN if job_id in known else Answer.UNKNOWN for job_id in job_ids]
+        if queue is None:
+            for job_id in job_ids:
+                if job_id not in known and isinstance(error := self._missing(job_id, None), FoundElsewhere):
+                    error.done = tuple(answers)
+                    raise error
+        return answers
 
     def prune_failed(self, queue: str | None = None, *, older: str) -> int:
         """Drop the jobs of a queue that failed longer ago; how many."""
@@ -116,14 +129,17 @@ class FailedDesk:
 
     def _missing(self, job_id: str, queue: str | None) -> JobNotFound:
         """Say where the job is, if another queue of this connection has it."""
-        where = f" of queue {queue!r}" if queue is not None else ""
-        elsewhere = self._find(job_id, None)
-        hint = (
-            f"It is in queue {elsewhere.queue!r}: add --queue {elsewhere.queue}."
-            if elsewhere
-            else "Name its queue: --queue Q."
+        asked = queue or self.options.queue
+        text = f"No job {job_id!r} is among the failed of queue {asked!r} of {self._connection.name!r}"
+        there = self._find(job_id, None)
+        if there is None or there.queue == asked:
+            return JobNotFound(f"{text}.", hint="Name its queue: --queue Q.")
+        return FoundElsewhere(
+            f"{text}, but queue {there.queue!r} has one; nothing was done to it.",
+            hint=f"It is in queue {there.queue!r}: add --queue {there.queue}.",
+            job_id=job_id,
+            queues=(there.queue,),
         )
-        return JobNotFound(f"No job {job_id!r} is among the failed{where} of {self._connection.name!r}.", hint=hint)
 
     def _iter(self, query: FailedQuery) -> Iterator[FailedJob]:
         cursor = ""
