@@ -14,7 +14,11 @@ Scopes = Annotated[
 ]
 Queues = Annotated[
     list[str] | None,
-    typer.Option("--queue", metavar="Q", help="A queue it is for; may be repeated. Without: all of them."),
+    typer.Option(
+        "--queue",
+        metavar="Q",
+        help="A queue it is for, or a pattern such as 'orders.*'; may be repeated. Without: all of them.",
+    ),
 ]
 Label = Annotated[str, typer.Option("--label", metavar="TEXT", help="Who has it, for lists and the audit log.")]
 Most = Annotated[
@@ -31,6 +35,7 @@ def add_to(app: typer.Typer) -> None:
         "create",
         epilog=example(
             "delayq api-key create --label billing --scope write --queue orders --rate 100/s",
+            "delayq api-key create --queue 'orders.*'",
             "delayq --api-keys-file /run/secrets/delayq-api-keys api-key create --scope read",
         ),
     )(create)

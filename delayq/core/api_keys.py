@@ -14,8 +14,9 @@ import hashlib
 import hmac
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
+from fnmatch import fnmatchcase
 from typing import Final
 
 import msgspec
@@ -45,7 +46,11 @@ _GRANTS: Final = {
 
 
 class ApiKey(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One key as it is kept. `queues` () = all of them; `rate` '' = without limit; `revoked_ms` 0 = in force."""
+    """One key as it is kept.
+
+    `queues`: names and patterns ('orders.*'), () = all of them. `rate` '' = without limit; `revoked_ms` 0 =
+    in force.
+    """
 
     id: str
     hash: str
@@ -55,6 +60,10 @@ class ApiKey(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
     queues: tuple[str, ...] = ()
     rate: str = ""
     revoked_ms: int = 0
+
+    def covers(self, queue: str) -> bool:
+        """Whether the key is for that queue."""
+        return covers(self.queues, queue)
 
     def may(self, scope: Scope) -> bool:
         """Whether it is good for that."""
@@ -66,6 +75,19 @@ class ApiKey(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
         return parse_rate(self.rate) if self.rate else None
 
 
+def covers(queues: Sequence[str], queue: str) -> bool:
+    """Whether one of these names and patterns stands for a queue; none of them at all stands for every queue."""
+    return not queues or queue in queues or any("*" in one and fnmatchcase(queue, one) for one in queues)
+
+
+def check_queues(given: Iterable[str]) -> tuple[str, ...]:
+    """Return names and patterns of queues as they were given. Raises `InvalidName`; a pattern's only sign is `*`."""
+    queues = tuple(given)
+    for one in queues:
+        check_queue(one.replace("*", "a"))
+    return queues
+
+
 def new_key(
     now_ms: int, scopes: Iterable[Scope], *, label: str = "", queues: Iterable[str] = (), rate: str = ""
 ) -> tuple[ApiKey, str]:
@@ -75,7 +97,7 @@ def new_key(
     key_id = new_id()[-8:]
     secret = base64.urlsafe_b64encode(os.urandom(_SECRET_BYTES)).decode().rstrip("=")
     token = f"dq_{key_id}_{secret}"
-    key = ApiKey(key_id, digest(token), tuple(scopes), now_ms, label, tuple(map(check_queue, queues)), rate)
+    key = ApiKey(key_id, digest(token), tuple(scopes), now_ms, label, check_queues(queues), rate)
     return key, token
 
 

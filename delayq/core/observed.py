@@ -33,7 +33,9 @@ class QueueObserved:
 class Observed:
     """All queues that could be looked at, and how many workers each has. `unseen`: names of those that could not.
 
-    `servers`: the state of each primary. `skew_ms`: this machine's clock minus that of Redis.
+    `rest`: the counts of the queues that were not looked at in full, as there are many; `rest_counters`: what these
+    have counted, added up, which only grows. `servers`: the state of each primary. `skew_ms`: this machine's clock
+    minus that of Redis.
     """
 
     queues: tuple[QueueObserved, ...] = ()
@@ -42,3 +44,5 @@ class Observed:
     reachable: bool = True
     servers: tuple[ServerState, ...] = ()
     skew_ms: int | None = None
+    rest: tuple[QueueStats, ...] = ()
+    rest_counters: Mapping[str, int] = field(default_factory=dict)

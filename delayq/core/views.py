@@ -366,6 +366,12 @@ class QueueStats:
         return self.ready + self.reserved
 
 
+def urgency(stats: QueueStats) -> tuple[int, int, int, int, str]:
+    """Return a key that sorts queues: the longest overdue first, then what has most to do, failed, and counted."""
+    overdue_ms = 0 if stats.paused else stats.overdue_oldest_ms
+    return -overdue_ms, -stats.load, -stats.failed, -stats.counters.get("scheduled_total", 0), stats.queue
+
+
 class ShardView(NamedTuple):
     """How much one shard of a queue holds. `load`: jobs that are ready or run."""
 

@@ -42,7 +42,7 @@ class Caller:
 
     def sees(self, queue: str) -> bool:
         """Whether the caller has to do with that queue."""
-        return self.key is None or not self.key.queues or queue in self.key.queues
+        return self.key is None or self.key.covers(queue)
 
     def need(self, scope: Scope) -> None:
         """Raises `Refused` unless the caller may."""

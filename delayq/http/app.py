@@ -81,6 +81,8 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
     finally:
         service.stopping.set()
+        service.counts.stop()
+        service.held.stop()
         await service.desk.close()
         await service.client.close()
         service.client.connector.close()  # what metrics asked by

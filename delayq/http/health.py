@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from typing import Final
 
 from fastapi import APIRouter, Request, Response
 
@@ -19,9 +20,10 @@ from delayq.http.documented import answers
 from delayq.http.problems import Refused
 from delayq.http.service import Served, Service
 from delayq.redis.server_state import server_states
-from delayq.redis.whole import silent
 
 router = APIRouter(tags=["health"])
+MOST_SAID: Final = 20
+"""Sentences in one answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,17 +62,19 @@ async def look(service: Service, caller: Caller | None = None) -> Verdict:
     client = service.client
     try:
         states = await asyncio.to_thread(server_states, client.connector, client.options.prefix)
-        stats = await client.stats()
-        held = {one.queue: await client.run(silent(client.verbs, one.queue)) for one in stats if one.reserved}
+        seen = await service.held.last()
     except BackendError as error:
         return Verdict(False, (error.message,))
-    limit_ms, looked_ms = service.settings.max_overdue_ms, last_look_ms(stats)
+    limit_ms, looked_ms = service.settings.max_overdue_ms, last_look_ms([one for one, _ in seen])
     why = list(filter(None, map(refused, states)))
     # Movers announce themselves by writes, so where these are refused their silence says nothing.
-    for one in () if why else stats:
+    for one, held in () if why else seen:
         name = one.queue if caller is not None and caller.sees(one.queue) else ""
-        why += complaints(one, limit_ms, looked_ms, held.get(one.queue), name)
-    return Verdict(not why, tuple(dict.fromkeys(why)))
+        why += complaints(one, limit_ms, looked_ms, held, name)
+    said = list(dict.fromkeys(why))
+    if len(said) > MOST_SAID:
+        said[MOST_SAID:] = [f"{len(said) - MOST_SAID} more sentences are left out."]
+    return Verdict(not why, tuple(said))
 
 
 def complaints(

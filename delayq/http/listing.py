@@ -7,6 +7,7 @@ short, and the next one goes on behind what was looked at.
 from __future__ import annotations
 
 import sys
+from bisect import bisect_right
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,6 +19,7 @@ from delayq.core.views import JobInfo
 from delayq.http.cursors import Cursor, question_of
 from delayq.redis.aio import AsyncClient
 from delayq.redis.browse import browse, matching
+from delayq.redis.whole import stats_of
 
 STATES: Final = (State.SCHEDULED, State.READY, State.RESERVED, State.FAILED, State.COMPLETED)
 LOOKED_AT: Final = 5_000
@@ -94,7 +96,7 @@ async def page(client: AsyncClient, wanted: Wanted, cursor: Cursor | None, limit
 async def count(client: AsyncClient, wanted: Wanted, most: int) -> tuple[int, bool]:
     """How many there are, and whether that is all of them: no more than `most` are counted one by one."""
     if wanted.plain:
-        stats = [one for queue in wanted.queues for one in await client.stats(queue)]
+        stats = await client.run(stats_of(client.verbs, wanted.queues))
         return sum(getattr(one, state) for one in stats for state in wanted.states), True
     total = 0
     for queue in wanted.queues:
@@ -118,9 +120,10 @@ def _next(wanted: Wanted, here: Cursor) -> Cursor | None:
 
     By order and not by place: a queue may have gone, or come, since the cursor was made.
     """
-    places = [(queue, wanted.states.index(state), state) for queue in wanted.queues for state in wanted.states]
-    now = (here.queue, wanted.states.index(here.state) if here.state in wanted.states else len(wanted.states))
-    for queue, number, state in places:
-        if (queue, number) > now:
-            return Cursor(wanted.question, queue, state, "")
-    return None
+    behind = bisect_right(wanted.queues, here.queue)
+    number = wanted.states.index(here.state) + 1 if here.state in wanted.states else len(wanted.states)
+    if here.queue in wanted.queues[behind - 1 : behind] and number < len(wanted.states):
+        return Cursor(wanted.question, here.queue, wanted.states[number], "")
+    if behind == len(wanted.queues) or not wanted.states:
+        return None
+    return Cursor(wanted.question, wanted.queues[behind], wanted.states[0], "")

@@ -11,12 +11,15 @@ from fastapi import Depends, Request
 
 from delayq.core.audit import Deed
 from delayq.core.errors import BackendFull
+from delayq.core.views import QueueStats, Silent
 from delayq.http.binding import Binding
+from delayq.http.kept import Kept
 from delayq.http.keys import KeyFile
 from delayq.http.paces import Paces
 from delayq.http.pull.desk import Desk
 from delayq.http.seals import Seals
 from delayq.redis.aio import AsyncClient
+from delayq.redis.whole import stats_and_silent
 from delayq.settings import Settings
 
 if TYPE_CHECKING:
@@ -30,7 +33,8 @@ class Service:
     """The client of the Redis that is served, the settings, the API keys, and where the server listens.
 
     `desk` hands out reservations. `stopping` is set when the server is about to end: who keeps a request waiting
-    answers then.
+    answers then. `counts`: how many jobs all queues hold; `held`: the same, with
+    the jobs of silent workers.
     """
 
     client: AsyncClient
@@ -41,9 +45,13 @@ class Service:
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     paces: Paces = field(default_factory=Paces)
     seals: Seals = field(init=False)
+    counts: Kept[list[QueueStats]] = field(init=False)
+    held: Kept[list[tuple[QueueStats, Silent]]] = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "seals", Seals(self.client))
+        object.__setattr__(self, "counts", Kept(self.client.stats))
+        object.__setattr__(self, "held", Kept(lambda: self.client.run(stats_and_silent(self.client.verbs))))
 
     async def record(self, caller: Caller, what: str, target: str, *, detail: str = "", reason: str = "") -> None:
         """Write down what a caller is about to do. A server that is full takes no record; what frees it goes on.

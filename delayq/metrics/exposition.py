@@ -13,9 +13,17 @@ from prometheus_client.core import Metric
 
 from delayq.core.observed import Observed, QueueObserved
 from delayq.core.states import State
+from delayq.core.views import QueueStats
 from delayq.metrics.families import counter, gauge, histogram, written
 
 _QUEUE: Final = ("queue",)
+OTHER: Final = "(other)"
+"""The label of the queues that have no series of their own; no queue can be called so."""
+_STATES: Final = (State.SCHEDULED, State.READY, State.RESERVED, State.FAILED, State.COMPLETED)
+_OF_THE_REST: Final[Mapping[str, Callable[[Sequence[QueueStats]], float]]] = {
+    "queue_latency_seconds": lambda rest: max(one.overdue_oldest_ms for one in rest) / 1000,
+    "queue_paused": lambda rest: sum(one.paused for one in rest),
+}
 _COUNTERS: Final = {
     "scheduled": ("scheduled_total", "Jobs taken."),
     "promoted": ("promoted_total", "Jobs moved to the stream when due."),
@@ -66,8 +74,14 @@ def families(seen: Observed, version: str) -> Iterator[Metric]:
         _QUEUE,
         [*(((one.stats.queue,), 1.0) for one in queues), *(((name,), 0.0) for name in seen.unseen)],
     )
+    yield gauge(
+        "delayq_queues_summed",
+        f'Queues that have no series of their own: the others, summed under queue="{OTHER}".',
+        (),
+        [((), len(seen.rest))],
+    )
     yield from _spreads(queues)
-    yield from _gauges(queues)
+    yield from _gauges(queues, seen.rest)
     workers = {one.stats.queue: 0 for one in queues} | dict(seen.workers)
     yield gauge(
         "delayq_workers",
@@ -77,6 +91,7 @@ def families(seen: Observed, version: str) -> Iterator[Metric]:
     )
     for name, (field, said) in _COUNTERS.items():
         samples = [((one.stats.queue,), one.stats.counters.get(field, 0)) for one in queues]
+        samples += [((OTHER,), seen.rest_counters.get(field, 0))] if seen.rest else []
         yield counter(f"delayq_jobs_{name}_total", said, _QUEUE, samples)
 
 
@@ -132,13 +147,14 @@ def _spreads(queues: Sequence[QueueObserved]) -> Iterator[Metric]:
     )
 
 
-def _gauges(queues: Sequence[QueueObserved]) -> Iterator[Metric]:
-    states = (State.SCHEDULED, State.READY, State.RESERVED, State.FAILED, State.COMPLETED)
+def _gauges(queues: Sequence[QueueObserved], rest: Sequence[QueueStats]) -> Iterator[Metric]:
+    """Of the rest, the sums that can be had from counts, and how late the latest of them is."""
+    summed = [((OTHER, str(state)), sum(getattr(one, state) for one in rest)) for state in _STATES if rest]
     yield gauge(
         "delayq_jobs",
         "Jobs in each state.",
         ("queue", "state"),
-        [((one.stats.queue, str(state)), getattr(one.stats, state)) for one in queues for state in states],
+        [((one.stats.queue, str(state)), getattr(one.stats, state)) for one in queues for state in _STATES] + summed,
     )
     yield gauge(
         "delayq_queue_memory_bytes",
@@ -147,4 +163,7 @@ def _gauges(queues: Sequence[QueueObserved]) -> Iterator[Metric]:
         [((one.stats.queue,), one.bytes) for one in queues if one.bytes is not None],
     )
     for name, (read, said) in _GAUGES.items():
-        yield gauge(f"delayq_{name}", said, _QUEUE, [((one.stats.queue,), read(one)) for one in queues])
+        samples = [((one.stats.queue,), read(one)) for one in queues]
+        if rest and name in _OF_THE_REST:
+            samples.append(((OTHER,), _OF_THE_REST[name](rest)))
+        yield gauge(f"delayq_{name}", said, _QUEUE, samples)

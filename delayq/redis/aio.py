@@ -253,6 +253,7 @@ class AsyncClient:
     async def close(self) -> None:
         """As `Client.close`."""
         await self.connector.aclose()
+        self.connector.close()  # connections of the threads that sent many reads at once
 
     async def __aenter__(self) -> Self:
         return self

@@ -17,7 +17,7 @@ from delayq.core.views import JobInfo, Page
 from delayq.redis import whole
 from delayq.redis.calls import inspect
 from delayq.redis.calls.call import Command, Scope
-from delayq.redis.finding import every_shard
+from delayq.redis.finding import shards_of_each, together
 from delayq.redis.operations import scored
 from delayq.redis.verbs import Flow, Verbs
 
@@ -39,8 +39,8 @@ def browse(verbs: Verbs, sought: Sought, cursor: str = "") -> Flow[Found]:
         return (yield from _in_streams(verbs, sought, cursor))
     spot = read_spot(cursor)
     shards: dict[str, Scope] = {}
-    for queue in sought.queues:
-        shards |= {scope.queue: scope for scope in (yield from every_shard(verbs, verbs.scope(queue).queue))}
+    for scopes in (yield from shards_of_each(verbs, [verbs.scope(queue).queue for queue in sought.queues])):
+        shards |= {scope.queue: scope for scope in scopes}
     found: list[JobInfo] = []
     looked = 0
     size = STEP if sought.narrow else sought.limit + 1
@@ -60,12 +60,10 @@ def count(verbs: Verbs, sought: Sought) -> Flow[int]:
     """How many jobs lie in the range, whatever they are called; of a state that is kept in the order of a time."""
     low = "-inf" if sought.since_ms is None else sought.since_ms
     high = "+inf" if sought.until_ms is None else sought.until_ms
-    total = 0
-    for queue in sought.queues:
-        for scope in (yield from every_shard(verbs, verbs.scope(queue).queue)):
-            number: int = yield Command(("ZCOUNT", scope.keys.of(sought.state), low, high), int, True)
-            total += number
-    return total
+    shards = yield from shards_of_each(verbs, [verbs.scope(queue).queue for queue in sought.queues])
+    keys = [scope.keys.of(sought.state) for scopes in shards for scope in scopes]
+    numbers: list[int] = (yield tuple(Command(("ZCOUNT", key, low, high), int, True) for key in keys)) if keys else []
+    return sum(numbers)
 
 
 def matching(verbs: Verbs, sought: Sought, most: int) -> Flow[tuple[int, bool]]:
@@ -87,12 +85,20 @@ def matching(verbs: Verbs, sought: Sought, most: int) -> Flow[tuple[int, bool]]:
 
 def _next_rows(scopes: Sequence[Scope], sought: Sought, spot: Spot | None, size: int) -> Flow[list[Row]]:
     """The next `size` rows of all shards together behind a spot, in their order; fewer at the end."""
-    rows: list[Row] = []
-    for scope in scopes:
-        mine = yield from _rows_of(scope, sought, spot, size)
-        rows += [(one, scope.queue) for one in mine]
+    if len(scopes) > size:
+        scopes = yield from _with_first_rows(scopes, sought, spot, size)
+    asked = yield from together([_rows_of(scope, sought, spot, size) for scope in scopes])
+    rows = [(one, scope.queue) for scope, mine in zip(scopes, asked, strict=True) for one in mine]
     rows.sort(key=lambda row: row[0], reverse=sought.newest)
     return rows[:size]
+
+
+def _with_first_rows(scopes: Sequence[Scope], sought: Sought, spot: Spot | None, size: int) -> Flow[list[Scope]]:
+    """Return the shards that may hold one of the next `size` rows: those whose own next row is among the first ones."""
+    heads = yield from together([_rows_of(scope, sought, spot, 1) for scope in scopes])
+    found = [(head[0], scope) for scope, head in zip(scopes, heads, strict=True) if head]
+    found.sort(key=lambda pair: pair[0], reverse=sought.newest)
+    return [scope for _, scope in found[:size]]
 
 
 def _rows_of(scope: Scope, sought: Sought, spot: Spot | None, size: int) -> Flow[list[Spot]]:
@@ -134,10 +140,12 @@ def _maybe(reply: int | None) -> int | None:
 def _read(shards: Mapping[str, Scope], rows: Sequence[Row], state: State) -> Flow[list[JobInfo]]:
     """The jobs of these rows, in their order."""
     found: dict[Row, JobInfo] = {}
-    for shard in dict.fromkeys(shard for _, shard in rows):
-        keys, mine = shards[shard].keys, [row for row in rows if row[1] == shard]
-        envelopes = yield from _fetch(keys.of("jobs"), mine)
-        errors = (yield from _fetch(keys.of("errors"), mine)) if state is State.FAILED else [b""] * len(mine)
+    held = {shard: [row for row in rows if row[1] == shard] for shard in dict.fromkeys(shard for _, shard in rows)}
+    asked = yield from together([_fetch(shards[shard].keys.of("jobs"), mine) for shard, mine in held.items()])
+    told = [[b""] * len(mine) for mine in held.values()]
+    if state is State.FAILED:
+        told = yield from together([_fetch(shards[shard].keys.of("errors"), mine) for shard, mine in held.items()])
+    for mine, envelopes, errors in zip(held.values(), asked, told, strict=True):
         for row, raw, error in zip(mine, envelopes, errors, strict=True):
             found[row] = _info(row[0], state, raw, error)
     return [found[row] for row in rows]
@@ -176,6 +184,14 @@ def _info(spot: Spot, state: State, raw: bytes, error: bytes) -> JobInfo:
 # -- what is in a stream ---------------------------------------------------------------------------------------------
 
 
+def _with_streams(verbs: Verbs, queues: Sequence[str]) -> Flow[list[str]]:
+    """Return those of the queues whose streams hold something; two round trips."""
+    shards = yield from shards_of_each(verbs, queues)
+    keys = [scope.keys.stream for scopes in shards for scope in scopes]
+    lengths = iter((yield tuple(Command(("XLEN", key), int, True) for key in keys)))
+    return [queue for queue, scopes in zip(queues, shards, strict=True) if sum(next(lengths) for _ in scopes)]
+
+
 def _in_streams(verbs: Verbs, sought: Sought, cursor: str) -> Flow[Found]:
     """Ready and reserved jobs, queue by queue in the order of their entries; a cursor is a queue and its own there.
 
@@ -183,9 +199,11 @@ def _in_streams(verbs: Verbs, sought: Sought, cursor: str) -> Flow[Found]:
     """
     queue, _, after = cursor.partition(" ")
     left = [name for name in sought.queues if name >= queue]
+    if len(left) > 1:
+        left = yield from _with_streams(verbs, left)
     found: list[JobInfo] = []
     looked = rounds = 0
-    for name, following in zip(left, [*left[1:], ""], strict=True):
+    for name, following in zip(left, [*left[1:], ""], strict=False):
         after = after if name == queue else ""
         while True:
             page: Page = yield from whole.list_jobs(verbs, sought.state, name, after, sought.limit - len(found))

@@ -52,8 +52,10 @@ _OURS: Final = "dq:"
 _VERSION: Final = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 
 
-def gather(client: Client, *, handlers: Iterable[str] | None = None, app: str = "", queue: str | None = None) -> Facts:
-    """All facts about a server and the queues under this client's prefix, or about one of these queues.
+def gather(
+    client: Client, *, handlers: Iterable[str] | None = None, app: str = "", queues: Sequence[str] | None = None
+) -> Facts:
+    """All facts about a server and the queues under this client's prefix, or about these queues.
 
     `handlers` are the job names an application registers, `app` how it is called in findings. Raises `BackendError`
     or `ConfigError` when the server cannot be asked at all.
@@ -62,9 +64,9 @@ def gather(client: Client, *, handlers: Iterable[str] | None = None, app: str = 
     prefix = client.options.prefix
     foreign = away.unless(lambda: foreign_of_all(client.connector, prefix), ())
     seen: tuple[ForeignKey, ...] = foreign or ()
-    known = away.unless(lambda: _unless(seen, client.queues), [client.options.queue]) if queue is None else [queue]
-    queues = tuple(away.unless(partial(_queue, client, name), QueueFacts(name)) for name in known or ())
-    empty = all(one.is_empty for one in queues) and not away.told
+    known = away.unless(lambda: _unless(seen, client.queues), [client.options.queue]) if queues is None else queues
+    found = tuple(away.unless(partial(_queue, client, name), QueueFacts(name)) for name in known or ())
+    empty = all(one.is_empty for one in found) and not away.told
     record = Globals(prefix).worker("")  # a worker that cannot be read may serve anything
     unreadable = any(one.key.startswith(record) for one in seen)
     workers = None if unreadable else away.unless(lambda: _unless(seen, client.workers), None)
@@ -75,11 +77,11 @@ def gather(client: Client, *, handlers: Iterable[str] | None = None, app: str = 
         where=client.connector.endpoint.where,
         prefix=prefix,
         server=server,
-        queues=queues,
+        queues=found,
         workers=None if workers is None else tuple(workers),
         foreign=seen,
         other_prefixes=(
-            away.unless(lambda: _other_prefixes(client), ()) if empty and not seen and queue is None else ()
+            away.unless(lambda: _other_prefixes(client), ()) if empty and not seen and queues is None else ()
         ),
         control=away.unless(lambda: _unless(seen, client.control), None) or Control(),
         handlers=None if handlers is None else frozenset(handlers),

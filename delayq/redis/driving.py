@@ -15,6 +15,8 @@ from delayq.redis.send import asend, send, send_every
 from delayq.redis.verbs import Flow
 
 T = TypeVar("T")
+FEW = 16
+"""So many reads are awaited over connections of their own; more go in one round trip, which a thread sends."""
 
 
 def drive(connector: Connector, flow: Flow[T]) -> T:
@@ -59,6 +61,9 @@ async def adrive(connector: Connector, flow: Flow[T]) -> T:
                 answer: Any
                 if isinstance(step, Confirm):
                     answer = await connector.aconfirm(step)
+                elif isinstance(step, tuple) and len(step) > FEW and all(call.reads for call in step):
+                    every = partial(send_every, calls=step)
+                    answer = await asyncio.to_thread(connector.call, every, safe=True, reads=True)
                 elif isinstance(step, tuple) and all(call.reads for call in step):
                     answer = await asyncio.gather(*map(ask, step))
                 elif isinstance(step, tuple):

@@ -13,8 +13,9 @@ Both are asked, since processes that disagree about the forward may have made th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from delayq.core.shards import queue_of
 from delayq.core.spec import Prepared
 from delayq.redis.calls.call import Call, Command, Scope, pages
 
@@ -25,6 +26,8 @@ T = TypeVar("T")
 Ask = Callable[[Scope], Call[T]]
 Act = Callable[[Scope], "Flow[T]"]
 Known = Callable[[T], bool]
+FEW = 16
+"""Of more queues than that, the list of queues says which shards they have: one command and not one for each."""
 
 
 def look(verbs: Verbs, queues: Sequence[str], ask: Ask[T], known: Known[T]) -> Flow[list[tuple[Scope, T]]]:
@@ -97,6 +100,56 @@ def ask_all(verbs: Verbs, queue: str, ask: Ask[T]) -> Flow[list[tuple[Scope, T]]
     others = [verbs.shard(shard, layout) for shard in layout.shards(queue)[1:]]
     answers = yield from ask_every(others, ask)
     return [(verbs.shard(queue, layout), answer), *zip(others, answers, strict=True)]
+
+
+def shards_of_each(verbs: Verbs, queues: Sequence[str]) -> Flow[list[list[Scope]]]:
+    """Return the shards of each of these queues; one round trip.
+
+    Of a few queues by the layouts they have now; of many by the list of queues, which holds the name of every shard.
+    """
+    listed: dict[str, list[str]] = {}
+    if len(queues) > FEW:
+        for shard in (yield from verbs.shards()):
+            listed.setdefault(queue_of(shard), []).append(shard)
+    elif queues:
+        layouts = yield tuple(map(verbs.layouts.question, queues))
+        for queue, layout in zip(queues, layouts, strict=True):
+            verbs.layouts.learn(queue, layout)
+    found = []
+    for queue in queues:
+        layout = verbs.layouts.of(queue)
+        shards = dict.fromkeys([*layout.shards(queue), *listed.get(queue, ())])
+        found.append([verbs.shard(shard, layout) for shard in shards])
+    return found
+
+
+def ask_in_each(verbs: Verbs, queues: Sequence[str], ask: Ask[T]) -> Flow[list[list[T]]]:
+    """Send one reading call to every shard of these queues, as few round trips as can be; the answers of each queue."""
+    if not queues:
+        return []
+    if len(queues) == 1:
+        return [[answer for _, answer in (yield from ask_all(verbs, queues[0], ask))]]
+    shards = yield from shards_of_each(verbs, queues)
+    answers = iter((yield from ask_every([scope for scopes in shards for scope in scopes], ask)))
+    return [[next(answers) for _ in scopes] for scopes in shards]
+
+
+def together(flows: Sequence[Flow[T]]) -> Flow[list[T]]:
+    """Run reading flows in step, so that each of their round trips is one for all; their results in order.
+
+    The flows may yield single calls only.
+    """
+    results: dict[int, T] = {}
+    answers: dict[int, object] = dict.fromkeys(range(len(flows)))
+    while answers:
+        steps: dict[int, Any] = {}
+        for number, answer in answers.items():
+            try:
+                steps[number] = flows[number].send(answer)
+            except StopIteration as done:
+                results[number] = done.value
+        answers = dict(zip(steps, (yield tuple(steps.values())), strict=True)) if steps else {}
+    return [results[number] for number in range(len(flows))]
 
 
 def ask_every(scopes: Sequence[Scope], ask: Ask[T]) -> Flow[list[T]]:

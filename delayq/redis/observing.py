@@ -1,4 +1,4 @@
-"""One look at all queues, for metrics: a few round trips to each node, however many jobs there are.
+"""One look at all queues, for metrics: a few round trips to each node, however many jobs and queues there are.
 
 A queue that cannot be read (damaged, or on a node that is away) is named and keeps no other from being seen.
 """
@@ -9,12 +9,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from delayq.core.activity import Spread, joined
+from delayq.core.api_keys import covers
 from delayq.core.observed import Observed, QueueObserved
 from delayq.core.options import Options
 from delayq.core.shards import queue_of
+from delayq.core.views import QueueStats, urgency
 from delayq.redis.calls import activity, inspect
 from delayq.redis.calls.call import Call, Command, Scope, text
 from delayq.redis.checkup import skew_of
@@ -35,12 +37,17 @@ ASKS: tuple[Callable[[Scope], _Asked], ...] = (
     inspect.silent,
 )
 """What each shard is asked."""
+SHOWN: Final = 80
+"""Queues that are looked at in full; of the others, those that matter less, only the counts are read."""
 _WEIGHT = ASKS.index(activity.weigh)
 """The one that some servers and users may not answer; nothing else is missed for it."""
 
 
-def observe(connector: Connector, options: Options) -> Observed:
-    """Look. Raises `BackendError` when Redis cannot be reached."""
+def observe(connector: Connector, options: Options, queues: Sequence[str] = ()) -> Observed:
+    """Look at the queues that these names and patterns stand for; none: at all queues.
+
+    Raises `BackendError` when Redis cannot be reached.
+    """
     names = Globals(options.prefix)
     known: list[Any] = _ask(
         connector,
@@ -49,23 +56,41 @@ def observe(connector: Connector, options: Options) -> Observed:
             Command(("ZRANGE", names.workers, 0, -1), lambda reply: list(map(text, reply)), True),
         ],
     )
-    shards, workers = (found if isinstance(found, list) else [] for found in known)
+    listed, workers = (found if isinstance(found, list) else [] for found in known)
+    shards = [shard for shard in listed if covers(queues, queue_of(shard))]
+    rest: list[QueueStats] = []
+    if len({queue_of(shard) for shard in shards}) > SHOWN:
+        shards, rest = _first(connector, options, shards)
     asked: list[_Asked] = [ask(Scope(options, shard)) for shard in shards for ask in ASKS]
     asked += [Command(("GET", names.worker(name)), partial(inspect.worker, name), True) for name in workers]
     answers = _ask(connector, asked)
     told, here = answers[: len(shards) * len(ASKS)], answers[len(shards) * len(ASKS) :]
     parts = {shard: told[n * len(ASKS) : (n + 1) * len(ASKS)] for n, shard in enumerate(shards)}
-    queues: dict[str, list[Sequence[Any]]] = {}
+    parts_of: dict[str, list[Sequence[Any]]] = {}
     for shard, part in parts.items():
-        queues.setdefault(queue_of(shard), []).append(part)
-    unseen = {queue for queue, some in queues.items() if any(map(_failed, some))}
+        parts_of.setdefault(queue_of(shard), []).append(part)
+    unseen = {queue for queue, some in parts_of.items() if any(map(_failed, some))}
     return Observed(
-        tuple(_together(queue, some) for queue, some in queues.items() if queue not in unseen),
-        _serving(here),
+        tuple(_together(queue, some) for queue, some in parts_of.items() if queue not in unseen),
+        _serving(here, without={one.queue for one in rest}),
         tuple(sorted(unseen)),
         servers=tuple(server_states(connector, options.prefix)),
         skew_ms=skew_of(connector),
+        rest=tuple(rest),
     )
+
+
+def _first(connector: Connector, options: Options, shards: Sequence[str]) -> tuple[list[str], list[QueueStats]]:
+    """Return the shards of the queues that matter most, and the counts of all other queues."""
+    answers = _ask(connector, [inspect.stats(Scope(options, shard)) for shard in shards])
+    parts: dict[str, list[Any]] = {}
+    for shard, part in zip(shards, answers, strict=True):
+        parts.setdefault(queue_of(shard), []).append(part)
+    unread = [queue for queue, some in parts.items() if any(isinstance(part, Exception) for part in some)]
+    read = [replace(sum_of(some), queue=queue) for queue, some in parts.items() if queue not in set(unread)]
+    read.sort(key=urgency)
+    shown = {*unread[:SHOWN], *(one.queue for one in read[: max(0, SHOWN - len(unread))])}
+    return [shard for shard in shards if queue_of(shard) in shown], [one for one in read if one.queue not in shown]
 
 
 def _ask(connector: Connector, calls: Sequence[_Asked]) -> list[Any]:
@@ -86,10 +111,10 @@ def _together(queue: str, parts: Sequence[Sequence[Any]]) -> QueueObserved:
     return QueueObserved(all_stats, overdue, weight, span.late, span.took, late, silent_of(held).count)
 
 
-def _serving(here: Iterable[Any]) -> dict[str, int]:
-    """How many workers serve each queue, by their own words."""
+def _serving(here: Iterable[Any], without: set[str]) -> dict[str, int]:
+    """How many workers serve each queue, by their own words; queues of the rest are left out."""
     found: Counter[str] = Counter()
     for worker in here:
         if worker is not None and not isinstance(worker, Exception):
-            found.update(set(map(queue_of, worker.queues)))
+            found.update(set(map(queue_of, worker.queues)) - without)
     return dict(found)

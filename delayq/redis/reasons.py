@@ -23,7 +23,7 @@ OPEN: Final = (*WAITS, State.RESERVED)
 def reasons(client: Client, info: JobInfo) -> list[Reason]:
     """Why this job is where it is, the heaviest reason first. Raises `BackendError` when Redis cannot be asked."""
     [stats] = client.stats(info.queue)
-    findings = judge(gather(client, queue=info.queue)) if info.state in OPEN else ()
+    findings = judge(gather(client, queues=[info.queue])) if info.state in OPEN else ()
     about = client.run(around(client.verbs, info, client.workers() if info.state in OPEN else ()))
     return explain(info, stats, findings, high_water=client.options.high_water, around=about)
 

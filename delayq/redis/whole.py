@@ -20,7 +20,7 @@ from delayq.core.states import State
 from delayq.core.views import Page, QueueStats, QueueView, ShardView, Silent, Upcoming
 from delayq.redis.calls import deliver, inspect, produce
 from delayq.redis.calls.call import Command
-from delayq.redis.finding import Ask, ask_all, ask_every, every_shard, while_any
+from delayq.redis.finding import Ask, ask_all, ask_every, ask_in_each, every_shard, while_any
 from delayq.redis.keys import Globals
 from delayq.redis.relaying import Relaying
 from delayq.redis.verbs import Flow, Verbs
@@ -39,12 +39,23 @@ def list_jobs(verbs: Verbs, state: State, queue: str | None, cursor: str, limit:
 
 
 def stats(verbs: Verbs, queue: str | None) -> Flow[list[QueueStats]]:
-    """Counts of one queue, or of all known."""
-    found: list[QueueStats] = []
-    for name in (yield from verbs.queues()) if queue is None else [verbs.scope(queue).queue]:
-        parts = yield from ask_all(verbs, name, inspect.stats)
-        found.append(sum_of([part for _, part in parts]))
-    return found
+    """Counts of one queue, or of all known: these in two round trips, however many there are."""
+    return (yield from stats_of(verbs, (yield from verbs.queues()) if queue is None else [verbs.scope(queue).queue]))
+
+
+def stats_of(verbs: Verbs, queues: Sequence[str]) -> Flow[list[QueueStats]]:
+    """Return the counts of these queues, in their order."""
+    found = yield from ask_in_each(verbs, queues, inspect.stats)
+    return [sum_of(parts) for parts in found]
+
+
+def stats_and_silent(verbs: Verbs) -> Flow[list[tuple[QueueStats, Silent]]]:
+    """Return the counts of all known queues, each with the jobs of workers that are silent."""
+    found = yield from stats(verbs, None)
+    busy = [one.queue for one in found if one.reserved]
+    asked = yield from ask_in_each(verbs, busy, inspect.silent)
+    held = {queue: silent_of(parts) for queue, parts in zip(busy, asked, strict=True)}
+    return [(one, held.get(one.queue, Silent())) for one in found]
 
 
 def sum_of(parts: Sequence[QueueStats]) -> QueueStats:

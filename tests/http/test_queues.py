@@ -52,7 +52,7 @@ async def test_a_queue_is_removed_when_it_holds_nothing(api: httpx.AsyncClient, 
     with DelayQ(redis_url) as delayq:
         delayq.clear("orders")
     assert (await api.delete("/v1/queues/orders")).json() == {"queue": "orders", "removed": True}
-    assert (await api.get("/v1/queues")).json() == {"queues": []}
+    assert (await api.get("/v1/queues")).json() == {"queues": [], "next": None}
     problem(await api.delete("/v1/queues/orders"), 404, "queue-not-found")
     deeds = (await api.get("/v1/audit", params={"limit": 1})).json()["deeds"]
     assert [(deed["what"], deed["on"]) for deed in deeds] == [("queue remove", "orders")]

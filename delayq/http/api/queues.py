@@ -15,18 +15,25 @@ from delayq.http.answers import answer
 from delayq.http.api.models.queues import Pause, Paused, QueueInFull, QueueList, Removed, Upcoming, Why
 from delayq.http.bodies import invalid, read_any
 from delayq.http.documented import answers, takes
-from delayq.http.places import QueueName, place
+from delayq.http.places import MOST_ROWS, QueueName, Rows, place
 from delayq.http.problems import Refused, plain
 from delayq.http.service import Served
+from delayq.redis.whole import stats_of
 
 router = APIRouter(prefix="/v1/queues", tags=["queues"])
+After = Annotated[str, Query(max_length=128, description="Begin behind the queue of this name.")]
 
 
 @router.get("", summary="All queues", responses=answers({200: ("All that the key may see.", QueueList)}))
-async def list_queues(service: Served, caller: Reader) -> Response:
-    """Every queue there is, and how many jobs are in which state."""
-    found = await service.client.stats()
-    return answer({"queues": [shapes.queue(one) for one in found if caller.sees(one.queue)]})
+async def list_queues(service: Served, caller: Reader, limit: Rows = MOST_ROWS, after: After = "") -> Response:
+    """How many jobs are in which state, queue by queue in the order of their names.
+
+    `next` is the name to give as `after` for the next page; null at the end.
+    """
+    names = [name for name in await service.client.queues() if caller.sees(name) and name > after]
+    found = await service.client.run(stats_of(service.client.verbs, names[:limit]))
+    following = names[limit - 1] if len(names) > limit else None
+    return answer({"queues": [shapes.queue(one) for one in found], "next": following})
 
 
 @router.get("/{queue}", summary="One queue", responses=answers({200: ("In full.", QueueInFull)}))

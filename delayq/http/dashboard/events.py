@@ -22,7 +22,12 @@ async def page(house: House, visit: Visit) -> Response:
     if name not in PAGES or (name in ("queue", "job")) != bool(queue) or (name == "job") != bool(job):
         raise InvalidInput("There is no such page to watch.", hint=f"Those that can be: {', '.join(PAGES)}.")
     watched = Watched(
-        name, visit.queue(queue) if queue else "", check_id(job) if job else "", tuple(sorted(visit.viewer.queues))
+        name,
+        visit.queue(queue) if queue else "",
+        check_id(job) if job else "",
+        tuple(sorted(visit.viewer.queues)),
+        visit.asked("after")[:128],
+        visit.asked("find")[:128],
     )
     try:
         stream = await house.hub.watch(watched)

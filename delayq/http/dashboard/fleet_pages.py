@@ -6,6 +6,7 @@ from typing import Any
 
 from starlette.responses import Response
 
+from delayq.core.api_keys import covers
 from delayq.core.errors import InvalidInput
 from delayq.core.views import WorkerInfo
 from delayq.http.dashboard.confirm import Question
@@ -33,7 +34,7 @@ async def worker_parts(house: House, watched: Watched) -> Parts:
 
 async def workers_told(house: House, allowed: tuple[str, ...]) -> dict[str, Any]:
     """Each worker, and of what it runs what may be seen."""
-    found = [one for one in await house.client.workers() if not allowed or set(one.queues) & set(allowed)]
+    found = [one for one in await house.client.workers() if any(covers(allowed, name) for name in one.queues)]
     return {
         "now_ms": await house.now_ms(),
         "workers": found,
@@ -47,7 +48,7 @@ def _running(worker: WorkerInfo, allowed: tuple[str, ...]) -> list[dict[str, Any
     said = worker.about.get("running")
     rows = [row for row in said if isinstance(row, dict)] if isinstance(said, list) else []
     whole = [row for row in rows if all(isinstance(row.get(key), str) for key in ("id", "queue"))]
-    return [row for row in whole if not allowed or row["queue"] in allowed]
+    return [row for row in whole if covers(allowed, row["queue"])]
 
 
 # -- batches ---------------------------------------------------------------------------------------------------------

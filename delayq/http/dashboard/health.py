@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from typing import Final
 
 from delayq.core.diagnosis import Finding, judge
@@ -20,20 +21,25 @@ class Health:
     def __init__(self, client: AsyncClient) -> None:
         self._client = Client(client.connector, client.options)
         self._lock = asyncio.Lock()
-        self._findings: tuple[Finding, ...] = ()
-        self._until_s = 0.0
+        self._kept: dict[tuple[str, ...] | None, tuple[float, tuple[Finding, ...]]] = {}
 
-    async def findings(self) -> tuple[Finding, ...]:
-        """What is wrong, the server first. Raises `BackendError` when it cannot be asked."""
+    async def findings(self, queues: Sequence[str] | None = None) -> tuple[Finding, ...]:
+        """What is wrong with the server, which comes first, and with these queues; None: with all.
+
+        Raises `BackendError` when it cannot be asked.
+        """
+        key = None if queues is None else tuple(sorted(queues))
         async with self._lock:
-            if time.monotonic() >= self._until_s:
-                self._findings = tuple(await asyncio.to_thread(self._look))
-                self._until_s = time.monotonic() + FRESH_S
-            return self._findings
+            now_s = time.monotonic()
+            self._kept = {one: kept for one, kept in self._kept.items() if kept[0] > now_s}
+            if key not in self._kept:
+                found = tuple(await asyncio.to_thread(self._look, queues))
+                self._kept[key] = (time.monotonic() + FRESH_S, found)
+            return self._kept[key][1]
 
     def forget(self) -> None:
         """Somebody changed something: look again when asked next."""
-        self._until_s = 0.0
+        self._kept.clear()
 
-    def _look(self) -> list[Finding]:
-        return judge(gather(self._client))
+    def _look(self, queues: Sequence[str] | None) -> list[Finding]:
+        return judge(gather(self._client, queues=queues))

@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
+from delayq.core.api_keys import covers
+from delayq.core.views import QueueStats
 from delayq.http.dashboard.guard import Guard
 from delayq.http.dashboard.health import Health
 from delayq.http.dashboard.live import Hub
@@ -38,7 +40,11 @@ class House:
 
     async def queues(self, allowed: tuple[str, ...]) -> list[str]:
         """The names of all known queues that may be seen; none named in `allowed`: all."""
-        return [name for name in await self.client.queues() if not allowed or name in allowed]
+        return [name for name in await self.client.queues() if covers(allowed, name)]
+
+    async def stats(self, allowed: tuple[str, ...]) -> list[QueueStats]:
+        """Return the counts of all queues that may be seen; of many queues they may be seconds old."""
+        return [one for one in await self.service.counts.last() if covers(allowed, one.queue)]
 
     async def now_ms(self) -> int:
         """The server's time, which decides."""

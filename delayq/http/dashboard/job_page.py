@@ -73,7 +73,7 @@ async def told(house: House, queue: str, job_id: str) -> dict[str, Any]:
         )
     [stats] = await client.stats(info.queue)
     workers = tuple(await client.workers()) if info.state in OPEN else ()
-    findings = await house.health.findings()
+    findings = await house.health.findings([queue])
     about = await client.run(around(client.verbs, info, workers))
     return {
         "now_ms": stats.now_ms,

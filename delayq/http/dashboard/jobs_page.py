@@ -103,10 +103,10 @@ async def page(house: House, visit: Visit) -> Response:
     if visit.asked("id"):
         return RedirectResponse(link("/job", queue=visit.asked("queue"), id=visit.asked("id")), 303)
     asked = question(visit)
-    names = visit.viewer.of(await house.client.queues())
+    names = await house.queues(visit.viewer.queues)
     queues = [asked.queue] if asked.queue else names
-    stats = [one for name in queues for one in await house.client.stats(name)]
-    now_ms = stats[0].now_ms if stats else await house.now_ms()
+    stats = await (house.client.stats(asked.queue) if asked.queue else house.stats(visit.viewer.queues))
+    now_ms = await house.now_ms()
     wrong = asked.mistakes(now_ms)
     found = Found((), "", 0) if wrong else await look(house, asked.sought(queues, now_ms), visit.asked("cursor"))
     return await show(

@@ -22,12 +22,15 @@ MOST_PAGES: Final = 50
 
 
 class Watched(NamedTuple):
-    """A page that is watched: its name, what it is about, and of which queues its viewer may see (() = all)."""
+    """A page that is watched: its name, what it is about, of which queues its viewer may see (() = all), and
+    which page of the list of queues it is."""
 
     page: str
     queue: str = ""
     job: str = ""
     queues: tuple[str, ...] = ()
+    after: str = ""
+    find: str = ""
 
 
 Parts = Mapping[str, str]

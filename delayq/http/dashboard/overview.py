@@ -7,10 +7,11 @@ from typing import Any
 
 from starlette.responses import Response
 
+from delayq.core.api_keys import covers
 from delayq.core.browsing import Sought
 from delayq.core.diagnosis import Finding
 from delayq.core.states import State
-from delayq.core.views import JobInfo, QueueStats
+from delayq.core.views import JobInfo, QueueStats, urgency
 from delayq.http.dashboard import flow
 from delayq.http.dashboard.house import House, of_each
 from delayq.http.dashboard.live import Parts, Watched
@@ -20,6 +21,8 @@ from delayq.redis.browse import browse
 
 LATELY = 6
 """Jobs in the short lists."""
+SHOWN = 50
+"""Queues on the first page: with more, those that matter most."""
 
 
 async def page(house: House, visit: Visit) -> Response:
@@ -37,24 +40,26 @@ async def parts(house: House, watched: Watched) -> Parts:
 async def told(house: House, allowed: tuple[str, ...]) -> dict[str, Any]:
     """What both are made of."""
     client = house.client
-    names = await house.queues(allowed)
-    stats = [one for found in await of_each(names, client.stats) for one in found]
-    now_ms = stats[0].now_ms if stats else await house.now_ms()
+    stats = await house.stats(allowed)
+    now_ms = await house.now_ms()
+    shown = stats if len(stats) <= SHOWN else sorted(stats, key=urgency)[:SHOWN]
+    names = [one.queue for one in shown]
     upcoming = await of_each(names, client.upcoming)
     activity = flow.together(await of_each(names, client.activity), now_ms)
     workers = await client.workers()
     return {
         "now_ms": now_ms,
-        "findings": visible(await house.health.findings(), allowed),
-        "stats": stats,
+        "findings": visible(await house.health.findings(names if len(shown) < len(stats) else None), allowed),
+        "stats": shown,
+        "left_out": len(stats) - len(shown),
         "sums": sums(stats),
         "pulse": flow.pulse(activity),
-        "workers": [one for one in workers if not allowed or set(one.queues) & set(allowed)],
+        "workers": [one for one in workers if any(covers(allowed, name) for name in one.queues)],
         "charts": [
             flow.falling_due(upcoming, now_ms),
             flow.throughput(activity),
             flow.lateness(activity),
-            flow.backlog(activity, stats),
+            flow.backlog(activity, shown),
         ],
         "next_due": await first(house, names, State.SCHEDULED),
         "last_failed": await first(house, names, State.FAILED),
@@ -81,5 +86,8 @@ def sums(stats: Iterable[QueueStats]) -> dict[str, int]:
 
 def visible(findings: Iterable[Finding], allowed: tuple[str, ...]) -> list[Finding]:
     """Those that concern everything, or a queue that may be seen."""
-    shown = {f"queue {name}" for name in allowed}
-    return [one for one in findings if not allowed or not one.where.startswith("queue ") or one.where in shown]
+    return [
+        one
+        for one in findings
+        if not one.where.startswith("queue ") or covers(allowed, one.where.removeprefix("queue "))
+    ]

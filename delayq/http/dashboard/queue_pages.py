@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, Final
 
 from starlette.responses import Response
 
@@ -13,29 +13,44 @@ from delayq.core.states import State
 from delayq.http.dashboard import flow
 from delayq.http.dashboard.confirm import Question
 from delayq.http.dashboard.deeds import note
-from delayq.http.dashboard.house import House, of_each
+from delayq.http.dashboard.house import House
 from delayq.http.dashboard.live import Parts, Watched
-from delayq.http.dashboard.overview import first, sums
+from delayq.http.dashboard.overview import first
 from delayq.http.dashboard.pages import back, show
 from delayq.http.dashboard.visit import Visit
 from delayq.http.dashboard.wording import plural, span
+from delayq.redis.whole import stats_of
+
+PAGE: Final = 100
 
 
 async def all_queues(house: House, visit: Visit) -> Response:
     """GET /queues"""
-    return await show(house, visit, "queues.html", await told(house, visit.viewer.queues))
+    after, find = visit.asked("after"), visit.asked("find")
+    return await show(house, visit, "queues.html", await told(house, visit.viewer.queues, after, find))
 
 
 async def parts(house: House, watched: Watched) -> Parts:
     """What changes on that page."""
-    said = await told(house, watched.queues)
+    said = await told(house, watched.queues, watched.after, watched.find)
     return {"queue_table": house.renderer.text("parts/queue_table.html", said)}
 
 
-async def told(house: House, allowed: tuple[str, ...]) -> dict[str, Any]:
-    """What both are made of."""
-    stats = [one for found in await of_each(await house.queues(allowed), house.client.stats) for one in found]
-    return {"stats": stats, "sums": sums(stats), "now_ms": stats[0].now_ms if stats else await house.now_ms()}
+async def told(house: House, allowed: tuple[str, ...], after: str, find: str) -> dict[str, Any]:
+    """What both are made of: a page of queues behind the name `after`, with `find` in their names."""
+    names = [name for name in await house.queues(allowed) if find.lower() in name.lower()]
+    page = [name for name in names if name > after][: PAGE + 1]
+    stats = await house.client.run(stats_of(house.client.verbs, page[:PAGE]))
+    return {
+        "stats": stats,
+        "left_out": 0,
+        "total": len(names),
+        "after": after,
+        "find": find,
+        "next": page[PAGE - 1] if len(page) > PAGE else "",
+        "paged": bool(after or find) or len(page) > PAGE,
+        "now_ms": stats[0].now_ms if stats else await house.now_ms(),
+    }
 
 
 async def one_queue(house: House, visit: Visit) -> Response:
@@ -59,7 +74,7 @@ async def queue_told(house: House, queue: str) -> dict[str, Any]:
         client.upcoming(queue), client.activity(queue), client.queue_show(queue)
     )
     workers = [one for one in await client.workers() if queue in one.queues]
-    findings = await house.health.findings()
+    findings = await house.health.findings([queue])
     return {
         "now_ms": stats.now_ms,
         "one": stats,

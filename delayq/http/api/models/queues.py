@@ -23,9 +23,10 @@ class QueueRow(Struct, frozen=True, kw_only=True):
 
 
 class QueueList(Struct, frozen=True, kw_only=True):
-    """All queues."""
+    """A page of queues; `next` is the name that the next page begins behind, null at the end."""
 
     queues: list[QueueRow]
+    next: str | None
 
 
 class QueueInFull(QueueRow, frozen=True, kw_only=True):
