@@ -35,9 +35,13 @@ BusyAbove = Annotated[
     int | None, typer.Option("--busy-above", metavar="N", min=1, help="Exit with 1 when a queue has N jobs to do.")
 ]
 Minutes = Annotated[
-    str, typer.Option("--span", metavar="D", help="Length of a span, in whole minutes.", callback=duration)
+    str | None,
+    typer.Option("--span", metavar="D", help="Length of a span, in whole minutes; else 1m.", callback=duration),
 ]
-Spans = Annotated[int, typer.Option("--spans", metavar="N", min=1, max=1440, help="How many spans.")]
+Spans = Annotated[int | None, typer.Option("--spans", metavar="N", min=1, max=1440, help="How many spans; else 15.")]
+Days = Annotated[
+    int | None, typer.Option("--days", metavar="N", min=1, max=90, help="Day by day instead, for so many days.")
+]
 Drained = Annotated[
     str | None, typer.Option("--queue", metavar="Q,…", help="These queues only; without it, all.", callback=queue_names)
 ]
@@ -59,7 +63,10 @@ Shards = Annotated[
 def add_to(app: typer.Typer) -> None:
     """Give `app` the commands of this module."""
     app.command("stats", epilog=example("delayq stats --json", "delayq stats --busy-above 1000"))(stats)
-    app.command("activity", epilog=example("delayq activity --queue orders --span 5m --spans 12"))(activity)
+    app.command(
+        "activity",
+        epilog=example("delayq activity --queue orders --span 5m --spans 12", "delayq activity --days 90 --json"),
+    )(activity)
     app.command("pause", epilog=example("delayq pause orders --for 10m", "delayq pause --all"))(pause)
     app.command("resume", epilog=example("delayq resume orders", "delayq resume --all"))(resume)
     line = "delayq drain --wait --timeout 10m"
@@ -90,15 +97,21 @@ def stats(ctx: typer.Context, queue: AnyQueue = None, busy_above: BusyAbove = No
 
 
 def activity(
-    ctx: typer.Context, queue: AnyQueue = None, span: Minutes = "1m", spans: Spans = 15, as_json: Json = False
+    ctx: typer.Context,
+    queue: AnyQueue = None,
+    span: Minutes = None,
+    spans: Spans = None,
+    days: Days = None,
+    as_json: Json = False,
 ) -> None:
-    """Show what happened in the last minutes or hours.
+    """Show what happened in the last minutes, hours or days.
 
-    How many jobs were scheduled, started, done, and how late and how long they were. A day is kept.
+    How many jobs were scheduled, started, done, and how late and how long they were. Minutes are kept for a day,
+    days (of UTC) for 90.
     """
     from delayq.cli.actions import activity as report
 
-    report.activity(session_of(ctx), queue, span, spans, as_json=as_json)
+    report.activity(session_of(ctx), queue, span, spans, days, as_json=as_json)
 
 
 def pause(

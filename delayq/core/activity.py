@@ -1,4 +1,4 @@
-"""What happened on a queue, minute by minute: counts of moves, and how late and how long attempts were.
+"""What happened on a queue, minute by minute and day by day: counts of moves, and how late and how long attempts were.
 
     row       what Redis keeps of one minute: a JSON object of numbers (`scheduled`, `late:3`, `took_ms`, …)
     span      one or more minutes together
@@ -20,6 +20,9 @@ import msgspec
 MINUTE_MS: Final = 60_000
 DAY_MINUTES: Final = 1_440
 """How many minutes are kept."""
+DAY_MS: Final = DAY_MINUTES * MINUTE_MS
+HISTORY_DAYS: Final = 90
+"""How many days are kept."""
 BOUNDS_MS: Final = (
     0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0,
     1_000.0, 2_000.0, 5_000.0, 10_000.0, 30_000.0, 60_000.0, 300_000.0, 3_600_000.0,
@@ -165,7 +168,7 @@ def row_of(raw: bytes, minute: int | None = None) -> Mapping[str, Any]:
         row = msgspec.json.decode(raw)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return {}
-    return row if isinstance(row, dict) and row.get("minute") == minute else {}  # `sums` has none
+    return row if isinstance(row, dict) and row.get("minute") == minute else {}  # `sums` and days have none
 
 
 def not_tallied(tallied: str, totals: Sequence[int]) -> Mapping[str, int]:
@@ -177,9 +180,11 @@ def not_tallied(tallied: str, totals: Sequence[int]) -> Mapping[str, int]:
     return ahead
 
 
-def spans_of(rows: Mapping[int, Sequence[Mapping[str, Any]]], now_ms: int, each: int, count: int) -> Iterator[Span]:
-    """`count` spans of `each` minutes up to now, from rows by minute."""
-    last = now_ms // MINUTE_MS
+def spans_of(
+    rows: Mapping[int, Sequence[Mapping[str, Any]]], now_ms: int, each: int, count: int, unit_ms: int = MINUTE_MS
+) -> Iterator[Span]:
+    """`count` spans of `each` minutes up to now, from rows by minute; or of days, with `unit_ms` and rows by day."""
+    last = now_ms // unit_ms
     for n in range(count):
         first = last + 1 - each * (count - n)
-        yield span_of(first * MINUTE_MS, (row for minute in range(first, first + each) for row in rows.get(minute, ())))
+        yield span_of(first * unit_ms, (row for number in range(first, first + each) for row in rows.get(number, ())))

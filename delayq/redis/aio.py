@@ -218,9 +218,11 @@ class AsyncClient:
         """As `Client.upcoming`."""
         return await self.run(whole.upcoming(self.verbs, queue, span, spans))
 
-    async def activity(self, queue: str | None = None, *, span: str = SPAN, spans: int = SPANS) -> Activity:
+    async def activity(
+        self, queue: str | None = None, *, span: str = SPAN, spans: int = SPANS, days: int | None = None
+    ) -> Activity:
         """As `Client.activity`."""
-        return await self.run(activity(self.verbs, queue, span, spans))
+        return await self.run(activity(self.verbs, queue, span, spans, days))
 
     async def pause(self, queue: str | None = None, *, length: str | None = None) -> int:
         """As `Client.pause`."""

@@ -259,12 +259,15 @@ class Client:
         """How many jobs fall due in each of `spans` spans (≤ 500) from now on."""
         return self.run(whole.upcoming(self.verbs, queue, span, spans))
 
-    def activity(self, queue: str | None = None, *, span: str = SPAN, spans: int = SPANS) -> Activity:
+    def activity(
+        self, queue: str | None = None, *, span: str = SPAN, spans: int = SPANS, days: int | None = None
+    ) -> Activity:
         """What happened in the last `spans` spans of whole minutes (a day at most), on one queue or on all together.
 
-        Counts, and how late and how long attempts were; the last span has begun. Raises `InvalidInput`.
+        Counts, and how late and how long attempts were; the last span has begun. With `days` (1 to 90) each span is a
+        day of UTC instead. Raises `InvalidInput`.
         """
-        return self.run(activity(self.verbs, queue, span, spans))
+        return self.run(activity(self.verbs, queue, span, spans, days))
 
     def pause(self, queue: str | None = None, *, length: str | None = None) -> int:
         """Stop promotion and fetching, for a time or until `resume`; returns until when (epoch ms, 0 = until then)."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from delayq.redis.verbs import Flow, Verbs
 
 T = TypeVar("T")
-Ask = Callable[[Scope], Call[T]]
+Ask = Callable[[Scope], Call[T] | Command[T]]
 Act = Callable[[Scope], "Flow[T]"]
 Known = Callable[[T], bool]
 FEW = 16

@@ -32,6 +32,7 @@ TYPES: Final[Mapping[str, str]] = MappingProxyType(
         "stamps": "hash",
         "aside": "hash",
         "activity": "hash",
+        "history": "hash",
         "meta": "hash",
     }
 )

@@ -19,6 +19,7 @@
 -- KEYS[16] progress    hash    id -> what the job told last
 -- KEYS[17] stamps      hash    id -> times of follow-ups
 -- KEYS[18] activity    hash    minute and what happened -> count
+-- KEYS[19] history     hash    day -> what happened on it
 -- ARGV[1]  look        0|1     1 = only count
 -- returns  {scheduled, entries in the stream, failed, completed, other jobs, follow-ups in the outbox, jobs set aside}:
 --          what it holds. Nothing is removed unless all of them are 0
@@ -32,9 +33,10 @@
 local meta, scheduled, stream, failed, completed, jobs = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local entries, outbox, aside, recoveries, errors, results = KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12]
 local unique, locks, cancel, progress, stamps, activity = KEYS[13], KEYS[14], KEYS[15], KEYS[16], KEYS[17], KEYS[18]
+local history = KEYS[19]
 local look = ARGV[1] == '1'
 
-for _, key in ipairs({ meta, recoveries, errors, results, unique, locks, cancel, progress, stamps, activity }) do
+for _, key in ipairs({ meta, recoveries, errors, results, unique, locks, cancel, progress, stamps, activity, history }) do
   redis.call('HLEN', key)
 end
 local waiting, given_up, kept = redis.call('ZCARD', scheduled), redis.call('ZCARD', failed), redis.call('ZCARD', completed)

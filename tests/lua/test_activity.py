@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import redis
 
-from delayq.core.activity import DAY_MINUTES, MINUTE_MS, not_tallied, row_of, span_of
+from delayq.core.activity import DAY_MINUTES, DAY_MS, HISTORY_DAYS, MINUTE_MS, PARTS, not_tallied, row_of, span_of
 from delayq.redis.calls import activity, deliver, produce
 from delayq.redis.calls.activity import Minutes
 from tests.support.engine import START, Engine
@@ -38,7 +38,7 @@ def test_the_steps_of_the_counters_are_counted_once_whoever_asks(each_engine: En
     engine.run(produce.cancel(engine.scope, "b", running=False, token="t"))
     (held,) = engine.read()
     engine.run(deliver.ack(engine.scope, [deliver.Acked(held)]))
-    assert engine.changes(activity.tally(engine.scope, {})) == (True, {"activity", "meta"})
+    assert engine.changes(activity.tally(engine.scope, {})) == (True, {"activity", "history", "meta"})
     assert rows(engine) == {NOW: {"minute": NOW, "scheduled": 3, "cancelled": 1, "acked": 1}}
     assert engine.unchanged(activity.tally(engine.scope, {}))
     engine.schedule([engine.job("d")])
@@ -75,6 +75,45 @@ def test_a_whole_day_and_its_size(engine: Engine) -> None:
     assert engine.client.memory_usage(key) < 600_000
     assert len(rows(engine, DAY_MINUTES)) == DAY_MINUTES - 1  # the present minute is empty
     assert 0 < engine.client.pttl(key) <= 90_000_000
+
+
+def days(engine: Engine) -> dict[int, dict[str, float]]:
+    found = [dict(row_of(raw)) for raw in engine.client.hvals(engine.keys.of("history"))]
+    return {int(row.pop("day")): row for row in found}
+
+
+def test_each_day_has_its_row_and_the_ninetieth_after_it_writes_over_it(each_engine: Engine) -> None:
+    engine, today = each_engine, START // DAY_MS
+    engine.schedule([engine.job("a")])
+    tally(engine, took_ms=1)
+    engine.now += MINUTE_MS
+    tally(engine, took_ms=2)
+    assert days(engine) == {today: {"scheduled": 1, "took_ms": 3}}
+    engine.now = START + DAY_MS
+    tally(engine, took_ms=4)
+    assert days(engine) == {today: {"scheduled": 1, "took_ms": 3}, today + 1: {"took_ms": 4}}
+    engine.now = START + HISTORY_DAYS * DAY_MS
+    tally(engine, took_ms=8)
+    assert days(engine) == {today + 1: {"took_ms": 4}, today + HISTORY_DAYS: {"took_ms": 8}}
+
+
+def test_the_days_do_not_grow_without_bound(engine: Engine) -> None:
+    measures = {f"{name}:{n}": 1_000_000.0 for name in ("late", "took") for n in range(PARTS)}
+    for _ in range(2 * HISTORY_DAYS):
+        tally(engine, **measures)
+        engine.now += DAY_MS
+    key = engine.keys.of("history")
+    assert engine.client.hlen(key) == HISTORY_DAYS
+    assert engine.client.memory_usage(key) < 100_000
+    assert HISTORY_DAYS * DAY_MS < engine.client.pttl(key) <= (HISTORY_DAYS + 1) * DAY_MS
+
+
+@pytest.mark.parametrize("row", ["garbage", "[1]", '{"day":"x"}', '{"day":[1]}', '{"minute":1}'])
+def test_a_row_of_a_day_that_somebody_else_wrote_is_written_over(engine: Engine, row: str) -> None:
+    today = START // DAY_MS
+    engine.client.hset(engine.keys.of("history"), str(today % HISTORY_DAYS), row)
+    tally(engine, took_ms=1)
+    assert days(engine) == {today: {"took_ms": 1}}
 
 
 def test_a_counter_that_went_down_starts_anew(engine: Engine) -> None:

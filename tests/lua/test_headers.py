@@ -21,8 +21,8 @@ KINDS = {
     "scheduled": "zset", "jobs": "hash", "stream": "stream", "entries": "hash", "recoveries": "hash", "failed": "zset",
     "errors": "hash", "completed": "zset", "results": "hash", "unique": "hash", "locks": "hash", "cancel": "hash",
     "progress": "hash", "meta": "hash", "once": "string", "set": "zset", "control": "hash", "outbox": "stream",
-    "stamps": "hash", "aside": "hash", "activity": "hash", "plan": "hash", "pending": "hash", "succeeded": "set",
-    "broken": "hash", "skipped": "hash",
+    "stamps": "hash", "aside": "hash", "activity": "hash", "history": "hash", "plan": "hash", "pending": "hash",
+    "succeeded": "set", "broken": "hash", "skipped": "hash",
     "holders": "zset", "waiting": "zset", "places": "zset", "counters": "hash", "rates": "hash", "rates_until": "zset",
     "turns": "zset", "passed": "zset", "breakers": "hash", "breakers_until": "zset",
 }  # fmt: skip

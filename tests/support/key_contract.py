@@ -31,6 +31,7 @@ OF_A_QUEUE = {
     "stamps": "hash",
     "aside": "hash",
     "activity": "hash",
+    "history": "hash",
     "meta": "hash",
 }
 OF_A_LIMIT = {
@@ -119,7 +120,7 @@ def _wrong_in_prefix(key: Key, rest: str) -> str:  # noqa: C901  one branch for 
         return _must(key, kind="string", expires=True)
     if re.fullmatch(RESERVED_OF_A_QUEUE, role):
         return ""
-    if role == "activity":
+    if role in ("activity", "history"):
         return _must(key, kind="hash", expires=True)
     if role not in OF_A_QUEUE:
         return "is no key of a queue"

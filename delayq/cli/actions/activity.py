@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from delayq.cli.session import Session
 from delayq.cli.words import span as length
 from delayq.core.activity import COUNTS, Activity, Span, Spread
+from delayq.core.errors import InvalidInput
 from delayq.core.when import format_instant
+from delayq.redis.activity import SPAN
 
 _SHARES = (("p50_ms", 0.5), ("p95_ms", 0.95), ("p99_ms", 0.99))
 
 
-def activity(session: Session, queue: str | None, span: str, spans: int, *, as_json: bool) -> None:
+SPANS: Final = 15
+
+
+def activity(
+    session: Session, queue: str | None, span: str | None, spans: int | None, days: int | None, *, as_json: bool
+) -> None:
     """Of one queue, or of all together."""
+    if days is not None and (span is not None or spans is not None):
+        raise InvalidInput("--days was given with --span or --spans.", hint="Leave one of them out.")
     with session.client() as client:
-        found = client.activity(queue, span=span, spans=spans)
+        if days is not None:
+            found = client.activity(queue, days=days)
+        else:
+            found = client.activity(queue, span=span or SPAN, spans=spans or SPANS)
     if as_json:
         session.out.json(shape(found))
         return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -10,7 +10,7 @@ from delayq.core.activity import Activity, Span, joined
 from delayq.core.views import QueueStats, Upcoming
 from delayq.http.dashboard import charts
 from delayq.http.dashboard.charts import Chart, Series
-from delayq.http.dashboard.wording import compact, minute, plural, span
+from delayq.http.dashboard.wording import compact, day, minute, plural, span
 
 RATE_MINUTES: Final = 5
 """Rates are those of so many whole minutes."""
@@ -56,12 +56,12 @@ def pulse(activity: Activity) -> Pulse:
     )
 
 
-def _axis(spans: Sequence[Span]) -> tuple[str, ...]:
+def _axis(spans: Sequence[Span], said: Callable[[int], str] = minute) -> tuple[str, ...]:
     """Five times along the bottom."""
     if len(spans) < 2:
         return ()
     marks = [round(n * (len(spans) - 1) / 4) for n in range(5)]
-    return tuple(minute(spans[n].start_ms) for n in marks)
+    return tuple(said(spans[n].start_ms) for n in marks)
 
 
 def throughput(activity: Activity) -> Chart:
@@ -86,6 +86,33 @@ def throughput(activity: Activity) -> Chart:
         compact(top),
         _axis(spans),
         ("minute (UTC)", *(one.name for one in series)),
+        rows,
+        bars=drawn,
+        legend=tuple((one.kind, one.name) for one in series),
+    )
+
+
+def history(activity: Activity) -> Chart:
+    """Jobs that ended, day by day."""
+    series = (
+        Series("done", "completed", tuple(one.done for one in activity.spans)),
+        Series("failed", "failed", tuple(one.failed for one in activity.spans)),
+    )
+    labels = [day(one.start_ms) for one in activity.spans]
+    drawn, top = charts.bars(series, labels)
+    rows = tuple(
+        (label, f"{one.done:,}", f"{one.failed:,}")
+        for label, one in zip(labels, activity.spans, strict=True)
+        if one.done or one.failed
+    )
+    total = activity.total
+    said = f"{plural(total.done, 'job')} done and {total.failed:,} failed in {len(labels)} days."
+    return Chart(
+        "Jobs that ended, by day",
+        said if rows else _EMPTY,
+        compact(top),
+        _axis(activity.spans, day),
+        ("day (UTC)", *(one.name for one in series)),
         rows,
         bars=drawn,
         legend=tuple((one.kind, one.name) for one in series),

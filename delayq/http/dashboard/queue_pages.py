@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
+from delayq.core.activity import HISTORY_DAYS
 from delayq.core.durations import duration_ms
 from delayq.core.errors import InvalidInput
 from delayq.core.states import State
@@ -70,8 +71,11 @@ async def queue_told(house: House, queue: str) -> dict[str, Any]:
     """What the page of one queue is made of."""
     client = house.client
     [stats] = await client.stats(queue)
-    upcoming, activity, shown = await asyncio.gather(
-        client.upcoming(queue), client.activity(queue), client.queue_show(queue)
+    upcoming, activity, history, shown = await asyncio.gather(
+        client.upcoming(queue),
+        client.activity(queue),
+        client.activity(queue, days=HISTORY_DAYS),
+        client.queue_show(queue),
     )
     workers = [one for one in await client.workers() if queue in one.queues]
     findings = await house.health.findings([queue])
@@ -88,6 +92,7 @@ async def queue_told(house: House, queue: str) -> dict[str, Any]:
             flow.throughput(activity),
             flow.lateness(activity),
             flow.backlog(activity, [stats]),
+            flow.history(history),
         ],
         "next_due": await first(house, [queue], State.SCHEDULED),
         "last_failed": await first(house, [queue], State.FAILED),

@@ -42,6 +42,11 @@ def minute(ms: int) -> str:
     return f"{_utc(ms):%H:%M}"
 
 
+def day(ms: int) -> str:
+    """'22 Nov', in UTC."""
+    return f"{_utc(ms):%d %b}"
+
+
 def distance(ms: int, now_ms: int) -> str:
     """'in 14m 59s', 'now', '3m ago'."""
     if abs(ms - now_ms) < _SECOND_MS:

@@ -32,6 +32,11 @@ def activity(scope: Scope, minutes: int) -> Call[Minutes]:
     return call("activity", scope, [scope.now, minutes], _minutes, nature=Nature.READS)
 
 
+def history(scope: Scope) -> Command[tuple[bytes, ...]]:
+    """The rows of the last 90 days, in no order; each says its `day`, and one may be older."""
+    return Command(("HVALS", scope.keys.of("history")), tuple, True)
+
+
 def weigh(scope: Scope) -> Call[int]:
     """How many bytes the keys of a queue take, about."""
     return call("weigh", scope, [], int, nature=Nature.READS)

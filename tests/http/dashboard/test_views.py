@@ -7,7 +7,7 @@ import pytest
 
 from delayq.core import failure as failures
 from delayq.core import ran as ran_records
-from delayq.core.activity import Activity, Span, Spread
+from delayq.core.activity import DAY_MS, Activity, Span, Spread
 from delayq.core.diagnosis import Finding, Level
 from delayq.core.envelope import Envelope, encode
 from delayq.core.failure import Failure, Ran
@@ -102,6 +102,13 @@ def test_the_backlog_is_worked_out_backwards() -> None:
     assert drawn.rows[-1][1] == "70"
     assert drawn.rows[-2][1] == "20"  # 150 came, 100 went
     assert drawn.rows[0][1] == "20"
+
+
+def test_the_history_is_drawn_day_by_day() -> None:
+    spans = (Span(NOW), Span(NOW + DAY_MS, done=7, failed=2), Span(NOW + 2 * DAY_MS, done=1))
+    drawn = flow.history(Activity("orders", NOW + 2 * DAY_MS, DAY_MS, spans))
+    assert drawn.rows == ((wording.day(NOW + DAY_MS), "7", "2"), (wording.day(NOW + 2 * DAY_MS), "1", "0"))
+    assert drawn.summary == "8 jobs done and 2 failed in 3 days."
 
 
 def test_rates_are_those_of_the_last_minutes() -> None:
