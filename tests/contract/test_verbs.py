@@ -28,7 +28,7 @@ def test_what_waits_is_listed(rig: Rig) -> None:
 
 @pytest.mark.needs("counts", "delay")
 def test_queues_tell_how_long_they_are(rig: Rig) -> None:
-    for options in ({}, {}, {"delay": "1h"}):
+    for options in ({}, {}, {"delay": "15m"}):
         rig.schedule(**options)
     [stats] = rig.desk.stats(rig.queue)
     assert (stats.queue, stats.ready, stats.scheduled) == (rig.queue, 2, 1)

@@ -8,6 +8,8 @@
     priority = 1024                       0 goes first
     priorities = { "order.*" = 10 }       by patterns of job names; the first match counts
     failed = "/var/lib/shop/failed"       see delayq.drivers.failed.choosing
+    laravel = "beanstalkd"                what the config/queue.php of a Laravel application that uses the tubes calls
+                                          this connection: jobs are Laravel's payloads then (delayq.drivers.bodies)
 
 `tubes` has the numbers and names, `session` one connection, `line` what that has reserved, `desk` the thread that talks
 on it, `settling` how reservations end, `looking` what the server tells; `broker` puts them together.
@@ -43,10 +45,11 @@ CAPABILITIES: Final = Capabilities(
 def backend(name: str, given: ConnectionSettings, options: Options) -> Backend:
     """What the settings describe. Raises `ConfigError` for what cannot be used; opens nothing."""
     words = Given(name, given)
-    tubes, failed = read(name, given, words), choose(name, words, options)
+    tubes = read(name, given, words)
+    failed = choose(name, words, options, laravel=tubes.laravel)
     words.no_more()
     # How large a job may be this server says itself, because it may be told another number (-z).
-    can = replace(CAPABILITIES, max_bytes=None)
+    can = replace(CAPABILITIES, max_bytes=None, chains=not tubes.laravel)
     return Backend(can, partial(_make, tubes), f"beanstalkd at {tubes.place}", failed)
 
 

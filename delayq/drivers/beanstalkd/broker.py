@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import greenstalk
 
-from delayq.core.errors import BackendError, OutcomeUnknown
+from delayq.core.errors import BackendError, BadEnvelope, InvalidName, OutcomeUnknown
 from delayq.core.states import OnConflict
 from delayq.core.views import JobRef
 from delayq.drivers.base import Claim, Delivery
@@ -96,20 +96,21 @@ class BeanstalkdBroker:
         return self._ask(lambda line: line.renew(claims))
 
     def envelope(self, claim: Claim) -> bytes:
-        """The body, whoever has it; b'' when it is gone."""
+        """The envelope, whoever has it; b'' when it is gone."""
         with self._pool.line() as line:
             try:
-                return line.session.ask(lambda client: client.peek(named(claim)[0])).body
-            except greenstalk.NotFoundError:
+                body = line.session.ask(lambda client: client.peek(named(claim)[0])).body
+                return self._tubes.bodies.read(body, claim.queue).envelope
+            except (greenstalk.NotFoundError, BadEnvelope, InvalidName):
                 return b""
 
     def dump(self, envelope: bytes) -> bytes:
-        """A body is the envelope."""
-        return envelope
+        """The body."""
+        return self._tubes.bodies.write(envelope)
 
     def load(self, payload: bytes) -> bytes:
-        """As `dump`."""
-        return payload
+        """The envelope of a body."""
+        return self._tubes.bodies.load(payload)
 
     def lease_s(self, queue: str) -> float:
         """The TTR of the jobs put over this connection."""

@@ -18,9 +18,7 @@ from typing import NamedTuple
 
 import greenstalk
 
-from delayq.core import envelope as envelopes
 from delayq.core.errors import BackendUnavailable, BadEnvelope, InvalidName
-from delayq.core.names import check_id
 from delayq.drivers.base import Claim, Delivery
 from delayq.drivers.beanstalkd.session import Job, Session
 from delayq.drivers.beanstalkd.tubes import MOST, Tubes
@@ -119,19 +117,19 @@ class Line:
         stats = self.stats(job.id)
         if stats is None:  # deleted by hand in between
             return None
+        queue, now_ms = self.tubes.queue(stats["tube"]), time.time_ns() // 1_000_000
+        if queue is None:  # only what is watched is reserved, and that was made from queues
+            raise BackendUnavailable(f"beanstalkd gave a job of the tube {stats['tube']!r}, which was not asked for.")
         try:
-            job_id = check_id(envelopes.decode(job.body).id)
+            read = self.tubes.bodies.read(job.body, queue, now_ms)
         except (BadEnvelope, InvalidName) as error:
             log.warning("tube %s: job %d is buried, because it is no job of delayq: %s", stats["tube"], job.id, error)
             self.bury(job, stats["pri"])
             return None
-        queue = self.tubes.queue(stats["tube"])
-        if queue is None:  # only what is watched is reserved, and that was made from queues
-            raise BackendUnavailable(f"beanstalkd gave a job of the tube {stats['tube']!r}, which was not asked for.")
         entry = f"{job.id}.{stats['reserves']}"
         self.held[entry] = Hold(job, self.session.serial, stats["pri"], stats["ttr"])
         recoveries = max(0, stats["reserves"] - 1 - stats["releases"] - stats["buries"])
-        return Delivery(queue, job_id, entry, job.body, time.time_ns() // 1_000_000, recoveries)
+        return Delivery(queue, read.id, entry, read.envelope, now_ms, recoveries, unreadable=read.unreadable)
 
     def _touch(self, claim: Claim) -> bool:
         try:

@@ -14,9 +14,8 @@ from collections.abc import Sequence
 
 import greenstalk
 
-from delayq.core import envelope as envelopes
 from delayq.core.durations import format_duration
-from delayq.core.errors import BackendFull, BadEnvelope, InvalidInput, InvalidPayload
+from delayq.core.errors import BackendFull, BadEnvelope, InvalidInput, InvalidName, InvalidPayload
 from delayq.drivers.base import Claim
 from delayq.drivers.beanstalkd.line import Hold, Line, named
 from delayq.drivers.beanstalkd.tubes import COUNTS, MAX_DELAY_MS, whole_seconds
@@ -37,7 +36,8 @@ def put(line: Line, items: Sequence[Item]) -> None:
     fit(line, items)
     for item in items:
         priority = line.tubes.priority_of(item.name)
-        put_one(line, item.queue, item.envelope, (priority, whole_seconds(item.delay_ms), line.tubes.ttr_s))
+        body = line.tubes.bodies.write(item.envelope)
+        put_one(line, item.queue, body, (priority, whole_seconds(item.delay_ms), line.tubes.ttr_s))
 
 
 def put_one(line: Line, queue: str, body: bytes, numbers: tuple[int, int, int]) -> None:
@@ -57,9 +57,10 @@ def fit(line: Line, items: Sequence[Item]) -> None:
     """Raises `InvalidPayload` when one is larger than the server takes, `InvalidInput` when one is due too late."""
     limit = line.session.limit() - COUNTS if items else 0
     for item in items:
-        if len(item.envelope) > limit:
+        line.tubes.bodies.check(item)
+        if (length := len(line.tubes.bodies.write(item.envelope))) > limit:
             raise InvalidPayload(
-                f"The job has {len(item.envelope):,} bytes as it travels; this beanstalkd takes {limit:,}.",
+                f"The job has {length:,} bytes as it travels; this beanstalkd takes {limit:,}.",
                 hint="Store the payload elsewhere and send a reference, or start beanstalkd with a larger -z.",
             )
         if not 0 <= item.delay_ms <= MAX_DELAY_MS:
@@ -88,13 +89,14 @@ def _forget(line: Line, act: Forget | Bury, hold: Hold) -> bool:
 
 def _again(line: Line, act: Again, hold: Hold) -> bool:
     delay_s = whole_seconds(act.delay_ms)
-    if act.envelope in (b"", hold.job.body):
+    body = line.tubes.bodies.write(act.envelope) if act.envelope else hold.job.body
+    if body == hold.job.body:
         return line.release(hold, delay_s)
-    if len(act.envelope) > line.session.limit():  # put by somebody else, without room for what is counted
+    if len(body) > line.session.limit():  # put by somebody else, without room for what is counted
         log.error("job %s: its next attempt would be larger than beanstalkd takes; it is buried", act.claim.id)
         line.bury(hold.job, hold.priority)
         return True
-    put_one(line, act.claim.queue, act.envelope, (hold.priority, delay_s, hold.ttr_s))
+    put_one(line, act.claim.queue, body, (hold.priority, delay_s, hold.ttr_s))
     return _delete(line, act.claim, hold)
 
 
@@ -123,15 +125,15 @@ def _reserved_again(line: Line, claim: Claim) -> Hold | None:
     except greenstalk.NotFoundError:
         return None
     hold, after = Hold(job, line.session.serial, before["pri"], before["ttr"]), line.stats(job_id)
-    if after is not None and after["reserves"] == reserves + 1 and _is(job.body, claim.id):
+    if after is not None and after["reserves"] == reserves + 1 and _is(line, job.body, claim):
         return hold
     line.release(hold, before["delay"] if after is None else after["delay"])
     return None
 
 
-def _is(body: bytes, job_id: str) -> bool:
+def _is(line: Line, body: bytes, claim: Claim) -> bool:
     """A server that lost its memory numbers jobs from 1 again, so that the numbers alone prove nothing."""
     try:
-        return envelopes.decode(body).id == job_id
-    except BadEnvelope:
+        return line.tubes.bodies.read(body, claim.queue).id == claim.id
+    except (BadEnvelope, InvalidName):
         return False

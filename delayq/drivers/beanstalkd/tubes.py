@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from delayq.core.errors import ConfigError
 from delayq.core.mask import mask_url
 from delayq.core.shown import shown
+from delayq.drivers.bodies import Bodies, bodies_of
 from delayq.drivers.serving.given import Given
 from delayq.settings.tables import ConnectionSettings
 
@@ -56,6 +57,7 @@ class Tubes:
     """What stands in the settings of a connection. `ttr_s` is the lease of the jobs that are put over it.
 
     `priorities` maps patterns of job names to priorities; the first match counts, else `priority`. 0 goes first.
+    `laravel` is what a Laravel application that uses the tubes calls this connection; '' = none does.
     """
 
     place: Place = Place()
@@ -63,6 +65,12 @@ class Tubes:
     priority: int = PRIORITY
     priorities: tuple[tuple[str, int], ...] = field(default=())
     ttr_s: int = 90
+    laravel: str = ""
+
+    @property
+    def bodies(self) -> Bodies:
+        """What jobs are here: envelopes, or payloads of Laravel's."""
+        return bodies_of(self.laravel)
 
     def tube(self, queue: str) -> str:
         """The tube of a queue. Tubes know no colon, and queues no slash."""
@@ -97,6 +105,7 @@ def read(name: str, given: ConnectionSettings, options: Given) -> Tubes:
         priority=options.number("priority", PRIORITY, most=MOST),
         priorities=_priorities(name, options.table("priorities")),
         ttr_s=whole_seconds(options.duration_ms("lease", TTR, least=SHORTEST_TTR)),
+        laravel=options.text("laravel"),
     )
 
 

@@ -12,6 +12,8 @@
     lease = "30s"                         how long a message is hidden that nobody renews
     create = false                        whether to make queues that are missing
     failed = "redis://…"                  see delayq.drivers.failed.choosing
+    laravel = "sqs"                       what the config/queue.php of a Laravel application that uses the queues calls
+                                          this connection: jobs are Laravel's payloads then (delayq.drivers.bodies)
 
 `place` has names and numbers, `clients` and `service` the calls, `message` what a job is there, `receiving` and
 `settling` both ends of a reservation, `receipts` its handle; `broker` puts them together.
@@ -19,6 +21,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -29,7 +32,7 @@ from delayq.drivers.serving.backend import Backend
 from delayq.drivers.serving.given import Given
 from delayq.drivers.sqs.broker import Shared, SqsBroker
 from delayq.drivers.sqs.clients import Clients
-from delayq.drivers.sqs.place import BATCH, MAX_BYTES, read
+from delayq.drivers.sqs.place import BATCH, HOP_S, MAX_BYTES, read
 from delayq.drivers.sqs.receipts import Receipts
 from delayq.settings.tables import ConnectionSettings
 
@@ -49,9 +52,13 @@ CAPABILITIES: Final = Capabilities(
 def backend(name: str, given: ConnectionSettings, options: Options) -> Backend:
     """What the settings describe. Raises `ConfigError` for what cannot be used; opens nothing."""
     words = Given(name, given)
-    place, failed = read(name, given, words, options.lease_ms), choose(name, words, options)
+    place = read(name, given, words, options.lease_ms)
+    failed = choose(name, words, options, laravel=place.laravel)
     words.no_more()
-    return Backend(CAPABILITIES, partial(_make, Shared(place, Clients(place), Receipts())), str(place), failed)
+    # A PHP worker knows nothing of the due time of a message that is sent on, and would run the job early.
+    beside = replace(CAPABILITIES, chains=False, max_delay_ms=HOP_S * 1000)
+    can = beside if place.laravel else CAPABILITIES
+    return Backend(can, partial(_make, Shared(place, Clients(place), Receipts())), str(place), failed)
 
 
 def _make(shared: Shared, *, answer_ms: int | None = None) -> SqsBroker:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from delayq.core.errors import DelayqError, InvalidPayload, OutcomeUnknown
+from delayq.core.errors import DelayqError, InvalidInput, InvalidPayload, OutcomeUnknown
 from delayq.core.states import OnConflict
 from delayq.core.views import JobRef
 from delayq.drivers.base import Claim, Delivery
@@ -79,14 +79,22 @@ class SqsBroker:
 
     def _entry(self, item: Item, now_ms: int, *, fifo: bool) -> dict[str, Any]:
         group = group_of(item.envelope, self._place.group or item.queue) if fifo else ""
-        message = Message(item.envelope, item.due_ms if item.delay_ms else 0, group=group)
+        message = Message(self._place.bodies.write(item.envelope), item.due_ms if item.delay_ms else 0, group=group)
         return entry(message, now_ms, fifo=fifo, token=uuid.uuid4().hex)
 
     def _fit(self, item: Item) -> None:
-        limit = self._service.queue(item.queue).max_bytes - ROOM
-        if size(item.envelope) > limit:
+        self._place.bodies.check(item)
+        queue = self._service.queue(item.queue)
+        if self._place.laravel and queue.fifo and item.delay_ms > 0:
+            raise InvalidInput(
+                f"The queue {item.queue!r} is a FIFO queue that a Laravel application uses too, and SQS delays no "
+                "single message there: a PHP worker would run the job at once.",
+                hint="Send it without a delay, or to a queue that is no FIFO queue.",
+            )
+        limit, length = queue.max_bytes - ROOM, size(self._place.bodies.write(item.envelope))
+        if length > limit:
             raise InvalidPayload(
-                f"The job has {size(item.envelope):,} bytes as it travels; the queue {item.queue!r} takes {limit:,}.",
+                f"The job has {length:,} bytes as it travels; the queue {item.queue!r} takes {limit:,}.",
                 hint="Store the payload elsewhere and send a reference, or raise the queue's MaximumMessageSize.",
             )
 
@@ -141,15 +149,15 @@ class SqsBroker:
     def envelope(self, claim: Claim) -> bytes:
         """As it was received; also by another process of this worker."""
         receipt = self._receipts.get(claim.entry)
-        return receipt.body if receipt is not None else b""
+        return self._place.bodies.read(receipt.body, claim.queue).envelope if receipt is not None else b""
 
     def dump(self, envelope: bytes) -> bytes:
-        """A body is the envelope."""
-        return envelope
+        """The body."""
+        return self._place.bodies.write(envelope)
 
     def load(self, payload: bytes) -> bytes:
-        """As `dump`."""
-        return payload
+        """The envelope of a body."""
+        return self._place.bodies.load(payload)
 
     def lease_s(self, queue: str) -> float:
         """For how long a message is hidden that was received."""

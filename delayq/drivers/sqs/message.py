@@ -1,4 +1,5 @@
-"""A job as a message of SQS, and back. The body is the envelope; what else is to be known are message attributes.
+"""A job as a message of SQS, and back. The body is the envelope, or Laravel's payload. What else is
+to be known are message attributes.
 
 delayq-due           epoch ms: not to be started before. Only where a DelaySeconds does not say it: over 15 minutes,
                      and on a FIFO queue, which knows none
@@ -12,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from delayq.core import envelope as envelopes
 from delayq.core.errors import BadEnvelope
-from delayq.core.names import check_id
+from delayq.drivers.bodies import Bodies, Read
 from delayq.drivers.sqs.place import HOP_S
 
 DUE: Final = "delayq-due"
@@ -35,7 +36,7 @@ class Received(NamedTuple):
 
     message: Message
     handle: str
-    id: str
+    job: Read
 
 
 def entry(message: Message, now_ms: int, *, fifo: bool, token: str) -> dict[str, Any]:
@@ -55,8 +56,8 @@ def entry(message: Message, now_ms: int, *, fifo: bool, token: str) -> dict[str,
     return {**row, "MessageAttributes": attributes} if attributes else row
 
 
-def received(row: Mapping[str, Any]) -> Received:
-    """What a receive brought. Raises `BadEnvelope` or `InvalidName` when it is no job of delayq."""
+def received(row: Mapping[str, Any], bodies: Bodies, queue: str, now_ms: int) -> Received:
+    """What a receive brought from a queue. Raises `BadEnvelope` or `InvalidName` when it is no job of delayq."""
     body = str(row["Body"]).encode()
     attributes: Mapping[str, Any] = row.get("MessageAttributes", {})
     message = Message(
@@ -65,7 +66,7 @@ def received(row: Mapping[str, Any]) -> Received:
         _number(attributes, RECOVERIES),
         str(row.get("Attributes", {}).get("MessageGroupId", "")),
     )
-    return Received(message, str(row["ReceiptHandle"]), check_id(envelopes.decode(body).id))
+    return Received(message, str(row["ReceiptHandle"]), bodies.read(body, queue, now_ms))
 
 
 def text(body: bytes) -> str:

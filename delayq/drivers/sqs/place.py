@@ -10,6 +10,7 @@ from delayq.core.durations import format_duration
 from delayq.core.errors import ConfigError, InvalidName
 from delayq.core.mask import mask_url
 from delayq.core.shown import shown
+from delayq.drivers.bodies import Bodies, bodies_of
 from delayq.drivers.serving.given import Given
 from delayq.settings.tables import ConnectionSettings
 
@@ -35,7 +36,8 @@ class Place:
     """What stands in the settings of a connection. Whose keys are used AWS's own rules say, and none are kept here.
 
     `group` is the message group of jobs that name none (header `group`); '' means the queue's name. `create`: make a
-    queue that is not there.
+    queue that is not there. `laravel` is what a Laravel application that uses the queues calls this connection; '' =
+    none does.
     """
 
     region: str | None = None
@@ -47,6 +49,12 @@ class Place:
     group: str = ""
     lease_s: int = 30
     create: bool = False
+    laravel: str = ""
+
+    @property
+    def bodies(self) -> Bodies:
+        """What jobs are here: envelopes, or payloads of Laravel's."""
+        return bodies_of(self.laravel)
 
     def __str__(self) -> str:
         if self.endpoint_url is not None:
@@ -94,6 +102,7 @@ def read(name: str, given: ConnectionSettings, options: Given, lease_ms: int) ->
         group=options.text("group"),
         lease_s=-(-lease // 1000),
         create=options.flag("create"),
+        laravel=options.text("laravel"),
     )
     _check(name, place)
     return place

@@ -47,7 +47,7 @@ class Receiving:
         early: list[Received] = []
         for row in rows:
             try:
-                one = received(row)
+                one = received(row, self._service.place.bodies, queue, now_ms)
             except (BadEnvelope, InvalidName, UnicodeError) as error:
                 self._set_aside(queue, row, error)
                 continue
@@ -79,7 +79,8 @@ class Receiving:
         message = one.message
         receipt = Receipt(one.handle, message.body, message.recoveries, message.group)
         name = self._receipts.keep(receipt, until_s)
-        return Delivery(queue, one.id, name, message.body, message.due_ms or now_ms, message.recoveries)
+        job, due_ms = one.job, message.due_ms or now_ms
+        return Delivery(queue, job.id, name, job.envelope, due_ms, message.recoveries, unreadable=job.unreadable)
 
     def _pass_on(self, queue: str, early: list[Received], now_ms: int) -> None:
         if self._service.queue(queue).fifo:
@@ -91,7 +92,7 @@ class Receiving:
         self._service.batch(DELETE, queue, gone)
         for one, why in zip(early, sent, strict=True):
             if why is not None:
-                log.warning("job %s: it is not due and could not be sent on, so it comes again: %s", one.id, why)
+                log.warning("job %s: it is not due and could not be sent on, so it comes again: %s", one.job.id, why)
 
     def _set_aside(self, queue: str, row: dict[str, Any], error: Exception) -> None:
         message = row.get("MessageId")

@@ -91,14 +91,14 @@ class Settling:
         stayed: set[str] = set()
         anew: list[tuple[str, Message]] = []
         for act, receipt in again:
-            changed = act.envelope not in (b"", receipt.body)
+            body = self._service.place.bodies.write(act.envelope) if act.envelope else receipt.body
+            changed = body != receipt.body
             if fifo and not changed and act.delay_ms <= HIDDEN_S * 1000:
                 self.hide([act.claim], -(-act.delay_ms // 1000))
                 self._receipts.forget([act.claim.entry])
                 stayed.add(act.claim.entry)
                 continue
             due_ms = now_ms + act.delay_ms if act.delay_ms else 0
-            body = act.envelope if changed else receipt.body
             anew.append((act.claim.entry, Message(body, due_ms, receipt.recoveries, receipt.group)))
         self._resend(queue, [(name, message) for name, message in anew if name not in self._sent])
         self._sent.update(name for name, _ in anew)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from delayq.drivers.beanstalkd import CAPABILITIES
@@ -14,8 +16,13 @@ from tests.support.beanstalkd import Beanstalkd
 class BeanstalkdHere:
     """One server for all tests."""
 
-    def __init__(self, address: str, folder: str) -> None:
-        self._options = {"driver": "beanstalkd", "url": f"beanstalkd://{address}", "failed": folder}
+    def __init__(self, address: str, folder: str, laravel: str) -> None:
+        self._options = {
+            "driver": "beanstalkd",
+            "url": f"beanstalkd://{address}",
+            "failed": folder,
+            "laravel": laravel,
+        }
 
     def settings(self, *, lease: str) -> Mapping[str, Any]:
         """Queues are new in each test, so tubes are."""
@@ -27,10 +34,13 @@ class BeanstalkdHere:
 
 
 @contextmanager
-def start() -> Iterator[BeanstalkdHere]:
+def start(laravel: str = "") -> Iterator[BeanstalkdHere]:
     with closing(Beanstalkd()) as server:
         server.start()
-        yield BeanstalkdHere(server.address, str(server.folder / "failed"))
+        yield BeanstalkdHere(server.address, str(server.folder / "failed"), laravel)
 
 
-BACKENDS = [Backend("beanstalkd", CAPABILITIES, start)]
+BACKENDS = [
+    Backend("beanstalkd", CAPABILITIES, start),
+    Backend("beanstalkd-laravel", replace(CAPABILITIES, chains=False), partial(start, "beanstalkd")),
+]

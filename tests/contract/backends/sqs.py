@@ -5,9 +5,12 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from delayq.drivers.sqs import CAPABILITIES
+from delayq.drivers.sqs.place import HOP_S
 from tests.contract.backend import IT, Backend
 from tests.support.sqs import REGION, Sqs, sqs
 
@@ -18,8 +21,8 @@ SHORTEST = "2s"
 class SqsHere:
     """One server for all tests."""
 
-    def __init__(self, server: Sqs, folder: str) -> None:
-        self._options = {**server.options, "create": True, "failed": folder}
+    def __init__(self, server: Sqs, folder: str, laravel: str) -> None:
+        self._options = {**server.options, "create": True, "failed": folder, "laravel": laravel}
 
     def settings(self, *, lease: str) -> Mapping[str, Any]:
         """Queues are new in each test, and made when they are first used."""
@@ -32,9 +35,10 @@ class SqsHere:
 
 
 @contextmanager
-def start() -> Iterator[SqsHere]:
+def start(laravel: str = "") -> Iterator[SqsHere]:
     with sqs() as server, tempfile.TemporaryDirectory(prefix="dq-sqs-") as folder:
-        yield SqsHere(server, folder)
+        yield SqsHere(server, folder, laravel)
 
 
-BACKENDS = [Backend("sqs", CAPABILITIES, start)]
+BESIDE = replace(CAPABILITIES, chains=False, max_delay_ms=HOP_S * 1000)
+BACKENDS = [Backend("sqs", CAPABILITIES, start), Backend("sqs-laravel", BESIDE, partial(start, "sqs"))]

@@ -25,6 +25,7 @@ from tests.support.cutting import Cutter
 from tests.support.waiting import wait_until
 
 Tubes = Callable[..., BeanstalkdBroker]
+EACH_BODY = pytest.mark.parametrize("laravel", ["", "beanstalkd"], ids=["envelopes", "payloads"])
 
 
 def job(queue: str = "q", *, name: str = "n", data: object = None, delay: str | None = None) -> Item:
@@ -160,8 +161,9 @@ def test_after_an_answer_that_means_nothing_the_connection_is_new(beanstalkd: Be
 # -- whose is it ------------------------------------------------------------------------------------------------------
 
 
-def test_what_a_broken_connection_held_may_still_be_settled(beanstalkd: Beanstalkd, tubes: Tubes) -> None:
-    holder, supervisor = tubes(beanstalkd.port), tubes(beanstalkd.port)
+@EACH_BODY
+def test_what_a_broken_connection_held_may_still_be_settled(beanstalkd: Beanstalkd, tubes: Tubes, laravel: str) -> None:
+    holder, supervisor = tubes(beanstalkd.port, laravel=laravel), tubes(beanstalkd.port, laravel=laravel)
     push(holder, job(), job())
     done, again = one(holder), one(holder)
     assert supervisor.renew([claim(done)]) == [True]
@@ -195,11 +197,12 @@ def test_what_somebody_else_has_reserved_since_is_not_settled(beanstalkd: Beanst
     assert one(second).recoveries == 1
 
 
+@EACH_BODY
 def test_a_server_that_lost_its_memory_numbers_jobs_anew(
-    own_beanstalkd: Callable[..., Beanstalkd], tubes: Tubes
+    own_beanstalkd: Callable[..., Beanstalkd], tubes: Tubes, laravel: str
 ) -> None:
     server = own_beanstalkd()
-    broker = tubes(server.port)
+    broker = tubes(server.port, laravel=laravel)
     push(broker, job())
     old = one(broker)
     server.kill()
@@ -210,7 +213,7 @@ def test_a_server_that_lost_its_memory_numbers_jobs_anew(
     newer = one(broker)
     broker.close()
     assert newer.entry == old.entry
-    other = tubes(server.port)
+    other = tubes(server.port, laravel=laravel)
     wait_until(lambda: beanstalkd_ready(other) == 1, what="it is ready again")
     assert other.settle([Forget(claim(old), b"")]) == [False]
     assert beanstalkd_ready(other) == 1
