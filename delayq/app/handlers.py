@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from typing import Any, Final
 
 from delayq.core.endpoint import Endpoint
 from delayq.core.errors import ConfigError, DelayqError
+from delayq.core.redis_url import parse_endpoint
 from delayq.jobs.current import made_manager
 from delayq.jobs.registry import Registry, current, load_app
 from delayq.settings import Settings
 
 IN_CODE: Final = "the application"
 """The origin of a setting that an application made in its code."""
+_URL: Final = "DELAYQ_URL"
+_SET_ON_IMPORT: Final[dict[str, str]] = {}
+"""The variables that an application changed when it was imported."""
 
 
 def load_handlers(modules: Sequence[str]) -> Registry:
@@ -21,6 +26,7 @@ def load_handlers(modules: Sequence[str]) -> Registry:
 
     Raises `ConfigError` for a module that cannot be imported, whatever it raises.
     """
+    before = os.environ.get(_URL, "")
     for module in modules:
         try:
             load_app(module)
@@ -31,6 +37,8 @@ def load_handlers(modules: Sequence[str]) -> Registry:
                 f"--app {module}: importing it raised {type(error).__name__}: {error}.",
                 hint="Mend that module; -v shows where it happened.",
             ) from error
+    if (after := os.environ.get(_URL, "")) != before:
+        _SET_ON_IMPORT[_URL] = after
     registry = current()
     if "django.db" in sys.modules:
         from delayq.contrib.django_connections import keep_connections_healthy
@@ -51,6 +59,8 @@ def with_application(before: Settings, after: Settings) -> Settings:
     theirs = None if manager is None else manager.settings
     if before.url is not None and after.url is not None:
         _same("Redis", before, before.url, after.url)
+        if before.origin_of("url") == "flag" and (url := _SET_ON_IMPORT.get(_URL)):
+            _same("Redis", before, before.url, parse_endpoint(url))  # a flag hides it from `after`
     if theirs is None:
         return after
     taken: dict[str, Any] = {}
@@ -75,7 +85,7 @@ def _same(what: str, settings: Settings, here: Any, theirs: Any) -> None:
         origin = settings.origin_of("url" if what == "Redis" else "prefix")
         raise ConfigError(
             f"This command would use the {what} {here} (from {origin}), and the application uses {theirs}.",
-            hint="Let both say the same: the jobs of one would never reach the other.",
+            hint="Use one address in both: jobs sent to one never run on the other.",
         )
 
 

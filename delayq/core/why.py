@@ -78,6 +78,10 @@ def _own(info: JobInfo, stats: QueueStats, high_water: int, around: Around) -> I
             yield Reason("ready", what)
         case State.RESERVED:
             yield from _reserved(info, stats, around)
+        case State.FAILED if info.is_lost:
+            what = "Its payload was removed from Redis before it ran."
+            next_step = "It cannot be retried: forget it, and schedule the job anew."
+            yield Reason("payload-lost", what, next_step, Weight.PROBLEM)
         case State.FAILED:
             yield Reason("failed", "It ran and was given up.", "Retry it when its cause is mended.", Weight.PROBLEM)
         case State.COMPLETED:

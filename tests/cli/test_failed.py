@@ -86,6 +86,8 @@ def test_a_lost_payload_was_made_at_a_time_that_is_not_known(inline: Inline, los
     shown = inline("show", lost)
     assert "1970" not in shown.out
     assert "PayloadLost" in shown.out
+    why = inline("why", lost)
+    assert "It cannot be retried: forget it, and schedule the job anew." in why.out
     assert inline("show", lost, "--json").json["created_ms"] is None
 
 

@@ -109,6 +109,7 @@ def test_what_the_application_sets_besides_counts_too(nowhere: Cli, redis_url: s
         ("flag", IN_CODE),
         ("environment", IN_CODE),
         ("file", IN_CODE),
+        ("flag", IN_ENVIRONMENT),
         ("environment", IN_ENVIRONMENT),
         ("file", IN_ENVIRONMENT),
     ],
