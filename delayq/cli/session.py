@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from delayq.cli.render import Output
 
 if TYPE_CHECKING:
+    from delayq.core.audit import Noted
     from delayq.drivers.serving.desk import BrokerDesk, Sender
     from delayq.drivers.serving.failed_desk import FailedDesk
     from delayq.redis.client import Client
@@ -24,6 +25,7 @@ class Session:
     verbose: bool = False
     command: str = ""
     out: Output = field(default_factory=Output)
+    _noted: list[Noted] = field(default_factory=list)
 
     def settings(self, **flags: Any) -> Settings:
         """The settings, with the options before the command and `flags` on top; None counts as not given."""
@@ -47,7 +49,8 @@ class Session:
         settings = self.settings()
         with open_client(settings, f"`delayq {self.command}`") as client:
             self._listen(client, settings)
-            yield client
+            with self._outcomes(client):
+                yield client
 
     @contextmanager
     def sender(self) -> Iterator[Client | BrokerDesk | Sender]:
@@ -72,7 +75,8 @@ class Session:
             self._listen(desk, settings)
             if by_hand:
                 _show_reasons(desk, settings)
-            yield desk
+            with self._outcomes(desk):
+                yield desk
 
     @contextmanager
     def failed(self) -> Iterator[Client | FailedDesk]:
@@ -82,22 +86,51 @@ class Session:
         settings = self.settings()
         with closing(open_failed(settings)) as desk:
             self._listen(desk, settings)
-            yield desk
+            with self._outcomes(desk):
+                yield desk
 
     def record(self, desk: object, what: str, target: str, detail: str = "") -> None:
         """Write down what is about to be done by hand. Backends without an audit log keep none.
 
         A server that is full takes no record, and what frees it must go on all the same.
         """
-        from delayq.core.audit import Deed
+        from delayq.core.audit import Deed, Noted
         from delayq.core.errors import BackendFull
         from delayq.redis.client import Client
 
         if isinstance(desk, Client):
             try:
-                desk.audit_log.record(Deed(what, target, detail=detail))
+                self._noted.append(Noted(desk.audit_log.record(Deed(what, target, detail=detail))))
             except BackendFull:
                 self.out.note("Warning: Redis is at its memory limit, so this is not in the audit log.")
+
+    def refused(self, why: str) -> None:
+        """Remember that what was written down last was not done."""
+        if self._noted:
+            self._noted[-1].refusal = why
+
+    @contextmanager
+    def _outcomes(self, desk: object) -> Iterator[None]:
+        """Write down how the deeds of a command ended. What Redis lost, or a signal ended, has no known outcome."""
+        from delayq.core.errors import BackendError, DelayqError
+
+        try:
+            yield
+        except DelayqError as error:
+            if isinstance(error, BackendError):
+                raise
+            self.refused(error.message)
+            self._end(desk)
+            raise
+        self._end(desk)
+
+    def _end(self, desk: object) -> None:
+        from delayq.redis.client import Client
+
+        if isinstance(desk, Client):
+            for one in self._noted:
+                desk.audit_log.end(one.id, one.refusal)
+        self._noted.clear()
 
     def _listen(self, desk: object, settings: Settings) -> None:
         """Let the application hear of what is done here; over other connections it hears by its manager."""

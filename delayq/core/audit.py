@@ -35,9 +35,28 @@ class Deed:
     door: Door | None = None
 
 
+class Outcome(StrEnum):
+    """How a deed ended. `UNKNOWN`: Redis or the process was gone before that was written down, or it still goes on."""
+
+    DONE = "done"
+    REFUSED = "refused"
+    UNKNOWN = "unknown"
+
+
+@dataclass(slots=True)
+class Noted:
+    """A deed that is on record and has not ended: the id of its entry, and why it was refused, '' = it was not."""
+
+    id: str
+    refusal: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
-    """A deed on record. `id` grows with time; `who` is user@host/pid, or the key that a caller had."""
+    """A deed on record, and how it ended: `refusal` says why it was refused.
+
+    `id` grows with time; `who` is user@host/pid, or the key that a caller had.
+    """
 
     id: str
     at_ms: int
@@ -47,6 +66,8 @@ class AuditEntry:
     reason: str
     detail: str
     door: str
+    outcome: Outcome = Outcome.UNKNOWN
+    refusal: str = ""
 
 
 def check_reason(reason: object) -> str:

@@ -215,6 +215,8 @@ def deed(entry: AuditEntry) -> Shape:
         "on": entry.target,
         "detail": entry.detail,
         "reason": entry.reason,
+        "outcome": entry.outcome,
+        "refusal": entry.refusal,
     }
 
 

@@ -26,6 +26,7 @@ from delayq.http.dashboard import routes
 from delayq.http.keys import KeyFile
 from delayq.http.limits import Bounds, Limits
 from delayq.http.openapi import describe
+from delayq.http.outcomes import Outcomes
 from delayq.http.pull.desk import Desk
 from delayq.http.service import Service
 from delayq.http.strict import known_query
@@ -58,7 +59,10 @@ def make_app(settings: Settings, binding: Binding | None = None) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
         lifespan=_lifespan,
-        middleware=[Middleware(Limits, bounds=bounds, known=partial(known_key, service))],
+        middleware=[
+            Middleware(Limits, bounds=bounds, known=partial(known_key, service)),
+            Middleware(Outcomes, end=client.audit_log.end),
+        ],
     )
     app.state.service = service
     problems.add_to(app)

@@ -20,6 +20,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
 from delayq.core import errors
+from delayq.http import outcomes
 
 LOG: Final = logging.getLogger("delayq.http")
 MEDIA_TYPE: Final = "application/problem+json"
@@ -81,6 +82,7 @@ class Problem:
 
     def response(self, path: str) -> Response:
         """It as the answer to a request of that path."""
+        outcomes.refused(self.detail)
         title = _TITLES.get(self.status) if self.kind in _BY_STATUS.values() else None
         body: dict[str, Any] = {
             "type": f"urn:delayq:{self.kind}",

@@ -12,6 +12,7 @@ from fastapi import Depends, Request
 from delayq.core.audit import Deed
 from delayq.core.errors import BackendFull
 from delayq.core.views import QueueStats, Silent
+from delayq.http import outcomes
 from delayq.http.binding import Binding
 from delayq.http.kept import Kept
 from delayq.http.keys import KeyFile
@@ -59,7 +60,8 @@ class Service:
         Raises `InvalidInput` for a reason that says nothing.
         """
         try:
-            await self.client.audit_log.record(Deed(what, target, reason, detail, caller.who, caller.door))
+            deed = Deed(what, target, reason, detail, caller.who, caller.door)
+            outcomes.noted(await self.client.audit_log.record(deed))
         except BackendFull:
             LOG.warning("Redis is full: not in the audit log: %s %s by %s", what, target, caller.who)
 

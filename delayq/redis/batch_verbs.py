@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 from delayq.core import followups
 from delayq.core.audit import Deed, check_reason
@@ -24,6 +24,7 @@ from delayq.redis.keys import Globals, Keys
 from delayq.redis.taken_ids import refuse_taken
 from delayq.redis.verbs import Flow, Verbs
 
+T = TypeVar("T")
 log = logging.getLogger("delayq.batches")
 
 UNREADABLE: Final = (BackendDamaged, BadEnvelope)
@@ -65,13 +66,12 @@ class BatchVerbs:
 
     def cancel(self, batch: str, reason: str | None = None) -> Flow[BatchInfo]:
         """Let nothing of it start any more: what waits is cancelled, what runs goes on. With a reason, on record."""
-        yield from self._record("batch cancel", batch, reason)
-        return _info(batch, (yield from self._follow.note(check_batch_id(batch), cancel=True)))
+        act = self._follow.note(check_batch_id(batch), cancel=True)
+        return _info(batch, (yield from self._on_record("batch cancel", batch, reason, act)))
 
     def retry(self, batch: str, reason: str | None = None) -> Flow[int]:
         """Retry every member that failed; answers how many. With a reason, on record."""
-        yield from self._record("batch retry", batch, reason)
-        count = yield from self._retry(batch)
+        count = yield from self._on_record("batch retry", batch, reason, self._retry(batch))
         yield from self.get(batch)  # so that an outer batch hears at once that this one goes on
         return count
 
@@ -90,11 +90,14 @@ class BatchVerbs:
             count += 1
         return count
 
-    def _record(self, what: str, batch: str, reason: str | None) -> Flow[None]:
-        if reason is not None:
-            said = check_reason(reason)
-            info = yield from self.get(batch)
-            yield from self._audit.record(Deed(what, batch, said, f"{info.pending} left, {info.failed} failed"))
+    def _on_record(self, what: str, batch: str, reason: str | None, act: Flow[T]) -> Flow[T]:
+        """Do it; with a reason, on record."""
+        if reason is None:
+            return (yield from act)
+        said = check_reason(reason)
+        info = yield from self.get(batch)
+        deed = Deed(what, batch, said, f"{info.pending} left, {info.failed} failed")
+        return (yield from self._audit.around(deed, act))
 
     def failed(self, batch: str) -> Flow[list[tuple[str, str]]]:
         """The members that failed, each with its queue ('' = a batch)."""

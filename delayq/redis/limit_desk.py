@@ -72,6 +72,10 @@ class AuditDesk:
         """Write a deed down, before it is done; its id. Raises `InvalidInput` for a reason that says nothing."""
         return self._client.run(self._audit.record(deed))
 
+    def end(self, entry: str, refusal: str = "") -> None:
+        """Write down how the deed of that entry ended: done, or refused for the reason `refusal`."""
+        self._client.run(self._audit.end(entry, refusal))
+
 
 class AsyncAuditDesk:
     """As `AuditDesk`, awaited."""
@@ -87,3 +91,7 @@ class AsyncAuditDesk:
     async def record(self, deed: Deed) -> str:
         """As `AuditDesk.record`."""
         return await self._client.run(self._audit.record(deed))
+
+    async def end(self, entry: str, refusal: str = "") -> None:
+        """As `AuditDesk.end`."""
+        await self._client.run(self._audit.end(entry, refusal))

@@ -89,13 +89,16 @@ class LimitViews:
         circuits = [circuit for circuit in view.circuits if holder is None and circuit.key == key]
         if not (held or rates or circuits):
             raise _nothing(view, key, holder)
-        yield from self._audit.record(deed)
-        for one, place in held:
-            at = Place(name, key, place.limit)
-            yield from self._limits.vacate(at, " ".join(filter(None, (one.queue, one.id, one.entry))))
-        keys = LimitKeys(self._verbs.options.prefix, name)
-        yield from _forget(keys, "rates", [rate.key for rate in rates])
-        yield from _forget(keys, "breakers", [circuit.key for circuit in circuits])
+
+        def act() -> Flow[None]:
+            for one, place in held:
+                at = Place(name, key, place.limit)
+                yield from self._limits.vacate(at, " ".join(filter(None, (one.queue, one.id, one.entry))))
+            keys = LimitKeys(self._verbs.options.prefix, name)
+            yield from _forget(keys, "rates", [rate.key for rate in rates])
+            yield from _forget(keys, "breakers", [circuit.key for circuit in circuits])
+
+        yield from self._audit.around(deed, act())
         return Freed(tuple(f"{one.queue} {one.id}" for one, _ in held), bool(rates), bool(circuits))
 
     def _places(self, keys: LimitKeys) -> Flow[tuple[PlacesView, ...]]:

@@ -72,11 +72,15 @@ class LockViews:
         """Free a lock; its owner goes on. The reason is on record before. Raises as `one`, and `InvalidInput`."""
         deed_reason = check_reason(reason)
         scope, view = yield from self._found(name, queue)
-        yield from self._audit.record(Deed("lock free", f"{view.queue} {name}", deed_reason, view.owner))
-        freed: Unlocked = yield lock.unlock(scope, view.owner, name)
-        if freed is not Unlocked.FREED:
-            raise LockNotFound(f"The lock {name!r} in queue {view.queue!r} was freed by its owner meanwhile.")
-        return view
+
+        def act() -> Flow[LockView]:
+            freed: Unlocked = yield lock.unlock(scope, view.owner, name)
+            if freed is not Unlocked.FREED:
+                raise LockNotFound(f"The lock {name!r} in queue {view.queue!r} was freed by its owner meanwhile.")
+            return view
+
+        deed = Deed("lock free", f"{view.queue} {name}", deed_reason, view.owner)
+        return (yield from self._audit.around(deed, act()))
 
     def _view(self, scope: Scope, name: str, value: str) -> Flow[LockView]:
         owner, _, end = value.partition(" ")

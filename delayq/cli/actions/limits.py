@@ -118,7 +118,16 @@ def audit(session: Session, limit: int, *, as_json: bool) -> None:
             session.out.json(deed(entry))
         return
     rows = [
-        (format_instant(entry.at_ms), entry.who, entry.door, entry.what, entry.target, entry.detail, entry.reason)
+        (
+            format_instant(entry.at_ms),
+            entry.who,
+            entry.door,
+            entry.what,
+            entry.target,
+            entry.detail,
+            entry.reason,
+            f"{entry.outcome}: {entry.refusal}" if entry.refusal else str(entry.outcome),
+        )
         for entry in entries
     ]
-    session.out.table(("when", "who", "door", "what", "on", "detail", "reason"), rows)
+    session.out.table(("when", "who", "door", "what", "on", "detail", "reason", "outcome"), rows)

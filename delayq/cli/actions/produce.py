@@ -83,10 +83,14 @@ def cancel(session: Session, job_id: str, queue: str | None, how: Mapping[str, A
             try:
                 answer = client.cancel(job_id, queue=queue, **how)
             except FoundElsewhere as error:
+                session.refused(error.message)
                 tell(Answer.UNKNOWN, note=str(error))
                 return error.exit_code
+        code = 0 if answer is Answer.RUNNING and how["running"] else _CANCEL_CODES[answer]
+        if code:
+            session.refused(f"The job is {answer}.")
     tell(answer)
-    return 0 if answer is Answer.RUNNING and how["running"] else _CANCEL_CODES[answer]
+    return code
 
 
 def archive(
@@ -98,6 +102,8 @@ def archive(
         tell = partial(_answer_archive, session, job_id, where, as_json=as_json)
         with _stored_is_told(tell):
             answer = client.archive(job_id, queue=queue, reason=reason, durability=durability)
+        if answer is not Answer.ARCHIVED and _CANCEL_CODES[answer]:
+            session.refused(f"The job is {answer}.")
     tell(answer)
     return 0 if answer is Answer.ARCHIVED else _CANCEL_CODES[answer]
 

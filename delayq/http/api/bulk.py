@@ -8,7 +8,7 @@ from typing import Final
 from fastapi import APIRouter, Request, Response
 
 from delayq.core.views import JobInfo
-from delayq.http import blame, listing, many
+from delayq.http import blame, listing, many, outcomes
 from delayq.http.access import Writer
 from delayq.http.answers import answer
 from delayq.http.api.models.bulk import Bulk, BulkAnswer
@@ -56,8 +56,10 @@ async def bulk(request: Request, service: Served, caller: Writer) -> Response:
     detail = ", ".join(f"{name} {value}" for name, value in members(asked.filter).items() if value is not None)
     await service.record(caller, f"bulk {asked.action}", asked.filter.queue, detail=detail, reason=asked.reason or "")
     with blame.told_by(asked):
-        outcomes, more = await _do(service.client, asked, wanted)
-    return answer({"action": asked.action, "dry_run": False, "outcomes": outcomes, "more": more})
+        done, more = await _do(service.client, asked, wanted)
+    if done and not many.done(done):
+        outcomes.refused("It was done to none of these jobs.")
+    return answer({"action": asked.action, "dry_run": False, "outcomes": done, "more": more})
 
 
 def _said(asked: Bulk) -> Said:

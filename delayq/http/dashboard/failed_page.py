@@ -17,7 +17,7 @@ from delayq.core.names import check_id
 from delayq.core.states import State
 from delayq.core.views import JobInfo
 from delayq.core.when import format_instant
-from delayq.http import many
+from delayq.http import many, outcomes
 from delayq.http.dashboard.confirm import Question as Confirm
 from delayq.http.dashboard.deeds import note
 from delayq.http.dashboard.house import House
@@ -93,6 +93,8 @@ async def picked(house: House, visit: Visit) -> Response:
     detail = ", ".join(f"{queue}/{job_id}" for queue, job_id in chosen)
     await note(house, visit, f"failed {act}", plural(len(chosen), "job"), detail[:2_000])
     done = many.done(await many.do(house.client, many.Act(act), chosen))
+    if not done:
+        outcomes.refused("It was done to none of these jobs.")
     house.health.forget()
     return back(house, visit, inside(visit.filled("back") or "/failed"), _said(act, done, len(chosen) - done))
 

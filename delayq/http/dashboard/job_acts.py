@@ -12,6 +12,7 @@ from delayq.core.errors import InvalidInput
 from delayq.core.names import check_id
 from delayq.core.states import Answer
 from delayq.core.when import format_instant, instant_ms
+from delayq.http import outcomes
 from delayq.http.dashboard import job_page
 from delayq.http.dashboard.confirm import Question
 from delayq.http.dashboard.deeds import note
@@ -87,14 +88,22 @@ async def act(house: House, visit: Visit) -> Response:
 
 async def _cancel(house: House, visit: Visit, queue: str, job_id: str) -> str:
     answer = await house.client.cancel(job_id, queue=queue)
-    return _CANCELLED.get(answer, f"It was not cancelled: the job is {answer}.")
+    return _cancelled(answer, f"It was not cancelled: the job is {answer}.")
 
 
 async def _stop(house: House, visit: Visit, queue: str, job_id: str) -> str:
     answer = await house.client.cancel(job_id, queue=queue, running=True)
     if answer is Answer.RUNNING:
         return f"The job {job_id} was asked to stop. It does so when its handler looks."
-    return _CANCELLED.get(answer, f"It does not run: the job is {answer}.")
+    return _cancelled(answer, f"It does not run: the job is {answer}.")
+
+
+def _cancelled(answer: Answer, otherwise: str) -> str:
+    """Return what to say of an answer; all but one say that nothing was done."""
+    sentence = _CANCELLED.get(answer, otherwise)
+    if answer is not Answer.CANCELLED:
+        outcomes.refused(sentence)
+    return sentence
 
 
 _CANCELLED: Final = {
@@ -125,6 +134,7 @@ async def _forget(house: House, visit: Visit, queue: str, job_id: str) -> str:
     [answer] = await house.client.forget([job_id], queue=queue)
     if answer is Answer.FORGOTTEN:
         return f"The job {job_id} is forgotten."
+    outcomes.refused(f"It was not forgotten: {answer}.")
     return f"It was not forgotten: {answer}."
 
 

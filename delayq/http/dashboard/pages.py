@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from delayq.core import errors
+from delayq.http import outcomes
 from delayq.http.dashboard.guard import SAID
 from delayq.http.dashboard.house import House
 from delayq.http.dashboard.rendering import sealed_off
@@ -69,6 +70,7 @@ def fault(house: House, request: Request, viewer: Viewer | None, told: Mapping[s
 def fault_of(house: House, request: Request, viewer: Viewer | None, error: errors.DelayqError) -> Response:
     """The page of an error of ours."""
     status = next((number for kind, number in _STATUS if isinstance(error, kind)), 500)
+    outcomes.refused(error.message)
     title = _TITLES.get(status, "Something went wrong")
     if isinstance(error, errors.BackendUnavailable):
         title = "Redis refuses writes" if error.refuses_writes else "Redis does not answer"

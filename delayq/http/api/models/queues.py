@@ -146,6 +146,8 @@ class Deed(Struct, frozen=True, kw_only=True):
     on: str
     detail: str
     reason: str
+    outcome: Annotated[str, Meta(description="done, refused or unknown.", examples=["done"])]
+    refusal: str
 
 
 class Deeds(Struct, frozen=True, kw_only=True):
