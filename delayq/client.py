@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from delayq.core.spec import JobSpec
+from delayq.jobs.handler import Handler
 from delayq.jobs.registry import current
 from delayq.redis.aio import AsyncClient
 from delayq.redis.client import Client
 from delayq.redis.opening import open_connector
+from delayq.redis.verbs import Verbs
 from delayq.settings import Settings
 
 __all__ = ["AsyncDelayQ", "DelayQ"]
@@ -32,7 +35,7 @@ class DelayQ(Client):
     ) -> None:
         chosen = _settings(url, prefix, queue, settings)
         super().__init__(open_connector(chosen), chosen.options())
-        self.verbs.tell = _tell
+        _know_the_application(self.verbs)
 
 
 class AsyncDelayQ(AsyncClient):
@@ -52,7 +55,20 @@ class AsyncDelayQ(AsyncClient):
     ) -> None:
         chosen = _settings(url, prefix, queue, settings)
         super().__init__(open_connector(chosen), chosen.options())
-        self.verbs.tell = _tell
+        _know_the_application(self.verbs)
+
+
+def _know_the_application(verbs: Verbs) -> None:
+    """Its listeners hear of what is done; a name that it registered is scheduled with the options declared there."""
+    verbs.tell = _tell
+    verbs.declaring = current().declaring
+    verbs.complete = _complete
+
+
+def _complete(spec: JobSpec, handler: Handler) -> JobSpec:
+    from delayq.jobs.sending import with_declared  # read by a program that schedules such a name, and by no other
+
+    return with_declared(spec, handler)
 
 
 def _tell(event: object) -> None:

@@ -119,6 +119,11 @@ class HandlerOptions:
     unique: str | Unique | None = None
     debounce: Debounce | None = None
 
+    @property
+    def counts_when_sent(self) -> bool:
+        """Whether any of it has to be known where a job is sent, for a client that is given a name alone."""
+        return any(getattr(self, member) is not None for member in _WHEN_SENT)
+
     def over(self, base: Policy) -> Policy:
         """How jobs of this handler are tried, where `base` is the worker's own policy."""
         return replace(
@@ -132,6 +137,7 @@ class HandlerOptions:
         )
 
 
+_WHEN_SENT = ("queue", "delay", "deadline", "retry_until", "tags", "encrypted", "unique", "debounce")
 _EXAMPLES: Mapping[str, str] = {"unique": 'Unique(key=["order_id"])', "debounce": 'Debounce("30s")'}
 NAMES = tuple(ClassOptions.__annotations__)
 SAYABLE = frozenset(Dispatched.__annotations__)

@@ -35,6 +35,8 @@ class Registry:
         self.codecs = Codecs()
         self.events = Events()
         self.channels: dict[str, Channel] = {}
+        self.declaring: dict[str, Handler] = {}
+        """Those whose options count where a job is sent, for clients that schedule by name."""
         self._handlers: dict[str, Handler] = {}
         self._classes: dict[str, MethodClass] = {}
         self._around: list[Step] = []
@@ -54,6 +56,7 @@ class Registry:
         surround(handler, self._around, self.events.tell)
         self._handlers[handler.name] = handler
         self._ready.pop(handler.name, None)
+        self._note(handler)
 
     def use(self, *middleware: Middleware) -> None:
         """Surround every handler with these, outermost first, inside of those given before.
@@ -75,6 +78,7 @@ class Registry:
             raise ConfigError(f"Two classes are registered as {kind.name!r}: {known.kind!r} and {kind.kind!r}.")
         for handler in kind.handlers():
             surround(handler, self._around, self.events.tell)
+            self._note(handler)
         self._classes[kind.name] = kind
 
     def add_queue(self, queue: str, handler: Handler) -> None:
@@ -163,6 +167,12 @@ class Registry:
     def is_empty(self) -> bool:
         """Whether nothing is handled at all."""
         return not self._whole and not self.names()
+
+    def _note(self, handler: Handler) -> None:
+        if handler.options.counts_when_sent:
+            self.declaring[handler.name] = handler
+        else:
+            self.declaring.pop(handler.name, None)
 
     def _method(self, name: str) -> Handler | None:
         """The handler of a string job, kept once it is found."""

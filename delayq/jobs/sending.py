@@ -7,18 +7,23 @@ This is the one way from a `Dispatch` to a connection. What changes a payload be
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 
+from delayq.core.envelope import encode_data
 from delayq.core.errors import InvalidInput
 from delayq.core.events import JobDispatched
 from delayq.core.spec import JobSpec, Limit, check_headers, check_tags
 from delayq.core.states import OnConflict, State
+from delayq.core.unique import Unique
 from delayq.core.views import Fate, JobRef
+from delayq.jobs.class_handler import ClassHandler
 from delayq.jobs.committing import belonging, joining, wait_for_commit
+from delayq.jobs.handler import Handler
 from delayq.jobs.keyed import keyed, tell_keyed
 from delayq.jobs.middleware.limited import Limited
 from delayq.jobs.options import Dispatched, HandlerOptions
@@ -90,6 +95,36 @@ def compose(message: Message, said: Dispatched, manager: Manager) -> Parcel | Jo
     on_conflict = _on_conflict(said.get("on_conflict", "keep"))
     wait, session = belonging(said, declared, connection, manager)
     return Parcel(connection, spec, on_conflict, wait, session)
+
+
+def with_declared(spec: JobSpec, handler: Handler) -> JobSpec:
+    """A spec that a client was given by name, with what its job declares where the spec says nothing.
+
+    The same options as in `compose`, without those of a dispatch alone: the connection, routes by class, `after_commit`
+    and the veto. Raises `InvalidPayload` where a key or tags are a function of a job that the payload does not make.
+    """
+    declared = handler.options
+    unique = declared.unique.key if isinstance(declared.unique, Unique) else None
+    debounce = None if declared.debounce is None else declared.debounce.key
+    subject = None
+    if isinstance(handler, ClassHandler) and any(map(callable, (unique, debounce, declared.tags))):
+        raw = spec.data if isinstance(spec.data, bytes) else encode_data(spec.data, sys.maxsize)
+        subject = handler.make(msgspec.Raw(raw))
+    said: Dispatched = {"id": spec.id, "unique": spec.unique, "debounce": spec.debounce, "tags": spec.tags}
+    message = Message(spec.name, lambda: spec.data, declared, subject=subject)
+    by = keyed(declared, said, spec.data, subject)
+    timed = spec.delay is not None or spec.at is not None
+    return msgspec.structs.replace(
+        spec,
+        queue=_either(spec.queue, declared.queue),
+        delay=spec.delay if timed else declared.delay,
+        deadline=_limit(spec.deadline, declared.deadline),
+        retry_until=_limit(spec.retry_until, declared.retry_until),
+        tags=_tags(message, said),
+        encrypted=_either(spec.encrypted, declared.encrypted),
+        unique=by.unique,
+        debounce=by.debounce,
+    )
 
 
 def send(message: Message, said: Dispatched, manager: Manager) -> JobRef:

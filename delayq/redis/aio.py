@@ -73,65 +73,107 @@ class AsyncClient:
         durability: str | None = None,
         **options: Unpack[ScheduleOptions],
     ) -> JobRef:
-        """As `Client.schedule`."""
+        """Schedule one job: `name`, its payload, and `delay="15m"` or `at=...` (neither: it runs now).
+
+        The id is yours (`id=`) or a new one. When it is taken, `on_conflict` decides: `keep` (default), `replace` (new
+        payload and time), `postpone` (new time) or `error`. Returns a `JobRef`; its `outcome` says what was done.
+        `durability` (`memory`, `replicas:n`, `fsync`; None: the queue's own, else the setting) is how safe the job must
+        be before this returns. Raises `InvalidInput` (nothing was sent), `JobRunning`, `Conflict`, `NotConfirmed` (the
+        job is stored, but not that safely in time), `BackendError`.
+        """
         spec = JobSpec(name=name, data=data, **options)
         return self._home.one(await self.run(self.verbs.schedule(spec, OnConflict(on_conflict), durability)))
 
     async def schedule_many(
         self, items: Iterable[JobSpec | Mapping[str, Any]], *, on_conflict: str = "keep", durability: str | None = None
     ) -> list[JobRef]:
-        """As `Client.schedule_many`."""
+        """Schedule many jobs, 500 in a round trip. Returns a `JobRef` for each, in order.
+
+        An item is a `JobSpec` or a mapping of its fields. Nothing is sent if one is invalid. The jobs are not one
+        transaction: when the connection is lost, the jobs sent before that are stored. Raises as `schedule`;
+        `NotConfirmed` comes when all are stored, and its `done` has their references.
+        """
         refs = await self.run(self.verbs.schedule_many(items, OnConflict(on_conflict), durability))
         self._home.all(refs)
         return refs
 
     async def push_raw(self, envelope: bytes, *, queue: str | None = None, delay: Delay | None = None) -> JobRef:
-        """As `Client.push_raw`."""
+        """Schedule an envelope that is already made, byte for byte; only another `queue` is written into it.
+
+        An id that is taken is kept. Returns a `JobRef`. Raises `BadEnvelope`, and as `schedule`.
+        """
         return self._home.one(await self.run(self.verbs.push_raw(envelope, queue, delay)))
 
     async def cancel(
         self, job_id: str, *, queue: str | None = None, running: bool = False, durability: str | None = None
     ) -> Answer:
-        """As `Client.cancel`."""
+        """Make sure a job does not run. Returns `cancelled`, or why not: `running`, `finished`, `failed`, `unknown`.
+
+        Without `queue` the default queue is asked. When that does not have the job and another queue has one with this
+        id, nothing is done and `FoundElsewhere` names that queue; this search takes two round trips. With
+        `running=True` a job that runs is asked to stop, and the answer stays `running`. `durability` as in `schedule`:
+        `NotConfirmed` is raised for a job that is cancelled, but not that safely.
+        """
         return await self.run(self._by_hand.cancel(job_id, queue, running=running, durability=durability))
 
     async def archive(
         self, job_id: str, *, queue: str | None = None, reason: str = "", durability: str | None = None
     ) -> Answer:
-        """As `Client.archive`."""
+        """Move a waiting job to the failed. Returns `archived`, or why not: `running`, `finished`, `failed`, `unknown`.
+
+        `reason` (at most 500 characters) becomes its error message. What follows a failure follows: the `catch` of its
+        chain, a note to its batch. `retry` takes the job up again. `durability` as in `cancel`.
+        """
         return await self.run(self._by_hand.archive(job_id, queue, reason=reason, durability=durability))
 
     async def reschedule(
         self, job_id: str, *, queue: str | None = None, durability: str | None = None, **when: Unpack[When]
     ) -> JobRef:
-        """As `Client.reschedule`."""
+        """Give a waiting job a new due time: `delay="15m"` or `at=...`. Returns its `JobRef`.
+
+        Raises `JobNotFound` (`FoundElsewhere` as `cancel`), `JobRunning`, `JobHasFailed`, `JobFinished`, and
+        `NotConfirmed` as `schedule`.
+        """
         spec = JobSpec(name="reschedule", **when)
         return self._home.one(await self.run(self.verbs.reschedule(job_id, queue, spec, durability)))
 
     async def run_now(self, job_id: str, *, queue: str | None = None) -> JobRef:
-        """As `Client.run_now`."""
+        """Let a waiting job run at once; on a paused queue it runs after the resume. Raises as `reschedule`."""
         return self._home.one(await self.run(self.verbs.run_now(job_id, queue)))
 
     async def retry(self, job_id: str, *, queue: str | None = None) -> JobRef:
-        """As `Client.retry`."""
+        """Give a failed job all its tries again. Returns its `JobRef`.
+
+        Raises `JobNotFound` (`FoundElsewhere` as `cancel`), `JobNotFailed`, `PayloadLost`, `Conflict`.
+        """
         return self._home.one(await self.run(self._by_hand.retry(job_id, queue)))
 
     async def forget(self, job_ids: str | Sequence[str], *, queue: str | None = None) -> list[Answer]:
-        """As `Client.forget`."""
+        """Drop failed or completed jobs. Returns `forgotten`, `refused` (it waits or runs) or `unknown` for each id.
+
+        `job_ids` is one id or several; the answer is a list in both cases. Raises `FoundElsewhere` as `cancel` after
+        the other ids are done; its `done` has the answers for all ids.
+        """
         return await self.run(self.verbs.forget(job_ids, queue))
 
     async def get(self, job_id: str, *, queue: str | None = None) -> JobInfo | None:
-        """As `Client.get`."""
+        """Return everything known about one job; None when no job has the id. Raises `FoundElsewhere` as `cancel`."""
         return await self.run(self.verbs.get(job_id, queue))
 
     async def list_jobs(
         self, state: State | str, *, queue: str | None = None, cursor: str = "", limit: int = 100
     ) -> Page:
-        """As `Client.list_jobs`."""
+        """Return one page of the jobs in one state, in their order: at most `limit` (up to 500) and 1 MB.
+
+        `cursor` is that of the page before; the `cursor` of the last page is empty.
+        """
         return await self.run(whole.list_jobs(self.verbs, State(state), queue, cursor, limit))
 
     async def iter_jobs(self, state: State | str, *, queue: str | None = None) -> AsyncIterator[JobInfo]:
-        """As `Client.iter_jobs`."""
+        """Iterate over all jobs in one state, page by page (`async for`).
+
+        Jobs that come or go meanwhile may be missed; no job is given twice.
+        """
         cursor = ""
         while True:
             page = await self.list_jobs(state, queue=queue, cursor=cursor, limit=500)
@@ -142,23 +184,27 @@ class AsyncClient:
                 return
 
     async def queues(self) -> list[str]:
-        """As `Client.queues`."""
+        """Return the names of all known queues, sorted."""
         return await self.run(self.verbs.queues())
 
     async def stats(self, queue: str | None = None) -> list[QueueStats]:
-        """As `Client.stats`."""
+        """Return how many jobs are in which state, for one queue or for all."""
         return await self.run(whole.stats(self.verbs, queue))
 
     async def busy(self, *, above: int, queue: str | None = None) -> list[QueueStats]:
-        """As `Client.busy`."""
+        """Return the queues with `above` or more jobs that are ready or running; tells `QueueBusy` of each."""
         return await self.run(operations.busy(self.verbs, above, queue))
 
     async def workers(self) -> list[WorkerInfo]:
-        """As `Client.workers`."""
+        """Return the live workers: their names, their queues and what they report of themselves."""
         return await self.run(operations.workers(self.verbs))
 
     async def iter_failed(self, queue: str | None = None, **which: Unpack[FailedOptions]) -> AsyncIterator[JobInfo]:
-        """As `Client.iter_failed`."""
+        """Iterate over the failed jobs of one queue, in the order in which they failed (`async for`).
+
+        `which` narrows them by name and time; see `FailedOptions`. Jobs that fail during the iteration are left out.
+        `get` gives the error of each. Raises `InvalidInput`.
+        """
         choice = await self.run(self.failed_verbs.choose(which, queue))
         cursor = ""
         while True:
@@ -172,88 +218,111 @@ class AsyncClient:
     async def retry_failed(
         self, queue: str | None = None, *, rate: str | None = None, **which: Unpack[FailedOptions]
     ) -> AsyncIterator[Retried]:
-        """As `Client.retry_failed`."""
+        """Give failed jobs of one queue all their tries again, one with each step of the iteration (`async for`).
+
+        `which` narrows them as in `iter_failed`. `rate` ("10/s") is the most that are retried in that time. Each job
+        keeps its id; the answer of a job that cannot be retried has the error. A job that fails again meanwhile is not
+        retried a second time.
+        """
         pace = Pace(parse_rate(rate) if rate is not None else None)
         async for info in self.iter_failed(queue, **which):
             await asyncio.sleep(pace.wait_s(time.monotonic()))
             yield await self.run(self.failed_verbs.retry(info.id, queue))
 
     async def progress(self, job_id: str, *, queue: str | None = None) -> Progress | None:
-        """As `Client.progress`."""
+        """Return the progress that a running job reported last; None when it reported none or does not run."""
         return await self.run(operations.progress(self.verbs, job_id, queue))
 
     async def recent_failures(self, queue: str | None = None, *, limit: int = 10) -> list[JobInfo]:
-        """As `Client.recent_failures`."""
+        """Return the jobs that failed last, newest first, of one queue or of all; at most `limit`."""
         return await self.run(operations.recent_failures(self.verbs, queue, limit))
 
     async def control(self) -> Control:
-        """As `Client.control`."""
+        """Return what holds for all workers: a pause of everything, maintenance, the last call to restart."""
         return await self.run(operations.control(self.verbs))
 
     async def pause_all(self, *, length: str | None = None) -> Control:
-        """As `Client.pause_all`."""
+        """Stop all workers from fetching, for `length` ("10m") or until `resume_all`. Pauses of queues stay."""
         return await self.run(operations.turn_on(self.verbs, Switch.PAUSE, length))
 
     async def resume_all(self) -> Control:
-        """As `Client.resume_all`."""
+        """End `pause_all`; queues that were paused by name stay paused."""
         return await self.run(operations.turn_off(self.verbs, Switch.PAUSE))
 
     async def start_maintenance(self, *, length: str | None = None, reason: str = "") -> Control:
-        """As `Client.start_maintenance`."""
+        """Stop all workers from fetching except those started with `--force`, for `length` or until `end_maintenance`.
+
+        `reason` is shown to people who ask.
+        """
         return await self.run(operations.turn_on(self.verbs, Switch.MAINTENANCE, length, reason))
 
     async def end_maintenance(self) -> Control:
-        """As `Client.end_maintenance`."""
+        """End maintenance: workers fetch again."""
         return await self.run(operations.turn_off(self.verbs, Switch.MAINTENANCE))
 
     async def restart_workers(self) -> Control:
-        """As `Client.restart_workers`."""
+        """Ask all workers that run now to leave after their job; systemd, Docker or the like starts them again."""
         return await self.run(operations.restart_workers(self.verbs))
 
     async def prune_failed(self, queue: str | None = None, *, older: str) -> int:
-        """As `Client.prune_failed`."""
+        """Forget the jobs of a queue that failed longer ago than `older` ("30d"; "0s": all). Returns how many."""
         return await self.run(whole.prune_failed(self.verbs, queue, older))
 
     async def upcoming(self, queue: str | None = None, *, span: str = "1m", spans: int = 60) -> Upcoming:
-        """As `Client.upcoming`."""
+        """Return how many jobs are due in each of `spans` spans (at most 500), each `span` long, from now on."""
         return await self.run(whole.upcoming(self.verbs, queue, span, spans))
 
     async def activity(
         self, queue: str | None = None, *, span: str = SPAN, spans: int = SPANS, days: int | None = None
     ) -> Activity:
-        """As `Client.activity`."""
+        """What happened in the last `spans` spans of whole minutes (a day at most), on one queue or on all together.
+
+        Counts, and how late and how long attempts were; the last span has begun. With `days` (1 to 90) each span is a
+        day of UTC instead. Raises `InvalidInput`.
+        """
         return await self.run(activity(self.verbs, queue, span, spans, days))
 
     async def pause(self, queue: str | None = None, *, length: str | None = None) -> int:
-        """As `Client.pause`."""
+        """Stop promotion and fetching of a queue, for `length` ("10m") or until `resume`.
+
+        Returns when the pause ends (epoch ms); 0: at `resume`.
+        """
         return await self.run(operations.pause(self.verbs, queue, length))
 
     async def resume(self, queue: str | None = None) -> None:
-        """As `Client.resume`."""
+        """End the pause of a queue."""
         await self.run(operations.resume(self.verbs, queue))
 
     async def queue_set(self, queue: str | None = None, **kept: Unpack[QueueSettings]) -> QueueView:
-        """As `Client.queue_set`."""
+        """Set what a queue keeps for itself (`lease`, `durability`, `shards`). Returns what is in force.
+
+        `lease` is 100ms to 1d, `durability` as in `schedule`, `shards` 1 to 256. Other clients follow a new durability
+        within a minute, workers within seconds; new shards are used while the queue is in use, and jobs that are there
+        stay in their shard. Raises `InvalidInput`; nothing was sent then.
+        """
         return await self.run(resharding.queue_set(self.verbs, queue, kept))
 
     async def queue_show(self, queue: str | None = None) -> QueueView:
-        """As `Client.queue_show`."""
+        """Return what a queue keeps for itself, and how many jobs are in each of its shards."""
         return await self.run(whole.show(self.verbs, queue))
 
     async def queue_durability(self, queue: str | None = None) -> str:
-        """As `Client.queue_durability`."""
+        """Return what calls on this queue wait for by default: the queue's own durability, else the setting."""
         return await self.run(whole.durability(self.verbs, queue))
 
     async def clear(self, queue: str | None = None) -> int:
-        """As `Client.clear`."""
+        """Drop everything scheduled or ready in a queue; what runs is left alone. Returns how many jobs."""
         return await self.run(whole.clear(self.verbs, queue))
 
     async def queue_remove(self, queue: str) -> None:
-        """As `Client.queue_remove`."""
+        """Forget a queue: its name, settings and counters. A job that is scheduled later makes it anew.
+
+        Raises `QueueNotFound`, and `QueueInUse` while it holds a job in any state or a live worker serves it.
+        """
         await self.run(operations.remove_queue(self.verbs, queue))
 
     async def close(self) -> None:
-        """As `Client.close`."""
+        """Close the connections; the client may be used again."""
         await self.connector.aclose()
         self.connector.close()  # connections of the threads that sent many reads at once
 

@@ -58,10 +58,15 @@ def server_clock() -> int | None:
     return interception.now_ms() if interception.active else None
 
 
+def _as_it_is(spec: JobSpec, job: object) -> JobSpec:
+    return spec
+
+
 class Verbs:
     """The verbs on one prefix. `clock` gives the scripts another time than the server's; only tests do.
 
-    `tell` is told of what people do to jobs and queues; `door` is where they came in, for the audit log.
+    `tell` is told of what people do to jobs and queues; `door` is where they came in, for the audit log. `declaring`
+    has the jobs of this program that declare options, by name; `complete` adds these options to a spec of that name.
     """
 
     def __init__(self, options: Options, clock: Clock = server_clock) -> None:
@@ -70,6 +75,8 @@ class Verbs:
         self.durable = Durable(options)
         self.tell: Tell = nobody_listens
         self.door = Door.PROGRAM
+        self.declaring: Mapping[str, Any] = {}
+        self.complete: Callable[[JobSpec, Any], JobSpec] = _as_it_is
         self.layouts = Layouts(options.prefix)
         self._registered: set[str] = set()
         self._owed_until: dict[str, float] = {}
@@ -96,10 +103,17 @@ class Verbs:
 
     def schedule(self, spec: JobSpec, on_conflict: OnConflict, durability: str | None = None) -> Flow[JobRef]:
         """One job; raises when the answer is a refusal."""
+        if self.declaring:
+            spec = self._completed(spec)
         if spec.timed:
             return self._schedule_timed(spec, on_conflict, durability)
         job = prepare(spec, self.options, self._local_ms(), on_conflict)
         return self._schedule_one(job, on_conflict, durability)
+
+    def _completed(self, spec: JobSpec) -> JobSpec:
+        """With what the job of that name declares."""
+        job = self.declaring.get(str(spec.name))
+        return spec if job is None else self.complete(spec, job)
 
     def push_raw(self, raw: bytes, queue: str | None, delay: Delay | None) -> Flow[JobRef]:
         """An envelope that is made already, byte for byte; its id is kept when taken."""
@@ -146,6 +160,8 @@ class Verbs:
     def schedule_many(self, items: Items, on_conflict: OnConflict, durability: str | None = None) -> Flow[list[JobRef]]:
         """Any number of jobs, each with its outcome, in the order given. All are checked before the first is sent."""
         specs = [item if isinstance(item, JobSpec) else JobSpec(**item) for item in items]
+        if self.declaring:
+            specs = [self._completed(spec) for spec in specs]
         now_ms = (yield from self.server_ms()) if any(spec.timed for spec in specs) else self._local_ms()
         jobs = [prepare(spec, self.options, now_ms, on_conflict) for spec in specs]
         if not interception.active:

@@ -13,11 +13,13 @@ from typing import Annotated, assert_type
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, sessionmaker
 
 from delayq import (
+    Answer,
     Dispatch,
     FailOnException,
     Job,
     JobContext,
     JobEnded,
+    JobInfo,
     JobRef,
     MailMessage,
     Middleware,
@@ -219,3 +221,15 @@ def send_models(order: Parcel) -> None:
     assert_type(models.current_session(), Session)
     Ship(order=order, more=[order]).dispatch(encrypted=False)
     weigh.job(order).dispatch()
+
+
+async def jobs_by_id(ref: JobRef) -> None:
+    assert_type(CloseOrder.cancel("order-42", running=True), Answer)
+    assert_type(CloseOrder.find("order-42"), JobInfo | None)
+    assert_type(await CloseOrder.acancel("order-42"), Answer)
+    assert_type(await CloseOrder.afind("order-42"), JobInfo | None)
+    assert_type(ref.cancel(), Answer)
+    assert_type(ref.refresh(), JobInfo | None)
+    assert_type(await ref.acancel(), Answer)
+    assert_type(ref.run_now(), JobRef)
+    assert_type(ref.reschedule(delay="5m"), JobRef)
