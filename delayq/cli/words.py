@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
-from delayq.core.when import format_duration, format_instant
+from delayq.core import durations
+from delayq.core.when import format_instant
 
-_PART: Final = re.compile(r"[0-9.]+[a-z]+")
-_SECOND_MS: Final = 1_000
-
-
-def span(ms: int) -> str:
-    """A duration in its two largest units: '14m 59s', '2d 3h', '250ms'. From a second on milliseconds are rounded."""
-    rounded = ms if ms < _SECOND_MS else round(ms / _SECOND_MS) * _SECOND_MS
-    return " ".join(_PART.findall(format_duration(rounded))[:2])
+span: Final = durations.span
 
 
 def moment(ms: int | None, now_ms: int) -> str:

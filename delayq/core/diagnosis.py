@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Final
 
 from delayq.core.control import Control
-from delayq.core.durations import format_duration
+from delayq.core.durations import span
 from delayq.core.facts import Facts, ForeignKey, QueueFacts, Refusal, ServerFacts, ServerState
 from delayq.core.known_bad import known_bad, syncs_too_early
 from delayq.core.names import LOST
@@ -134,7 +134,7 @@ def _server(where: str, server: ServerFacts, *, replicated: bool) -> Iterator[Fi
         yield Finding(
             "clock",
             where,
-            f"This machine's clock is {format_duration(abs(server.skew_ms))} {ahead} the server's, which decides.",
+            f"This machine's clock is {span(abs(server.skew_ms))} {ahead} the server's, which decides.",
             "Let both keep time with NTP.",
         )
     for command in server.forbidden:
@@ -232,7 +232,7 @@ def _control(control: Control) -> Iterator[Finding]:
 
 
 def _left(until_ms: int, now_ms: int, otherwise: str) -> str:
-    return f"for another {format_duration(until_ms - now_ms)}" if until_ms else f"until {otherwise}"
+    return f"for another {span(until_ms - now_ms)}" if until_ms else f"until {otherwise}"
 
 
 def _prefix(facts: Facts) -> Iterator[Finding]:
@@ -267,7 +267,7 @@ def _queues(facts: Facts) -> Iterator[Finding]:
             yield Finding(
                 "follow-ups",
                 where,
-                f"Follow-ups of ended jobs wait: {queue.owed}, the oldest for {format_duration(queue.owed_for_ms)}.",
+                f"Follow-ups of ended jobs wait: {queue.owed}, the oldest for {span(queue.owed_for_ms)}.",
                 "Start a worker (it carries them) or `delayq move`; the log of one that runs says what keeps them.",
             )
         if queue.never:
@@ -304,8 +304,8 @@ TAKE_BACK: Final = "A janitor takes such a job back; run one:"
 def silence(worker: str, silent_ms: int, lease_ms: int, known: Container[str] | None) -> str:
     """The sentence about a holder that does not speak. `known`: the workers that are registered; None: unknown."""
     gone = " and is not registered any more" if known is not None and worker not in known else ""
-    since = format_duration(silent_ms // 1000 * 1000)
-    return f"The worker {worker} has been silent for {since} (a lease is {format_duration(lease_ms)}){gone}."
+    since = span(silent_ms)
+    return f"The worker {worker} has been silent for {since} (a lease is {span(lease_ms)}){gone}."
 
 
 def _flow(
@@ -320,12 +320,13 @@ def _flow(
     if stats.paused_until_ms is not None:
         until = _left(stats.paused_until_ms, stats.now_ms, "it is resumed")
         what = f"It is paused {until}; jobs waiting: {waiting}."
-        yield Finding("paused", where, what, f"delayq resume {queue.queue}")
+        level = Level.PROBLEM if waiting else Level.ADVICE  # a pause that keeps no job is no problem
+        yield Finding("paused", where, what, f"delayq resume {queue.queue}", level)
         return
     explained = bool(held) or mute
     if stats.scheduled and stats.now_ms - stats.mover_tick_ms > MOVER_SILENT_MS and not mute:
         explained = True
-        seen = f"for {format_duration(stats.now_ms - stats.mover_tick_ms)}" if stats.mover_tick_ms else "yet"
+        seen = f"for {span(stats.now_ms - stats.mover_tick_ms)}" if stats.mover_tick_ms else "yet"
         yield Finding(
             "no-mover",
             where,
@@ -344,7 +345,7 @@ def _flow(
         yield Finding(
             "overdue",
             where,
-            f"The oldest due job waits since {format_duration(stats.overdue_oldest_ms)}.",
+            f"The oldest due job waits since {span(stats.overdue_oldest_ms)}.",
             "Start more workers, or look for slow handlers.",
         )
 

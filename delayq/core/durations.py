@@ -25,6 +25,7 @@ MAX_DURATION_MS: Final = 3653 * 86_400_000
 
 _LONGEST_TEXT: Final = 64
 _MS_PER_UNIT: Final = {"w": 604_800_000, "d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
+_SECOND_MS: Final = 1_000
 _RANK: Final = {unit: rank for rank, unit in enumerate(_MS_PER_UNIT)}
 _SHOWN_UNITS: Final = ("d", "h", "m")  # people read 14d more easily than 2w
 
@@ -33,6 +34,7 @@ _PART: Final = re.compile(r"([0-9]+)(?:\.([0-9]+))?(ms|[wdhms])")
 _COMPACT: Final = re.compile(rf"(?:{_N}(?:ms|[wdhms]))+")
 _ISO: Final = re.compile(rf"P(?=[0-9T])((?:{_N}W)?(?:{_N}D)?)(?:T(?=[0-9])((?:{_N}H)?(?:{_N}M)?(?:{_N}S)?))?")
 
+_WRITTEN: Final = re.compile(r"-?[0-9.]+[a-z]+")
 _HINT: Final = "Write it like 15m, 1h30m, 1.5h, 2d or PT15M."
 # What people get wrong, and how to say it; the first that is found speaks.
 _CAUSES: Final = (
@@ -74,6 +76,15 @@ def format_duration(ms: int) -> str:
     if rest:
         return f"{text}{seconds}.{f'{rest:03}'.rstrip('0')}s"
     return f"{text}{seconds}s" if seconds or not text else text
+
+
+def span(ms: float) -> str:
+    """`ms` for people who read a sentence: its two largest units, as '14m 59s', '2d 3h', '250ms'.
+
+    From a second on it is rounded to whole seconds.
+    """
+    whole = round(ms) if abs(ms) < _SECOND_MS else round(ms / _SECOND_MS) * _SECOND_MS
+    return " ".join(_WRITTEN.findall(format_duration(whole))[:2])
 
 
 def _read(value: object) -> int:

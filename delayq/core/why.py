@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Final
 
 from delayq.core.diagnosis import TAKE_BACK, Finding, Level, silence
-from delayq.core.durations import format_duration
+from delayq.core.durations import span
 from delayq.core.limit_views import HeldUp, Obstacle
 from delayq.core.states import State
 from delayq.core.unique import START
@@ -83,7 +83,9 @@ def _own(info: JobInfo, stats: QueueStats, high_water: int, around: Around) -> I
             next_step = "It cannot be retried: forget it, and schedule the job anew."
             yield Reason("payload-lost", what, next_step, Weight.PROBLEM)
         case State.FAILED:
-            yield Reason("failed", "It ran and was given up.", "Retry it when its cause is mended.", Weight.PROBLEM)
+            yield Reason(
+                "failed", "It failed, and no attempt is left.", "Retry it when the cause is fixed.", Weight.PROBLEM
+            )
         case State.COMPLETED:
             yield Reason("completed", "It ran, and is kept until its retention ends.", weight=Weight.FINE)
         case _:
@@ -100,9 +102,9 @@ def _scheduled(info: JobInfo, stats: QueueStats, high_water: int) -> Iterator[Re
             what = "Its unique key is held until it starts. If it is debounced, each dispatch like it puts it off."
             yield Reason("keyed", what, weight=Weight.FINE)
         why = f"Attempt {attempt} did not end well; the next is due" if attempt else "It is not due yet:"
-        yield Reason("not-due", f"{why} in {_length(left_ms)}.", weight=Weight.FINE)
+        yield Reason("not-due", f"{why} in {span(left_ms)}.", weight=Weight.FINE)
         return
-    yield Reason("due", f"It is due since {_length(-left_ms)}.", "The mover takes it next.")
+    yield Reason("due", f"It is due since {span(-left_ms)}.", "The mover takes it next.")
     if stats.load >= high_water:
         yield Reason(
             "high-water",
@@ -134,7 +136,8 @@ def _around(info: JobInfo, findings: Iterable[Finding]) -> Iterator[Reason]:
         return
     here = f"queue {info.queue}"
     for found in findings:
-        if found.level is not Level.PROBLEM or not (found.where == here or found.code in _EVERYWHERE):
+        keeps = found.level is Level.PROBLEM or found.code == "paused"
+        if not keeps or not (found.where == here or found.code in _EVERYWHERE):
             continue
         if found.code == "unregistered" and repr(info.name) not in found.what:
             continue
@@ -153,15 +156,15 @@ def _limits(info: JobInfo, now_ms: int, held_up: Iterable[HeldUp]) -> Iterator[R
         look = f"delayq limit show {one.name}"
         match one.obstacle:
             case Obstacle.PLACE:
-                since = _length(max(0, now_ms - one.at_ms))
+                since = span(max(0, now_ms - one.at_ms))
                 taken = f"{one.held} of {one.number} taken" + (f", by {owners}" if owners else "")
                 what = f"It waits since {since} for a place of the limit {named}: {taken}."
                 yield Reason("no-place", what, f"It runs as soon as a place is given back. {look}")
             case Obstacle.TURN:
-                left = f"in {_length(one.at_ms - now_ms)}" if one.at_ms > now_ms else "now"
+                left = f"in {span(one.at_ms - now_ms)}" if one.at_ms > now_ms else "now"
                 yield Reason("no-turn", f"The rate limit {named} turned it away; its turn is {left}.", look)
             case Obstacle.CIRCUIT if one.at_ms > now_ms:
-                left = _length(one.at_ms - now_ms)
+                left = span(one.at_ms - now_ms)
                 what = f"The circuit {named} is open after {_several(one.number, 'failure')}, for another {left}."
                 yield Reason("circuit-open", what, f"Mend what these jobs call; or free it on the page Limits. {look}")
             case Obstacle.CIRCUIT:
@@ -185,11 +188,6 @@ def _workers(info: JobInfo, around: Around) -> Iterator[Reason]:
         running = sum(runs for one in serving if isinstance(runs := one.about.get("runs"), int))
         what = f"Workers that serve this queue: {len(serving)}; they run {_several(running, 'job')} now."
         yield Reason("served", what)
-
-
-def _length(ms: int) -> str:
-    """A time that passes while somebody reads of it: from a second on without its milliseconds."""
-    return format_duration(ms if ms < 1_000 else ms // 1_000 * 1_000)
 
 
 def _several(number: int, noun: str) -> str:

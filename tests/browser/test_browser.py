@@ -69,14 +69,35 @@ def test_a_walk_through_the_dashboard(shop: Cli, redis_url: str) -> None:
     assert said.splitlines()[-1] == "finds_it_all_in_the_log"
 
 
-def test_no_page_keeps_anybody_out(shop: Cli, redis_url: str) -> None:
-    paths = [path for path, _ in NAVIGATION]
-    paths += ["/queues/orders", "/jobs?state=failed", "/failed/all?act=forget", "/batch?id=spring"]
-    paths += [f"/job?queue=orders&id={name}" for name in ("broken", "soon", "absent")]
+PATHS = [
+    *(path for path, _ in NAVIGATION),
+    "/queues/orders",
+    "/jobs?state=failed",
+    "/failed/all?act=forget",
+    "/batch?id=spring",
+    *(f"/job?queue=orders&id={name}" for name in ("broken", "soon", "absent")),
+]
+
+
+def some_of_each(redis_url: str) -> None:
+    """Something on each page."""
     with DelayQ(redis_url) as q:
         fail_job(q, "broken", "no customer")
         q.batches.open(Plan(id="spring", name="spring"))
         q.schedule("order.close", {"order_id": 1}, delay="10m", id="soon", queue="orders", unique="1", tags=["vip"])
         q.pause("mail")
-    said = run(shop, "examine", serve(shop), *paths)
-    assert said == f"{2 * len(paths)} pages examined\n"
+
+
+def test_a_phone_reaches_every_button_and_column(shop: Cli, redis_url: str) -> None:
+    some_of_each(redis_url)
+    with DelayQ(redis_url) as q:
+        q.schedule_many([{"name": "invoice.remind", "data": {}, "delay": "1h", "queue": "orders"}] * 3)
+        q.cancel("soon", queue="orders")
+        q.schedule("order.close", delay="10m", id="soon", queue="orders", unique="1")
+    assert run(shop, "reach", serve(shop), *PATHS) == f"{len(PATHS)} pages reached\n"
+
+
+def test_no_page_keeps_anybody_out(shop: Cli, redis_url: str) -> None:
+    some_of_each(redis_url)
+    said = run(shop, "examine", serve(shop), *PATHS)
+    assert said == f"{2 * len(PATHS)} pages examined\n"

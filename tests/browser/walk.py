@@ -57,11 +57,11 @@ class Walk:
         assert "4111-1111" not in self.page.content()
         Path(os.environ["SHOP_BANK"]).touch()
         self.page.get_by_role("button", name="Retry pay").click()
-        self.told("is tried again from the start")
+        self.told("is retried from its first attempt")
         self.becomes("completed")
         result = self.page.get_by_role("region", name="The result as JSON")  # there when the page was read anew
         expect(result).to_contain_text("order 2 paid")
-        self.told("is tried again from the start")
+        self.told("is retried from its first attempt")
 
     def pauses_and_resumes_a_queue(self) -> None:
         self.open("/queues/orders")

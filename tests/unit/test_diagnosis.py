@@ -46,7 +46,7 @@ def test_all_is_well() -> None:
 def test_follow_ups_that_nobody_carries(owed: int, for_ms: int, found: list[str]) -> None:
     told = queue({}, owed=owed, owed_for_ms=for_ms)
     assert codes(told) == found
-    assert [one.what for one in told] == ["Follow-ups of ended jobs wait: 3, the oldest for 1m30s."] * len(found)
+    assert [one.what for one in told] == ["Follow-ups of ended jobs wait: 3, the oldest for 1m 30s."] * len(found)
 
 
 def test_a_due_time_out_of_range() -> None:
@@ -107,7 +107,7 @@ def test_a_server_that_says_synced_too_early(
         ({"eviction": None}, [], ""),
         ({"persists": False}, ["no-persistence"], "disk"),
         ({"persists": None}, [], ""),
-        ({"skew_ms": 61_000}, ["clock"], "1m1s ahead of"),
+        ({"skew_ms": 61_000}, ["clock"], "1m 1s ahead of"),
         ({"skew_ms": -5_000}, ["clock"], "5s behind"),
         ({"skew_ms": 1_999}, [], ""),
         ({"forbidden": ("CONFIG GET",)}, ["forbidden"], "CONFIG GET"),
@@ -213,6 +213,8 @@ def test_the_flow_of_a_queue(stats: dict[str, object], changes: dict[str, object
 
 
 def test_how_long_a_pause_lasts() -> None:
+    assert queue({"paused_until_ms": 0})[0].level is Level.PROBLEM
+    assert queue({"paused_until_ms": 0, "scheduled": 0, "ready": 0})[0].level is Level.ADVICE
     assert "until it is resumed" in queue({"paused_until_ms": 0})[0].what
     assert "for another 1m;" in queue({"paused_until_ms": NOW + 60_000})[0].what
 

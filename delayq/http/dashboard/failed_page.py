@@ -171,6 +171,6 @@ def _number(word: str) -> int:
 
 
 def _said(act: str, done: int, left: int) -> str:
-    what = "will be tried again" if act == "retry" else "forgotten"
+    what = "will be retried" if act == "retry" else "forgotten"
     rest = f" {plural(left, 'job')} could not be: somebody was faster, or its unique key is taken." if left else ""
     return f"{plural(done, 'job')} {what}.{rest}"

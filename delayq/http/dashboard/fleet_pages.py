@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 from starlette.responses import Response
 
 from delayq.core.api_keys import covers
-from delayq.core.errors import InvalidInput
 from delayq.core.views import WorkerInfo
 from delayq.http.dashboard.confirm import Question
 from delayq.http.dashboard.deeds import note
 from delayq.http.dashboard.house import House
 from delayq.http.dashboard.live import Parts, Watched
 from delayq.http.dashboard.pages import back, show
-from delayq.http.dashboard.visit import Visit, link
+from delayq.http.dashboard.visit import NotAllowed, Visit, link
 from delayq.http.dashboard.wording import plural
 
 LISTED = 100
+NAMED = 50
+"""Running jobs that are looked up for their names."""
 SHOWN = 200
 """Batches, and members of one, on a page."""
 
@@ -35,12 +38,20 @@ async def worker_parts(house: House, watched: Watched) -> Parts:
 async def workers_told(house: House, allowed: tuple[str, ...]) -> dict[str, Any]:
     """Each worker, and of what it runs what may be seen."""
     found = [one for one in await house.client.workers() if any(covers(allowed, name) for name in one.queues)]
+    running = {one.name: _running(one, allowed) for one in found}
     return {
         "now_ms": await house.now_ms(),
         "workers": found,
-        "running": {one.name: _running(one, allowed) for one in found},
+        "running": running,
+        "names": await _names(house, [row for rows in running.values() for row in rows][:NAMED]),
         "control": await house.client.control(),
     }
+
+
+async def _names(house: House, rows: Sequence[dict[str, Any]]) -> dict[tuple[str, str], str]:
+    """The names of running jobs by queue and id; a job that has ended since has none."""
+    found = await asyncio.gather(*(house.client.get(row["id"], queue=row["queue"]) for row in rows))
+    return {(info.queue, info.id): info.name for info in found if info is not None}
 
 
 def _running(worker: WorkerInfo, allowed: tuple[str, ...]) -> list[dict[str, Any]]:
@@ -57,7 +68,7 @@ def _running(worker: WorkerInfo, allowed: tuple[str, ...]) -> list[dict[str, Any
 def _all_queues(visit: Visit) -> None:
     """Batches, limits and the log are of no queue: who may see a part of the queues sees none of them."""
     if visit.viewer.queues:
-        raise InvalidInput("Your key is for some queues only, and this page is of no queue.")
+        raise NotAllowed("This page covers all queues, and your key is for some.", hint="It needs a key for all.")
 
 
 async def batches(house: House, visit: Visit) -> Response:
@@ -111,4 +122,4 @@ async def retry_batch(house: House, visit: Visit) -> Response:
     name = visit.filled("id")
     await note(house, visit, "batch retry", name)
     number = await house.client.batches.retry(name)
-    return back(house, visit, link("/batch", id=name), f"{plural(number, 'member')} will be tried again.")
+    return back(house, visit, link("/batch", id=name), f"{plural(number, 'member')} will be retried.")

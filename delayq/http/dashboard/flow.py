@@ -69,7 +69,7 @@ def throughput(activity: Activity) -> Chart:
     spans = activity.spans
     series = (
         Series("done", "completed", tuple(one.done for one in spans)),
-        Series("to be tried again", "ready", tuple(one.released for one in spans)),
+        Series("retried", "ready", tuple(one.released for one in spans)),
         Series("failed", "failed", tuple(one.failed for one in spans)),
     )
     labels = [minute(one.start_ms) for one in spans]
@@ -120,28 +120,27 @@ def history(activity: Activity) -> Chart:
 
 
 def lateness(activity: Activity) -> Chart:
-    """How late handlers started, minute by minute: half of them, and all but one in a hundred."""
+    """How late handlers started, minute by minute: p50 and p99."""
     spans = activity.spans
     series = (
-        Series("99 of 100", "ready", tuple(one.late.percentile(0.99) for one in spans)),
-        Series("half", "scheduled", tuple(one.late.percentile(0.5) for one in spans)),
+        Series("p99", "ready", tuple(one.late.percentile(0.99) for one in spans)),
+        Series("p50", "scheduled", tuple(one.late.percentile(0.5) for one in spans)),
     )
     drawn, top = charts.lines(series, LEAST_MS)
     rows = tuple(
         (minute(one.start_ms), *(_ms(line.values[n]) for line in series)) for n, one in enumerate(spans) if one.started
     )
     total = activity.total.late
-    summary = f"Half started within {_ms(total.percentile(0.5))} of their due time, 99 of 100 within "
     return Chart(
         "Lateness: from due to started",
-        f"{summary}{_ms(total.percentile(0.99))}." if total.count else _EMPTY,
+        f"p50 {_ms(total.percentile(0.5))}, p99 {_ms(total.percentile(0.99))}." if total.count else _EMPTY,
         span(top),
         _axis(spans),
         ("minute (UTC)", *(one.name for one in series)),
         rows,
         lines=drawn,
         legend=tuple((one.kind, one.name) for one in series),
-        floor=f"{_ms(LEAST_MS)}, each step ten times more",
+        floor=f"{_ms(LEAST_MS)}, log scale",
     )
 
 

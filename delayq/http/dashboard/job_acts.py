@@ -127,7 +127,7 @@ async def _reschedule(house: House, visit: Visit, queue: str, job_id: str) -> st
 
 async def _retry(house: House, visit: Visit, queue: str, job_id: str) -> str:
     ref = await house.client.retry(job_id, queue=queue)
-    return f"The job {job_id} is tried again from the start: it is {ref.state}."
+    return f"The job {job_id} is retried from its first attempt: it is {ref.state}."
 
 
 async def _forget(house: House, visit: Visit, queue: str, job_id: str) -> str:

@@ -79,6 +79,6 @@ async def told(house: House, queue: str, job_id: str) -> dict[str, Any]:
         "now_ms": stats.now_ms,
         "job": view(info, house.redaction),
         "info": info,
-        "steps": steps(info, stats.now_ms, workers),
+        "steps": steps(info, stats.now_ms, workers, keep_failed_ms=client.options.keep_failed_ms),
         "reasons": explain(info, stats, findings, high_water=client.options.high_water, around=about),
     }

@@ -12,6 +12,7 @@ from delayq.core.failure import Failure
 from delayq.core.states import State
 from delayq.core.views import JobInfo
 from delayq.http.dashboard.payload import Redaction, Shown, without
+from delayq.http.dashboard.tracebacks import Brief, brief
 from delayq.http.dashboard.wording import exact, plural
 
 
@@ -24,6 +25,11 @@ class Attempt:
     type: str
     message: str
     traceback: str
+
+    @property
+    def brief(self) -> Brief:
+        """The traceback without the frames of delayq."""
+        return brief(self.traceback)
 
 
 ACTS: Final[dict[State, tuple[str, ...]]] = {

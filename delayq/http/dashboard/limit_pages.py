@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from delayq.core.errors import InvalidInput
 from delayq.http.dashboard.house import House
 from delayq.http.dashboard.pages import back, show
-from delayq.http.dashboard.visit import Visit
+from delayq.http.dashboard.visit import NotAllowed, Visit
 from delayq.http.dashboard.wording import plural
 
 LISTED = 200
@@ -15,7 +14,7 @@ LISTED = 200
 
 def _all_queues(visit: Visit) -> None:
     if visit.viewer.queues:
-        raise InvalidInput("Your key is for some queues only, and this page is of no queue.")
+        raise NotAllowed("This page covers all queues, and your key is for some.", hint="It needs a key for all.")
 
 
 async def limits(house: House, visit: Visit) -> Response:

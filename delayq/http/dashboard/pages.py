@@ -14,10 +14,11 @@ from delayq.http.dashboard.guard import SAID
 from delayq.http.dashboard.house import House
 from delayq.http.dashboard.rendering import sealed_off
 from delayq.http.dashboard.viewer import Viewer
-from delayq.http.dashboard.visit import Visit, here
+from delayq.http.dashboard.visit import NotAllowed, Visit, WrongQueue, here
 
 RETRY_AFTER_S: Final = 5
 _STATUS: Final[tuple[tuple[type[errors.DelayqError], int], ...]] = (
+    (NotAllowed, 403),
     (errors.InvalidInput, 400),
     (errors.JobNotFound, 404),
     (errors.LockNotFound, 404),
@@ -71,7 +72,9 @@ def fault_of(house: House, request: Request, viewer: Viewer | None, error: error
     """The page of an error of ours."""
     status = next((number for kind, number in _STATUS if isinstance(error, kind)), 500)
     outcomes.refused(error.message)
-    title = _TITLES.get(status, "Something went wrong")
+    title = next(
+        (word for kind, word in _KINDS if isinstance(error, kind)), _TITLES.get(status, "Something went wrong")
+    )
     if isinstance(error, errors.BackendUnavailable):
         title = "Redis refuses writes" if error.refuses_writes else "Redis does not answer"
     told = {"title": title, "what": error.message, "next": error.hint.replace(" (--queue)", "")}  # no command line here
@@ -79,8 +82,9 @@ def fault_of(house: House, request: Request, viewer: Viewer | None, error: error
 
 
 _TITLES: Final = {
-    400: "That cannot be used",
+    400: "Invalid input",
     404: "Not here",
     409: "Not in this state",
-    503: "Redis said no",
+    503: "Redis refused",
 }
+_KINDS: Final = ((WrongQueue, "Wrong queue"), (NotAllowed, "Not allowed"))

@@ -12,11 +12,13 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from delayq.core.failure import Failure, Ran
+from delayq.core.options import Options
 from delayq.core.ran import entered_ms
 from delayq.core.states import State
 from delayq.core.views import JobInfo, WorkerInfo
-from delayq.http.dashboard.wording import exact
+from delayq.http.dashboard.wording import exact, span
 
+KEEP_FAILED_MS: Final = Options().keep_failed_ms
 LATE_MS: Final = 1_000
 
 
@@ -44,11 +46,13 @@ def started_ms(info: JobInfo, workers: tuple[WorkerInfo, ...]) -> int | None:
     return None
 
 
-def steps(info: JobInfo, now_ms: int, workers: tuple[WorkerInfo, ...] = ()) -> list[Step]:
-    """All steps in their order; what lies ahead comes last."""
+def steps(
+    info: JobInfo, now_ms: int, workers: tuple[WorkerInfo, ...] = (), *, keep_failed_ms: int = KEEP_FAILED_MS
+) -> list[Step]:
+    """All steps in their order; what lies ahead comes last. `keep_failed_ms`: how long a failed job is kept."""
     found: list[Step] = []
     before: Step | None = None
-    for step in _steps(info, now_ms, workers):
+    for step in _steps(info, now_ms, workers, keep_failed_ms):
         if step.at_ms is not None and before is not None and before.at_ms is not None and step.kind != "ahead":
             gap = step.at_ms - before.at_ms
             step = replace(step, after_ms=gap, late=step.name in _PROMPT and gap >= LATE_MS)
@@ -60,7 +64,7 @@ def steps(info: JobInfo, now_ms: int, workers: tuple[WorkerInfo, ...] = ()) -> l
 _PROMPT: Final = ("promoted", "started")
 
 
-def _steps(info: JobInfo, now_ms: int, workers: tuple[WorkerInfo, ...]) -> Iterator[Step]:
+def _steps(info: JobInfo, now_ms: int, workers: tuple[WorkerInfo, ...], keep_failed_ms: int) -> Iterator[Step]:
     if info.created_ms is not None:
         yield Step("created", info.created_ms, "by the producer's clock")
     yield from _attempts(info)
@@ -71,7 +75,7 @@ def _steps(info: JobInfo, now_ms: int, workers: tuple[WorkerInfo, ...]) -> Itera
         yield from _under_way(info, workers)
     elif info.state is State.FAILED:
         yield from _way(info.failure.ran if info.failure else None, info.failed_ms)
-        yield Step("failed", info.failed_ms, "given up; kept until it is retried or forgotten")
+        yield Step("failed", info.failed_ms, f"no attempt is left; kept for {span(keep_failed_ms)}")
     elif info.state is State.COMPLETED:
         yield from _completed(info)
 

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from delayq.core.api_keys import ApiKey, Scope
 from delayq.core.audit import Door
 from delayq.http.access import Caller
+
+ALL_QUEUES: Final = ("/batches", "/limits", "/audit")
+"""Pages that cover all queues: a key for some queues opens none of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +41,11 @@ class Viewer:
         """In a word."""
         return next((str(scope) for scope in (Scope.ADMIN, Scope.WRITE) if self.may(scope)), "read-only")
 
-    @property
-    def sees_audit(self) -> bool:
-        """Whether the audit log is shown: it holds what was done to all queues, so a key needs `admin` for all."""
-        return self.may(Scope.ADMIN) and not self.queues
+    def opens(self, page: str) -> bool:
+        """Whether a page of the menu opens for this key; the audit log needs `admin` for all queues."""
+        if page == "/audit" and not self.may(Scope.ADMIN):
+            return False
+        return not self.queues or page not in ALL_QUEUES
 
     def may(self, scope: Scope) -> bool:
         """Whether he may do that."""

@@ -14,6 +14,14 @@ from delayq.core.states import State
 from delayq.http.dashboard.viewer import Viewer
 
 
+class WrongQueue(InvalidInput):
+    """The key does not cover the queue."""
+
+
+class NotAllowed(InvalidInput):
+    """The page covers all queues, and the key covers some."""
+
+
 @dataclass(frozen=True, slots=True)
 class Visit:
     """A request and its viewer. `form` holds the fields of a form that was sent, each with all its values."""
@@ -35,10 +43,10 @@ class Visit:
         return self.form.get(name, [])
 
     def queue(self, given: str) -> str:
-        """A queue's name that this viewer may use. Raises `InvalidName`, and `InvalidInput` for one of others."""
+        """A queue's name that this viewer may use. Raises `InvalidName`, and `WrongQueue` for another."""
         name = check_queue(given)
         if not self.viewer.caller.sees(name):
-            raise InvalidInput(f"The queue {name} is not one of yours.", hint="Ask for a key that has it.")
+            raise WrongQueue(f"Your key does not cover the queue {name}.", hint="Ask for a key that does.")
         return name
 
     def state(self, given: str, otherwise: State) -> State:

@@ -6,19 +6,21 @@ import re
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
-from delayq.core.when import format_duration, format_instant
+from delayq.core import durations
+from delayq.core.durations import format_duration
+from delayq.core.when import format_instant
 
+span: Final = durations.span
 _PART: Final = re.compile(r"[0-9.]+[a-z]+")
 _SECOND_MS: Final = 1_000
 _FIRST_S: Final = -62_135_596_800  # what a calendar has: the years 1 to 9999
 _LAST_S: Final = 253_402_300_799
 _COUNTED: Final = {
-    "taken_total": "let in",
-    "blocked_total": "turned away",
+    "taken_total": "admitted",
+    "blocked_total": "rejected",
     "opened_total": "opened",
-    "scheduled_total": "Taken",
-    "acked_total": "Done",
-    "released_total": "To be tried again",
+    "acked_total": "Completed",
+    "released_total": "Retried",
 }
 _SCALE: Final = ((1_000_000_000, "G"), (1_000_000, "M"), (10_000, "k"))
 
@@ -54,12 +56,6 @@ def distance(ms: int, now_ms: int) -> str:
     return f"in {span(ms - now_ms)}" if ms > now_ms else f"{span(now_ms - ms)} ago"
 
 
-def span(ms: float) -> str:
-    """A duration in its two largest units: '14m 59s', '2d 3h', '250ms'. From a second on milliseconds are rounded."""
-    whole = round(ms) if ms < _SECOND_MS else round(ms / _SECOND_MS) * _SECOND_MS
-    return " ".join(_PART.findall(format_duration(whole))[:2])
-
-
 def exact(ms: int) -> str:
     """A duration to the millisecond: '14m 59.995s', '3ms'; with a minus sign for one that went back."""
     return ("-" if ms < 0 else "") + " ".join(_PART.findall(format_duration(abs(ms))))
@@ -81,7 +77,7 @@ def plural(number: int, noun: str) -> str:
 
 
 def counted(counter: str) -> str:
-    """What a counter counts: 'let in' for `taken_total`."""
+    """What a counter counts: 'admitted' for `taken_total`."""
     return _COUNTED.get(counter) or counter.removesuffix("_total").replace("_", " ").capitalize()
 
 

@@ -150,7 +150,7 @@ async def test_a_time_that_cannot_be_used_moves_nothing(
 async def test_a_failed_job_is_tried_again_or_forgotten(api: httpx.AsyncClient, q: DelayQ) -> None:
     fail_job(q, "a", "no")
     page = await send(api, await read(api, "/job?queue=orders&id=a"), "/job/retry")
-    assert "The job a is tried again from the start" in page.text
+    assert "The job a is retried from its first attempt" in page.text
     fail_job(q, "b", "no", queue="mail")
     page = await confirm(api, await read(api, "/job?queue=mail&id=b"), "/job/forget")
     assert "The job b is forgotten." in page.text
@@ -197,7 +197,7 @@ async def test_ticked_jobs(api: httpx.AsyncClient, q: DelayQ) -> None:
     assert "1 job forgotten." in page.text
     assert [one.failed for one in q.stats()] == [1, 0, 1]
     page = await send(api, page, "/failed/picked", act="retry", pick="b b")
-    assert "0 jobs will be tried again. 1 job could not be" in page.text
+    assert "0 jobs will be retried. 1 job could not be" in page.text
     await send(api, page, "/failed/picked", 400, act="retry")
 
 
@@ -211,7 +211,7 @@ async def test_all_that_fit_with_a_count_before_and_a_reason(api: httpx.AsyncCli
     assert "needs a reason" in (await send(api, page, "/failed/all", 400)).text
     assert sum(one.failed for one in q.stats()) == 7
     done = await send(api, page, "/failed/all", reason="the mail server is back")
-    assert "3 jobs will be tried again." in done.text
+    assert "3 jobs will be retried." in done.text
     assert {one.queue: one.failed for one in q.stats()} == {"later": 1, "mail": 0, "orders": 3}
     [entry] = q.audit_log.last()
     assert (entry.what, entry.reason) == ("failed retry", "the mail server is back")

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import httpx
 import pytest
+import redis
 
 from delayq import DelayQ
 from delayq.core.errors import Conflict
 from delayq.http.dashboard.rendering import NAVIGATION
 from delayq.http.dashboard.visit import job_link
-from tests.support.failing import fail_job
+from tests.support.failing import fail_job, take
 from tests.support.pages import Page, read, send
 
 PATHS = [
@@ -88,11 +90,24 @@ async def test_the_overview_of_nothing(api: httpx.AsyncClient) -> None:
 
 async def test_the_overview_counts_and_tells_what_is_wrong(api: httpx.AsyncClient, orders: DelayQ) -> None:
     page = await read(api, "/")
-    assert "Scheduled 1 wait for their time" in page.text
+    assert "Scheduled 1 not due yet" in page.text
     assert "1 job in the next hour." in page.text
     assert "No worker serves this queue" in page.text
     assert page.text.index("Next due") < page.text.index("order.close") < page.text.index("Failed last")
     assert "ValueError" in page.text
+
+
+async def test_failed_and_running_rows_have_name_and_id(api: httpx.AsyncClient, orders: DelayQ, redis_url: str) -> None:
+    page = (await read(api, "/")).text
+    assert "order.close broken ValueError" in page[page.index("Failed last") :]
+    running = [{"id": "soon", "queue": "orders", "since_ms": 1}, {"id": "gone", "queue": "orders", "since_ms": 1}]
+    about = {"name": "w1", "queues": ["orders"], "running": running}
+    with redis.Redis.from_url(redis_url) as server:
+        server.set("delayq:worker:w1", json.dumps(about), ex=600)
+        server.zadd("delayq:workers", {"w1": 2**52})
+    page = (await read(api, "/workers")).text
+    assert "order.close soon orders" in page
+    assert "job gone orders" in page
 
 
 async def test_a_job_tells_its_payload_without_what_is_covered(api: httpx.AsyncClient, orders: DelayQ) -> None:
@@ -180,7 +195,7 @@ UNUSABLE = [
 
 async def test_what_cannot_be_used_gets_a_page_that_says_so(api: httpx.AsyncClient, orders: DelayQ) -> None:
     for path in UNUSABLE:
-        assert "That cannot be used" in (await read(api, path, 400)).text, path
+        assert "Invalid input" in (await read(api, path, 400)).text, path
 
 
 @pytest.mark.parametrize("path", ["/jobs", "/failed"])
@@ -192,6 +207,21 @@ async def test_a_mistyped_time_stays_in_its_search(api: httpx.AsyncClient, order
     assert 'id="q-since-wrong"' in page.source
     page = await read(api, f"{path}?since=%2B2h&until=%2B1h", 400)
     assert "The end is before the start." in page.text
+
+
+async def test_pages_use_the_words_of_practitioners(api: httpx.AsyncClient, orders: DelayQ) -> None:
+    orders.schedule("order.close", delay="0s", id="held", queue="mail")
+    take(orders, "held", queue="mail")
+    job = (await read(api, "/job?queue=mail&id=held")).text
+    assert "mail / reserved" in job
+    assert "reserved" in (await read(api, "/jobs?state=reserved")).text
+    queue = (await read(api, "/queues/orders")).text
+    assert queue.index("Settings Lease") < queue.index("Lifetime counters Scheduled")
+    assert "kept for 90d" in (await read(api, "/job?queue=orders&id=broken")).text
+    told = " ".join([(await read(api, path)).text for path in PATHS if "nobody" not in path] + [job, queue])
+    for word in ("99 of 100", "each step ten times", "to be tried again", "as it should be", "given up", "of no queue"):
+        assert word not in told.lower(), word
+    assert "p50" in told
 
 
 async def test_a_page_of_nothing_says_what_it_may_mean(api: httpx.AsyncClient, orders: DelayQ) -> None:

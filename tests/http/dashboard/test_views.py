@@ -21,6 +21,7 @@ from delayq.http.dashboard.charts import Series
 from delayq.http.dashboard.login import inside
 from delayq.http.dashboard.payload import COVER, Redaction, without
 from delayq.http.dashboard.timeline import steps
+from delayq.http.dashboard.tracebacks import brief
 from delayq.http.seal import Seal
 from tests.support.cli import ROOT
 
@@ -240,6 +241,36 @@ def test_only_what_concerns_the_job_is_told() -> None:
     paused = found("paused")
     for info, step in ((job(State.SCHEDULED, due_ms=NOW - 1), "due"), (job(State.READY), "ready")):
         assert codes(info, paused) == [("paused", Weight.PROBLEM), (step, Weight.HELD)]
+
+
+TRACE = (
+    "Traceback (most recent call last):\n"
+    '  File "/srv/.venv/lib/python3.12/site-packages/delayq/worker/thread.py", line 7, in _one\n'
+    "    result = call()\n"
+    "             ^^^^^^\n"
+    '  File "/srv/.venv/lib/python3.12/site-packages/delayq/app/registry.py", line 99, in handle\n'
+    "    return function(**data)\n"
+    '  File "/srv/shop/delayq_jobs.py", line 12, in pay_order\n'
+    "    bank.pay(card)\n"
+    "ConnectionError: the bank is away\n"
+)
+
+
+def test_a_traceback_shows_the_frames_of_the_user_first() -> None:
+    found = brief(TRACE)
+    assert found.hidden == 2
+    assert found.text.splitlines() == [
+        "Traceback (most recent call last):",
+        '  File "/srv/shop/delayq_jobs.py", line 12, in pay_order',
+        "    bank.pay(card)",
+        "ConnectionError: the bank is away",
+    ]
+    caused = f"{TRACE}\nThe above exception was the direct cause of the following exception:\n\n{TRACE}"
+    assert brief(caused).hidden == 4
+    assert "direct cause" in brief(caused).text
+    alone = TRACE.replace("/srv/shop/delayq_jobs.py", "/srv/lib/delayq/jobs/function.py")
+    assert brief(alone) == (alone, 0)
+    assert brief("no traceback") == ("no traceback", 0)
 
 
 # -- what is covered ---------------------------------------------------------------------------------------------------
