@@ -62,7 +62,12 @@ class Child:
         meter.tell_time(slots.floats)
         most = plan.options.max_recoveries
         self._holding = Holding(
-            slots, self._now_ms, max_recoveries=most, accused=() if cell else accused, trusting=cell
+            slots,
+            self._now_ms,
+            max_recoveries=most,
+            accused=() if cell else accused,
+            one_at_a_time=plan.alone,
+            trusting=cell,
         )
         force, gates = plan.options.force, plan.registry.gates
         self._switches = Switches(slots, gates, self._started_ms, force=force)

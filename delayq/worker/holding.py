@@ -54,8 +54,9 @@ class Holding:
     waits and what is finished lies in deques, whose ends are taken from and added to in one step: so a delivery goes to
     the one who starts it or to the one who hands it back, and starting takes no lock.
 
-    `max_recoveries`: after so many vanishes the next one fails a job, so it is a suspect whatever the number. A job of
-    `accused` (queue and id) is one after its first vanish. With `trusting` no job is: this process runs one job only.
+    `max_recoveries`: after so many vanishes the next one fails a job, so it is a suspect whatever the number. A job is
+    one after its first vanish when it is among `accused` (queue and id), and in a process that runs `one_at_a_time`:
+    there it delays no other job. With `trusting` no job is: this process runs one job only.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class Holding:
         *,
         max_recoveries: int = 3,
         accused: Collection[tuple[str, str]] = (),
+        one_at_a_time: bool = False,
         trusting: bool = False,
     ) -> None:
         self.stale = False
@@ -90,7 +92,8 @@ class Holding:
         self._aside: list[Held] = []
         self._last_from = max_recoveries
         self._accused = accused
-        self._suspect_from = MAX_COUNT if trusting else min(SUSPECT_FROM, max(1, max_recoveries))
+        first = 1 if one_at_a_time else min(SUSPECT_FROM, max(1, max_recoveries))
+        self._suspect_from = MAX_COUNT if trusting else first
 
     @property
     def aside(self) -> int:

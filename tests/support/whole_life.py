@@ -11,6 +11,7 @@ from typing import Any
 
 import redis
 
+from delayq.core.signals import Fail
 from delayq.core.states import State
 from delayq.drivers.redis_streams import RedisStreams
 from delayq.jobs.batch import batch
@@ -103,11 +104,17 @@ def damage(station: Station, admin: redis.Redis) -> None:
     consumer.close()
 
 
+def _give_up() -> None:
+    raise Fail("on purpose")
+
+
 def the_command_line(inline: Callable[..., Any]) -> Callable[[Station], None]:
     """Every command that asks a server."""
 
     def story(station: Station) -> None:
         steps = Steps(station)
+        for name in ("x", "n"):
+            station.handles(name, _give_up)
         for words in PRODUCE:
             inline(*words)
         station.client.schedule("n", id="held", unique="key")

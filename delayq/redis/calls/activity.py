@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from delayq.core.activity import COUNTERS, PROMOTED_LATE, Span, Spread, row_of, span_of, spread_of
@@ -34,7 +34,11 @@ def activity(scope: Scope, minutes: int) -> Call[Minutes]:
 
 def history(scope: Scope) -> Command[tuple[bytes, ...]]:
     """The rows of the last 90 days, in no order; each says its `day`, and one may be older."""
-    return Command(("HVALS", scope.keys.of("history")), tuple, True)
+    return Command(("HGETALL", scope.keys.of("history")), _values, True)
+
+
+def _values(reply: Mapping[bytes, bytes] | Sequence[bytes]) -> tuple[bytes, ...]:
+    return tuple(reply.values() if isinstance(reply, Mapping) else reply[1::2])
 
 
 def weigh(scope: Scope) -> Call[int]:

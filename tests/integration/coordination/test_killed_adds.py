@@ -120,7 +120,7 @@ def test_a_job_whose_process_is_killed_at_each_command_of_its_add(station: Stati
             return send(*given, **named)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("delayq.redis.client.send", counted)
+            patch.setattr("delayq.redis.driving.send", counted)
             context.batch.add(*some(steps, f"k{before}"))
 
     station.handles("add", add)

@@ -35,6 +35,7 @@ ENTRIES: dict[str, dict[bytes, bytes]] = {
 
 def put(station: Station, fields: dict[bytes, bytes]) -> str:
     """Append an entry as a stranger would; its id."""
+    station.connector.commands().sadd("delayq:queues", QUEUE)  # a queue off the list is forgotten while it is empty
     station.driver.tidy(QUEUE)
     entry: bytes = station.connector.commands().xadd(station.keys().stream, fields)  # type: ignore[arg-type, assignment]
     return entry.decode()
