@@ -28,8 +28,9 @@ HOUR_S = 3_600
 STEPS_S = (HOUR_S, -HOUR_S, 90, -90)
 JOBS, SECONDS = 300, 6.0
 LATE_MS = 1_000
+LEASE_MS = 1_000
 BACK_WITHIN_MS = 6_000
-"""After the step: two leases of 1 s, one for the hold, two ticks, and the start of a worker."""
+"""After the step: two leases, one for the hold, two ticks, and the start of a worker."""
 
 
 def library() -> Path | None:
@@ -85,9 +86,9 @@ def stepped(lot: Lot) -> Tally:
     turn(rate, 0)
     with (
         server_with(faked(rate)) as one,
-        crew(lot, one.url, lease_ms=1_000) as members,
+        crew(lot, one.url, lease_ms=LEASE_MS) as members,
         connect(one.url) as plain,
-        client_of(one.url) as asking,
+        client_of(one.url, lease_ms=LEASE_MS) as asking,  # the first to name a queue decides on its lease
     ):
         log, keys = ProducerLog(lot.folder), Keys("delayq", QUEUE)
         jobs = JOBS * lot.units
