@@ -20,15 +20,16 @@
 -- ARGV[5]  queue       text    its name, for the wake-up
 -- ARGV[6]  wake        text    channel; told `queue now_ms` when a relay has something to carry
 -- returns  {reclaimed, failed, hold_ms, lease_ms, more 0|1}; hold_ms > 0: nothing is moved for that long
--- cost     O(pending) for XPENDING IDLE (0.06 us a row), O(limit) for the rest; 1 MB of payload, but one at least; when
---          a hold begins, 500 pending entries a call are looked at
+-- cost     O(pending) for XPENDING IDLE (0.06 us a row), O(limit) for the rest; 1 MB of payload, but one at least; and
+--          500 pending entries a call are looked at for a time in the future
 --
 -- Why it may hold: idle times lie after a stall, a failover or a stepped clock, and after a time without a janitor
 -- workers had no chance to renew. When the last tick is more than half a lease away, in either direction, or absent,
 -- nothing moves until a whole lease has passed, in which every live worker renews.
--- Why a hold begins with a walk through all pending entries: a delivery made before the clock went back lies in the
--- future, and Redis finds it idle only after as long as the step was. Such an entry shows an idle time of 0; it is
--- claimed for its own consumer, which dates it now. A live worker has renewed its entries when the hold is over.
+-- Why each call walks on through the pending entries: a delivery made before the clock went back lies in the future, and
+-- Redis finds it idle only after as long as the step was. Such an entry shows an idle time of 0; it is claimed for its own
+-- consumer, which dates it now, and a live worker renews it within a lease. A hold begins the walk anew and asks for the
+-- whole of it. The walk does not wait for a hold: a clock that goes forth and back between two ticks begins none.
 -- Why an entry without a job of its own is only acknowledged: tidy then meets it as delivered and no longer pending.
 -- Why one that has its job but no payload anywhere stays: once acknowledged it would look like work that was done.
 -- Why the wish to stop stays, and is said in the entry: nobody withdrew it. Whoever reads the entry next ends the job
@@ -50,7 +51,7 @@ local at = string.format('%.0f', now)
 local function whole(word) return word and #word <= 15 and string.match(word, '^%d+$') and tonumber(word) or nil end
 local known = redis.call('HMGET', meta, 'lease_ms', 'reclaim_tick', 'reclaim_hold', 'reclaim_walk')
 local lease, tick, hold = whole(known[1]) or 30000, whole(known[2]) or 0, whole(known[3]) or 0
-local walk, page_size = known[4], 500
+local walk, page_size = known[4] or '-', 500
 for _, key in ipairs({ entries, jobs, errors, cancel, unique, locks, progress }) do redis.call('HLEN', key) end
 local marked = redis.call('HLEN', recoveries) > 0
 redis.call('ZCARD', failed)
@@ -60,26 +61,25 @@ if redis.call('XLEN', stream) == 0 and redis.call('EXISTS', stream) == 0 then re
 redis.call('HDEL', meta, '')
 if now < tick or now - tick > lease / 2 or hold > now + lease then hold, walk = now + lease, '-' end
 redis.call('HSET', meta, 'reclaim_tick', at, 'reclaim_hold', string.format('%.0f', hold))
-if walk then
-  local rows = redis.pcall('XPENDING', stream, 'delayq', walk == '-' and '-' or '(' .. walk, '+', page_size)
-  local not_idle = {}
-  for _, row in ipairs(rows) do
-    local entry, owner, idle = row[1], row[2], row[3]
-    if idle == 0 then
-      not_idle[owner] = not_idle[owner] or {}
-      table.insert(not_idle[owner], entry)
-    end
+local rows = redis.pcall('XPENDING', stream, 'delayq', walk == '-' and '-' or '(' .. walk, '+', page_size)
+local not_idle = {}
+for _, row in ipairs(rows) do
+  local entry, owner, idle = row[1], row[2], row[3]
+  if idle == 0 then
+    not_idle[owner] = not_idle[owner] or {}
+    table.insert(not_idle[owner], entry)
   end
-  for owner, ids in pairs(not_idle) do
-    local words = { unpack(ids) }
-    for _, word in ipairs({ 'IDLE', 0, 'JUSTID' }) do words[#words + 1] = word end
-    redis.call('XCLAIM', stream, 'delayq', owner, 0, unpack(words))
-  end
-  if #rows == page_size then
-    redis.call('HSET', meta, 'reclaim_walk', rows[page_size][1])
-    return { 0, 0, math.max(0, hold - now), lease, 1 }
-  end
+end
+for owner, ids in pairs(not_idle) do
+  local words = { unpack(ids) }
+  for _, word in ipairs({ 'IDLE', 0, 'JUSTID' }) do words[#words + 1] = word end
+  redis.call('XCLAIM', stream, 'delayq', owner, 0, unpack(words))
+end
+if #rows < page_size then
   redis.call('HDEL', meta, 'reclaim_walk')
+else
+  redis.call('HSET', meta, 'reclaim_walk', rows[page_size][1])
+  if now < hold then return { 0, 0, hold - now, lease, 1 } end
 end
 if now < hold then return { 0, 0, hold - now, lease, 0 } end
 

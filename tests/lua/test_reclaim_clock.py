@@ -67,6 +67,18 @@ def test_what_a_dead_worker_holds_comes_back_a_lease_after_the_step(stepped: Eng
     assert stepped.rows("meta").get("reclaim_walk") is None
 
 
+def test_a_step_forth_and_back_between_two_ticks_keeps_nothing(stepped: Engine, rate: Path) -> None:
+    """The ticks see no step, so no hold begins."""
+    engine = stepped.with_options(lease_ms=3_000)
+    engine.ready("lost")
+    wait_until(lambda: has_rested(engine), what="leases are trusted")
+    turn(rate, HOUR_S)
+    engine.read(OURS, 1)
+    turn(rate, 0)
+    assert reclaim(engine).hold_ms == 0
+    wait_until(lambda: reclaim(engine).back == 1, timeout=10, what="it is ready again")
+
+
 def test_who_renews_after_the_step_keeps_its_work(stepped: Engine, rate: Path) -> None:
     turn(rate, HOUR_S)
     held = stepped.reserved("mine", "lost")
