@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from delayq.cli.flags import (
+    AnyQueue,
     AnyQueues,
     JobId,
     JobIds,
@@ -17,6 +18,7 @@ from delayq.cli.flags import (
     Yes,
     duration,
     example,
+    failed_signature,
     moment,
     rate,
     session_of,
@@ -35,6 +37,14 @@ Until = Annotated[
     str | None,
     typer.Option("--until", metavar="T", help="Failed then or earlier: a time, or how long ago.", callback=moment),
 ]
+Signature = Annotated[
+    str | None,
+    typer.Option("--signature", metavar="S", help="Of one group of `failed groups`.", callback=failed_signature),
+]
+Looks = Annotated[int, typer.Option("--looks", metavar="N", min=1, help="Look at the newest N failed jobs.")]
+NewData = Annotated[
+    str | None, typer.Option("--data", metavar="JSON|@FILE|-", help="The new payload of one job; - reads stdin.")
+]
 Rate = Annotated[
     str | None, typer.Option("--rate", metavar="R", help="At most so many: 10/s, 600/m, 5000/h.", callback=rate)
 ]
@@ -45,6 +55,7 @@ def add_to(app: typer.Typer) -> None:
     failed = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
     failed.callback(epilog=example("delayq failed list"))(_failed)
     failed.command("list", epilog=example("delayq failed list --name 'order.*'"))(list_failed)
+    failed.command("groups", epilog=example("delayq failed groups --queue orders"))(groups)
     failed.command("show", epilog=example("delayq failed show order-42"))(show)
     failed.command(
         "retry",
@@ -71,6 +82,7 @@ def list_failed(
     name: NamePattern = None,
     since: Since = None,
     until: Until = None,
+    signature: Signature = None,
     limit: Limit = 100,
     as_json: NdJson = False,
 ) -> None:
@@ -78,8 +90,29 @@ def list_failed(
     from delayq.cli.actions import failed
     from delayq.cli.actions.chosen import Chosen
 
-    chosen = Chosen((), name=name, since=since, until=until, queues=tuple(queue or ()))
+    queues = tuple(queue or ())
+    chosen = Chosen((), name=name, since=since, until=until, queues=queues, signature=signature)
     failed.list_failed(session_of(ctx), chosen, limit, as_json=as_json)
+
+
+def groups(
+    ctx: typer.Context,
+    queue: AnyQueue = None,
+    name: NamePattern = None,
+    since: Since = None,
+    until: Until = None,
+    looks: Looks = 10_000,
+    as_json: NdJson = False,
+) -> None:
+    """Group failed jobs by job name and error.
+
+    Numbers, ids and quoted text in messages count as equal. `failed retry --signature S` retries one group.
+    """
+    from delayq.cli.actions import failed
+    from delayq.cli.actions.chosen import Chosen
+
+    chosen = Chosen((), name=name, since=since, until=until)
+    failed.groups(session_of(ctx), chosen, queue, looks, as_json=as_json)
 
 
 def show(ctx: typer.Context, job_id: JobId, queue: AnyQueues = None, as_json: Json = False) -> None:
@@ -96,8 +129,10 @@ def retry(
     name: NamePattern = None,
     since: Since = None,
     until: Until = None,
+    signature: Signature = None,
     queue: AnyQueues = None,
     rate: Rate = None,
+    data: NewData = None,
     as_json: NdJson = False,
 ) -> None:
     """Give failed jobs all their tries again.
@@ -108,8 +143,9 @@ def retry(
     from delayq.cli.actions import failed
     from delayq.cli.actions.chosen import Chosen
 
-    chosen = Chosen(tuple(job_ids or ()), every=every, name=name, since=since, until=until, queues=tuple(queue or ()))
-    raise typer.Exit(failed.retry(session_of(ctx), chosen, rate, as_json=as_json))
+    ids, queues = tuple(job_ids or ()), tuple(queue or ())
+    chosen = Chosen(ids, every=every, name=name, since=since, until=until, queues=queues, signature=signature)
+    raise typer.Exit(failed.retry(session_of(ctx), chosen, rate, data, as_json=as_json))
 
 
 def forget(
@@ -119,6 +155,7 @@ def forget(
     name: NamePattern = None,
     since: Since = None,
     until: Until = None,
+    signature: Signature = None,
     queue: AnyQueues = None,
     yes: Yes = False,
     as_json: NdJson = False,
@@ -130,7 +167,8 @@ def forget(
     from delayq.cli.actions import failed
     from delayq.cli.actions.chosen import Chosen
 
-    chosen = Chosen(tuple(job_ids or ()), every=every, name=name, since=since, until=until, queues=tuple(queue or ()))
+    ids, queues = tuple(job_ids or ()), tuple(queue or ())
+    chosen = Chosen(ids, every=every, name=name, since=since, until=until, queues=queues, signature=signature)
     raise typer.Exit(failed.forget(session_of(ctx), chosen, yes=yes, as_json=as_json))
 
 

@@ -77,6 +77,13 @@ def moment(value: str | None) -> str | None:
     return value
 
 
+def failed_signature(value: str | None) -> str | None:
+    """Raises `InvalidInput` for text that is not a signature of failed jobs; returns the text."""
+    from delayq.core.failure_groups import check_signature
+
+    return None if value is None else check_signature(value)
+
+
 def rate(value: str | None) -> str | None:
     """Raises `InvalidInput` for what is no rate; the text itself goes on."""
     from delayq.core.rate import parse_rate

@@ -11,6 +11,7 @@ from fnmatch import fnmatchcase
 from typing import Final, NamedTuple
 
 from delayq.core.errors import InvalidInput
+from delayq.core.failure_groups import signature_of
 from delayq.core.states import State
 from delayq.core.views import JobInfo
 
@@ -35,7 +36,8 @@ class Sought:
 
     `name` is a pattern ('order.*'), `tag` a whole tag. `since_ms` and `until_ms` bound the time of the state: when the
     job is due, failed, or is forgotten. `newest` begins with the latest. At most `limit` jobs make a page, and at most
-    `looks` are looked at for it: a pattern that fits nothing must not read a million.
+    `looks` are looked at for it: a pattern that fits nothing must not read a million. `signature` names a group of
+    failed jobs (`failure_groups`).
     """
 
     state: State
@@ -47,17 +49,20 @@ class Sought:
     newest: bool = False
     limit: int = 50
     looks: int = 2_000
+    signature: str | None = None
 
     @property
     def narrow(self) -> bool:
         """Whether the envelopes have to be read to know."""
-        return self.name is not None or self.tag is not None
+        return self.name is not None or self.tag is not None or self.signature is not None
 
     def has(self, info: JobInfo) -> bool:
         """Whether a job of that state is meant."""
         if self.name is not None and not fnmatchcase(info.name, self.name):
             return False
         if self.tag is not None and (info.envelope is None or self.tag not in (info.envelope.tags or ())):
+            return False
+        if self.signature is not None and self.signature != signature_of(info.name, info.failure):
             return False
         return self.covers(at_of(info))
 

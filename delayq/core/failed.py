@@ -9,6 +9,7 @@ from typing import TypeAlias, TypedDict
 
 from delayq.core.durations import duration_ms
 from delayq.core.errors import InvalidInput
+from delayq.core.failure_groups import check_signature, signature_of
 from delayq.core.views import JobInfo
 from delayq.core.when import instant_ms
 
@@ -18,12 +19,13 @@ Moment: TypeAlias = str | datetime | timedelta
 
 class FailedOptions(TypedDict, total=False):
     """Which failed jobs: those whose name fits a pattern ('order.*'), that failed no earlier than `since` and no
-    later than `until`. What is left out narrows nothing.
+    later than `until`, and that belong to the group `signature` of `failed_groups`. What is left out narrows nothing.
     """
 
     name: str | None
     since: Moment | None
     until: Moment | None
+    signature: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,7 @@ class FailedChoice:
     name: str | None
     since_ms: int
     until_ms: int
+    signature: str | None = None
 
     @property
     def cursor(self) -> str:
@@ -40,8 +43,10 @@ class FailedChoice:
         return f"{self.since_ms}  " if self.since_ms else ""
 
     def has(self, info: JobInfo) -> bool:
-        """Whether a failed job is meant, as far as its name tells."""
-        return self.name is None or fnmatchcase(info.name, self.name)
+        """Whether a failed job is meant, by its name and, if there is a signature, by its failure."""
+        if self.name is not None and not fnmatchcase(info.name, self.name):
+            return False
+        return self.signature is None or self.signature == signature_of(info.name, info.failure)
 
     def over(self, info: JobInfo) -> bool:
         """Whether this one, and with it all that failed later, lies behind the end."""
@@ -51,14 +56,17 @@ class FailedChoice:
 def choose(options: FailedOptions, now_ms: int, newest_ms: int) -> FailedChoice:
     """Work the times out. Without an `until` it ends with the newest one: what fails from now on is not meant.
 
-    Raises `InvalidInput` for what is no time, and for an end before its beginning.
+    Raises `InvalidInput` for what is no time or no signature, and for an end before its beginning.
     """
     since, until = options.get("since"), options.get("until")
     since_ms = 0 if since is None else moment_ms(since, now_ms)
     until_ms = newest_ms if until is None else moment_ms(until, now_ms)
     if since is not None and until is not None and since_ms > until_ms:
         raise InvalidInput(f"The end {until} lies before the beginning {since}.", hint="Exchange since and until.")
-    return FailedChoice(options.get("name"), since_ms, until_ms)
+    signature = options.get("signature")
+    return FailedChoice(
+        options.get("name"), since_ms, until_ms, None if signature is None else check_signature(signature)
+    )
 
 
 def moment_ms(moment: Moment, now_ms: int) -> int:

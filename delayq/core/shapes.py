@@ -15,6 +15,7 @@ from delayq.core.audit import AuditEntry
 from delayq.core.batches import BatchInfo
 from delayq.core.control import Control
 from delayq.core.diagnosis import Finding
+from delayq.core.failure_groups import FailureGroup
 from delayq.core.progress import Progress
 from delayq.core.sealing import HIDDEN
 from delayq.core.views import JobInfo, JobRef, QueueStats, QueueView, Upcoming, WorkerInfo
@@ -78,6 +79,26 @@ def job_in_full(info: JobInfo) -> Shape:
         "idle_ms": info.idle_ms,
         **at("cancel_asked", info.cancel_asked_ms),
         "progress": told(info.progress) if info.progress else None,
+    }
+
+
+def failure_group(group: FailureGroup) -> Shape:
+    """One group of failed jobs. `sample` is the id and the queue of the job that failed last, and its message."""
+    sample = group.sample
+    return {
+        "signature": group.signature,
+        "name": group.name or None,
+        "type": group.type,
+        "message": group.message,
+        "count": group.count,
+        **at("first", group.first_ms),
+        **at("last", group.last_ms),
+        "queues": list(group.queues),
+        "sample": {
+            "id": sample.id,
+            "queue": sample.queue,
+            "message": sample.failure.message if sample.failure else "",
+        },
     }
 
 

@@ -9,6 +9,7 @@ from typing import Annotated
 from fastapi import Query
 
 from delayq.core.errors import DelayqError
+from delayq.core.failure_groups import check_signature
 from delayq.core.names import check_queue
 from delayq.core.states import State
 from delayq.core.when import instant_ms
@@ -33,6 +34,15 @@ Moment = Annotated[
     ),
 ]
 
+Signature = Annotated[
+    str | None,
+    Query(
+        description="Of one group of `GET /v1/failed/groups`.",
+        pattern=r"^[0-9a-f]{16}$",
+        examples=["3f2a91c04be7d815"],
+    ),
+]
+
 
 @dataclass(frozen=True, slots=True)
 class Said:
@@ -46,6 +56,7 @@ class Said:
     due_to: str | None = None
     names: tuple[str, str] = ("due_from", "due_to")
     """What the two times are called."""
+    signature: str | None = None
 
     async def wanted(self, service: Service, caller: Caller, before: str) -> Wanted:
         """What it means for that caller; `before` stands in front of a member's name in problems: '?', '#/filter/'."""
@@ -57,6 +68,7 @@ class Said:
             tag=self.tag,
             from_ms=await _moment(service, f"{before}{self.names[0]}", self.due_from),
             to_ms=await _moment(service, f"{before}{self.names[1]}", self.due_to),
+            signature=_signature(f"{before}signature", self.signature),
         )
 
     async def _queues(self, service: Service, caller: Caller, before: str) -> tuple[str, ...]:
@@ -66,6 +78,15 @@ class Said:
             return (caller.enter(check_queue(self.queue)),)
         except DelayqError as error:
             raise Refused(invalid(f"{before}queue", error.message, error.hint, "invalid-name")) from error
+
+
+def _signature(where: str, text: str | None) -> str | None:
+    if text is None:
+        return None
+    try:
+        return check_signature(text)
+    except DelayqError as error:
+        raise Refused(invalid(where, error.message, error.hint)) from error
 
 
 async def _moment(service: Service, where: str, text: str | None) -> int | None:
@@ -90,7 +111,12 @@ async def of_query(
 
 
 async def of_failed(
-    queue: AnyQueue = None, name: Name = None, tag: Tag = None, since: Moment = None, until: Moment = None
+    queue: AnyQueue = None,
+    name: Name = None,
+    tag: Tag = None,
+    since: Moment = None,
+    until: Moment = None,
+    signature: Signature = None,
 ) -> Said:
     """A dependency: the filter of a query about failed jobs."""
-    return Said(queue, [State.FAILED], name, tag, since, until, names=("since", "until"))
+    return Said(queue, [State.FAILED], name, tag, since, until, names=("since", "until"), signature=signature)

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import sys
 from bisect import bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import msgspec
 
 from delayq.core.browsing import Sought
+from delayq.core.failure_groups import FailureGroups
 from delayq.core.states import State
 from delayq.core.views import JobInfo
 from delayq.http.cursors import Cursor, question_of
 from delayq.redis.aio import AsyncClient
-from delayq.redis.browse import browse, matching
+from delayq.redis.browse import browse, grouped, matching
 from delayq.redis.whole import stats_of
 
 STATES: Final = (State.SCHEDULED, State.READY, State.RESERVED, State.FAILED, State.COMPLETED)
@@ -32,6 +33,7 @@ class Wanted:
     """Which jobs. `queues` are sorted; times in epoch ms, of when a job is, or was, due, failed or is forgotten.
 
     `name` is a pattern ('order.*'), `tag` one of its tags; `to_ms` itself is not meant any more.
+    `signature` names a group of failed jobs (`failure_groups`).
     """
 
     queues: tuple[str, ...]
@@ -40,16 +42,18 @@ class Wanted:
     tag: str | None = None
     from_ms: int | None = None
     to_ms: int | None = None
+    signature: str | None = None
 
     @property
     def question(self) -> str:
         """What tells it from other questions. Which queues there are may change while somebody turns pages."""
-        return question_of(self.states, self.name, self.tag, self.from_ms, self.to_ms)
+        return question_of(self.states, self.name, self.tag, self.from_ms, self.to_ms, self.signature)
 
     @property
     def plain(self) -> bool:
         """Whether every job of these states and queues is meant."""
-        return self.name is None and self.tag is None and self.from_ms is None and self.to_ms is None
+        narrow = (self.name, self.tag, self.from_ms, self.to_ms, self.signature)
+        return all(one is None for one in narrow)
 
     def holds(self, place: Cursor) -> bool:
         """Whether that list is among those that are meant: a caller may have written his cursor himself."""
@@ -66,6 +70,7 @@ class Wanted:
             until_ms=None if self.to_ms is None else self.to_ms - 1,
             limit=limit,
             looks=looks,
+            signature=self.signature,
         )
 
 
@@ -91,6 +96,12 @@ async def page(client: AsyncClient, wanted: Wanted, cursor: Cursor | None, limit
         looked, asked = looked + part.looked, asked + 1
         here = msgspec.structs.replace(here, after=part.cursor) if part.cursor else _next(wanted, here)
     return Listed(found, None)
+
+
+async def failure_groups(client: AsyncClient, wanted: Wanted) -> FailureGroups:
+    """Group the newest failed jobs that are meant; a request looks at `LOOKED_AT` of them."""
+    sought = replace(wanted.sought("", State.FAILED, 1, LOOKED_AT), queues=wanted.queues, newest=True)
+    return await client.run(grouped(client.verbs, sought))
 
 
 async def count(client: AsyncClient, wanted: Wanted, most: int) -> tuple[int, bool]:

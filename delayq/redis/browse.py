@@ -12,6 +12,7 @@ from typing import Final
 
 from delayq.core import failure as failures
 from delayq.core.browsing import IN_ORDER, Found, Sought, Spot, read_spot
+from delayq.core.failure_groups import FailureGroups, Grouping
 from delayq.core.states import State
 from delayq.core.views import JobInfo, Page
 from delayq.redis import whole
@@ -28,6 +29,8 @@ READ_BYTES: Final = 1_000_000
 ROUNDS: Final = 100
 """Calls for a page of what is in streams: a pattern that fits nearly nothing would ask for one job at a time."""
 _FIRST_READ: Final = 64
+GROUP_STEP: Final = 200
+"""Failed jobs in memory at once while they are grouped."""
 
 Row = tuple[Spot, str]
 """Where a job stands, and the shard it lies in."""
@@ -54,6 +57,24 @@ def browse(verbs: Verbs, sought: Sought, cursor: str = "") -> Flow[Found]:
             found += [info] if sought.has(info) else []
         if not more or looked >= sought.looks:
             return Found(tuple(found), str(spot) if more else "", looked)
+
+
+def grouped(verbs: Verbs, sought: Sought, cursor: str = "") -> Flow[FailureGroups]:
+    """Group the failed jobs that are sought, at most `sought.looks` of them; the cursor leads to the others."""
+    grouping, looked = Grouping(), 0
+    while True:
+        left = sought.looks - looked
+        found = yield from browse(verbs, replace(sought, limit=min(GROUP_STEP, left), looks=left), cursor)
+        grouping.add(found.jobs)
+        looked, cursor = looked + found.looked, found.cursor
+        if not cursor or looked >= sought.looks:
+            return grouping.groups(cursor, looked)
+
+
+def with_failures(errors: str, jobs: Sequence[JobInfo]) -> Flow[tuple[JobInfo, ...]]:
+    """Return failed jobs with their failures, which are read from the hash `errors`."""
+    records = yield from _fetch(errors, [info.id for info in jobs])
+    return tuple(replace(info, failure=failures.decode(raw)) for info, raw in zip(jobs, records, strict=True))
 
 
 def count(verbs: Verbs, sought: Sought) -> Flow[int]:
@@ -141,23 +162,29 @@ def _read(shards: Mapping[str, Scope], rows: Sequence[Row], state: State) -> Flo
     """The jobs of these rows, in their order."""
     found: dict[Row, JobInfo] = {}
     held = {shard: [row for row in rows if row[1] == shard] for shard in dict.fromkeys(shard for _, shard in rows)}
-    asked = yield from together([_fetch(shards[shard].keys.of("jobs"), mine) for shard, mine in held.items()])
+    asked = yield from together([_fetch(shards[shard].keys.of("jobs"), _ids(mine)) for shard, mine in held.items()])
     told = [[b""] * len(mine) for mine in held.values()]
     if state is State.FAILED:
-        told = yield from together([_fetch(shards[shard].keys.of("errors"), mine) for shard, mine in held.items()])
+        told = yield from together(
+            [_fetch(shards[shard].keys.of("errors"), _ids(mine)) for shard, mine in held.items()]
+        )
     for mine, envelopes, errors in zip(held.values(), asked, told, strict=True):
         for row, raw, error in zip(mine, envelopes, errors, strict=True):
             found[row] = _info(row[0], state, raw, error)
     return [found[row] for row in rows]
 
 
-def _fetch(key: str, rows: Sequence[Row]) -> Flow[list[bytes]]:
+def _ids(rows: Sequence[Row]) -> list[str]:
+    return [spot.id for spot, _ in rows]
+
+
+def _fetch(key: str, ids: Sequence[str]) -> Flow[list[bytes]]:
     """Values of a hash, some at a time, so that large ones do not come all at once."""
     values: list[bytes] = []
     size = _FIRST_READ
-    while len(values) < len(rows):
-        ids = [spot.id for spot, _ in rows[len(values) : len(values) + size]]
-        some: list[bytes] = yield Command(("HMGET", key, *ids), _bytes, True)
+    while len(values) < len(ids):
+        asked = ids[len(values) : len(values) + size]
+        some: list[bytes] = yield Command(("HMGET", key, *asked), _bytes, True)
         values += some
         size = max(1, min(STEP, READ_BYTES * len(some) // (1 + sum(map(len, some)))))
     return values

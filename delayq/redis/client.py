@@ -7,11 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
+from msgspec import UNSET
 from msgspec.structs import force_setattr
 
 from delayq.core.activity import Activity
 from delayq.core.control import Control
 from delayq.core.failed import FailedOptions
+from delayq.core.failure_groups import FailureGroups
 from delayq.core.options import Options
 from delayq.core.progress import Progress
 from delayq.core.rate import Pace, parse_rate
@@ -24,7 +26,7 @@ from delayq.redis.batches import Batches
 from delayq.redis.calls.operate import Switch
 from delayq.redis.connect import Connector
 from delayq.redis.driving import drive
-from delayq.redis.failed_verbs import FailedVerbs
+from delayq.redis.failed_verbs import GROUPED, FailedVerbs
 from delayq.redis.given import QueueSettings, ScheduleOptions, When
 from delayq.redis.hand_verbs import HandVerbs
 from delayq.redis.limit_desk import AuditDesk, LimitDesk
@@ -143,12 +145,30 @@ class Client:
         """Let a waiting job run at once (on a paused queue: when it is resumed). Raises as `reschedule`."""
         return self._home.one(self.run(self.verbs.run_now(job_id, queue)))
 
-    def retry(self, job_id: str, *, queue: str | None = None) -> JobRef:
-        """Give a failed job all its tries again.
+    def retry(self, job_id: str, *, queue: str | None = None, data: Any = UNSET) -> JobRef:
+        """Give a failed job all its tries again; with `data` as its new payload (None is the payload null).
 
-        Raises `JobNotFound` (`FoundElsewhere` as `cancel`), `JobNotFailed`, `PayloadLost`, `Conflict`.
+        Raises `JobNotFound` (`FoundElsewhere` as `cancel`), `JobNotFailed`, `PayloadLost`, `Conflict`, and
+        `InvalidPayload` for data that cannot be sent and for the data of an encrypted job.
         """
-        return self._home.one(self.run(self._by_hand.retry(job_id, queue)))
+        return self._home.one(self.run(self._by_hand.retry(job_id, queue, data)))
+
+    def clone(
+        self,
+        job_id: str,
+        *,
+        queue: str | None = None,
+        data: Any = UNSET,
+        id: str | None = None,  # as in `schedule`
+        delay: Delay | None = None,
+    ) -> JobRef:
+        """Schedule a copy of a job in any state, in its queue, under a new id or yours; with `data` as its payload.
+
+        The copy keeps name, tries, backoff, timeout, retention, headers and tags. It is in no chain and no batch and
+        has no unique key, deadline or `retry_until`. Raises `JobNotFound`, `Conflict` for an `id` that is taken, and
+        `InvalidPayload` as `retry`.
+        """
+        return self._home.one(self.run(self._by_hand.clone(job_id, queue, data, id, delay)))
 
     def forget(self, job_ids: str | Sequence[str], *, queue: str | None = None) -> list[Answer]:
         """Drop failed or completed jobs: `forgotten`, `refused` (it waits or runs) or `unknown` for each.
@@ -218,6 +238,16 @@ class Client:
         for info in self.iter_failed(queue, **which):
             time.sleep(pace.wait_s(time.monotonic()))
             yield self.run(self.failed_verbs.retry(info.id, queue))
+
+    def failed_groups(
+        self, queue: str | None = None, *, looks: int = GROUPED, **which: Unpack[FailedOptions]
+    ) -> FailureGroups:
+        """Group the newest failed jobs that are meant by job name and error, the largest group first.
+
+        At most `looks` jobs are looked at, in one queue or all; `FailureGroups.cursor` is '' when these were all. The
+        `signature` of a group chooses its jobs in `iter_failed` and `retry_failed`. Raises `InvalidInput`.
+        """
+        return self.run(self.failed_verbs.groups(which, queue, looks))
 
     def progress(self, job_id: str, *, queue: str | None = None) -> Progress | None:
         """What a running job told last of how far it is; None when it told nothing, or does not run."""

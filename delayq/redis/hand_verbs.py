@@ -10,14 +10,19 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
+import msgspec
+
 from delayq.core import envelope as envelopes
 from delayq.core import follow, followups
 from delayq.core.audit import check_reason
 from delayq.core.envelope import Envelope
-from delayq.core.errors import BadEnvelope, DelayqError, PayloadLost
+from delayq.core.errors import BadEnvelope, DelayqError, InvalidPayload, JobNotFound, PayloadLost
 from delayq.core.events import JobRetryRequested
 from delayq.core.follow import Part
 from delayq.core.followups import End, Note, Todo
+from delayq.core.names import check_id, new_id
+from delayq.core.sealing import Place, seal_data
+from delayq.core.spec import Delay
 from delayq.core.states import Answer, State
 from delayq.core.unique import again_of
 from delayq.core.views import JobInfo, JobRef
@@ -28,6 +33,8 @@ from delayq.redis.placing import Way
 from delayq.redis.verbs import Flow, Verbs
 
 RETRY_READS = 5
+CLONE_OF = "delayq-clone-of"
+"""The header of a clone that holds the id of the job it was made from."""
 ARCHIVED = "It was archived by hand."
 
 log = logging.getLogger("delayq.redis")
@@ -54,10 +61,10 @@ class HandVerbs:
             yield from self._tell(_heard(done.job, End.FAILED))
         return done.answer
 
-    def retry(self, job_id: str, queue: str | None) -> Flow[JobRef]:
+    def retry(self, job_id: str, queue: str | None, data: object = msgspec.UNSET) -> Flow[JobRef]:
         """A failed job from the start; read, rewrite, and again when somebody was faster.
 
-        As safe as the queue asks.
+        As safe as the queue asks. `data` takes the place of its payload.
 
         One that is a member of a batch says so in its envelope, and which cancels do not hold for it: it may start
         before the batch has heard.
@@ -79,6 +86,8 @@ class HandVerbs:
                 todo, digest = follow.taken_up(part) if part else [], again_of(envelope.unique)
                 fresh = envelopes.afresh(raw, envelope, (yield from self._verbs.server_ms()))
                 fresh = envelopes.rewrite(fresh, chain=part.chain) if part else fresh
+            if info is not None and info.state is State.FAILED and data is not msgspec.UNSET:
+                fresh = self._with_data(fresh, info, data)
             prints = envelopes.fingerprint(raw)
             way.wanted = yield from self._verbs.durable.wanted(self._verbs.shard(scope.name), None)
             ask = produce.retry(scope, job_id, prints, fresh, digest, followups.encode_todo(todo))
@@ -92,6 +101,40 @@ class HandVerbs:
         yield from self._tell(todo)
         way.check([ref])
         return ref
+
+    def clone(self, job_id: str, queue: str | None, data: object, new: str | None, delay: Delay | None) -> Flow[JobRef]:
+        """Schedule a copy of a job in any state, in its queue: without its chain, batch, unique key and past limits."""
+        scope, info = yield from self._verbs.read(job_id, queue)
+        if info is None:
+            raise JobNotFound(f"No job {job_id!r} is known in queue {scope.name!r}.")
+        payload = info.envelope.data if data is msgspec.UNSET and info.envelope else data
+        raw = self._with_data(info.raw, info, payload, seal=False)  # which happens under the new id
+        envelope = envelopes.decode(raw)
+        now_ms = yield from self._verbs.server_ms()
+        raw = envelopes.afresh(raw, envelope, now_ms)
+        dropped = dict.fromkeys(("chain", "batch", "unique", "deadline_ms", "retry_until_ms"))
+        headers = {**(envelopes.decode(raw).headers or {}), CLONE_OF: job_id}
+        own_id = new_id() if new is None else check_id(new)
+        raw = envelopes.rewrite(raw, **dropped, id=own_id, created_ms=now_ms, headers=headers)
+        return (yield from self._verbs.push_copy(raw, info.queue, delay))
+
+    def _with_data(self, raw: bytes, info: JobInfo, data: object, *, seal: bool = True) -> bytes:
+        """The envelope with another payload. Raises `InvalidPayload`, also where a payload cannot be changed."""
+        of, hint = f"The payload of the job {info.id!r} in queue {info.queue!r}", "Schedule a new job with the payload."
+        if info.envelope is None or info.is_lost:
+            raise InvalidPayload(f"{of} cannot be read, so it cannot be changed or copied.", hint=hint)
+        if info.encrypted:
+            raise InvalidPayload(f"{of} is encrypted, so it cannot be changed or copied.", hint=hint)
+        if not envelopes.keeps_headers(raw):
+            raise InvalidPayload(f"{of} was written by Laravel, so it cannot be changed or copied.", hint=hint)
+        options = self._verbs.options
+        check = envelopes.check_data if isinstance(data, bytes) else envelopes.encode_data  # bytes are JSON already
+        payload = check(data, options.max_payload)  # type: ignore[arg-type]
+        if seal and options.encrypts(info.name, None):
+            members = seal_data(options.keyring, Place(info.id, info.name), payload)
+            envelopes.within(members.data, options.max_payload, "The encrypted payload")
+            return envelopes.rewrite(raw, data=members.data, encrypted=members.encrypted)
+        return envelopes.rewrite(raw, data=payload)
 
     def _part(self, info: JobInfo | None, envelope: Envelope) -> Flow[Part | None]:
         """Its part when it runs again. Its batch has heard of the failure by then, and sent what is due of it."""

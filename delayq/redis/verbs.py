@@ -119,6 +119,10 @@ class Verbs:
         """An envelope that is made already, byte for byte; its id is kept when taken."""
         return self._schedule_one(prepare_raw(raw, self.options, queue, delay), OnConflict.KEEP)
 
+    def push_copy(self, raw: bytes, queue: str, delay: Delay | None) -> Flow[JobRef]:
+        """As `push_raw`; an id that is taken is a conflict."""
+        return self._schedule_one(prepare_raw(raw, self.options, queue, delay), OnConflict.ERROR)
+
     def _schedule_timed(self, spec: JobSpec, on_conflict: OnConflict, durability: str | None) -> Flow[JobRef]:
         job = prepare(spec, self.options, (yield from self.server_ms()), on_conflict)
         return (yield from self._schedule_one(job, on_conflict, durability))

@@ -331,3 +331,22 @@ def test_show_finds_what_list_shows(inline: Inline, q: DelayQ, spread: dict[str,
     assert inline.ok("failed", "show", "f1", "--json").json["queue"] == "orders"
     assert inline.ok("failed", "show", "f1", "--queue", "mail,orders", "--json").json["queue"] == "orders"
     assert inline("failed", "show", "f1", "--queue", "mail,vip").code == 3
+
+
+def test_groups_are_listed_and_one_is_retried(inline: Inline, q: DelayQ, three: tuple[str, ...]) -> None:
+    [large] = inline("failed", "groups", "--json").documents
+    assert (large["name"], large["type"], large["message"], large["count"]) == ("bad", "ValueError", "no b#", 3)
+    assert (large["sample"]["id"], large["sample"]["message"]) == ("b2", "no b2")
+    assert "--looks" in inline("failed", "groups", "--looks", "2").err
+    assert inline("failed", "retry", "--signature", "no").code == 2
+    assert inline("failed", "retry", "--signature", large["signature"]).lines == list(three)
+
+
+def test_one_job_is_retried_with_another_payload(inline: Inline, q: DelayQ, three: tuple[str, ...]) -> None:
+    new = '{"text": "better"}'
+    assert inline("failed", "retry", "b1", "b2", "--data", new).code == 2
+    assert inline("failed", "retry", "b0", "--data", new).code == 0
+    info = q.get("b0")
+    assert info is not None
+    assert (info.state, info.data) == (State.SCHEDULED, {"text": "better"})
+    assert state(q, "b1") == State.FAILED

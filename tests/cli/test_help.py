@@ -41,6 +41,7 @@ def test_the_commands_of_the_design_are_there() -> None:
         "schedule", "cancel", "archive", "run-now", "show", "why",
         "reschedule", "list", "stats", "upcoming", "work", "move", "up",
         "activity", "down", "demo", "doctor", "failed", "failed list", "failed show", "failed retry", "failed forget",
+        "failed groups",
         "failed flush", "failed prune", "failed kick", "pause", "resume", "drain", "clear", "workers", "queue",
         "queue set", "queue show", "queue remove",
         "config", "config show", "scripts", "scripts path", "restart", "top", "listen", "maintenance", "maintenance on",

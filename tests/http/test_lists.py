@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from delayq import DelayQ
+from tests.support.failing import fail_job
 from tests.support.web import problem
 
 
@@ -168,3 +169,24 @@ async def test_a_bulk_action_is_checked(
     answer = await bulk(api, action, chosen, **more)
     assert answer.status_code == 422, answer.text
     assert answer.json()["errors"][0]["pointer"].startswith(pointer)
+
+
+async def test_failed_jobs_by_error_and_one_group_retried(api: httpx.AsyncClient, redis_url: str) -> None:
+    with DelayQ(redis_url) as q:
+        for job_id, message in (("a", "no stock of 41"), ("b", "no stock of 7"), ("c", "no money")):
+            fail_job(q, job_id, message)
+    told = (await api.get("/v1/failed/groups?queue=orders")).json()
+    assert (told["looked"], told["exact"], told["others"]) == (3, True, 0)
+    assert [(one["message"], one["count"]) for one in told["groups"]] == [("no stock of #", 2), ("no money", 1)]
+    signature = told["groups"][0]["signature"]
+    assert (await api.get("/v1/failed/groups?limit=1")).json()["others"] == 1
+    listed = (await api.get(f"/v1/failed?queue=orders&signature={signature}")).json()
+    assert [one["id"] for one in listed["jobs"]] == ["a", "b"]
+    bulk = {"action": "retry", "filter": {"queue": "orders", "signature": signature}, "reason": "stock is back"}
+    assert (await api.post("/v1/jobs/bulk", json={**bulk, "dry_run": True})).json()["matched"] == 2
+    assert (await api.post("/v1/jobs/bulk", json=bulk)).json()["outcomes"] == {"scheduled": 2}
+    assert [one["id"] for one in (await api.get("/v1/failed?queue=orders")).json()["jobs"]] == ["c"]
+    for action, states in (("cancel", None), ("forget", ["completed"])):
+        wrong = {"action": action, "filter": {"queue": "orders", "signature": signature, "states": states}}
+        problem(await api.post("/v1/jobs/bulk", json=wrong), 422, "invalid-input")
+    assert (await api.get("/v1/failed?signature=nonsense")).status_code == 422

@@ -18,6 +18,8 @@ LOOKS: tuple[tuple[str, ...], ...] = (
     ("show", "o1", "--queue", QUEUE, "--json"),
     ("why", "o1", "--queue", QUEUE),
     ("why", "o1", "--queue", QUEUE, "--json"),
+    ("failed", "groups"),
+    ("failed", "groups", "--json"),
     ("failed", "show", "o1", "--queue", QUEUE),
     ("failed", "retry", "o1", "--queue", QUEUE),
     ("failed", "forget", "o1", "--queue", QUEUE),

@@ -25,17 +25,18 @@ class Chosen:
     since: str | None = None
     until: str | None = None
     queues: tuple[str, ...] = ()
+    signature: str | None = None
 
     @property
     def narrowed(self) -> dict[str, str]:
         """The options that choose among all failed jobs."""
-        said = {"--name": self.name, "--since": self.since, "--until": self.until}
+        said = {"--name": self.name, "--since": self.since, "--until": self.until, "--signature": self.signature}
         return {option: value for option, value in said.items() if value is not None}
 
     @property
     def which(self) -> FailedOptions:
         """All that fit, in the client's words."""
-        return FailedOptions(name=self.name, since=self.since, until=self.until)
+        return FailedOptions(name=self.name, since=self.since, until=self.until, signature=self.signature)
 
     def check(self) -> None:
         """Raises `InvalidInput` unless it is one or the other."""
@@ -46,7 +47,8 @@ class Chosen:
             raise InvalidInput(f"{narrowed[0]} chooses among --all failed jobs.", hint="Leave it out, or the ids.")
         if not self.ids and not self.every and not narrowed:
             raise InvalidInput(
-                "No job was named.", hint="Give ids, --name, --since or --until, or --all for every failed job."
+                "No job was named.",
+                hint="Give ids, --name, --since, --until, --signature, or --all for every failed job.",
             )
         if self.ids and len(self.queues) > 1:
             raise InvalidInput(

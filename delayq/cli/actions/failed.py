@@ -7,15 +7,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Final
 
+from msgspec import UNSET
+
 from delayq.cli.actions.chosen import Chosen
 from delayq.cli.actions.look import cut, find, local_ms, print_job
 from delayq.cli.actions.produce import checkable
 from delayq.cli.headway import Headway
+from delayq.cli.payload import read_data
 from delayq.cli.session import Session
 from delayq.cli.words import count, distance
 from delayq.core import shapes
 from delayq.core.errors import FoundElsewhere, InvalidInput, InvalidName, JobNotFailed, JobNotFound
 from delayq.core.failure import Failure
+from delayq.core.failure_groups import FailureGroup
 from delayq.core.rate import Pace, parse_rate
 from delayq.core.sealing import hide
 from delayq.core.states import Answer, State
@@ -48,6 +52,29 @@ def list_failed(session: Session, chosen: Chosen, limit: int, *, as_json: bool) 
             session.out.note(f"There are more than {limit}; --limit shows them.")
         if isinstance(client, FailedDesk):
             tell_buried(session, client.buried(), chosen.queues)
+
+
+def groups(session: Session, chosen: Chosen, queue: str | None, looks: int, *, as_json: bool) -> None:
+    """Failed jobs by job name and error, the largest group first."""
+    with session.failed() as client:
+        found = client.failed_groups(queue, looks=looks, **chosen.which)
+    if as_json:
+        for group in found.groups:
+            session.out.json(shapes.failure_group(group))
+    else:
+        now_ms = local_ms()
+        rows = [_group_row(group, now_ms) for group in found.groups]
+        session.out.table(("signature", "count", "name", "first", "last", "error"), rows, numbers=("count",))
+    if found.others:
+        session.out.note(f"{count(found.others, 'more job')} failed in other ways; --name or --since narrows the list.")
+    if found.cursor:
+        session.out.note(f"Only {count(found.looked, 'failed job')} were looked at; --looks raises that.")
+
+
+def _group_row(group: FailureGroup, now_ms: int) -> tuple[str, ...]:
+    first, last = distance(group.first_ms, now_ms), distance(group.last_ms, now_ms)
+    error = cut(f"{group.type}: {group.message}".encode()[:200])
+    return group.signature, str(group.count), group.name or "?", first, last, error
 
 
 def _in_full(client: Client | FailedDesk, info: JobInfo) -> JobInfo:
@@ -122,19 +149,25 @@ def _everywhere(client: Client | FailedDesk, job_id: str, queues: Sequence[str])
     return found or [find(client, job_id, queues[0])]
 
 
-def retry(session: Session, chosen: Chosen, rate: str | None, *, as_json: bool) -> int:
+def retry(session: Session, chosen: Chosen, rate: str | None, data: str | None, *, as_json: bool) -> int:
     """Try them again; the worst exit code. One that cannot be retried keeps no other from it."""
     chosen.check()
+    if data is not None and len(chosen.ids) != 1:
+        raise InvalidInput("--data is the payload of one job.", hint="Name one id: delayq failed retry ID --data JSON")
     code = 0
     done: dict[str, int] = {}
     pace = Pace(parse_rate(rate) if rate else None)
     with session.failed() as client:
         headway: Headway | None = None
+        payload = UNSET if data is None else read_data(data, client.options.max_payload)
+        if payload is not UNSET and isinstance(client, FailedDesk):
+            raise InvalidInput("--data changes jobs on Redis only.", hint="Schedule a new job with the payload.")
+        words = chosen.words if payload is UNSET else f"{chosen.words}, with another payload"
         for queue, ids in chosen.by_queue(client):
             headway = headway or Headway(session.out.note, _how_many(client, chosen))
             where = queue or client.options.queue
-            session.record(client, "retry", where, chosen.words)
-            for job_id, ref, error in _retried(client, ids, queue, pace):
+            session.record(client, "retry", where, words)
+            for job_id, ref, error in _retried(client, ids, queue, pace, payload):
                 headway.step()
                 if error is not None:
                     session.out.error(error.message, error.hint)
@@ -159,7 +192,9 @@ def _spread(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{number:,} in {queue}" for queue, number in counts.items())
 
 
-def _retried(client: Client | FailedDesk, ids: Iterator[str], queue: str | None, pace: Pace) -> Iterator[Retried]:
+def _retried(
+    client: Client | FailedDesk, ids: Iterator[str], queue: str | None, pace: Pace, data: object
+) -> Iterator[Retried]:
     """The answers, at the pace that was asked for."""
     for job_id in ids:
         time.sleep(pace.wait_s(time.monotonic()))
@@ -167,7 +202,7 @@ def _retried(client: Client | FailedDesk, ids: Iterator[str], queue: str | None,
             if isinstance(client, FailedDesk):
                 answer = client.retry_one(job_id, queue=queue)
             else:
-                answer = client.run(client.failed_verbs.retry(job_id, queue))
+                answer = client.run(client.failed_verbs.retry(job_id, queue, data))
         yield answer
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Unpack
 
 from msgspec import structs
@@ -13,6 +14,7 @@ from delayq.core.durations import duration_ms
 from delayq.core.envelope import Envelope
 from delayq.core.errors import BadEnvelope, DelayqError, FoundElsewhere, JobNotFound
 from delayq.core.failed import FailedOptions, choose
+from delayq.core.failure_groups import FailureGroups, Grouping
 from delayq.core.options import Options
 from delayq.core.states import Answer, State
 from delayq.core.views import JobInfo, Retried
@@ -61,7 +63,18 @@ class FailedDesk:
             since_ms=chosen.since_ms,
             until_ms=chosen.until_ms,
         )
-        return (self._info(job) for job in self._iter(query))
+        return filter(chosen.has, map(self._info, self._iter(query)))
+
+    def failed_groups(self, queue: str | None = None, *, looks: int, **which: Unpack[FailedOptions]) -> FailureGroups:
+        """Group the failed jobs of one queue, or of all, by job name and error; `looks` jobs of each at most."""
+        grouping, looked, more = Grouping(), 0, False
+        for name in self.queues() if queue is None else [queue]:
+            found = self.iter_failed(name, **which)
+            for info in islice(found, max(0, looks - looked)):
+                looked += 1
+                grouping.add([info])
+            more = more or next(found, None) is not None
+        return grouping.groups("more" if more else "", looked)
 
     def get(self, job_id: str, *, queue: str | None = None) -> JobInfo | None:
         """One of them."""

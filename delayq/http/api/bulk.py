@@ -64,8 +64,10 @@ async def bulk(request: Request, service: Served, caller: Writer) -> Response:
 
 def _said(asked: Bulk) -> Said:
     chosen = asked.filter
-    states = STATES[asked.action] if chosen.states is None else chosen.states
-    return Said(chosen.queue, states, chosen.name, chosen.tag, chosen.due_from, chosen.due_to)
+    meant = STATES[asked.action] if chosen.signature is None else ("failed",)
+    states = meant if chosen.states is None else chosen.states
+    times = (chosen.due_from, chosen.due_to)
+    return Said(chosen.queue, states, chosen.name, chosen.tag, *times, signature=chosen.signature)
 
 
 def _check(asked: Bulk) -> None:
@@ -74,6 +76,10 @@ def _check(asked: Bulk) -> None:
         if state not in STATES[asked.action]:
             rule = f"{asked.action} is for jobs that are {' or '.join(STATES[asked.action])}"
             raise Refused(invalid("#/filter/states", rule))
+    if asked.filter.signature is not None and (
+        "failed" not in STATES[asked.action] or set(asked.filter.states or ()) - {"failed"}
+    ):
+        raise Refused(invalid("#/filter/signature", "a signature chooses failed jobs only; use retry or forget"))
     if sum(one is not None for one in (asked.delay, asked.at)) != (asked.action == "reschedule"):
         raise Refused(invalid("#/delay", "reschedule needs exactly one of delay and at, and nothing else takes them"))
 

@@ -7,9 +7,11 @@ from typing import Annotated, Any, Final
 from urllib.parse import quote
 
 from fastapi import APIRouter, Header, Query, Request, Response
+from msgspec import UNSET, Raw, UnsetType
 
 from delayq.core import shapes
 from delayq.core.durability import parse_durability
+from delayq.core.envelope import check_data
 from delayq.core.errors import JobFinished, JobHasFailed, JobNotFound, JobRunning
 from delayq.core.sealing import hide
 from delayq.core.states import Answer, OnConflict
@@ -17,7 +19,7 @@ from delayq.core.views import JobRef
 from delayq.http import blame
 from delayq.http.access import Caller, Reader, Writer
 from delayq.http.answers import answer
-from delayq.http.api.models.jobs import Answered, JobInFull, JobReasons, NewJobAlone, NewTime, Scheduled
+from delayq.http.api.models.jobs import Again, Answered, Copy, JobInFull, JobReasons, NewJobAlone, NewTime, Scheduled
 from delayq.http.api.models.queues import Why
 from delayq.http.bodies import invalid, read, read_any
 from delayq.http.documented import answers, takes
@@ -206,13 +208,41 @@ async def run_now(service: Served, caller: Writer, job_id: Id, queue: OneQueue =
 @router.post(
     "/{job_id}/retry",
     summary="Give a failed job all its tries again",
+    openapi_extra=takes(Again, {"data": {"order_id": 42}, "reason": "the order id was wrong"}, required=False),
     responses=answers({200: ("It is due now.", Scheduled)}),
 )
-async def retry(service: Served, caller: Writer, job_id: Id, queue: OneQueue = None) -> Response:
-    """Only a failed job can be retried (else 409)."""
-    name = place(service, caller, queue)
-    await service.record(caller, "retry", f"{name} {job_id}")
-    return answer(shapes.scheduled(await service.client.retry(job_id, queue=name)))
+async def retry(request: Request, service: Served, caller: Writer, job_id: Id, queue: OneQueue = None) -> Response:
+    """Only a failed job can be retried (else 409). `data` replaces its payload, unless that is encrypted (422)."""
+    name, asked = place(service, caller, queue), await read_any(request, Again)
+    with blame.told_by(asked):
+        data = _changed(service, asked.data)
+        detail = "" if data is UNSET else "with another payload"
+        await service.record(caller, "retry", f"{name} {job_id}", detail=detail, reason=asked.reason or "")
+        return answer(shapes.scheduled(await service.client.retry(job_id, queue=name, data=data)))
+
+
+@router.post(
+    "/{job_id}/clone",
+    summary="Schedule a copy of a job",
+    status_code=201,
+    openapi_extra=takes(Copy, {"data": {"order_id": 42}, "delay": "15m"}, required=False),
+    responses=answers({201: ("Created.", Scheduled)}, DONE),
+)
+async def clone(request: Request, service: Served, caller: Writer, job_id: Id, queue: OneQueue = None) -> Response:
+    """Of a job in any state, in its queue; without its chain, batch and unique key. An `id` that is taken: 409."""
+    name, asked = place(service, caller, queue), await read_any(request, Copy)
+    with blame.told_by(asked):
+        data = _changed(service, asked.data)
+        detail = " ".join(filter(None, (asked.id, asked.delay, "" if data is UNSET else "with another payload")))
+        await service.record(caller, "clone", f"{name} {job_id}", detail=detail, reason=asked.reason or "")
+        ref = await service.client.clone(job_id, queue=name, data=data, id=asked.id, delay=asked.delay)
+    where = f"/v1/jobs/{quote(ref.id, safe='')}?queue={quote(ref.queue, safe='')}"
+    return answer(shapes.scheduled(ref), 201, {"Location": where})
+
+
+def _changed(service: Service, data: Raw) -> Raw | UnsetType:
+    """The payload of a body, checked; UNSET when it has none. Raises `InvalidPayload`."""
+    return check_data(bytes(data), service.client.options.max_payload) if bytes(data) else UNSET
 
 
 @router.post(

@@ -15,7 +15,7 @@ from delayq.core.views import JobInfo
 from delayq.http import cursors, listing
 from delayq.http.access import Reader
 from delayq.http.answers import answer
-from delayq.http.api.models.failed import FailedPage
+from delayq.http.api.models.failed import FailedGroups, FailedPage
 from delayq.http.api.models.jobs import JobPage
 from delayq.http.documented import answers
 from delayq.http.filters import Said, of_failed, of_query
@@ -53,6 +53,26 @@ async def list_failed(
     listed = await listing.page(service.client, wanted, cursors.read(cursor, wanted.question), limit)
     rows = [{**shapes.job(hide(info)), "error": _error(info)} for info in listed.jobs]
     return _page(request, rows, listed)
+
+
+@router.get("/v1/failed/groups", summary="Failed jobs by error", responses=answers({200: ("Groups.", FailedGroups)}))
+async def list_groups(
+    service: Served, caller: Reader, said: Annotated[Said, Depends(of_failed)], limit: Rows = ROWS
+) -> Response:
+    """Count failed jobs by job name and error. The newest 5,000 are looked at; `since` and `until` choose others.
+
+    `POST /v1/jobs/bulk` with the `signature` of a group retries or forgets its jobs.
+    """
+    found = await listing.failure_groups(service.client, await said.wanted(service, caller, "?"))
+    shown, rest = found.groups[:limit], found.groups[limit:]
+    return answer(
+        {
+            "groups": list(map(shapes.failure_group, shown)),
+            "looked": found.looked,
+            "exact": not found.cursor,
+            "others": found.others + sum(group.count for group in rest),
+        }
+    )
 
 
 def _error(info: JobInfo) -> object:

@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 from delayq.core.browsing import Found, Sought
 from delayq.core.errors import InvalidInput
+from delayq.core.failure_groups import FailureGroup, FailureGroups, common_message
 from delayq.core.names import check_id
 from delayq.core.states import State
 from delayq.core.views import JobInfo
@@ -27,7 +28,7 @@ from delayq.http.dashboard.pages import back, show
 from delayq.http.dashboard.payload import without
 from delayq.http.dashboard.visit import Visit
 from delayq.http.dashboard.wording import plural
-from delayq.redis.browse import count, matching
+from delayq.redis.browse import count, grouped, matching
 
 ACTS: Final = ("retry", "forget")
 PREVIEW_LOOKS: Final = 4_000
@@ -59,11 +60,51 @@ async def page(house: House, visit: Visit) -> Response:
         "names": names,
         "found": found,
         "rows": [Row(info, _message(house, info)) for info in found.jobs],
-        "total": await house.client.run(count(house.client.verbs, replace(sought, name=None, tag=None))),
+        "total": await house.client.run(
+            count(house.client.verbs, replace(sought, name=None, tag=None, signature=None))
+        ),
         "cursor": visit.asked("cursor"),
         "wrong": wrong,
     }
     return await show(house, visit, "failed.html", told, 400 if wrong else 200)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRow:
+    """A group of failed jobs as the page shows it: its common message, and the message of its sample."""
+
+    group: FailureGroup
+    common: str
+    message: str
+
+
+async def groups(house: House, visit: Visit) -> Response:
+    """GET /failed/groups: failed jobs by job name and error."""
+    asked = replace(question(visit, State.FAILED), state=State.FAILED, signature="")
+    names = visit.viewer.of(await house.client.queues())
+    now_ms = await house.now_ms()
+    wrong = asked.mistakes(now_ms)
+    typed = replace(asked, since="", until="") if wrong else asked
+    sought = replace(typed.sought([asked.queue] if asked.queue else names, now_ms), looks=PREVIEW_LOOKS)
+    found = FailureGroups(())
+    if not wrong:
+        found = await house.client.run(grouped(house.client.verbs, sought, visit.asked("cursor")))
+    told = {
+        "now_ms": now_ms,
+        "asked": asked,
+        "names": names,
+        "found": found,
+        "rows": [_group_row(house, group) for group in found.groups],
+        "wrong": wrong,
+        "total": await house.client.run(count(house.client.verbs, replace(sought, name=None, tag=None))),
+        "cursor": visit.asked("cursor"),
+    }
+    return await show(house, visit, "failed_groups.html", told, 400 if wrong else 200)
+
+
+def _group_row(house: House, group: FailureGroup) -> GroupRow:
+    message = _message(house, group.sample)  # without the secrets of its payload; so is what is common to all
+    return GroupRow(group, common_message(message), message)
 
 
 def _message(house: House, info: JobInfo) -> str:
@@ -129,7 +170,7 @@ async def preview(house: House, visit: Visit) -> Response:
 async def all_of_them(house: House, visit: Visit) -> Response:
     """POST /failed/all: two seconds of it; then the page goes on, or says what was done."""
     act, now_ms = _act(visit.filled("act")), await house.now_ms()
-    words = {name: visit.filled(name) for name in ("queue", "name", "tag", "since", "until")}
+    words = {name: visit.filled(name) for name in ("queue", "name", "tag", "since", "until", "signature")}
     if not words["until"]:
         raise InvalidInput("It is not said until when.", hint="Begin with the preview.")
     if words["queue"]:

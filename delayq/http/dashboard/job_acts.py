@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
+import msgspec
 from starlette.responses import Response
 
 from delayq.core.durations import duration_ms
-from delayq.core.errors import InvalidInput
+from delayq.core.envelope import check_data
+from delayq.core.errors import InvalidInput, InvalidPayload
 from delayq.core.names import check_id
 from delayq.core.states import Answer
 from delayq.core.when import format_instant, instant_ms
@@ -19,6 +22,7 @@ from delayq.http.dashboard.deeds import note
 from delayq.http.dashboard.house import House
 from delayq.http.dashboard.login import inside
 from delayq.http.dashboard.pages import back
+from delayq.http.dashboard.payload import COVER
 from delayq.http.dashboard.visit import Visit, job_link, link
 
 _SURE: Final = {
@@ -77,7 +81,10 @@ async def act(house: House, visit: Visit) -> Response:
     if deed is None:
         raise InvalidInput(f"Nothing is called {name}.", hint=f"There are: {', '.join(DEEDS)}.")
     queue, job_id = visit.queue(visit.filled("queue")), check_id(visit.filled("id"))
-    detail = " ".join(word for word in (visit.filled("in"), visit.filled("at")) if word)
+    if name == "edit":
+        await _typed(house, visit, queue, job_id)  # what is no payload is refused before it is written down
+    how = visit.filled("how") if name == "edit" else ""
+    detail = " ".join(word for word in (visit.filled("in"), visit.filled("at"), how) if word)
     await note(house, visit, name.replace("-", " "), f"{queue}/{job_id}", detail)
     sentence = await deed(house, visit, queue, job_id)
     house.health.forget()
@@ -130,6 +137,28 @@ async def _retry(house: House, visit: Visit, queue: str, job_id: str) -> str:
     return f"The job {job_id} is retried from its first attempt: it is {ref.state}."
 
 
+async def _edited(house: House, visit: Visit, queue: str, job_id: str) -> str:
+    """Retry with the payload that was typed, or schedule a copy with it."""
+    data = await _typed(house, visit, queue, job_id)
+    if visit.filled("how") == "retry":
+        await house.client.retry(job_id, queue=queue, data=data)
+        return f"The job {job_id} is retried from its first attempt, with the new payload."
+    ref = await house.client.clone(job_id, queue=queue, data=data)
+    return f"The copy {ref.id} is {ref.state}."
+
+
+async def _typed(house: House, visit: Visit, queue: str, job_id: str) -> Any:
+    """The payload of the form. A covered value that was left as it is keeps its original. Raises `InvalidPayload`."""
+    limit = house.client.options.max_payload
+    typed = msgspec.json.decode(check_data(visit.filled("data").encode("utf-8", "replace"), limit))
+    info = await house.client.get(job_id, queue=queue)
+    original = info.data if info is not None and not info.encrypted else None
+    restored = house.redaction.restored(typed, original)
+    if COVER in json.dumps(restored, ensure_ascii=False):
+        raise InvalidPayload(f"The payload still holds {COVER}.", hint="Write the values that are meant.")
+    return restored
+
+
 async def _forget(house: House, visit: Visit, queue: str, job_id: str) -> str:
     [answer] = await house.client.forget([job_id], queue=queue)
     if answer is Answer.FORGOTTEN:
@@ -145,4 +174,5 @@ DEEDS: Final[dict[str, Deed]] = {
     "reschedule": _reschedule,
     "retry": _retry,
     "forget": _forget,
+    "edit": _edited,
 }

@@ -53,6 +53,7 @@ class JobView:
     partial: Shown | None
     attempts: tuple[Attempt, ...]
     acts: tuple[str, ...]
+    editable: bool
 
 
 def view(info: JobInfo, redaction: Redaction) -> JobView:
@@ -67,6 +68,7 @@ def view(info: JobInfo, redaction: Redaction) -> JobView:
         _json(progress.partial if progress else None, redaction, hidden=info.encrypted),
         tuple(_attempts(info.ended.before if info.ended else info.failure, covered)),
         tuple(act for act in ACTS.get(info.state, ()) if not (info.is_lost and act == "retry")),
+        info.envelope is not None and not (info.is_lost or info.encrypted or data.cut),
     )
 
 

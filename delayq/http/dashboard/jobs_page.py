@@ -11,6 +11,7 @@ from starlette.responses import RedirectResponse, Response
 from delayq.core.browsing import Found, Sought
 from delayq.core.durations import duration_ms
 from delayq.core.errors import InvalidInput
+from delayq.core.failure_groups import check_signature
 from delayq.core.states import State
 from delayq.core.when import instant_ms
 from delayq.http.dashboard.house import House
@@ -34,11 +35,12 @@ class Question:
     since: str = ""
     until: str = ""
     order: str = ""
+    signature: str = ""
 
     @property
     def narrow(self) -> bool:
         """Whether it asks for a part of them."""
-        return any((self.name, self.tag, self.since, self.until))
+        return any((self.name, self.tag, self.since, self.until, self.signature))
 
     @property
     def newest(self) -> bool:
@@ -47,7 +49,7 @@ class Question:
 
     def link(self, path: str = "/jobs", **changes: str) -> str:
         """The address of the same question, with some of it changed."""
-        names = ("state", "queue", "name", "tag", "since", "until", "order")
+        names = ("state", "queue", "name", "tag", "since", "until", "order", "signature")
         return link(path, **{name: str(getattr(self, name)) for name in names} | changes)
 
     def mistakes(self, now_ms: int) -> dict[str, str]:
@@ -64,7 +66,7 @@ class Question:
         return wrong
 
     def sought(self, queues: Sequence[str], now_ms: int, limit: int = PAGE) -> Sought:
-        """What is looked for. Raises `InvalidInput` for what is no time."""
+        """What is looked for. Raises `InvalidInput` for what is no time and no signature."""
         since_ms, until_ms = (time_of(text, now_ms) if text else None for text in (self.since, self.until))
         if since_ms is not None and until_ms is not None and since_ms > until_ms:
             raise InvalidInput("The end lies before the beginning.", hint="Exchange from and to.")
@@ -77,6 +79,7 @@ class Question:
             until_ms,
             self.newest,
             limit,
+            signature=check_signature(self.signature) if self.signature else None,
         )
 
 
@@ -86,7 +89,7 @@ def question(visit: Visit, otherwise: State = State.SCHEDULED) -> Question:
     return Question(
         visit.state(visit.asked("state"), otherwise),
         visit.queue(queue) if queue else "",
-        *(visit.asked(name) for name in ("name", "tag", "since", "until", "order")),
+        *(visit.asked(name) for name in ("name", "tag", "since", "until", "order", "signature")),
     )
 
 

@@ -56,6 +56,19 @@ class Redaction:
         found += _texts(value)
         return COVER
 
+    def restored(self, edited: Any, original: Any) -> Any:
+        """An edited value with the originals of covered members that were left as they are."""
+        if isinstance(edited, dict) and isinstance(original, dict):
+            return {
+                name: original[name]
+                if member == COVER and name in original and self.covers(name)
+                else self.restored(member, original.get(name))
+                for name, member in edited.items()
+            }
+        if isinstance(edited, list) and isinstance(original, list) and len(edited) == len(original):
+            return [self.restored(one, before) for one, before in zip(edited, original, strict=True)]
+        return edited
+
     def payload(self, info: JobInfo) -> tuple[Shown, list[str]]:
         """A job's payload, and what was covered in it; of an encrypted job, that it is."""
         if info.envelope is None:

@@ -51,6 +51,7 @@ PAGES: Final[tuple[tuple[str, Answer], ...]] = (
     ("/job", job_page.page),
     ("/failed", failed_page.page),
     ("/failed/all", failed_page.preview),
+    ("/failed/groups", failed_page.groups),
     ("/workers", fleet_pages.workers),
     ("/batches", fleet_pages.batches),
     ("/batch", fleet_pages.batch),

@@ -162,7 +162,7 @@ async def test_a_running_job_is_asked_to_stop(api: httpx.AsyncClient, q: DelayQ)
     q.schedule("order.close", delay="0s", id="a", queue="orders")
     take(q, "a")
     page = await read(api, "/job?queue=orders&id=a")
-    assert [form.action for form in page.forms if form.action.startswith("/job/")] == ["/job/stop"]
+    assert [form.action for form in page.forms if form.action.startswith("/job/")] == ["/job/stop", "/job/edit"]
     assert "dq:test:1:a holds it." in page.text
     page = await confirm(api, page, "/job/stop")
     assert "It runs, and was asked to stop." in page.text
@@ -260,3 +260,25 @@ async def test_the_log_tells_who_did_what_and_where(api: httpx.AsyncClient, q: D
     await send(api, await read(api, "/job?queue=orders&id=a"), "/job/run-now")
     page = await read(api, "/audit")
     assert "anybody on this machine page run now orders/a" in page.text
+
+
+async def test_one_group_of_failures_is_retried(api: httpx.AsyncClient, q: DelayQ) -> None:
+    fail_job(q, "a", "no stock of 41, t0p-s3cret")
+    fail_job(q, "b", "no stock of 7, t0p-s3cret")
+    fail_job(q, "c", "no money")
+    page = await read(api, "/failed")
+    [way] = [link for link in page.links if link.startswith("/failed/groups")]
+    page = await read(api, way)
+    assert "no stock of #, ••••••" in page.text
+    assert "s3cret" not in page.source
+    assert "t#p" not in page.source
+    [retry] = [link for link in page.links if "act=retry" in link and "signature" in link][:1]
+    page = await read(api, retry)
+    assert "Retry 2 failed jobs?" in page.text
+    page = await send(api, page, "/failed/all", reason="there is stock again")
+    assert "2 jobs will be retried." in page.text
+    assert [info.id for info in q.iter_failed("orders")] == ["c"]
+    entry = q.audit_log.last()[0]
+    assert (entry.what, entry.reason) == ("failed retry", "there is stock again")
+    assert "signature=" in entry.detail
+    assert "not a signature" in (await read(api, "/failed?signature=no", 400)).text

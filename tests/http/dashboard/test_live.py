@@ -138,6 +138,7 @@ async def test_a_queue_that_somebody_watches(api: httpx.AsyncClient, q: DelayQ) 
 
 
 PAGES = [*(path for path, _ in NAVIGATION), "/queues/orders", "/job?queue=orders&id=a", "/failed/all?act=retry"]
+PAGES += ["/failed/groups"]
 
 
 async def test_no_page_asks_more_where_there_is_more(

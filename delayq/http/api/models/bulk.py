@@ -7,14 +7,17 @@ from typing import Annotated, Final, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from delayq.http.api.models.jobs import State
-from delayq.http.api.models.words import Duration, Instant, Queue, Reason
+from delayq.http.api.models.words import Duration, Instant, Queue, Reason, Signature
 
 Action = Literal["cancel", "run-now", "reschedule", "retry", "forget"]
 MOST: Final = 1_000
 
 
 class BulkFilter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which jobs; as the query of `GET /v1/jobs`. The queue must be said."""
+    """Which jobs; as the query of `GET /v1/jobs`. The queue must be said.
+
+    `signature`: failed jobs of one group of `GET /v1/failed/groups`.
+    """
 
     queue: Queue
     states: list[State] | None = None
@@ -22,6 +25,7 @@ class BulkFilter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     tag: Annotated[str, Meta(min_length=1, max_length=255)] | None = None
     due_from: Instant | None = None
     due_to: Instant | None = None
+    signature: Signature | None = None
 
 
 class Bulk(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

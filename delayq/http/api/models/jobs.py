@@ -9,7 +9,7 @@ from msgspec import Meta, Raw, Struct, field
 
 from delayq.core.spec import JobSpec
 from delayq.core.unique import unique_from
-from delayq.http.api.models.words import Duration, Epoch, Instant, JobId, JobName, Limit, Queue
+from delayq.http.api.models.words import Duration, Epoch, Instant, JobId, JobName, Limit, Queue, Reason
 
 OnConflict = Literal["keep", "replace", "postpone", "error"]
 State = Literal["scheduled", "ready", "reserved", "failed", "completed"]
@@ -112,6 +112,22 @@ class NewTime(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     at: Instant | None = None
     tz: str | None = None
     fold: Annotated[int, Meta(ge=0, le=1)] | None = None
+
+
+class Again(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A retry. `data`, when it is there, takes the place of the payload."""
+
+    data: Annotated[Raw, Meta(description="Anything JSON can carry.", examples=[{"order_id": 42}])] = field(
+        default_factory=Raw
+    )
+    reason: Reason | None = None
+
+
+class Copy(Again, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A clone of a job: its id (else a new one), and when it is due (else at once)."""
+
+    id: JobId | None = None
+    delay: Duration | None = None
 
 
 class Scheduled(Struct, frozen=True, kw_only=True):

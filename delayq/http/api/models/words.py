@@ -53,6 +53,14 @@ Instant: TypeAlias = Annotated[
 Limit: TypeAlias = Annotated[
     str, Meta(description="A duration counted from when the job is due, or a point in time.", examples=["30m"])
 ]
+Signature: TypeAlias = Annotated[
+    str,
+    Meta(
+        description="The name of a group of failed jobs: 16 hex digits.",
+        examples=["3f2a91c04be7d815"],
+        extra_json_schema={"pattern": r"^[0-9a-f]{16}$"},
+    ),
+]
 Epoch: TypeAlias = Annotated[int, Meta(description="Milliseconds since 1970.", examples=[1795273200000])]
 Reason: TypeAlias = Annotated[
     str, Meta(description="Why; it goes to the audit log.", max_length=500, examples=["the bank asked for it"])
