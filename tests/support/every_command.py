@@ -52,6 +52,7 @@ LOOKS: tuple[tuple[str, ...], ...] = (
     ("api-key", "list"),
     ("api-key", "revoke", "none"),
     ("healthcheck", "--role", "mover"),
+    ("drain", "--queue", QUEUE),
 )
 ALL = (*PRODUCE, *LOOKS, *CHANGE)
 LEFT_OUT: dict[tuple[str, ...], str] = {
