@@ -118,7 +118,7 @@ async def test_a_batch_is_checked_before_anything_is_sent(api: httpx.AsyncClient
     assert told["errors"][0]["pointer"] in ("#/jobs/1/tries", "#/jobs/.../tries")
     problem(await batch(api, [good] * 1_001), 422, "invalid-input")
     problem(await batch(api, []), 422, "invalid-input")
-    assert (await api.get("/v1/queues")).json() == {"queues": []}
+    assert (await api.get("/v1/queues")).json() == {"queues": [], "next": None}
 
 
 async def test_a_batch_under_a_key(api: httpx.AsyncClient, redis_url: str) -> None:
