@@ -24,6 +24,7 @@ import pytest
 import redis
 from hypothesis import HealthCheck, settings
 
+from delayq.jobs import registry
 from delayq.redis.server_binary import ServerBinary
 from tests.support.containers import containers_wanted, engine_problem
 from tests.support.contract_table import write_contract_table
@@ -187,6 +188,12 @@ def mariadb_url() -> Iterator[str]:
     """A MariaDB of this run; ends the test where none is installed."""
     with mariadb() as url:
         yield url
+
+
+@pytest.fixture(autouse=True)
+def no_declared_jobs_of_other_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forget what jobs registered by other modules declare: `schedule` by name would obey it."""
+    monkeypatch.setattr(registry.current(), "declaring", {})
 
 
 @pytest.fixture(autouse=True)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from delayq import DelayQ
 from tests.cli.conftest import Inline
+from tests.support.failing import fail_job
 
 
 def test_made_listed_revoked(inline: Inline, tmp_path: Path) -> None:
@@ -47,6 +48,7 @@ def test_what_is_done_by_hand_is_on_record(inline: Inline, q: DelayQ) -> None:
     inline.ok("resume", "orders")
     inline.ok("run-now", "o1", "--queue", "orders")
     inline.ok("cancel", "o1", "--queue", "orders")
+    fail_job(q, "broken", "no", queue="orders")
     inline.ok("failed", "flush", "--queue", "orders", "--yes")
     inline.ok("restart")
     deeds = [(deed.what, deed.target, deed.detail) for deed in reversed(q.audit_log.last())]
