@@ -76,7 +76,7 @@ class ApiKey(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
 
 
 def covers(queues: Sequence[str], queue: str) -> bool:
-    """Whether one of these names and patterns stands for a queue; none of them at all stands for every queue."""
+    """Return whether one of these names and patterns matches a queue; an empty list matches every queue."""
     return not queues or queue in queues or any("*" in one and fnmatchcase(queue, one) for one in queues)
 
 

@@ -80,7 +80,7 @@ class ForeignKey:
 class QueueFacts:
     """One queue. `names`: of the jobs looked at; `unknown`: those a worker met without a handler; `outsiders`: plain
     consumers seen lately; `foreign`: its keys that hold something else; `broken`: why it could not be looked at;
-    `owed`: follow-ups of ended jobs that nobody has carried on yet, the oldest of them since `owed_for_ms`;
+    `owed`: follow-ups of ended jobs that wait for a relay, the oldest of them since `owed_for_ms`;
     `silent`: delivered jobs whose holder has been silent for longer than a lease."""
 
     queue: str

@@ -275,7 +275,7 @@ def prune(session: Session, chosen: Chosen, older: str, *, as_json: bool) -> Non
 def _drop(
     session: Session, client: Client | FailedDesk, chosen: Chosen, deed: tuple[str, str, str], *, as_json: bool
 ) -> None:
-    """Queue by queue; `deed` is what the audit log is told (what, detail), and how long ago they failed."""
+    """Drop queue by queue. `deed`: the action and the detail for the audit log, and the least age of the jobs."""
     what, detail, older = deed
     dropped: dict[str, int] = {}
     holding = chosen.counts(client)

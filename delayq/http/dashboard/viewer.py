@@ -11,7 +11,7 @@ from delayq.core.audit import Door
 from delayq.http.access import Caller
 
 ALL_QUEUES: Final = ("/batches", "/limits", "/audit")
-"""Pages that cover all queues: a key for some queues opens none of them."""
+"""Pages that cover all queues: a key for some queues cannot open them."""
 
 
 @dataclass(frozen=True, slots=True)
