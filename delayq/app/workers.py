@@ -116,7 +116,9 @@ def make_plan(
     manager, engine = make_manager(settings, url), settings.options()
     replace_manager(manager)
     drivers = RedisStreamsFactory(url, engine) if url else driver_factory(manager, connection_of(settings))
-    return Plan(drivers, registry, options, listeners, keyring=engine.keyring, stand=open_stand(settings))
+    lease_ms = None if settings.origin_of("lease") == "default" else settings.lease_ms
+    stand = open_stand(settings)
+    return Plan(drivers, registry, options, listeners, keyring=engine.keyring, stand=stand, lease_ms=lease_ms)
 
 
 def make_worker(

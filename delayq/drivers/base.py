@@ -294,6 +294,9 @@ class Steward(Protocol):
         them.
         """
 
+    def leases_ms(self) -> Mapping[str, int]:
+        """Return the lease that each queue keeps, by queue, as last read; empty where queues keep none."""
+
     def lease_s(self) -> float:
         """The shortest lease of the queues served, in seconds."""
 

@@ -175,6 +175,14 @@ class RedisSteward:
         answers = self._connector.call(partial(send_apart, calls=calls), safe=False)
         return frozenset(queue for queue, counted in zip(measured, answers, strict=True) if counted is not True)
 
+    def leases_ms(self) -> Mapping[str, int]:
+        """Return the lease that each queue keeps, the shortest of its shards, as last read."""
+        found: dict[str, int] = {}
+        for shard, lease_ms in self._leases_ms.items():
+            queue = queue_of(shard)
+            found[queue] = min(lease_ms, found.get(queue, lease_ms))
+        return found
+
     def lease_s(self) -> float:
         """The shortest lease of the queues served; of one that cannot be asked just now, the last one known."""
         self._look()

@@ -45,7 +45,8 @@ class Plan:
     `told` and `gone` are asked now and then, by the supervisor. `told` ends the worker as TERM does, `gone` soon: what
     it served is not there any more, so that what runs cannot be settled. `began` is when the code began
     to be loaded that the children run (monotonic): who calls on workers to restart later, means this one. `keyring`
-    opens what is encrypted. `stand`: where metrics are shown, if anywhere.
+    opens what is encrypted. `stand`: where metrics are shown, if anywhere. `lease_ms`: the lease that the user set;
+    None: the default. The supervisor warns when a queue keeps another lease.
     """
 
     driver_factory: DriverFactory
@@ -57,6 +58,7 @@ class Plan:
     began: float = field(default_factory=time.monotonic)
     keyring: Keyring = NO_KEYS
     stand: Stand | None = None
+    lease_ms: int | None = None
 
     @property
     def audience(self) -> Sequence[Listener]:

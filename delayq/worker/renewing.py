@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from delayq.core.errors import DelayqError
+from delayq.core.when import format_duration
 from delayq.drivers.base import Renewal, Steward
 from delayq.loops.troubles import Troubles
 from delayq.worker.about import about, running, state
@@ -56,6 +57,8 @@ class Renewing:
         self._rest_until = 0.0
         self._hints: dict[tuple[str, str], float] = {}
         self._troubles = Troubles(log)
+        self._warned: set[str] = set()
+        self._warn_of_other_leases()
 
     def prepare(self, slots: Slots) -> None:
         """What a new child has to know."""
@@ -103,10 +106,29 @@ class Renewing:
         changes = self._steward.changes()
         if changes != self._changes or self._clock() >= self._lease_at:
             self.lease_s = self._steward.lease_s()
+            self._warn_of_other_leases()
             self._changes = self._steward.changes()
             self._lease_at = self._clock() + LEASE_LOOK_S
             for member in members:
                 self.prepare(member.slots)
+
+    def _warn_of_other_leases(self) -> None:
+        """Warn once for each queue that keeps another lease than the one the user set, which then has no effect."""
+        set_ms = self._plan.lease_ms
+        if set_ms is None:
+            return
+        for queue, kept_ms in self._steward.leases_ms().items():
+            if kept_ms != set_ms and queue not in self._warned:
+                self._warned.add(queue)
+                log.warning(
+                    "the lease setting %s has no effect on the queue %s: the queue keeps its own lease, %s. To change "
+                    "it, run: delayq queue set %s --lease %s",
+                    format_duration(set_ms),
+                    queue,
+                    format_duration(kept_ms),
+                    queue,
+                    format_duration(set_ms),
+                )
 
     def _renew_if_due(self, member: Member) -> None:
         now = self._clock()

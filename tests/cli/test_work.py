@@ -258,3 +258,42 @@ def test_signals_again_and_again_do_not_change_how_move_ends(cli: Cli, q: DelayQ
 
     wait_until(told_and_ended, what="it has ended")
     assert end(mover).code == 0
+
+
+@pytest.mark.parametrize("given", ["flag", "env", "file"])
+def test_a_lease_setting_that_has_no_effect_is_said_once_for_each_queue(cli: Cli, q: DelayQ, given: str) -> None:
+    """Both queues keep the 30s of their first schedule; both processes of the worker look at them."""
+    schedule(q, "orders a", "default b")
+    flags = ("--lease", "90s") if given == "flag" else ()
+    if given == "env":
+        cli.env["DELAYQ_LEASE"] = "90s"
+    if given == "file":
+        (cli.folder / "delayq.toml").write_text('lease = "90s"\n')
+    said = cli.ok(*flags, "work", "--app", "shop", "--processes", "2", "--stop-when-empty").err
+    warnings = [line for line in said.splitlines() if "has no effect" in line]
+    assert len(warnings) == 2, said
+    for queue in ("default", "orders"):
+        [line] = [line for line in warnings if f"the queue {queue}:" in line]
+        assert "lease setting 1m30s" in line
+        assert "its own lease, 30s" in line
+        assert f"delayq queue set {queue} --lease 1m30s" in line
+
+
+def test_nothing_is_said_of_a_lease_that_nobody_set_or_that_is_in_force(cli: Cli, q: DelayQ) -> None:
+    cli.ok("queue", "set", "orders", "--lease", "90s")
+    unset = cli.ok("work", "--app", "shop", "--queue", "orders", "--stop-when-empty").err
+    same = cli.ok("--lease", "90s", "work", "--app", "shop", "--queue", "orders", "--stop-when-empty").err
+    fresh = cli.ok("--lease", "40s", "work", "--app", "shop", "--queue", "never-seen", "--stop-when-empty").err
+    assert "has no effect" not in unset + same + fresh
+
+
+def test_a_lease_that_is_changed_while_the_worker_runs_is_said(cli: Cli, q: DelayQ) -> None:
+    worker = cli.start("--lease", "40s", "work", "--app", "shop", "--queue", "orders")
+    wait_until(q.workers, what="the worker is there")
+    cli.ok("queue", "set", "orders", "--lease", "50s")
+    assert worker.stderr is not None
+    line = next(line for line in worker.stderr if "has no effect" in line)
+    assert "lease setting 40s" in line
+    assert "its own lease, 50s" in line
+    worker.send_signal(signal.SIGTERM)
+    assert "has no effect" not in end(worker).err

@@ -96,6 +96,10 @@ class BrokerSteward:
         """Dropped: a broker keeps no counts."""
         return frozenset()
 
+    def leases_ms(self) -> Mapping[str, int]:
+        """Return nothing: the lease belongs to the connection."""
+        return {}
+
     def lease_s(self) -> float:
         """The shortest lease of the queues served. Asked for the first time, it looks that all they need is there.
 

@@ -48,7 +48,7 @@ class Parent:
         self.clock = Clock()
         self.steward = station.driver.steward([QUEUE])
         self.slots = Slots((QUEUE,), 4)
-        plan = SimpleNamespace(options=SimpleNamespace(), registry=SimpleNamespace(names=lambda: ()))
+        plan = SimpleNamespace(options=SimpleNamespace(), registry=SimpleNamespace(names=lambda: ()), lease_ms=None)
         self.renewing = Renewing(cast(Any, plan), self.steward, self.clock)
         self.renewing.prepare(self.slots)
         self.member = Child(self.slots)

@@ -78,7 +78,7 @@ class Bench:
         assert done is not None
         self.holding.finish(done, DONE)
         self.steward = Steward(self.slots)
-        plan = SimpleNamespace(options=SimpleNamespace())
+        plan = SimpleNamespace(options=SimpleNamespace(), lease_ms=None)
         self.renewing = Renewing(cast(Any, plan), cast(Any, self.steward))
         self.member = SimpleNamespace(slots=self.slots, name="dq:h:1:a", number=1, process=SimpleNamespace(pid=1))
 
