@@ -9,6 +9,7 @@ import typer
 
 from delayq.cli.flags import (
     AnyQueue,
+    Apps,
     At,
     Delay,
     Durability,
@@ -36,7 +37,12 @@ OwnId = Annotated[
 ]
 Queue = Annotated[
     str | None,
-    typer.Option("--queue", metavar="Q", help="The queue; without it, by routes or the default.", callback=queue_name),
+    typer.Option(
+        "--queue",
+        metavar="Q",
+        help="The queue; default: what the job of --app declares, a route, or the queue of the settings.",
+        callback=queue_name,
+    ),
 ]
 OnConflict = Annotated[
     str,
@@ -117,11 +123,15 @@ def schedule(
     unique_for: UniqueFor = None,
     encrypted: Encrypted = False,
     durability: Durability = None,
+    app: Apps = None,
     as_json: Json = False,
 ) -> None:
     """Schedule a job for later. Prints its id.
 
     --in says how long from now, --at names a time; with neither it runs at once.
+
+    With --app, or app in the settings, the job has the queue, delay, deadline, tags, unique key and encryption that the
+    application declares for that name. Options of this command go first.
     """
     from delayq.cli.actions import produce
     from delayq.core.unique import unique_from
@@ -137,7 +147,7 @@ def schedule(
     }
     more: dict[str, object] = {"retention": retention, "encrypted": encrypted or None, "durability": durability}
     more |= {"timeout": timeout, "deadline": deadline, "unique": unique_from(unique, unique_for)}
-    request = produce.Request(name, data, on_conflict, {**given, **more})
+    request = produce.Request(name, data, on_conflict, {**given, **more}, app or ())
     produce.schedule(session_of(ctx), request, as_json=as_json)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, redirect_stdout
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -53,13 +54,26 @@ class Session:
                 yield client
 
     @contextmanager
-    def sender(self) -> Iterator[Client | BrokerDesk | Sender]:
-        """Where jobs are handed in, over any connection."""
+    def sender(self, apps: Sequence[str] = ()) -> Iterator[Client | BrokerDesk | Sender]:
+        """Where jobs are handed in, over any connection, with the options that the jobs of an application declare.
+
+        The application is that of the modules `apps`, else that of the settings. Raises `ConfigError` when it cannot be
+        loaded. What it prints on import goes to stderr.
+        """
         from delayq.app import open_sender
 
         settings = self.settings()
+        modules = apps or ([settings.app] if settings.app else [])
+        if modules:
+            from delayq.app import load_handlers, with_application
+
+            with redirect_stdout(sys.stderr):
+                load_handlers(modules)
+            settings = with_application(settings, self.read())
         with open_sender(settings) as desk:
             self._listen(desk, settings)
+            if modules:
+                _use_declared(desk)
             yield desk
 
     @contextmanager
@@ -141,6 +155,16 @@ class Session:
         if isinstance(desk, Client):
             desk.verbs.tell = Audience(settings, self.out).tell
             desk.verbs.door = Door.CLI
+
+
+def _use_declared(desk: Client | BrokerDesk | Sender) -> None:
+    """Give each job sent there the options that the loaded application declares for its name."""
+    from delayq.jobs.registry import current
+    from delayq.jobs.sending import with_declared
+    from delayq.redis.client import Client
+
+    where = desk.verbs if isinstance(desk, Client) else desk
+    where.declaring, where.complete = current().declaring, with_declared
 
 
 def _show_reasons(desk: object, settings: Settings) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -28,6 +28,10 @@ from delayq.core.errors import (
 from delayq.core.names import new_id
 from delayq.core.states import Answer, State
 from delayq.core.views import JobRef
+from delayq.redis.client import Client
+
+if TYPE_CHECKING:
+    from delayq.drivers.serving.desk import BrokerDesk, Sender
 
 _CANCEL_CODES: Final = {
     Answer.CANCELLED: 0,
@@ -46,12 +50,13 @@ _CANCEL_NOTES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What `delayq schedule` was asked for; `options` as `Client.schedule` takes them."""
+    """What `delayq schedule` was asked for. `options`: as `Client.schedule` takes them. `apps`: modules of `--app`."""
 
     name: str
     data: str | None
     on_conflict: str
     options: dict[str, Any]
+    apps: Sequence[str] = ()
 
 
 def schedule(session: Session, request: Request, *, as_json: bool) -> None:
@@ -65,9 +70,9 @@ def schedule(session: Session, request: Request, *, as_json: bool) -> None:
         resent = given is None and ref.outcome is Answer.KEPT and ref.id == job_id
         _answer(session, msgspec.structs.replace(ref, outcome=Answer.CREATED) if resent else ref, as_json=as_json)
 
-    with session.sender() as client, _stored_is_told(answer):
+    with session.sender(request.apps) as client, _stored_is_told(answer):
         data = read_data(request.data, client.options.max_payload)
-        with checkable(job_id, request.options["queue"] or client.options.queue_for(request.name)):
+        with checkable(job_id, request.options["queue"] or _queue_of(request.name, client)):
             ref = client.schedule(
                 request.name, data, on_conflict=request.on_conflict, **{**request.options, "id": job_id}
             )
@@ -130,6 +135,13 @@ def run_now(session: Session, job_id: str, queue: str | None, *, as_json: bool) 
         session.record(client, "run-now", _target(job_id, queue or client.options.queue))
         ref = client.run_now(job_id, queue=queue)
     answer(ref)
+
+
+def _queue_of(name: str, desk: Client | BrokerDesk | Sender) -> str:
+    """The queue of a job for which the command names none: the one its job declares, a route's, or the default."""
+    where = desk.verbs if isinstance(desk, Client) else desk
+    job = where.declaring.get(name)
+    return (job and job.options.queue) or desk.options.queue_for(name)
 
 
 @contextmanager

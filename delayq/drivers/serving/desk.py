@@ -5,7 +5,7 @@ What the backend cannot do is refused in one sentence. What it cannot tell (a qu
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType, TracebackType
 from typing import Any, Self, Unpack
 
@@ -34,10 +34,30 @@ _DURABLE = "say how safe an answer is (durability)"
 WAITS = (State.SCHEDULED, State.READY)
 
 
-class Sender:
+def _as_it_is(spec: JobSpec, job: object) -> JobSpec:
+    return spec
+
+
+class Completing:
+    """Adds to jobs that are sent by name what an application declares for these names.
+
+    `declaring` has the jobs that declare options, by name; `complete` adds these options to a spec of that name.
+    """
+
+    def __init__(self) -> None:
+        self.declaring: Mapping[str, Any] = {}
+        self.complete: Callable[[JobSpec, Any], JobSpec] = _as_it_is
+
+    def _spec(self, name: str, data: Any, options: ScheduleOptions) -> JobSpec:
+        spec, job = JobSpec(name=name, data=data, **options), self.declaring.get(name)
+        return spec if job is None else self.complete(spec, job)
+
+
+class Sender(Completing):
     """Hands jobs in over a connection that keeps none itself, such as a failover."""
 
     def __init__(self, connection: Connection, options: Options) -> None:
+        super().__init__()
         self.options = options
         self._connection = connection
 
@@ -58,13 +78,14 @@ class Sender:
     ) -> JobRef:
         """Hand one in."""
         refuse_verb(_DURABLE, durability is None, self._connection.name)
-        return self._connection.schedule(JobSpec(name=name, data=data, **options), OnConflict(on_conflict))
+        return self._connection.schedule(self._spec(name, data, options), OnConflict(on_conflict))
 
 
-class BrokerDesk:
+class BrokerDesk(Completing):
     """Of one connection. Close it, or use it in a `with`."""
 
     def __init__(self, connection: BrokerConnection) -> None:
+        super().__init__()
         self._connection = connection
         self._can = connection.capabilities
         self._failed: FailedStore | None = None
@@ -91,7 +112,7 @@ class BrokerDesk:
     ) -> JobRef:
         """Push one job."""
         self._refuse(_DURABLE, durability is None)
-        return self._connection.schedule(JobSpec(name=name, data=data, **options), OnConflict(on_conflict))
+        return self._connection.schedule(self._spec(name, data, options), OnConflict(on_conflict))
 
     def get(self, job_id: str, *, queue: str | None = None) -> JobInfo | None:
         """A job that waits, or has failed."""
