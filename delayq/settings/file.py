@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,23 +13,23 @@ from delayq.core.errors import ConfigError
 VARIABLE: Final = "DELAYQ_CONFIG"
 _OWN: Final = "delayq.toml"
 _SHARED: Final = "pyproject.toml"
-_TABLE: Final = re.compile(r"\s*\[\s*([^\[\]]+?)\s*\]\s*(?:#.*)?")
-_KEY: Final = re.compile(r"\s*([A-Za-z0-9_\"'.*?:-]+(?:\s*\.\s*[A-Za-z0-9_\"'.*?:-]+)*)\s*=")
 
 
 @dataclass(frozen=True, slots=True)
 class SettingsFile:
-    """One file that was read."""
+    """One file that was read: `values` are those of its table at `table`."""
 
     path: Path
     values: Mapping[str, Any]
-    lines: Mapping[str, int] = field(default_factory=dict)
-    """Line of each key that stands on a line of its own."""
+    text: str = ""
+    table: tuple[str, ...] = ()
 
-    def place(self, key: str) -> str:
-        """'/srv/shop/delayq.toml, line 3'."""
-        line = self.lines.get(key)
-        return f"{self.path}, line {line}" if line else str(self.path)
+    def place(self, key: str, path: Sequence[str] = ()) -> str:
+        """Return 'routes in /srv/shop/delayq.toml, line 3': where the entry at `path` of that setting is written."""
+        lines = _lines(self.text)
+        wanted = (*self.table, key, *path)
+        line = next(lines[wanted[:length]] for length in range(len(wanted), 0, -1) if wanted[:length] in lines)
+        return f"{key} in {self.path}, line {line}"
 
 
 def read_settings_file(environ: Mapping[str, str]) -> SettingsFile | None:
@@ -78,22 +77,43 @@ def _read(path: Path, *, missing: str = "") -> SettingsFile | None:
         values = values.get("tool", {}).get("delayq")
         if not isinstance(values, dict):
             return None
-    return SettingsFile(path, values, _lines(text, "tool.delayq" if shared else ""))
+    return SettingsFile(path, values, text, ("tool", "delayq") if shared else ())
 
 
-def _lines(text: str, table: str) -> dict[str, int]:
-    """Where the keys directly in `table` stand, and the tables in it. For messages only: an odd layout has no line."""
-    found: dict[str, int] = {}
-    inside = ""
-    for number, line in enumerate(text.splitlines(), start=1):
-        if header := _TABLE.fullmatch(line):
-            inside = header[1].replace(" ", "")
-            name = inside.removeprefix(f"{table}." if table else "")
-            if name != inside or not table:
-                found.setdefault(name.partition(".")[0], number)
-        elif inside == table and (key := _KEY.match(line)):
-            found.setdefault(key[1].partition(".")[0].strip().strip("\"'"), number)
+def _lines(text: str) -> dict[tuple[str, ...], int]:
+    """Return the line of each key and table of a TOML text, by its path; inside an inline table, that of the table.
+
+    A statement ends with the first line at which it can be parsed by itself; it may begin with a header.
+    """
+    found: dict[tuple[str, ...], int] = {}
+    table: tuple[str, ...] = ()
+    statement, first = "", 1
+    for number, line in enumerate(text.split("\n"), start=1):
+        statement += line + "\n"
+        try:
+            parsed = tomllib.loads(statement)
+        except tomllib.TOMLDecodeError:
+            continue
+        paths = list(_paths(parsed))
+        if statement.lstrip().startswith("["):
+            table = paths[-1]
+            paths = [table[:length] for length in range(1, len(table) + 1)]
+        else:
+            paths = [(*table, *path) for path in paths]
+        for path in paths:
+            found.setdefault(path, first)
+        statement, first = "", number + 1
     return found
+
+
+def _paths(value: Any) -> Iterator[tuple[str, ...]]:
+    """Yield the path of each key in tables inside tables, each table before its keys."""
+    if isinstance(value, list):
+        value = value[0] if value else None
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield (key,)
+            yield from ((key, *path) for path in _paths(inner))
 
 
 def resolve(value: Any, file: SettingsFile) -> Any:

@@ -254,7 +254,7 @@ class Settings(BaseSettings):
 
 def _flag(name: str, value: object) -> Given:
     flag = f"--{name.replace('_', '-')}"
-    return Given(value, "flag", flag, lambda example: f"{flag} {example}")
+    return Given(value, "flag", lambda path: flag, lambda example: f"{flag} {example}")
 
 
 def _refusal(settings: type[Settings], error: ValidationError, given: dict[str, Given]) -> ConfigError:
@@ -264,5 +264,6 @@ def _refusal(settings: type[Settings], error: ValidationError, given: dict[str, 
     info = next(info for field, info in settings.model_fields.items() if name in (field, info.validation_alias))
     # Our own readers name the value (and mask it); pydantic's messages do not.
     why = first["msg"] if first["type"] == "refused" else f"{shown(one.value)} is wrong. {first['msg']}."
+    place = one.place(values.path_of(first.get("ctx")))
     example = (info.examples or [""])[0]
-    return ConfigError(f"{one.place} cannot be used: {why}", hint=f"For example: {one.written_as(example)}")
+    return ConfigError(f"{place} cannot be used: {why}", hint=f"For example: {one.written_as(example)}")

@@ -30,7 +30,7 @@ from delayq.core.errors import DelayqError
 from delayq.core.names import check_queue
 from delayq.core.rate import Rate, parse_rate
 from delayq.core.shown import shown
-from delayq.settings.values import ours, refused
+from delayq.settings.values import entry, ours, refused
 
 TRIES: Final = 15
 """With the ladder of backoffs: for three hours and a quarter."""
@@ -150,14 +150,14 @@ def read_push(queue: str, given: Mapping[str, Any], base: PushSettings | None = 
     members = {} if base is None else {one.name: getattr(base, one.name) for one in fields(base)}
     for word, value in given.items():
         if word not in _READERS:
-            raise refused(f"the push of {queue} has an option {shown(word)}; known are {', '.join(_READERS)}.")
+            raise refused(f"the push of {queue} has an option {shown(word)}; known are {', '.join(_READERS)}.", [word])
         member, read = _READERS[word]
         try:
             members[member] = read(value)
         except DelayqError as error:
-            raise refused(f"{word} of the push of {queue}: {error.message}") from None
+            raise refused(f"{word} of the push of {queue}: {error.message}", [word]) from None
         except ValueError as error:  # ours, without the queue and the word
-            raise refused(f"{word} of the push of {queue}: {error}.") from None
+            raise refused(f"{word} of the push of {queue}: {error}.", [word]) from None
     missing = [one.name for one in fields(PushSettings) if one.default is MISSING and one.name not in members]
     if missing:
         raise refused(f"the push of {queue} has no {missing[0]}.")
@@ -169,10 +169,11 @@ def _pushes(value: Any) -> dict[str, PushSettings]:
         raise refused(f"{shown(value)} is no table of queues.")
     found = {}
     for queue, one in value.items():
-        check_queue(queue)
-        if not isinstance(one, PushSettings | Mapping):
-            raise refused(f"the push of {queue} is {shown(one)}; write a table with a url.")
-        found[queue] = one if isinstance(one, PushSettings) else read_push(queue, one)
+        with entry(queue):
+            check_queue(queue)
+            if not isinstance(one, PushSettings | Mapping):
+                raise refused(f"the push of {queue} is {shown(one)}; write a table with a url.")
+            found[queue] = one if isinstance(one, PushSettings) else read_push(queue, one)
     return found
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial
@@ -30,8 +30,11 @@ class Given:
     value: Any
     origin: str
     """For `origins`: 'env DELAYQ_LEASE'."""
-    place: str
-    """For an error: 'lease in /srv/shop/delayq.toml, line 3'."""
+    place: Callable[[Sequence[str]], str]
+    """Gives, for an error, the place of an entry of the value: 'routes in /srv/shop/delayq.toml, line 3'.
+
+    The path to the entry is empty when the value as a whole is meant.
+    """
     written_as: Callable[[str], str]
     """Gives the setting with another value, as that place writes it."""
 
@@ -43,6 +46,10 @@ def setting_names(settings: type[BaseSettings]) -> tuple[str, ...]:
 
 def _assigned(variable: str, value: str) -> str:
     return f"{variable}={value}"
+
+
+def _named(name: str, path: Sequence[str]) -> str:
+    return name
 
 
 def _in_toml(key: str, value: str) -> str:
@@ -70,7 +77,7 @@ class EnvironmentSource(_Source):
         for name in setting_names(self.settings_cls):
             variable = PREFIX + name.upper()
             if (value := self._environ.get(variable)) and name not in TABLES:
-                found[name] = Given(value, f"env {variable}", variable, partial(_assigned, variable))
+                found[name] = Given(value, f"env {variable}", partial(_named, variable), partial(_assigned, variable))
         return found
 
 
@@ -88,12 +95,11 @@ class FileSource(_Source):
         known = setting_names(self.settings_cls)
         found = {}
         for key, written in file.values.items():
-            place = f"{key} in {file.place(key)}"
             if key not in known:
-                raise ConfigError(f"There is no setting {place}.", hint=did_you_mean(key, known))
+                raise ConfigError(f"There is no setting {file.place(key)}.", hint=did_you_mean(key, known))
             value = files.resolve(written, file) if key in _PATHS else written
             value = _seen_from(file, value) if key == "push" else value
-            found[key] = Given(value, f"file {file.path}", place, partial(_in_toml, key))
+            found[key] = Given(value, f"file {file.path}", partial(file.place, key), partial(_in_toml, key))
         return found
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias, TypeVar
 
 from pydantic import PlainSerializer, PlainValidator
 
@@ -14,7 +14,9 @@ from delayq.core.names import check_queue
 from delayq.core.redis_url import parse_endpoint
 from delayq.core.routes import Route
 from delayq.core.shown import shown
-from delayq.settings.values import ours, prefix_text, refused
+from delayq.settings.values import entry, ours, prefix_text, refused
+
+_Value = TypeVar("_Value")
 
 ON_REDIS: Final = ("redis", "laravel_redis")
 """The drivers whose `url` leads to a Redis."""
@@ -54,9 +56,10 @@ def check_connection_name(name: object) -> str:
 def _routes(value: Any) -> dict[str, Route]:
     found = {}
     for pattern, target in _table(value, "patterns and queues").items():
-        if not pattern or pattern != pattern.strip():
-            raise refused(f"{shown(pattern)} is no pattern for job names.")
-        found[pattern] = _route(pattern, target)
+        with entry(pattern):
+            if not pattern or pattern != pattern.strip():
+                raise refused(f"{shown(pattern)} is no pattern for job names.")
+            found[pattern] = _route(pattern, target)
     return found
 
 
@@ -65,49 +68,65 @@ def _route(pattern: str, target: Any) -> Route:
         return target
     if not isinstance(target, Mapping):
         return Route(check_queue(target))
-    if not target or not target.keys() <= {"queue", "connection"}:
-        raise refused(f"The route {shown(pattern)} is {shown(dict(target))}; it takes queue, connection, or both.")
+    wrong = [word for word in target if word not in ("queue", "connection")]
+    if wrong or not target:
+        why = f"The route {shown(pattern)} is {shown(dict(target))}; it takes queue, connection, or both."
+        raise refused(why, wrong[:1])
     queue, connection = target.get("queue"), target.get("connection")
     return Route(
-        None if queue is None else check_queue(queue),
-        None if connection is None else check_connection_name(connection),
+        None if queue is None else _read("queue", check_queue, queue),
+        None if connection is None else _read("connection", check_connection_name, connection),
     )
 
 
 def _forwards(value: Any) -> dict[str, str]:
-    found = {check_queue(queue): check_queue(to) for queue, to in _table(value, "queues and queues").items()}
+    found = {}
+    for queue, to in _table(value, "queues and queues").items():
+        with entry(queue):
+            found[check_queue(queue)] = check_queue(to)
     for queue, to in found.items():
         if to in found:
-            raise refused(f"{shown(queue)} goes to {shown(to)}, which is forwarded itself; write where it ends.")
+            why = f"{shown(queue)} goes to {shown(to)}, which is forwarded itself; write where it ends."
+            raise refused(why, [queue])
     return found
 
 
 def _connections(value: Any) -> dict[str, ConnectionSettings]:
-    table = _table(value, "connections")
-    return {check_connection_name(name): _connection(name, one) for name, one in table.items()}
+    found = {}
+    for name, one in _table(value, "connections").items():
+        with entry(name):
+            found[check_connection_name(name)] = _connection(name, one)
+    return found
 
 
 def _connection(name: str, value: Any) -> ConnectionSettings:
     if isinstance(value, ConnectionSettings):
         return value
     given = dict(_table(value, f"options for the connection {name}"))
-    driver, url = check_connection_name(given.pop("driver", "redis")), given.pop("url", None)
+    driver, url = _read("driver", check_connection_name, given.pop("driver", "redis")), given.pop("url", None)
     prefix, queue = given.pop("prefix", None), given.pop("queue", None)
     after_commit = given.pop("after_commit", False)
     if not isinstance(after_commit, bool):
-        raise refused(f"after_commit of the connection {name} is {shown(after_commit)}; use true or false.")
+        why = f"after_commit of the connection {name} is {shown(after_commit)}; use true or false."
+        raise refused(why, ["after_commit"])
     if not isinstance(url, str | Endpoint | None):
-        raise refused(f"url of the connection {name} is {shown(url)}; it is a text.")
+        raise refused(f"url of the connection {name} is {shown(url)}; it is a text.", ["url"])
     elsewhere = isinstance(url, str) and driver not in ON_REDIS
     return ConnectionSettings(
         driver=driver,
-        url=None if elsewhere else parse_endpoint(url) if isinstance(url, str) else url,
+        url=None if elsewhere else _read("url", parse_endpoint, url) if isinstance(url, str) else url,
         place=str(url) if elsewhere else "",
-        prefix=None if prefix is None else prefix_text(prefix),
-        queue=None if queue is None else check_queue(queue),
+        prefix=None if prefix is None else _read("prefix", prefix_text, prefix),
+        queue=None if queue is None else _read("queue", check_queue, queue),
         after_commit=after_commit,
         options=given,
     )
+
+
+def _read(word: str, read: Callable[[Any], _Value], value: Any) -> _Value:
+    """Return `read(value)`; an error names `word` as its place."""
+    with entry(word):
+        return read(value)
 
 
 def _table(value: Any, what: str) -> Mapping[str, Any]:

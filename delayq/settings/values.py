@@ -7,7 +7,8 @@ one sentence that names the value.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias
@@ -36,19 +37,34 @@ _LAST_PORT: Final = 65_535
 _BYTES: Final = {None: 1, "B": 1, "KiB": 1024, "MiB": 1024 * 1024}
 
 
-def refused(sentence: str) -> PydanticCustomError:
-    """To raise from a reader; pydantic passes it on. The sentence is data: braces in a value are no template."""
-    return PydanticCustomError("refused", "{sentence}", {"sentence": sentence})
+def refused(sentence: str, path: Sequence[str] = ()) -> PydanticCustomError:
+    """Return the error of a reader. `path` leads to the wrong entry, when the value is a table."""
+    return PydanticCustomError("refused", "{sentence}", {"sentence": sentence, "path": tuple(path)})
+
+
+@contextmanager
+def entry(*path: str) -> Iterator[None]:
+    """Name the entry of a table that is read inside: it goes before the path of the error that is raised there."""
+    try:
+        yield
+    except DelayqError as error:
+        raise refused(error.message, path) from None
+    except PydanticCustomError as error:
+        raise refused(error.message(), (*path, *path_of(error.context))) from None
+
+
+def path_of(context: Mapping[str, Any] | None) -> tuple[str, ...]:
+    """Return the path to the wrong entry from the context of an error that `refused` made; empty for any other."""
+    path: tuple[str, ...] = (context or {}).get("path", ())
+    return path
 
 
 def ours(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """`read`, with delayq's own errors passed on. Not their hints: the place has its own way to write an example."""
 
     def reader(value: Any) -> Any:
-        try:
+        with entry():
             return read(value)
-        except DelayqError as error:
-            raise refused(error.message) from None
 
     return reader
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -249,9 +250,9 @@ def test_a_wrong_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         ("zzz = 1\n", "There is no setting zzz in {file}, line 1. Known are url, prefix,"),
         (
             'tries = 1\n[routes]\n"order.*" = "a b"\n',
-            "routes in {file}, line 2 cannot be used: 'a b' cannot name a queue",
+            "routes in {file}, line 3 cannot be used: 'a b' cannot name a queue",
         ),
-        ('[routes]\n"order.*" = 3\n', "routes in {file}, line 1 cannot be used: 3 cannot name a queue"),
+        ('[routes]\n"order.*" = 3\n', "routes in {file}, line 2 cannot be used: 3 cannot name a queue"),
         ("routes = 3\n", "routes in {file}, line 1 cannot be used: 3 is no table"),
         ("tries = \n", "The settings file {file} is no TOML: "),
         ("tries = 1\ntries = 2\n", "The settings file {file} is no TOML: "),
@@ -273,6 +274,54 @@ def test_a_wrong_line_of_pyproject_is_named(tmp_path: Path) -> None:
 
     with pytest.raises(ConfigError, match=rf"lease in {file}, line 6 cannot be used"):
         Settings()
+
+
+ENTRIES = [
+    pytest.param('[forwards]\nok = "fine"\n\n# why\nold = "a b"\n', 5, "forwards", id="an entry of forwards"),
+    pytest.param('[forwards]\nok = "fine"\n"a b" = "new"\n', 3, "forwards", id="a name in forwards"),
+    pytest.param('[forwards]\na = "b"\nb = "c"\n', 2, "forwards", id="a forward to a forward"),
+    pytest.param('[routes]\n"ok.*" = "fine"\n" x" = "q"\n', 3, "routes", id="a quoted key"),
+    pytest.param('[routes]\n"ok" = "fine"\n"x" = { queue = "a b" }\n', 3, "routes", id="an inline table"),
+    pytest.param('[routes."x"]\nconnection = "c"\nqueue = "a b"\n', 3, "routes", id="a table of one route"),
+    pytest.param('[routes]\nx.connection = "c"\nx.queue = "a b"\n', 3, "routes", id="a dotted key in a table"),
+    pytest.param('tries = 1\nroutes."x.y".queue = "a b"\n', 2, "routes", id="a dotted key of the file"),
+    pytest.param('[routes]\n"x" = { qeue = "q" }\n', 2, "routes", id="a word in an inline table"),
+    pytest.param('[connections.x]\ndriver = "redis"\nurl = 3\n', 3, "connections", id="a url that is no text"),
+    pytest.param('[connections.x]\nurl = "redis://h:0x"\n', 2, "connections", id="a url"),
+    pytest.param('[connections.x]\n\nprefix = "{"\n', 3, "connections", id="a prefix"),
+    pytest.param('[connections.x]\nqueue = "a b"\n', 2, "connections", id="a queue"),
+    pytest.param('[connections.x]\ndriver = "a b"\n', 2, "connections", id="a driver"),
+    pytest.param('[connections.x]\nafter_commit = "yes"\n', 2, "connections", id="a flag"),
+    pytest.param('tries = 1\n[connections."a b"]\nurl = "redis://h"\n', 2, "connections", id="a connection's name"),
+    pytest.param("[connections]\nx = 3\n", 2, "connections", id="no table"),
+    pytest.param('[push.q]\nurl = "https://h/"\ntries = -1\n', 3, "push", id="an option of a push"),
+    pytest.param('[push.q]\nurl = "https://h/"\nzzz = 1\n', 3, "push", id="an unknown option of a push"),
+    pytest.param("tries = 1\n[push.q]\ntries = 2\n", 2, "push", id="a push without a url"),
+    pytest.param(
+        'tries = 1\nredis_server = """\n[routes]\nx = 1\n"""\n[routes]\nx = 3\n', 7, "routes", id="beside a text"
+    ),
+    pytest.param('redact = [\n  "a",\n]\n[routes]\nx = 3\n', 5, "routes", id="behind an array of several lines"),
+    pytest.param("tries = 1\r\n[routes]\r\nx = 3\r\n", 3, "routes", id="lines that end with CR LF"),
+    pytest.param('[ "routes" ] # ours\n  x = 3\n', 2, "routes", id="a quoted header"),
+]
+
+
+@pytest.mark.parametrize("shared", [False, True], ids=["delayq.toml", "pyproject.toml"])
+@pytest.mark.parametrize(("text", "line", "setting"), ENTRIES)
+def test_a_wrong_entry_of_a_table_is_named_with_its_own_line(
+    tmp_path: Path, text: str, line: int, setting: str, *, shared: bool
+) -> None:
+    file = tmp_path / ("pyproject.toml" if shared else "delayq.toml")
+    if shared:
+        before = '[project]\nname = "shop"\n[tool.routes]\nx = 3\n[tool.delayq]\n'
+        text = before + re.sub(r"^\[ ?", "[tool.delayq.", text, flags=re.MULTILINE)
+        line += before.count("\n")
+    file.write_bytes(text.encode())
+
+    with pytest.raises(ConfigError) as refused:
+        Settings()
+
+    assert str(refused.value).startswith(f"{setting} in {file}, line {line} cannot be used: ")
 
 
 @pytest.mark.parametrize("kind", ["missing", "directory", "latin-1"])
