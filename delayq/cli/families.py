@@ -26,6 +26,7 @@ COMMANDS: Final = {
     "upcoming": ("job", "Show how many jobs fall due when."),
     "stats": ("queue", "Show how many jobs are in which state."),
     "activity": ("queue", "Show what happened in the last minutes, hours or days."),
+    "job-types": ("queue", "Show which job names run most, slowest, and fail most."),
     "pause": ("queue", "Stop a queue, or with --all every one, until it is resumed."),
     "resume": ("queue", "Undo a pause; with --all the pause of everything."),
     "drain": ("queue", "Let running jobs end and start no others."),

@@ -16,6 +16,7 @@ from delayq.core.batches import BatchInfo
 from delayq.core.control import Control
 from delayq.core.diagnosis import Finding
 from delayq.core.failure_groups import FailureGroup
+from delayq.core.job_types import JobType, JobTypes
 from delayq.core.progress import Progress
 from delayq.core.sealing import HIDDEN
 from delayq.core.views import JobInfo, JobRef, QueueStats, QueueView, Upcoming, WorkerInfo
@@ -182,6 +183,37 @@ def upcoming(histogram: Upcoming) -> Shape:
         "overdue": histogram.overdue,
         "counts": histogram.counts,
         "later": histogram.later,
+    }
+
+
+def job_types(found: JobTypes, types: Iterable[JobType]) -> Shape:
+    """How the jobs of each name ran; `queue` is null for all queues together."""
+    return {
+        "queue": found.queue or None,
+        **at("since", found.since_ms),
+        **at("now", found.now_ms),
+        "job_types": [_job_type(found, one) for one in types],
+    }
+
+
+def _job_type(found: JobTypes, one: JobType) -> Shape:
+    def rounded(number: float | None, digits: int = 3) -> float | None:
+        return None if number is None else round(number, digits)
+
+    return {
+        "name": one.name,
+        "queues": list(one.queues),
+        "attempts": one.attempts,
+        "per_minute": rounded(found.per_minute(one)),
+        "done": one.done,
+        "retried": one.retried,
+        "failed": one.failed,
+        "other": one.other,
+        "failure_rate": rounded(one.failure_rate, 6),
+        "p50_ms": rounded(one.percentile(0.5)),
+        "p99_ms": rounded(one.percentile(0.99)),
+        "mean_ms": rounded(one.mean_ms),
+        "took_ms": rounded(one.took_ms),
     }
 
 

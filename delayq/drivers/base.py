@@ -132,6 +132,16 @@ class Relayed(NamedTuple):
     trouble: tuple[str, ...] = ()
 
 
+class Measures(NamedTuple):
+    """What a worker's children measured on one queue since the last time.
+
+    `queue`: by the names of `core/activity.py`. `job_types`: for each job name, by the names of `core/job_types.py`.
+    """
+
+    queue: Mapping[str, float]
+    job_types: Mapping[str, Mapping[str, float]]
+
+
 class WakeUps(Protocol):
     """Hints that a queue's head moved earlier. Hints may be lost; nobody depends on one."""
 
@@ -287,8 +297,8 @@ class Steward(Protocol):
     def announce(self, consumer: str, about: Mapping[str, Any], ttl_s: float) -> None:
         """Say "it is here" for `ttl_s` seconds."""
 
-    def tally(self, measured: Mapping[str, Mapping[str, float]]) -> frozenset[str]:
-        """Count by queue what was measured (`core/activity.py` names it); the queues of which it was not counted.
+    def tally(self, measured: Mapping[str, Measures]) -> frozenset[str]:
+        """Count what was measured on each queue. Returns the queues of which it was not counted.
 
         Raises when nothing was, and `OutcomeUnknown` when that is not known. A backend that keeps no such counts drops
         them.

@@ -16,7 +16,7 @@ from delayq.core.errors import DelayqError
 from delayq.core.options import Options
 from delayq.core.outcome import Outcome
 from delayq.core.shards import PLAIN, queue_of
-from delayq.drivers.base import Claim, Renewal
+from delayq.drivers.base import Claim, Measures, Renewal
 from delayq.drivers.redis_durable import DurableSettling
 from delayq.redis import presence, settling
 from delayq.redis.calls import activity, deliver, inspect
@@ -169,9 +169,9 @@ class RedisSteward:
         if sweeps:
             self._swept = (time.monotonic(), shards)
 
-    def tally(self, measured: Mapping[str, Mapping[str, float]]) -> frozenset[str]:
+    def tally(self, measured: Mapping[str, Measures]) -> frozenset[str]:
         """Count what was measured, in the first shard of each queue, all in one round trip."""
-        calls = [activity.tally(self._scope(queue), measures) for queue, measures in measured.items()]
+        calls = [activity.tally(self._scope(queue), *measures) for queue, measures in measured.items()]
         answers = self._connector.call(partial(send_apart, calls=calls), safe=False)
         return frozenset(queue for queue, counted in zip(measured, answers, strict=True) if counted is not True)
 

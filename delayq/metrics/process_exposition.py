@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from prometheus_client.core import Metric
 
-from delayq.core.activity import Spread
 from delayq.loops.vitals import Count, Vitals
 from delayq.metrics.families import counter, gauge, histogram, written
-from delayq.worker.meter import OUTCOMES, Measured, Meter
+from delayq.worker.meter import OUTCOMES, Measured, Meter, together
 
 JANITOR: Final = {
     Count.RECLAIMED: "Deliveries that this janitor took back.",
@@ -30,7 +29,7 @@ def process_exposition(meters: Sequence[Meter], vitals: Vitals, accept: str = ""
 
 def families(meters: Sequence[Meter], vitals: Vitals) -> Iterator[Metric]:
     """All metrics of a process and its children."""
-    rows = _together(row for meter in meters for row in meter.rows())
+    rows = together(row for meter in meters for row in meter.rows())
     if meters:
         yield from _attempts(rows)
         yield gauge("delayq_worker_children", "Processes that run jobs.", (), [((), vitals.get(Count.CHILDREN))])
@@ -72,18 +71,3 @@ def _attempts(rows: Mapping[tuple[str, str], Measured]) -> Iterator[Metric]:
         ("queue", "job", "outcome"),
         [((*names, outcome), rows[names].ended[n]) for names, n, outcome in ended if rows[names].ended[n]],
     )
-
-
-def _together(rows: Iterable[Measured]) -> dict[tuple[str, str], Measured]:
-    """All children's rows of a queue and job as one."""
-    found: dict[tuple[str, str], Measured] = {}
-    for row in rows:
-        before = found.get((row.queue, row.job))
-        found[row.queue, row.job] = row if before is None else _sum(before, row)
-    return found
-
-
-def _sum(one: Measured, other: Measured) -> Measured:
-    ended = tuple(a + b for a, b in zip(one.ended, other.ended, strict=True))
-    took: tuple[Spread, ...] = tuple(a + b for a, b in zip(one.took, other.took, strict=True))
-    return Measured(one.queue, one.job, one.late + other.late, ended, took)

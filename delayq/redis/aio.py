@@ -14,6 +14,7 @@ from delayq.core.activity import Activity
 from delayq.core.control import Control
 from delayq.core.failed import FailedOptions
 from delayq.core.failure_groups import FailureGroups
+from delayq.core.job_types import JobTypes
 from delayq.core.options import Options
 from delayq.core.progress import Progress
 from delayq.core.rate import Pace, parse_rate
@@ -29,6 +30,7 @@ from delayq.redis.driving import adrive
 from delayq.redis.failed_verbs import GROUPED, FailedVerbs
 from delayq.redis.given import QueueSettings, ScheduleOptions, When
 from delayq.redis.hand_verbs import HandVerbs
+from delayq.redis.job_types import job_types
 from delayq.redis.limit_desk import AsyncAuditDesk, AsyncLimitDesk
 from delayq.redis.lock_desk import AsyncLockDesk
 from delayq.redis.ref_home import RedisHome
@@ -312,6 +314,17 @@ class AsyncClient:
         day of UTC instead. Raises `InvalidInput`.
         """
         return await self.run(activity(self.verbs, queue, span, spans, days))
+
+    async def job_types(
+        self, queue: str | None = None, *, hours: int | None = None, days: int | None = None
+    ) -> JobTypes:
+        """Return how the jobs of each name ran on one queue, or on all: attempts by outcome, and run times.
+
+        The window is the last `hours` whole hours (1 to 24, default 24) and the present one, or the last `days` whole
+        days of UTC (1 to 90) and today. Workers report every 2 s; a job that something else than a delayq worker
+        settled is not counted. Raises `InvalidInput`.
+        """
+        return await self.run(job_types(self.verbs, queue, hours, days))
 
     async def pause(self, queue: str | None = None, *, length: str | None = None) -> int:
         """Stop promotion and fetching of a queue, for `length` ("10m") or until `resume`.

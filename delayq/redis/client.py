@@ -14,6 +14,7 @@ from delayq.core.activity import Activity
 from delayq.core.control import Control
 from delayq.core.failed import FailedOptions
 from delayq.core.failure_groups import FailureGroups
+from delayq.core.job_types import JobTypes
 from delayq.core.options import Options
 from delayq.core.progress import Progress
 from delayq.core.rate import Pace, parse_rate
@@ -29,6 +30,7 @@ from delayq.redis.driving import drive
 from delayq.redis.failed_verbs import GROUPED, FailedVerbs
 from delayq.redis.given import QueueSettings, ScheduleOptions, When
 from delayq.redis.hand_verbs import HandVerbs
+from delayq.redis.job_types import job_types
 from delayq.redis.limit_desk import AuditDesk, LimitDesk
 from delayq.redis.lock_desk import LockDesk
 from delayq.redis.ref_home import RedisHome
@@ -298,6 +300,15 @@ class Client:
         day of UTC instead. Raises `InvalidInput`.
         """
         return self.run(activity(self.verbs, queue, span, spans, days))
+
+    def job_types(self, queue: str | None = None, *, hours: int | None = None, days: int | None = None) -> JobTypes:
+        """Return how the jobs of each name ran on one queue, or on all: attempts by outcome, and run times.
+
+        The window is the last `hours` whole hours (1 to 24, default 24) and the present one, or the last `days` whole
+        days of UTC (1 to 90) and today. Workers report every 2 s; a job that something else than a delayq worker
+        settled is not counted. Raises `InvalidInput`.
+        """
+        return self.run(job_types(self.verbs, queue, hours, days))
 
     def pause(self, queue: str | None = None, *, length: str | None = None) -> int:
         """Stop promotion and fetching, for a time or until `resume`; returns until when (epoch ms, 0 = until then)."""

@@ -33,6 +33,8 @@ TYPES: Final[Mapping[str, str]] = MappingProxyType(
         "aside": "hash",
         "activity": "hash",
         "history": "hash",
+        "types_by_hour": "hash",
+        "types_by_day": "hash",
         "meta": "hash",
     }
 )

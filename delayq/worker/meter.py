@@ -6,7 +6,8 @@ process of the worker can read all of it.
 
     rows      how many are used
     a row     key (queue << 32 | job), parts of lateness, its sum in ms, then for each outcome: ends without a start
-              less those that were fenced, parts of the duration, its sum in ms
+              less those that were fenced, parts of the duration, its sum in ms; at last the run times of all
+              attempts in the finer parts of `core/job_types.py`
 
 Cells of 8 bytes, each written by one process. The main thread of a child counts starts; ends are counted under a lock,
 because handlers may run in several threads.
@@ -18,9 +19,11 @@ import mmap
 import threading
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
+from operator import add
 from typing import Final, NamedTuple
 
 from delayq.core.activity import BOUNDS_MS, LATE, PARTS, TOOK, Spread
+from delayq.core.job_types import TIME_PARTS, TIMES_MS
 from delayq.core.shards import queue_of
 from delayq.worker.slots import Word
 
@@ -33,19 +36,21 @@ _ROWS: Final = 512
 _LATE_SUM: Final = 1 + PARTS
 _FIRST: Final = 2 + PARTS
 _PER_OUTCOME: Final = PARTS + 2
-_ROW: Final = _FIRST + len(OUTCOMES) * _PER_OUTCOME
+_TIMES: Final = _FIRST + len(OUTCOMES) * _PER_OUTCOME
+_ROW: Final = _TIMES + TIME_PARTS
 _CLOCK_MS: Final = int(Word.CLOCK_MS)
 _NUMBERS: Final = {word: n for n, word in enumerate(OUTCOMES)}
 
 
 class Measured(NamedTuple):
-    """One row: `ended` by outcome, `took` by outcome, and how late those began that did."""
+    """One row: `ended` by outcome, `took` by outcome, how late those began that did, and their run `times`."""
 
     queue: str
     job: str
     late: Spread
     ended: tuple[int, ...]
     took: tuple[Spread, ...]
+    times: tuple[int, ...]
 
 
 class Meter:
@@ -90,6 +95,7 @@ class Meter:
         """An attempt ended well, as nearly all do."""
         with self._lock:
             self._ints[place + _FIRST + 1 + bisect_left(BOUNDS_MS, took_ms)] += 1
+            self._ints[place + _TIMES + bisect_left(TIMES_MS, took_ms)] += 1
             self._floats[place + _FIRST + _PER_OUTCOME - 1] += took_ms
 
     def ended(self, place: int, outcome: str, took_ms: float | None) -> None:
@@ -100,6 +106,7 @@ class Meter:
                 self._ints[first] += 1
             else:
                 self._ints[first + 1 + bisect_left(BOUNDS_MS, took_ms)] += 1
+                self._ints[place + _TIMES + bisect_left(TIMES_MS, took_ms)] += 1
                 self._floats[first + _PER_OUTCOME - 1] += took_ms
 
     def fenced(self, place: int, outcome: str) -> None:
@@ -122,7 +129,8 @@ class Meter:
             took = tuple(self._spread(first + 1, first + _PER_OUTCOME - 1) for first in firsts)
             ended = tuple(self._never_less(first, one.count) for first, one in zip(firsts, took, strict=True))
             late = self._spread(place + 1, place + _LATE_SUM)
-            yield Measured(self._queues[key >> 32], self._jobs[key & 0xFFFFFFFF], late, ended, took)
+            times = tuple(self._ints[place + _TIMES : place + _ROW])
+            yield Measured(self._queues[key >> 32], self._jobs[key & 0xFFFFFFFF], late, ended, took, times)
 
     def _never_less(self, first: int, started: int) -> int:
         count = self._read[first] = max(self._ints[first] + started, self._read.get(first, 0))
@@ -150,6 +158,21 @@ class Meter:
             return 1
 
 
+def together(rows: Iterable[Measured]) -> dict[tuple[str, str], Measured]:
+    """The rows of all children as one for each queue and job."""
+    found: dict[tuple[str, str], Measured] = {}
+    for row in rows:
+        before = found.get((row.queue, row.job))
+        found[row.queue, row.job] = row if before is None else _sum(before, row)
+    return found
+
+
+def _sum(one: Measured, other: Measured) -> Measured:
+    ended = tuple(map(add, one.ended, other.ended))
+    took = tuple(map(add, one.took, other.took))
+    return Measured(one.queue, one.job, one.late + other.late, ended, took, tuple(map(add, one.times, other.times)))
+
+
 def by_queue(rows: Iterable[Measured]) -> dict[str, tuple[Spread, Spread]]:
     """How late and how long, of all jobs of a queue together."""
     found: dict[str, tuple[Spread, Spread]] = {}
@@ -165,4 +188,15 @@ def measures(before: tuple[Spread, Spread], now: tuple[Spread, Spread]) -> dict[
     for name, old, new in zip((LATE, TOOK), before, now, strict=True):
         grown |= {f"{name}:{n}": new.counts[n] - old.counts[n] for n in range(PARTS)}
         grown[f"{name}_ms"] = round(new.sum_ms - old.sum_ms, 3)
+    return {name: much for name, much in grown.items() if much > 0}
+
+
+def job_measures(before: Measured | None, now: Measured) -> dict[str, float]:
+    """What one job's row grew by, by the names of a job type's row; empty when it did not."""
+    if now == before:
+        return {}
+    old = before or Measured("", "", Spread(), (0,) * len(OUTCOMES), (Spread(),) * len(OUTCOMES), (0,) * TIME_PARTS)
+    grown: dict[str, float] = {word: now.ended[n] - old.ended[n] for n, word in enumerate(OUTCOMES)}
+    grown |= {str(n): now.times[n] - old.times[n] for n in range(TIME_PARTS)}
+    grown["took_ms"] = round(sum(one.sum_ms for one in now.took) - sum(one.sum_ms for one in old.took), 3)
     return {name: much for name, much in grown.items() if much > 0}

@@ -14,6 +14,8 @@
 -- KEYS[11] outbox      stream  what belongs elsewhere: `todo`, JSON, or `ended` and `job`
 -- KEYS[12] activity    hash    minute of the day -> what happened in it, JSON
 -- KEYS[13] history     hash    day since 1970, modulo 90 -> what happened on it, JSON
+-- KEYS[14] types_by_hour hash  hour and job name -> how these jobs ran, JSON
+-- KEYS[15] types_by_day  hash  day and job name -> how these jobs ran, JSON
 -- returns  bytes
 -- cost     O(1): the server looks at five rows of each and reckons
 --
@@ -21,10 +23,10 @@
 
 local scheduled, jobs, stream, entries, failed, errors = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local completed, results, unique, locks, outbox, activity = KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12]
-local history = KEYS[13]
+local history, types_by_hour, types_by_day = KEYS[13], KEYS[14], KEYS[15]
 local bytes = 0
 for _, key in ipairs({ scheduled, jobs, stream, entries, failed, errors, completed, results, unique, locks, outbox, activity,
-  history }) do
+  history, types_by_hour, types_by_day }) do
   bytes = bytes + (redis.call('MEMORY', 'USAGE', key) or 0)
 end
 return bytes

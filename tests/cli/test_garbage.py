@@ -85,7 +85,16 @@ NO_QUEUE = (b"my orders", b"\xff{\x1b[2J", b"orders#0", b"#1")
 
 @pytest.mark.parametrize(
     "words",
-    [("list",), ("stats",), ("upcoming",), ("activity",), ("failed", "list"), ("key", "list"), ("lock", "list")],
+    [
+        ("list",),
+        ("stats",),
+        ("upcoming",),
+        ("activity",),
+        ("job-types",),
+        ("failed", "list"),
+        ("key", "list"),
+        ("lock", "list"),
+    ],
     ids=" ".join,
 )
 def test_what_cannot_name_a_queue_hides_no_queue(

@@ -39,7 +39,7 @@ def bare(tmp_path: Path) -> Cli:
 def test_the_commands_of_the_design_are_there() -> None:
     assert {" ".join(path) for path in COMMANDS} == {
         "schedule", "cancel", "archive", "run-now", "show", "why",
-        "reschedule", "list", "stats", "upcoming", "work", "move", "up",
+        "reschedule", "list", "stats", "job-types", "upcoming", "work", "move", "up",
         "activity", "down", "demo", "doctor", "failed", "failed list", "failed show", "failed retry", "failed forget",
         "failed groups",
         "failed flush", "failed prune", "failed kick", "pause", "resume", "drain", "clear", "workers", "queue",

@@ -127,8 +127,8 @@ def test_json_of_every_kind_parses(inline: Inline, q: DelayQ) -> None:
     q.schedule("x", delay="1h", id="o2")
     for words in (
         ("schedule", "x"), ("reschedule", "o1", "--in", "1m"), ("run-now", "o1"), ("show", "o2"), ("cancel", "o2"),
-        ("stats",), ("upcoming",), ("activity",), ("pause", "default", "--for", "1m"), ("resume", "default"),
-        ("doctor",),
+        ("stats",), ("upcoming",), ("activity",), ("job-types",), ("pause", "default", "--for", "1m"),
+        ("resume", "default"), ("doctor",),
         ("queue", "set", "default"), ("failed", "prune", "--older", "1d"), ("failed", "flush", "--yes"),
         ("clear", "--yes"),
     ):  # fmt: skip

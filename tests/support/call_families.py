@@ -18,7 +18,7 @@ def operating(scope: Scope, lease: Held) -> list[Call[Any]]:
         operate.switch(scope, Switch.PAUSE, 0),
         operate.restart(scope),
         operate.control(scope),
-        activity.tally(scope, {"took_ms": 1.5}),
+        activity.tally(scope, {"took_ms": 1.5}, {"close": {"done": 1}}),
         activity.activity(scope, 1),
         activity.weigh(scope),
     ]

@@ -41,6 +41,8 @@ LOOKS: tuple[tuple[str, ...], ...] = (
     ("migrate",),
     ("activity",),
     ("activity", "--json"),
+    ("job-types",),
+    ("job-types", "--json"),
     ("queue", "show", QUEUE),
     ("queue", "show", QUEUE, "--json"),
     ("failed", "kick", "1", "--queue", QUEUE),

@@ -32,6 +32,8 @@ OF_A_QUEUE = {
     "aside": "hash",
     "activity": "hash",
     "history": "hash",
+    "types_by_hour": "hash",
+    "types_by_day": "hash",
     "meta": "hash",
 }
 OF_A_LIMIT = {
@@ -120,7 +122,7 @@ def _wrong_in_prefix(key: Key, rest: str) -> str:  # noqa: C901  one branch for 
         return _must(key, kind="string", expires=True)
     if re.fullmatch(RESERVED_OF_A_QUEUE, role):
         return ""
-    if role in ("activity", "history"):
+    if role in ("activity", "history", "types_by_hour", "types_by_day"):
         return _must(key, kind="hash", expires=True)
     if role not in OF_A_QUEUE:
         return "is no key of a queue"

@@ -153,7 +153,8 @@ PRODUCE: Commands = (
     ("cancel", "o2", "--queue", QUEUE),
 )
 LOOK: Commands = (
-    ("list",), ("stats",), ("activity",), ("upcoming", "--queue", QUEUE), ("failed", "list"), ("batch", "list"),
+    ("list",), ("stats",), ("activity",), ("job-types",), ("upcoming", "--queue", QUEUE), ("failed", "list"),
+    ("batch", "list"),
     ("lock", "list"), ("limit", "list"), ("audit",), ("top", "--once"), ("config", "show"), ("doctor",),
 )  # fmt: skip
 CHANGE: Commands = (

@@ -1,4 +1,4 @@
-"""activity: what happened, span by span."""
+"""activity and job-types: what happened, span by span, and how the jobs of each name ran."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from typing import Final
 
 from delayq.cli.session import Session
 from delayq.cli.words import span as length
+from delayq.core import shapes
 from delayq.core.activity import COUNTS, Activity, Span, Spread
 from delayq.core.errors import InvalidInput
+from delayq.core.job_types import JobType, JobTypes, ordered
 from delayq.core.when import format_instant
 from delayq.redis.activity import SPAN
 
@@ -41,6 +43,31 @@ def activity(
 def _row(one: Span, counts: tuple[str, ...]) -> tuple[str, ...]:
     shares = [spread.percentile(share) for spread in (one.late, one.took) for share in (0.5, 0.99)]
     return *(f"{one.counts[name]:,}" for name in counts), *("" if ms is None else _words(ms) for ms in shares)
+
+
+def job_types(
+    session: Session, queue: str | None, hours: int | None, days: int | None, order: str, *, as_json: bool
+) -> None:
+    """Print how the jobs of each name ran."""
+    if hours is not None and days is not None:
+        raise InvalidInput("--hours was given with --days.", hint="Leave one of them out.")
+    with session.client() as client:
+        found = client.job_types(queue, hours=hours, days=days)
+    types = ordered(found.types, order)
+    if as_json:
+        session.out.json(shapes.job_types(found, types))
+        return
+    numbers = ("attempts", "a minute", "failure rate", "failed", "retried", "p50", "p99", "run time")
+    rows = [(one.name, *_figures(found, one), ", ".join(one.queues)) for one in types]
+    session.out.table(("name", *numbers, "queues"), rows, numbers=numbers)
+    session.out.note(f"Since {format_instant(found.since_ms)}." if types else "No attempt of a delayq worker ended.")
+
+
+def _figures(found: JobTypes, one: JobType) -> tuple[str, ...]:
+    rate = "" if one.failure_rate is None else f"{one.failure_rate:.2%}"
+    counts = (f"{one.failed:,}", f"{one.retried:,}")
+    times = ("" if ms is None else _words(ms) for ms in (one.percentile(0.5), one.percentile(0.99)))
+    return f"{one.attempts:,}", f"{found.per_minute(one):,.3g}", rate, *counts, *times, length(round(one.took_ms))
 
 
 def _words(ms: float) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from delayq.core.outcome import GiveUp, Outcome
-from delayq.drivers.base import Claim, Renewal
+from delayq.drivers.base import Claim, Measures, Renewal
 from delayq.drivers.broker import Broker
 from delayq.drivers.capabilities import Keeper
 from delayq.drivers.serving.consumer import renewal
@@ -92,7 +92,7 @@ class BrokerSteward:
     def announce(self, consumer: str, about: Mapping[str, Any], ttl_s: float) -> None:
         """Nobody is told: a broker keeps no list of workers."""
 
-    def tally(self, measured: Mapping[str, Mapping[str, float]]) -> frozenset[str]:
+    def tally(self, measured: Mapping[str, Measures]) -> frozenset[str]:
         """Dropped: a broker keeps no counts."""
         return frozenset()
 

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+import msgspec
 
 from delayq.core.activity import COUNTERS, PROMOTED_LATE, Span, Spread, row_of, span_of, spread_of
 from delayq.redis.calls.call import Call, Command, Nature, Scope, call, text
 
+_NONE: Final[Mapping[str, Mapping[str, float]]] = MappingProxyType({})
 
-def tally(scope: Scope, measures: Mapping[str, float]) -> Call[bool]:
+
+def tally(
+    scope: Scope, measures: Mapping[str, float], job_types: Mapping[str, Mapping[str, float]] = _NONE
+) -> Call[bool]:
     """Count what happened since the last time, and what a worker measured; True. A full server refuses it whole.
 
     Not sent again when its reply is lost: what was measured is rather missing than counted twice.
     """
     args = [part for name, much in measures.items() for part in (name, f"{much:.14g}")]
-    return call("tally", scope, [scope.now, *args], bool, nature=Nature.ONCE if measures else Nature.SAFE)
+    document = msgspec.json.encode(job_types) if job_types else ""
+    nature = Nature.ONCE if measures or job_types else Nature.SAFE
+    return call("tally", scope, [scope.now, document, *args], bool, nature=nature)
 
 
 class Minutes(NamedTuple):
@@ -39,6 +48,16 @@ def history(scope: Scope) -> Command[tuple[bytes, ...]]:
 
 def _values(reply: Mapping[bytes, bytes] | Sequence[bytes]) -> tuple[bytes, ...]:
     return tuple(reply.values() if isinstance(reply, Mapping) else reply[1::2])
+
+
+def job_types(scope: Scope, key: str) -> Command[tuple[tuple[str, bytes], ...]]:
+    """The rows of one of `types_by_hour` and `types_by_day`: name and row; rows may be older than what is kept."""
+    return Command(("HGETALL", scope.keys.of(key)), _named, True)
+
+
+def _named(reply: Mapping[bytes, bytes] | Sequence[bytes]) -> tuple[tuple[str, bytes], ...]:
+    pairs = reply.items() if isinstance(reply, Mapping) else zip(reply[::2], reply[1::2], strict=True)
+    return tuple((text(field).partition(":")[2], row) for field, row in pairs if b":" in field)
 
 
 def weigh(scope: Scope) -> Call[int]:

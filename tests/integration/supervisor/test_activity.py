@@ -74,3 +74,67 @@ def test_a_day_that_somebody_else_wrote_is_left_out(house: House, redis_client: 
 def test_spans_are_whole_minutes_of_one_day(house: House, span: str, spans: int) -> None:
     with pytest.raises(InvalidInput):
         house.client.activity(span=span, spans=spans)
+
+
+def test_each_job_name_has_its_attempts_and_run_times(house: House) -> None:
+    ids = [f"n{n}" for n in range(30)]
+    house.schedule("noop", *ids)
+    house.schedule("bad", "b1", "b2")
+    house.schedule("kill_self", "killer")
+    with house.open(tries=1, mover=True) as shop:
+        house.until("killer", State.FAILED, timeout=30)
+        house.schedule("noop", "last")
+        house.until_gone(*ids, "last")
+        shop.signal(signal.SIGTERM)
+        assert shop.ended() == 0
+    found = house.client.job_types("default")
+    by_name = {one.name: one for one in found.types}
+    assert [one.name for one in found.types][:2] == ["noop", "bad"]
+    assert (by_name["noop"].done, by_name["noop"].attempts, sum(by_name["noop"].times)) == (31, 31, 31)
+    assert (by_name["bad"].failed, by_name["bad"].failure_rate) == (2, 1.0)
+    assert by_name["noop"].percentile(0.5) is not None
+    assert (by_name["noop"].queues, by_name["noop"].failure_rate) == (("default",), 0.0)
+    assert found.now_ms - found.since_ms > DAY_MS
+    assert house.client.job_types().types == found.types
+    assert house.client.job_types(days=90).types == found.types
+    house.client.prune_failed("default", older="0s")
+    house.client.queue_remove("default")
+    assert house.client.job_types(days=90).types == ()
+
+
+async def test_asyncio_tells_of_the_same_job_types(house: House) -> None:
+    house.schedule("noop", "a")
+    with house.open(mover=True) as shop:
+        house.until_gone("a")
+        shop.signal(signal.SIGTERM)
+        assert shop.ended() == 0
+    async with AsyncDelayQ(house.url) as q:
+        assert (await q.job_types()).types == house.client.job_types().types != ()
+        assert (await q.job_types("another", hours=1)).types == ()
+
+
+@pytest.mark.parametrize("given", [{"hours": 0}, {"hours": 25}, {"days": 0}, {"days": 91}, {"hours": 1, "days": 1}])
+def test_windows_of_job_types(house: House, given: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput):
+        house.client.job_types(**given)
+
+
+def test_hours_that_are_over_and_rows_that_somebody_else_wrote_are_left_out(
+    house: House, redis_client: redis.Redis
+) -> None:
+    hour = house.client.job_types().now_ms // 3_600_000
+    rows: dict[str, str | bytes] = {
+        "1:now": f'{{"at":{hour},"done":1}}',
+        "2:day": f'{{"at":{hour - 24},"done":1}}',
+        "3:old": f'{{"at":{hour - 25},"done":1}}',
+        "4:a": "garbage",
+        "5:b": '{"at":"x","done":1}',
+        b"6:\xff".decode("latin-1"): "[1]",
+        "7": '{"at":1,"names":["now"]}',
+    }
+    redis_client.sadd("delayq:queues", "default")
+    for field, row in rows.items():
+        redis_client.hset("delayq:{default}:types_by_hour", field, row)
+    redis_client.expire("delayq:{default}:types_by_hour", 60)
+    assert {one.name for one in house.client.job_types().types} == {"now", "day"}
+    assert {one.name for one in house.client.job_types(hours=23).types} == {"now"}

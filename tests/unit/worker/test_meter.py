@@ -9,9 +9,10 @@ import pytest
 
 from delayq.core.activity import Spread
 from delayq.core.errors import BackendFull, OutcomeUnknown
+from delayq.drivers.base import Measures
 from delayq.worker.meter import OUTCOMES, UNKNOWN, Measured, Meter, by_queue, measures
 from delayq.worker.slots import Slots, Word
-from delayq.worker.tallying import EVERY_S, Tallying
+from delayq.worker.tallying import AT_ONCE, EVERY_S, Tallying
 
 DONE, FAILED, FENCED = (OUTCOMES.index(word) for word in ("done", "failed", "fenced"))
 
@@ -112,11 +113,11 @@ class Told:
     """A steward that only counts; `fails` is raised once."""
 
     def __init__(self) -> None:
-        self.calls: list[dict[str, dict[str, float]]] = []
+        self.calls: list[dict[str, Measures]] = []
         self.fails: Exception | None = None
 
-    def tally(self, measured: Mapping[str, Mapping[str, float]]) -> frozenset[str]:
-        self.calls.append({queue: dict(one) for queue, one in measured.items()})
+    def tally(self, measured: Mapping[str, Measures]) -> frozenset[str]:
+        self.calls.append(dict(measured))
         if self.fails is not None:
             fails, self.fails = self.fails, None
             raise fails
@@ -137,10 +138,11 @@ def test_the_backend_is_told_now_and_then_and_only_of_news(told: Told) -> None:
     assert told.calls == []
     for now[0] in (EVERY_S, 2 * EVERY_S, 3 * EVERY_S):
         tallying.step()
-    assert told.calls == [{"orders": {"took:1": 1, "took_ms": 1.0}}]
+    of_close = {"done": 1, "12": 1, "took_ms": 1.0}  # 0.125 * 2 ** (12 / 4) = 1 ms
+    assert told.calls == [{"orders": Measures({"took:1": 1, "took_ms": 1.0}, {"close": of_close})}]
     counted.done(counted.place("mail", "send"), 1.0)
     tallying.step(at_once=True)
-    assert told.calls[1:] == [{"mail": {"took:1": 1, "took_ms": 1.0}}]
+    assert told.calls[1:] == [{"mail": Measures({"took:1": 1, "took_ms": 1.0}, {"send": of_close})}]
 
 
 @pytest.mark.parametrize(("error", "again"), [(BackendFull("full"), True), (OutcomeUnknown("lost"), False)])
@@ -154,3 +156,33 @@ def test_what_was_refused_is_told_again_and_what_may_have_been_counted_is_not(
     tallying.step(at_once=True)
     tallying.step(at_once=True)
     assert len(told.calls) == 1 + again
+
+
+def test_all_children_together_and_each_attempt_once(told: Told) -> None:
+    children = [meter(), meter()]
+    tallying = Tallying(children, told)  # type: ignore[arg-type]
+    for n, outcome in enumerate(("done", "released", "failed")):
+        child = children[n % 2]
+        child.ended(child.place("orders", "close"), outcome, 1.0)
+    children[0].ended(children[0].place("orders", "close"), "failed", None)
+    tallying.step(at_once=True)
+    children[1].ended(children[1].place("orders", "close"), "failed", None)
+    tallying.step(at_once=True)
+    first, second = (call["orders"] for call in told.calls)
+    assert first.job_types == {"close": {"done": 1, "released": 1, "failed": 2, "12": 3, "took_ms": 3.0}}
+    assert second == Measures({}, {"close": {"failed": 1}})
+
+
+def test_one_call_tells_of_fifty_names_and_all_are_told(told: Told) -> None:
+    names = [f"job-{n}" for n in range(2 * AT_ONCE + 20)]
+    counted = Meter(["orders"], names)
+    for name in names:
+        counted.done(counted.place("orders", name), 1.0)
+    tallying = Tallying([counted], told)  # type: ignore[arg-type]
+    told.fails = BackendFull("full")
+    tallying.step(at_once=True)
+    tallying.step(at_once=True)
+    calls = [call["orders"] for call in told.calls]
+    assert [len(call.job_types) for call in calls] == [AT_ONCE, AT_ONCE, 20, AT_ONCE]  # the refused ones again
+    assert {name for call in calls[1:] for name in call.job_types} == set(names)
+    assert [bool(call.queue) for call in calls] == [True, False, False, True]
