@@ -33,6 +33,7 @@ from delayq.drivers.factories import Hands, Makers, made_by
 from delayq.drivers.redis_connection import RedisConnection
 from delayq.drivers.serving.backend import Backend
 from delayq.drivers.serving.connection import BrokerConnection
+from delayq.drivers.serving.ref_home import BrokerHome
 from delayq.drivers.sync import Runner
 from delayq.drivers.waiting import Waiting
 from delayq.settings import Settings
@@ -296,7 +297,10 @@ class Manager:
         given = self._given(name)
         factory = self._factories.get(given.driver) or made_by(given.driver, name, known=self._factories)
         made = factory(name, given, self._options(name, given))
-        return BrokerConnection(name, made, self._options(name, given)) if isinstance(made, Backend) else made
+        connection = BrokerConnection(name, made, self._options(name, given)) if isinstance(made, Backend) else made
+        if isinstance(connection, BrokerConnection):
+            connection.home = BrokerHome(connection)
+        return connection
 
     def _options(self, name: str, given: ConnectionSettings) -> Options:
         base = self.settings.options()

@@ -49,7 +49,7 @@ Timeout: TypeAlias = str | timedelta
 
 
 class RefHome(ABC):
-    """The Redis that a `JobRef` asks. It counts for nothing when answers are compared, and is not shown with them."""
+    """The backend that a `JobRef` asks. It counts for nothing when answers are compared, and is not shown with them."""
 
     @abstractmethod
     def cancel(self, ref: JobRef, running: bool) -> Answer:
@@ -90,6 +90,10 @@ class RefHome(ABC):
     @abstractmethod
     async def await_(self, ref: JobRef, timeout: Timeout) -> JobInfo | None:
         """Awaited."""
+
+    @abstractmethod
+    def check_results(self) -> None:
+        """Raises `InvalidInput` where no results are kept."""
 
     def __eq__(self, other: object) -> bool:
         return other is None or isinstance(other, RefHome)
@@ -152,7 +156,9 @@ class JobRef(msgspec.Struct, frozen=True, gc=False):
         """Make sure the job does not run, as `Client.cancel` in its own queue.
 
         Returns `cancelled`, or why not: `running`, `finished`, `failed`, `unknown`. With `running=True` a job that runs
-        is asked to stop. Raises `BackendError`; `ConfigError` when this answer came from no Redis.
+        is asked to stop. Raises `BackendError`; `InvalidInput` when the job's connection cannot do this
+        (docs/connections.md), or inside an open transaction of the database that keeps the job; `ConfigError` when
+        nothing keeps the job.
         """
         ref, home = self._at_home()
         return home.cancel(ref, running)
@@ -165,8 +171,8 @@ class JobRef(msgspec.Struct, frozen=True, gc=False):
     def reschedule(self, *, delay: Delay | None = None, at: Instant | None = None) -> JobRef:
         """Give the waiting job a new due time: `delay` ('30m') from now, or `at` (RFC 3339, a datetime).
 
-        Returns the new answer. Raises `JobNotFound`, `JobRunning`, `JobHasFailed`, `JobFinished`, `InvalidInput`,
-        `BackendError`; `ConfigError` when this answer came from no Redis.
+        Returns the new answer. Raises `JobNotFound`, `JobRunning`, `JobHasFailed`, `JobFinished`, and as `cancel`;
+        `InvalidInput` also for a wrong time.
         """
         ref, home = self._at_home()
         return home.reschedule(ref, delay, at)
@@ -189,7 +195,7 @@ class JobRef(msgspec.Struct, frozen=True, gc=False):
     def refresh(self) -> JobInfo | None:
         """Everything known about the job now; None when it is done and not kept (`retention`), or was cancelled.
 
-        Raises `BackendError`; `ConfigError` when this answer came from no Redis.
+        Raises as `cancel`; `InvalidInput` also where a job that runs cannot be told from one that is done.
         """
         ref, home = self._at_home()
         return home.get(ref)
@@ -200,9 +206,10 @@ class JobRef(msgspec.Struct, frozen=True, gc=False):
         return await home.aget(ref)
 
     def wait(self, timeout: Timeout) -> JobInfo | None:
-        """Wait until the job has ended: completed, failed, or gone. Asks Redis every 20 ms, later once a second.
+        """Wait until the job has ended: completed, failed, or gone. Asks the backend every 20 ms, later once a second.
 
-        Returns what `refresh` returns then. Raises `TimeoutError` when it has not ended after `timeout` ('30s').
+        Returns what `refresh` returns then. Raises `TimeoutError` when it has not ended after `timeout` ('30s'), and as
+        `cancel`.
         """
         ref, home = self._at_home()
         return home.wait(ref, timeout)
@@ -216,21 +223,26 @@ class JobRef(msgspec.Struct, frozen=True, gc=False):
         """What the handler returned. Waits up to `timeout` ('30s') for the end of the job; by default not at all.
 
         Raises `TimeoutError` when it has not ended by then, `JobHasFailed` when it failed, `JobNotFound` when nothing
-        is kept of it: results need a `retention`.
+        is kept of it: results need a `retention`. `InvalidInput` when the job's connection keeps no results.
         """
-        return result_of(self.wait(timeout), self)
+        ref, home = self._at_home()
+        home.check_results()
+        return result_of(home.wait(ref, timeout), ref)
 
     async def aresult(self, timeout: Timeout = "0s") -> Any:
         """What the handler returned, awaited. Takes, returns and raises what `result` does."""
-        return result_of(await self.await_(timeout), self)
+        ref, home = self._at_home()
+        home.check_results()
+        return result_of(await home.await_(ref, timeout), ref)
 
     def _at_home(self) -> tuple[JobRef, RefHome]:
         """The latest answer, and who to ask about it. Raises `ConfigError`."""
         ref = self.latest
         if ref.home is None:
             raise ConfigError(
-                f"The answer for the job {ref.id!r} ({ref.outcome}) came from no Redis that could be asked about it.",
-                hint="Ask the backend that keeps the job: DelayQ().get(id, queue=…), or a command with --connection.",
+                f"The job {ref.id!r} cannot be asked about: its dispatch was answered with {ref.outcome}, and nothing "
+                "keeps it under this answer.",
+                hint="A backend that has the job by now knows it by its id: DelayQ().get(id, queue=...).",
             )
         return ref, ref.home
 

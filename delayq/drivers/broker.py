@@ -130,7 +130,8 @@ class Depth(NamedTuple):
 class Waiting(NamedTuple):
     """One job that nobody has reserved, ready or not yet due. `entry` names it for `remove`, as it stands now.
 
-    `unreadable` says why `envelope` is none, where it holds what another system wrote; '' = it is one.
+    `unreadable` says why `envelope` is none, where it holds what another system wrote; '' = it is one. `reserved`: a
+    worker has it, which only `Shows` tells.
     """
 
     id: str
@@ -139,6 +140,7 @@ class Waiting(NamedTuple):
     envelope: bytes
     due_ms: int
     unreadable: str = ""
+    reserved: bool = False
 
 
 class WaitingPage(NamedTuple):
@@ -259,6 +261,14 @@ class Findable(Protocol):
 
     def reschedule(self, queue: str, job_id: str, due_ms: int) -> Answer:
         """Give it another time if it waits; a time that has passed is now. With `reschedule` and `run_now`."""
+
+
+@runtime_checkable
+class Shows(Protocol):
+    """A broker with the capability `wait`."""
+
+    def show(self, queue: str, job_id: str) -> Waiting | None:
+        """The job, whether it waits or runs; None when it has ended, or was never there."""
 
 
 @runtime_checkable

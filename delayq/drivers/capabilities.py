@@ -59,6 +59,7 @@ class Capabilities:
     cancel, reschedule, run_now     of a job that waits, by its id
     unique          unique keys and debounced jobs
     inspect         jobs can be shown and listed; counts: queues tell how long they are
+    wait            a job is found by its id also while it runs, so its end can be waited for
     clear           waiting jobs can be removed all at once
     chains          what follows a job is sent when it ends; batches: it keeps batches
     links_wait      a link of a chain may have a unique key, and waits until that is free
@@ -87,6 +88,7 @@ class Capabilities:
     run_now: bool = False
     unique: bool = False
     inspect: bool = False
+    wait: bool = False
     counts: bool = False
     clear: bool = False
     chains: bool = False

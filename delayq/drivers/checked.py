@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 from delayq.core.errors import ConfigError, DelayqError
 from delayq.core.options import Options
 from delayq.core.shown import shown
-from delayq.drivers.broker import Broker, Findable, Moves, Switched
+from delayq.drivers.broker import Broker, Findable, Moves, Shows, Switched
 from delayq.drivers.capabilities import Capabilities
 from delayq.drivers.connection import Connection
 from delayq.drivers.serving.backend import Backend, MakeBroker
@@ -30,6 +30,7 @@ Or the backend of one: then the connection is made around it, and workers can se
 _PAGE: Final = 'docs/connections.md, "Your own", says what a driver is.'
 _PROMISED: Final = (
     (("cancel", "reschedule", "run_now"), Findable),
+    (("wait",), Shows),
     (("mover",), Moves),
     (("pause",), Switched),
 )

@@ -38,6 +38,7 @@ CAPABILITIES: Final = Capabilities(
     run_now=True,
     unique=True,
     inspect=True,
+    wait=True,
     counts=True,
     clear=True,
     chains=True,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from delayq.core.errors import ConfigError
-from delayq.core.states import Answer
-from delayq.core.views import JobInfo
+from delayq.core.states import Answer, State
+from delayq.core.views import JobInfo, JobRef, RefHome
+from delayq.drivers.serving.connection import BrokerConnection
 from delayq.jobs.current import current_manager
 from delayq.jobs.options import HandlerOptions
 
@@ -15,8 +16,8 @@ if TYPE_CHECKING:
     from delayq.drivers.redis_connection import RedisConnection
 
 
-class Place(NamedTuple):
-    """Where the jobs of one name go that do not say otherwise."""
+class RedisPlace(NamedTuple):
+    """Where the jobs of one name go that do not say otherwise: a queue of a Redis."""
 
     connection: RedisConnection
     queue: str
@@ -54,15 +55,47 @@ class Place(NamedTuple):
         return info
 
 
+class BrokerPlace(NamedTuple):
+    """As `RedisPlace`, of another backend. Other queues are not searched; what it cannot do is `InvalidInput`."""
+
+    home: RefHome
+    queue: str
+
+    def cancel(self, job_id: str, running: bool) -> Answer:
+        """As `Job.cancel`."""
+        return self.home.cancel(self._ref(job_id), running)
+
+    async def acancel(self, job_id: str, running: bool) -> Answer:
+        """As `Job.acancel`."""
+        return await self.home.acancel(self._ref(job_id), running)
+
+    def find(self, job_id: str) -> JobInfo | None:
+        """As `Job.find`."""
+        return self.home.get(self._ref(job_id))
+
+    async def afind(self, job_id: str) -> JobInfo | None:
+        """As `Job.afind`."""
+        return await self.home.aget(self._ref(job_id))
+
+    def _ref(self, job_id: str) -> JobRef:
+        return JobRef(job_id, self.queue, State.ABSENT, None, Answer.UNKNOWN)
+
+
+Place: TypeAlias = RedisPlace | BrokerPlace
+
+
 def place_of(name: str, declared: HandlerOptions, kinds: Sequence[type] = ()) -> Place:
-    """The queue and the connection that a job of that name is sent to. Raises `ConfigError` when that is no Redis."""
+    """The queue and the connection that a job of that name is sent to. Raises `ConfigError` when that keeps no jobs."""
     manager = current_manager()
     route = manager.route_of(name, kinds)
     connection = manager.connection(declared.connection or route.connection)
+    queue = declared.queue or route.queue
+    if isinstance(connection, BrokerConnection) and connection.home is not None:
+        return BrokerPlace(connection.home, queue or connection.options.queue)
     client = getattr(connection, "client", None)
     if client is None:
         raise ConfigError(
             f"The jobs {name!r} go over the connection {connection.name!r}, which cannot be asked for one by its id.",
             hint="Use the command line with --connection, or its backend.",
         )
-    return Place(connection, declared.queue or route.queue or client.options.queue)  # type: ignore[arg-type]  # it has
+    return RedisPlace(connection, queue or client.options.queue)  # type: ignore[arg-type]  # it has

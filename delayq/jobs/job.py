@@ -64,7 +64,8 @@ class Job(Sendable):
 
         Returns `cancelled`, or why not: `running`, `finished`, `failed`, `unknown`. With `running=True` a job that runs
         is asked to stop. Raises `FoundElsewhere` when another queue has a job with this id, for example one that was
-        sent with `on_queue`; nothing is done to that. Raises `BackendError`; `ConfigError` without a Redis.
+        sent with `on_queue`; nothing is done to that (on Redis; other backends look in the one queue). Raises
+        `BackendError`; `InvalidInput` when the connection cannot do this; `ConfigError` when it keeps no jobs.
         """
         return place_of(cls.job_name, cls.job_options, cls.__mro__).cancel(job_id, running)
 

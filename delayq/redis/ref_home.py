@@ -22,7 +22,25 @@ from delayq.redis.verbs import Flow, Verbs
 T = TypeVar("T")
 
 
-class RedisHome(RefHome):
+class AskedAgain(RefHome):
+    """Waits for the end of a job by asking for it, again and again."""
+
+    def wait(self, ref: JobRef, timeout: Timeout) -> JobInfo | None:
+        """Blocking."""
+        pauses = _pauses(timeout, ref.id)
+        while not ended(info := self.get(ref)):
+            time.sleep(next(pauses))
+        return info
+
+    async def await_(self, ref: JobRef, timeout: Timeout) -> JobInfo | None:
+        """Awaited."""
+        pauses = _pauses(timeout, ref.id)
+        while not ended(info := await self.aget(ref)):  # noqa: ASYNC110 - the end comes elsewhere, not in this loop
+            await asyncio.sleep(next(pauses))
+        return info
+
+
+class RedisHome(AskedAgain):
     """The verbs of one client over its connections, blocking and awaited."""
 
     def __init__(self, connector: Connector, verbs: Verbs) -> None:
@@ -56,6 +74,9 @@ class RedisHome(RefHome):
         """Awaited."""
         return self.one(await adrive(self._connector, self._reschedule(ref, delay, at)))
 
+    def check_results(self) -> None:
+        """Redis keeps results."""
+
     def _reschedule(self, ref: JobRef, delay: Delay | None, at: Instant | None) -> Flow[JobRef]:
         spec = JobSpec(name="reschedule", delay=delay, at=at)
         return self._verbs.reschedule(ref.id, queue_of(ref.queue), spec)
@@ -75,20 +96,6 @@ class RedisHome(RefHome):
     async def aget(self, ref: JobRef) -> JobInfo | None:
         """Awaited."""
         return await adrive(self._connector, self._verbs.get(ref.id, queue_of(ref.queue)))
-
-    def wait(self, ref: JobRef, timeout: Timeout) -> JobInfo | None:
-        """Blocking."""
-        pauses = _pauses(timeout, ref.id)
-        while not ended(info := self.get(ref)):
-            time.sleep(next(pauses))
-        return info
-
-    async def await_(self, ref: JobRef, timeout: Timeout) -> JobInfo | None:
-        """Awaited."""
-        pauses = _pauses(timeout, ref.id)
-        while not ended(info := await self.aget(ref)):  # noqa: ASYNC110 - the end comes in Redis, not in this loop
-            await asyncio.sleep(next(pauses))
-        return info
 
 
 def _pauses(timeout: Timeout, job_id: str) -> Iterator[float]:

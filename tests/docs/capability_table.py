@@ -44,6 +44,7 @@ ROWS: Final[Mapping[str, Callable[[Capabilities], str]]] = {
     "run now": lambda can: _yes(can.run_now),
     "unique keys, debounce": lambda can: _yes(can.unique),
     "show, list": lambda can: _yes(can.inspect),
+    "show a running job, wait for its end": lambda can: _yes(can.wait),
     "stats": lambda can: _yes(can.counts),
     "clear": lambda can: _yes(can.clear),
     "chains": lambda can: _yes(can.chains),

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import Annotated, assert_type
+from typing import Annotated, Any, assert_type
 
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, sessionmaker
 
@@ -233,3 +233,16 @@ async def jobs_by_id(ref: JobRef) -> None:
     assert_type(await ref.acancel(), Answer)
     assert_type(ref.run_now(), JobRef)
     assert_type(ref.reschedule(delay="5m"), JobRef)
+    assert_type(await ref.areschedule(at=datetime.now(UTC)), JobRef)
+    assert_type(await ref.arun_now(), JobRef)
+    assert_type(await ref.arefresh(), JobInfo | None)
+    assert_type(ref.wait("30s"), JobInfo | None)
+    assert_type(ref.wait(timedelta(seconds=30)), JobInfo | None)
+    assert_type(await ref.await_("30s"), JobInfo | None)
+    assert_type(ref.result(), Any)
+    assert_type(ref.result("30s"), Any)
+    assert_type(await ref.aresult("30s"), Any)
+    assert_type(weigh.cancel("order-42"), Answer)
+    assert_type(await weigh.acancel("order-42", running=True), Answer)
+    assert_type(weigh.find("order-42"), JobInfo | None)
+    assert_type(await weigh.afind("order-42"), JobInfo | None)

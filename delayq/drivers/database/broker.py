@@ -216,6 +216,11 @@ class DatabaseBroker:
         row = self.database.write(lambda connection: self._looking.find(connection, queue, job_id))
         return None if row is None or row.reserved_at is not None else waiting_of(row)
 
+    def show(self, queue: str, job_id: str) -> Waiting | None:
+        """The job, whether it waits or runs."""
+        row = self.database.write(lambda connection: self._looking.find(connection, queue, job_id))
+        return None if row is None else waiting_of(row)._replace(reserved=row.reserved_at is not None)
+
     def cancel(self, queue: str, job_id: str) -> Answer:
         """Remove it if it waits."""
         return self.database.write(lambda connection: self._looking.cancel(connection, queue, job_id))

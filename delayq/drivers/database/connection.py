@@ -60,7 +60,8 @@ class DatabaseConnection(BrokerConnection):
     def retry_failed(self, uuid: str, job: FailedJob) -> JobRef:
         """Take a failed job up again, in one step; `uuid` is what the failed know it by. Raises `Conflict`."""
         retrying = Retrying(self.broker, self.options)
-        return self.broker.database.write(lambda connection: retrying.again(connection, uuid, job))
+        ref = self.broker.database.write(lambda connection: retrying.again(connection, uuid, job))
+        return self.at_home([ref])[0]
 
     def write(self, work: Callable[[Connection], T]) -> T:
         """Do something in the transaction at hand, if there is one; else in one of its own."""
@@ -79,21 +80,21 @@ class DatabaseConnection(BrokerConnection):
         joined = self._joined()
         if joined is None:
             return super().schedule_many(specs, on_conflict)
-        return joined.place(self.checked(specs, on_conflict), on_conflict)
+        return self.at_home(joined.place(self.checked(specs, on_conflict), on_conflict))
 
     def push_raw(self, envelope: bytes, *, queue: str | None = None, delay: Delay | None = None) -> JobRef:
         """An envelope as it is; in the transaction at hand, if there is one."""
         joined = self._joined()
         if joined is None:
             return super().push_raw(envelope, queue=queue, delay=delay)
-        return joined.place([self._raw(envelope, queue, delay)], OnConflict.KEEP)[0]
+        return self.at_home(joined.place([self._raw(envelope, queue, delay)], OnConflict.KEEP))[0]
 
     async def aschedule_many(self, specs: Sequence[JobSpec], on_conflict: OnConflict) -> list[JobRef]:
         """As `schedule_many`; a session for asyncio is awaited."""
         joined = self._joined()
         if joined is None:
             return await super().aschedule_many(specs, on_conflict)
-        return await joined.aplace(self.checked(specs, on_conflict), on_conflict)
+        return self.at_home(await joined.aplace(self.checked(specs, on_conflict), on_conflict))
 
     async def aschedule(self, spec: JobSpec, on_conflict: OnConflict) -> JobRef:
         """As `aschedule_many`, of one."""
@@ -104,7 +105,7 @@ class DatabaseConnection(BrokerConnection):
         joined = self._joined()
         if joined is None:
             return await super().apush_raw(envelope, queue=queue, delay=delay)
-        return (await joined.aplace([self._raw(envelope, queue, delay)], OnConflict.KEEP))[0]
+        return self.at_home(await joined.aplace([self._raw(envelope, queue, delay)], OnConflict.KEEP))[0]
 
     def _raw(self, envelope: bytes, queue: str | None, delay: Delay | None) -> Item:
         return self._item(prepare_raw(envelope, self.options, queue, delay), self.broker.now_ms())

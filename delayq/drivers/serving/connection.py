@@ -8,10 +8,12 @@ import threading
 from collections.abc import Sequence
 from dataclasses import replace
 
+from msgspec.structs import force_setattr
+
 from delayq.core.options import Options
 from delayq.core.spec import Delay, JobSpec, Prepared, prepare, prepare_raw
 from delayq.core.states import Answer, OnConflict
-from delayq.core.views import JobRef
+from delayq.core.views import JobRef, RefHome
 from delayq.drivers.broker import Broker, Findable, Item
 from delayq.drivers.capabilities import Capabilities, refuse_job, refuse_spec
 from delayq.drivers.serving.backend import Backend
@@ -26,6 +28,8 @@ class BrokerConnection:
         self.backend = backend
         # A default retention is for those who can keep a result; one that a job asks for is refused.
         self.options = options if backend.capabilities.retention else replace(options, retention_ms=0)
+        self.home: RefHome | None = None
+        """What its answers ask later; the manager sets it."""
         self._broker: Broker | None = None
         self._process = 0
         self._lock = threading.Lock()
@@ -50,7 +54,13 @@ class BrokerConnection:
     def schedule_many(self, specs: Sequence[JobSpec], on_conflict: OnConflict) -> list[JobRef]:
         """Push them in one call, once all are checked."""
         items = self.checked(specs, on_conflict)
-        return self.broker.push(items, on_conflict) if items else []
+        return self.at_home(self.broker.push(items, on_conflict)) if items else []
+
+    def at_home(self, refs: list[JobRef]) -> list[JobRef]:
+        """Answers that can be asked about their jobs."""
+        for ref in refs:
+            force_setattr(ref, "home", self.home)
+        return refs
 
     def checked(self, specs: Sequence[JobSpec], on_conflict: OnConflict) -> list[Item]:
         """What a broker is given for these jobs. Everything wrong with them is found here."""
@@ -70,7 +80,7 @@ class BrokerConnection:
         """Push an envelope as it is."""
         broker = self.broker
         job = self._where_it_waits(prepare_raw(envelope, self.options, queue, delay))
-        return broker.push([self._item(job, broker.now_ms())], OnConflict.KEEP)[0]
+        return self.at_home(broker.push([self._item(job, broker.now_ms())], OnConflict.KEEP))[0]
 
     async def aschedule(self, spec: JobSpec, on_conflict: OnConflict) -> JobRef:
         """As `schedule`."""

@@ -19,7 +19,7 @@ from delayq.core.options import Options
 from delayq.core.spec import JobSpec, when
 from delayq.core.states import Answer, OnConflict, State, worst
 from delayq.core.views import JobInfo, JobRef, QueueStats
-from delayq.drivers.broker import Buries, Depth, Findable, Waiting
+from delayq.drivers.broker import Buries, Depth, Findable, Shows, Waiting
 from delayq.drivers.capabilities import refuse_verb
 from delayq.drivers.connection import BatchStore, Connection, KeepsBatches, KeepsLocks, LockStore
 from delayq.drivers.failed_store import FailedStore
@@ -115,12 +115,11 @@ class BrokerDesk(Completing):
         return self._connection.schedule(self._spec(name, data, options), OnConflict(on_conflict))
 
     def get(self, job_id: str, *, queue: str | None = None) -> JobInfo | None:
-        """A job that waits, or has failed."""
+        """A job that waits, or has failed; on a backend with the capability `wait` also one that runs."""
         self._refuse("show a job", self._can.inspect)
-        broker, names = self._connection.broker, self._queues(queue)
+        names = self._queues(queue)
         for name in names:
-            found = broker.find(name, job_id) if isinstance(broker, Findable) else self._look_for(name, job_id)
-            if found is not None:
+            if (found := self._find(name, job_id)) is not None:
                 return self._info(found)
         failed = (self.failed().get(job_id, queue=name) for name in names)
         return next((info for info in failed if info is not None), None)
@@ -238,9 +237,14 @@ class BrokerDesk(Completing):
 
     def close(self) -> None:
         """Close what was opened."""
+        self.close_failed()
+        self._connection.close()
+
+    def close_failed(self) -> None:
+        """Close the store of failed jobs alone; the connection is its owner's."""
         if self._failed is not None:
             self._failed.close()
-        self._connection.close()
+            self._failed = None
 
     def _refuse(self, verb: str, able: bool) -> None:
         refuse_verb(verb, able, self._connection.name)
@@ -268,11 +272,16 @@ class BrokerDesk(Completing):
             if not cursor:
                 return
 
-    def _look_for(self, queue: str, job_id: str) -> Waiting | None:
+    def _find(self, queue: str, job_id: str) -> Waiting | None:
+        broker = self._connection.broker
+        if isinstance(broker, Shows):
+            return broker.show(queue, job_id)
+        if isinstance(broker, Findable):
+            return broker.find(queue, job_id)
         return next((job for job in self._iter(queue) if job.id == job_id), None)
 
     def _info(self, job: Waiting) -> JobInfo:
-        state = self._state(job.due_ms)
+        state = State.RESERVED if job.reserved else self._state(job.due_ms)
         try:
             envelope = envelopes.decode(job.envelope)
         except BadEnvelope:

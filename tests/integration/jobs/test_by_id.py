@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import create_engine
 
 from delayq import (
     AsyncDelayQ,
     ConfigError,
     DelayQ,
     FoundElsewhere,
+    InvalidInput,
     Job,
     JobHasFailed,
     JobInfo,
@@ -24,6 +27,10 @@ from delayq import (
     make_manager,
 )
 from delayq.core.states import State
+from delayq.drivers.database.engine import Database
+from delayq.drivers.database.schema import migrate
+from delayq.drivers.database.tables import tables
+from delayq.drivers.within import within
 from delayq.jobs.current import using_manager
 from delayq.jobs.registry import Registry, using
 from delayq.manager import Manager
@@ -212,13 +219,13 @@ def test_waiting_and_results(manager: Manager) -> None:
             bad.result()
 
 
-def test_an_answer_of_no_redis_says_so(manager: Manager) -> None:
+def test_a_job_that_nothing_keeps_says_so(manager: Manager) -> None:
     close = close_order()
     ref = close(order_id=1).on_connection("null").dispatch()
-    with pytest.raises(ConfigError, match="came from no Redis"):
+    with pytest.raises(ConfigError, match="nothing keeps it"):
         ref.cancel()
     ran = dispatch("order.close", {"order_id": 1}, connection="sync")
-    with pytest.raises(ConfigError, match="came from no Redis"):
+    with pytest.raises(ConfigError, match="nothing keeps it"):
         ran.refresh()
 
     @job("nowhere", connection="null")
@@ -226,6 +233,34 @@ def test_an_answer_of_no_redis_says_so(manager: Manager) -> None:
 
     with pytest.raises(ConfigError, match="'null'"):
         nowhere.cancel("x")
+
+
+def test_a_class_asks_a_database_too(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/jobs.db"
+    with contextlib.closing(Database(url)) as database:
+        migrate(database, tables())
+    manager = make_manager(Settings(connections={"safe": {"driver": "database", "url": url}}))
+
+    @job("mail.send", queue="mails", connection="safe")
+    def send(to: str) -> None: ...
+
+    with using_manager(manager):
+        send.job(to="ann").dispatch(delay="15m", id="mail-1")
+        found = send.find("mail-1")
+        assert found is not None
+        assert (found.queue, found.state, found.data) == ("mails", State.SCHEDULED, {"to": "ann"})
+        assert asyncio.run(send.acancel("mail-1")) == "cancelled"
+        assert (send.cancel("mail-1"), asyncio.run(send.afind("mail-1"))) == ("unknown", None)
+        with pytest.raises(InvalidInput, match="cannot ask a running job to stop"):
+            send.cancel("mail-1", running=True)
+        engine = create_engine(url)
+        with engine.begin() as connection, within(connection):
+            ref = send.job(to="bob").dispatch(delay="15m")
+            with pytest.raises(InvalidInput, match="inside a transaction"):
+                ref.cancel()
+        assert ref.cancel() == "cancelled"
+        engine.dispose()
+    manager.close()
 
 
 def test_the_home_of_an_answer_counts_for_nothing(q: DelayQ) -> None:
