@@ -21,7 +21,7 @@ if typing.TYPE_CHECKING:
     from delayq.client import AsyncDelayQ, DelayQ
     from delayq.core.backoff import Exponential, Fixed, Steps
     from delayq.core.batches import BatchInfo
-    from delayq.core.control import Control
+    from delayq.core.control import Control, WorkerOrder
     from delayq.core.debounce import Debounce
     from delayq.core.errors import (
         BackendError,
@@ -45,6 +45,7 @@ if typing.TYPE_CHECKING:
         PayloadLost,
         QueueInUse,
         QueueNotFound,
+        WorkerNotFound,
     )
     from delayq.core.events import (
         JobDebounced,
@@ -90,6 +91,7 @@ if typing.TYPE_CHECKING:
         Fate,
         JobInfo,
         JobRef,
+        OrderedWorker,
         Page,
         QueueStats,
         Retried,
@@ -222,6 +224,7 @@ __all__ = [
     "NotificationSkipped",
     "OnConflict",
     "OnMissing",
+    "OrderedWorker",
     "OutcomeUnknown",
     "Page",
     "PayloadLost",
@@ -263,6 +266,8 @@ __all__ = [
     "WorkerIdle",
     "WorkerInfo",
     "WorkerInterrupted",
+    "WorkerNotFound",
+    "WorkerOrder",
     "WorkerPausing",
     "WorkerQueuePaused",
     "WorkerQueueResumed",

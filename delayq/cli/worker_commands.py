@@ -1,4 +1,4 @@
-"""Commands on workers: workers, top, restart, maintenance; and listen, one for development."""
+"""Commands on workers: workers (quiet, resume, stop, restart), top, restart, maintenance; and listen."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ Length = Annotated[
 Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for whoever looks.")]
 
 
+WorkerName = Annotated[str, typer.Argument(metavar="NAME", help="A name from `delayq workers`.")]
+OrderReason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for the audit log.")]
 Watched = Annotated[
     list[Path] | None, typer.Option("--watch", metavar="DIR", help="Where the code is; may be repeated.")
 ]
@@ -24,7 +26,12 @@ ShowOnce = Annotated[bool, typer.Option("--once", help="Show it one time and lea
 
 def add_to(app: typer.Typer) -> None:
     """Give `app` the commands of this module."""
-    app.command("workers", epilog=example("delayq workers", "delayq workers --json"))(workers)
+    fleet = typer.Typer(invoke_without_command=True, rich_markup_mode=None)
+    fleet.callback(epilog=example("delayq workers", "delayq workers --json", "delayq workers quiet NAME"))(workers)
+    for order in (quiet, resume, stop, restart_one):
+        name = order.__name__.removesuffix("_one")
+        fleet.command(name, epilog=example(f"delayq workers {name} dq:web-1:4711:9f3c2a1b"))(order)
+    app.add_typer(fleet, name="workers")
     app.command("top", epilog=example("delayq top", "delayq top --json"))(top)
     passing = {"allow_extra_args": True, "ignore_unknown_options": True}
     app.command("listen", epilog=example("delayq listen --app shop.jobs"), context_settings=passing)(listen)
@@ -45,7 +52,45 @@ def workers(ctx: typer.Context, as_json: NdJson = False) -> None:
     """List the workers that are alive, and what each runs."""
     from delayq.cli.actions import fleet
 
-    fleet.workers(session_of(ctx), as_json=as_json)
+    if ctx.invoked_subcommand is None:
+        fleet.workers(session_of(ctx), as_json=as_json)
+
+
+def quiet(ctx: typer.Context, name: WorkerName, reason: OrderReason = "", as_json: Json = False) -> None:
+    """Let one worker end its jobs and take no new ones.
+
+    It stays there, quiet, until `delayq workers resume`. NAME is that of one of its processes, as `delayq workers`
+    lists them. A hint reaches the worker at once; one that misses it sees the order within seconds.
+    """
+    _order(ctx, name, "quiet", reason, as_json=as_json)
+
+
+def resume(ctx: typer.Context, name: WorkerName, reason: OrderReason = "", as_json: Json = False) -> None:
+    """Let a quiet worker take jobs again."""
+    _order(ctx, name, "resume", reason, as_json=as_json)
+
+
+def stop(ctx: typer.Context, name: WorkerName, reason: OrderReason = "", as_json: Json = False) -> None:
+    """Stop one worker after its jobs, with exit code 0.
+
+    What still runs at the end of its grace is interrupted and starts again elsewhere, uncounted. A process manager that
+    restarts workers always starts it again: make it quiet then, or stop it there.
+    """
+    _order(ctx, name, "stop", reason, as_json=as_json)
+
+
+def restart_one(ctx: typer.Context, name: WorkerName, reason: OrderReason = "", as_json: Json = False) -> None:
+    """Let one worker leave after its jobs, to be started again.
+
+    Its process manager has to do that, as after `delayq restart`.
+    """
+    _order(ctx, name, "restart", reason, as_json=as_json)
+
+
+def _order(ctx: typer.Context, name: str, order: str, reason: str, *, as_json: bool) -> None:
+    from delayq.cli.actions import fleet
+
+    fleet.order(session_of(ctx), name, order, reason, as_json=as_json)
 
 
 def top(

@@ -3,6 +3,7 @@
     pause all      nobody fetches anything, until resumed or for a time
     maintenance    the same, but for workers that were started with --force
     restart        workers that were started before leave after their job
+    order          what one worker alone is told
 
 An *until* is epoch ms by the server's clock; 0 means until it is ended, None that it is not so.
 """
@@ -11,9 +12,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final, TypeAlias
 
 CLOCK_SLACK_MS: Final = 5_000
+
+
+class WorkerOrder(StrEnum):
+    """What an operator tells one worker.
+
+    QUIET: end the running jobs and take no new ones, until told otherwise. STOP and RESTART: end the running jobs
+    within the grace and leave with exit code 0; a restart counts on a process manager that starts the worker again.
+    RESUME: work as usual, which is what a worker does without an order.
+    """
+
+    RESUME = "resume"
+    QUIET = "quiet"
+    RESTART = "restart"
+    STOP = "stop"
 
 
 def in_force(until_ms: int | None, now_ms: int) -> bool:

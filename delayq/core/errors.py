@@ -13,6 +13,7 @@
     │  └─ FoundElsewhere        no queue was named, and another queue has a job with that id
     ├─ QueueNotFound            no queue of that name is known
     ├─ LockNotFound             nobody holds such a unique key
+    ├─ WorkerNotFound           no live worker has such a name
     ├─ LimitNotFound            nobody holds, or counts against, such a limit
     ├─ BatchNotFound            no batch with that id
     ├─ ApiKeyNotFound           no key of the HTTP API with that id
@@ -130,6 +131,12 @@ class FoundElsewhere(JobNotFound):
 
 class QueueNotFound(DelayqError):
     """No queue of this name is known."""
+
+    exit_code = 3
+
+
+class WorkerNotFound(DelayqError):
+    """No live worker has this name."""
 
     exit_code = 3
 

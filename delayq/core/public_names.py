@@ -16,7 +16,10 @@ HOMES: Final[Mapping[str, Sequence[str]]] = {
         "Steps",
     ),
     "delayq.core.batches": ("BatchInfo",),
-    "delayq.core.control": ("Control",),
+    "delayq.core.control": (
+        "Control",
+        "WorkerOrder",
+    ),
     "delayq.core.debounce": ("Debounce",),
     "delayq.core.errors": (
         "BackendError",
@@ -40,6 +43,7 @@ HOMES: Final[Mapping[str, Sequence[str]]] = {
         "PayloadLost",
         "QueueInUse",
         "QueueNotFound",
+        "WorkerNotFound",
     ),
     "delayq.core.events": (
         "JobDebounced",
@@ -94,6 +98,7 @@ HOMES: Final[Mapping[str, Sequence[str]]] = {
         "Fate",
         "JobInfo",
         "JobRef",
+        "OrderedWorker",
         "Page",
         "QueueStats",
         "Retried",

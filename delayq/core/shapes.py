@@ -19,7 +19,7 @@ from delayq.core.failure_groups import FailureGroup
 from delayq.core.job_types import JobType, JobTypes
 from delayq.core.progress import Progress
 from delayq.core.sealing import HIDDEN
-from delayq.core.views import JobInfo, JobRef, QueueStats, QueueView, Upcoming, WorkerInfo
+from delayq.core.views import JobInfo, JobRef, OrderedWorker, QueueStats, QueueView, Upcoming, WorkerInfo
 from delayq.core.when import format_instant
 from delayq.core.why import Reason
 
@@ -220,6 +220,11 @@ def _job_type(found: JobTypes, one: JobType) -> Shape:
 def worker(info: WorkerInfo) -> Shape:
     """A worker and what it says of itself."""
     return {"name": info.name, "queues": info.queues, **info.about}
+
+
+def ordered(told: OrderedWorker) -> Shape:
+    """A worker that was told something, and the processes it has."""
+    return {"worker": told.name, "order": str(told.order), "processes": [one.name for one in told.processes]}
 
 
 def finding(found: Finding) -> Shape:

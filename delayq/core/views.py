@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
+from delayq.core.control import WorkerOrder
 from delayq.core.envelope import ABSENT, Envelope
 from delayq.core.errors import ConfigError, DelayqError, JobHasFailed, JobNotFound
 from delayq.core.failure import Failure
@@ -438,6 +439,21 @@ class WorkerInfo:
     name: str
     queues: tuple[str, ...]
     about: Mapping[str, Any]
+
+    @property
+    def worker(self) -> str:
+        """The worker this process belongs to, which is what orders are given to; '' when it does not say so."""
+        said = self.about.get("worker")
+        return said if isinstance(said, str) else ""
+
+
+@dataclass(frozen=True, slots=True)
+class OrderedWorker:
+    """A worker that was told something: its name, the order, and its processes as they were then."""
+
+    name: str
+    order: WorkerOrder
+    processes: tuple[WorkerInfo, ...]
 
 
 @dataclass(frozen=True, slots=True)

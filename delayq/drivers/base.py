@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from delayq.core.control import Heed, News, obey
+from delayq.core.control import Heed, News, WorkerOrder, obey
 from delayq.core.errors import DelayqError
 from delayq.core.limiting import Limits
 from delayq.core.order import Order, strict
@@ -272,6 +272,9 @@ class Steward(Protocol):
 
     def changes(self) -> int:
         """Counts how often switches were seen otherwise than before; 0 where every consumer looks itself."""
+
+    def order(self, worker: str) -> WorkerOrder:
+        """What an operator told this worker, as last seen; RESUME where nobody can tell it anything."""
 
     def asked_to_stop(self, claim: Claim) -> bool:
         """Whether somebody asked this job to stop."""

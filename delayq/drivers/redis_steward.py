@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from delayq.core.control import WorkerOrder
 from delayq.core.errors import DelayqError
 from delayq.core.options import Options
 from delayq.core.outcome import Outcome
@@ -53,6 +54,8 @@ class RedisSteward:
         self._layouts = dict.fromkeys(queues, PLAIN)
         self._listed: tuple[str, ...] = queues
         self._looked_at = float("-inf")
+        self._worker = ""
+        self._order = WorkerOrder.RESUME
         self._durable = DurableSettling(connector, options, queues)
 
     def renew(self, consumer: str, claims: Sequence[Claim]) -> Renewal:
@@ -113,6 +116,13 @@ class RedisSteward:
             self._hints.switched = False
         return self._changes
 
+    def order(self, worker: str) -> WorkerOrder:
+        """What an operator told this worker, as of the last look at switches."""
+        if worker != self._worker:
+            self._worker = worker
+            self._look()
+        return self._order
+
     def asked_to_stop(self, claim: Claim) -> bool:
         """Whether somebody asked this job to stop."""
         return self._on_record(claim).asked_to_stop
@@ -160,7 +170,8 @@ class RedisSteward:
         shards, (swept_at, swept) = self._shards(), self._swept
         sweeps = time.monotonic() - swept_at >= SWEEP_EVERY_S or swept != shards
         asks = time.monotonic() - self._time_seen_at >= TIME_EVERY_S
-        here = presence.Here(consumer, shards, document, self.now_ms(), int(ttl_s * 1000), sweeps, asks)
+        obeys = "" if self._order is WorkerOrder.RESUME else self._worker
+        here = presence.Here(consumer, shards, document, self.now_ms(), int(ttl_s * 1000), sweeps, asks, obeys)
         seen, refused = self._connector.call(partial(presence.announce, self._options.prefix, here), safe=True)
         if seen is not None:
             self._see_time(seen)
@@ -209,8 +220,9 @@ class RedisSteward:
         before, self._seen = self._seen, None
         while True:
             asked = self._listed
-            look = partial(presence.overlook, self._options.prefix, asked, self._options.lease_ms)
-            frames, control = self._connector.call(look, safe=True, reads=True)
+            look = partial(presence.overlook, self._options.prefix, asked, self._options.lease_ms, self._worker)
+            frames, control, order = self._connector.call(look, safe=True, reads=True)
+            self._order = order or self._order
             seen = dict(zip(asked, frames, strict=True))
             leases_ms = {shard: frame.lease_ms or self._leases_ms.get(shard) for shard, frame in seen.items()}
             self._leases_ms = {shard: lease_ms for shard, lease_ms in leases_ms.items() if lease_ms is not None}
@@ -219,7 +231,7 @@ class RedisSteward:
             if asked == self._listed:
                 break
         self._looked_at = time.monotonic()
-        self._seen = (control, [(shard, seen[shard].words) for shard in asked])
+        self._seen = (control, self._order, [(shard, seen[shard].words) for shard in asked])
         self._changes += self._seen != before
 
     def _serves(self, queue: str) -> bool:

@@ -33,6 +33,7 @@ _STATUS: Final[dict[type[errors.DelayqError], int]] = {
     errors.QueueNotFound: 404,
     errors.LockNotFound: 404,
     errors.LimitNotFound: 404,
+    errors.WorkerNotFound: 404,
     errors.BatchNotFound: 404,
     errors.ApiKeyNotFound: 404,
     errors.Conflict: 409,

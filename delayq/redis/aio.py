@@ -11,7 +11,7 @@ from typing import Any, Self, TypeVar, Unpack
 from msgspec import UNSET
 
 from delayq.core.activity import Activity
-from delayq.core.control import Control
+from delayq.core.control import Control, WorkerOrder
 from delayq.core.failed import FailedOptions
 from delayq.core.failure_groups import FailureGroups
 from delayq.core.job_types import JobTypes
@@ -20,7 +20,7 @@ from delayq.core.progress import Progress
 from delayq.core.rate import Pace, parse_rate
 from delayq.core.spec import Delay, JobSpec
 from delayq.core.states import Answer, OnConflict, State
-from delayq.core.views import JobInfo, JobRef, Page, QueueStats, QueueView, Retried, Upcoming, WorkerInfo
+from delayq.core.views import JobInfo, JobRef, OrderedWorker, Page, QueueStats, QueueView, Retried, Upcoming, WorkerInfo
 from delayq.redis import operations, resharding, whole
 from delayq.redis.activity import SPAN, SPANS, activity
 from delayq.redis.batches import AsyncBatches
@@ -296,6 +296,15 @@ class AsyncClient:
     async def restart_workers(self) -> Control:
         """Ask all workers that run now to leave after their job; systemd, Docker or the like starts them again."""
         return await self.run(operations.restart_workers(self.verbs))
+
+    async def order_worker(self, name: str, order: WorkerOrder | str) -> OrderedWorker:
+        """Tell one live worker what to do: 'quiet' (end its jobs, take no new ones), 'resume', 'stop' or 'restart'.
+
+        `name` is the worker's, or that of one of its processes. Stopped and restarted workers end their jobs within
+        their grace and leave with exit code 0; restarting needs a process manager that starts them again. A worker
+        hears of it at once, or within seconds when the hint is lost. Raises `WorkerNotFound`, `InvalidInput`.
+        """
+        return await self.run(operations.order_worker(self.verbs, name, order))
 
     async def prune_failed(self, queue: str | None = None, *, older: str) -> int:
         """Forget the jobs of a queue that failed longer ago than `older` ("30d"; "0s": all). Returns how many."""

@@ -11,7 +11,7 @@ from msgspec import UNSET
 from msgspec.structs import force_setattr
 
 from delayq.core.activity import Activity
-from delayq.core.control import Control
+from delayq.core.control import Control, WorkerOrder
 from delayq.core.failed import FailedOptions
 from delayq.core.failure_groups import FailureGroups
 from delayq.core.job_types import JobTypes
@@ -20,7 +20,7 @@ from delayq.core.progress import Progress
 from delayq.core.rate import Pace, parse_rate
 from delayq.core.spec import Delay, JobSpec
 from delayq.core.states import Answer, OnConflict, State
-from delayq.core.views import JobInfo, JobRef, Page, QueueStats, QueueView, Retried, Upcoming, WorkerInfo
+from delayq.core.views import JobInfo, JobRef, OrderedWorker, Page, QueueStats, QueueView, Retried, Upcoming, WorkerInfo
 from delayq.redis import operations, resharding, whole
 from delayq.redis.activity import SPAN, SPANS, activity
 from delayq.redis.batches import Batches
@@ -282,6 +282,15 @@ class Client:
     def restart_workers(self) -> Control:
         """All workers started until now leave after their job; what keeps them running starts them again."""
         return self.run(operations.restart_workers(self.verbs))
+
+    def order_worker(self, name: str, order: WorkerOrder | str) -> OrderedWorker:
+        """Tell one live worker what to do: 'quiet' (end its jobs, take no new ones), 'resume', 'stop' or 'restart'.
+
+        `name` is the worker's, or that of one of its processes. Stopped and restarted workers end their jobs within
+        their grace and leave with exit code 0; restarting needs a process manager that starts them again. A worker
+        hears of it at once, or within seconds when the hint is lost. Raises `WorkerNotFound`, `InvalidInput`.
+        """
+        return self.run(operations.order_worker(self.verbs, name, order))
 
     def prune_failed(self, queue: str | None = None, *, older: str) -> int:
         """Forget the jobs that failed longer ago than `older` ('30d'; '0s' = all of them). Returns how many."""

@@ -171,6 +171,10 @@ class Globals(msgspec.Struct, frozen=True):
     def worker(self, name: str) -> str:
         return f"{self.prefix}:worker:{name}"
 
+    def order(self, worker: str) -> str:
+        """What an operator told this worker."""
+        return f"{self.prefix}:order:{worker}"
+
     def types(self) -> dict[str, str]:
         """The key and the type of each that is there once, whatever workers there are."""
         return {

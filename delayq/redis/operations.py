@@ -7,14 +7,14 @@ from functools import partial
 from heapq import nlargest
 from typing import Any, Final
 
-from delayq.core.control import Control
+from delayq.core.control import Control, WorkerOrder
 from delayq.core.durations import duration_ms
-from delayq.core.errors import BackendDamaged, BackendError, InvalidInput, InvalidName
+from delayq.core.errors import BackendDamaged, BackendError, Conflict, InvalidInput, InvalidName, WorkerNotFound
 from delayq.core.progress import Progress
 from delayq.core.queue_events import QueueBusy, QueuePaused, QueueResumed
 from delayq.core.shards import queue_of
 from delayq.core.shown import shown
-from delayq.core.views import JobInfo, QueueStats, WorkerInfo
+from delayq.core.views import JobInfo, OrderedWorker, QueueStats, WorkerInfo
 from delayq.redis import whole
 from delayq.redis.calls import inspect, operate
 from delayq.redis.calls.call import Command, number, text
@@ -103,6 +103,21 @@ def workers(verbs: Verbs) -> Flow[list[WorkerInfo]]:
             continue
         found += [worker] if worker else []
     return found
+
+
+def order_worker(verbs: Verbs, name: str, order: WorkerOrder | str) -> Flow[OrderedWorker]:
+    """Tell the worker of this name, or of a process of this name, what to do."""
+    if order not in tuple(WorkerOrder):
+        raise InvalidInput(f"{order!r} is no order for a worker.", hint=f"Use one of {', '.join(WorkerOrder)}.")
+    found = yield from workers(verbs)
+    meant = next((one for one in found if name in (one.name, one.worker)), None)
+    if meant is None:
+        raise WorkerNotFound(f"No live worker is called {shown(name)}.", hint="`delayq workers` lists their names.")
+    if not meant.worker:
+        told = f"The worker {shown(name)} takes no orders: it runs an older version of delayq."
+        raise Conflict(told, hint="Send its process TERM, or use `delayq restart`.")
+    yield operate.order(verbs.scope(None), meant.worker, WorkerOrder(order))
+    return OrderedWorker(meant.worker, WorkerOrder(order), tuple(one for one in found if one.worker == meant.worker))
 
 
 def remove_queue(verbs: Verbs, queue: str) -> Flow[None]:

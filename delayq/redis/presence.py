@@ -7,11 +7,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from delayq.core.control import WorkerOrder
 from delayq.core.durability import Durability, kept_durability
 from delayq.core.shards import PLAIN, Layout, read_layout
 from delayq.redis.called_off import holding, in_force
 from delayq.redis.calls.call import text, whole
-from delayq.redis.calls.operate import CONTROL_FIELDS
+from delayq.redis.calls.operate import CONTROL_FIELDS, ORDER_KEPT_MS, read_order
 from delayq.redis.direct import Words
 from delayq.redis.faults import AGAIN, fault_of
 from delayq.redis.keys import Globals, Keys
@@ -24,6 +25,7 @@ class Here(NamedTuple):
     """A worker's announcement: JSON about itself, good for `ttl_ms` from `now_ms` (server's time) on.
 
     `sweeps`: it also makes its queues known again, and takes workers off the list that are gone. `asks`: for the time.
+    `obeys`: the worker whose order is in force and shall be kept; '' = none is.
     """
 
     name: str
@@ -33,6 +35,7 @@ class Here(NamedTuple):
     ttl_ms: int
     sweeps: bool = True
     asks: bool = True
+    obeys: str = ""
 
 
 def announce(prefix: str, here: Here, client: Any) -> tuple[Time | None, Exception | None]:
@@ -46,6 +49,8 @@ def announce(prefix: str, here: Here, client: Any) -> tuple[Time | None, Excepti
         pipe.time()
     pipe.set(names.worker(here.name), here.document, px=here.ttl_ms)
     pipe.zadd(names.workers, {here.name: here.now_ms + here.ttl_ms})
+    if here.obeys:
+        pipe.pexpire(names.order(here.obeys), ORDER_KEPT_MS)
     if here.sweeps:
         pipe.zremrangebyscore(names.workers, "-inf", here.now_ms)
         pipe.sadd(names.queues, *here.queues)
@@ -150,16 +155,27 @@ def frames(prefix: str, shards: Sequence[str], default_ms: int, client: Any) -> 
     return [_frame(reply, default_ms) for reply in pipe.execute(raise_on_error=False)]
 
 
-def overlook(prefix: str, shards: Sequence[str], default_ms: int, client: Any) -> tuple[list[Frame], object]:
-    """The frames, and the `CONTROL_FIELDS` of what holds for all workers as they are written; None: no answer.
+class Overlook(NamedTuple):
+    """What a supervisor looks at now and then: the frames of its shards, the `CONTROL_FIELDS` of what holds for all
+    workers as they are written (None: no answer), and the order its worker has (None: not asked, or no answer)."""
 
-    Raises when no server answered.
-    """
+    frames: list[Frame]
+    control: object
+    order: WorkerOrder | None
+
+
+def overlook(prefix: str, shards: Sequence[str], default_ms: int, worker: str, client: Any) -> Overlook:
+    """All of it in one trip; the order of `worker`, '' = of none. Raises when no server answered."""
     pipe = client.pipeline(transaction=False)
     _ask_frames(pipe, prefix, shards)
     pipe.hmget(Globals(prefix).control, *CONTROL_FIELDS)
-    *replies, control = pipe.execute(raise_on_error=False)
-    return [_frame(reply, default_ms) for reply in replies], _words(control)
+    if worker:
+        pipe.get(Globals(prefix).order(worker))
+    replies = pipe.execute(raise_on_error=False)
+    order = replies.pop() if worker else None
+    *replies, control = replies
+    told = None if not worker or isinstance(order, Exception) else read_order(order)
+    return Overlook([_frame(reply, default_ms) for reply in replies], _words(control), told)
 
 
 def _ask_frames(pipe: Any, prefix: str, shards: Sequence[str]) -> None:

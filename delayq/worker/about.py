@@ -6,6 +6,7 @@ import os
 import time
 from typing import Final
 
+from delayq.core.control import WorkerOrder
 from delayq.core.shards import queue_of
 from delayq.worker.brood import Member
 from delayq.worker.memory import resident_of
@@ -17,7 +18,7 @@ SHOWN: Final = 10
 """Running jobs that are named; more of them are counted only."""
 
 
-def about(member: Member, plan: Plan, started_ms: int) -> dict[str, object]:
+def about(member: Member, plan: Plan, started_ms: int, order: WorkerOrder) -> dict[str, object]:
     """Where it is, in what state, what it runs and since when (`since_ms` by the server's clock), how late."""
     now, slots = member.slots.working_clock(), member.slots
     held = slots.read()[1]
@@ -29,7 +30,7 @@ def about(member: Member, plan: Plan, started_ms: int) -> dict[str, object]:
         "pid": member.process.pid,
         "supervisor": os.getpid(),
         "started_ms": started_ms,
-        "state": state(member),
+        "state": state(member, order),
         "jobs": list(plan.registry.names()),
         "done": member.done,
         "held": len(held),
@@ -48,13 +49,13 @@ def running(member: Member) -> list[Seen]:
     return [item for item in member.slots.read()[1] if item.phase == RUNNING]
 
 
-def state(member: Member) -> str:
-    """In one word: working, or what keeps it from that."""
+def state(member: Member, order: WorkerOrder) -> str:
+    """In one word: working, or what keeps it from that. `order` is what an operator told its worker."""
     ints = member.slots.ints
     if ints[Word.STOP] == Stop.DRAIN or ints[Word.RESTART]:
         return "leaving"
     if ints[Word.STOP] == Stop.PAUSE:
-        return "paused"
+        return "quiet" if order is WorkerOrder.QUIET else "paused"
     return _STATES[Hold(ints[Word.HOLD])]
 
 

@@ -22,10 +22,11 @@ class Moods:
         self._paused = False
         self._idle_after = -1
 
-    def hear(self, signals: Signals) -> None:
-        """Tell of signals that came."""
-        if signals.paused is not self._paused:
-            self._paused = signals.paused
+    def hear(self, signals: Signals, *, quiet: bool) -> None:
+        """Tell of signals that came, and of an operator's order to be quiet."""
+        paused = signals.paused or quiet
+        if paused is not self._paused:
+            self._paused = paused
             self._listeners.tell(WorkerPausing(self._name) if self._paused else WorkerResuming(self._name))
         if signals.stops and not self._interrupted:
             self._interrupted = True

@@ -11,14 +11,15 @@ from delayq.core.outcome import Policy
 class StopReason(StrEnum):
     """Why a worker stopped. The names are Laravel's where it has one.
 
-    interrupted: by one signal, after the running job. aborted: by a second one, in the middle of it. gone: what it
-    served has ended.
+    interrupted: by one signal, after the running job. aborted: by a second one, in the middle of it. stopped: by an
+    operator's order. gone: what it served has ended.
     """
 
     INTERRUPTED = "interrupted"
     ABORTED = "aborted"
     MEMORY = "memory"
     RESTART = "restart"
+    STOPPED = "stopped"
     EMPTY = "empty"
     EMPTY_FOR = "empty_for"
     MAX_TIME = "max_time"

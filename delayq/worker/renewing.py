@@ -40,10 +40,15 @@ _FREED = frozenset((WAITING, FINISHED, SPILLED))
 
 
 class Renewing:
-    """Renews and announces. `lease_s` is the shortest of the queues, as last read."""
+    """Renews and announces. `lease_s` is the shortest of the queues, and `order` what an operator told `worker`, both
+    as last read."""
 
-    def __init__(self, plan: Plan, steward: Steward, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, plan: Plan, steward: Steward, clock: Callable[[], float] = time.monotonic, *, worker: str = ""
+    ) -> None:
         self.lease_s = steward.lease_s()
+        self.order = steward.order(worker)
+        self._worker = worker
         self._plan = plan
         self._steward = steward
         self._clock = clock
@@ -108,6 +113,7 @@ class Renewing:
             self.lease_s = self._steward.lease_s()
             self._warn_of_other_leases()
             self._changes = self._steward.changes()
+            self.order = self._steward.order(self._worker)
             self._lease_at = self._clock() + LEASE_LOOK_S
             for member in members:
                 self.prepare(member.slots)
@@ -199,7 +205,8 @@ class Renewing:
             return
         self._announce_at[member] = now + ANNOUNCE_S
         self._told[member] = self._news(member)
-        self._steward.announce(member.name, about(member, self._plan, self._started_ms), ANNOUNCE_TTL_S)
+        said = {**about(member, self._plan, self._started_ms, self.order), "worker": self._worker}
+        self._steward.announce(member.name, said, ANNOUNCE_TTL_S)
         self._offset_ms = self._steward.now_ms() - time.monotonic() * 1000
         self.prepare(member.slots)
 
@@ -210,4 +217,4 @@ class Renewing:
         return self._news(member) != self._told.get(member)
 
     def _news(self, member: Member) -> object:
-        return [(item.claim, item.started) for item in running(member)], state(member)
+        return [(item.claim, item.started) for item in running(member)], state(member, self.order)

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
 
+from delayq.core.control import WorkerOrder
 from delayq.core.events import WorkerStarting, WorkerStopping
 from delayq.core.when import format_duration
 from delayq.drivers.base import Driver, Steward
@@ -82,6 +83,7 @@ class Supervisor:
         self._last_call_s = 0.0
         self._told = self._gone = False
         self._to_dump: list[Member] = []
+        self._ordered = WorkerOrder.RESUME
 
     def run(self, ready: Callable[[], None] = lambda: None) -> StopReason:
         """Work until there is a reason to stop; returns it. Only in the main thread.
@@ -98,11 +100,13 @@ class Supervisor:
             ready()
             listeners.tell(self._starting())
             steward = driver.steward(self._options.queues)
-            renewing = wait_for_backend(lambda: Renewing(self._plan, steward), self._is_told_to, self._signals.wait)
+            renewing = wait_for_backend(
+                lambda: Renewing(self._plan, steward, worker=self._name), self._is_told_to, self._signals.wait
+            )
             if renewing is not None:
                 self._make(driver, steward, renewing)
                 reason, done = self._work(), self._brood.done
-            self._moods.hear(self._signals)
+            self._moods.hear(self._signals, quiet=self._ordered is WorkerOrder.QUIET)
         listeners.tell(WorkerStopping(self._name, reason, done))
         return reason
 
@@ -160,7 +164,7 @@ class Supervisor:
         """One look at everything; the reason once all has come to an end."""
         self._bury_the_dead()
         if self._listeners:
-            self._moods.hear(self._signals)
+            self._moods.hear(self._signals, quiet=self._ordered is WorkerOrder.QUIET)
             self._moods.look(self._brood)
         if self._reason is None:
             self._reason = self._reason_to_stop(started)
@@ -180,6 +184,7 @@ class Supervisor:
         self._overtime.step(members)
         if self._has_time():
             self._renewing.step(members)
+            self._hear_order()
             self._tallying.step()
         self._vitals.set(Count.CHILDREN, len(members))
         self._dump()
@@ -203,8 +208,10 @@ class Supervisor:
             return StopReason.GONE if self._gone else StopReason.INTERRUPTED
         if self._memory.exceeded() or self._brood.over_memory:
             return StopReason.MEMORY
-        if self._brood.called_to_restart:
+        if self._brood.called_to_restart or self._renewing.order is WorkerOrder.RESTART:
             return StopReason.RESTART
+        if self._renewing.order is WorkerOrder.STOP:
+            return StopReason.STOPPED
         if (reason := self._emptiness.reason(busy=bool(self._aftermath.graves))) is not None:
             return reason
         if options.max_time_ms and (time.monotonic() - started) * 1000 >= options.max_time_ms:
@@ -293,8 +300,16 @@ class Supervisor:
             self._told, self._gone = self._plan.told(), self._plan.gone()
         return self._told or self._gone or self._signals.stops > 0
 
+    def _hear_order(self) -> None:
+        """Tell the children when an operator has told this worker something else than before."""
+        if self._renewing.order is not self._ordered:
+            self._ordered = self._renewing.order
+            log.info("an operator told this worker: %s", self._ordered)
+            self._speak()
+
     def _word(self) -> Stop:
-        return Stop.PAUSE if self._signals.paused else Stop.NO
+        quiet = self._signals.paused or self._renewing.order is WorkerOrder.QUIET
+        return Stop.PAUSE if quiet else Stop.NO
 
     def _speak(self) -> None:
         """In a signal's handler: tell the children at once, also while the loop waits for the backend."""

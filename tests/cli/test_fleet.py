@@ -97,6 +97,36 @@ def test_a_forced_worker_works_during_maintenance_and_leaves_at_a_restart(cli: C
     assert end(worker).code == 0
 
 
+def test_one_worker_is_made_quiet_resumed_and_stopped(cli: Cli, q: DelayQ) -> None:
+    worker = cli.start("work", "--app", "shop", "--queue", "orders")
+    wait_until(q.workers, what="it is there")
+    [one] = q.workers()
+    done = cli.ok("workers", "quiet", one.name)
+    assert done.out == "quiet\n"
+    assert f"takes no new ones. To undo it: delayq workers resume {one.name}." in done.err
+    wait_until(lambda: q.workers()[0].about["state"] == "quiet", what="it is quiet")
+    q.schedule("order.close", {"order_id": 1}, queue="orders", id="o1")
+    assert "quiet" in cli.ok("workers").lines[1]
+    assert cli.ok("workers", "resume", one.name).out == "resume\n"
+    wait_until(lambda: q.get("o1", queue="orders") is None, what="it runs")
+    said = cli.ok("workers", "stop", one.name, "--reason", "it runs hot", "--json").json
+    assert said == {"worker": one.worker, "order": "stop", "processes": [one.name]}
+    assert end(worker).code == 0
+    entries = [(entry.what, entry.target, entry.detail, entry.outcome) for entry in q.audit_log.last()]
+    assert entries == [
+        ("worker stop", one.name, "it runs hot", "done"),
+        ("worker resume", one.name, "", "done"),
+        ("worker quiet", one.name, "", "done"),
+    ]
+
+
+def test_an_order_to_an_unknown_worker_is_refused(inline: Inline, q: DelayQ) -> None:
+    done = inline("workers", "stop", "dq:none:1:a")
+    assert (done.code, done.out) == (3, "")
+    assert done.err.startswith("Error: No live worker is called 'dq:none:1:a'.")
+    assert [entry.outcome for entry in q.audit_log.last()] == ["refused"]
+
+
 @pytest.mark.timed
 def test_a_running_job_is_cancelled_and_not_failed(cli: Cli, q: DelayQ) -> None:
     q.queue_set("default", lease="1s")

@@ -43,6 +43,7 @@ def test_the_commands_of_the_design_are_there() -> None:
         "activity", "down", "demo", "doctor", "failed", "failed list", "failed show", "failed retry", "failed forget",
         "failed groups",
         "failed flush", "failed prune", "failed kick", "pause", "resume", "drain", "clear", "workers", "queue",
+        "workers quiet", "workers resume", "workers stop", "workers restart",
         "queue set", "queue show", "queue remove",
         "config", "config show", "scripts", "scripts path", "restart", "top", "listen", "maintenance", "maintenance on",
         "maintenance off", "maintenance show", "migrate", "relay", "outbox", "outbox sql", "outbox list",

@@ -50,6 +50,7 @@ FAMILIES = {
         "kept",
         "pause",
         "control",
+        "order",
         "clear",
         "remove",
         "configure",

@@ -42,7 +42,10 @@ def parse(words: list[str]) -> None:
         context = command.make_context(name, rest, parent=context, obj=Session())
         if not hasattr(command, "commands"):
             return
-        name, command, rest = command.resolve_command(context, [*context._protected_args, *context.args])
+        left = [*context._protected_args, *context.args]
+        if not left and command.invoke_without_command:
+            return
+        name, command, rest = command.resolve_command(context, left)
 
 
 @pytest.mark.parametrize("line", ALL)

@@ -56,7 +56,7 @@ def test_the_keys_of_no_queue() -> None:
     below = section(PAGE, "Keys").split("Of no queue:")[1]
     written = [names(cells[0])[0] for cells in rows(below, "key")]
     own = Globals("delayq")
-    once = [own.queues, own.workers, own.worker("<name>"), own.batches, own.control, own.limits]
+    once = [own.queues, own.workers, own.worker("<name>"), own.batches, own.control, own.order("<name>"), own.limits]
     kept = FailedKeys("delayq")
     of_servers = [own.audit, own.secret, own.logouts]
     assert written == [*once, kept.at, kept.rows, *of_servers, own.wake, own.cancels, own.switches]
@@ -181,7 +181,7 @@ def test_every_key_a_script_takes_is_a_key_of_the_contract() -> None:
                 assert key.type == OF_A_QUEUE[key.name], f"{manual.name}: {key}"
             else:
                 batch = manual.name.startswith("batch_") and OF_A_BATCH.get(key.name) == key.type
-                special = {("list", "set"), ("control", "control")}
+                special = {("list", "set"), ("control", "control"), ("order", "order")}
                 assert batch or (manual.name, key.name) in special or key.name == "once"
 
 

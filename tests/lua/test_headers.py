@@ -15,14 +15,14 @@ from delayq.redis.scripts import Script, load, names, parse
 from tests.support.key_contract import OF_A_BATCH
 from tests.support.script_calls import all_calls
 
-SPECIAL_KEYS = {"once", "set", "control", *OF_A_BATCH}
+SPECIAL_KEYS = {"once", "set", "control", "order", *OF_A_BATCH}
 LIMIT_KEYS = {*LimitKeys.PER_LIMIT, *LimitKeys.PER_KEY}
 KINDS = {
     "scheduled": "zset", "jobs": "hash", "stream": "stream", "entries": "hash", "recoveries": "hash", "failed": "zset",
     "errors": "hash", "completed": "zset", "results": "hash", "unique": "hash", "locks": "hash", "cancel": "hash",
     "progress": "hash", "meta": "hash", "once": "string", "set": "zset", "control": "hash", "outbox": "stream",
     "stamps": "hash", "aside": "hash", "activity": "hash", "history": "hash", "plan": "hash", "pending": "hash",
-    "succeeded": "set", "broken": "hash", "skipped": "hash",
+    "order": "string", "succeeded": "set", "broken": "hash", "skipped": "hash",
     "holders": "zset", "waiting": "zset", "places": "zset", "counters": "hash", "rates": "hash", "rates_until": "zset",
     "turns": "zset", "passed": "zset", "breakers": "hash", "breakers_until": "zset",
 }  # fmt: skip

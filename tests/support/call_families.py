@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from delayq.core.control import WorkerOrder
 from delayq.core.followups import End, Word
 from delayq.redis.calls import activity, follow, operate
 from delayq.redis.calls.call import Call, Scope
@@ -19,6 +20,7 @@ def operating(scope: Scope, lease: Held) -> list[Call[Any]]:
         operate.restart(scope),
         operate.control(scope),
         activity.tally(scope, {"took_ms": 1.5}, {"close": {"done": 1}}),
+        operate.order(scope, "w", WorkerOrder.QUIET),
         activity.activity(scope, 1),
         activity.weigh(scope),
     ]

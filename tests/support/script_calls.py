@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from delayq.core.control import Control
+from delayq.core.control import Control, WorkerOrder
 from delayq.core.debounce import Quiet
 from delayq.core.envelope import fingerprint
 from delayq.core.followups import End, Note, Send, Todo, Word
@@ -258,6 +258,7 @@ SCENES = {
         Control(NOW, None, NOW + 5_000, NOW, None, "new schema"),
         Control(NOW, None, NOW + 5_000, NOW, None, "new schema"),
     ),
+    "order": scene(lambda e: operate.order(e.scope, "dq:host:1:a1", WorkerOrder.QUIET), None, None),
     "progress": scene(tell, [True], [True], grows=True),
     "configure": scene(lambda e: inspect.configure(e.scope, 5_000), 5_000, 5_000, grows=True),
     "lay_out": scene(

@@ -23,6 +23,7 @@ from delayq.core.states import State
 from delayq.core.views import JobInfo
 from delayq.redis.client import Client
 from delayq.redis.connect import Connector
+from delayq.redis.keys import Globals
 from tests.support.machine import fair_clock
 from tests.support.waiting import wait_until
 
@@ -120,6 +121,14 @@ class House:
     def let_go(self) -> None:
         """Let those handlers go on that wait for it."""
         self.ledger.with_name("go").touch()
+
+    def order_silently(self, worker: str, order: str, keep_ms: int) -> None:
+        """Leave an order for a worker with nobody being told."""
+        self._connector.commands().set(Globals("delayq").order(worker), order, px=keep_ms)
+
+    def order_kept_ms(self, worker: str) -> int:
+        """How long a worker's order is kept still."""
+        return int(self._connector.commands().pttl(Globals("delayq").order(worker)))
 
     def ask_silently(self, job_id: str) -> None:
         """Ask a running job to stop with nobody being told: the wish lies there for who looks."""

@@ -81,6 +81,26 @@ def restart(session: Session, *, as_json: bool) -> None:
     session.out.note(f"{count(len(called), 'worker')} will leave after the job that runs.")
 
 
+_ORDERED: Final = {
+    "quiet": "ends its jobs and takes no new ones. To undo it: delayq workers resume {}",
+    "resume": "takes jobs again",
+    "stop": "ends its jobs and leaves",
+    "restart": "ends its jobs and leaves, so that its process manager starts it again",
+}
+
+
+def order(session: Session, name: str, order: str, reason: str, *, as_json: bool) -> None:
+    """Tell one worker what to do."""
+    with session.client() as client:
+        session.record(client, f"worker {order}", name, reason)
+        told = client.order_worker(name, order)
+    if as_json:
+        session.out.json(shapes.ordered(told))
+        return
+    session.out.line(order)
+    session.out.note(f"The worker {told.name} {_ORDERED[order].format(name)}.")
+
+
 def concerned(found: Sequence[WorkerInfo], switches: Control) -> list[WorkerInfo]:
     """The workers that were there when the call to restart came."""
     called_ms = switches.restart_ms or 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from delayq.core.control import WorkerOrder
 from delayq.core.outcome import GiveUp, Outcome
 from delayq.drivers.base import Claim, Measures, Renewal
 from delayq.drivers.broker import Broker
@@ -44,6 +45,10 @@ class BrokerSteward:
     def changes(self) -> int:
         """None: its consumers look at switches themselves."""
         return 0
+
+    def order(self, worker: str) -> WorkerOrder:
+        """RESUME: orders go through Redis."""
+        return WorkerOrder.RESUME
 
     def asked_to_stop(self, claim: Claim) -> bool:
         """Never."""

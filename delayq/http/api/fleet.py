@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Path, Query, Request, Response
 
 from delayq.core import shapes
+from delayq.core.control import WorkerOrder
+from delayq.http import blame
 from delayq.http.access import Admin, Caller, Reader
 from delayq.http.answers import answer
-from delayq.http.api.models.queues import Deeds, Workers
-from delayq.http.documented import answers
+from delayq.http.api.models.queues import Deeds, Ordered, Why, Workers
+from delayq.http.bodies import read_any
+from delayq.http.documented import answers, takes
 from delayq.http.problems import Refused, plain
-from delayq.http.service import Served
+from delayq.http.service import Served, Service
 
 router = APIRouter(prefix="/v1", tags=["workers"])
 
@@ -25,6 +28,37 @@ async def workers(service: Served, caller: Reader) -> Response:
     return answer(
         {"workers": [_seen(shapes.worker(one), caller) for one in found if any(map(caller.sees, one.queues))]}
     )
+
+
+@router.post(
+    "/workers/{name}/{order}",
+    summary="Tell a worker what to do",
+    openapi_extra=takes(Why, {"reason": "it runs hot"}, required=False),
+    responses=answers({200: ("It was told; it obeys within seconds.", Ordered)}),
+)
+async def order_worker(
+    request: Request,
+    service: Served,
+    caller: Admin,
+    name: Annotated[str, Path(max_length=300, description="A name from `GET /v1/workers`.")],
+    order: Annotated[WorkerOrder, Path(description="quiet: end its jobs, take no new ones. stop, restart: leave.")],
+) -> Response:
+    """`quiet` lets it end its jobs and take no new ones until `resume`. `stop` and `restart` let it end its jobs within
+    its grace and leave with exit code 0; after a `restart` its process manager starts it again. A key for some queues
+    may tell only workers that serve no others."""
+    asked = await read_any(request, Why)
+    with blame.told_by(asked):
+        await check_reach(service, caller, name)
+        await service.record(caller, f"worker {order}", name, reason=asked.reason or "")
+        told = await service.client.order_worker(name, order)
+    return answer(shapes.ordered(told))
+
+
+async def check_reach(service: Service, caller: Caller, name: str) -> None:
+    """Raise `Refused` when the worker serves a queue that the caller's key does not cover."""
+    meant = [one for one in await service.client.workers() if name in (one.name, one.worker)]
+    if meant and not all(map(caller.sees, meant[0].queues)):
+        raise Refused(plain(403, "This worker serves queues that the key does not cover."))
 
 
 @router.get("/audit", summary="Who did what", responses=answers({200: ("The newest first.", Deeds)}))

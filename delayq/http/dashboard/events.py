@@ -15,6 +15,9 @@ from delayq.http.dashboard.visit import Visit
 
 PAGES: Final = ("overview", "queues", "queue", "job", "workers", "batches")
 
+BY_ROLE: Final = ("workers",)
+"""Pages whose changing parts have buttons."""
+
 
 async def page(house: House, visit: Visit) -> Response:
     """GET /events?page=…&queue=…&id=…"""
@@ -28,6 +31,7 @@ async def page(house: House, visit: Visit) -> Response:
         tuple(sorted(visit.viewer.queues)),
         visit.asked("after")[:128],
         visit.asked("find")[:128],
+        visit.viewer.role if name in BY_ROLE else "",
     )
     try:
         stream = await house.hub.watch(watched)

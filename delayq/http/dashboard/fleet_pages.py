@@ -1,14 +1,18 @@
-"""Workers and what each runs; batches."""
+"""Workers, what each runs, and what they are told; batches."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final
 
 from starlette.responses import Response
 
-from delayq.core.api_keys import covers
+from delayq.core.api_keys import Scope, covers
+from delayq.core.control import WorkerOrder
+from delayq.core.errors import InvalidInput, WorkerNotFound
+from delayq.core.shown import shown
 from delayq.core.views import WorkerInfo
 from delayq.http.dashboard.confirm import Question
 from delayq.http.dashboard.deeds import note
@@ -27,25 +31,120 @@ SHOWN = 200
 
 async def workers(house: House, visit: Visit) -> Response:
     """GET /workers"""
-    return await show(house, visit, "workers.html", await workers_told(house, visit.viewer.queues))
+    return await show(house, visit, "workers.html", await workers_told(house, visit.viewer.queues, visit.viewer.role))
 
 
 async def worker_parts(house: House, watched: Watched) -> Parts:
     """What changes on it."""
-    return {"worker_table": house.renderer.text("parts/worker_table.html", await workers_told(house, watched.queues))}
+    told = await workers_told(house, watched.queues, watched.role)
+    return {"worker_table": house.renderer.text("parts/worker_table.html", told)}
 
 
-async def workers_told(house: House, allowed: tuple[str, ...]) -> dict[str, Any]:
-    """Each worker, and of what it runs what may be seen."""
+async def workers_told(house: House, allowed: tuple[str, ...], role: str) -> dict[str, Any]:
+    """Each worker, and of what it serves and runs what may be seen."""
     found = [one for one in await house.client.workers() if any(covers(allowed, name) for name in one.queues)]
     running = {one.name: _running(one, allowed) for one in found}
     return {
         "now_ms": await house.now_ms(),
-        "workers": found,
+        "workers": _fleet(found, allowed),
+        "seen": {one.name: [queue for queue in one.queues if covers(allowed, queue)] for one in found},
+        "admin": role == Scope.ADMIN,
         "running": running,
         "names": await _names(house, [row for rows in running.values() for row in rows][:NAMED]),
         "control": await house.client.control(),
     }
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """A worker on the page: its name, its processes, and whether the viewer sees all of its queues."""
+
+    name: str
+    processes: tuple[WorkerInfo, ...]
+    whole: bool
+
+    @property
+    def leaving(self) -> bool:
+        """Whether it was told to leave already."""
+        return all(one.about.get("state") == "leaving" for one in self.processes)
+
+    @property
+    def quiet(self) -> bool:
+        """Whether it was told to take no new jobs."""
+        return any(one.about.get("state") == "quiet" for one in self.processes)
+
+
+def _fleet(found: Sequence[WorkerInfo], allowed: tuple[str, ...]) -> list[Fleet]:
+    """The workers, each with its processes; a process that names no worker stands for itself and takes no orders."""
+    by_worker: dict[str, list[WorkerInfo]] = {}
+    for one in found:
+        by_worker.setdefault(one.worker or one.name, []).append(one)
+    return [
+        Fleet(name, tuple(some), bool(some[0].worker) and all(covers(allowed, queue) for queue in some[0].queues))
+        for name, some in by_worker.items()
+    ]
+
+
+_ORDERS: Final = {
+    "quiet": ("Make the worker {} quiet?", "It ends {} and takes no new ones until it is resumed.", "Make quiet"),
+    "stop": (
+        "Stop the worker {}?",
+        "It ends {} within its grace and leaves with exit code 0; what still runs then starts again elsewhere. "
+        "A process manager that restarts workers always starts it again.",
+        "Stop worker",
+    ),
+    "restart": (
+        "Restart the worker {}?",
+        "It ends {} within its grace and leaves with exit code 0. Its process manager has to start it again.",
+        "Restart worker",
+    ),
+}
+_TOLD: Final = {
+    "quiet": "ends its jobs and takes no new ones.",
+    "resume": "takes jobs again.",
+    "stop": "ends its jobs and leaves.",
+    "restart": "ends its jobs and leaves; its process manager starts it again.",
+}
+
+
+async def ask_order(house: House, visit: Visit) -> Question | None:
+    """The question before a worker is told to take no jobs or to leave; resuming needs none."""
+    order = _order(visit)
+    if order not in _ORDERS:
+        return None
+    worker = await _worker(house, visit)
+    runs = sum(runs for one in worker.processes if isinstance(runs := one.about.get("runs"), int))
+    title, what, button = _ORDERS[order]
+    jobs = f"the {plural(runs, 'job')} that {'runs' if runs == 1 else 'run'} there" if runs else "what it runs"
+    return Question(title.format(worker.name), what.format(jobs), button, "/workers")
+
+
+async def order(house: House, visit: Visit) -> Response:
+    """POST /workers/{order}"""
+    word, worker = _order(visit), await _worker(house, visit)
+    await note(house, visit, f"worker {word}", worker.name)
+    await house.client.order_worker(worker.name, word)
+    house.health.forget()
+    return back(house, visit, "/workers", f"The worker {worker.name} {_TOLD[word]}")
+
+
+def _order(visit: Visit) -> WorkerOrder:
+    """What the worker shall do. Raises `InvalidInput`."""
+    word = visit.request.path_params["order"]
+    if word not in tuple(WorkerOrder):
+        raise InvalidInput(f"{word!r} is no order for a worker.", hint=f"There are: {', '.join(WorkerOrder)}.")
+    return WorkerOrder(word)
+
+
+async def _worker(house: House, visit: Visit) -> Fleet:
+    """The worker that the form names. Raises `WorkerNotFound`, and `WrongQueue` when it serves other queues too."""
+    name = visit.filled("worker")
+    found = [one for one in await house.client.workers() if name in (one.name, one.worker)]
+    if not found:
+        raise WorkerNotFound(f"No live worker is called {shown(name)}.", hint="It has left already, or was killed.")
+    for queue in found[0].queues:
+        visit.queue(queue)
+    return Fleet(found[0].worker or name, tuple(found), whole=True)
 
 
 async def _names(house: House, rows: Sequence[dict[str, Any]]) -> dict[tuple[str, str], str]:

@@ -22,8 +22,8 @@ MOST_PAGES: Final = 50
 
 
 class Watched(NamedTuple):
-    """A page that is watched: its name, what it is about, of which queues its viewer may see (() = all), and
-    which page of the list of queues it is."""
+    """A page that is watched: its name, what it is about, of which queues its viewer may see (() = all), which page of
+    the list of queues it is, and the viewer's role where the page has buttons that change."""
 
     page: str
     queue: str = ""
@@ -31,6 +31,7 @@ class Watched(NamedTuple):
     queues: tuple[str, ...] = ()
     after: str = ""
     find: str = ""
+    role: str = ""
 
 
 Parts = Mapping[str, str]

@@ -23,6 +23,7 @@ _STATUS: Final[tuple[tuple[type[errors.DelayqError], int], ...]] = (
     (errors.JobNotFound, 404),
     (errors.LockNotFound, 404),
     (errors.LimitNotFound, 404),
+    (errors.WorkerNotFound, 404),
     (errors.BatchNotFound, 404),
     (errors.Conflict, 409),
     (errors.BackendError, 503),

@@ -65,6 +65,7 @@ ACTS: Final[tuple[tuple[str, Scope, Answer], ...]] = (
     ("/queues/{queue}/resume", Scope.ADMIN, queue_pages.resume),
     ("/failed/picked", Scope.WRITE, confirmed(failed_page.ask_picked, failed_page.picked)),
     ("/failed/all", Scope.WRITE, failed_page.all_of_them),
+    ("/workers/{order}", Scope.ADMIN, confirmed(fleet_pages.ask_order, fleet_pages.order)),
     ("/batch/cancel", Scope.ADMIN, confirmed(fleet_pages.ask_cancel, fleet_pages.cancel_batch)),
     ("/batch/retry", Scope.ADMIN, fleet_pages.retry_batch),
     ("/limits/free", Scope.ADMIN, limit_pages.free_limit),

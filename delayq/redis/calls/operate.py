@@ -6,12 +6,16 @@ from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from delayq.core.control import Control
+from delayq.core.control import Control, WorkerOrder
 from delayq.redis.calls.call import Argument, Call, Nature, Scope, call, number, text
 from delayq.redis.calls.deliver import Held
+from delayq.redis.keys import Globals
+from delayq.redis.scripts import load
 
 UNTIL_ENDED = 0
 END = -1
+ORDER_KEPT_MS = 7 * 86_400_000
+"""How long an order to a worker is kept; the worker prolongs it while it obeys."""
 MOST_LINES = 500
 MOST_BYTES = 1_000_000
 
@@ -31,6 +35,19 @@ def switch(scope: Scope, what: Switch, for_ms: int, reason: str = "") -> Call[Co
 def restart(scope: Scope) -> Call[Control]:
     """Call on all workers there are to leave after their job. Sent twice it may end those that came between."""
     return call("control", scope, [scope.now, "restart", 0, "", scope.switch], _control)
+
+
+def order(scope: Scope, worker: str, order: WorkerOrder) -> Call[None]:
+    """Tell one worker what to do. The scope's queue has no part in it."""
+    kept = "" if order is WorkerOrder.RESUME else str(order)
+    key = Globals(scope.options.prefix).order(worker)
+    return Call(load("order"), (key,), (kept, ORDER_KEPT_MS, scope.switch), lambda reply: None)
+
+
+def read_order(reply: object) -> WorkerOrder:
+    """The order that a worker's key holds; RESUME for none and for what is no order."""
+    word = text(reply) if isinstance(reply, bytes) else ""
+    return WorkerOrder(word) if word in tuple(WorkerOrder) else WorkerOrder.RESUME
 
 
 def control(scope: Scope) -> Call[Control]:

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import pytest
 
+from delayq.core.control import WorkerOrder
 from delayq.core.errors import BackendUnavailable
 from delayq.core.outcome import DONE, Outcome
 from delayq.drivers.base import Claim, Delivery, Renewal
@@ -59,6 +60,9 @@ class Steward:
 
     def changes(self) -> int:
         return 0
+
+    def order(self, worker: str) -> WorkerOrder:
+        return WorkerOrder.RESUME
 
     def ordered(self, claim: Claim) -> int:
         (seen,) = [item for item in self.slots.read()[1] if item.claim == claim]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
@@ -77,6 +77,14 @@ class Workers(Struct, frozen=True, kw_only=True):
     """The workers that are here, each with what it says of itself."""
 
     workers: list[dict[str, Any]]
+
+
+class Ordered(Struct, frozen=True, kw_only=True):
+    """A worker that was told something, and the names of its processes."""
+
+    worker: Annotated[str, Meta(examples=["dq:web-1:4710:41c09e77"])]
+    order: Literal["quiet", "resume", "stop", "restart"]
+    processes: list[str]
 
 
 class Batch(Struct, frozen=True, kw_only=True):
