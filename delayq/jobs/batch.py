@@ -117,7 +117,11 @@ class PendingBatch:
         return builder.manager.batches(builder.connection).open(plan)
 
     async def adispatch(self) -> BatchInfo:
-        """As `dispatch`, awaited."""
+        """Begin the batch and send its members, awaited. Returns the batch as it stands then.
+
+        Raises `InvalidInput` (nothing sent), `ConfigError`, `BackendError`; after the latter the same batch, with an
+        `id` of yours, may be dispatched again.
+        """
         builder, plan = self._built()
         return await builder.manager.abatches(builder.connection).open(plan)
 
@@ -198,10 +202,13 @@ def batch(members: Iterable[Member] = (), **options: Unpack[BatchOptions]) -> Pe
 
 
 def find_batch(batch_id: str, *, connection: str | None = None) -> BatchInfo:
-    """How a batch stands. Raises `BatchNotFound`, `ConfigError` for a connection that keeps no batches."""
+    """Return the batch with this id as it stands, from `connection` or the default one; times are epoch ms.
+
+    Raises `BatchNotFound`, `BackendError`; `ConfigError` for a connection that keeps no batches.
+    """
     return current_manager().batches(connection).get(batch_id)
 
 
 async def afind_batch(batch_id: str, *, connection: str | None = None) -> BatchInfo:
-    """As `find_batch`, awaited."""
+    """Return the batch with this id as it stands, awaited; takes and raises what `find_batch` does."""
     return await current_manager().abatches(connection).get(batch_id)

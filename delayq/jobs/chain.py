@@ -82,7 +82,10 @@ class PendingChain:
         return builder.manager.batches(builder.connection).open(head)
 
     async def adispatch(self) -> JobRef | BatchInfo:
-        """As `dispatch`, awaited."""
+        """Send the first link with the rest behind it, awaited. Returns the answer for the first: a job's or a batch's.
+
+        Raises `InvalidInput` (nothing sent), `ConfigError`, `Conflict`, `BackendError`.
+        """
         builder = Builder(current_manager())
         head = self._head(builder)
         if isinstance(head, Parcel):

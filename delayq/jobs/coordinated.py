@@ -93,20 +93,20 @@ class RunningBatch:
         self._calls = count()
 
     def info(self) -> BatchInfo:
-        """How it stands."""
+        """Return the batch as it stands; times are epoch ms. Raises `BatchNotFound`, `BackendError`."""
         builder = _builder()
         return builder.manager.batches(None).get(self.id)
 
     async def ainfo(self) -> BatchInfo:
-        """As `info`, awaited."""
+        """Return the batch as it stands, awaited; times are epoch ms. Raises `BatchNotFound`, `BackendError`."""
         return await _builder().manager.abatches(None).get(self.id)
 
     def cancelled(self) -> bool:
-        """Whether it was cancelled."""
+        """Whether the batch was cancelled. Raises as `info`."""
         return self.info().cancelled_ms is not None
 
     async def acancelled(self) -> bool:
-        """As `cancelled`, awaited."""
+        """Whether the batch was cancelled, awaited. Raises `BatchNotFound`, `BackendError`."""
         return (await self.ainfo()).cancelled_ms is not None
 
     def add(self, *members: Member) -> BatchInfo:
@@ -119,16 +119,20 @@ class RunningBatch:
         return builder.manager.batches(None).add(self.id, links)
 
     async def aadd(self, *members: Member) -> BatchInfo:
-        """As `add`, awaited."""
+        """Give the batch more members, awaited. Returns it as it stands.
+
+        Raises `Conflict` once it was cancelled, and what `dispatch` raises. A later attempt that calls this at the same
+        place adds nothing a second time.
+        """
         builder, links = self._links(members)
         return await builder.manager.abatches(None).add(self.id, links)
 
     def cancel(self) -> BatchInfo:
-        """Let nothing of it start any more."""
+        """Let no further member start; those that run go on. Returns the batch. Raises as `info`."""
         return _builder().manager.batches(None).cancel(self.id)
 
     async def acancel(self) -> BatchInfo:
-        """As `cancel`, awaited."""
+        """Let no further member start, awaited; those that run go on. Returns the batch. Raises as `ainfo`."""
         return await _builder().manager.abatches(None).cancel(self.id)
 
     def _links(self, members: Sequence[Member]) -> tuple[Builder, list[Link]]:

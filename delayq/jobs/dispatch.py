@@ -106,7 +106,11 @@ class Sendable(ABC):
         return send(dispatch.message, dispatch.said, current_manager())
 
     async def adispatch(self, **said: Unpack[Dispatched]) -> JobRef:
-        """As `dispatch`, awaited."""
+        """Hand the job in, awaited. Returns the `JobRef`: where the job is and what became of it (`outcome`).
+
+        Raises `InvalidInput` (nothing sent), `Conflict`, `BackendError`, `ConfigError`; on a sync connection also
+        what the job raises.
+        """
         dispatch = self._used().having(**said)
         return await asend(dispatch.message, dispatch.said, current_manager())
 
@@ -122,7 +126,10 @@ class Sendable(ABC):
         return ran
 
     async def adispatch_sync(self, **said: Unpack[Dispatched]) -> Ran:
-        """As `dispatch_sync`: an async handler in this event loop, a plain one in a thread beside it."""
+        """Run the job now, in one attempt: an async handler in this event loop, a plain one in a thread beside it.
+
+        Returns and raises what `dispatch_sync` does; a delay is not waited for.
+        """
         envelope = self._envelope(said)
         ran = Ran(None) if isinstance(envelope, JobRef) else await LocalRunner().arun(envelope)
         _ = ran.fate
@@ -197,7 +204,7 @@ def dispatch(name: str, data: Any = None, **said: Unpack[Dispatched]) -> JobRef:
 
 
 async def adispatch(name: str, data: Any = None, **said: Unpack[Dispatched]) -> JobRef:
-    """As `dispatch`, awaited."""
+    """Hand in a job by its name, awaited. Takes options, returns and raises as `Sendable.adispatch`."""
     return await named(name, data).adispatch(**said)
 
 
@@ -218,7 +225,11 @@ def dispatch_many(jobs: Iterable[Sendable]) -> list[JobRef]:
 
 
 async def adispatch_many(jobs: Iterable[Sendable]) -> list[JobRef]:
-    """As `dispatch_many`, awaited."""
+    """Hand in many jobs, awaited: one script call for each chunk of a queue. Returns an answer for each, in order.
+
+    All are checked before the first is sent; those that wait for a commit wait. They are not one transaction. Raises
+    as `dispatch`.
+    """
     manager = current_manager()
     answers, groups = grouped(_messages(jobs), manager)
     for first, some in groups.values():

@@ -29,83 +29,98 @@ class AsyncRun(Protocol):
 
 
 class Batches:
-    """The batches a client sees. All but `list` raise `BatchNotFound` for one that is not there."""
+    """The batches of one client. All methods raise `BackendError`; all but `open` and `list` raise `BatchNotFound`."""
 
     def __init__(self, run: Run, verbs: Verbs) -> None:
         self._run = run
         self._verbs = BatchVerbs(verbs)
 
     def open(self, plan: Plan) -> BatchInfo:
-        """Begin a batch; done again with the same plan, it is the same batch."""
+        """Begin a batch and send its members; the same plan again is the same batch. Returns it as it stands."""
         return self._run(self._verbs.open(plan))
 
     def get(self, batch: str) -> BatchInfo:
-        """A batch as it stands."""
+        """Return the batch with the id `batch` as it stands; times are epoch ms."""
         return self._run(self._verbs.get(batch))
 
     def add(self, batch: str, members: Sequence[Link]) -> BatchInfo:
-        """More members for a batch that goes on. Raises `Conflict` for one that has finished or was cancelled."""
+        """Add members to a batch that goes on. Returns it as it stands.
+
+        Raises `Conflict` for one that has finished or was cancelled.
+        """
         return self._run(self._verbs.add(batch, members))
 
     def cancel(self, batch: str, *, reason: str | None = None) -> BatchInfo:
-        """Let nothing of it start any more: what waits is cancelled, what runs goes on.
+        """Let no further member start: those that wait are cancelled, those that run go on. Returns the batch.
 
-        A `reason` goes to the audit log. Raises `InvalidInput` for one that says nothing.
+        `reason` goes to the audit log. Raises `InvalidInput` for an empty one.
         """
         return self._run(self._verbs.cancel(batch, reason))
 
     def retry(self, batch: str, *, reason: str | None = None) -> int:
-        """Retry every member that failed; how many. `reason` as with `cancel`. What was skipped stays skipped."""
+        """Retry every member that failed, but none that was skipped. Returns how many.
+
+        `reason` goes to the audit log. Raises `InvalidInput` for an empty one.
+        """
         return self._run(self._verbs.retry(batch, reason))
 
     def pending(self, batch: str, limit: int = LISTED) -> list[tuple[str, str]]:
-        """At most `limit` members that have not ended, each with its queue ('' = a batch)."""
+        """Return at most `limit` members that have not ended, as (id, queue); the queue of a batch is ''."""
         return self._run(self._verbs.pending(batch, limit))
 
     def failed(self, batch: str) -> list[tuple[str, str]]:
-        """The members that failed, each with its queue ('' = a batch)."""
+        """Return the members that failed, as (id, queue); the queue of a batch is ''."""
         return self._run(self._verbs.failed(batch))
 
     def list(self, limit: int = LISTED) -> list[BatchInfo]:
-        """The newest batches, newest first."""
+        """Return at most `limit` batches, the newest first."""
         return self._run(self._verbs.list(limit))
 
 
 class AsyncBatches:
-    """As `Batches`, awaited."""
+    """The batches of one client, awaited. All methods raise `BackendError`; all but `open`, `list` `BatchNotFound`."""
 
     def __init__(self, run: AsyncRun, verbs: Verbs) -> None:
         self._run = run
         self._verbs = BatchVerbs(verbs)
 
     async def open(self, plan: Plan) -> BatchInfo:
-        """See `Batches.open`."""
+        """Begin a batch and send its members; the same plan again is the same batch. Returns it as it stands."""
         return await self._run(self._verbs.open(plan))
 
     async def get(self, batch: str) -> BatchInfo:
-        """See `Batches.get`."""
+        """Return the batch with the id `batch` as it stands; times are epoch ms."""
         return await self._run(self._verbs.get(batch))
 
     async def add(self, batch: str, members: Sequence[Link]) -> BatchInfo:
-        """See `Batches.add`."""
+        """Add members to a batch that goes on. Returns it as it stands.
+
+        Raises `Conflict` for one that has finished or was cancelled.
+        """
         return await self._run(self._verbs.add(batch, members))
 
     async def cancel(self, batch: str, *, reason: str | None = None) -> BatchInfo:
-        """See `Batches.cancel`."""
+        """Let no further member start: those that wait are cancelled, those that run go on. Returns the batch.
+
+        `reason` goes to the audit log. Raises `InvalidInput` for an empty one.
+        """
         return await self._run(self._verbs.cancel(batch, reason))
 
     async def retry(self, batch: str, *, reason: str | None = None) -> int:
-        """See `Batches.retry`."""
+        """Retry every member that failed, but none that was skipped. Returns how many.
+
+        `reason` goes to the audit log. Raises `InvalidInput` for an empty one.
+        """
         return await self._run(self._verbs.retry(batch, reason))
 
     async def pending(self, batch: str, limit: int = LISTED) -> list[tuple[str, str]]:
-        """See `Batches.pending`."""
+        """Return at most `limit` members that have not ended, as (id, queue); the queue of a batch is ''."""
         return await self._run(self._verbs.pending(batch, limit))
 
     async def failed(self, batch: str) -> list[tuple[str, str]]:
-        """See `Batches.failed`."""
+        """Return the members that failed, as (id, queue); the queue of a batch is ''."""
         return await self._run(self._verbs.failed(batch))
 
     async def list(self, limit: int = LISTED) -> list[BatchInfo]:
-        """See `Batches.list`."""
+        """Return at most `limit` batches, the newest first."""
         return await self._run(self._verbs.list(limit))

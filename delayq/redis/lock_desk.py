@@ -13,43 +13,46 @@ if TYPE_CHECKING:
 
 
 class LockDesk:
-    """The locks of unique keys."""
+    """The locks of unique keys. All methods raise `BackendError`."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
         self._views = LockViews(client.verbs)
 
     def all(self, queue: str | None = None, *, limit: int = 100) -> list[LockView]:
-        """At most `limit` of them, of one queue or of all, each with its owner."""
+        """Return at most `limit` locks of `queue`, or of all queues, each with the id of the job that owns it."""
         return self._client.run(self._views.every(queue, limit))
 
     def get(self, lock: str, *, queue: str | None = None) -> LockView:
-        """One, by what it is called in the list. Raises `LockNotFound`."""
+        """Return one lock, by the name that `all` shows. `queue` narrows the search. Raises `LockNotFound`."""
         return self._client.run(self._views.one(lock, queue))
 
     def free(self, lock: str, *, queue: str | None = None, reason: str) -> LockView:
-        """Free it by hand; it goes to the audit log, and the owner goes on. Answers with the lock as it was.
+        """Free a lock by hand; the job that owned it goes on. `reason` goes to the audit log.
 
-        Raises `LockNotFound` when nobody holds it, `InvalidInput` without a reason.
+        Returns the lock as it was. Raises `LockNotFound` when no job owns it, `InvalidInput` for an empty reason.
         """
         return self._client.run(self._views.free(lock, queue, reason))
 
 
 class AsyncLockDesk:
-    """As `LockDesk`, awaited."""
+    """The locks of unique keys, awaited. All methods raise `BackendError`."""
 
     def __init__(self, client: AsyncClient) -> None:
         self._client = client
         self._views = LockViews(client.verbs)
 
     async def all(self, queue: str | None = None, *, limit: int = 100) -> list[LockView]:
-        """As `LockDesk.all`."""
+        """Return at most `limit` locks of `queue`, or of all queues, each with the id of the job that owns it."""
         return await self._client.run(self._views.every(queue, limit))
 
     async def get(self, lock: str, *, queue: str | None = None) -> LockView:
-        """As `LockDesk.get`."""
+        """Return one lock, by the name that `all` shows. `queue` narrows the search. Raises `LockNotFound`."""
         return await self._client.run(self._views.one(lock, queue))
 
     async def free(self, lock: str, *, queue: str | None = None, reason: str) -> LockView:
-        """As `LockDesk.free`."""
+        """Free a lock by hand; the job that owned it goes on. `reason` goes to the audit log.
+
+        Returns the lock as it was. Raises `LockNotFound` when no job owns it, `InvalidInput` for an empty reason.
+        """
         return await self._client.run(self._views.free(lock, queue, reason))

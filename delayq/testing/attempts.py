@@ -43,7 +43,11 @@ def run_job(job: Sendable, *, attempt: int = 1) -> Outcome:
 
 
 async def arun_job(job: Sendable, *, attempt: int = 1) -> Outcome:
-    """As `run_job`: an async handler in this event loop, a plain one in a thread beside it."""
+    """Run one attempt, awaited: an async handler in this event loop, a plain one in a thread beside it.
+
+    `attempt` counts from 1. Returns the outcome: `Ack`, `Release` or `GiveUp`. Raises `InvalidInput` and `ConfigError`
+    as a dispatch does, `InvalidInput` also for a job that vetoes its own dispatch.
+    """
     envelope, runner = _ready(job, attempt)
     return _outcome(await runner.arun(envelope))
 

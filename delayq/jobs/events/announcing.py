@@ -29,7 +29,10 @@ def announce(event: object, *, id: str | None = None, within: Any = None) -> lis
 
 
 async def aannounce(event: object, *, id: str | None = None, within: Any = None) -> list[JobRef]:
-    """As `announce`, awaited."""
+    """Tell the listeners of an event, awaited. Returns an answer for each job that was dispatched for it.
+
+    Takes `id` and `within` as `announce` does, and raises what it raises.
+    """
     refs = [await made.adispatch() for made in _dispatches(event, id, within)]
     _tell(event, within)
     return refs

@@ -38,7 +38,11 @@ def notify(to: Notifiable | Iterable[Notifiable], notification: Notification, *,
 async def anotify(
     to: Notifiable | Iterable[Notifiable], notification: Notification, *, id: str | None = None
 ) -> list[JobRef]:
-    """As `notify`, awaited."""
+    """Send a notification, awaited: a job for each recipient and channel. Returns an answer for each job.
+
+    With an `id` of yours, sending it again changes nothing: its jobs are called `<id>.<channel>`. Raises `InvalidInput`
+    for a recipient without an address on a channel, and what `adispatch_many` raises.
+    """
     jobs = _jobs(to, notification, id)
     return await adispatch_many(jobs) if _in_bulk() else [await job.adispatch() for job in jobs]
 
