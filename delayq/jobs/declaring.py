@@ -17,24 +17,39 @@ _GIVEN: Final = ("job_name", "job_options", "_handler", "_abc_impl")
 
 def prepare_class(cls: Any, base: type) -> None:
     """Make `cls` a dataclass and refuse reserved names; raises `ConfigError`, with one sentence."""
-    _refuse_init(cls)
+    _refuse_init(cls, base)
     dataclasses.dataclass(kw_only=True)(cls)
     _refuse_init_vars(cls)
     fields = {field.name for field in dataclasses.fields(cls)}
-    written = {name for kind in cls.__mro__ if not issubclass(base, kind) for name in vars(kind)}
+    written = {name for kind in cls.__mro__ if kind not in base.__mro__ for name in vars(kind)}
     for name in sorted(written | fields):
         if not name.startswith("__"):
             _refuse(cls, base, name, is_field=name in fields)
 
 
-def _refuse_init(cls: type) -> None:
-    """A worker makes the job from its payload, which holds the fields and nothing that a constructor was given."""
-    if "__init__" in vars(cls):
+def _refuse_init(cls: type, base: type) -> None:
+    """A worker makes the job from its payload, which holds the fields and nothing that a constructor was given.
+
+    The constructor of a mixin would never be called: that of a dataclass, which every job is, calls no other.
+    """
+    for kind in cls.__mro__:
+        if kind in base.__mro__ or not _writes_init(kind):
+            continue
+        own = f"{cls.__module__}.{cls.__qualname__}"
+        whose = "defines" if kind is cls else f"inherits from {kind.__module__}.{kind.__qualname__}, which defines"
         raise ConfigError(
-            f"{cls.__module__}.{cls.__qualname__} defines __init__, and the payload of a job is made of its fields.",
+            f"{own} {whose} __init__, and the payload of a job is made of its fields.",
             hint="Declare what it is made with as fields, such as `number: int`, and leave __init__ out; "
             "work the rest out in __post_init__ or handle.",
         )
+
+
+def _writes_init(kind: type) -> bool:
+    """Whether a class has a constructor that somebody wrote: not one of a dataclass, a protocol or a class in C."""
+    if not inspect.isfunction(vars(kind).get("__init__")) or getattr(kind, "_is_protocol", False):
+        return False
+    made = vars(kind).get("__dataclass_params__")
+    return made is None or not made.init
 
 
 def _refuse_init_vars(cls: Any) -> None:

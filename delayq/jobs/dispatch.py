@@ -13,9 +13,11 @@ run it here and answer with a `Ran`; `dispatch_after_response` keeps it until a 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, Unpack
+from functools import wraps
+from types import MethodType
+from typing import Any, TypeVar, Unpack, cast
 
 from delayq.core import envelope as envelopes
 from delayq.core.errors import InvalidInput
@@ -31,6 +33,36 @@ from delayq.jobs.options import SAYABLE, Dispatched, refuse_unsayable
 from delayq.jobs.running import LocalRunner, envelope_of
 from delayq.jobs.sending import Message, asend, compose, grouped, send, told
 from delayq.jobs.unsent import Unsent
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class _OfAJob:
+    """A method that needs a job. Called on the class, it says what to write instead."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+        self.__doc__ = function.__doc__
+
+    def __get__(self, job: object, kind: type) -> Callable[..., Any]:
+        if job is not None:
+            return MethodType(self.function, job)
+
+        @wraps(self.function)
+        def of_the_class(*given: Any, **said: Any) -> Any:
+            if given and isinstance(given[0], kind):
+                return self.function(*given, **said)
+            fields = ", ".join(f"{name}=..." for name in said if name not in SAYABLE) or "..."
+            raise TypeError(
+                f"{kind.__name__}.{self.function.__name__} was called on the class, which is no job yet; make one with "
+                f"its fields and send that: {kind.__name__}({fields}).dispatch()."
+            )
+
+        return of_the_class
+
+
+def _of_a_job(function: F) -> F:
+    return cast(F, _OfAJob(function))  # what it gives for a job is the method
 
 
 class Sendable(ABC):
@@ -57,38 +89,46 @@ class Sendable(ABC):
 
     # -- how ---------------------------------------------------------------------------------------------------------
 
+    @_of_a_job
     def on_connection(self, connection: str) -> Dispatch:
         """Over this connection."""
         return self._fluent().having(connection=connection)
 
+    @_of_a_job
     def on_queue(self, queue: str) -> Dispatch:
         """To this queue."""
         return self._fluent().having(queue=queue)
 
+    @_of_a_job
     def delay(self, delay: Delay | Instant) -> Dispatch:
         """After this long ('15m', a timedelta), or at this time (RFC 3339, an aware datetime)."""
         if isinstance(delay, timedelta) or (isinstance(delay, str) and "-" not in delay):
             return self._fluent().having(delay=delay, at=None)
         return self._fluent().having(delay=None, at=delay)
 
+    @_of_a_job
     def without_delay(self) -> Dispatch:
         """Now, whatever delay the job declares."""
         return self._fluent().having(delay="0s", at=None)
 
+    @_of_a_job
     def after_commit(self, wait: bool = True) -> Dispatch:
         """When the database transaction under way commits, and never if it is rolled back; `wait=False`: at once."""
         return self._fluent().having(after_commit=wait)
 
+    @_of_a_job
     def within(self, session: Any) -> Dispatch:
         """Belonging to the transaction of this session: sent after its commit; to an outbox, written in it."""
         return self._fluent().having(within=session)
 
+    @_of_a_job
     def with_headers(self, headers: Mapping[str, str]) -> Dispatch:
         """With these headers, besides those given before."""
         checked = check_headers(headers)
         dispatch = self._fluent()
         return dispatch.having(headers={**(dispatch.said.get("headers") or {}), **checked})
 
+    @_of_a_job
     def tags(self, *tags: str) -> Dispatch:
         """With these tags, besides those declared and those given before."""
         dispatch = self._fluent()
@@ -96,6 +136,7 @@ class Sendable(ABC):
 
     # -- verbs -------------------------------------------------------------------------------------------------------
 
+    @_of_a_job
     def dispatch(self, **said: Unpack[Dispatched]) -> JobRef:
         """Hand the job in; the `JobRef` says where it is and what became of it (`outcome`).
 
@@ -105,6 +146,7 @@ class Sendable(ABC):
         dispatch = self._used().having(**said)
         return send(dispatch.message, dispatch.said, current_manager())
 
+    @_of_a_job
     async def adispatch(self, **said: Unpack[Dispatched]) -> JobRef:
         """Hand the job in, awaited. Returns the `JobRef`: where the job is and what became of it (`outcome`).
 
@@ -114,6 +156,7 @@ class Sendable(ABC):
         dispatch = self._used().having(**said)
         return await asend(dispatch.message, dispatch.said, current_manager())
 
+    @_of_a_job
     def dispatch_sync(self, **said: Unpack[Dispatched]) -> Ran:
         """Run the job here and now: to JSON, back, through its handler, `decide` and `failed`, in one attempt.
 
@@ -125,6 +168,7 @@ class Sendable(ABC):
         _ = ran.fate  # raises what the job failed with
         return ran
 
+    @_of_a_job
     async def adispatch_sync(self, **said: Unpack[Dispatched]) -> Ran:
         """Run the job now, in one attempt: an async handler in this event loop, a plain one in a thread beside it.
 
@@ -135,6 +179,7 @@ class Sendable(ABC):
         _ = ran.fate
         return ran
 
+    @_of_a_job
     def dispatch_after_response(self, **said: Unpack[Dispatched]) -> JobRef:
         """Run the job in this process once the response under way is sent, as `dispatch_sync`.
 

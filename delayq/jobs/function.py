@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from functools import partial
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
 
 import msgspec
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+F = TypeVar("F", bound=Callable[..., Any])
 
 _ELSEWHERE: Final = frozenset(
     (
@@ -182,6 +183,17 @@ class _Registers(Protocol):
     def __call__(self, function: Callable[P, R], /) -> JobFunction[P, R]: ...
 
 
+def _needs_a_name(function: F) -> F:
+    @wraps(function)
+    def checked(*name: Any, **declared: Any) -> Any:
+        if not name and "name" not in declared:
+            raise TypeError('@job() needs the name of the job, as in @job("order.close").')
+        return function(*name, **declared)
+
+    return cast(F, checked)
+
+
+@_needs_a_name
 def job(name: str, **declared: Unpack[Declared]) -> _Registers:
     """Make a function the handler of the jobs called `name`, and register it.
 

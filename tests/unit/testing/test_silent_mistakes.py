@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import gc
 import subprocess
 import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 
@@ -138,6 +140,111 @@ def test_what_was_refused_does_not_warn(close: Any) -> None:
     assert warned(refused) == []
 
 
+def boom(*_: object) -> str:
+    raise LookupError("no such order")
+
+
+def caught(act: Callable[[], None]) -> str:
+    try:
+        act()
+    except (LookupError, InvalidInput) as error:
+        return str(error)
+    return ""
+
+
+def caught_without_a_name(act: Callable[[], None]) -> None:
+    try:
+        act()
+    except (LookupError, InvalidInput):
+        gc.collect()
+
+
+def suppressed(act: Callable[[], None]) -> None:
+    with contextlib.suppress(LookupError, InvalidInput):
+        act()
+
+
+@pytest.mark.parametrize("way", [caught, caught_without_a_name, suppressed])
+def test_an_exception_before_the_verb_is_told_alone(
+    close: Any, way: Callable[[Callable[[], None]], object], caplog: pytest.LogCaptureFixture
+) -> None:
+    """What ends the sentence is that exception; a warning beside it would name a call that was there."""
+
+    def inside_the_sentence() -> None:
+        close(order_id=1).delay("15m").on_queue("vip").dispatch(id=boom())
+
+    def between_two_lines() -> None:
+        later = close(order_id=1).delay("15m")
+        boom(later)
+        later.dispatch()
+
+    def by_delayq_itself() -> None:
+        close(order_id=1).delay("15m").with_headers({"trace": 7}).dispatch()
+
+    def in_a_chain() -> None:
+        chain(close(order_id=1).delay("1m")).on_queue(boom()).dispatch()
+
+    for act in (inside_the_sentence, between_two_lines, by_delayq_itself, in_a_chain):
+        assert warned(lambda act=act: way(act)) == [], act.__name__  # type: ignore[misc]
+    assert caplog.records == []
+
+
+async def test_an_exception_before_the_verb_is_told_alone_in_a_coroutine(
+    close: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def between_two_lines() -> None:
+        later = close(order_id=1).delay("15m")
+        boom(later)
+        await later.adispatch()
+
+    with contextlib.suppress(LookupError):
+        await between_two_lines()
+    gc.collect()
+    assert caplog.records == []
+
+
+def test_a_forgotten_verb_still_warns_where_no_exception_is(close: Any) -> None:
+    def kept_until_the_end() -> None:
+        later = close(order_id=1).delay("15m")
+        with contextlib.suppress(LookupError):
+            boom(later)
+
+    def made_anew() -> None:
+        later = close(order_id=1).delay("15m")
+        later = close(order_id=2).delay("15m")
+        later.dispatch()
+
+    assert len(warned(kept_until_the_end)) == 1
+    assert len(warned(made_anew)) == 1
+
+
+@pytest.mark.parametrize("verb", ["dispatch", "adispatch", "delay", "on_queue", "dispatch_after_response", "tags"])
+def test_a_verb_of_the_class_says_to_make_a_job_first(close: Any, verb: str) -> None:
+    """`Close.delay(order_id=1)` is Celery's, `Close.dispatch(order_id=1)` Laravel's."""
+    with pytest.raises(TypeError) as raised:
+        getattr(close, verb)(order_id=1, tries=3)
+    assert str(raised.value) == (
+        f"CloseOrder.{verb} was called on the class, which is no job yet; make one with its fields and send that: "
+        "CloseOrder(order_id=...).dispatch()."
+    )
+    with pytest.raises(TypeError, match=r"send that: CloseOrder\(\.\.\.\)\.dispatch\(\)\."):
+        getattr(close, verb)(1)
+
+
+def test_a_verb_of_the_class_still_takes_a_job(close: Any) -> None:
+    assert close.dispatch(close(order_id=1), queue="vip").queue == "vip"
+    assert close.delay.__doc__ == Job.delay.__doc__
+
+
+def test_a_job_decorator_without_a_name_is_a_type_error() -> None:
+    with pytest.raises(TypeError) as raised:
+
+        @job()  # type: ignore[call-arg]  # what is tested
+        def send(to: str) -> None: ...
+
+    assert str(raised.value) == '@job() needs the name of the job, as in @job("order.close").'
+
+
 def test_a_bare_job_decorator_is_a_type_error() -> None:
     with pytest.raises(TypeError, match=r'@job needs the name of the job: @job\("…"\)') as raised:
 
@@ -163,6 +270,45 @@ def test_a_job_class_with_its_own_init_is_refused() -> None:
 
     assert "number: int" in str(raised.value) or "field" in str(raised.value)
     assert "export" not in registry.current().names()
+
+
+class Counted:
+    """A mixin that thinks it is constructed."""
+
+    def __init__(self) -> None:
+        self.counted = 0
+
+
+@dataclasses.dataclass(kw_only=True)
+class Addressed:
+    """A mixin whose constructor was made of its fields."""
+
+    to: str
+
+
+class Named(Protocol):
+    """A protocol, which has a constructor of its own that nobody wrote."""
+
+    to: str
+
+
+def test_a_mixin_with_its_own_init_is_refused_by_name() -> None:
+    for bases in ((Counted, Job), (Job, Counted)):
+        with pytest.raises(ConfigError) as raised:
+            type("Export", bases, {"handle": lambda self: None})
+        assert "Export inherits from" in raised.value.message
+        assert "test_silent_mistakes.Counted, which defines __init__" in raised.value.message
+    assert "Export" not in registry.current().names()
+
+
+def test_a_mixin_of_fields_or_a_protocol_is_no_such_mixin(manager: Manager) -> None:
+    class Send(Job, Addressed, Named, name="mail.send"):
+        text: str = ""
+
+        def handle(self) -> None: ...
+
+    ref = Send(to="ann", text="hello").dispatch()
+    assert ref.name == "mail.send"
 
 
 @pytest.mark.parametrize("verb", ["dispatch", "adispatch", "delay", "on_queue", "apply_async", "send", "enqueue"])
