@@ -12,6 +12,7 @@ for on its connection, although the job may still be on the primary alone.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -24,6 +25,7 @@ from delayq.core.errors import ConfigError
 from delayq.redis.calls.call import Call
 from delayq.redis.direct import Words
 from delayq.redis.faults import REDIS_ERRORS, said, tell_place, text_of
+from delayq.redis.resend import SPARE_MS
 from delayq.redis.send import words_of
 
 Talk = Generator[Sequence[Words], list[Any], "Confirmed"]
@@ -66,15 +68,28 @@ class Confirmed:
     missing: str = ""
 
 
-def talk(step: Confirm, where: str, wait_ms: int) -> Talk:
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """How long a confirmation may take: `most_ms`, and not beyond `by`, as `time.monotonic` counts."""
+
+    most_ms: int
+    by: float
+
+    def ms(self, *, brief: bool) -> int:
+        """Return how long the server may wait if it is asked now; at least 1, as Redis takes 0 for 'for ever'."""
+        most_ms = self.most_ms // _BRIEFLY if brief else self.most_ms
+        return max(1, int(min(most_ms, (self.by - time.monotonic()) * 1000 - SPARE_MS)))
+
+
+def talk(step: Confirm, where: str, wait: Wait) -> Talk:
     """The talk. Raises what a call met, and `ConfigError` where the server cannot tell; then nothing was written."""
     wanted = step.durability
-    wait_ms = max(1, wait_ms // _BRIEFLY) if step.brief else wait_ms
     if not step.probed and wanted.waits:
-        yield from _probed(step, where, wait_ms)
+        yield from _probed(step, where, wait.ms(brief=step.brief))
     answers = yield from _carried_out(step.calls)
     if not wanted.waits or not any(map(step.counts, answers)):
         return Confirmed(answers)
+    wait_ms = wait.ms(brief=step.brief)
     try:
         marked, reply = yield [("SET", step.mark, "", "PX", _MARK_MS), wanted.wait(wait_ms)]
     except REDIS_ERRORS:  # the calls were answered: their outcome is no longer in doubt

@@ -18,12 +18,12 @@ import asyncio
 import os
 import re
 import socket
+import time
 from asyncio import AbstractEventLoop
 from collections.abc import Awaitable, Callable
 from copy import copy
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from functools import partial
 from typing import Generic, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -34,11 +34,11 @@ from delayq.core.endpoint import Endpoint, Topology
 from delayq.core.redis_url import parse_endpoint
 from delayq.redis.aclients import AsyncClient, close_async_client, drop_async_idle, make_async_client
 from delayq.redis.clients import Client, close_client, make_client
-from delayq.redis.confirm import Confirm, Confirmed
+from delayq.redis.confirm import Confirm, Confirmed, Wait
 from delayq.redis.directory import Directory
 from delayq.redis.interception import active, connector_for
 from delayq.redis.links import aconfirm, confirm
-from delayq.redis.resend import Budget, Resends, aresend, resend
+from delayq.redis.resend import SPARE_MS, Budget, Resends, aresend, resend
 from delayq.redis.slots import Address
 from delayq.redis.translate import translated
 from delayq.redis.wire import Wire
@@ -81,14 +81,16 @@ class _Clients(Generic[C]):
     """The clients of one process, or of one event loop in it."""
 
     commands: C | None = None
+    brief: C | None = None
+    """As `commands`, for the last try of a call: with shorter waits."""
     subscriber: C | None = None
     readers: WeakSet[C] = field(default_factory=WeakSet)
 
     def take_all(self) -> list[C]:
         """All of them, to be closed; they are forgotten here."""
-        named = [client for client in (self.commands, self.subscriber) if client is not None]
+        named = [client for client in (self.commands, self.brief, self.subscriber) if client is not None]
         clients = [*named, *self.readers]
-        self.commands, self.subscriber, self.readers = None, None, WeakSet()
+        self.commands, self.brief, self.subscriber, self.readers = None, None, None, WeakSet()
         return clients
 
 
@@ -130,8 +132,7 @@ class Connector:
             for hurried in (False, True)
         }
         self._hasty = hasty
-        patient = Budget(total_ms=waits.budget_ms, try_ms=budget.try_ms + waits.confirm_ms)
-        self._confirms = {safe: Resends(where, safe, False, patient, hasty, sentinels) for safe in (False, True)}
+        self._brief_s = budget.last_ms / 1000
 
     def patient(self) -> Connector:
         """The same connections, for who cannot go on without an answer: a node that is away is waited for."""
@@ -151,29 +152,43 @@ class Connector:
         `ConfigError`, `BackendError`.
         """
         resends = self._resends[safe, reads, hasty or self._hasty]
-        return resend(lambda: send(self.commands()), resends, drop=self._drop)
+        return resend(lambda brief: send(self._briefly() if brief else self.commands()), resends, drop=self._drop)
 
     async def acall(
         self, send: Callable[[AsyncClient], Awaitable[T]], *, safe: bool, reads: bool = False, hasty: bool = False
     ) -> T:
         """As `call`, awaited. Cancelling it closes the connection in use: nobody reads a reply meant for another."""
         resends = self._resends[safe, reads, hasty or self._hasty]
-        return await aresend(lambda: send(self.acommands()), resends, drop=self._adrop)
+        return await aresend(
+            lambda brief: send(self._abriefly() if brief else self.acommands()), resends, drop=self._adrop
+        )
 
     def confirm(self, step: Confirm) -> Confirmed:
         """The answers of calls, given when they are as safe as `step` asks, or say that they are not.
 
         Raises as `call`, and within the same time. After a lost reply the whole is sent again, where it may be.
         """
-        where, wait_ms = self.endpoint.where, self.waits.confirm_ms
-        send = partial(confirm, step=step, where=where, wait_ms=wait_ms)
-        return resend(lambda: send(self.commands()), self._confirms[step.resend], drop=self._drop)
+        by, where = time.monotonic() + self.waits.budget_ms / 1000, self.endpoint.where
+
+        def send(brief: bool) -> Confirmed:
+            client = self._briefly() if brief else self.commands()
+            return confirm(client, step, where=where, wait=Wait(self._confirm_ms(brief=brief), by))
+
+        return resend(send, self._resends[step.resend, False, self._hasty], drop=self._drop)
 
     async def aconfirm(self, step: Confirm) -> Confirmed:
         """As `confirm`, awaited."""
-        where, wait_ms = self.endpoint.where, self.waits.confirm_ms
-        send = partial(aconfirm, step=step, where=where, wait_ms=wait_ms)
-        return await aresend(lambda: send(self.acommands()), self._confirms[step.resend], drop=self._adrop)
+        by, where = time.monotonic() + self.waits.budget_ms / 1000, self.endpoint.where
+
+        async def send(brief: bool) -> Confirmed:
+            client = self._abriefly() if brief else self.acommands()
+            return await aconfirm(client, step, where=where, wait=Wait(self._confirm_ms(brief=brief), by))
+
+        return await aresend(send, self._resends[step.resend, False, self._hasty], drop=self._adrop)
+
+    def _confirm_ms(self, *, brief: bool) -> int:
+        """How long a confirmation may take: less than the reply to it may."""
+        return min(self.waits.confirm_ms, int(self._brief_s * 1000) - SPARE_MS) if brief else self.waits.confirm_ms
 
     def commands(self) -> Client:
         """The client for everything that does not block. Ask each time: it is replaced after a failover or a fork."""
@@ -249,6 +264,27 @@ class Connector:
             await client.initialize()  # a listener does not read the cluster's map by itself
         return client.pubsub(ignore_subscribe_messages=True)
 
+    def _briefly(self) -> Client:
+        """As `commands`, for a last try that must end soon."""
+        if active and (other := connector_for(self)) is not self:
+            return other.commands()
+        clients = self._mine().sync
+        if clients.brief is None:
+            clients.brief = make_client(self.endpoint, self._brief_wire(), self._directory, self._silent_s)
+        return clients.brief
+
+    def _abriefly(self) -> AsyncClient:
+        """As `acommands`, for a last try that must end soon."""
+        if active and (other := connector_for(self)) is not self:
+            return other.acommands()
+        clients = self._mine_here()
+        if clients.brief is None:
+            clients.brief = make_async_client(self.endpoint, self._brief_wire(), self._directory)
+        return clients.brief
+
+    def _brief_wire(self) -> Wire:
+        return replace(self._wire(Role.COMMANDS, None), connect_s=self._brief_s, answer_s=self._brief_s)
+
     def close(self) -> None:
         """Close every sync connection made here. The connector may be used again."""
         for client in self._mine().sync.take_all():
@@ -281,12 +317,15 @@ class Connector:
         # The old client is let go rather than closed: other threads may be in the middle of a call with it, and the
         # last of them closes its connections by leaving.
         self._directory.doubt()
-        self._mine().sync.commands = None
+        clients = self._mine().sync
+        clients.commands = clients.brief = None
 
     async def _adrop(self) -> None:
         self._directory.doubt()
-        if client := self._mine_here().commands:
-            await drop_async_idle(client)
+        clients = self._mine_here()
+        for client in (clients.commands, clients.brief):
+            if client is not None:
+                await drop_async_idle(client)
 
     def _mine(self) -> _Made:
         if self._made.pid != os.getpid():

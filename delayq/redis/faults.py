@@ -185,6 +185,11 @@ def is_silence(error: BaseException) -> bool:
     return any(isinstance(part, silences) for part in _story(error, None))
 
 
+def is_pool_empty(error: BaseException) -> bool:
+    """Whether all connections of the pool were in use, so that nothing was asked of the server."""
+    return isinstance(error, exceptions.MaxConnectionsError) or "No connection available" in str(error)
+
+
 def of_a_part(error: Exception, node: tuple[str, int] | None = None) -> Exception:
     """Note with an error that it is about one node of several, and which; returns it."""
     error.add_note(_APART if node is None else f"{_APART} {node[0]}:{node[1]}")

@@ -15,7 +15,7 @@ from redis.exceptions import AskError, RedisError, ResponseError, TryAgainError
 
 from delayq.redis.acluster import AsyncCluster
 from delayq.redis.cluster import REDIRECTIONS, Cluster
-from delayq.redis.confirm import Confirm, Confirmed, talk
+from delayq.redis.confirm import Confirm, Confirmed, Wait, talk
 from delayq.redis.direct import Words
 
 if TYPE_CHECKING:
@@ -26,17 +26,17 @@ _ASKING: Final[Words] = ("ASKING",)
 _DISAGREE: Final = "the nodes of the cluster do not agree on who has this slot"
 
 
-def confirm(client: Client, step: Confirm, *, where: str, wait_ms: int) -> Confirmed:
+def confirm(client: Client, step: Confirm, *, where: str, wait: Wait) -> Confirmed:
     """Hold that talk. Raises what a call met."""
     if not isinstance(client, Cluster):
         with _held(client) as connection:
-            return _spoken(connection, step, where, wait_ms, asking=False)
+            return _spoken(connection, step, where, wait, asking=False)
     way = client.way(step.mark)
     for _ in range(REDIRECTIONS):
         address, asking = way
         try:
             with _held(client.at(address)) as connection:
-                return _spoken(connection, step, where, wait_ms, asking=asking)
+                return _spoken(connection, step, where, wait, asking=asking)
         except AskError as moved:  # a MOVED is one of them too; nothing was carried out
             way = client.instead_of(address, moved)
         except (RedisError, OSError) as error:
@@ -45,8 +45,8 @@ def confirm(client: Client, step: Confirm, *, where: str, wait_ms: int) -> Confi
     raise TryAgainError(_DISAGREE)
 
 
-def _spoken(connection: Any, step: Confirm, where: str, wait_ms: int, *, asking: bool) -> Confirmed:
-    going, words = talk(step, where, wait_ms), None
+def _spoken(connection: Any, step: Confirm, where: str, wait: Wait, *, asking: bool) -> Confirmed:
+    going, words = talk(step, where, wait), None
     try:
         words = next(going)
         while True:
@@ -93,17 +93,17 @@ def _held(client: Any) -> Iterator[Any]:
         client.connection_pool.release(connection)
 
 
-async def aconfirm(client: AsyncClient, step: Confirm, *, where: str, wait_ms: int) -> Confirmed:
+async def aconfirm(client: AsyncClient, step: Confirm, *, where: str, wait: Wait) -> Confirmed:
     """As `confirm`. Cancelling it closes the connection."""
     if not isinstance(client, AsyncCluster):
         async with _aheld(client) as connection:
-            return await _aspoken(connection, step, where, wait_ms, asking=False)
+            return await _aspoken(connection, step, where, wait, asking=False)
     way = await client.way(step.mark)
     for _ in range(REDIRECTIONS):
         address, asking = way
         try:
             async with _aheld(client.at(address)) as connection:
-                return await _aspoken(connection, step, where, wait_ms, asking=asking)
+                return await _aspoken(connection, step, where, wait, asking=asking)
         except AskError as moved:
             way = client.instead_of(address, moved)
         except (RedisError, OSError) as error:
@@ -112,8 +112,8 @@ async def aconfirm(client: AsyncClient, step: Confirm, *, where: str, wait_ms: i
     raise TryAgainError(_DISAGREE)
 
 
-async def _aspoken(connection: Any, step: Confirm, where: str, wait_ms: int, *, asking: bool) -> Confirmed:
-    going, words = talk(step, where, wait_ms), None
+async def _aspoken(connection: Any, step: Confirm, where: str, wait: Wait, *, asking: bool) -> Confirmed:
+    going, words = talk(step, where, wait), None
     try:
         words = next(going)
         while True:

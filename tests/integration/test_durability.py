@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +26,7 @@ from delayq.redis.confirm import Confirm
 from delayq.redis.connect import Connector
 from tests.support.durable import JOBS, PATIENT, SHORT, Open, has, opened
 from tests.support.flavours import Flavour
+from tests.support.machine import fair_clock
 from tests.support.proxy import Proxy
 from tests.support.replicas import Replicated, replicated
 from tests.support.servers import LocalServer, OwnServer, connect
@@ -71,6 +74,30 @@ def test_with_the_answer_the_replicas_have_it(together: Replicated, opened: Open
     assert [due_on(one, "j0") for one in together.replicas] == [moved.due_ms, moved.due_ms]
     assert q.cancel("j1", durability="replicas:2") == "cancelled"
     assert [has(one, "j1") for one in together.replicas] == [False, False]
+
+
+@pytest.mark.timed
+@pytest.mark.parametrize("pause_s", [3.0, 4.2])
+def test_a_primary_that_stands_still_answers_a_waiting_call_within_the_same_time(
+    together: Replicated, pause_s: float
+) -> None:
+    """What is left of the five seconds is for the confirmation: one answer, and no unknown outcome."""
+    with closing(Connector(together.url)) as connector:
+        q = Client(connector, Options(durability=parse_durability("replicas:2")))
+        q.schedule("close", id="before", delay="1h")
+        together.primary.stop()
+        try:
+            with ThreadPoolExecutor(1) as pool:
+                started = fair_clock()
+                call = pool.submit(q.schedule, "close", id="j0", delay="1h")
+                time.sleep(pause_s)  # how long the pause lasts
+                together.primary.cont()
+                ref, took_s = call.result(), fair_clock() - started
+        finally:
+            together.primary.cont()
+    assert ref.outcome in ("created", "kept")
+    assert [has(one, "j0") for one in together.replicas] == [True, True]
+    assert took_s < 5.0
 
 
 async def test_the_same_awaited(together: Replicated) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from contextlib import nullcontext
 
@@ -12,7 +13,7 @@ from delayq.core.durability import Durability
 from delayq.core.errors import ConfigError, NotConfirmed
 from delayq.core.options import Options
 from delayq.redis.aio import AsyncClient
-from delayq.redis.confirm import Confirm, talk
+from delayq.redis.confirm import Confirm, Wait, talk
 from delayq.redis.connect import Connector
 from tests.support.durable import SHORT, Open, has, opened
 from tests.support.flavours import Flavour
@@ -68,7 +69,7 @@ def test_a_server_that_says_on_disk_before_it_is(on_disk: Callable[[str], LocalS
 )
 def test_whom_the_probe_believes(second: object, policy: object, refused: str) -> None:
     """The talk by itself, with a server's lines: those of a mended, a strict, a lying and a silent one."""
-    going = talk(Confirm((), Durability(fsync=True), "delayq:{default}:once:x", bool), "here", 1_500)
+    going = talk(Confirm((), Durability(fsync=True), "delayq:{default}:once:x", bool), "here", Wait(1_500, math.inf))
     assert next(going) == [("WAITAOF", 1, 0, 1)]
     assert len(going.send([[1, 0]])) == 4
     with pytest.raises(ConfigError, match=refused) if refused else nullcontext():

@@ -254,6 +254,31 @@ def test_a_frozen_server_gives_every_caller_one_error_within_five_seconds(server
         case.door.close()
 
 
+@pytest.mark.parametrize("pause_s", [3.0, 4.4])
+def test_a_server_that_goes_on_in_time_answers_every_call_that_may_be_repeated(
+    server: LocalServer, pause_s: float
+) -> None:
+    """Whether the pause falls into the call or into the handshake: two tries of 2 s leave time for a third."""
+    doors: list[Door] = [SyncDoor(server.url, Waits()), AsyncDoor(server.url, Waits())]
+    fresh: list[Door] = [SyncDoor(server.url, Waits()), AsyncDoor(server.url, Waits())]
+    for door in doors:
+        door.call(bump, safe=True)
+    server.stop()
+    try:
+        with ThreadPoolExecutor(len(doors) + len(fresh)) as pool:
+            calls = [pool.submit(_timed, partial(door.call, bump, safe=True)) for door in doors + fresh]
+            time.sleep(pause_s)  # how long the pause lasts
+            server.cont()
+            found = [call.result() for call in calls]
+    finally:
+        server.cont()
+    for door in doors + fresh:
+        door.close()
+
+    assert [error for error, _ in found] == [None] * 4
+    assert max(seconds for _, seconds in found) < 5.0
+
+
 @pytest.mark.parametrize("url", ["redis://:s3cret@127.0.0.1:1/0", "unix:///nowhere/redis.sock?password=s3cret"])
 def test_nobody_listens(door: OpenDoor, url: str) -> None:
     opened = door(url, waits=Waits(), connected=False)

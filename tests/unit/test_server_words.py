@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from redis.exceptions import ResponseError
 
 from delayq.core.durability import Durability
 from delayq.core.errors import ConfigError
 from delayq.redis.calls.call import Command
-from delayq.redis.confirm import Confirm, talk
+from delayq.redis.confirm import Confirm, Wait, talk
 from delayq.redis.translate import translate
 
 _SHA = "9e7d" * 10
@@ -43,7 +45,7 @@ def _confirm(durability: Durability, *, probed: bool) -> Confirm:
 
 
 def test_what_keeps_an_answer_from_being_confirmed_has_no_script_in_it() -> None:
-    going = talk(_confirm(Durability(replicas=1), probed=True), "here", 1_000)
+    going = talk(_confirm(Durability(replicas=1), probed=True), "here", Wait(1_000, math.inf))
     next(going)
     going.send([b"PONG"])
     refused = ResponseError(
@@ -55,7 +57,7 @@ def test_what_keeps_an_answer_from_being_confirmed_has_no_script_in_it() -> None
 
 
 def test_a_server_that_may_not_be_asked_for_its_policy_has_one_full_stop() -> None:
-    going = talk(_confirm(Durability(fsync=True), probed=False), "here", 1_000)
+    going = talk(_confirm(Durability(fsync=True), probed=False), "here", Wait(1_000, math.inf))
     next(going)
     going.send([[1, 0]])
     going.send([b"OK", [1, 0], b"OK", [1, 0]])
