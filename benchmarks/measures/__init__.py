@@ -19,6 +19,7 @@ from benchmarks.measures import (
     layers,
     life,
     limits,
+    many_queues,
     masters,
     memory,
     promote,
@@ -42,6 +43,6 @@ class Measure(Protocol):
 
 _ALL: tuple[Measure, ...] = (
     schedule_many, schedule_one, promote, consume, lateness, burst, herd, idle, memory, growth, layers, limits,
-    durability, http, masters, changing, dashboard, scrape, start, life, worker_memory,
+    durability, http, masters, changing, dashboard, scrape, many_queues, start, life, worker_memory,
 )  # fmt: skip
 MEASURES: dict[str, Measure] = {measure.NAME: measure for measure in _ALL}

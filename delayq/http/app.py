@@ -81,11 +81,11 @@ def make_app(settings: Settings, binding: Binding | None = None) -> FastAPI:
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     service: Service = app.state.service
+    service.held.warm()
     try:
         yield
     finally:
         service.stopping.set()
-        service.counts.stop()
         service.held.stop()
         await service.desk.close()
         await service.client.close()

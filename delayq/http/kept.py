@@ -31,25 +31,31 @@ class Kept(Generic[T]):
 
     async def last(self) -> T:
         """Return the answer, at most `STALE_S` old. Raises as `ask`."""
-        last = self._last
-        if last is None or len(last) <= FEW:
+        if self._last is not None and len(self._last) <= FEW:
             return await self._anew()
-        age_s = time.monotonic() - self._asked_s
-        if age_s < FRESH_S:
-            return last
-        if age_s < STALE_S:
-            if self._task is None or self._task.done():
-                self._task = asyncio.create_task(self._behind())
-            return last
+        if (kept := self._kept()) is not None:
+            return kept
         async with self._lock:  # one asks, the others wait for its answer
-            if time.monotonic() - self._asked_s < FRESH_S and self._last is not None:
-                return self._last
-            return await self._anew()
+            kept = self._kept()
+            return await self._anew() if kept is None else kept
+
+    def warm(self) -> None:
+        """Ask for the first time, in a task, so that the first caller need not wait for as long."""
+        self._task = asyncio.create_task(self._behind())
 
     def stop(self) -> None:
         """End the task that asks."""
         if self._task is not None:
             self._task.cancel()
+
+    def _kept(self) -> T | None:
+        """Return the last answer if it may be given; a task asks anew where that is due."""
+        age_s = time.monotonic() - self._asked_s
+        if self._last is None or len(self._last) <= FEW or age_s >= STALE_S:
+            return None
+        if age_s >= FRESH_S and (self._task is None or self._task.done()):
+            self._task = asyncio.create_task(self._behind())
+        return self._last
 
     async def _anew(self) -> T:
         asked_s = time.monotonic()
@@ -58,8 +64,9 @@ class Kept(Generic[T]):
         return answer
 
     async def _behind(self) -> None:
-        """Ask while others read the last answer. An error is theirs who ask when that is too old."""
+        """Ask while others read the last answer. An error is left to the callers that find it too old."""
         try:
-            await self._anew()
+            async with self._lock:
+                await self._anew()
         except DelayqError:
             return

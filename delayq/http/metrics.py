@@ -57,6 +57,8 @@ class Looks:
         """
         for one in seen.rest:
             before = self._counted.get(one.queue, {})
+            if before == one.counters:
+                continue
             self._rest.update({name: max(0, total - before.get(name, 0)) for name, total in one.counters.items()})
         stats = (*seen.rest, *(one.stats for one in seen.queues))
         self._counted = {one.queue: one.counters for one in stats} if seen.rest else {}

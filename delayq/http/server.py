@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import signal
 import socket
@@ -51,6 +52,7 @@ def run(
     for name in ("asyncio", "uvicorn.error"):
         logging.getLogger(name).addFilter(_Repeats())
     server = _Server(config, app.state.service, greet)
+    gc.freeze()  # modules and routes stay; the collector need not look at them again and again
     with asyncio.Runner() as runner:
         runner.run(server.serve([listening]))
 

@@ -34,8 +34,7 @@ class Service:
     """The client of the Redis that is served, the settings, the API keys, and where the server listens.
 
     `desk` hands out reservations. `stopping` is set when the server is about to end: who keeps a request waiting
-    answers then. `counts`: how many jobs all queues hold; `held`: the same, with
-    the jobs of silent workers.
+    answers then. `held`: how many jobs all queues hold, each with those of silent workers.
     """
 
     client: AsyncClient
@@ -46,12 +45,10 @@ class Service:
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     paces: Paces = field(default_factory=Paces)
     seals: Seals = field(init=False)
-    counts: Kept[list[QueueStats]] = field(init=False)
     held: Kept[list[tuple[QueueStats, Silent]]] = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "seals", Seals(self.client))
-        object.__setattr__(self, "counts", Kept(self.client.stats))
         object.__setattr__(self, "held", Kept(lambda: self.client.run(stats_and_silent(self.client.verbs))))
 
     async def record(self, caller: Caller, what: str, target: str, *, detail: str = "", reason: str = "") -> None:

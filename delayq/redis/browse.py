@@ -17,8 +17,8 @@ from delayq.core.states import State
 from delayq.core.views import JobInfo, Page
 from delayq.redis import whole
 from delayq.redis.calls import inspect
-from delayq.redis.calls.call import Command, Scope
-from delayq.redis.finding import shards_of_each, together
+from delayq.redis.calls.call import Argument, Command, Scope
+from delayq.redis.finding import FEW, shards_of_each, together
 from delayq.redis.operations import scored
 from delayq.redis.verbs import Flow, Verbs
 
@@ -42,6 +42,7 @@ def browse(verbs: Verbs, sought: Sought, cursor: str = "") -> Flow[Found]:
         return (yield from _in_streams(verbs, sought, cursor))
     spot = read_spot(cursor)
     shards: dict[str, Scope] = {}
+    sought = yield from narrowed(verbs, sought)
     for scopes in (yield from shards_of_each(verbs, [verbs.scope(queue).queue for queue in sought.queues])):
         shards |= {scope.queue: scope for scope in scopes}
     found: list[JobInfo] = []
@@ -62,6 +63,7 @@ def browse(verbs: Verbs, sought: Sought, cursor: str = "") -> Flow[Found]:
 def grouped(verbs: Verbs, sought: Sought, cursor: str = "") -> Flow[FailureGroups]:
     """Group the failed jobs that are sought, at most `sought.looks` of them; the cursor leads to the others."""
     grouping, looked = Grouping(), 0
+    sought = yield from narrowed(verbs, sought)
     while True:
         left = sought.looks - looked
         found = yield from browse(verbs, replace(sought, limit=min(GROUP_STEP, left), looks=left), cursor)
@@ -94,6 +96,7 @@ def matching(verbs: Verbs, sought: Sought, most: int) -> Flow[tuple[int, bool]]:
     """
     if sought.state in IN_ORDER and not sought.narrow:
         return (yield from count(verbs, sought)), True
+    sought = yield from narrowed(verbs, sought)
     total = looked = 0
     cursor = ""
     while total < most and looked < sought.looks:
@@ -102,6 +105,22 @@ def matching(verbs: Verbs, sought: Sought, most: int) -> Flow[tuple[int, bool]]:
         if not cursor:
             return total, True
     return total, False
+
+
+def narrowed(verbs: Verbs, sought: Sought) -> Flow[Sought]:
+    """Return what is sought without the queues that hold no job in that state; two round trips, none for few queues."""
+    if len(sought.queues) <= FEW:
+        return sought
+    return replace(sought, queues=tuple((yield from _holding(verbs, sought.queues, sought.state))))
+
+
+def _holding(verbs: Verbs, queues: Sequence[str], state: State) -> Flow[list[str]]:
+    """Return those of the queues that may hold jobs in that state; two round trips."""
+    shards = yield from shards_of_each(verbs, queues)
+    word, name = ("ZCARD", state) if state in IN_ORDER else ("XLEN", "stream")
+    keys = [scope.keys.of(name) for scopes in shards for scope in scopes]
+    lengths = iter((yield tuple(Command((word, key), int, True) for key in keys)))
+    return [queue for queue, scopes in zip(queues, shards, strict=True) if sum([next(lengths) for _ in scopes])]
 
 
 def _next_rows(scopes: Sequence[Scope], sought: Sought, spot: Spot | None, size: int) -> Flow[list[Row]]:
@@ -115,9 +134,22 @@ def _next_rows(scopes: Sequence[Scope], sought: Sought, spot: Spot | None, size:
 
 
 def _with_first_rows(scopes: Sequence[Scope], sought: Sought, spot: Spot | None, size: int) -> Flow[list[Scope]]:
-    """Return the shards that may hold one of the next `size` rows: those whose own next row is among the first ones."""
-    heads = yield from together([_rows_of(scope, sought, spot, 1) for scope in scopes])
-    found = [(head[0], scope) for scope, head in zip(scopes, heads, strict=True) if head]
+    """Return the shards that may hold one of the next `size` rows: those whose own next row is among the first ones.
+
+    A first row of the spot's own millisecond may lie before the spot, so such a shard is asked again.
+    """
+    at_ms = spot.at_ms if spot is not None and sought.covers(spot.at_ms) else None
+    first, last, order = _range(sought)
+    first = first if at_ms is None else str(at_ms)
+    how: tuple[Argument, ...] = (first, last, *order, "LIMIT", 0, 1, "WITHSCORES")
+    asked: list[list[tuple[int, str]]] = yield tuple(
+        Command(("ZRANGE", scope.keys.of(sought.state), *how), scored, True) for scope in scopes
+    )
+    heads = [(rows[0], scope) for scope, rows in zip(scopes, asked, strict=True) if rows]
+    found = [(Spot(*row, scope.name), scope) for row, scope in heads if row[0] != at_ms]
+    tied = [scope for row, scope in heads if row[0] == at_ms]
+    exact = yield from together([_rows_of(scope, sought, spot, 1) for scope in tied])
+    found += [(mine[0], scope) for scope, mine in zip(tied, exact, strict=True) if mine]
     found.sort(key=lambda pair: pair[0], reverse=sought.newest)
     return [scope for _, scope in found[:size]]
 
@@ -125,22 +157,26 @@ def _with_first_rows(scopes: Sequence[Scope], sought: Sought, spot: Spot | None,
 def _rows_of(scope: Scope, sought: Sought, spot: Spot | None, size: int) -> Flow[list[Spot]]:
     """Those of one shard. Rows of the spot's own millisecond lie on both sides of it."""
     key, queue, skipped = scope.keys.of(sought.state), scope.name, 0
-    low = "-inf" if sought.since_ms is None else str(sought.since_ms)
-    high = "+inf" if sought.until_ms is None else str(sought.until_ms)
-    first, last = (high, low) if sought.newest else (low, high)
-    order = ("BYSCORE", "REV") if sought.newest else ("BYSCORE",)
+    first, last, order = _range(sought)
     if spot is not None and sought.covers(spot.at_ms):
         first = str(spot.at_ms)
         skipped = yield from _before(key, first, spot, newest=sought.newest)
     found: list[Spot] = []
     while True:
-        words = ("ZRANGE", key, first, last, *order, "LIMIT", skipped, size, "WITHSCORES")
+        words: tuple[Argument, ...] = ("ZRANGE", key, first, last, *order, "LIMIT", skipped, size, "WITHSCORES")
         rows: list[tuple[int, str]] = yield Command(words, scored, True)
         spots = (Spot(at_ms, job_id, queue) for at_ms, job_id in rows)
         found += [one for one in spots if spot is None or (one < spot if sought.newest else one > spot)]
         if len(rows) < size or len(found) >= size:
             return found[:size]
         skipped += size
+
+
+def _range(sought: Sought) -> tuple[str, str, tuple[str, ...]]:
+    """How ZRANGE is told the times that are sought, and their order."""
+    low = "-inf" if sought.since_ms is None else str(sought.since_ms)
+    high = "+inf" if sought.until_ms is None else str(sought.until_ms)
+    return (high, low, ("BYSCORE", "REV")) if sought.newest else (low, high, ("BYSCORE",))
 
 
 def _before(key: str, score: str, spot: Spot, *, newest: bool) -> Flow[int]:
@@ -211,14 +247,6 @@ def _info(spot: Spot, state: State, raw: bytes, error: bytes) -> JobInfo:
 # -- what is in a stream ---------------------------------------------------------------------------------------------
 
 
-def _with_streams(verbs: Verbs, queues: Sequence[str]) -> Flow[list[str]]:
-    """Return those of the queues whose streams hold something; two round trips."""
-    shards = yield from shards_of_each(verbs, queues)
-    keys = [scope.keys.stream for scopes in shards for scope in scopes]
-    lengths = iter((yield tuple(Command(("XLEN", key), int, True) for key in keys)))
-    return [queue for queue, scopes in zip(queues, shards, strict=True) if sum(next(lengths) for _ in scopes)]
-
-
 def _in_streams(verbs: Verbs, sought: Sought, cursor: str) -> Flow[Found]:
     """Ready and reserved jobs, queue by queue in the order of their entries; a cursor is a queue and its own there.
 
@@ -227,7 +255,7 @@ def _in_streams(verbs: Verbs, sought: Sought, cursor: str) -> Flow[Found]:
     queue, _, after = cursor.partition(" ")
     left = [name for name in sought.queues if name >= queue]
     if len(left) > 1:
-        left = yield from _with_streams(verbs, left)
+        left = yield from _holding(verbs, left, sought.state)
     found: list[JobInfo] = []
     looked = rounds = 0
     for name, following in zip(left, [*left[1:], ""], strict=False):

@@ -18,13 +18,17 @@ import threading
 import time
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import redis
 from hiredis import pack_command
 from redis.exceptions import ResponseError
 from redis.exceptions import TimeoutError as TimeoutLost
 
+FEW: Final = 16
+"""Commands that are each written by themselves."""
+PIECE: Final = 8 * 1024
+"""Bytes of more commands than that which are written at once, at least."""
 Words = tuple[Any, ...]
 """A command line of text, bytes and numbers; the first word is the command's name, without spaces."""
 
@@ -92,14 +96,9 @@ class Trip:
         self.connection = connection
 
     def say(self, commands: Sequence[Words]) -> None:
-        """Write commands.
-
-        Each goes out as soon as it is packed: the server works on the first while the next is packed, and on the last
-        while the first reply is read.
-        """
+        """Write commands."""
         try:
-            for words in commands:
-                self.connection.send_packed_command((pack_command(words),))
+            _write(self.connection, commands)
         except BaseException:
             self.abandon()
             raise
@@ -197,8 +196,7 @@ class OneServer(Direct):
         kept = self._take_kept()
         connection: Any = kept.connection if kept else self.connection_pool.get_connection()
         try:
-            for words in commands:
-                connection.send_packed_command((pack_command(words),))
+            _write(connection, commands)
             return [_reply(connection) for _ in commands]
         except BaseException:
             connection.disconnect()
@@ -267,6 +265,28 @@ class OneServer(Direct):
             kept.lock.release()
             raise
         return kept
+
+
+def _write(connection: Any, commands: Sequence[Words]) -> None:
+    """Write commands.
+
+    Each of a few goes out as soon as it is packed: the server works on the first while the next is packed, and on the
+    last while the first reply is read. Many go out some at a time, because a write costs more than a small command.
+    """
+    if len(commands) <= FEW:
+        for words in commands:
+            connection.send_packed_command((pack_command(words),))
+        return
+    packed: list[bytes] = []
+    size = 0
+    for words in commands:
+        packed.append(pack_command(words))
+        size += len(packed[-1])
+        if size >= PIECE:
+            connection.send_packed_command((b"".join(packed),))
+            packed, size = [], 0
+    if packed:
+        connection.send_packed_command((b"".join(packed),))
 
 
 def _reply(connection: Any) -> Any:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from delayq.core.shards import queue_of
+from delayq.core.shards import PLAIN, SIGN, queue_of
 from delayq.core.spec import Prepared
 from delayq.redis.calls.call import Call, Command, Scope, pages
 
@@ -26,7 +26,7 @@ T = TypeVar("T")
 Ask = Callable[[Scope], Call[T] | Command[T]]
 Act = Callable[[Scope], "Flow[T]"]
 Known = Callable[[T], bool]
-FEW = 16
+FEW = 100
 """Of more queues than that, the list of queues says which shards they have: one command and not one for each."""
 
 
@@ -110,7 +110,8 @@ def shards_of_each(verbs: Verbs, queues: Sequence[str]) -> Flow[list[list[Scope]
     listed: dict[str, list[str]] = {}
     if len(queues) > FEW:
         for shard in (yield from verbs.shards()):
-            listed.setdefault(queue_of(shard), []).append(shard)
+            if SIGN in shard:
+                listed.setdefault(queue_of(shard), []).append(shard)
     elif queues:
         layouts = yield tuple(map(verbs.layouts.question, queues))
         for queue, layout in zip(queues, layouts, strict=True):
@@ -118,6 +119,9 @@ def shards_of_each(verbs: Verbs, queues: Sequence[str]) -> Flow[list[list[Scope]
     found = []
     for queue in queues:
         layout = verbs.layouts.of(queue)
+        if layout is PLAIN and queue not in listed:
+            found.append([verbs.shard(queue)])
+            continue
         shards = dict.fromkeys([*layout.shards(queue), *listed.get(queue, ())])
         found.append([verbs.shard(shard, layout) for shard in shards])
     return found

@@ -5,6 +5,7 @@ A queue that cannot be read (damaged, or on a node that is away) is named and ke
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -82,15 +83,38 @@ def observe(connector: Connector, options: Options, queues: Sequence[str] = ()) 
 
 def _first(connector: Connector, options: Options, shards: Sequence[str]) -> tuple[list[str], list[QueueStats]]:
     """Return the shards of the queues that matter most, and the counts of all other queues."""
-    answers = _ask(connector, [inspect.stats(Scope(options, shard)) for shard in shards])
+    answers = _counts(connector, options, shards)
     parts: dict[str, list[Any]] = {}
     for shard, part in zip(shards, answers, strict=True):
         parts.setdefault(queue_of(shard), []).append(part)
     unread = [queue for queue, some in parts.items() if any(isinstance(part, Exception) for part in some)]
-    read = [replace(sum_of(some), queue=queue) for queue, some in parts.items() if queue not in set(unread)]
+    read = [sum_of(some) for queue, some in parts.items() if queue not in set(unread)]
     read.sort(key=urgency)
     shown = {*unread[:SHOWN], *(one.queue for one in read[: max(0, SHOWN - len(unread))])}
     return [shard for shard in shards if queue_of(shard) in shown], [one for one in read if one.queue not in shown]
+
+
+def _counts(connector: Connector, options: Options, shards: Sequence[str]) -> list[Any]:
+    """Return the counts of each shard, or the error in their place; those that hold nothing are only glanced at."""
+    scopes = [Scope(options, shard) for shard in shards]
+    glances = _ask(connector, [command for scope in scopes for command in inspect.glance(scope)])
+    now_ms = round(time.time() * 1000) - skew_of(connector)
+    pairs = list(zip(scopes, glances[::2], glances[1::2], strict=True))
+    full = iter(_ask(connector, [inspect.stats(scope) for scope, keys, _ in pairs if keys and not _is_error(keys)]))
+    return [
+        keys
+        if _is_error(keys)
+        else next(full)
+        if keys
+        else kept
+        if _is_error(kept)
+        else inspect.empty_stats(scope.name, kept, now_ms)
+        for scope, keys, kept in pairs
+    ]
+
+
+def _is_error(answer: Any) -> bool:
+    return isinstance(answer, Exception)
 
 
 def _ask(connector: Connector, calls: Sequence[_Asked]) -> list[Any]:

@@ -9,7 +9,7 @@ import logging
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from delayq.core.audit import Door
 from delayq.core.errors import BackendError, ConfigError
@@ -58,6 +58,22 @@ def server_clock() -> int | None:
     return interception.now_ms() if interception.active else None
 
 
+class _Listed(NamedTuple):
+    """The list of queues as it was read: its `names`, and what they stand for, sorted."""
+
+    names: set[bytes]
+    queues: tuple[str, ...]
+    shards: tuple[str, ...]
+    no_queues: tuple[str, ...]
+
+
+def _listed(names: set[bytes]) -> _Listed:
+    written = sorted(map(text, names))
+    shards = tuple(filter(names_a_shard, written))
+    no_queues = () if len(shards) == len(written) else tuple(name for name in written if not names_a_shard(name))
+    return _Listed(names, tuple(sorted(set(map(queue_of, shards)))), shards, no_queues)
+
+
 def _as_it_is(spec: JobSpec, job: object) -> JobSpec:
     return spec
 
@@ -81,7 +97,8 @@ class Verbs:
         self._registered: set[str] = set()
         self._owed_until: dict[str, float] = {}
         self._time = ServerTime()
-        self._no_queues: list[str] = []
+        self._no_queues: Sequence[str] = ()
+        self._last = _listed(set())
 
     def scope(self, queue: str | None) -> Scope:
         """Where and when; a missing queue name is the default queue, never searched."""
@@ -390,23 +407,25 @@ class Verbs:
 
     def queues(self) -> Flow[list[str]]:
         """All known queues, sorted. What somebody else put on the list, and can be called no queue, is told of once."""
-        names = yield from self._listed()
-        no_queues = [name for name in names if not names_a_shard(name)]
+        listed = yield from self._listed()
+        no_queues = listed.no_queues
         if no_queues and no_queues != self._no_queues:
             more = f" and {len(no_queues) - 1} more" if len(no_queues) > 1 else ""
             log.warning("left out of the list of queues, as no queue is called so: %s%s", shown(no_queues[0]), more)
         self._no_queues = no_queues
-        return sorted({queue_of(name) for name in names if names_a_shard(name)})
+        return list(listed.queues)
 
     def shards(self) -> Flow[list[str]]:
         """All shards of all known queues, sorted; the first one of each is called as the queue."""
-        return list(filter(names_a_shard, (yield from self._listed())))
+        return list((yield from self._listed()).shards)
 
-    def _listed(self) -> Flow[list[str]]:
-        names: list[str] = yield Command(
-            ("SMEMBERS", Globals(self.options.prefix).queues), lambda reply: sorted(map(text, reply)), reads=True
-        )
-        return names
+    def _listed(self) -> Flow[_Listed]:
+        """Read the list of queues. Ten thousand names are sorted out again only when the list has changed."""
+        names: set[bytes] = yield Command(("SMEMBERS", Globals(self.options.prefix).queues), set, reads=True)
+        last = self._last
+        if names != last.names:
+            self._last = last = _listed(names)
+        return last
 
     def server_ms(self) -> Flow[int]:
         """The server's time: asked for once a minute at most, and carried on by a clock that nobody sets."""

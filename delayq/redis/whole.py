@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from delayq.core.durability import parse_durability
 from delayq.core.durations import duration_ms
@@ -20,7 +21,7 @@ from delayq.core.states import State
 from delayq.core.views import Page, QueueStats, QueueView, ShardView, Silent, Upcoming
 from delayq.redis.calls import deliver, inspect, produce
 from delayq.redis.calls.call import Command
-from delayq.redis.finding import Ask, ask_all, ask_every, ask_in_each, every_shard, while_any
+from delayq.redis.finding import FEW, Ask, ask_all, ask_every, ask_in_each, every_shard, shards_of_each, while_any
 from delayq.redis.keys import Globals
 from delayq.redis.relaying import Relaying
 from delayq.redis.verbs import Flow, Verbs
@@ -44,9 +45,21 @@ def stats(verbs: Verbs, queue: str | None) -> Flow[list[QueueStats]]:
 
 
 def stats_of(verbs: Verbs, queues: Sequence[str]) -> Flow[list[QueueStats]]:
-    """Return the counts of these queues, in their order."""
-    found = yield from ask_in_each(verbs, queues, inspect.stats)
-    return [sum_of(parts) for parts in found]
+    """Return the counts of these queues, in their order. Of many, the empty ones are only glanced at."""
+    if len(queues) <= FEW:
+        found = yield from ask_in_each(verbs, queues, inspect.stats)
+        return [sum_of(parts) for parts in found]
+    shards = yield from shards_of_each(verbs, queues)
+    scopes = [scope for some in shards for scope in some]
+    glances: list[Any] = yield tuple(command for scope in scopes for command in inspect.glance(scope))
+    now_ms = yield from verbs.server_ms()
+    holding = [scope for scope, keys in zip(scopes, glances[::2], strict=True) if keys]
+    asked = iter((yield from ask_every(holding, inspect.stats)))
+    answers = (
+        next(asked) if keys else inspect.empty_stats(scope.name, kept, now_ms)
+        for scope, keys, kept in zip(scopes, glances[::2], glances[1::2], strict=True)
+    )
+    return [sum_of([next(answers) for _ in some]) for some in shards]
 
 
 def stats_and_silent(verbs: Verbs) -> Flow[list[tuple[QueueStats, Silent]]]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +13,14 @@ import httpx
 import pytest
 import redis
 
-from delayq import DelayQ
+from delayq import AsyncDelayQ, DelayQ
 from delayq.core.api_keys import Scope, new_key
 from delayq.http import kept
 from delayq.http.dashboard.overview import SHOWN as ROWS_OF_THE_OVERVIEW
 from delayq.http.dashboard.queue_pages import PAGE
 from delayq.metrics.exposition import OTHER
 from delayq.redis.connect import Connector
+from delayq.redis.finding import FEW
 from delayq.redis.observing import SHOWN as QUEUES_WITH_SERIES
 from tests.http.test_access import bearer, key_file
 from tests.support.metrics import complaints, samples
@@ -33,20 +36,25 @@ MOST_TRIPS = 2_000
 at 50 queues in full and at what is wrong with them, needs most."""
 
 
-def make_queues(server: redis.Redis) -> None:
-    """Write what 10,000 queues keep, each with a job that is due in an hour; that of `LATE` was due an hour ago."""
+def make_queues(server: redis.Redis, holding: int = 1) -> None:
+    """Write what 10,000 queues keep, each `holding`th with a job that is due in an hour.
+
+    That of `LATE` was due an hour ago.
+    """
     seconds, _ = server.time()
     now_ms = int(seconds) * 1000
     names = [f"q{number:05}" for number in range(MANY)]
     for start in range(0, MANY, 1_000):
         pipe = server.pipeline(transaction=False)
         for name in names[start : start + 1_000]:
+            number = int(name[1:])
             due_ms = now_ms - 3_600_000 if name == LATE else now_ms + 3_600_000
             envelope = f'{{"v":1,"id":"a","name":"x","queue":"{name}","data":{{}},"attempts":0,"created_ms":1}}'
             counted: dict[Any, Any] = {"schema": 1, "lease_ms": 30_000, "mover_tick": now_ms, "scheduled_total": 1}
             pipe.hset(f"delayq:{{{name}}}:meta", mapping=counted)
-            pipe.zadd(f"delayq:{{{name}}}:scheduled", {"a": due_ms})
-            pipe.hset(f"delayq:{{{name}}}:jobs", "a", envelope)
+            if number % holding == int(LATE[1:]) % holding:
+                pipe.zadd(f"delayq:{{{name}}}:scheduled", {"a": due_ms})
+                pipe.hset(f"delayq:{{{name}}}:jobs", "a", envelope)
         pipe.sadd("delayq:queues", *names[start : start + 1_000])
         pipe.execute()
 
@@ -189,6 +197,45 @@ async def test_the_jobs_of_all_queues_are_walked_once_each(api: httpx.AsyncClien
         path = f"/v1/jobs?limit=500&state=scheduled&cursor={answer['next_cursor']}"
     assert seen == [f"q{number:05}" for number in range(len(seen))]
     assert len(seen) >= 500
+
+
+async def test_empty_queues_cost_no_script(redis_url: str, redis_client: redis.Redis) -> None:
+    """Of 10,000 queues 10 hold a job: scripts run for these, and in /metrics for the 80 queues that have series."""
+    make_queues(redis_client, holding=1_000)
+    async with web(redis_url) as api:
+        for path in ("/readyz", "/metrics", *PAGES):
+            before = commands(redis_client)
+            answer = await api.get(path)
+            assert answer.status_code in (200, 503), path
+            spent = commands(redis_client) - before
+            assert spent["evalsha"] < 1_000, path
+            assert sum(spent.values()) < 3 * MANY, path
+        assert (await get(api, "/jobs")).text.count('<th scope="row"><a href="/job?') == 10
+
+
+def commands(server: redis.Redis) -> Counter[str]:
+    """How often each command has run."""
+    told = server.info("commandstats")
+    return Counter({name.removeprefix("cmdstat_"): int(one["calls"]) for name, one in told.items()})
+
+
+async def test_a_glance_at_an_empty_queue_says_what_its_stats_say(redis_url: str, redis_client: redis.Redis) -> None:
+    now_ms = int(redis_client.time()[0]) * 1000
+    kept: dict[str, dict[Any, Any]] = {
+        "plain": {"lease_ms": 5_000, "mover_tick": now_ms, "scheduled_total": 7, "failed_total": 2},
+        "paused": {"paused_until_ms": 0},
+        "paused-long": {"paused_until_ms": now_ms + 60_000},
+        "was-paused": {"paused_until_ms": now_ms - 60_000},
+        "odd": {"lease_ms": "soon", "mover_tick": "", "paused_until_ms": "-1"},
+    }
+    for name, fields in kept.items():
+        redis_client.hset(f"delayq:{{{name}}}:meta", mapping=fields)
+    redis_client.sadd("delayq:queues", *kept, "nothing", *(f"other-{number}" for number in range(FEW)))
+    async with AsyncDelayQ(redis_url) as q:
+        seen = {one.queue: one for one in await q.stats()}
+        for name in (*kept, "nothing"):
+            [one] = await q.stats(name)
+            assert replace(seen[name], now_ms=0) == replace(one, now_ms=0)
 
 
 @pytest.mark.timed

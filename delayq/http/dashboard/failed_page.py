@@ -28,7 +28,7 @@ from delayq.http.dashboard.pages import back, show
 from delayq.http.dashboard.payload import without
 from delayq.http.dashboard.visit import Visit
 from delayq.http.dashboard.wording import plural
-from delayq.redis.browse import count, grouped, matching
+from delayq.redis.browse import count, grouped, matching, narrowed
 
 ACTS: Final = ("retry", "forget")
 PREVIEW_LOOKS: Final = 4_000
@@ -49,10 +49,11 @@ async def page(house: House, visit: Visit) -> Response:
     asked = replace(question(visit, State.FAILED), state=State.FAILED)
     names = visit.viewer.of(await house.client.queues())
     now_ms = await house.now_ms()
+    client = house.client
     queues = [asked.queue] if asked.queue else names
     wrong = asked.mistakes(now_ms)
     typed = replace(asked, since="", until="") if wrong else asked
-    sought = typed.sought(queues, now_ms)
+    sought = await client.run(narrowed(client.verbs, typed.sought(queues, now_ms)))
     found = Found((), "", 0) if wrong else await look(house, sought, visit.asked("cursor"))
     told = {
         "now_ms": now_ms,
@@ -60,9 +61,7 @@ async def page(house: House, visit: Visit) -> Response:
         "names": names,
         "found": found,
         "rows": [Row(info, _message(house, info)) for info in found.jobs],
-        "total": await house.client.run(
-            count(house.client.verbs, replace(sought, name=None, tag=None, signature=None))
-        ),
+        "total": await client.run(count(client.verbs, replace(sought, name=None, tag=None, signature=None))),
         "cursor": visit.asked("cursor"),
         "wrong": wrong,
     }

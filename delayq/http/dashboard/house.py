@@ -44,7 +44,7 @@ class House:
 
     async def stats(self, allowed: tuple[str, ...]) -> list[QueueStats]:
         """Return the counts of all queues that may be seen; of many queues they may be seconds old."""
-        return [one for one in await self.service.counts.last() if covers(allowed, one.queue)]
+        return [one for one, _ in await self.service.held.last() if covers(allowed, one.queue)]
 
     async def now_ms(self) -> int:
         """The server's time, which decides."""
