@@ -128,7 +128,6 @@ if typing.TYPE_CHECKING:
     from delayq.jobs.function import job
     from delayq.jobs.gates import gate
     from delayq.jobs.job import Job
-    from delayq.jobs.methods import handles
     from delayq.jobs.middleware.concurrency import Concurrency, WithoutOverlapping
     from delayq.jobs.middleware.fail_on import FailOnException
     from delayq.jobs.middleware.forms import Middleware, Next
@@ -149,6 +148,7 @@ if typing.TYPE_CHECKING:
     from delayq.jobs.references.models import Models
     from delayq.jobs.references.reference import OnMissing, Reference
     from delayq.jobs.registry import use_limit, use_middleware, use_models
+    from delayq.jobs.string_jobs import handles
     from delayq.manager import Manager
     from delayq.settings import Settings
 

@@ -150,7 +150,7 @@ HOMES: Final[Mapping[str, Sequence[str]]] = {
     "delayq.jobs.function": ("job",),
     "delayq.jobs.gates": ("gate",),
     "delayq.jobs.job": ("Job",),
-    "delayq.jobs.methods": ("handles",),
+    "delayq.jobs.string_jobs": ("handles",),
     "delayq.jobs.middleware.concurrency": (
         "Concurrency",
         "WithoutOverlapping",

@@ -9,10 +9,10 @@ things. Outside of a request, where nothing would ever run it, it is refused, an
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Final
 
-from delayq.core.options import Options
+from delayq.core.errors import ConfigError
 from delayq.core.spec import Prepared
 from delayq.core.views import Fate
 from delayq.drivers.capabilities import Capabilities
@@ -20,18 +20,28 @@ from delayq.drivers.local import LocalConnection
 
 CAPABILITIES: Final = Capabilities(serves=False, durable=False, chains=True)
 
+kept_jobs: ContextVar[list[bytes]] = ContextVar("delayq_after_response")
+"""The envelopes to run after the response under way; without a value outside of a request."""
+
+
+def defer(envelope: bytes) -> None:
+    """Keep a job until the response under way is sent. Raises `ConfigError` when none is."""
+    kept = kept_jobs.get(None)
+    if kept is None:
+        raise ConfigError(
+            "No response is under way, so no job can run after it.",
+            hint="Wrap the application in AfterResponse (ASGI) or AfterResponseWSGI, or use dispatch.",
+        )
+    kept.append(envelope)
+
 
 class DeferredConnection(LocalConnection):
-    """Hands each envelope to `keep`, which raises `ConfigError` where no response is under way."""
+    """Keeps each envelope until the response is sent. Raises `ConfigError` when no response is under way."""
 
     can = CAPABILITIES
 
-    def __init__(self, name: str, options: Options, keep: Callable[[bytes], None]) -> None:
-        super().__init__(name, options)
-        self._keep = keep
-
     def _take(self, job: Prepared) -> Fate:
-        self._keep(job.envelope)
+        defer(job.envelope)
         return Fate.AFTER_RESPONSE
 
     async def _atake(self, job: Prepared) -> Fate:

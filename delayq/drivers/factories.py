@@ -43,12 +43,10 @@ def _nobody(word: str) -> Any:
 class Hands:
     """What connections without a backend need of the process they are in; the job API brings it.
 
-    `runner` runs jobs, `defer` keeps an envelope until the response under way is sent, `module_of` names the module
-    that has the handler of a job, `tell` tells listeners.
+    `runner` runs jobs, `module_of` names the module that has the handler of a job, `tell` tells listeners.
     """
 
     runner: Runner | None = None
-    defer: Callable[[bytes], None] = lambda envelope: _nobody("jobs after a response")
     module_of: Callable[[str], str] = lambda name: str(_nobody("jobs in a process of their own"))
     tell: Tell = nobody_listens
 
@@ -95,7 +93,7 @@ class Makers:
 
     def _deferred(self, name: str, given: ConnectionSettings, options: Options) -> Connection:
         Given(name, given).no_more()
-        return DeferredConnection(name, options, self._hands.defer)
+        return DeferredConnection(name, options)
 
     def _background(self, name: str, given: ConnectionSettings, options: Options) -> Connection:
         words = Given(name, given)

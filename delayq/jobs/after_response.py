@@ -12,35 +12,22 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableMapping
-from contextvars import ContextVar
 from typing import Any, TypeAlias
 
 from delayq.core import envelope as envelopes
-from delayq.core.errors import ConfigError
 from delayq.core.outcome import GiveUp
+from delayq.drivers.deferred import kept_jobs
 from delayq.drivers.sync import Ran
+from delayq.jobs.current import current_manager
 from delayq.jobs.running import LocalRunner
 
 log = logging.getLogger("delayq.jobs")
-
-_kept: ContextVar[list[bytes]] = ContextVar("delayq_after_response")
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Asgi: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 Wsgi: TypeAlias = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
-
-
-def defer(envelope: bytes) -> None:
-    """Keep a job until the response under way is sent. Raises `ConfigError` when none is."""
-    kept = _kept.get(None)
-    if kept is None:
-        raise ConfigError(
-            "No response is under way, so no job can run after it.",
-            hint="Wrap the application in AfterResponse (ASGI) or AfterResponseWSGI, or use dispatch.",
-        )
-    kept.append(envelope)
 
 
 class AfterResponse:
@@ -54,14 +41,14 @@ class AfterResponse:
             await self._app(scope, receive, send)
             return
         kept: list[bytes] = []
-        token = _kept.set(kept)
+        token = kept_jobs.set(kept)
         try:
             await self._app(scope, receive, send)
         finally:
-            _kept.reset(token)
+            kept_jobs.reset(token)
             for envelope in kept:
                 try:
-                    _report(await LocalRunner().arun(envelope), envelope)
+                    _report(await LocalRunner(current_manager).arun(envelope), envelope)
                 except Exception as error:  # noqa: BLE001  (no handler for it, say: the next job runs all the same)
                     _log(error, envelope)
 
@@ -81,25 +68,25 @@ class _Body:
 
     def __init__(self, app: Wsgi, environ: dict[str, Any], start_response: Callable[..., Any]) -> None:
         self._jobs: list[bytes] = []
-        token = _kept.set(self._jobs)
+        token = kept_jobs.set(self._jobs)
         try:
             self._parts = app(environ, start_response)
         except BaseException:
             self._run()
             raise
         finally:
-            _kept.reset(token)
+            kept_jobs.reset(token)
 
     def __iter__(self) -> Iterator[bytes]:
         parts = iter(self._parts)
         while True:
-            token = _kept.set(self._jobs)  # a body that is made while it is read may keep jobs too
+            token = kept_jobs.set(self._jobs)  # a body that is made while it is read may keep jobs too
             try:
                 part = next(parts)
             except StopIteration:
                 return
             finally:
-                _kept.reset(token)
+                kept_jobs.reset(token)
             yield part
 
     def close(self) -> None:
@@ -114,7 +101,7 @@ class _Body:
         jobs, self._jobs = self._jobs, []
         for envelope in jobs:
             try:
-                _report(LocalRunner().run(envelope), envelope)
+                _report(LocalRunner(current_manager).run(envelope), envelope)
             except Exception as error:  # noqa: BLE001
                 _log(error, envelope)
 

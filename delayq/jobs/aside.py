@@ -18,7 +18,7 @@ from delayq.drivers.background import RECORDED, Told, keep_failed
 from delayq.drivers.failed.choosing import choose
 from delayq.drivers.serving.given import Given
 from delayq.drivers.sync import run_with_chain
-from delayq.jobs.current import make_manager, set_manager
+from delayq.jobs.current import current_manager, make_manager, set_manager
 from delayq.jobs.registry import load_app
 from delayq.jobs.running import LocalRunner
 from delayq.settings import Settings
@@ -46,7 +46,7 @@ def main() -> int:
     envelope = told.envelope.encode()
     try:
         load_app(told.app)
-        fate = run_with_chain(LocalRunner(), envelope, fail)
+        fate = run_with_chain(LocalRunner(current_manager), envelope, fail)
     except Exception as error:  # noqa: BLE001  (no such module or handler, say: whatever it is, it is not lost)
         fail(envelope, error)
         return RECORDED

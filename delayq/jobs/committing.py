@@ -21,11 +21,11 @@ from delayq.core.states import State
 from delayq.core.views import Fate, JobRef, WaitingRef
 from delayq.drivers.waiting import WaitingCall, WaitingJob
 from delayq.drivers.within import session_at_hand, within
+from delayq.jobs.message import Parcel
 from delayq.jobs.options import Dispatched, HandlerOptions
 from delayq.jobs.registry import current
 
 if TYPE_CHECKING:
-    from delayq.jobs.sending import Parcel
     from delayq.manager import CommitHook, Manager
 
 

@@ -1,6 +1,7 @@
 """What a running job may do with its chain and its batch: `context.chain`, `context.batch`.
 
-What builds links is imported where a job changes something: it knows how to dispatch, and that knows contexts.
+A `Coordinator` makes the links of added jobs and reaches the batches. It is passed in, because making links needs the
+whole way of a dispatch, and that stands above the context of a job.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -22,16 +23,40 @@ from delayq.jobs.member_ids import NEW, Ids
 
 if TYPE_CHECKING:
     from delayq.core.batches import BatchInfo
-    from delayq.jobs.batch import Member
-    from delayq.jobs.chain import Element
-    from delayq.jobs.links import Builder
+    from delayq.drivers.connection import AsyncBatchStore, BatchStore
+    from delayq.jobs.plans import Element, Member
+
+
+class Coordinator(Protocol):
+    """Makes links of the jobs that a running job adds, and reaches the batches of the default connection."""
+
+    def chain_links(
+        self, elements: Sequence[Element | Sequence[Element]], queue: str | None, chain_id: str, batch: str | None
+    ) -> list[Link]:
+        """Links of a chain; `queue` for elements without one, `batch`: the batch they become members of."""
+
+    def batch_links(self, members: Sequence[Member], queue: str | None, batch_id: str, ids: Ids) -> list[Link]:
+        """Members of a batch, with these ids."""
+
+    def batches(self) -> BatchStore:
+        """The batches of the default connection."""
+
+    def abatches(self) -> AsyncBatchStore:
+        """The batches of the default connection, awaited."""
+
+
+def _required(coordinator: Coordinator | None) -> Coordinator:
+    if coordinator is None:
+        raise InvalidInput("This job does not run, so its chain and its batch cannot be changed.")
+    return coordinator
 
 
 class RunningChain:
     """The rest of the chain a running job is a link of. Changes count when the attempt succeeds."""
 
-    def __init__(self, envelope: Envelope | None = None) -> None:
+    def __init__(self, envelope: Envelope | None = None, coordinator: Coordinator | None = None) -> None:
         self._envelope = envelope
+        self._coordinator = coordinator
         self._new: Chain | None = None
 
     @property
@@ -62,15 +87,10 @@ class RunningChain:
         return Chain(id=new_id()) if raw is ABSENT else followups.decode_chain(raw)
 
     def _links(self, rest: Chain, elements: Sequence[Element | Sequence[Element]]) -> list[Link]:
-        from delayq.jobs.chain import link_of, one_by_one
-        from delayq.jobs.links import Where
-
         envelope = self._envelope
         batch = follow.batch_id(envelope) if envelope is not None else None
-        builder = _builder()
-        where = Where(queue=envelope.queue if envelope else None)
-        links = [link_of(element, builder, where, rest.id, batch) for element in one_by_one(elements)]
-        builder.refuse_after_commit("a chain under way")
+        queue = envelope.queue if envelope else None
+        links = _required(self._coordinator).chain_links(elements, queue, rest.id, batch)
         if envelope is not None and batch is not None:
             _refuse_twice([envelope.id, *(member for member, _ in follow.ids_of([*rest.next, *links]))])
         return links
@@ -86,20 +106,22 @@ class RunningBatch:
     it failed or its worker died, adds nothing twice; one that then finds other work gives its members ids of its own.
     """
 
-    def __init__(self, batch_id: str, job_id: str = "", queue: str | None = None) -> None:
+    def __init__(
+        self, batch_id: str, job_id: str = "", queue: str | None = None, coordinator: Coordinator | None = None
+    ) -> None:
         self.id = batch_id
+        self._coordinator = coordinator
         self._queue = queue
         self._ids = Ids(job_id) if job_id else NEW
         self._calls = count()
 
     def info(self) -> BatchInfo:
         """Return the batch as it stands; times are epoch ms. Raises `BatchNotFound`, `BackendError`."""
-        builder = _builder()
-        return builder.manager.batches(None).get(self.id)
+        return _required(self._coordinator).batches().get(self.id)
 
     async def ainfo(self) -> BatchInfo:
         """Return the batch as it stands, awaited; times are epoch ms. Raises `BatchNotFound`, `BackendError`."""
-        return await _builder().manager.abatches(None).get(self.id)
+        return await _required(self._coordinator).abatches().get(self.id)
 
     def cancelled(self) -> bool:
         """Whether the batch was cancelled. Raises as `info`."""
@@ -115,8 +137,8 @@ class RunningBatch:
         Called again at the same place by a later attempt, it is the same call: see the class. So it is under an id of
         yours that a member has already: that member is left as it is, and nothing is added.
         """
-        builder, links = self._links(members)
-        return builder.manager.batches(None).add(self.id, links)
+        links = self._links(members)
+        return _required(self._coordinator).batches().add(self.id, links)
 
     async def aadd(self, *members: Member) -> BatchInfo:
         """Give the batch more members, awaited. Returns it as it stands.
@@ -124,26 +146,20 @@ class RunningBatch:
         Raises `Conflict` once it was cancelled, and what `dispatch` raises. A later attempt that calls this at the same
         place adds nothing a second time.
         """
-        builder, links = self._links(members)
-        return await builder.manager.abatches(None).add(self.id, links)
+        links = self._links(members)
+        return await _required(self._coordinator).abatches().add(self.id, links)
 
     def cancel(self) -> BatchInfo:
         """Let no further member start; those that run go on. Returns the batch. Raises as `info`."""
-        return _builder().manager.batches(None).cancel(self.id)
+        return _required(self._coordinator).batches().cancel(self.id)
 
     async def acancel(self) -> BatchInfo:
         """Let no further member start, awaited; those that run go on. Returns the batch. Raises as `ainfo`."""
-        return await _builder().manager.abatches(None).cancel(self.id)
+        return await _required(self._coordinator).abatches().cancel(self.id)
 
-    def _links(self, members: Sequence[Member]) -> tuple[Builder, list[Link]]:
-        from delayq.jobs.batch import links_of
-        from delayq.jobs.links import Where
-
-        builder = _builder()
+    def _links(self, members: Sequence[Member]) -> list[Link]:
         ids = self._ids.at(f"add{next(self._calls)}")
-        links = links_of(members, builder, Where(queue=self._queue), self.id, ids)
-        builder.refuse_after_commit("a batch under way")
-        return builder, links
+        return _required(self._coordinator).batch_links(members, self._queue, self.id, ids)
 
 
 def _refuse_twice(members: Sequence[str]) -> None:
@@ -156,14 +172,9 @@ def _refuse_twice(members: Sequence[str]) -> None:
             )
 
 
-def _builder() -> Builder:
-    from delayq.jobs.current import current_manager
-    from delayq.jobs.links import Builder
-
-    return Builder(current_manager())
-
-
-def batch_of(envelope: Envelope) -> RunningBatch | None:
+def batch_of(envelope: Envelope, coordinator: Coordinator) -> RunningBatch | None:
     """The batch of a job; None for one that is in none."""
     part = follow.part_of_envelope(envelope)
-    return None if part is None or part.batch is None else RunningBatch(part.batch, envelope.id, envelope.queue)
+    if part is None or part.batch is None:
+        return None
+    return RunningBatch(part.batch, envelope.id, envelope.queue, coordinator)

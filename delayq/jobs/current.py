@@ -51,12 +51,11 @@ def make_manager(settings: Settings | None = None, url: str | Endpoint | None = 
     """
     from delayq.core.redis_url import parse_endpoint
     from delayq.drivers.factories import Hands
-    from delayq.jobs.after_response import defer
     from delayq.manager import Manager  # with the settings comes pydantic, which a module of jobs should not cost
     from delayq.settings import Settings
     from delayq.settings.tables import DEFAULT, ConnectionSettings
 
-    hands = Hands(LocalRunner(), defer, module_of, _tell)
+    hands = Hands(LocalRunner(current_manager), module_of, _tell)
     manager = Manager(settings or Settings(), hands=hands)
     if url is not None and DEFAULT not in manager.settings.connections:
         manager.define(DEFAULT, ConnectionSettings(url=parse_endpoint(url) if isinstance(url, str) else url))

@@ -12,7 +12,7 @@ run it here and answer with a `Ran`; `dispatch_after_response` keeps it until a 
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from functools import wraps
@@ -20,18 +20,17 @@ from types import MethodType
 from typing import Any, TypeVar, Unpack, cast
 
 from delayq.core import envelope as envelopes
-from delayq.core.errors import InvalidInput
-from delayq.core.shown import shown
 from delayq.core.spec import Delay, Instant, check_headers
 from delayq.core.states import State
 from delayq.core.views import Fate, JobRef
+from delayq.drivers.deferred import defer
 from delayq.drivers.sync import Ran
-from delayq.jobs.after_response import defer
 from delayq.jobs.committing import joining
 from delayq.jobs.current import current_manager
-from delayq.jobs.options import SAYABLE, Dispatched, refuse_unsayable
+from delayq.jobs.message import Dispatchable, Message, PendingDispatch, dispatch_of
+from delayq.jobs.options import SAYABLE, Dispatched
 from delayq.jobs.running import LocalRunner, envelope_of
-from delayq.jobs.sending import Message, asend, compose, grouped, send, told
+from delayq.jobs.sending import asend, compose, grouped, send, told
 from delayq.jobs.unsent import Unsent
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -65,7 +64,7 @@ def _of_a_job(function: F) -> F:
     return cast(F, _OfAJob(function))  # what it gives for a job is the method
 
 
-class Sendable(ABC):
+class Sendable(Dispatchable):
     """What can be dispatched: a job, or a `Dispatch` that says more about how."""
 
     @abstractmethod
@@ -78,13 +77,6 @@ class Sendable(ABC):
         if dispatch.unsent is None:
             unsent = Unsent(f"A dispatch of the job {dispatch.message.name!r}")
             dispatch = Dispatch(dispatch.message, dispatch.said, unsent)
-        return dispatch
-
-    def _used(self) -> Dispatch:
-        """As `_dispatch`, for a call that sends the job or makes it a part of a chain or a batch."""
-        dispatch = self._dispatch()
-        if dispatch.unsent is not None:
-            dispatch.unsent.used = True
         return dispatch
 
     # -- how ---------------------------------------------------------------------------------------------------------
@@ -164,7 +156,7 @@ class Sendable(ABC):
         any other. Options of the queue (`unique`, `on_conflict`) have no meaning here.
         """
         envelope = self._envelope(said)
-        ran = Ran(None) if isinstance(envelope, JobRef) else LocalRunner().run(envelope)
+        ran = Ran(None) if isinstance(envelope, JobRef) else LocalRunner(current_manager).run(envelope)
         _ = ran.fate  # raises what the job failed with
         return ran
 
@@ -175,7 +167,7 @@ class Sendable(ABC):
         Returns and raises what `dispatch_sync` does; a delay is not waited for.
         """
         envelope = self._envelope(said)
-        ran = Ran(None) if isinstance(envelope, JobRef) else await LocalRunner().arun(envelope)
+        ran = Ran(None) if isinstance(envelope, JobRef) else await LocalRunner(current_manager).arun(envelope)
         _ = ran.fate
         return ran
 
@@ -200,42 +192,13 @@ class Sendable(ABC):
         return parcel if isinstance(parcel, JobRef) else envelope_of(parcel, manager.settings.options())
 
 
-class Dispatch(Sendable):
+class Dispatch(PendingDispatch, Sendable):
     """A job and how to send it. Immutable: every method that says more answers with another one.
 
     One that was said more about, and is dropped without a verb, gives a `ResourceWarning`.
     """
 
-    __slots__ = ("message", "said", "unsent")
-
-    def __init__(self, message: Message, said: Dispatched | None = None, unsent: Unsent | None = None) -> None:
-        self.message = message
-        self.said: Dispatched = {} if said is None else said
-        self.unsent = unsent
-
-    def __repr__(self) -> str:
-        return f"<dispatch of {self.message.name!r}, not sent: {dict(self.said)!r}>"
-
-    def having(self, **said: Unpack[Dispatched]) -> Dispatch:
-        """The same, with more said about it. Raises `InvalidInput` for an option nobody knows."""
-        if not said:
-            return self
-        if not said.keys() <= SAYABLE:
-            self._used()
-            refuse_unsayable(self.message.name, said)
-        return Dispatch(self.message, {**self.said, **said}, self.unsent)
-
-    def _dispatch(self) -> Dispatch:
-        return self
-
-
-def dispatch_of(job: Sendable) -> Dispatch:
-    """What would be sent of it, and how. Raises `InvalidInput` for what is no job."""
-    given: object = job
-    if not isinstance(given, Sendable):
-        kind = f"The class {given.__qualname__}" if isinstance(given, type) else shown(given)
-        raise InvalidInput(f"{kind} is no job.", hint="Give instances of Job classes, or f.job(...) of a function.")
-    return given._used()
+    __slots__ = ()
 
 
 def named(name: str, data: Any = None) -> Dispatch:

@@ -15,18 +15,20 @@ import msgspec
 
 from delayq.core.names import check_job_name
 from delayq.jobs.binding import bind
+from delayq.jobs.by_id import Place
+from delayq.jobs.by_id import place_of as place_of_jobs
 from delayq.jobs.codecs import Codecs
 from delayq.jobs.context import JobContext
+from delayq.jobs.dispatch import Dispatch
+from delayq.jobs.message import Message
 from delayq.jobs.opened import Opened
 from delayq.jobs.options import Declared, HandlerOptions, declare
-from delayq.jobs.sending import Message
+from delayq.jobs.registry import current
 from delayq.jobs.unsent import Unsent
 
 if TYPE_CHECKING:
     from delayq.core.states import Answer
     from delayq.core.views import JobInfo
-    from delayq.jobs.by_id import Place
-    from delayq.jobs.dispatch import Dispatch
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -95,8 +97,6 @@ class JobFunction(Generic[P, R]):
         return self._job(*args, **kwargs)
 
     def _job(self, *args: Any, **kwargs: Any) -> Dispatch:
-        from delayq.jobs.dispatch import Dispatch  # it stands above this module
-
         signature = inspect.signature(self.function)
         if self._context:
             rest = [one for one in signature.parameters.values() if one.name != self._context]
@@ -158,8 +158,6 @@ class ContextFunction(JobFunction[Concatenate[JobContext, P], R], Generic[P, R])
 
 
 def _place(function: JobFunction[..., Any]) -> Place:
-    from delayq.jobs.by_id import place_of as place_of_jobs  # it asks the manager, which stands above this module
-
     return place_of_jobs(function.name, function.options)
 
 
@@ -205,8 +203,6 @@ def job(name: str, **declared: Unpack[Declared]) -> _Registers:
     if not isinstance(given, str):
         shown = getattr(given, "__name__", repr(given))
         raise TypeError(f'@job needs the name of the job: @job("…"). It was given {shown} instead.')
-    from delayq.jobs.registry import current  # the registry holds these; it stands above this module
-
     options = declare(name, HandlerOptions(), declared)
 
     def register(function: Callable[..., Any]) -> JobFunction[..., Any]:

@@ -29,10 +29,10 @@ from delayq.jobs.class_handler import ClassHandler
 from delayq.jobs.context import JobContext
 from delayq.jobs.declaring import prepare_class
 from delayq.jobs.dispatch import Dispatch, Sendable
+from delayq.jobs.message import Message
 from delayq.jobs.middleware.forms import Middleware
 from delayq.jobs.options import ClassOptions, HandlerOptions, declare
 from delayq.jobs.registry import current
-from delayq.jobs.sending import Message
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(dataclasses.field,))

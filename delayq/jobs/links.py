@@ -5,6 +5,7 @@ Everything wrong with a link is found here, before anything is sent. Ids are mad
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -18,11 +19,10 @@ from delayq.core.spec import Delay, JobSpec, Limit, prepare
 from delayq.core.views import JobRef
 from delayq.core.when import duration_ms
 from delayq.drivers.connection import Refuses
-from delayq.jobs.dispatch import Dispatch, Sendable, dispatch_of
 from delayq.jobs.member_ids import NEW, Ids
+from delayq.jobs.message import Dispatchable, Parcel, PendingDispatch, dispatch_of
 from delayq.jobs.options import Dispatched
-from delayq.jobs.running import wall_ms
-from delayq.jobs.sending import Parcel, compose
+from delayq.jobs.sending import compose
 
 if TYPE_CHECKING:
     from delayq.manager import Manager
@@ -57,7 +57,7 @@ class Builder:
         """The one connection; None before the first link is made."""
         return next(iter(self._connections), None)
 
-    def parcel(self, job: Sendable, where: Where, ids: Ids = NEW) -> Parcel:
+    def parcel(self, job: Dispatchable, where: Where, ids: Ids = NEW) -> Parcel:
         """A job as it would be sent, with an id of its own. Raises `InvalidInput` for one that vetoes itself."""
         dispatch = dispatch_of(job)
         found = compose(dispatch.message, _with(dispatch, where), self.manager)
@@ -80,7 +80,7 @@ class Builder:
 
     def link(
         self,
-        job: Sendable,
+        job: Dispatchable,
         where: Where = NOWHERE,
         ids: Ids = NEW,
         *,
@@ -106,7 +106,7 @@ class Builder:
         deadline, deadline_after = _after(spec.deadline)
         until, until_after = _after(spec.retry_until)
         spec = msgspec.structs.replace(spec, deadline=deadline, retry_until=until, chain=chain, batch=batch)
-        made = prepare(spec, self.manager.settings.options(), wall_ms())
+        made = prepare(spec, self.manager.settings.options(), time.time_ns() // 1_000_000)
         return Link(
             job=msgspec.Raw(made.envelope),
             delay_ms=int(made.when),
@@ -114,7 +114,7 @@ class Builder:
             retry_until_after_ms=until_after,
         )
 
-    def links(self, jobs: Iterable[Sendable], where: Where = NOWHERE, ids: Ids = NEW) -> list[Link]:
+    def links(self, jobs: Iterable[Dispatchable], where: Where = NOWHERE, ids: Ids = NEW) -> list[Link]:
         """Jobs, each by itself."""
         return [self.link(job, where, ids.at(n)) for n, job in enumerate(jobs)]
 
@@ -136,7 +136,7 @@ class Builder:
             )
 
 
-def _with(dispatch: Dispatch, where: Where) -> Dispatched:
+def _with(dispatch: PendingDispatch, where: Where) -> Dispatched:
     """What is said of a job, and for what neither it nor its declaration says, where its chain or batch goes."""
     said, declared = dispatch.said, dispatch.message.options
     added: Dispatched = {}
@@ -158,7 +158,7 @@ def _after(limit: Limit | None) -> tuple[Limit | None, int | None]:
     return limit, None
 
 
-def with_delay(job: Sendable, delay: Delay | None) -> Sendable:
+def with_delay(job: Dispatchable, delay: Delay | None) -> Dispatchable:
     """The job after that long, unless it has a delay of its own."""
     dispatch = dispatch_of(job)
     own = dispatch.said.get("delay") is not None or dispatch.said.get("at") is not None

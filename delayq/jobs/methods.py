@@ -1,33 +1,19 @@
-"""String jobs: `"Mailer@send"` names a method of a class that was registered as `Mailer`.
-
-    @handles("Mailer")
-    class Mailer:
-        def send(self, context: JobContext, data: dict[str, Any]) -> None: ...
-        def failed(self, data: Any, error: BaseException) -> None: ...      # optional
-
-    dispatch("Mailer@send", {"to": "ann@example.org"})
-
-`"Mailer"` alone means `"Mailer@fire"`. Only classes registered here are looked at, and of these only public methods:
-a name in a payload is never an import path. Returning is success; the method says anything else with a signal.
-"""
+"""Handlers of string jobs: the public methods of a class that was registered under a name."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
 from functools import partial
-from typing import Any, TypeVar, Unpack
+from typing import Any
 
 import msgspec
 
-from delayq.core.errors import ConfigError
 from delayq.core.names import check_job_name
 from delayq.jobs.context import JobContext
 from delayq.jobs.handler import Handler
 from delayq.jobs.opened import Opened
-from delayq.jobs.options import Declared, HandlerOptions, declare
-
-K = TypeVar("K", bound=type)
+from delayq.jobs.options import HandlerOptions
 
 DEFAULT_METHOD = "fire"
 _decode = msgspec.json.Decoder().decode
@@ -91,18 +77,3 @@ class MethodClass:
 
     def _is_handler(self, method: str) -> bool:
         return not method.startswith("_") and method != "failed" and callable(getattr(self.kind, method, None))
-
-
-def handles(name: str, **declared: Unpack[Declared]) -> Callable[[K], K]:
-    """Register a class as the one that string jobs `name@method` mean. The options hold for all its methods."""
-    from delayq.jobs.registry import current  # the registry holds these; it stands above this module
-
-    if "@" in name:
-        raise ConfigError(f"{name!r} cannot name a class of handlers.", hint="Leave out the @ and what follows it.")
-    options = declare(name, HandlerOptions(), declared)
-
-    def register(kind: K) -> K:
-        current().add_methods(MethodClass(name, kind, options))
-        return kind
-
-    return register

@@ -18,7 +18,7 @@ from delayq.jobs.events.hub import Events
 from delayq.jobs.handler import Handler
 from delayq.jobs.methods import DEFAULT_METHOD, MethodClass
 from delayq.jobs.middleware.forms import Middleware, Step, steps_of
-from delayq.jobs.middleware.rate_limited import Definition, checked_definition
+from delayq.jobs.middleware.rates import Definition, checked_definition
 from delayq.jobs.middleware.surrounded import surround
 from delayq.jobs.notifications.channel import Channel
 from delayq.jobs.references.models import Models

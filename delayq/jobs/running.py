@@ -11,7 +11,7 @@ import random
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from delayq.core import envelope as envelopes
 from delayq.core.backoff import DEFAULT
@@ -29,15 +29,19 @@ from delayq.core.unique import Until, until_of, word_of
 from delayq.drivers.base import Delivery
 from delayq.drivers.sync import Ran
 from delayq.jobs.context import JobContext
-from delayq.jobs.coordinated import RunningBatch, RunningChain, batch_of
+from delayq.jobs.coordinated import Coordinator, RunningBatch, RunningChain, batch_of
+from delayq.jobs.coordination import ManagerCoordinator
 from delayq.jobs.failing import atell_failed, tell_failed
 from delayq.jobs.handler import Handler
+from delayq.jobs.message import Parcel
 from delayq.jobs.middleware.surrounded import Surrounded
 from delayq.jobs.registry import current
 from delayq.jobs.results import encoded
-from delayq.jobs.sending import Parcel
 from delayq.jobs.talk import Talk
 from delayq.jobs.unlocking import unlocking
+
+if TYPE_CHECKING:
+    from delayq.manager import Manager
 
 _ONE_ATTEMPT = Policy(tries=1, backoff=DEFAULT)
 
@@ -69,10 +73,12 @@ def envelope_of(parcel: Parcel, options: Options) -> bytes:
 class LocalRunner:
     """Runs jobs of the current registry. Raises `BadEnvelope` and `UnknownJob`; all else is in the answer.
 
-    What runs here never travelled, so an encrypted envelope that comes all the same raises `UnknownKey`.
+    What runs here never travelled, so an encrypted envelope that comes all the same raises `UnknownKey`. `manager`
+    gives the manager whose connections a running job uses when it adds to its chain or its batch.
     """
 
-    def __init__(self, rules: Rules = Rules()) -> None:
+    def __init__(self, manager: Callable[[], Manager], rules: Rules = Rules()) -> None:
+        self._coordinator = ManagerCoordinator(manager)
         self._rules = rules
 
     def run(self, envelope: bytes, delivery: Delivery | None = None) -> Ran:
@@ -80,7 +86,7 @@ class LocalRunner:
 
         `delivery`: the reservation it came with, for those who have one.
         """
-        attempt = _Attempt(envelope, self._rules, delivery)
+        attempt = _Attempt(envelope, self._rules, delivery, self._coordinator)
         if attempt.handler.is_async:
             _refuse_inside_a_loop()
         if attempt.refused is not None:
@@ -99,7 +105,7 @@ class LocalRunner:
 
     async def arun(self, envelope: bytes, delivery: Delivery | None = None) -> Ran:
         """Run it in this event loop; a plain handler in a thread, with the caller's context variables."""
-        attempt = _Attempt(envelope, self._rules, delivery)
+        attempt = _Attempt(envelope, self._rules, delivery, self._coordinator)
         if attempt.refused is not None:
             await atell_failed(attempt.handler, attempt.envelope, attempt.refused)
             return Ran(attempt.refused, None, attempt.refused.error)
@@ -118,7 +124,7 @@ class LocalRunner:
 class _Attempt:
     """One envelope on its way through; `refused` when it may not start."""
 
-    def __init__(self, raw: bytes, rules: Rules, delivery: Delivery | None) -> None:
+    def __init__(self, raw: bytes, rules: Rules, delivery: Delivery | None, coordinator: Coordinator) -> None:
         envelope = envelopes.decode(raw)
         self.envelope: Envelope = open_data(NO_KEYS, envelope, envelope.id)
         self.handler: Handler = current().get(self.envelope.name)
@@ -128,7 +134,8 @@ class _Attempt:
         if rules.fallback is None:
             self._policy = replace(self._policy, tries=1, retry_until_ms=None, max_exceptions=None, retention_ms=0)
         self.refused = before_start(self.envelope, self._policy, rules.now_ms())
-        self._chain = RunningChain(self.envelope)
+        self._coordinator = coordinator
+        self._chain = RunningChain(self.envelope, coordinator)
         self._batch: RunningBatch | None = None
         self._events = current().events
         self._started = time.perf_counter()
@@ -178,7 +185,7 @@ class _Attempt:
 
     def _context(self) -> JobContext:
         envelope, delivery = self.envelope, self._delivery
-        self._batch = self._batch or batch_of(envelope)
+        self._batch = self._batch or batch_of(envelope, self._coordinator)
         return JobContext(
             id=envelope.id,
             name=envelope.name,

@@ -8,9 +8,8 @@ This is the one way from a `Dispatch` to a connection. What changes a payload be
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -25,6 +24,7 @@ from delayq.jobs.class_handler import ClassHandler
 from delayq.jobs.committing import belonging, joining, wait_for_commit
 from delayq.jobs.handler import Handler
 from delayq.jobs.keyed import keyed, tell_keyed
+from delayq.jobs.message import Message, Parcel
 from delayq.jobs.middleware.limited import Limited
 from delayq.jobs.options import Dispatched, HandlerOptions
 from delayq.jobs.registry import current
@@ -35,33 +35,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _SPEC_ONLY = ("at", "tz", "fold", "id", "tries", "backoff", "timeout", "max_exceptions", "retention")
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """What is to be sent: a name, its payload, and what its job declares."""
-
-    name: str
-    data: Callable[[], Any]
-    """Makes the payload; called when the job is sent. Raises `InvalidPayload`."""
-    options: HandlerOptions = field(default_factory=HandlerOptions)
-    kinds: Sequence[type] = ()
-    """The job's class and its bases, for routes by class."""
-    subject: Any = None
-    """What `tags` is called with."""
-    veto: Callable[[], bool] | None = None
-    """Whether the job itself says no."""
-
-
-class Parcel(NamedTuple):
-    """A spec and where it goes."""
-
-    connection: str | None
-    spec: JobSpec
-    on_conflict: OnConflict
-    after_commit: bool
-    session: Any
-    """What its transaction is known by: it waits for that one's commit, or is written in it. None: no such thing."""
 
 
 def compose(message: Message, said: Dispatched, manager: Manager) -> Parcel | JobRef:

@@ -72,7 +72,7 @@ def _ready(job: Sendable, attempt: int) -> tuple[bytes, LocalRunner]:
     envelope = envelope_of(parcel, manager.settings.options())
     if attempt > 1:
         envelope = envelopes.rewrite(envelope, attempts=attempt - 1)
-    return envelope, LocalRunner(Rules(fallback_policy(manager.settings), rand=middle))
+    return envelope, LocalRunner(current_manager, Rules(fallback_policy(manager.settings), rand=middle))
 
 
 def _outcome(ran: Ran) -> Outcome:

@@ -62,7 +62,7 @@ class Travel:
         self._clock = VirtualClock(wall_ms())
         self._fallback = fallback_policy(manager.settings)
         self._limits = TravelLimits(server, self._options, self._clock)
-        self._runner = LocalRunner(Rules(self._fallback, self._clock, middle, self._limits))
+        self._runner = LocalRunner(current_manager, Rules(self._fallback, self._clock, middle, self._limits))
         self._backends: dict[str, Backend] = {}
         self._journeys = Journeys(self._clock, self._backends)
         self.client = self._backend(self._options).client

@@ -33,6 +33,8 @@ from delayq.core.unique import Until, until_of, word_of
 from delayq.drivers.base import Delivery
 from delayq.jobs.context import JobContext
 from delayq.jobs.coordinated import RunningBatch, RunningChain, batch_of
+from delayq.jobs.coordination import ManagerCoordinator
+from delayq.jobs.current import current_manager
 from delayq.jobs.handler import Handler
 from delayq.jobs.member import Member
 from delayq.jobs.registry import Registry
@@ -46,6 +48,8 @@ from delayq.worker.listeners import Listeners
 from delayq.worker.meter import Meter
 from delayq.worker.policies import Policies
 from delayq.worker.telling import at_work_on, ended, started
+
+COORDINATOR = ManagerCoordinator(current_manager)
 
 
 class Attempt(msgspec.Struct, eq=False):
@@ -117,7 +121,7 @@ class Attempt(msgspec.Struct, eq=False):
     def _context(self) -> JobContext:
         delivery, envelope = self.delivery, self.envelope
         if self.chain is None:  # middleware and handler may each ask; what one adds, the other sees
-            self.chain, self.batch = RunningChain(envelope), batch_of(envelope)
+            self.chain, self.batch = RunningChain(envelope, COORDINATOR), batch_of(envelope, COORDINATOR)
         return JobContext(
             id=delivery.id,
             name=envelope.name,

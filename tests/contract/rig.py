@@ -22,6 +22,7 @@ from delayq.drivers.redis_connection import RedisConnection
 from delayq.drivers.serving.connection import BrokerConnection
 from delayq.drivers.serving.desk import BrokerDesk
 from delayq.drivers.serving.failed_desk import FailedDesk
+from delayq.jobs.current import current_manager
 from delayq.jobs.running import LocalRunner
 from delayq.manager import Manager
 from delayq.redis.client import Client
@@ -35,7 +36,7 @@ _numbers = itertools.count(1)
 
 def make_manager(settings: Settings) -> Manager:
     """One that knows the suite's own driver too."""
-    manager = Manager(settings, LocalRunner())
+    manager = Manager(settings, LocalRunner(current_manager))
     manager.extend("shelf", shelf.backend)
     return manager
 

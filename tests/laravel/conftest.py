@@ -9,6 +9,7 @@ import pytest
 import redis
 
 from delayq.drivers.serving.connection import BrokerConnection
+from delayq.jobs.current import current_manager
 from delayq.jobs.running import LocalRunner
 from delayq.manager import Manager
 from delayq.settings import Settings
@@ -47,7 +48,7 @@ def make_side(shared_redis: LocalServer, app: Laravel) -> Iterator[Callable[...,
 
     def make(**options: object) -> PythonSide:
         table = {"driver": "laravel_redis", "url": shared_redis.url, "prefix": app.prefix, **options}
-        manager = Manager(Settings(connections={"laravel": table}), LocalRunner())
+        manager = Manager(Settings(connections={"laravel": table}), LocalRunner(current_manager))
         connection = manager.connection("laravel")
         assert isinstance(connection, BrokerConnection)
         sides.append(PythonSide(manager, connection))

@@ -17,6 +17,7 @@ from delayq.core.followups import Chain, Link
 from delayq.core.outcome import GiveUp
 from delayq.core.states import State
 from delayq.drivers.serving.connection import BrokerConnection
+from delayq.jobs.current import current_manager
 from delayq.jobs.running import LocalRunner
 from delayq.manager import Manager
 from delayq.settings import Settings
@@ -148,7 +149,7 @@ def make_side() -> Iterator[Callable[..., PythonSide]]:
     sides: list[PythonSide] = []
 
     def make(**options: Any) -> PythonSide:
-        manager = Manager(Settings(connections={"laravel": options}), LocalRunner())
+        manager = Manager(Settings(connections={"laravel": options}), LocalRunner(current_manager))
         connection = manager.connection("laravel")
         assert isinstance(connection, BrokerConnection)
         sides.append(PythonSide(manager, connection))

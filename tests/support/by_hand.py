@@ -22,6 +22,8 @@ from delayq.drivers.base import Delivery, Settlement
 from delayq.drivers.redis_relay import RedisRelay
 from delayq.jobs.batch import batch
 from delayq.jobs.coordinated import RunningChain
+from delayq.jobs.coordination import ManagerCoordinator
+from delayq.jobs.current import current_manager
 from delayq.jobs.dispatch import Dispatch, named
 from delayq.redis.called_off import called_off
 from delayq.redis.calls.follow import HOLD_MS
@@ -65,7 +67,7 @@ class World:
             return GiveUp(1, 1, Fail("it is bad"))
         self.well[name] += 1
         if name.startswith("grow"):
-            rest = RunningChain(envelope)
+            rest = RunningChain(envelope, ManagerCoordinator(current_manager))
             rest.prepend(step("new", QUEUES[2]), batch([step("in", QUEUES[1])]))
             return Ack(chain=rest.changed())
         return Ack()

@@ -22,12 +22,15 @@ from delayq.core.followups import Link, Plan, Send
 from delayq.core.options import Options
 from delayq.core.outcome import Ack, GiveUp
 from delayq.core.signals import Fail
-from delayq.jobs.batch import Member, PendingBatch, batch, links_of
-from delayq.jobs.chain import Element, PendingChain, chain
+from delayq.jobs.batch import PendingBatch, batch
+from delayq.jobs.chain import PendingChain, chain
 from delayq.jobs.coordinated import RunningChain
+from delayq.jobs.coordination import ManagerCoordinator
+from delayq.jobs.current import current_manager
 from delayq.jobs.dispatch import Dispatch, named
 from delayq.jobs.links import NOWHERE, Builder, Where
 from delayq.jobs.member_ids import Ids
+from delayq.jobs.plans import Element, Member, links_of
 from delayq.manager import Manager
 from delayq.redis.batch_verbs import BatchVerbs
 from delayq.redis.callbacks import Bound
@@ -319,7 +322,7 @@ class World:
 
 def _grown(envelope: Envelope, growth: Growth) -> bytes:
     """What is left of a chain, changed by a handler."""
-    rest = RunningChain(envelope)
+    rest = RunningChain(envelope, ManagerCoordinator(current_manager))
     if growth.next:
         rest.prepend(growth.element)
     else:

@@ -15,6 +15,7 @@ from typing import Any
 from delayq.app import driver_factory
 from delayq.core.backoff import Fixed
 from delayq.core.outcome import Policy
+from delayq.jobs.current import current_manager
 from delayq.jobs.registry import Registry, load_app, using
 from delayq.jobs.running import LocalRunner
 from delayq.manager import Manager
@@ -28,7 +29,7 @@ IT = "it"
 
 def manager_of(connection: dict[str, Any]) -> Manager:
     """One whose connection `IT` is that."""
-    return Manager(Settings(connections={IT: connection}, connection=IT), LocalRunner())
+    return Manager(Settings(connections={IT: connection}, connection=IT), LocalRunner(current_manager))
 
 
 def supervisor(config: dict[str, Any]) -> Supervisor:

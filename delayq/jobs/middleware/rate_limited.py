@@ -11,27 +11,19 @@ A job that has to wait is given a turn of its own and snoozed until then, so a t
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, TypeAlias
 
-from delayq.core.errors import ConfigError, DelayqError
+from delayq.core.errors import DelayqError
 from delayq.core.limit_names import check_limit
 from delayq.core.limiting import Admit, Admitted
 from delayq.core.rate_limit import RateLimit
 from delayq.jobs.middleware.limited import Limited, who_of
 from delayq.jobs.middleware.questions import CALL, Steps
+from delayq.jobs.middleware.rates import Definition, checked_definition, rates_of
 from delayq.jobs.middleware.running_job import RunningJob
-
-if TYPE_CHECKING:
-    from delayq.jobs.registry import Registry
-
-Rates: TypeAlias = RateLimit | Sequence[RateLimit] | None
-Definition: TypeAlias = Rates | Callable[[RunningJob], Rates]
-"""One rate, or several that must all let a job through, or a function of the job that says which; None = unlimited."""
+from delayq.jobs.registry import current
 
 JITTER_MS = 20.0
-MOST_RATES = 20
 
 
 class RateLimited(Limited):
@@ -49,12 +41,10 @@ class RateLimited(Limited):
         release_after: str | timedelta | None = None,
         drop: bool = False,
     ) -> None:
-        from delayq.jobs.registry import current  # which itself knows middleware
-
         super().__init__(release_after, drop=drop)
         self._name = check_limit(name)
         self._given = rates if rates is None else checked_definition(name, rates)
-        self._registry: Registry = current()
+        self._registry = current()
 
     def __repr__(self) -> str:
         return f"RateLimited({self._name!r})"
@@ -77,25 +67,3 @@ class RateLimited(Limited):
     def _rates(self, job: RunningJob) -> tuple[RateLimit, ...]:
         given = self._registry.limit(self._name) if self._given is None else self._given
         return rates_of(self._name, given(job) if callable(given) else given)
-
-
-def rates_of(name: str, rates: object) -> tuple[RateLimit, ...]:
-    """As a tuple; raises `ConfigError` for anything else."""
-    several = () if rates is None else (rates,) if isinstance(rates, RateLimit) else rates
-    if (
-        isinstance(several, Sequence)
-        and len(several) <= MOST_RATES
-        and all(isinstance(rate, RateLimit) for rate in several)
-    ):
-        return tuple(several)
-    raise ConfigError(
-        f"The limit {name!r} is defined as {type(rates).__name__}.",
-        hint=f"Give a RateLimit, a list of at most {MOST_RATES}, None for unlimited, or a function of the job.",
-    )
-
-
-def checked_definition(name: str, definition: Definition) -> Definition:
-    """A definition; raises `ConfigError` for what is none."""
-    if not callable(definition):
-        rates_of(name, definition)
-    return definition

@@ -11,10 +11,11 @@ import pytest
 from delayq import JobContext
 from delayq.core.errors import Conflict, InvalidInput
 from delayq.core.states import State
-from delayq.jobs.batch import Member, batch, find_batch
+from delayq.jobs.batch import batch, find_batch
 from delayq.jobs.chain import chain
 from delayq.jobs.dispatch import named
 from delayq.jobs.links import NOWHERE, Builder
+from delayq.jobs.plans import Member
 from delayq.manager import Manager
 from delayq.redis import follow_verbs
 from delayq.redis.batch_verbs import BatchVerbs

@@ -8,10 +8,11 @@ from delayq.core.followups import Plan
 from delayq.core.spec import JobSpec
 from delayq.core.states import OnConflict, State
 from delayq.drivers.base import Claim
-from delayq.jobs.batch import Member, PendingBatch, batch, find_batch
+from delayq.jobs.batch import PendingBatch, batch, find_batch
 from delayq.jobs.chain import chain
 from delayq.jobs.dispatch import named
 from delayq.jobs.links import NOWHERE, Builder
+from delayq.jobs.plans import Member
 from delayq.manager import Manager
 from delayq.redis.batch_verbs import BatchVerbs
 from tests.support.members import Flaky, Slow, cut, finished, numbers, work

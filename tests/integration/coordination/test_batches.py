@@ -10,11 +10,12 @@ from delayq import Conflict, InvalidInput, JobContext, SkipIfBatchCancelled
 from delayq.core.batches import BatchInfo
 from delayq.core.errors import BatchNotFound
 from delayq.core.states import State
-from delayq.jobs.batch import Member, PendingBatch, afind_batch, batch, find_batch
+from delayq.jobs.batch import PendingBatch, afind_batch, batch, find_batch
 from delayq.jobs.chain import chain
 from delayq.jobs.dispatch import named
 from delayq.jobs.middleware.forms import Next
 from delayq.jobs.middleware.running_job import RunningJob
+from delayq.jobs.plans import Member
 from delayq.manager import Manager
 from tests.support.station import QUEUE, Station
 from tests.support.steps import QUEUES, Steps

@@ -12,8 +12,9 @@ from itertools import islice
 
 import pytest
 
-from delayq.jobs.batch import Member, batch
+from delayq.jobs.batch import batch
 from delayq.jobs.chain import chain
+from delayq.jobs.plans import Member
 from delayq.redis.batch_verbs import BatchVerbs
 from tests.support.by_hand import World, called, step
 from tests.support.interleave import commands

@@ -10,11 +10,14 @@ from delayq import InvalidInput, JobContext
 from delayq.core import envelope as envelopes
 from delayq.core.followups import Note, Word
 from delayq.core.states import State
-from delayq.jobs.batch import Member, batch, find_batch
-from delayq.jobs.chain import Element, chain
+from delayq.jobs.batch import batch, find_batch
+from delayq.jobs.chain import chain
 from delayq.jobs.coordinated import RunningChain
+from delayq.jobs.coordination import ManagerCoordinator
+from delayq.jobs.current import current_manager
 from delayq.jobs.dispatch import Dispatch, named
 from delayq.jobs.links import NOWHERE, Builder
+from delayq.jobs.plans import Element, Member
 from delayq.jobs.unsent import include
 from delayq.manager import Manager
 from delayq.redis.calls import follow as calls
@@ -128,7 +131,7 @@ def test_a_link_that_was_retried_may_grow_its_chain(station: Station, steps: Ste
 def test_an_id_that_the_chain_has_already_is_refused(steps: Steps, manager: Manager) -> None:
     pending = batch([chain(steps("own", id="own"), steps("planned", id="planned"))], id="b")
     [head] = pending.plan(Builder(manager), NOWHERE, None).members
-    running = RunningChain(envelopes.decode(head.job))
+    running = RunningChain(envelopes.decode(head.job), ManagerCoordinator(current_manager))
     for taken in ("own", "planned"):
         with pytest.raises(InvalidInput, match=f"The id '{taken}' is given to two links of a chain in a batch"):
             running.append(steps("new", id=taken))
@@ -178,7 +181,7 @@ def _one(call: Any) -> Any:
 @pytest.mark.parametrize("stranger", [3, [3], chain(named("a")), named])
 @pytest.mark.parametrize("where", ["prepend", "append"])
 def test_what_is_neither_job_nor_batch_is_refused_in_a_sentence(where: str, stranger: Any) -> None:
-    rest = RunningChain()
+    rest = RunningChain(coordinator=ManagerCoordinator(current_manager))
     with pytest.raises(InvalidInput, match="is no job"):
         getattr(rest, where)(stranger)
     assert rest.changed() == b""

@@ -15,11 +15,12 @@ import pytest
 from delayq import JobContext
 from delayq.core.errors import Conflict
 from delayq.core.followups import Link
-from delayq.jobs.batch import Member, batch, find_batch, links_of
+from delayq.jobs.batch import batch, find_batch
 from delayq.jobs.chain import chain
 from delayq.jobs.dispatch import named
 from delayq.jobs.links import Builder, Where
 from delayq.jobs.member_ids import Ids
+from delayq.jobs.plans import Member, links_of
 from delayq.manager import Manager
 from delayq.redis.batch_verbs import BatchVerbs
 from delayq.redis.send import send

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from delayq.core.errors import BackendUnavailable
-from delayq.jobs.batch import Member, batch
+from delayq.jobs.batch import batch
 from delayq.jobs.chain import chain
+from delayq.jobs.plans import Member
 from delayq.redis.connect import Connector
 from tests.support.by_hand import World, called, step
 from tests.support.station import Station

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from delayq.core.errors import Conflict, InvalidInput
-from delayq.jobs.batch import Member, batch, find_batch
+from delayq.jobs.batch import batch, find_batch
 from delayq.jobs.chain import chain
 from delayq.jobs.dispatch import named
 from delayq.jobs.links import NOWHERE, Builder
+from delayq.jobs.plans import Member
 from delayq.manager import Manager
 from delayq.redis.batch_verbs import BatchVerbs
 from delayq.redis.follow_verbs import FollowVerbs

@@ -8,10 +8,11 @@ import pytest
 
 from delayq import Conflict
 from delayq.core.states import State
-from delayq.jobs.batch import Member, batch, find_batch
+from delayq.jobs.batch import batch, find_batch
 from delayq.jobs.chain import chain
 from delayq.jobs.context import JobContext
 from delayq.jobs.dispatch import Dispatch, named
+from delayq.jobs.plans import Member
 from tests.integration.database.conftest import on_sqlite
 from tests.support.database_station import DatabaseStation
 from tests.support.members import numbers

@@ -15,10 +15,11 @@ from delayq.core.batches import BatchInfo
 from delayq.core.errors import BatchNotFound, ConfigError
 from delayq.core.states import Answer, State
 from delayq.drivers.within import within
-from delayq.jobs.batch import Member, PendingBatch, afind_batch, batch, find_batch
+from delayq.jobs.batch import PendingBatch, afind_batch, batch, find_batch
 from delayq.jobs.chain import chain
 from delayq.jobs.context import JobContext
 from delayq.jobs.dispatch import named
+from delayq.jobs.plans import Member
 from delayq.jobs.registry import using
 from tests.integration.database.conftest import on_sqlite
 from tests.support.database_station import DatabaseStation

@@ -21,7 +21,7 @@ from delayq import (
 from delayq.core.errors import ConfigError, InvalidDuration
 from delayq.core.interrupts import JobTimedOut
 from delayq.core.states import State
-from delayq.jobs.middleware.rate_limited import Definition
+from delayq.jobs.middleware.rates import Definition
 from delayq.testing.attempted import Attempted
 from delayq.testing.travel import Travel, travelling
 from tests.support.around import KINDS, Marks, declare
