@@ -11,62 +11,109 @@
 -- KEYS[8]  locks       hash    id -> digest
 -- KEYS[9]  meta        hash
 -- KEYS[10] cancel      hash    id -> asked at
--- KEYS[11] outbox      stream  what belongs elsewhere: `todo`, JSON, or `ended` and `job`
+-- KEYS[11] outbox      stream  follow-ups for other queues: `todo` (JSON), or `ended` and `job`
 -- ARGV[1]  limit       int     jobs at most, 1..500
 -- ARGV[2]  queue       text    its name, for the wake-up
--- ARGV[3]  wake        text    channel; told `queue 0` when a relay has something to carry
+-- ARGV[3]  wake        text    channel; gets `queue 0` when a relay has something to carry
 -- returns  the number dropped; call again until it is 0
 -- cost     O(limit * log n); 1 MB of payload, but one job at least
 --
--- What is reserved runs on: it is somebody's work already, also where damage put the same id among what waits.
--- Why an envelope's text is searched: what follows its job has to hear of this end, and a relay reads it. A payload that
--- holds these words by chance costs the relay a look.
--- Why a hint that cannot be sent is no error: a mover looks now and then for what is owed.
+-- What is reserved runs on, also when damage put the same id among what waits.
 
-local scheduled, jobs, stream, entries, recoveries = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local errors, unique, locks, meta, cancel, outbox = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
+local scheduled = KEYS[1]
+local jobs = KEYS[2]
+local stream = KEYS[3]
+local entries = KEYS[4]
+local recoveries = KEYS[5]
+local errors = KEYS[6]
+local unique = KEYS[7]
+local locks = KEYS[8]
+local meta = KEYS[9]
+local cancel = KEYS[10]
+local outbox = KEYS[11]
 local limit = tonumber(ARGV[1])
-for _, key in ipairs({ stream, outbox }) do redis.call('XLEN', key) end
-for _, key in ipairs({ jobs, entries, recoveries, errors, unique, locks, cancel }) do redis.call('HLEN', key) end
 
-local last
-for _, group in ipairs(redis.call('EXISTS', stream) == 1 and redis.call('XINFO', 'GROUPS', stream) or {}) do
-  local is = {}
-  for i = 1, #group, 2 do is[group[i]] = group[i + 1] end
-  if is.name == 'delayq' then last = is['last-delivered-id'] end
+-- Read every key, so that one of the wrong type raises its error before the first write.
+redis.call('XLEN', stream)
+redis.call('XLEN', outbox)
+for _, key in ipairs({ jobs, entries, recoveries, errors, unique, locks, cancel }) do
+  redis.call('HLEN', key)
 end
-local function pad(id)
-  return (string.gsub(id, '%d+', function(digits) return string.rep('0', 20 - #digits) .. digits end))
+
+-- Pads both numbers of an entry id with zeros, so that ids compare as text.
+local function pad(entry_id)
+  return (string.gsub(entry_id, '%d+', function(digits)
+    return string.rep('0', 20 - #digits) .. digits
+  end))
+end
+
+-- The entries above `last` are ready. Without the group, or with one that was set back, none is.
+local last = nil
+for _, group in ipairs(redis.call('EXISTS', stream) == 1 and redis.call('XINFO', 'GROUPS', stream) or {}) do
+  local info = {}
+  for i = 1, #group, 2 do
+    info[group[i]] = group[i + 1]
+  end
+  if info.name == 'delayq' then
+    last = info['last-delivered-id']
+  end
 end
 local top = redis.call('HGET', meta, 'delivered')
-if last and top and pad(last) < pad(top) then last = nil end
+if last and top and pad(last) < pad(top) then
+  last = nil
+end
 
-local ids, gone, bytes, largest = {}, {}, 0, 0
+local ids = {}
+local bytes = 0
 for _, id in ipairs(redis.call('ZRANGE', scheduled, 0, limit - 1)) do
   bytes = bytes + redis.call('HSTRLEN', jobs, id)
-  if bytes > 1000000 and #ids > 0 then break end
+  if bytes > 1000000 and #ids > 0 then
+    break
+  end
   ids[#ids + 1] = id
 end
 local waiting = #ids
+
+-- Read entries in chunks as large as the largest entry so far allows.
+local gone = {}
+local largest = 0
 while last and #ids < limit and bytes < 1000000 do
-  local chunk = largest > 0 and math.max(1, math.min(16, limit - #ids, math.floor((1000000 - bytes) / largest))) or 1
+  local chunk = 1
+  if largest > 0 then
+    chunk = math.max(1, math.min(16, limit - #ids, math.floor((1000000 - bytes) / largest)))
+  end
   local page = redis.call('XRANGE', stream, '(' .. last, '+', 'COUNT', chunk)
   for _, row in ipairs(page) do
-    local is, size = {}, 100
-    for i = 1, #row[2], 2 do is[row[2][i]], size = row[2][i + 1], size + #row[2][i + 1] end
-    bytes, largest, last = bytes + size, math.max(largest, size), row[1]
-    if is.id and redis.call('HGET', entries, is.id) == row[1] then
-      ids[#ids + 1], gone[#gone + 1] = is.id, row[1]
+    local fields = {}
+    local size = 100
+    for i = 1, #row[2], 2 do
+      fields[row[2][i]] = row[2][i + 1]
+      size = size + #row[2][i + 1]
+    end
+    bytes = bytes + size
+    largest = math.max(largest, size)
+    last = row[1]
+    if fields.id and redis.call('HGET', entries, fields.id) == last then
+      ids[#ids + 1] = fields.id
+      gone[#gone + 1] = last
     end
   end
-  if #page == 0 then break end
+  if #page == 0 then
+    break
+  end
 end
-if #ids == 0 then return 0 end
+if #ids == 0 then
+  return 0
+end
+
 redis.call('ZREM', scheduled, unpack(ids))
 if #gone > 0 then
   redis.call('XDEL', stream, unpack(gone))
   redis.call('HDEL', entries, unpack(ids, waiting + 1))
 end
+
+-- A job with a chain or a batch has follow-ups; a relay reads the envelope in the outbox. A payload that holds these
+-- words by chance costs the relay a look. A wake-up that cannot be sent is no error: movers look now and then.
 local owed = false
 for _, id in ipairs(ids) do
   local job = redis.call('HGET', jobs, id) or ''
@@ -75,11 +122,18 @@ for _, id in ipairs(ids) do
     owed = true
   end
 end
-if owed then redis.pcall('PUBLISH', ARGV[3] or '', (ARGV[2] or '') .. ' 0') end
-for _, key in ipairs({ jobs, recoveries, errors, cancel }) do redis.call('HDEL', key, unpack(ids)) end
+if owed then
+  redis.pcall('PUBLISH', ARGV[3] or '', (ARGV[2] or '') .. ' 0')
+end
+
+for _, key in ipairs({ jobs, recoveries, errors, cancel }) do
+  redis.call('HDEL', key, unpack(ids))
+end
 for _, id in ipairs(redis.call('HLEN', locks) > 0 and ids or {}) do
   local digest = redis.call('HGET', locks, id)
-  if digest and redis.call('HGET', unique, digest) == id then redis.call('HDEL', unique, digest) end
+  if digest and redis.call('HGET', unique, digest) == id then
+    redis.call('HDEL', unique, digest)
+  end
   redis.call('HDEL', locks, id)
 end
 return #ids

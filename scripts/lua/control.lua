@@ -1,25 +1,24 @@
--- control: what holds for all workers: a pause of everything, maintenance, and the call to start anew.
+-- control: read or set what holds for all workers: a pause of everything, maintenance, and the call to restart.
 --
 -- moves    nothing
 -- KEYS[1]  control     hash    of no queue
 -- ARGV[1]  now_ms      int     '' = the server's clock
--- ARGV[2]  what        text    pause, maintenance or restart; '' = only look
--- ARGV[3]  for_ms      int     how long; 0 = until it is ended; -1 = end it. Of a restart: any
+-- ARGV[2]  what        text    pause, maintenance or restart; '' = only read
+-- ARGV[3]  for_ms      int     how long; 0 = until it is ended; -1 = end it. For a restart: any
 -- ARGV[4]  reason      text    of maintenance, for people; '' = none
--- ARGV[5]  switch      text    channel
--- returns  {now_ms, paused_until_ms, maintenance_until_ms, maintenance_since_ms, restart_ms, reason}; -1 = not so, an
---          until of 0 = until it is ended
+-- ARGV[5]  switch      text    channel of the hint
+-- returns  {now_ms, paused_until_ms, maintenance_until_ms, maintenance_since_ms, restart_ms, reason}; -1 = not in
+--          force, 0 as an until = until it is ended
 -- cost     O(1)
 --
--- Why one hash of no queue: workers read it with the pauses of their queues, in the same round trip, and it holds for
--- queues that nobody has seen yet.
--- Why the time of a restart only grows: workers look for a change of it, and a clock that went back must not hide one.
--- Why HDEL of nothing comes first: it is a write that a server at its memory limit allows, and opens it for the rest.
--- Who has to stop the work on a full server must be able to.
--- Why a hint that cannot be sent is no error: workers look now and then.
+-- One hash of no queue: workers read it with the pauses of their queues, in the same round trip, and it holds for
+-- queues that no worker has seen yet.
 
 local control = KEYS[1]
-local now, what, length, reason = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3]), ARGV[4]
+local now = tonumber(ARGV[1])
+local what = ARGV[2]
+local length = tonumber(ARGV[3])
+local reason = ARGV[4]
 if not now then
   local time = redis.call('TIME')
   now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -27,8 +26,14 @@ end
 local fields = { 'paused_until_ms', 'maintenance_until_ms', 'maintenance_since_ms', 'restart_ms', 'reason' }
 local known = redis.call('HMGET', control, unpack(fields))
 local until_ms = string.format('%.0f', length == 0 and 0 or now + length)
-if what ~= '' then redis.call('HDEL', control, '') end
+
+-- HDEL of nothing frees memory for Redis: a server at its memory limit allows it, and then runs the rest of the script.
+-- So work can be stopped on a full server.
+if what ~= '' then
+  redis.call('HDEL', control, '')
+end
 if what == 'restart' then
+  -- This time only grows: workers look for a change of it, and a clock that went back must not hide one.
   local last = tonumber(known[4]) or 0
   redis.call('HSET', control, 'restart_ms', string.format('%.0f', now < last and last + 1 or now))
 elseif what == 'pause' and length < 0 then
@@ -38,17 +43,28 @@ elseif what == 'pause' then
 elseif what == 'maintenance' and length < 0 then
   redis.call('HDEL', control, 'maintenance_until_ms', 'maintenance_since_ms', 'reason')
 elseif what == 'maintenance' then
+  -- Maintenance that is in force keeps the time of its start.
   local ends = tonumber(known[2])
   local since = ends and (ends == 0 or ends > now) and known[3] or string.format('%.0f', now)
   redis.call('HSET', control, 'maintenance_until_ms', until_ms, 'maintenance_since_ms', since, 'reason', reason)
 end
-if what ~= '' then redis.pcall('PUBLISH', ARGV[5] or '', '') end
+-- A hint that cannot be sent is no error: workers look now and then.
+if what ~= '' then
+  redis.pcall('PUBLISH', ARGV[5] or '', '')
+end
+
 known = redis.call('HMGET', control, unpack(fields))
 local reply = { now }
-for n = 1, 4 do reply[n + 1] = tonumber(known[n]) or -1 end
-for n = 2, 3 do
-  if reply[n] > 0 and reply[n] <= now then reply[n] = -1 end
+for n = 1, 4 do
+  reply[n + 1] = tonumber(known[n]) or -1
 end
-if reply[3] < 0 then reply[4] = -1 end
+for n = 2, 3 do
+  if reply[n] > 0 and reply[n] <= now then
+    reply[n] = -1
+  end
+end
+if reply[3] < 0 then
+  reply[4] = -1
+end
 reply[6] = reply[3] >= 0 and known[5] or ''
 return reply

@@ -15,19 +15,37 @@
 -- returns  one answer each: forgotten, refused (it waits or runs) or unknown
 -- cost     O(ids * log n); at most 500 a call
 
-local failed, completed, jobs, errors, results = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local recoveries, unique, locks, entries, scheduled = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
-for _, key in ipairs({ jobs, errors, results, recoveries, unique, locks, entries }) do redis.call('HLEN', key) end
-for _, key in ipairs({ failed, completed, scheduled }) do redis.call('ZCARD', key) end
+local failed = KEYS[1]
+local completed = KEYS[2]
+local jobs = KEYS[3]
+local errors = KEYS[4]
+local results = KEYS[5]
+local recoveries = KEYS[6]
+local unique = KEYS[7]
+local locks = KEYS[8]
+local entries = KEYS[9]
+local scheduled = KEYS[10]
+
+-- Read every key, so that one of the wrong type raises its error before the first write.
+for _, key in ipairs({ jobs, errors, results, recoveries, unique, locks, entries }) do
+  redis.call('HLEN', key)
+end
+for _, key in ipairs({ failed, completed, scheduled }) do
+  redis.call('ZCARD', key)
+end
 
 local reply = {}
 for n, id in ipairs(ARGV) do
   if redis.call('HEXISTS', entries, id) == 1 or redis.call('ZSCORE', scheduled, id) then
     reply[n] = 'refused'
   elseif redis.call('ZREM', failed, id) + redis.call('ZREM', completed, id) > 0 then
-    for _, key in ipairs({ jobs, errors, results, recoveries }) do redis.call('HDEL', key, id) end
+    for _, key in ipairs({ jobs, errors, results, recoveries }) do
+      redis.call('HDEL', key, id)
+    end
     local digest = redis.call('HGET', locks, id)
-    if digest and redis.call('HGET', unique, digest) == id then redis.call('HDEL', unique, digest) end
+    if digest and redis.call('HGET', unique, digest) == id then
+      redis.call('HDEL', unique, digest)
+    end
     redis.call('HDEL', locks, id)
     reply[n] = 'forgotten'
   else

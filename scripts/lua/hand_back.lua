@@ -1,4 +1,4 @@
--- hand_back: deliver again what was not started; it costs neither an attempt nor a recovery.
+-- hand_back: deliver again what was not started. It costs neither an attempt nor a recovery.
 --
 -- moves    reserved -> ready, under a new entry at the tail
 -- KEYS[1]  entries     hash    id -> entry id
@@ -7,62 +7,100 @@
 -- KEYS[4]  recoveries  hash    id -> times its worker vanished
 -- KEYS[5]  cancel      hash    id -> asked at
 -- KEYS[6]  meta        hash
--- KEYS[7]  progress    hash    id -> what the job told last
+-- KEYS[7]  progress    hash    id -> the job's last progress report
 -- ARGV[1]  now_ms      int     '' = the server's clock; the due time of an entry that lost its own
 -- ARGV[2+] delivery    2 each  id, entry id
--- returns  1 or 0 for each one looked at: handed back, or fenced. A shorter list than asked means: call again with the
---          rest
+-- returns  1 or 0 for each delivery it looked at: handed back, or fenced. A shorter list than asked means: call again
+--          with the rest
 -- cost     O(deliveries) and their bytes; of at most 500 it looks at 100 and 1 MB, but one at least
 --
--- Also the way back for an entry that was trimmed away: the payload comes from `jobs`. When it is lost there, the entry
--- still carries it.
--- Why nothing is handed back without a stream: only schedule, promote and tidy make one, together with its group. Then
--- mend finds the job.
--- Why the wish to stop stays, and is said in the entry: nobody withdrew it. Whoever reads the entry next ends the job
--- without starting it, and needs no call of its own to know.
--- Why a new entry: the entry id is the lease, and its old holder may still be alive somewhere.
+-- The job gets a new entry, because the entry id is the lease, and its old holder may still be alive. An entry that was
+-- trimmed away comes back too: its payload is in `jobs`. A payload that is lost there is taken from the entry.
 
-local entries, stream, jobs, recoveries, cancel, meta = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local entries = KEYS[1]
+local stream = KEYS[2]
+local jobs = KEYS[3]
+local recoveries = KEYS[4]
+local cancel = KEYS[5]
+local meta = KEYS[6]
 local progress = KEYS[7]
+
 local now = tonumber(ARGV[1])
 if not now then
   local time = redis.call('TIME')
   now = time[1] * 1000 + math.floor(time[2] / 1000)
 end
 local at = string.format('%.0f', now)
-for _, key in ipairs({ jobs, entries, recoveries, cancel, meta, progress }) do redis.call('HLEN', key) end
-local present = redis.call('XLEN', stream) > 0 or redis.call('EXISTS', stream) == 1
+
+-- Read every key, so that one of the wrong type raises its error before the first write.
+for _, key in ipairs({ jobs, entries, recoveries, cancel, meta, progress }) do
+  redis.call('HLEN', key)
+end
+
+-- Without a stream nothing is handed back: only schedule, promote and tidy make one, with its group. Then mend finds
+-- the job.
+local has_stream = redis.call('XLEN', stream) > 0 or redis.call('EXISTS', stream) == 1
 
 local ids = {}
-for i = 2, #ARGV, 2 do ids[#ids + 1] = ARGV[i] end
-if #ids == 0 then return {} end
-local owned, times = redis.call('HMGET', entries, unpack(ids)), redis.call('HMGET', recoveries, unpack(ids))
-local reply, bytes, batch, done, gone = {}, 0, {}, {}, {}
+for i = 2, #ARGV, 2 do
+  ids[#ids + 1] = ARGV[i]
+end
+if #ids == 0 then
+  return {}
+end
+local owned = redis.call('HMGET', entries, unpack(ids))
+local recoveries_of = redis.call('HMGET', recoveries, unpack(ids))
+local reply = {}
+local bytes = 0
+local batch = {}
+local seen = {}
+local done = {}
+local gone = {}
 for n, id in ipairs(ids) do
-  local entry, is = ARGV[2 * n + 1], {}
-  local mine = present and owned[n] == entry and not done[id]
-  local stored = mine and redis.call('HGET', jobs, id)
-  local found = mine and redis.call('XRANGE', stream, entry, entry)[1]
-  for i = 1, found and #found[2] or 0, 2 do is[found[2][i]] = found[2][i + 1] end
-  local envelope = stored or is.job
+  local entry = ARGV[2 * n + 1]
+  local is_owned = has_stream and owned[n] == entry and not seen[id]
+  local stored = is_owned and redis.call('HGET', jobs, id)
+  local found = is_owned and redis.call('XRANGE', stream, entry, entry)[1]
+  local fields = {}
+  for i = 1, found and #found[2] or 0, 2 do
+    fields[found[2][i]] = found[2][i + 1]
+  end
+  local envelope = stored or fields.job
   bytes = bytes + (envelope and #envelope or 0)
-  if #reply == 100 or (bytes > 1000000 and #reply > 0) then break end
+  if #reply == 100 or (bytes > 1000000 and #reply > 0) then
+    break
+  end
   reply[n] = envelope and 1 or 0
   if envelope then
-    done[id], done[#done + 1], gone[#gone + 1] = true, id, entry
-    batch[#batch + 1] = { envelope, is.due or at, times[n] or '0', not stored }
+    seen[id] = true
+    done[#done + 1] = id
+    gone[#gone + 1] = entry
+    batch[#batch + 1] = {
+      envelope,
+      fields.due or at,
+      recoveries_of[n] or '0',
+      not stored,
+    }
   end
 end
-if #done == 0 then return reply end
+if #done == 0 then
+  return reply
+end
+
 redis.call('XACK', stream, 'delayq', unpack(gone))
 redis.call('XDEL', stream, unpack(gone))
-local placed, wishes = {}, redis.call('HLEN', cancel) > 0
-for n, job in ipairs(batch) do
-  if job[4] then redis.call('HSET', jobs, done[n], job[1]) end
-  local stop = wishes and redis.call('HEXISTS', cancel, done[n]) == 1 and { 'stop', '1' } or {}
-  placed[2 * n - 1] = done[n]
-  placed[2 * n] = redis.call('XADD', stream, '*', 'id', done[n], 'job', job[1], 'due', job[2], 'recoveries', job[3],
-    unpack(stop))
+local has_wishes = redis.call('HLEN', cancel) > 0
+local placed = {}
+for n, id in ipairs(done) do
+  local envelope, due, times, is_lost = unpack(batch[n])
+  if is_lost then
+    redis.call('HSET', jobs, id, envelope)
+  end
+  -- The wish to stop stays, and the entry carries it: the next worker ends the job without starting it.
+  local stop = has_wishes and redis.call('HEXISTS', cancel, id) == 1 and { 'stop', '1' } or {}
+  placed[2 * n - 1] = id
+  placed[2 * n] =
+    redis.call('XADD', stream, '*', 'id', id, 'job', envelope, 'due', due, 'recoveries', times, unpack(stop))
 end
 redis.call('HSET', entries, unpack(placed))
 redis.call('HDEL', progress, unpack(done))

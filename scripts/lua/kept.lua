@@ -1,4 +1,4 @@
--- kept: whether jobs are still held under the entries they were, and for how long nobody has renewed them.
+-- kept: whether jobs are still held under these entries, and how long ago each entry was read or renewed.
 --
 -- moves    nothing
 -- KEYS[1]  stream   stream  group `delayq`
@@ -7,9 +7,7 @@
 -- ARGV[1]  lease_ms int     the lease where the queue has none of its own
 -- ARGV[2+] held     2 each  id, entry id
 -- returns  {lease in force, then 1 each: ms since it was read or renewed, -1 when its job has another entry or none}
--- cost     O(held · log n)
---
--- Why an entry that is not pending counts as renewed now: it is its job's, so somebody is about to mend its row.
+-- cost     O(held * log n)
 
 local stream, entries, meta = KEYS[1], KEYS[2], KEYS[3]
 local lease = redis.call('HGET', meta, 'lease_ms')
@@ -18,6 +16,7 @@ local reply = { lease }
 for n = 2, #ARGV, 2 do
   local idle = -1
   if redis.call('HGET', entries, ARGV[n]) == ARGV[n + 1] then
+    -- An entry that is not pending counts as renewed now: it is its job's own, and its row is about to be repaired.
     local rows = redis.pcall('XPENDING', stream, 'delayq', ARGV[n + 1], ARGV[n + 1], 1)
     idle = not rows.err and rows[1] and rows[1][3] or 0
   end

@@ -15,27 +15,47 @@
 -- returns  {completed jobs forgotten, failed jobs forgotten}
 -- cost     O(limit * log n)
 
-local failed, completed, jobs, errors = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local results, recoveries, unique, locks = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
-local now, keep, limit = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+local failed = KEYS[1]
+local completed = KEYS[2]
+local jobs = KEYS[3]
+local errors = KEYS[4]
+local results = KEYS[5]
+local recoveries = KEYS[6]
+local unique = KEYS[7]
+local locks = KEYS[8]
+
+local now = tonumber(ARGV[1])
+local keep = tonumber(ARGV[2])
+local limit = tonumber(ARGV[3])
 if not now then
   local time = redis.call('TIME')
   now = time[1] * 1000 + math.floor(time[2] / 1000)
 end
-for _, key in ipairs({ jobs, errors, results, recoveries, unique, locks }) do redis.call('HLEN', key) end
+
+-- Read every key, so that one of the wrong type raises its error before the first write.
+for _, key in ipairs({ jobs, errors, results, recoveries, unique, locks }) do
+  redis.call('HLEN', key)
+end
 local over = redis.call('ZRANGE', completed, '-inf', now, 'BYSCORE', 'LIMIT', 0, limit)
 local old = redis.call('ZRANGE', failed, '-inf', now - keep, 'BYSCORE', 'LIMIT', 0, limit)
 
 local function forget(set, ids)
-  if #ids == 0 then return end
+  if #ids == 0 then
+    return
+  end
   redis.call('ZREM', set, unpack(ids))
-  for _, key in ipairs({ jobs, errors, results, recoveries }) do redis.call('HDEL', key, unpack(ids)) end
+  for _, key in ipairs({ jobs, errors, results, recoveries }) do
+    redis.call('HDEL', key, unpack(ids))
+  end
   for _, id in ipairs(redis.call('HLEN', locks) > 0 and ids or {}) do
     local digest = redis.call('HGET', locks, id)
-    if digest and redis.call('HGET', unique, digest) == id then redis.call('HDEL', unique, digest) end
+    if digest and redis.call('HGET', unique, digest) == id then
+      redis.call('HDEL', unique, digest)
+    end
     redis.call('HDEL', locks, id)
   end
 end
+
 forget(completed, over)
 forget(failed, old)
 return { #over, #old }

@@ -1,4 +1,4 @@
--- silent: which delivered jobs are held by a consumer that has been silent for longer than the lease.
+-- silent: list the delivered jobs whose consumer has been silent for longer than the lease.
 --
 -- moves    nothing
 -- KEYS[1]  stream      stream  group `delayq`
@@ -8,34 +8,43 @@
 -- returns  {how many, counted up to 500; then 3 each: id, consumer, ms since it last spoke}
 -- cost     O(pending); 1 MB of payload, but one entry at least
 --
--- A worker renews what it holds every third of a lease, so a longer silence means that it is dead, frozen or cut off. A
--- pending row without an entry, and an entry that is no longer its job's, are left to the janitor and not counted.
+-- A worker renews what it holds every third of a lease, so a longer silence means that it is dead, frozen or cut off.
 
 local stream, entries, meta = KEYS[1], KEYS[2], KEYS[3]
 local limit = tonumber(ARGV[1])
 local lease = tonumber(redis.call('HGET', meta, 'lease_ms') or 0) or 0
 redis.call('HLEN', entries)
-local reads = lease > 0 and redis.call('EXISTS', stream) == 1 and redis.call('XINFO', 'GROUPS', stream) or {}
+local groups = lease > 0 and redis.call('EXISTS', stream) == 1 and redis.call('XINFO', 'GROUPS', stream) or {}
 local has_group = false
-for _, group in ipairs(reads) do
+for _, group in ipairs(groups) do
   for i = 1, #group, 2 do
     has_group = has_group or (group[i] == 'name' and group[i + 1] == 'delayq')
   end
 end
-if not has_group then return { 0 } end
+if not has_group then
+  return { 0 }
+end
+
 local rows = redis.call('XPENDING', stream, 'delayq', 'IDLE', string.format('%d', lease + 1), '-', '+', 500)
-local reply, bytes = { #rows }, 0
+local reply = { #rows }
+local bytes = 0
 for _, row in ipairs(rows) do
-  if #reply > limit * 3 or bytes > 1000000 then break end
-  local found = redis.call('XRANGE', stream, row[1], row[1])[1]
-  local is = {}
-  for i = 1, found and #found[2] or 0, 2 do
-    is[found[2][i]], bytes = found[2][i + 1], bytes + #found[2][i + 1]
+  if #reply > limit * 3 or bytes > 1000000 then
+    break
   end
-  if is.id and redis.call('HGET', entries, is.id) == row[1] then
-    local n = #reply
-    reply[n + 1], reply[n + 2], reply[n + 3] = is.id, row[2], row[3]
+  local entry = row[1]
+  local found = redis.call('XRANGE', stream, entry, entry)[1]
+  local fields = {}
+  for i = 1, found and #found[2] or 0, 2 do
+    fields[found[2][i]] = found[2][i + 1]
+    bytes = bytes + #found[2][i + 1]
+  end
+  if fields.id and redis.call('HGET', entries, fields.id) == entry then
+    reply[#reply + 1] = fields.id
+    reply[#reply + 1] = row[2]
+    reply[#reply + 1] = row[3]
   else
+    -- The janitor looks after pending rows without an entry, and after entries that are not their job's any more.
     reply[1] = reply[1] - 1
   end
 end

@@ -1,4 +1,4 @@
--- upcoming: how many jobs fall due in each of some spans of time.
+-- upcoming: count the jobs that fall due in each of some spans of time.
 --
 -- moves    nothing
 -- KEYS[1]  scheduled   zset    id -> due_ms
@@ -9,16 +9,22 @@
 -- cost     O(spans * log n)
 
 local scheduled = KEYS[1]
-local now, span, spans = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+local now = tonumber(ARGV[1])
+local span = tonumber(ARGV[2])
+local spans = tonumber(ARGV[3])
 if not now then
   local time = redis.call('TIME')
   now = time[1] * 1000 + math.floor(time[2] / 1000)
 end
-local function count(from, to) return redis.call('ZCOUNT', scheduled, from, to) end
-local function text(ms) return string.format('%.0f', ms) end
-local reply = { now, count('-inf', text(now)) }
-for n = 1, spans do
-  reply[#reply + 1] = count('(' .. text(now + (n - 1) * span), text(now + n * span))
+
+local function format_ms(ms)
+  return string.format('%.0f', ms)
 end
-reply[#reply + 1] = count('(' .. text(now + spans * span), '+inf')
+
+local reply = { now, redis.call('ZCOUNT', scheduled, '-inf', format_ms(now)) }
+for n = 1, spans do
+  local from = '(' .. format_ms(now + (n - 1) * span)
+  reply[#reply + 1] = redis.call('ZCOUNT', scheduled, from, format_ms(now + n * span))
+end
+reply[#reply + 1] = redis.call('ZCOUNT', scheduled, '(' .. format_ms(now + spans * span), '+inf')
 return reply

@@ -1,4 +1,4 @@
--- weigh: how much memory the keys of a queue take, about.
+-- weigh: estimate how much memory the keys of a queue take.
 --
 -- moves    nothing
 -- KEYS[1]  scheduled   zset    id -> due_ms
@@ -11,22 +11,49 @@
 -- KEYS[8]  results     hash    id -> result
 -- KEYS[9]  unique      hash    digest -> owning id
 -- KEYS[10] locks       hash    id -> digest
--- KEYS[11] outbox      stream  what belongs elsewhere: `todo`, JSON, or `ended` and `job`
+-- KEYS[11] outbox      stream  follow-ups for other queues: `todo` (JSON), or `ended` and `job`
 -- KEYS[12] activity    hash    minute of the day -> what happened in it, JSON
 -- KEYS[13] history     hash    day since 1970, modulo 90 -> what happened on it, JSON
 -- KEYS[14] types_by_hour hash  hour and job name -> how these jobs ran, JSON
 -- KEYS[15] types_by_day  hash  day and job name -> how these jobs ran, JSON
--- returns  bytes
--- cost     O(1): the server looks at five rows of each and reckons
---
--- The few keys that are left out hold little.
+-- returns  bytes; the keys that are left out hold little
+-- cost     O(1): the server looks at five rows of each key and estimates
 
-local scheduled, jobs, stream, entries, failed, errors = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-local completed, results, unique, locks, outbox, activity = KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12]
-local history, types_by_hour, types_by_day = KEYS[13], KEYS[14], KEYS[15]
+local scheduled = KEYS[1]
+local jobs = KEYS[2]
+local stream = KEYS[3]
+local entries = KEYS[4]
+local failed = KEYS[5]
+local errors = KEYS[6]
+local completed = KEYS[7]
+local results = KEYS[8]
+local unique = KEYS[9]
+local locks = KEYS[10]
+local outbox = KEYS[11]
+local activity = KEYS[12]
+local history = KEYS[13]
+local types_by_hour = KEYS[14]
+local types_by_day = KEYS[15]
+
+local keys = {
+  scheduled,
+  jobs,
+  stream,
+  entries,
+  failed,
+  errors,
+  completed,
+  results,
+  unique,
+  locks,
+  outbox,
+  activity,
+  history,
+  types_by_hour,
+  types_by_day,
+}
 local bytes = 0
-for _, key in ipairs({ scheduled, jobs, stream, entries, failed, errors, completed, results, unique, locks, outbox, activity,
-  history, types_by_hour, types_by_day }) do
+for _, key in ipairs(keys) do
   bytes = bytes + (redis.call('MEMORY', 'USAGE', key) or 0)
 end
 return bytes

@@ -64,7 +64,7 @@ VARIANTS = {
     "reclaim does not hold after a gap": Variant("reclaim", "if now < hold then", "if false then"),
     "reclaim forgets that it counts": Variant("reclaim", "redis.call('HSET', recoveries, unpack(counts))", ""),
     "cancel takes away what is running": Variant(
-        "cancel", "if entry and delivered(entry) then", "if false then", seed=1
+        "cancel", "if entry and is_delivered(entry) then", "if false then", seed=1
     ),
     "release drops the recoveries": Variant(
         "release",
