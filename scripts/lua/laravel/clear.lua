@@ -4,10 +4,10 @@
 -- KEYS[1]  list        list    payloads, the oldest first
 -- KEYS[2]  delayed     zset    payload -> due, epoch seconds
 -- KEYS[3]  notify      list    one token for each payload in the list
--- returns  how many they were
--- cost     O(1); the memory is freed apart
+-- returns  how many jobs were taken out
+-- cost     O(1); the memory is freed in the background
 --
--- Why reserved jobs stay: they run. Laravel's own queue:clear takes them too.
+-- Reserved jobs stay, because they run. Laravel's own queue:clear takes them too.
 
 local list, delayed, notify = KEYS[1], KEYS[2], KEYS[3]
 redis.call('LLEN', notify)

@@ -1,4 +1,4 @@
--- forget: the work is done; take reserved jobs out of one of Laravel's queues.
+-- forget: take reserved jobs out of one of Laravel's queues, because the work is done.
 --
 -- moves    reserved -> absent
 -- KEYS[1]  reserved    zset    payload, its attempt counted -> when it is let in again, epoch seconds
@@ -7,15 +7,19 @@
 -- returns  1 or 0 for each: gone, or fenced because it was let in again meanwhile
 -- cost     O(log n) each; at most 500 a call
 --
--- Why a reservation is a token and not the payload, as in Laravel: whoever keeps the lease need not know the payload,
--- and a token never comes back.
+-- In Laravel a reservation is its payload. Here it is a token: the process that keeps the lease need not know the
+-- payload, and a token never comes back.
 
 local reserved, held = KEYS[1], KEYS[2]
 redis.call('ZCARD', reserved)
 local reply = {}
 for n, token in ipairs(ARGV) do
   local row = redis.call('HGET', held, token)
-  reply[n] = row and redis.call('ZREM', reserved, row:sub(select(2, row:find('^%d+ %d+ ')) + 1)) or 0
+  reply[n] = 0
+  if row then
+    local _, prefix_end = row:find('^%d+ %d+ ')
+    reply[n] = redis.call('ZREM', reserved, row:sub(prefix_end + 1))
+  end
   redis.call('HDEL', held, token)
 end
 return reply

@@ -6,12 +6,10 @@
 -- KEYS[3]  notify      list    one token for each payload in the list
 -- ARGV[1]  now_ms      int     '' = the server's clock
 -- ARGV[2+] job         2 each  delay_ms (0 = now), payload
--- returns  the epoch in ms, by which the times were counted
+-- returns  the epoch in ms, from which the delays count
 -- cost     O(jobs); at most 500 and 1 MB a call, but one at least
 --
--- Why times have a fraction: Laravel writes whole seconds and reads any number, and its worker asks for what is due by
--- a whole second. So what is due at .7 is never early.
--- Why it must not be sent twice: a list keeps two of the same.
+-- It must not be sent twice: a list keeps two of the same payload.
 
 local list, delayed, notify = KEYS[1], KEYS[2], KEYS[3]
 local now = tonumber(ARGV[1])
@@ -23,8 +21,11 @@ redis.call('ZCARD', delayed)
 redis.call('LLEN', notify)
 redis.call('LLEN', list)
 for i = 2, #ARGV, 2 do
-  local delay, payload = tonumber(ARGV[i]), ARGV[i + 1]
+  local delay = tonumber(ARGV[i])
+  local payload = ARGV[i + 1]
   if delay > 0 then
+    -- Laravel writes whole seconds and reads any number. Its worker asks for what is due by a whole second, so a job
+    -- that is due at .7 is never early.
     redis.call('ZADD', delayed, string.format('%.3f', (now + delay) / 1000), payload)
   else
     redis.call('RPUSH', list, payload)

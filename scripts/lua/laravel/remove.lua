@@ -1,4 +1,4 @@
--- remove: take waiting jobs out of one of Laravel's queues, as they were shown.
+-- remove: take waiting jobs out of one of Laravel's queues, by the payloads that were shown.
 --
 -- moves    ready -> absent, scheduled -> absent
 -- KEYS[1]  list        list    payloads, the oldest first
@@ -17,7 +17,9 @@ for i = 1, #ARGV, 2 do
   local gone = nil
   if ARGV[i] == 'list' then
     gone = redis.call('LREM', list, 1, ARGV[i + 1])
-    if gone == 1 then redis.call('LPOP', notify) end
+    if gone == 1 then
+      redis.call('LPOP', notify)
+    end
   else
     gone = redis.call('ZREM', delayed, ARGV[i + 1])
   end

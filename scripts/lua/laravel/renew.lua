@@ -9,7 +9,8 @@
 -- returns  1 or 0 for each: ours for another lease, or not any more
 -- cost     O(log n) each; at most 500 a call
 --
--- Why Laravel does not mind: its workers ask for scores that have passed, and never what a score was before.
+-- Laravel's workers ask for scores that have passed, and never what a score was before. So a new score does not disturb
+-- them.
 
 local reserved, held = KEYS[1], KEYS[2]
 local now = tonumber(ARGV[1])
@@ -17,12 +18,19 @@ if not now then
   local time = redis.call('TIME')
   now = time[1] * 1000 + math.floor(time[2] / 1000)
 end
-local reply, expiry = {}, string.format('%.3f', (now + ARGV[2]) / 1000)
+local expiry = string.format('%.3f', (now + ARGV[2]) / 1000)
+local reply = {}
 for i = 3, #ARGV do
   local row = redis.call('HGET', held, ARGV[i])
-  local job = row and row:sub(select(2, row:find('^%d+ %d+ ')) + 1)
-  local ours = job and redis.call('ZSCORE', reserved, job)
-  if ours then redis.call('ZADD', reserved, 'XX', expiry, job) end
-  reply[#reply + 1] = ours and 1 or 0
+  local is_ours = false
+  if row then
+    local _, prefix_end = row:find('^%d+ %d+ ')
+    local job = row:sub(prefix_end + 1)
+    is_ours = redis.call('ZSCORE', reserved, job)
+    if is_ours then
+      redis.call('ZADD', reserved, 'XX', expiry, job)
+    end
+  end
+  reply[#reply + 1] = is_ours and 1 or 0
 end
 return reply
