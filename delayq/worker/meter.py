@@ -6,8 +6,7 @@ process of the worker can read all of it.
 
     rows      how many are used
     a row     key (queue << 32 | job), parts of lateness, its sum in ms, then for each outcome: ends without a start
-              less those that were fenced, parts of the duration, its sum in ms; at last the run times of all
-              attempts in the finer parts of `core/job_types.py`
+              less those that were fenced, run times by `ENDS_MS`, their sum in ms
 
 Cells of 8 bytes, each written by one process. The main thread of a child counts starts; ends are counted under a lock,
 because handlers may run in several threads.
@@ -18,12 +17,14 @@ from __future__ import annotations
 import mmap
 import threading
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from math import inf
 from operator import add
 from typing import Final, NamedTuple
 
 from delayq.core.activity import BOUNDS_MS, LATE, PARTS, TOOK, Spread
-from delayq.core.job_types import TIME_PARTS, TIMES_MS
+from delayq.core.job_types import TIMES_MS
 from delayq.core.shards import queue_of
 from delayq.worker.slots import Word
 
@@ -35,15 +36,21 @@ UNKNOWN: Final = "unknown"
 _ROWS: Final = 512
 _LATE_SUM: Final = 1 + PARTS
 _FIRST: Final = 2 + PARTS
-_PER_OUTCOME: Final = PARTS + 2
-_TIMES: Final = _FIRST + len(OUTCOMES) * _PER_OUTCOME
-_ROW: Final = _TIMES + TIME_PARTS
+ENDS_MS: Final = tuple(sorted({*BOUNDS_MS, *TIMES_MS}))
+"""Upper ends of the parts that run times are counted in. Parts of a spread and of a job type are made of whole ones of
+these, so an attempt is counted once."""
+_CELLS: Final = len(ENDS_MS) + 1
+_SPREAD_AT: Final = tuple(bisect_left(ENDS_MS, end) + 1 for end in BOUNDS_MS)
+_IN_SPREAD: Final = tuple(zip((0, *_SPREAD_AT), (*_SPREAD_AT, _CELLS), strict=True))
+_TIME_PARTS: Final = tuple(str(bisect_left(TIMES_MS, end)) for end in (*ENDS_MS, inf))
+_PER_OUTCOME: Final = _CELLS + 2
+_ROW: Final = _FIRST + len(OUTCOMES) * _PER_OUTCOME
 _CLOCK_MS: Final = int(Word.CLOCK_MS)
 _NUMBERS: Final = {word: n for n, word in enumerate(OUTCOMES)}
 
 
 class Measured(NamedTuple):
-    """One row: `ended` by outcome, `took` by outcome, how late those began that did, and their run `times`."""
+    """One row: `ended` by outcome, `took` by outcome, how late those began that did; all run `times` by `ENDS_MS`."""
 
     queue: str
     job: str
@@ -94,8 +101,7 @@ class Meter:
     def done(self, place: int, took_ms: float) -> None:
         """An attempt ended well, as nearly all do."""
         with self._lock:
-            self._ints[place + _FIRST + 1 + bisect_left(BOUNDS_MS, took_ms)] += 1
-            self._ints[place + _TIMES + bisect_left(TIMES_MS, took_ms)] += 1
+            self._ints[place + _FIRST + 1 + bisect_left(ENDS_MS, took_ms)] += 1
             self._floats[place + _FIRST + _PER_OUTCOME - 1] += took_ms
 
     def ended(self, place: int, outcome: str, took_ms: float | None) -> None:
@@ -105,8 +111,7 @@ class Meter:
             if took_ms is None:
                 self._ints[first] += 1
             else:
-                self._ints[first + 1 + bisect_left(BOUNDS_MS, took_ms)] += 1
-                self._ints[place + _TIMES + bisect_left(TIMES_MS, took_ms)] += 1
+                self._ints[first + 1 + bisect_left(ENDS_MS, took_ms)] += 1
                 self._floats[first + _PER_OUTCOME - 1] += took_ms
 
     def fenced(self, place: int, outcome: str) -> None:
@@ -126,18 +131,17 @@ class Meter:
             place = 1 + number * _ROW
             key = self._ints[place]
             firsts = [place + _FIRST + _PER_OUTCOME * n for n in range(len(OUTCOMES))]
-            took = tuple(self._spread(first + 1, first + _PER_OUTCOME - 1) for first in firsts)
+            cells = [self._ints[first + 1 : first + 1 + _CELLS].tolist() for first in firsts]
+            sums = [self._floats[first + _PER_OUTCOME - 1] for first in firsts]
+            took = tuple(map(_spread_of, cells, sums))
             ended = tuple(self._never_less(first, one.count) for first, one in zip(firsts, took, strict=True))
-            late = self._spread(place + 1, place + _LATE_SUM)
-            times = tuple(self._ints[place + _TIMES : place + _ROW])
+            late = Spread(tuple(self._ints[place + 1 : place + 1 + PARTS]), self._floats[place + _LATE_SUM])
+            times = tuple(map(sum, zip(*cells, strict=True)))
             yield Measured(self._queues[key >> 32], self._jobs[key & 0xFFFFFFFF], late, ended, took, times)
 
     def _never_less(self, first: int, started: int) -> int:
         count = self._read[first] = max(self._ints[first] + started, self._read.get(first, 0))
         return count
-
-    def _spread(self, first: int, sum_at: int) -> Spread:
-        return Spread(tuple(self._ints[first : first + PARTS]), self._floats[sum_at])
 
     def _find(self, queue: str, job: str) -> int:
         """The row of a queue and a job. The last ones are left to unknown jobs, one for each queue."""
@@ -156,6 +160,11 @@ class Meter:
                     self._ints[0] = used + 1
                     return 1 + used * _ROW
             return 1
+
+
+def _spread_of(cells: list[int], sum_ms: float) -> Spread:
+    counts = tuple(sum(cells[start:end]) for start, end in _IN_SPREAD) if any(cells) else Spread().counts
+    return Spread(counts, sum_ms)
 
 
 def together(rows: Iterable[Measured]) -> dict[tuple[str, str], Measured]:
@@ -195,8 +204,11 @@ def job_measures(before: Measured | None, now: Measured) -> dict[str, float]:
     """What one job's row grew by, by the names of a job type's row; empty when it did not."""
     if now == before:
         return {}
-    old = before or Measured("", "", Spread(), (0,) * len(OUTCOMES), (Spread(),) * len(OUTCOMES), (0,) * TIME_PARTS)
-    grown: dict[str, float] = {word: now.ended[n] - old.ended[n] for n, word in enumerate(OUTCOMES)}
-    grown |= {str(n): now.times[n] - old.times[n] for n in range(TIME_PARTS)}
-    grown["took_ms"] = round(sum(one.sum_ms for one in now.took) - sum(one.sum_ms for one in old.took), 3)
-    return {name: much for name, much in grown.items() if much > 0}
+    old = before or Measured("", "", Spread(), (0,) * len(OUTCOMES), (Spread(),) * len(OUTCOMES), (0,) * _CELLS)
+    grown: Counter[str] = Counter()
+    for names, newer, older in ((OUTCOMES, now.ended, old.ended), (_TIME_PARTS, now.times, old.times)):
+        for name, new, past in zip(names, newer, older, strict=True):
+            grown[name] += new - past
+    counts: dict[str, float] = dict(grown)
+    counts["took_ms"] = round(sum(one.sum_ms for one in now.took) - sum(one.sum_ms for one in old.took), 3)
+    return {name: much for name, much in counts.items() if much > 0}
