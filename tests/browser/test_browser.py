@@ -22,6 +22,7 @@ from tests.browser.chromium import program
 from tests.support.cli import ROOT, Cli, environment
 from tests.support.failing import fail_job
 from tests.support.flavours import missing
+from tests.support.job_types import report
 
 PATIENCE_S = 360
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
@@ -86,6 +87,11 @@ def some_of_each(redis_url: str) -> None:
         q.batches.open(Plan(id="spring", name="spring"))
         q.schedule("order.close", {"order_id": 1}, delay="10m", id="soon", queue="orders", unique="1", tags=["vip"])
         q.pause("mail")
+        for queue, name, ms in (
+            ("orders", "order.close", 900.0),
+            ("mail", "App\\Jobs\\SendTheMonthlyNewsletter", 20.0),
+        ):
+            report(q, queue, name, [ms] * 90 + [70_000.0] * 10, done=80, released=15, failed=5)
 
 
 def test_a_phone_reaches_every_button_and_column(shop: Cli, redis_url: str) -> None:

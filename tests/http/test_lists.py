@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import base64
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 from delayq import DelayQ
+from delayq.core.api_keys import Scope, new_key
+from tests.http.test_access import bearer, key_file
 from tests.support.failing import fail_job
-from tests.support.web import problem
+from tests.support.job_types import report
+from tests.support.web import problem, web
 
 
 @pytest.fixture
@@ -190,3 +194,69 @@ async def test_failed_jobs_by_error_and_one_group_retried(api: httpx.AsyncClient
         wrong = {"action": action, "filter": {"queue": "orders", "signature": signature, "states": states}}
         problem(await api.post("/v1/jobs/bulk", json=wrong), 422, "invalid-input")
     assert (await api.get("/v1/failed?signature=nonsense")).status_code == 422
+
+
+@pytest.fixture
+def ran(redis_url: str) -> None:
+    """What workers reported of three job names on two queues."""
+    with DelayQ(redis_url) as q:
+        report(q, "orders", "order.close", [10.0] * 98 + [5_000.0] * 2, done=90, released=6, failed=4)
+        report(q, "mail", "mail.send", [20.0] * 10, done=10)
+        report(q, "orders", "mail.send", [20.0], snoozed=1)
+        report(q, "orders", "report", [60_000.0], failed=1)
+
+
+@pytest.mark.usefixtures("ran")
+async def test_metrics_by_job_name(api: httpx.AsyncClient) -> None:
+    told = (await api.get("/v1/job-types")).json()
+    assert told["queue"] is None
+    assert [one["name"] for one in told["job_types"]] == ["order.close", "mail.send", "report"]
+    close, mail, _ = told["job_types"]
+    counts = ("attempts", "done", "retried", "failed", "other", "failure_rate", "queues")
+    assert [close[name] for name in counts] == [100, 90, 6, 4, 0, 0.1, ["orders"]]
+    assert [mail[name] for name in counts] == [11, 10, 0, 0, 1, 0.0, ["mail", "orders"]]
+    assert close["p50_ms"] == pytest.approx(10, rel=0.1)
+    assert close["p99_ms"] == pytest.approx(5_000, rel=0.1)
+    assert (close["mean_ms"], close["took_ms"]) == (109.8, 10_980)
+    minutes = (told["now_ms"] - told["since_ms"]) / 60_000
+    assert 24 * 60 <= minutes < 25 * 60
+    assert close["per_minute"] == pytest.approx(100 / minutes, abs=0.001)
+
+
+@pytest.mark.usefixtures("ran")
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        ("sort=p99", ["report", "order.close", "mail.send"]),
+        ("sort=p50", ["report", "mail.send", "order.close"]),
+        ("sort=failures", ["order.close", "report", "mail.send"]),
+        ("sort=failure-rate&days=90", ["report", "order.close", "mail.send"]),
+        ("queue=mail&hours=1", ["mail.send"]),
+        ("queue=nothing", []),
+    ],
+)
+async def test_orders_and_windows_of_job_names(api: httpx.AsyncClient, query: str, names: list[str]) -> None:
+    told = (await api.get(f"/v1/job-types?{query}")).json()
+    assert [one["name"] for one in told["job_types"]] == names
+
+
+@pytest.mark.parametrize(
+    "query", ["hours=0", "hours=25", "days=0", "days=91", "hours=1&days=1", "sort=name", "queue=%20", "window=24h"]
+)
+async def test_a_wrong_window_of_job_names_is_refused(api: httpx.AsyncClient, query: str) -> None:
+    answer = await api.get(f"/v1/job-types?{query}")
+    assert answer.status_code == 422, answer.text
+    assert answer.json()["errors"]
+
+
+@pytest.mark.usefixtures("ran")
+async def test_a_key_for_some_queues_sees_their_job_names(redis_url: str, tmp_path: Path) -> None:
+    key = new_key(0, [Scope.READ], queues=["mail"])
+    async with web(redis_url, api_keys_file=str(key_file(tmp_path, sees=key))) as api:
+        headers = bearer(key[1])
+        told = (await api.get("/v1/job-types", headers=headers)).json()
+        assert [(one["name"], one["queues"], one["attempts"]) for one in told["job_types"]] == [
+            ("mail.send", ["mail"], 10)
+        ]
+        problem(await api.get("/v1/job-types?queue=orders", headers=headers), 403, "forbidden")
+        problem(await api.get("/v1/job-types"), 401, "unauthorized")

@@ -3,27 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Literal
 from urllib.parse import urlencode
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 
 from delayq.core import shapes
 from delayq.core.failure import as_dict
+from delayq.core.job_types import DAYS, HOURS, ordered
 from delayq.core.sealing import hide
 from delayq.core.views import JobInfo
 from delayq.http import cursors, listing
 from delayq.http.access import Reader
 from delayq.http.answers import answer
 from delayq.http.api.models.failed import FailedGroups, FailedPage
-from delayq.http.api.models.jobs import JobPage
+from delayq.http.api.models.jobs import JobPage, JobTypes
+from delayq.http.bodies import invalid
 from delayq.http.documented import answers
 from delayq.http.filters import Said, of_failed, of_query
-from delayq.http.places import ROWS, Cursor, Rows
+from delayq.http.places import ROWS, AnyQueue, Cursor, Rows, place
+from delayq.http.problems import Refused
 from delayq.http.service import Served
+from delayq.redis.job_types import job_types
 
 router = APIRouter(tags=["jobs"])
 Filter = Annotated[Said, Depends(of_query)]
+Hours = Annotated[int | None, Query(ge=1, le=HOURS, description="The last hours, in place of 24.")]
+Days = Annotated[int | None, Query(ge=1, le=DAYS, description="The last days, in place of hours.")]
+Order = Literal["attempts", "p50", "p99", "time", "failures", "failure-rate"]
+Sort = Annotated[Order, Query(description="The largest comes first.")]
 
 
 @router.get("/v1/jobs", summary="Jobs, page by page", responses=answers({200: ("A page.", JobPage)}))
@@ -73,6 +81,29 @@ async def list_groups(
             "others": found.others + sum(group.count for group in rest),
         }
     )
+
+
+@router.get("/v1/job-types", summary="Metrics by job name", responses=answers({200: ("Job names.", JobTypes)}))
+async def list_job_types(
+    service: Served,
+    caller: Reader,
+    queue: AnyQueue = None,
+    hours: Hours = None,
+    days: Days = None,
+    sort: Sort = "attempts",
+) -> Response:
+    """Attempts, failure rate and run times of each job name, as delayq's workers counted them.
+
+    The window is the last 24 hours, or `hours` or `days`, and the hour or day that has begun. p50 and p99 are at most
+    9.1 % off.
+    """
+    if hours is not None and days is not None:
+        raise Refused(invalid("?days", "`days` was given with `hours`.", "Leave one of them out.", "invalid-input"))
+    client = service.client
+    name = None if queue is None else place(service, caller, queue)
+    names = [one for one in await client.queues() if caller.sees(one)] if name is None else None
+    found = await client.run(job_types(client.verbs, name, hours, days, names))
+    return answer(shapes.job_types(found, ordered(found.types, sort)))
 
 
 def _error(info: JobInfo) -> object:

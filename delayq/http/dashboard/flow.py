@@ -10,7 +10,7 @@ from delayq.core.activity import Activity, Span, joined
 from delayq.core.views import QueueStats, Upcoming
 from delayq.http.dashboard import charts
 from delayq.http.dashboard.charts import Chart, Series
-from delayq.http.dashboard.wording import compact, day, minute, plural, span
+from delayq.http.dashboard.wording import compact, day, milliseconds, minute, plural, span
 
 RATE_MINUTES: Final = 5
 """Rates are those of so many whole minutes."""
@@ -145,9 +145,7 @@ def lateness(activity: Activity) -> Chart:
 
 
 def _ms(value: float | None) -> str:
-    if value is None:
-        return "–"
-    return f"{value:.1f} ms" if value < 10 else span(value)
+    return milliseconds(value) or "–"
 
 
 def backlog(activity: Activity, stats: Sequence[QueueStats]) -> Chart:

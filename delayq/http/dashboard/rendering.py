@@ -37,6 +37,7 @@ NAVIGATION: Final = (
     ("/queues", "Queues"),
     ("/jobs", "Jobs"),
     ("/failed", "Failed"),
+    ("/job-types", "Job types"),
     ("/workers", "Workers"),
     ("/batches", "Batches"),
     ("/limits", "Limits"),
@@ -108,7 +109,8 @@ def _engine() -> Environment:
         "Scope": Scope,
     }
     numbers = (wording.compact, wording.exact, wording.plural, wording.size, wording.span, wording.minute)
-    engine.filters |= {one.__name__: one for one in (*numbers, wording.counted)}
+    shares = (wording.milliseconds, wording.percent)
+    engine.filters |= {one.__name__: one for one in (*numbers, *shares, wording.counted)}
     return engine
 
 

@@ -71,6 +71,18 @@ def compact(number: float) -> str:
     return f"{number:,.0f}" if number >= 10 or number == int(number) else f"{number:.1f}"
 
 
+def milliseconds(ms: float | None) -> str:
+    """'0.8 ms', '35ms', '4s'; '' for None."""
+    if ms is None:
+        return ""
+    return f"{ms:.1f} ms" if ms < 10 else span(round(ms))
+
+
+def percent(share: float | None) -> str:
+    """'0%', '0.04%', '12.5%', '100%'; '' for None."""
+    return "" if share is None else f"{share * 100:.3g}%"
+
+
 def plural(number: int, noun: str) -> str:
     """'1 job', '2 jobs', '1,000 jobs'."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"

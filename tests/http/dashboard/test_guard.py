@@ -17,6 +17,7 @@ from delayq.http.dashboard.guard import SESSION
 from delayq.http.seal import Seal
 from delayq.http.seals import FRESH_S
 from tests.support.failing import fail_job
+from tests.support.job_types import report
 from tests.support.pages import Page, confirm, read, send
 from tests.support.servers import OwnServer
 from tests.support.web import web
@@ -249,12 +250,13 @@ async def test_the_audit_log_is_behind_one_permission(
 
 async def test_a_key_of_one_queue_sees_no_other(redis_url: str, waiting: DelayQ, tmp_path: Path) -> None:
     waiting.schedule("mail.send", delay="1h", id="b", queue="mail")
+    report(waiting, "mail", "mail.send", [1.0], done=1)
     key, token = new_key(0, [Scope.ADMIN], queues=["orders"])
     async with locked(redis_url, tmp_path, key) as client:
         await enter(client, token)
-        for path in ("/", "/queues", "/jobs", "/jobs?state=failed", "/failed", "/workers"):
+        for path in ("/", "/queues", "/jobs", "/jobs?state=failed", "/failed", "/job-types", "/workers"):
             assert "mail" not in (await read(client, path)).text
-        for path in ("/queues/mail", "/job?queue=mail&id=b", "/jobs?queue=mail"):
+        for path in ("/queues/mail", "/job?queue=mail&id=b", "/jobs?queue=mail", "/job-types?queue=mail"):
             assert "Wrong queue" in (await read(client, path, 400)).text
         for path in ("/batches", "/limits", "/audit"):
             assert "Not allowed" in (await read(client, path, 403)).text

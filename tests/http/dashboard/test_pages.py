@@ -14,6 +14,7 @@ from delayq.core.errors import Conflict
 from delayq.http.dashboard.rendering import NAVIGATION
 from delayq.http.dashboard.visit import job_link
 from tests.support.failing import fail_job, take
+from tests.support.job_types import report
 from tests.support.pages import Page, read, send
 
 PATHS = [
@@ -251,3 +252,63 @@ def test_the_jobs_of_this_suite_fail_as_they_do_in_a_worker(q: DelayQ) -> None:
     fail(q, "broken")
     with pytest.raises(Conflict):
         q.reschedule("broken", queue="orders", delay="1m")
+
+
+# -- job types ---------------------------------------------------------------------------------------------------------
+
+
+def names_on(page: Page) -> list[str]:
+    """The job names of the table, in its order."""
+    return re.findall(r'<th scope="row">([^<]*)', page.source)
+
+
+def row_of(page: Page, name: str) -> str:
+    """The text of a row of the table of job types."""
+    [row] = [row for row in page.source.split("<tr>") if f'<th scope="row">{name}</th>' in row]
+    return " ".join(re.sub(r"<[^>]+>", " ", row).split())
+
+
+async def test_which_job_type_is_slow_and_which_fails_most(api: httpx.AsyncClient, q: DelayQ) -> None:
+    report(q, "orders", "order.close", [100.0] * 96 + [4_000.0] * 4, done=90, released=6, failed=4)
+    report(q, "mail", "mail.send", [20.0] * 200, done=200)
+    report(q, "orders", "report", [60_000.0], done=1)
+    page = await read(api, "/job-types")
+    assert "Most failures 10% order.close" in page.text
+    assert re.search(r"Slowest, p99 (5[5-9]s|1m( [1-5]s)?) report", page.text)
+    assert names_on(page) == ["mail.send", "order.close", "report"]
+    row = row_of(page, "order.close")
+    assert re.match(r"order.close 100 0\.\d/min 10% 10 6 retried (9[1-9]|10\d)ms (3\.[7-9]|4(\.[0-3])?)s", row), row
+    assert 'aria-sort="descending"><a class="order" href="/job-types" title="Sort by attempts"' in page.source
+    by_p99 = await read(api, "/job-types?sort=p99&window=90d&queue=orders")
+    assert names_on(by_p99) == ["report", "order.close"]
+    assert {"/job-types?queue=orders&sort=p99", "/job-types?queue=orders&window=90d&sort=failures"} <= set(by_p99.links)
+    assert "/failed/groups?name=order.close&queue=orders" in by_p99.links
+
+
+async def test_from_a_job_type_to_its_failed_jobs(api: httpx.AsyncClient, orders: DelayQ) -> None:
+    strange = "App\\Jobs\\Close[1]*"
+    report(orders, "orders", strange, [1.0], failed=1)
+    report(orders, "orders", "order.close", [1.0], failed=1)
+    report(orders, "orders", "unknown", [1.0], failed=1)
+    links = [link for link in (await read(api, "/job-types")).links if link.startswith("/failed/groups")]
+    assert len(links) == 2
+    pages = [await read(api, link) for link in links]
+    assert sorted("broken" in page.text for page in pages) == [False, True]
+
+
+async def test_a_job_type_may_be_called_anything(api: httpx.AsyncClient, q: DelayQ) -> None:
+    report(q, "orders", HOSTILE, [1.0], done=1)
+    page = await read(api, "/job-types")
+    assert HOSTILE in page.text
+    assert HOSTILE not in page.source
+
+
+async def test_the_page_of_job_types_without_any_and_with_too_many(api: httpx.AsyncClient, q: DelayQ) -> None:
+    assert "No attempt of a delayq worker ended in the last 90 days." in (await read(api, "/job-types?window=90d")).text
+    for n in range(103):
+        report(q, "orders", f"job-{n}", [1.0], done=1)
+    page = await read(api, "/job-types")
+    assert page.source.count('<th scope="row">') == 100
+    assert "3 job types more" in page.text
+    for wrong in ("window=7d", "sort=name", "queue=%20x%20y"):
+        await read(api, f"/job-types?{wrong}", 400)

@@ -219,3 +219,37 @@ class JobPage(Struct, frozen=True, kw_only=True):
 
     jobs: list[JobRow]
     next_cursor: str | None
+
+
+class JobType(Struct, frozen=True, kw_only=True):
+    """How the attempts of all jobs of one name ended and how long they ran.
+
+    `retried`: attempts that failed and were tried again; `failed`: those that failed for good; `other`: snoozed,
+    discarded, or stopped as asked. `failure_rate`: the share of `retried` and `failed` among these and `done`.
+    `name` is `unknown` for jobs without a handler in their worker, and `(other)` for all names beyond 200 of a queue.
+    """
+
+    name: str
+    queues: list[Queue]
+    attempts: int
+    per_minute: float
+    done: int
+    retried: int
+    failed: int
+    other: int
+    failure_rate: Annotated[float, Meta(ge=0, le=1)] | None
+    p50_ms: float | None
+    p99_ms: float | None
+    mean_ms: float | None
+    took_ms: float
+
+
+class JobTypes(Struct, frozen=True, kw_only=True):
+    """Metrics by job name from `since_ms` to `now_ms`; `queue` null: of all queues that the key covers."""
+
+    queue: Queue | None
+    since_ms: Epoch
+    since: str
+    now_ms: Epoch
+    now: str
+    job_types: list[JobType]
