@@ -29,8 +29,8 @@ from tests.support.web import problem, web
 MANY = 10_000
 LATE = "q07777"
 """The queue whose job is overdue."""
-PAGES = ("/", "/queues", "/jobs", "/jobs?state=ready", "/failed")
-TIMED = ("/metrics", "/readyz", "/v1/queues", "/v1/jobs", *PAGES)
+PAGES = ("/", "/queues", "/jobs", "/jobs?state=ready", "/failed", "/job-types")
+TIMED = ("/metrics", "/readyz", "/v1/queues", "/v1/jobs", "/v1/job-types", *PAGES)
 MOST_TRIPS = 2_000
 """Round trips to Redis for one answer: a command of its own for each queue would be 10,000. The overview, which looks
 at 50 queues in full and at what is wrong with them, needs most."""
