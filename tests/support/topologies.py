@@ -10,6 +10,7 @@ Each is stopped by the pids of its own processes; none outlives the test process
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import secrets
 import shutil
@@ -22,6 +23,7 @@ from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
+from unittest.mock import patch
 
 import redis
 
@@ -177,7 +179,10 @@ class RedisCluster:
 
 
 class Sentinels:
-    """`servers[0]` is the first primary. `persistent` ones keep what they have when they come back."""
+    """`servers[0]` is the first primary. `persistent` ones keep what they have when they come back.
+
+    `environments`: more variables for each of the servers, in order.
+    """
 
     kind = Kind.SENTINEL
 
@@ -188,13 +193,14 @@ class Sentinels:
         *,
         replicas: int = 2,
         persistent: bool = False,
+        environments: Sequence[Mapping[str, str]] = (),
     ) -> None:
         self.ports = free_ports(1 + replicas)
         more = {"bind": HOST, "repl-diskless-sync-delay": "0", **(options or {})}
         self.servers = [
             LocalServer(binary, persistent=persistent, options={**more, "port": str(port)}) for port in self.ports
         ]
-        self._replicate()
+        self._replicate(environments)
         self.sentinels = _sentinels(binary, self.ports)
         places = ",".join(f"{HOST}:{one.port}" for one in self.sentinels)
         self.url = f"redis+sentinel://{places}/{SERVICE}"
@@ -247,9 +253,11 @@ class Sentinels:
         for server in self.servers:
             server.close()
 
-    def _replicate(self) -> None:
+    def _replicate(self, environments: Sequence[Mapping[str, str]]) -> None:
+        given = dict(zip(self.servers, environments, strict=False))
         for server in self.servers:
-            server.start()
+            with patch.dict(os.environ, given.get(server, {})):
+                server.start()
         for replica in self.servers[1:]:
             with connect(replica.url) as client:
                 client.replicaof(HOST, self.ports[0])
