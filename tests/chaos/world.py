@@ -47,10 +47,13 @@ def rig(lot: Lot, of: LocalServer, size: Size, *, url: str = "", **duty: Any) ->
 
 
 @contextmanager
-def client_of(url: str, waits: Waits = Waits(), **options: Any) -> Iterator[Client]:  # noqa: B008
-    """A client of the scenario's own."""
-    with closing(Connector(url, waits=waits)) as connector:
-        yield Client(connector, Options(queue="orders", **options))
+def client_of(members: Crew, *, url: str = "", waits: Waits = Waits()) -> Iterator[Client]:  # noqa: B008
+    """A client of the scenario's own, with the lease of its crew: the first client of a queue stores the lease.
+
+    `url` is its way to the server if it is not the crew's.
+    """
+    with closing(Connector(url or members.duty.url, waits=waits)) as connector:
+        yield Client(connector, Options(queue="orders", lease_ms=members.duty.lease_ms))
 
 
 def verdict(run: Rig) -> Verdict:

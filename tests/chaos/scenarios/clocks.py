@@ -88,7 +88,7 @@ def stepped(lot: Lot) -> Tally:
         server_with(faked(rate)) as one,
         crew(lot, one.url, lease_ms=LEASE_MS) as members,
         connect(one.url) as plain,
-        client_of(one.url, lease_ms=LEASE_MS) as asking,  # the first to name a queue decides on its lease
+        client_of(members) as asking,
     ):
         log, keys = ProducerLog(lot.folder), Keys("delayq", QUEUE)
         jobs = JOBS * lot.units

@@ -35,7 +35,7 @@ def poison(lot: Lot) -> Tally:
     with (
         server() as one,
         crew(lot, one.url, lease_ms=LEASE_MS, max_recoveries=STARTS - 1) as members,
-        client_of(one.url, lease_ms=LEASE_MS) as q,
+        client_of(members) as q,
     ):
         _replace_the_dead(members)
         for n in range(lot.units):
@@ -80,7 +80,7 @@ def crowded(lot: Lot) -> Tally:
     with (
         server(options=options) as one,
         crew(lot, one.url, lease_ms=LEASE_MS) as members,
-        client_of(one.url, lease_ms=LEASE_MS) as q,
+        client_of(members) as q,
         connect(one.url) as plain,
     ):
         _schedule(q, "w", lot.units, "1d")

@@ -31,7 +31,7 @@ def foreign_settle(lot: Lot) -> Tally:
     with (
         server() as one,
         crew(lot, one.url, lease_ms=LEASE_MS, tidy_every_ms=500) as members,
-        client_of(one.url, lease_ms=LEASE_MS) as q,
+        client_of(members) as q,
         connect(one.url) as plain,
     ):
         keys = Keys("delayq", QUEUE)

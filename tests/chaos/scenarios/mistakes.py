@@ -30,7 +30,7 @@ def mistakes(lot: Lot) -> Tally:
     with (
         server() as one,
         crew(lot, one.url, lease_ms=1_000, tidy_every_ms=300) as members,
-        client_of(one.url) as client,
+        client_of(members) as client,
         connect(one.url) as plain,
     ):
         members.hire()

@@ -32,7 +32,7 @@ def moods(lot: Lot) -> Tally:
     """
     rand, tally, after_ms = lot.rand, Tally(), list[float]()
     options = {**ALWAYS, "busy-reply-threshold": "100", "enable-protected-configs": "yes"}
-    with server(persistent=True, options=options) as one, crew(lot, one.url) as members, client_of(one.url) as client:
+    with server(persistent=True, options=options) as one, crew(lot, one.url) as members, client_of(members) as client:
         worker = members.hire()
         for n in range(lot.units):
             name, mood = rand.choice(list(MOODS.items()))

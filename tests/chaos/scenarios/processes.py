@@ -41,7 +41,7 @@ def kills(lot: Lot) -> Tally:
 
 def struck_off(lot: Lot) -> Tally:
     """A worker is killed and replaced again and again; after two minutes the group knows hardly more than live."""
-    with server() as one, crew(lot, one.url) as members, client_of(one.url) as q, connect(one.url) as plain:
+    with server() as one, crew(lot, one.url) as members, client_of(members) as q, connect(one.url) as plain:
         known: list[int] = []
         for n in range(lot.units):
             worker = members.hire()
@@ -79,7 +79,7 @@ def freezes(lot: Lot) -> Tally:
 def frozen_fleet(lot: Lot) -> Tally:
     """SIGSTOP for all processes of all workers, longer than a job may run; each job has one attempt, and completes."""
     rand, threads = lot.rand, (1, 1, 4)
-    with server() as one, crew(lot, one.url, lease_ms=LEASE_MS) as members, client_of(one.url, lease_ms=LEASE_MS) as q:
+    with server() as one, crew(lot, one.url, lease_ms=LEASE_MS) as members, client_of(members) as q:
         fleet = [members.hire(members.duty_with({"threads": n, "kill_after_ms": 1_000})) for n in threads]
         ids = [f"f{n}-{part}" for n in range(lot.units) for part in range(2 * sum(threads))]
         for n in range(lot.units):
@@ -120,7 +120,7 @@ def _all_ended(members: Crew, ids: list[str]) -> bool:
 def recovery(lot: Lot) -> Tally:
     """Workers die with a job in their hands; another starts it within lease + tick + 2 s."""
     ids = [f"held{n}" for n in range(lot.units)]
-    with server() as one, crew(lot, one.url, lease_ms=LEASE_MS) as members, client_of(one.url, lease_ms=LEASE_MS) as q:
+    with server() as one, crew(lot, one.url, lease_ms=LEASE_MS) as members, client_of(members) as q:
         victims = [members.hire() for _ in ids]
         q.schedule_many([{"name": "note", "id": job_id, "data": {"until": "go"}} for job_id in ids])
         wait_until(lambda: set(members.ledger.jobs("start")) == set(ids), timeout=60, what="each holds one")
@@ -143,7 +143,7 @@ def starve(lot: Lot) -> Tally:
     """A worker dies with many jobs; the only one left has eight threads and steady work, and none of it may suffer."""
     ids, go = [f"lost{n}" for n in range(lot.units)], lot.folder / "go"
     limit_ms, dues = LEASE_MS + TICK_MS + SPARE_MS, dict[str, int]()
-    with server() as one, crew(lot, one.url, lease_ms=LEASE_MS) as members, client_of(one.url, lease_ms=LEASE_MS) as q:
+    with server() as one, crew(lot, one.url, lease_ms=LEASE_MS) as members, client_of(members) as q:
         victim = members.hire(members.duty_with({"threads": lot.units}))
         q.schedule_many([{"name": "note", "id": job_id, "data": {"until": "go"}} for job_id in ids])
         wait_until(lambda: set(members.ledger.jobs("start")) == set(ids), timeout=60, what="the victim runs them all")

@@ -57,12 +57,15 @@ class Story:
 def replaced(lot: Lot) -> Tally:
     """Each version of a job ends once at most, one that was refused never starts, the last that was taken ends."""
     with server() as one, Proxy(one.socket) as proxy, crew(lot, one.url, lease_ms=30_000) as members, ExitStack() as st:
-        plain, direct = st.enter_context(connect(one.url)), st.enter_context(client_of(one.url))
+        plain, direct = st.enter_context(connect(one.url)), st.enter_context(client_of(members))
         direct.queue_set(QUEUE, shards=SHARDS[0])
         for _ in range(2):
             members.hire()
         rand = lot.rand
-        clients = [st.enter_context(client_of(url, IMPATIENT)) for url in (proxy.url, one.url) * (PRODUCERS // 2)]
+        clients = [
+            st.enter_context(client_of(members, url=url, waits=IMPATIENT))
+            for url in (proxy.url, one.url) * (PRODUCERS // 2)
+        ]
         stories = [[Story(f"p{n}-{k}") for k in range(IDS)] for n in range(PRODUCERS)]
 
         def lose_one() -> None:

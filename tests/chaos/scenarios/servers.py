@@ -47,7 +47,7 @@ def _kill_server(lot: Lot, one: LocalServer) -> None:
 def restarts(lot: Lot) -> Tally:
     """The server ends or is killed, is away for a while, and comes back; a job sent then starts within five seconds."""
     rand, took_ms = lot.rand, list[float]()
-    with server(persistent=True, options=ALWAYS) as one, crew(lot, one.url) as members, client_of(one.url) as client:
+    with server(persistent=True, options=ALWAYS) as one, crew(lot, one.url) as members, client_of(members) as client:
         worker = members.hire()
         for n in range(lot.units):
             rand.choice((one.kill, one.shutdown))()

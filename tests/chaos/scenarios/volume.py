@@ -31,7 +31,7 @@ DELAYS = ("0s", "400ms", "1500ms", "3s")
 
 def million(lot: Lot) -> Tally:
     """Some due now, some soon; every one of them once, none before its time."""
-    with server() as one, crew(lot, one.url, lease_ms=30_000) as members, client_of(one.url) as client:
+    with server() as one, crew(lot, one.url, lease_ms=30_000) as members, client_of(members) as client:
         members.hire()
         members.hire()
         dues: dict[str, int] = {}
@@ -57,7 +57,7 @@ def million(lot: Lot) -> Tally:
 def herd(lot: Lot) -> Tally:
     """All of them due in one millisecond; somebody else's PINGs go on as if nothing were the matter."""
     options = {"slowlog-log-slower-than": str(SLOW_US), "slowlog-max-len": "1000"}
-    with server(options=options) as one, crew(lot, one.url, lease_ms=30_000) as members, client_of(one.url) as client:
+    with server(options=options) as one, crew(lot, one.url, lease_ms=30_000) as members, client_of(members) as client:
         due_ms = int(time.time() * 1000) + 3_000 + lot.units // 20
         for first in range(0, lot.units, AT_ONCE):
             numbers = range(first, min(first + AT_ONCE, lot.units))
@@ -89,7 +89,7 @@ def flat(lot: Lot) -> Tally:
     with (
         server() as one,
         crew(lot, one.url, lease_ms=30_000) as members,
-        client_of(one.url) as q,
+        client_of(members) as q,
         connect(one.url) as r,
     ):
         worker, keys = members.hire(), Keys("delayq", QUEUE)
