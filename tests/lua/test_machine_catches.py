@@ -66,6 +66,17 @@ VARIANTS = {
     "cancel takes away what is running": Variant(
         "cancel", "if entry and is_delivered(entry) then", "if false then", seed=1
     ),
+    "archive takes away what is running": Variant(
+        "archive", "if entry and delivered(entry) then", "if false then", seed=1
+    ),
+    "archive leaves the entry in the stream": Variant("archive", "redis.call('XDEL', stream, entry)", ""),
+    "archive keeps the lock": Variant("archive", "redis.call('HDEL', unique, digest)", "redis.call('HLEN', unique)"),
+    "archive does it again when the call is sent again": Variant("archive", "if first then", "if false then"),
+    "remove takes failed jobs along": Variant(
+        "remove", "holds = { waiting, placed, given_up,", "holds = { waiting, placed, 0,"
+    ),
+    "remove keeps what the queue was told": Variant("remove", "unpack(KEYS)", "unpack(KEYS, 2)"),
+    "schedule does not heed a newer layout": Variant("schedule", "return { 'moved', mine } end", "mine = shards end"),
     "release drops the recoveries": Variant(
         "release",
         "redis.pcall('HINCRBY', meta, 'released_total', #done)",

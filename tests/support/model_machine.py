@@ -15,7 +15,8 @@ from typing import TypeVar
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize
 
-from delayq.redis.calls.call import Scope
+from delayq.core.shards import PLAIN
+from delayq.redis.calls.call import Call, Scope
 from tests.support.model_check import (
     Ledger,
     adopt,
@@ -56,6 +57,8 @@ class QueueMachine(RuleBasedStateMachine):
         # old entry still counts then, and rows of the old job may stay beside the new one's.
         self.scarred: set[str] = set()
         self.serial = 0
+        self.layout = PLAIN  # as producers know it
+        self.sent: list[tuple[Call[object], object]] = []
         self.names = ["dq:host:1:r1", "dq:host:2:r1", "plain"]
         self.knows: dict[str, list[Delivery]] = {name: [] for name in self.names}
         self.stale: list[tuple[str, Delivery]] = []
@@ -69,7 +72,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @property
     def scope(self) -> Scope:
-        return self.rig.scope(self.model.now)
+        return self.rig.scope(self.model.now, self.layout)
 
     def number(self) -> int:
         """A number used once."""

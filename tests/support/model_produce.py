@@ -102,6 +102,20 @@ class ProducerModel(ModelState):
             self.jobs[job_id].asked = True
         return _REFUSALS[state]
 
+    def archive(self, job_id: str, failure: bytes) -> str:
+        """`failure` is what the caller says of it, JSON; the script adds when, and what failed before."""
+        state = self.state(job_id)
+        if state not in ("scheduled", "ready"):
+            return _REFUSALS[state]
+        job = self.jobs[job_id]
+        history = b',"history":[' + job.failure + b"]" if job.failure else b""
+        known = job.failure != ANYTHING
+        self.leave_stream(job)
+        self.unlock(job)
+        job.place, job.at = Place.FAILED, self.now
+        job.failure = failure[:-1] + b',"at_ms":%d' % self.now + history + b"}" if known else ANYTHING
+        return "archived"
+
     def reschedule(self, job_id: str, when: str) -> Said:
         state = self.state(job_id)
         if state not in ("scheduled", "ready"):
@@ -156,6 +170,12 @@ class ProducerModel(ModelState):
         for job_id in dropped:
             self.drop(job_id)
         return dropped
+
+    def remove(self) -> None:
+        """Forget the queue, which holds nothing."""
+        for forgotten in (self.stream, self.pending, self.consumers, self.owners, self.recorded, self.vanished):
+            forgotten.clear()
+        self.last, self.layout, self.paused_until, self.tick, self.hold = "", 0, None, None, 0
 
     def pause(self, for_ms: int) -> int:
         self.paused_until = self.now + for_ms if for_ms else 0

@@ -15,8 +15,10 @@ import redis
 from redis.exceptions import NoScriptError
 
 from delayq.core.options import Options
+from delayq.core.shards import Layout
 from delayq.redis.calls.call import Call, Scope
 from tests.support.model_view import SNAPSHOT, View, read_view
+from tests.support.waiting import wait_until
 
 T = TypeVar("T")
 
@@ -46,8 +48,8 @@ class Rig:
     def key(self, name: str) -> str:
         return f"{PREFIX}:{{{QUEUE}}}:{name}"
 
-    def scope(self, now_ms: int) -> Scope:
-        return Scope(OPTIONS, QUEUE, now_ms)
+    def scope(self, now_ms: int, layout: Layout) -> Scope:
+        return Scope(OPTIONS, QUEUE, now_ms, layout)
 
     def send(self, call: Call[T]) -> T:
         """Run a call as a shell does."""
@@ -69,6 +71,20 @@ class Rig:
             return client.execute_command("EVALSHA", _sha(text), *words)
         except NoScriptError:
             return client.execute_command("EVAL", text, *words)
+
+    def answers(self) -> set[str]:
+        """The keys of answers that are kept for a call that is sent again."""
+        return {name.decode() for name in self.client.scan_iter(match=self.key("once:*"), count=1000)}
+
+    def outlive(self, entry: str) -> None:
+        """Wait until the server's clock is past an entry id: it gives none of these out again in a new stream."""
+        last_ms = int(entry.partition("-")[0])
+
+        def is_past() -> bool:
+            seconds, micros = self.raw("TIME")
+            return int(seconds) * 1000 + int(micros) // 1000 > last_ms
+
+        wait_until(is_past, what="the server's clock is past the last entry")
 
     def clear(self) -> None:
         self.client.flushdb()

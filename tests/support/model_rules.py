@@ -98,6 +98,7 @@ class DelayqMachine(CareRules, DamageRules):
         assert not left, f"keys left: {left}"
         owed = self.ledger.owed.keys() - self.scarred
         assert not owed, f"accepted and never delivered: {owed}"
+        self.take_away()
 
 
 def machine(rig: Rig, *, always_calm: bool = False) -> type[RuleBasedStateMachine]:

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
+from delayq.core.shards import PLAIN, Layout
 from delayq.core.spec import Prepared
 from delayq.core.states import OnConflict, State
 from delayq.core.views import JobRef
 from delayq.redis.calls import inspect, produce
+from delayq.redis.calls.call import Call
+from delayq.redis.calls.inspect import LaidOut
 from tests.support.model_machine import DIGESTS, IDS, START_MS, WHICH, QueueMachine
 from tests.support.model_produce import Ask, Said, Told, sha1
 from tests.support.model_rig import QUEUE
 from tests.support.model_state import exact
 from tests.support.model_view import order
 
+ARCHIVED = b'{"type":"Archived","message":"no"}'
+NO_WORD = LaidOut(PLAIN, "", "")
 WHENS = st.sampled_from(["+0", "+0", "+0", "+4000", "+20000", str(START_MS - 5000), str(START_MS + 30_000)])
 
 
@@ -36,7 +41,7 @@ WISHES = st.builds(
 
 
 class ProducerRules(QueueMachine):
-    """schedule, cancel, reschedule, run_now, retry, forget, clear, pause, resume, and the views."""
+    """schedule, cancel, archive, reschedule, run_now, retry, forget, clear, pause, resume, remove, and the views."""
 
     @rule(asks=st.lists(WISHES, min_size=1, max_size=2), conflict=st.sampled_from(OnConflict), resend=st.booleans())
     def schedule(self, asks: list[Wish], conflict: OnConflict, resend: bool) -> None:
@@ -48,12 +53,19 @@ class ProducerRules(QueueMachine):
         jobs = [Ask(wish.id, self._envelope_for(wish), wish.when, wish.digest) for wish in wishes]
         prepared = [Prepared(job.id, job.raw, job.when, job.digest, "job", QUEUE, own_id=True) for job in jobs]
         concerned = {job.id for job in jobs} | {self.model.owners.get(job.digest, job.id) for job in jobs}
-        known, token = "lease_ms" in self.view.meta, f"t{self.number()}"
+        token = f"t{self.number()}"
         call = produce.schedule(self.scope, prepared, conflict, token)
         got = self.rig.send(call)
+        assert (got.moved is not None) == (self.model.layout > self.layout.epoch), f"layout: {got.moved}"
+        if got.moved is not None:
+            self.settle(unchanged=True)
+            self.layout = got.moved
+            call = produce.schedule(self.scope, prepared, conflict, token)
+            got = self.rig.send(call)
+        self.model.layout = self.layout.epoch
         told = [_told(ref) for ref in got.refs]
         self.expect(concerned, self._foretell(jobs, conflict), told)
-        assert not (got.new_queue and known), "an old queue is said to be new"
+        assert got.new_queue == ("schema" not in self.view.meta), f"the queue is said to be new: {got.new_queue}"
         for job, answer in zip(jobs, told, strict=True):
             if answer.answer in ("created", "replaced"):
                 self.ledger.owed[job.id] = job.raw
@@ -62,9 +74,25 @@ class ProducerRules(QueueMachine):
         self.settle(
             concerned, gone=[answer.id for answer in told if answer.answer in ("created", "replaced", "postponed")]
         )
-        if resend and any(key.endswith(f"once:{token}") for key in call.keys):
+        if any(key.endswith(f"once:{token}") for key in call.keys):
+            self.sent_it(call, got, resend=resend)
+
+    def sent_it(self, call: Call[Any], got: object, *, resend: bool) -> None:
+        """Perhaps the reply is lost, and the call sent again: at once, or when other things have happened."""
+        if resend:
             assert self.rig.send(call) == got, "the same command, sent again, was answered differently"
             self.settle(unchanged=True)
+        if self.rig.answers().intersection(call.keys):
+            self.sent.append((call, got))
+
+    @precondition(lambda self: self.sent)
+    @rule(which=WHICH)
+    def resend(self, which: int) -> None:
+        """A reply was lost long ago. The call is answered as it was, and does nothing, whatever happened since."""
+        self.begin()
+        call, got = self.sent[which % len(self.sent)]
+        assert self.rig.send(call) == got, "the same command, sent again later, was answered differently"
+        self.settle(unchanged=True)
 
     def _envelope_for(self, wish: Wish) -> bytes:
         return self.envelope(wish.id, digest=wish.digest, retention=wish.keep)
@@ -92,9 +120,21 @@ class ProducerRules(QueueMachine):
         gone = [job_id] if answer == "cancelled" else []
         self.forgive(gone)
         self.settle([job_id], gone=gone)
-        if resend:
-            assert self.rig.send(call) == answer, "the same command, sent again, was answered differently"
-            self.settle(unchanged=True)
+        self.sent_it(call, answer, resend=resend)
+
+    @precondition(lambda self: self.view.jobs)
+    @rule(which=WHICH, resend=st.booleans())
+    def archive(self, which: int, resend: bool) -> None:
+        self.begin()
+        job_id = self.known_id(which, "scheduled", "ready")
+        call = produce.archive(self.scope, job_id, "no", token=f"t{self.number()}")
+        got = self.rig.send(call)
+        self.expect([job_id], self.model.archive(job_id, ARCHIVED), got.answer)
+        assert got.job == b"", "nothing follows these jobs"
+        self.check_free(job_id, "cancelled" if got.answer == "archived" else got.answer)
+        self.forgive([job_id] if got.answer == "archived" else [])
+        self.settle([job_id])
+        self.sent_it(call, got, resend=resend)
 
     @precondition(lambda self: self.view.jobs)
     @rule(which=WHICH, when=WHENS)
@@ -134,7 +174,10 @@ class ProducerRules(QueueMachine):
     def forget(self, several: list[int], buried: bool) -> None:
         self.begin()
         job_ids = [self.known_id(which, "failed", "completed") for which in several]
-        asked = job_ids + ([job_id for job_id in self.view.failed if job_id not in IDS] if buried else [])
+        self.drop_ended(job_ids + ([job_id for job_id in self.view.failed if job_id not in IDS] if buried else []))
+
+    def drop_ended(self, asked: list[str]) -> None:
+        """Forget what failed or is completed."""
         got = self.rig.send(produce.forget(self.scope, asked))
         self.expect(asked, self.model.forget(asked), got)
         gone = [job_id for job_id, answer in zip(asked, got, strict=True) if answer == "forgotten"]
@@ -145,6 +188,9 @@ class ProducerRules(QueueMachine):
     @rule(limit=st.sampled_from([1, 500]))
     def clear(self, limit: int) -> None:
         self.begin()
+        self.drop_waiting(limit)
+
+    def drop_waiting(self, limit: int) -> None:
         dropped = self.rig.send(inspect.clear(self.scope, limit))
         while (more := self.rig.send(inspect.clear(self.scope, limit))) > 0:
             assert more <= limit
@@ -157,6 +203,46 @@ class ProducerRules(QueueMachine):
             self.check_free(job_id, "cancelled")
         self.forgive(gone)
         self.settle(gone, gone=gone)
+
+    @precondition(lambda self: self.view.meta)
+    @rule(emptied=st.booleans(), look=st.sampled_from([False, False, True]))
+    def remove(self, emptied: bool, look: bool) -> None:
+        """Forget the queue if it holds nothing; perhaps all that may be dropped was dropped before."""
+        self.begin()
+        if emptied:
+            self.drop_waiting(500)
+            self.drop_ended([*self.view.failed, *self.view.completed])
+        self.take_away(look=look)
+
+    def take_away(self, *, look: bool = False) -> None:
+        """Remove the queue, and check what is left: all of it when it holds anything, else nothing."""
+        view = self.view
+        counts = [len(row) for row in (view.scheduled, view.entries, view.failed, view.completed)]
+        counts[1] = max(counts[1], len(view.stream))
+        wanted = [*counts, max(0, len(view.jobs) - sum(counts)), 0, 0]
+        got = self.rig.send(inspect.remove(self.scope, look=look))
+        assert list(got) == wanted, f"the queue should hold {wanted}, it holds {got}"
+        if look or any(wanted):
+            self.settle(unchanged=True)
+            return
+        self.model.remove()
+        self.frame = False
+        self.settle()
+        left = {name.decode() for name in self.rig.client.scan_iter(count=1000)} - self.rig.answers()
+        assert not left, f"a removed queue leaves {left}"
+        self.rig.outlive(max(self.ledger.tokens, key=order, default="0-0"))
+
+    @rule(count=st.sampled_from([1, 2, 4]))
+    def lay_out(self, count: int) -> None:
+        """The queue is spread anew, as its first shard is told; no producer has heard of it."""
+        self.begin()
+        self.rig.send(inspect.configure(self.scope, None))
+        layout = Layout(count, self.number())
+        seen = self.rig.send(inspect.lay_out(self.scope, PLAIN, NO_WORD))
+        assert seen.layout.epoch == self.model.layout
+        assert self.rig.send(inspect.lay_out(self.scope, layout, seen, instead=True)).layout == layout
+        self.model.layout = layout.epoch
+        self.settle()
 
     @precondition(lambda self: self.view.scheduled)
     @rule(for_ms=st.sampled_from([0, 7000, 100_000]))

@@ -61,6 +61,8 @@ class ModelState:
     now: int
     latest: int = 0
     """The latest the clock ever showed."""
+    layout: int = 0
+    """The epoch of the layout that the shard knows."""
     paused_until: int | None = None
     tick: int | None = None
     hold: int = 0
