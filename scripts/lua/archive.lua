@@ -86,6 +86,15 @@ local function is_delivered(entry)
   return true
 end
 
+-- A recorded failure as a history may hold it: at most nine failures, of which the first is never dropped.
+local function earlier(before)
+  if not (before and string.match(before, '^{.*}$')) then
+    return ''
+  end
+  local _, depth = string.gsub(before, '"history":%[{', '')
+  return depth > 8 and string.match(before, ',"history":%[(.*)%]}$') or before
+end
+
 local job = redis.call('HGET', jobs, id)
 local due = redis.call('ZSCORE', scheduled, id)
 local entry = redis.call('HGET', entries, id)
@@ -104,8 +113,8 @@ end
 
 -- Earlier failures go into the new one's history, as text.
 local at = string.format('%.0f', now)
-local before = redis.call('HGET', errors, id)
-local history = before and ',"history":[' .. before .. ']' or ''
+local before = earlier(redis.call('HGET', errors, id))
+local history = before ~= '' and ',"history":[' .. before .. ']' or ''
 local record = failure .. ',"at_ms":' .. at .. history .. '}'
 local followed = nil
 redis.call('ZREM', scheduled, id)

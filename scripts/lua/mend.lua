@@ -123,6 +123,9 @@ local function write_stub(id, place)
   redis.call('ZADD', failed, 'NX', at, id)
   local before = redis.call('HGET', errors, id) or ''
   if place ~= failed or before == '' then
+    if not string.match(before, '^{.*}$') then -- a record that is no object has no place in a history
+      before = ''
+    end
     redis.call('HSET', errors, id, lost_failure .. ',"at_ms":' .. at .. ',"history":[' .. before .. ']}')
   end
   return failed, 'lost'

@@ -167,6 +167,9 @@ for n = 1, moving do
       .. '","data":null,"attempts":0,"created_ms":0}')
     call('ZADD', failed, at, id)
     local before = call('HGET', errors, id) or ''
+    if not string.match(before, '^{.*}$') then -- a record that is no object has no place in a history
+      before = ''
+    end
     call('HSET', errors, id, lost_failure .. ',"at_ms":' .. at .. ',"history":[' .. before .. ']}')
     local digest = call('HGET', locks, id)
     if digest and call('HGET', unique, digest) == id then

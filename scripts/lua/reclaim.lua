@@ -113,6 +113,15 @@ if now < hold then
   return { 0, 0, hold - now, lease, 0 }
 end
 
+-- A recorded failure as a history may hold it: at most nine failures, of which the first is never dropped.
+local function earlier(before)
+  if not (before and string.match(before, '^{.*}$')) then
+    return ''
+  end
+  local _, depth = string.gsub(before, '"history":%[{', '')
+  return depth > 8 and string.match(before, ',"history":%[(.*)%]}$') or before
+end
+
 -- Read what was not renewed for a lease.
 local idle = redis.pcall('XPENDING', stream, 'delayq', 'IDLE', lease, '-', '+', limit)
 local looked = 0
@@ -143,7 +152,7 @@ for _, row in ipairs(idle) do
   end
   if envelope then
     local times = (has_recoveries and tonumber(redis.call('HGET', recoveries, fields.id) or 0) or 0) + 1
-    local before = times > max_recoveries and (redis.call('HGET', errors, fields.id) or '')
+    local before = times > max_recoveries and earlier(redis.call('HGET', errors, fields.id))
     bytes = bytes + (before and #before or 0)
     ids[#ids + 1] = fields.id
     gone[#gone + 1] = entry

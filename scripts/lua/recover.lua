@@ -58,6 +58,15 @@ redis.call('XLEN', outbox)
 -- job.
 local has_stream = redis.call('XLEN', stream) > 0 or redis.call('EXISTS', stream) == 1
 
+-- A recorded failure as a history may hold it: at most nine failures, of which the first is never dropped.
+local function earlier(before)
+  if not (before and string.match(before, '^{.*}$')) then
+    return ''
+  end
+  local _, depth = string.gsub(before, '"history":%[{', '')
+  return depth > 8 and string.match(before, ',"history":%[(.*)%]}$') or before
+end
+
 local reply = {}
 local bytes = 0
 local back = 0
@@ -105,7 +114,7 @@ for i = 6, #ARGV, 2 do
       redis.call('HDEL', entries, id)
       redis.call('HDEL', cancel, id)
       redis.call('ZADD', failed, at, id)
-      local before = redis.call('HGET', errors, id) or ''
+      local before = earlier(redis.call('HGET', errors, id))
       redis.call('HSET', errors, id, vanished .. ',"at_ms":' .. at .. ',"history":[' .. before .. ']}')
       -- A job with a chain or a batch has follow-ups; a relay reads the envelope in the outbox. A payload that holds
       -- these words by chance costs the relay a look. A wake-up that cannot be sent is no error: movers look now and

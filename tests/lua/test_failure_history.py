@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from delayq.core import failure as failures
 from delayq.core.failure import MAX_HISTORY, Failure
 from delayq.core.followups import End
-from delayq.redis.calls import deliver, follow
+from delayq.redis.calls import deliver, follow, produce
 from delayq.redis.calls.deliver import Failed, Held, Released
 from delayq.redis.calls.follow import Finished
 from tests.support.engine import Engine
@@ -101,3 +102,72 @@ def test_what_is_on_record_and_no_object_is_not_taken_along(engine: Engine) -> N
     engine.client.hset(engine.keys.of("errors"), "a", "no JSON")
     engine.run(deliver.fail(engine.scope, [Failed(held, b"", b'{"type":"E","message":"m"}')]))
     assert engine.rows("errors") == {"a": '{"type":"E","message":"m"}'}
+
+
+def archived(engine: Engine) -> None:
+    engine.run(produce.archive(engine.scope, "a", "no", token=f"t{engine.now}"))
+
+
+def reclaimed(engine: Engine) -> None:
+    (held,) = started(engine)
+    engine.calm()
+    engine.rest([held.entry], engine.options.lease_ms)
+    engine.run(deliver.reclaim(engine.scope))
+
+
+def recovered(engine: Engine) -> None:
+    engine.run(deliver.recover(engine.scope, started(engine)))
+
+
+def started(engine: Engine) -> list[Held]:
+    engine.run(deliver.promote(engine.scope))
+    return engine.read()
+
+
+def promoted_without_payload(engine: Engine) -> None:
+    with engine.damaged():
+        engine.client.hdel(engine.keys.of("jobs"), "a")
+        engine.run(deliver.promote(engine.scope))
+
+
+def mended(engine: Engine) -> None:
+    with engine.damaged():
+        engine.client.hdel(engine.keys.of("jobs"), "a")
+        engine.run(deliver.mend(engine.scope, ["a"]))
+
+
+GIVEN_UP: dict[str, Callable[[Engine], None]] = {
+    "archive": archived,
+    "reclaim": reclaimed,
+    "recover": recovered,
+    "promote": promoted_without_payload,
+    "mend": mended,
+}
+
+
+@pytest.mark.parametrize("script", ["archive", "reclaim", "recover"])
+def test_a_job_given_up_again_and_again_keeps_the_first_failure_and_a_bounded_number(
+    engine: Engine, script: str
+) -> None:
+    engine = engine.with_options(max_recoveries=0)
+    engine.failed("a")
+    first, payload = on_record(engine), engine.rows("jobs")["a"].encode()
+    for _ in range(2 * MAX_HISTORY):
+        engine.now += 1
+        engine.run(produce.retry(engine.scope, "a", hashlib.sha1(payload).hexdigest(), payload, ""))
+        GIVEN_UP[script](engine)
+    found = on_record(engine)
+    assert found.history[0] == first
+    assert found.at_ms == engine.now
+    assert len(found.history) == MAX_HISTORY - 1
+
+
+@pytest.mark.parametrize("odd", ["no JSON", '"text"', "[1]", "{"])
+@pytest.mark.parametrize("script", GIVEN_UP)
+def test_a_failure_of_delayqs_own_takes_no_odd_record_along(engine: Engine, script: str, odd: str) -> None:
+    engine = engine.with_options(max_recoveries=0)
+    engine.schedule([engine.job("a", "+1")])
+    engine.now += 1
+    engine.client.hset(engine.keys.of("errors"), "a", odd)
+    GIVEN_UP[script](engine)
+    assert on_record(engine).history == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tests.support.model_state import ANYTHING, Job, ModelState, Place, Row, own_name
+from tests.support.model_state import ANYTHING, Job, ModelState, Place, Row, after, own_name
 from tests.support.model_view import order
 
 GARBAGE_ID = "x-"
@@ -102,7 +102,7 @@ class DeliveryModel(ModelState):
             return False
         job = self.jobs[item.id]
         self.to_schedule(job, self.now + delay)
-        job.raw, job.failure = raw or job.raw, failure or job.failure
+        job.raw, job.failure = raw or job.raw, after(job.failure, failure) if failure else job.failure
         return True
 
     def fail(self, item: Delivery, raw: bytes, failure: bytes) -> bool:
@@ -110,7 +110,7 @@ class DeliveryModel(ModelState):
             return False
         job = self.jobs[item.id]
         job.raw = raw or job.raw
-        self._give_up(job, failure)
+        self._give_up(job, after(job.failure, failure))
         return True
 
     def _give_up(self, job: Job, failure: bytes) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import NamedTuple
 
-from tests.support.model_state import ANYTHING, Job, ModelState, Place, exact
+from tests.support.model_state import ANYTHING, Job, ModelState, Place, after, exact
 
 
 class Ask(NamedTuple):
@@ -108,12 +108,10 @@ class ProducerModel(ModelState):
         if state not in ("scheduled", "ready"):
             return _REFUSALS[state]
         job = self.jobs[job_id]
-        history = b',"history":[' + job.failure + b"]" if job.failure else b""
-        known = job.failure != ANYTHING
         self.leave_stream(job)
         self.unlock(job)
         job.place, job.at = Place.FAILED, self.now
-        job.failure = failure[:-1] + b',"at_ms":%d' % self.now + history + b"}" if known else ANYTHING
+        job.failure = after(job.failure, failure[:-1] + b',"at_ms":%d}' % self.now)
         return "archived"
 
     def reschedule(self, job_id: str, when: str) -> Said:

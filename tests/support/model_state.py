@@ -14,6 +14,8 @@ from tests.support.model_view import delivered
 
 _OWN_NAME = re.compile(r"dq:[^:]+:\d+:\w+")
 ANYTHING = b"?"
+HISTORY = b',"history":['
+MOST_HISTORY = 9
 
 
 class Place(StrEnum):
@@ -169,6 +171,17 @@ class ModelState:
         owner = self.owners.get(digest, "") if digest else ""
         alive = self.state(owner) in ("scheduled", "ready", "reserved")
         return owner if alive and owner != job_id else ""
+
+
+def after(before: bytes, failure: bytes) -> bytes:
+    """A failure with the one before it, and all before that, in its history; a history has nine at most."""
+    if not before:
+        return failure
+    if before == ANYTHING:
+        return ANYTHING
+    older = before.partition(HISTORY)[2]
+    kept = older.removesuffix(b"]}") if before.count(HISTORY) >= MOST_HISTORY else before
+    return failure[:-1] + HISTORY + kept + b"]}"
 
 
 def exact(due: int) -> int:
