@@ -23,7 +23,7 @@ from delayq.core.shards import PLAIN, Layout
 from delayq.core.views import QueueView
 from delayq.redis.calls import deliver, inspect
 from delayq.redis.calls.call import Command, Scope
-from delayq.redis.calls.inspect import LaidOut
+from delayq.redis.calls.inspect import NO_WORD, LaidOut
 from delayq.redis.finding import ask_every
 from delayq.redis.given import QueueSettings
 from delayq.redis.keys import Globals
@@ -31,7 +31,6 @@ from delayq.redis.verbs import Flow, Verbs
 from delayq.redis.whole import configure, show
 
 TRIES: Final = 20
-NO_WORD: Final = LaidOut(PLAIN, "", "")
 
 
 def queue_set(verbs: Verbs, queue: str | None, kept: QueueSettings) -> Flow[QueueView]:

@@ -16,11 +16,11 @@ from delayq.core.durability import parse_durability
 from delayq.core.durations import duration_ms
 from delayq.core.errors import DelayqError, QueueInUse, QueueNotFound
 from delayq.core.leases import check_lease
-from delayq.core.shards import next_cursor, read_cursor
+from delayq.core.shards import PLAIN, next_cursor, read_cursor
 from delayq.core.states import State
 from delayq.core.views import Page, QueueStats, QueueView, ShardView, Silent, Upcoming
 from delayq.redis.calls import deliver, inspect, produce
-from delayq.redis.calls.call import Command
+from delayq.redis.calls.call import Command, Scope
 from delayq.redis.finding import FEW, Ask, ask_all, ask_every, ask_in_each, every_shard, shards_of_each, while_any
 from delayq.redis.keys import Globals
 from delayq.redis.relaying import Relaying
@@ -192,8 +192,10 @@ def clear(verbs: Verbs, queue: str | None) -> Flow[int]:
 def remove(verbs: Verbs, queue: str, serving: Sequence[str]) -> Flow[None]:
     """Forget a queue that holds nothing. `serving`: the live workers that serve it.
 
-    Raises `QueueNotFound` and `QueueInUse`. The scripts run twice: what a producer or a janitor wrote between the first
-    run and the change of the list is seen by the second, and after that one the next `schedule` registers the queue.
+    Raises `QueueNotFound` and `QueueInUse`. The scripts run before and after the name is taken off the list. The first
+    run makes each later `schedule` register the queue again. The second run finds a job whose producer registered the
+    queue before the name was taken off. Nothing is taken off the list after it: a producer may have registered the
+    queue since.
     """
     name = verbs.scope(queue).queue
     if name not in (yield from verbs.queues()):
@@ -205,21 +207,27 @@ def remove(verbs: Verbs, queue: str, serving: Sequence[str]) -> Flow[None]:
         )
     scopes = yield from every_shard(verbs, name)
     _refuse_holding(name, (yield from ask_every(scopes, partial(inspect.remove, look=True))))
-    listed = Globals(verbs.options.prefix).queues, *(scope.queue for scope in scopes)
-    for _ in range(2):
-        holds: list[inspect.Holds] = []
-        for scope in reversed(scopes):  # the first shard, which knows the others, goes last
-            holds.append((yield inspect.remove(scope)))
-            if str(holds[-1]):
-                break
-        if any(map(str, holds)):
-            yield Command(("SADD", *listed), int)
-            _refuse_holding(name, holds)
-        yield Command(("SREM", *listed), int)
+    known: inspect.LaidOut = yield inspect.lay_out(scopes[0], PLAIN, inspect.NO_WORD)
+    yield from _remove_empty(verbs, name, scopes, known)
+    yield Command(("SREM", Globals(verbs.options.prefix).queues, *(scope.queue for scope in scopes)), int)
+    yield from _remove_empty(verbs, name, scopes, known)
     verbs.layouts.forget(name)
     verbs.durable.forget(name)
     for scope in scopes:
         verbs.forget_registered(scope.queue)
+
+
+def _remove_empty(verbs: Verbs, queue: str, scopes: Sequence[Scope], known: inspect.LaidOut) -> Flow[None]:
+    """Remove each shard, the first one, which knows the others, last. Raises `QueueInUse` when one holds a job.
+
+    Then the queue is on the list again, and the shards that were removed already know again what they knew.
+    """
+    for scope in reversed(scopes):
+        holds: inspect.Holds = yield inspect.remove(scope)
+        if str(holds):
+            yield Command(("SADD", Globals(verbs.options.prefix).queues, *(one.queue for one in scopes)), int)
+            yield from ask_every(scopes, lambda one: inspect.lay_out(one, known.layout, known))
+            _refuse_holding(queue, [holds])
 
 
 def _refuse_holding(queue: str, holds: Sequence[inspect.Holds]) -> None:

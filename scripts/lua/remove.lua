@@ -30,6 +30,7 @@
 -- The list of queues lies in another slot, so it is not changed here. The caller takes the name off it and calls again,
 -- which finds what came in between. Nothing is left of `meta`: the next schedule sees a new queue and tells its caller
 -- to register it. A window of a unique key goes with its queue.
+-- Entry ids of a queue that is used again are higher than those before, as far as the server's clock did not go back.
 
 local meta = KEYS[1]
 local scheduled = KEYS[2]

@@ -4,15 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
+from random import Random
+from typing import Any
 
 import pytest
 import redis
 
-from delayq import AsyncDelayQ, DelayQ, QueueInUse, QueueNotFound
+from delayq import AsyncDelayQ, DelayQ, JobRef, QueueInUse, QueueNotFound
+from delayq.core.options import Options
 from delayq.core.outcome import GiveUp
+from delayq.core.shards import shard_of
+from delayq.core.spec import JobSpec
+from delayq.core.states import Answer, OnConflict
 from delayq.drivers.base import Settlement
 from delayq.drivers.redis_streams import RedisStreams
+from delayq.redis import resharding, whole
+from delayq.redis.client import Client
+from delayq.redis.connect import Connector
+from delayq.redis.keys import Keys
 from delayq.redis.observing import observe
+from delayq.redis.verbs import Flow, Verbs
+from tests.support.interleave import Loom
+from tests.support.snapshot import word
 
 Q = "orders"
 
@@ -120,3 +133,73 @@ async def test_the_async_client_does_the_same(redis_url: str) -> None:
         await q.clear(Q)
         await q.queue_remove(Q)
         assert await q.queues() == []
+
+
+def homeless(client: redis.Redis) -> set[str]:
+    """Jobs in shards that are not on the list of queues, which no mover and no janitor would find."""
+    listed = {word(name) for name in client.smembers("delayq:queues")}
+    shards = [shard_of(Q, number) for number in range(4)]
+    return {
+        word(job) for shard in shards if shard not in listed for job in client.hkeys(Keys("delayq", shard).of("jobs"))
+    }
+
+
+def play(client: redis.Redis, shards: int, after: int) -> tuple[bool, BaseException | None]:
+    """Remove a queue; after so many commands three producers schedule, two of which knew the queue.
+
+    Answers whether the removal had ended by then, and its error.
+    """
+    ends, refs = list[BaseException | None](), list[JobRef]()
+    older, newer = Verbs(Options(queue=Q)), Verbs(Options(queue=Q))
+    first = JobSpec(name="x", id="first", delay="1h", queue=Q)
+    begin: list[Flow[Any]] = [resharding.change(older, Q, shards), older.schedule(first, OnConflict.KEEP)]
+    for flow in (*begin, older.cancel("first", Q, running=False)):
+        loom = Loom(client, Random(1), lambda: None)
+        loom.start(flow, lambda _, error: ends.append(error))
+        loom.run()
+    removal, producers = Loom(client, Random(1), lambda: None), Loom(client, Random(after), lambda: None)
+    removal.start(whole.remove(Verbs(Options(queue=Q)), Q, ()), lambda _, error: ends.append(error))
+    for _ in range(after):
+        removal.step()
+    over = not removal.busy
+    for n, verbs in enumerate((older, older, newer)):
+        spec = JobSpec(name="x", id=f"{after}-{n}", delay="1h", queue=Q)
+        producers.start(verbs.schedule(spec, OnConflict.KEEP), lambda ref, _: refs.append(ref))
+    producers.run()
+    removal.run()
+    assert [ref.outcome for ref in refs] == [Answer.CREATED] * 3
+    assert ends[:3] == [None] * 3
+    return over, ends[3]
+
+
+@pytest.mark.parametrize("shards", [1, 4])
+def test_a_job_scheduled_between_any_two_commands_of_a_removal_is_in_a_queue_on_the_list(
+    redis_client: redis.Redis, shards: int
+) -> None:
+    over, after, refused = False, 0, 0
+    while not over:
+        redis_client.flushall()
+        over, error = play(redis_client, shards, after)
+        assert homeless(redis_client) == set(), f"scheduled after {after} commands"
+        assert error is None or isinstance(error, QueueInUse)
+        refused += error is not None
+        after += 1
+    assert 0 < refused < after
+
+
+@pytest.mark.parametrize("killed_after", range(25))
+def test_a_removal_that_is_killed_leaves_a_queue_that_can_be_used(
+    redis_client: redis.Redis, redis_url: str, killed_after: int
+) -> None:
+    older, again = Client(Connector(redis_url), Options(queue=Q)), Client(Connector(redis_url), Options(queue=Q))
+    older.queue_set(Q, shards=4)
+    loom = Loom(redis_client, Random(1), lambda: None)
+    loom.start(whole.remove(Verbs(Options(queue=Q)), Q, ()), most=killed_after)
+    loom.run()
+    ids = {older.schedule("x", delay="1h").id for _ in range(8)}
+    assert homeless(redis_client) == set()
+    with closing(RedisStreams(again.connector, again.options)) as driver:
+        for shard in driver.queues():
+            driver.tidy(shard)
+        assert {info.id for info in again.iter_jobs("scheduled")} == ids
+    older.connector.close()

@@ -14,7 +14,7 @@ from delayq.core.states import OnConflict, State
 from delayq.core.views import JobRef
 from delayq.redis.calls import inspect, produce
 from delayq.redis.calls.call import Call
-from delayq.redis.calls.inspect import LaidOut
+from delayq.redis.calls.inspect import NO_WORD
 from tests.support.model_machine import DIGESTS, IDS, START_MS, WHICH, QueueMachine
 from tests.support.model_produce import Ask, Said, Told, sha1
 from tests.support.model_rig import QUEUE
@@ -22,7 +22,6 @@ from tests.support.model_state import exact
 from tests.support.model_view import order
 
 ARCHIVED = b'{"type":"Archived","message":"no"}'
-NO_WORD = LaidOut(PLAIN, "", "")
 WHENS = st.sampled_from(["+0", "+0", "+0", "+4000", "+20000", str(START_MS - 5000), str(START_MS + 30_000)])
 
 

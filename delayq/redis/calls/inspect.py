@@ -14,7 +14,7 @@ from delayq.core import progress as progresses
 from delayq.core import ran
 from delayq.core.envelope import Envelope
 from delayq.core.errors import BadEnvelope
-from delayq.core.shards import Layout, read_layout
+from delayq.core.shards import PLAIN, Layout, read_layout
 from delayq.core.states import State
 from delayq.core.views import JobInfo, Page, QueueStats, Silent, SilentJob, Upcoming, WorkerInfo
 from delayq.redis.calls.call import Argument, Call, Command, Nature, Scope, call, number, text, whole
@@ -215,6 +215,9 @@ class LaidOut(NamedTuple):
     paused: str
     readable: bool = True
     """False: what stands there is no layout, and `layout` only what it is taken for."""
+
+
+NO_WORD: Final = LaidOut(PLAIN, "", "")
 
 
 def lay_out(scope: Scope, layout: Layout, like: LaidOut, *, instead: bool = False) -> Call[LaidOut]:
