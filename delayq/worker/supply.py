@@ -34,6 +34,8 @@ from delayq.worker.slots import SETTLED, Slots, Word
 log = logging.getLogger("delayq.worker")
 
 NAP_S = 0.05
+RETURN_S = 0.25
+"""The longest wait of a read for a hand-back under way; one that takes longer has a server that does not answer."""
 
 
 class Leave(BaseException):
@@ -96,6 +98,7 @@ class Supply:
         if taken := self.catch_up():
             return taken
         self._hear_first()
+        self._let_return()
         count = min(count, self._holding.room)
         if not count:
             self.nap(NAP_S)  # nothing can be taken until something was settled
@@ -176,6 +179,11 @@ class Supply:
             if taken:
                 self._consumer.hand_back([held.delivery for held in taken])
                 self._holding.returned(taken)
+
+    def _let_return(self) -> None:
+        """Wait for a hand-back of another thread: a job on its way to a high queue goes before those of lower ones."""
+        if self._returning.locked() and self._returning.acquire(timeout=RETURN_S):
+            self._returning.release()
 
     def nap(self, seconds: float) -> None:
         """Wait, but no longer than until the child is told something."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
 from itertools import accumulate
@@ -13,11 +14,15 @@ import pytest
 
 from delayq.core.outcome import DONE
 from delayq.core.states import State
-from delayq.drivers.base import Fetched, Settlement
+from delayq.drivers.base import Delivery, Fetched, Settlement
 from delayq.drivers.redis_streams import RedisStreams
 from delayq.loops.loop import Loop
 from delayq.loops.mover import Mover
 from delayq.redis.connect import Connector
+from delayq.worker import supply
+from delayq.worker.holding import Holding
+from delayq.worker.listeners import Listeners
+from delayq.worker.slots import Slots, Word
 from tests.support.machine import fair_clock, wait_fairly
 from tests.support.station import QUEUE, Station
 from tests.support.waiting import wait_until
@@ -57,6 +62,41 @@ def test_a_higher_queue_goes_before_a_lower_one(station: Station) -> None:
     assert ran[:40] == ["high"] * 40
     late = ran.index("late")
     assert 43 <= late <= 48, "at the latest after the batch that was read already"
+
+
+def test_what_is_being_handed_back_to_a_higher_queue_goes_before_a_lower_one(
+    station: Station, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A child whose job took long hands back the next one, and reads on before that has arrived."""
+    monkeypatch.setattr(supply, "RETURN_S", 20.0)
+    for queue, job_id in (("high", "first"), ("high", "second"), ("low", "third")):
+        station.client.schedule("note", id=job_id, queue=queue)
+    consumer = station.driver.consumer("dq:host:1:a1", ["high", "low"])
+    under_way, hand_back = threading.Event(), consumer.hand_back
+
+    def slowly(deliveries: Sequence[Delivery]) -> None:
+        under_way.set()
+        time.sleep(0.3)  # no synchronisation: a server that answers late
+        hand_back(deliveries)
+
+    monkeypatch.setattr(consumer, "hand_back", slowly)
+    slots = Slots(("high", "low"), 4)
+    slots.floats[Word.LEASE] = 30.0
+    holding = Holding(slots, consumer.now_ms)
+    child = supply.Supply(slots, holding, consumer, Listeners())
+    assert child.read(2, 0.0) == 2
+    running = holding.start()
+    assert running is not None
+    watchdog = threading.Thread(target=child.hand_back)
+    watchdog.start()
+    assert under_way.wait(20)
+    holding.finish(running, DONE)
+    child.read(1, 0.0)
+    taken = holding.start()
+    watchdog.join()
+    assert taken is not None
+    assert taken.delivery.id == "second"
+    consumer.close()
 
 
 def test_due_order_is_start_order(station: Station) -> None:
