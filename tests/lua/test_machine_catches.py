@@ -67,16 +67,16 @@ VARIANTS = {
         "cancel", "if entry and is_delivered(entry) then", "if false then", seed=1
     ),
     "archive takes away what is running": Variant(
-        "archive", "if entry and delivered(entry) then", "if false then", seed=1
+        "archive", "if entry and is_delivered(entry) then", "if false then", seed=1
     ),
     "archive leaves the entry in the stream": Variant("archive", "redis.call('XDEL', stream, entry)", ""),
     "archive keeps the lock": Variant("archive", "redis.call('HDEL', unique, digest)", "redis.call('HLEN', unique)"),
     "archive does it again when the call is sent again": Variant("archive", "if first then", "if false then"),
-    "remove takes failed jobs along": Variant(
-        "remove", "holds = { waiting, placed, given_up,", "holds = { waiting, placed, 0,"
-    ),
+    "remove takes failed jobs along": Variant("remove", "\n  failed_count,\n", "\n  0,\n"),
     "remove keeps what the queue was told": Variant("remove", "unpack(KEYS)", "unpack(KEYS, 2)"),
-    "schedule does not heed a newer layout": Variant("schedule", "return { 'moved', mine } end", "mine = shards end"),
+    "schedule does not heed a newer layout": Variant(
+        "schedule", "return { 'moved', layout_here }", "layout_here = layout"
+    ),
     "release drops the recoveries": Variant(
         "release",
         "redis.pcall('HINCRBY', meta, 'released_total', #done)",

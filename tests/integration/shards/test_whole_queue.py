@@ -10,7 +10,6 @@ from delayq.core.states import Answer, State
 from delayq.core.unique import Unique
 from delayq.drivers.redis_shards import RedisShards
 from delayq.jobs.context import JobContext
-from delayq.redis import resharding
 from delayq.redis.client import Client
 from delayq.redis.keys import Globals
 from tests.support.snapshot import word
@@ -219,7 +218,7 @@ def test_a_change_that_was_only_begun_is_made_by_a_janitor(station: Station) -> 
 def _told(client: Client, shard: str, wanted: Layout):  # type: ignore[no-untyped-def]
     from delayq.redis.calls import inspect
 
-    yield inspect.lay_out(client.verbs.shard(shard), wanted, resharding.NO_WORD)
+    yield inspect.lay_out(client.verbs.shard(shard), wanted, inspect.NO_WORD)
 
 
 def test_a_layout_that_the_first_shard_lost_is_written_back(four: Station) -> None:
