@@ -15,6 +15,7 @@ from delayq.drivers.base import Settlement
 from delayq.drivers.redis_streams import RedisStreams
 from tests.cli.conftest import Inline
 from tests.support.cli import Cli
+from tests.support.job_types import report
 
 NOT_CONFIRMED = 7
 SCHEDULED = {"id", "name", "queue", "state", "due_ms", "due", "outcome"}
@@ -293,3 +294,25 @@ def test_the_name_is_told_where_it_is_known(inline: Inline, q: DelayQ) -> None:
 def test_no_limit_of_tries(inline: Inline, q: DelayQ) -> None:
     inline.ok("schedule", "x", "--in", "1h", "--id", "o1", "--tries", "0")
     assert inline.ok("show", "o1", "--json").json["tries"] == 0
+
+
+def test_job_types(inline: Inline, q: DelayQ) -> None:
+    nothing = inline.ok("job-types")
+    assert nothing.err.strip() == "No attempt of a delayq worker ended."
+    report(q, "orders", "order.close", [100.0] * 96 + [4_000.0] * 4, done=90, released=6, failed=4)
+    report(q, "mail", "mail.send", [20.0] * 200, done=200)
+    lines = inline.ok("job-types").lines
+    assert lines[0].split("  ")[0] == "name"
+    assert [line.split()[0] for line in lines[1:]] == ["mail.send", "order.close"]
+    close = lines[2].split()
+    assert (close[1], close[3:6], close[-1]) == ("100", ["10.00%", "4", "6"], "orders")
+    by_p99 = inline.ok("job-types", "--sort", "p99", "--days", "90", "--json").json["job_types"]
+    assert [one["name"] for one in by_p99] == ["order.close", "mail.send"]
+    assert by_p99[0]["p99_ms"] == pytest.approx(4_000, rel=0.1)
+    [mail] = inline.ok("job-types", "--queue", "mail", "--hours", "1", "--json").json["job_types"]
+    assert (mail["attempts"], mail["failure_rate"], mail["queues"]) == (200, 0.0, ["mail"])
+
+
+@pytest.mark.parametrize("words", ["--hours 25", "--days 91", "--hours 1 --days 1", "--sort x"])
+def test_windows_and_orders_of_job_types(inline: Inline, words: str) -> None:
+    assert inline("job-types", *words.split()).code == 2

@@ -19,6 +19,7 @@ from delayq.redis.connect import Connector
 from delayq.redis.wakeups import PubSubWakeUps
 from tests.cli.conftest import Inline
 from tests.support.cli import Cli
+from tests.support.job_types import report
 from tests.support.station import Station
 from tests.support.supervision import House
 from tests.support.topologies import Group, Kind
@@ -172,3 +173,18 @@ def test_commands(cli: Cli, inline: Inline, topology: Kind, group: Group) -> Non
     expected = {"cut-off"} if topology is not Kind.STANDALONE else set()
     assert {code for code, _ in findings} - {"no-persistence", "no-mover", "no-worker", "bad-server"} == expected
     assert len({where for code, where in findings if code == "cut-off"}) == len(group.primaries()) * len(expected)
+
+
+def test_job_types_of_queues_on_all_nodes(house: House) -> None:
+    house.schedule("noop", "a", "b")
+    with house.open(mover=True) as shop:
+        house.until_gone("a", "b")
+        shop.signal(signal.SIGTERM)
+        assert shop.ended() == 0
+    for queue in QUEUES:
+        report(house.client, queue, "order.close", [5.0], done=1)
+    found = house.client.job_types(days=90).types
+    assert [(one.name, one.done, one.queues) for one in found] == [
+        ("order.close", 4, tuple(sorted(QUEUES))),
+        ("noop", 2, ("default",)),
+    ]

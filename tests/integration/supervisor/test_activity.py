@@ -138,3 +138,16 @@ def test_hours_that_are_over_and_rows_that_somebody_else_wrote_are_left_out(
     redis_client.expire("delayq:{default}:types_by_hour", 60)
     assert {one.name for one in house.client.job_types().types} == {"now", "day"}
     assert {one.name for one in house.client.job_types(hours=23).types} == {"now"}
+
+
+def test_job_types_of_a_sharded_queue(house: House, redis_client: redis.Redis) -> None:
+    house.client.queue_set("default", shards=4)
+    ids = [f"n{n}" for n in range(24)]
+    house.schedule("noop", *ids)
+    with house.open(mover=True) as shop:
+        house.until_gone(*ids)
+        shop.signal(signal.SIGTERM)
+        assert shop.ended() == 0
+    (noop,) = house.client.job_types("default").types
+    assert (noop.done, noop.queues) == (24, ("default",))
+    assert [key for key in redis_client.keys("*:types_by_*") if b"#" in key] == []
