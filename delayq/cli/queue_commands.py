@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 Length = Annotated[
     str | None, typer.Option("--for", metavar="D", help="How long; without it, until resumed.", callback=duration)
 ]
+PauseReason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; goes to the audit log too.")]
 OneOrAll = Annotated[
     str | None, typer.Argument(metavar="QUEUE", help="The queue's name; or --all.", callback=queue_name)
 ]
@@ -145,18 +146,24 @@ def job_types(
 
 
 def pause(
-    ctx: typer.Context, queue: OneOrAll = None, length: Length = None, all_: All = False, as_json: Json = False
+    ctx: typer.Context,
+    queue: OneOrAll = None,
+    length: Length = None,
+    all_: All = False,
+    reason: PauseReason = "",
+    as_json: Json = False,
 ) -> None:
     """Stop a queue, or with --all every one, until it is resumed.
 
-    Nothing of it is started any more; scheduling goes on.
+    Nothing of it is started any more; scheduling goes on. `why`, `doctor` and the pages show the reason of
+    --all.
     """
     from delayq.cli.actions import fleet, switch
 
     if name := switch.one_or_all(queue, all_):
-        switch.pause(session_of(ctx), name, length, as_json=as_json)
+        switch.pause(session_of(ctx), name, length, reason, as_json=as_json)
     else:
-        fleet.pause_all(session_of(ctx), length, as_json=as_json)
+        fleet.pause_all(session_of(ctx), length, reason, as_json=as_json)
 
 
 def resume(ctx: typer.Context, queue: OneOrAll = None, all_: All = False, as_json: Json = False) -> None:

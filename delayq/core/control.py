@@ -39,7 +39,7 @@ def in_force(until_ms: int | None, now_ms: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """The switches, as read at `now_ms`. `reason` is the maintenance's, for people."""
+    """The switches, as read at `now_ms`. For people: `reason` of the maintenance, `paused_reason` of the pause."""
 
     now_ms: int = 0
     paused_until_ms: int | None = None
@@ -49,6 +49,7 @@ class Control:
     reason: str = ""
     paused_queues: frozenset[str] = frozenset()
     """Those of the queues that were asked about, as far as they were read, that are paused by name."""
+    paused_reason: str = ""
 
     @property
     def paused(self) -> bool:
@@ -59,6 +60,11 @@ class Control:
     def maintenance(self) -> bool:
         """Whether there is maintenance."""
         return in_force(self.maintenance_until_ms, self.now_ms)
+
+    @property
+    def why(self) -> str:
+        """The reason that was given for what `held_by` names, or ''."""
+        return self.paused_reason if self.paused else self.reason
 
     def held_by(self, *, force: bool = False) -> str:
         """What keeps workers from fetching: 'paused', 'maintenance' (not with `force`), or ''."""

@@ -223,7 +223,8 @@ def _control(control: Control) -> Iterator[Finding]:
     """What keeps all workers from fetching."""
     if control.paused:
         left = _left(control.paused_until_ms or 0, control.now_ms, "it is resumed")
-        yield Finding("all-paused", "all queues", f"Everything is paused {left}.", "delayq resume --all")
+        why = f" Its reason: {control.paused_reason}." if control.paused_reason else ""
+        yield Finding("all-paused", "all queues", f"Everything is paused {left}.{why}", "delayq resume --all")
     if control.maintenance:
         left = _left(control.maintenance_until_ms or 0, control.now_ms, "it is ended")
         why = f" Its reason: {control.reason}." if control.reason else ""

@@ -254,6 +254,7 @@ def control(switches: Control) -> Shape:
     return {
         "paused": switches.paused,
         "paused_until_ms": switches.paused_until_ms,
+        "paused_reason": switches.paused_reason,
         "maintenance": switches.maintenance,
         "maintenance_until_ms": switches.maintenance_until_ms,
         **at("maintenance_since", switches.maintenance_since_ms),

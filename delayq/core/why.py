@@ -183,6 +183,8 @@ def _workers(info: JobInfo, around: Around) -> Iterator[Reason]:
         # Maintenance and a pause of everything are told of by themselves, and no other worker would fetch either.
         advice = "Start another one." if states == ["leaving"] else ""
         advice = "Send them SIGCONT, or start another one." if "paused" in states else advice
+        quiet = [one.name for one in serving if one.about.get("state") == "quiet"]
+        advice = f"delayq workers resume {quiet[0]}" if quiet else advice
         yield Reason("quiet", what, advice, Weight.PROBLEM)
     elif serving and info.state is State.READY:
         running = sum(runs for one in serving if isinstance(runs := one.about.get("runs"), int))

@@ -274,9 +274,9 @@ class AsyncClient:
         """Return what holds for all workers: a pause of everything, maintenance, the last call to restart."""
         return await self.run(operations.control(self.verbs))
 
-    async def pause_all(self, *, length: str | None = None) -> Control:
+    async def pause_all(self, *, length: str | None = None, reason: str = "") -> Control:
         """Stop all workers from fetching, for `length` ("10m") or until `resume_all`. Pauses of queues stay."""
-        return await self.run(operations.turn_on(self.verbs, Switch.PAUSE, length))
+        return await self.run(operations.turn_on(self.verbs, Switch.PAUSE, length, reason))
 
     async def resume_all(self) -> Control:
         """End `pause_all`; queues that were paused by name stay paused."""

@@ -263,9 +263,9 @@ class Client:
         """What holds for all workers: whether everything is paused, maintenance, the last call to restart."""
         return self.run(operations.control(self.verbs))
 
-    def pause_all(self, *, length: str | None = None) -> Control:
+    def pause_all(self, *, length: str | None = None, reason: str = "") -> Control:
         """No worker fetches from any queue, for a time or until `resume_all`. Pauses of single queues are apart."""
-        return self.run(operations.turn_on(self.verbs, Switch.PAUSE, length))
+        return self.run(operations.turn_on(self.verbs, Switch.PAUSE, length, reason))
 
     def resume_all(self) -> Control:
         """Undo `pause_all`; queues that were paused by name stay paused."""

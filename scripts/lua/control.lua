@@ -5,10 +5,10 @@
 -- ARGV[1]  now_ms      int     '' = the server's clock
 -- ARGV[2]  what        text    pause, maintenance or restart; '' = only read
 -- ARGV[3]  for_ms      int     how long; 0 = until it is ended; -1 = end it. For a restart: any
--- ARGV[4]  reason      text    of maintenance, for people; '' = none
+-- ARGV[4]  reason      text    of the pause or the maintenance, for people; '' = none
 -- ARGV[5]  switch      text    channel of the hint
--- returns  {now_ms, paused_until_ms, maintenance_until_ms, maintenance_since_ms, restart_ms, reason}; -1 = not in
---          force, 0 as an until = until it is ended
+-- returns  {now_ms, paused_until_ms, maintenance_until_ms, maintenance_since_ms, restart_ms, reason, paused_reason};
+--          -1 = not in force, 0 as an until = until it is ended
 -- cost     O(1)
 --
 -- One hash of no queue: workers read it with the pauses of their queues, in the same round trip, and it holds for
@@ -23,7 +23,9 @@ if not now then
   local time = redis.call('TIME')
   now = time[1] * 1000 + math.floor(time[2] / 1000)
 end
-local fields = { 'paused_until_ms', 'maintenance_until_ms', 'maintenance_since_ms', 'restart_ms', 'reason' }
+local fields = {
+  'paused_until_ms', 'maintenance_until_ms', 'maintenance_since_ms', 'restart_ms', 'reason', 'paused_reason',
+}
 local known = redis.call('HMGET', control, unpack(fields))
 local until_ms = string.format('%.0f', length == 0 and 0 or now + length)
 
@@ -37,9 +39,9 @@ if what == 'restart' then
   local last = tonumber(known[4]) or 0
   redis.call('HSET', control, 'restart_ms', string.format('%.0f', now < last and last + 1 or now))
 elseif what == 'pause' and length < 0 then
-  redis.call('HDEL', control, 'paused_until_ms')
+  redis.call('HDEL', control, 'paused_until_ms', 'paused_reason')
 elseif what == 'pause' then
-  redis.call('HSET', control, 'paused_until_ms', until_ms)
+  redis.call('HSET', control, 'paused_until_ms', until_ms, 'paused_reason', reason)
 elseif what == 'maintenance' and length < 0 then
   redis.call('HDEL', control, 'maintenance_until_ms', 'maintenance_since_ms', 'reason')
 elseif what == 'maintenance' then
@@ -67,4 +69,5 @@ if reply[3] < 0 then
   reply[4] = -1
 end
 reply[6] = reply[3] >= 0 and known[5] or ''
+reply[7] = reply[2] >= 0 and known[6] or ''
 return reply

@@ -56,8 +56,10 @@ def test_stats_workers_and_doctor_say_why_nothing_runs(inline: Inline, q: DelayQ
 
 def test_pause_all_and_resume_all(inline: Inline, q: DelayQ) -> None:
     q.pause("mails")
-    assert inline.ok("pause", "--all").out == "paused\n"
-    assert q.control().paused
+    done = inline.ok("pause", "--all", "--reason", "the bank is away")
+    assert done.out == "paused\n"
+    assert "Everything is paused until it is ended (the bank is away)." in done.err
+    assert (q.control().paused, q.control().paused_reason) == (True, "the bank is away")
     assert "Everything is paused still: delayq resume --all." in inline.ok("resume", "orders").err
     done = inline.ok("resume", "--all")
     assert (done.out, done.err) == ("resumed\n", "Paused by name, and still so: mails.\n")

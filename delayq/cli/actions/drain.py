@@ -42,7 +42,7 @@ def drain(session: Session, queues: Sequence[str], wait: Wait | None, reason: st
                 hint="`delayq stats` lists the queues there are.",
             )
         session.record(client, "drain", ",".join(queues), reason)
-        _pause(client, queues)
+        _pause(client, queues, reason)
         undo = [f"delayq resume {queue}" for queue in queues] or ["delayq resume --all"]
         what = ", ".join(queues) or "any queue"
         session.out.note(f"Workers take no new jobs from {what}. To undo it: {' && '.join(undo)}")
@@ -61,11 +61,11 @@ def drain(session: Session, queues: Sequence[str], wait: Wait | None, reason: st
     return 1 if wait is not None and reserved else 0
 
 
-def _pause(client: Client, queues: Sequence[str]) -> None:
+def _pause(client: Client, queues: Sequence[str], reason: str) -> None:
     for queue in queues:
         client.pause(queue)
     if not queues:
-        client.pause_all()
+        client.pause_all(reason=reason)
 
 
 def _wait(session: Session, client: Client, queues: Sequence[str], wait: Wait) -> Mapping[str, int]:

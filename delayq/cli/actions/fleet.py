@@ -123,11 +123,11 @@ def maintenance_off(session: Session, *, as_json: bool) -> None:
     _answer(session, switches, "off", as_json=as_json)
 
 
-def pause_all(session: Session, length: str | None, *, as_json: bool) -> None:
+def pause_all(session: Session, length: str | None, reason: str, *, as_json: bool) -> None:
     """No worker fetches anything."""
     with session.client() as client:
-        session.record(client, "pause all", "", length or "")
-        switches = client.pause_all(length=length)
+        session.record(client, "pause all", "", " ".join(filter(None, (length, reason))))
+        switches = client.pause_all(length=length, reason=reason)
     _answer(session, switches, "paused", as_json=as_json)
 
 
@@ -180,4 +180,5 @@ def tell_control(session: Session, switches: Control) -> None:
         why = f" ({switches.reason})" if switches.reason else ""
         session.out.note(f"Maintenance {until}{why}: workers fetch nothing unless started with --force.")
     if switches.paused:
-        session.out.note(f"Everything is paused {_until(switches, switches.paused_until_ms, on=True)}.")
+        why = f" ({switches.paused_reason})" if switches.paused_reason else ""
+        session.out.note(f"Everything is paused {_until(switches, switches.paused_until_ms, on=True)}{why}.")

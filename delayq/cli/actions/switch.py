@@ -17,10 +17,10 @@ def one_or_all(queue: str | None, everything: bool) -> str:
     return queue or ""
 
 
-def pause(session: Session, queue: str, length: str | None, *, as_json: bool) -> None:
+def pause(session: Session, queue: str, length: str | None, reason: str, *, as_json: bool) -> None:
     """Stop a queue."""
     with session.client() as client:
-        session.record(client, "pause", queue, length or "")
+        session.record(client, "pause", queue, " ".join(filter(None, (length, reason))))
         until_ms = client.pause(queue, length=length)
     if as_json:
         session.out.json(shapes.paused(queue, until_ms))

@@ -15,7 +15,7 @@ from delayq.http.dashboard.visit import Visit
 
 PAGES: Final = ("overview", "queues", "queue", "job", "workers", "batches")
 
-BY_ROLE: Final = ("workers",)
+BY_ROLE: Final = ("overview", "workers")
 """Pages whose changing parts have buttons."""
 
 

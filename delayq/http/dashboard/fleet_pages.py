@@ -19,7 +19,7 @@ from delayq.http.dashboard.deeds import note
 from delayq.http.dashboard.house import House
 from delayq.http.dashboard.live import Parts, Watched
 from delayq.http.dashboard.pages import back, show
-from delayq.http.dashboard.visit import NotAllowed, Visit, link
+from delayq.http.dashboard.visit import Visit, all_queues, link
 from delayq.http.dashboard.wording import plural
 
 LISTED = 100
@@ -164,22 +164,16 @@ def _running(worker: WorkerInfo, allowed: tuple[str, ...]) -> list[dict[str, Any
 # -- batches ---------------------------------------------------------------------------------------------------------
 
 
-def _all_queues(visit: Visit) -> None:
-    """Batches, limits and the log are of no queue: who may see a part of the queues sees none of them."""
-    if visit.viewer.queues:
-        raise NotAllowed("This page covers all queues, and your key is for some.", hint="It needs a key for all.")
-
-
 async def batches(house: House, visit: Visit) -> Response:
     """GET /batches"""
-    _all_queues(visit)
+    all_queues(visit)
     told = {"now_ms": await house.now_ms(), "batches": await house.client.batches.list(LISTED)}
     return await show(house, visit, "batches.html", told)
 
 
 async def batch(house: House, visit: Visit) -> Response:
     """GET /batch?id=…"""
-    _all_queues(visit)
+    all_queues(visit)
     name, desk = visit.asked("id"), house.client.batches
     told = {
         "now_ms": await house.now_ms(),
@@ -198,7 +192,7 @@ async def batch_parts(house: House, watched: Watched) -> Parts:
 
 async def ask_cancel(house: House, visit: Visit) -> Question:
     """The question before a batch is cancelled."""
-    _all_queues(visit)
+    all_queues(visit)
     info = await house.client.batches.get(visit.filled("id"))
     left = plural(info.pending, "job")
     what = f"{left} of {info.total:,} have not ended. Those that have not started will not run; there is no undo."
@@ -208,7 +202,7 @@ async def ask_cancel(house: House, visit: Visit) -> Question:
 
 async def cancel_batch(house: House, visit: Visit) -> Response:
     """POST /batch/cancel"""
-    _all_queues(visit)
+    all_queues(visit)
     name = visit.filled("id")
     await note(house, visit, "batch cancel", name)
     info = await house.client.batches.cancel(name)
@@ -217,7 +211,7 @@ async def cancel_batch(house: House, visit: Visit) -> Response:
 
 async def retry_batch(house: House, visit: Visit) -> Response:
     """POST /batch/retry"""
-    _all_queues(visit)
+    all_queues(visit)
     name = visit.filled("id")
     await note(house, visit, "batch retry", name)
     number = await house.client.batches.retry(name)

@@ -7,7 +7,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from delayq.core.api_keys import covers
+from delayq.core.api_keys import Scope, covers
 from delayq.core.browsing import Sought
 from delayq.core.diagnosis import Finding
 from delayq.core.states import State
@@ -27,17 +27,22 @@ SHOWN = 50
 
 async def page(house: House, visit: Visit) -> Response:
     """GET /"""
-    return await show(house, visit, "overview.html", await told(house, visit.viewer.queues))
+    return await show(
+        house,
+        visit,
+        "overview.html",
+        {**await told(house, visit.viewer.queues, visit.viewer.role), "wrong": "", "typed": ""},
+    )
 
 
 async def parts(house: House, watched: Watched) -> Parts:
     """The parts that change."""
-    said = await told(house, watched.queues)
-    names = ("findings", "figures", "charts", "queue_table", "lately")
+    said = await told(house, watched.queues, watched.role)
+    names = ("switches", "findings", "figures", "charts", "queue_table", "lately")
     return {name: house.renderer.text(f"parts/{name}.html", said) for name in names}
 
 
-async def told(house: House, allowed: tuple[str, ...]) -> dict[str, Any]:
+async def told(house: House, allowed: tuple[str, ...], role: str) -> dict[str, Any]:
     """What both are made of."""
     client = house.client
     stats = await house.stats(allowed)
@@ -49,6 +54,8 @@ async def told(house: House, allowed: tuple[str, ...]) -> dict[str, Any]:
     workers = await client.workers()
     return {
         "now_ms": now_ms,
+        "control": await client.control(),
+        "admin": role == Scope.ADMIN and not allowed,
         "findings": visible(await house.health.findings(names if len(shown) < len(stats) else None), allowed),
         "stats": shown,
         "left_out": len(stats) - len(shown),

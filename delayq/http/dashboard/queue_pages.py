@@ -1,4 +1,4 @@
-"""All queues, and one of them; pause and resume."""
+"""All queues, and one of them; pause, resume and remove."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from starlette.responses import Response
 
 from delayq.core.activity import HISTORY_DAYS
 from delayq.core.durations import duration_ms
-from delayq.core.errors import InvalidInput
+from delayq.core.errors import InvalidInput, QueueInUse
 from delayq.core.states import State
+from delayq.http import outcomes
 from delayq.http.dashboard import flow
 from delayq.http.dashboard.confirm import Question
 from delayq.http.dashboard.deeds import note
@@ -132,3 +133,25 @@ async def resume(house: House, visit: Visit) -> Response:
     await house.client.resume(queue)
     house.health.forget()
     return back(house, visit, f"/queues/{queue}", f"The queue {queue} goes on.")
+
+
+async def ask_remove(house: House, visit: Visit) -> Question:
+    """The question before a queue is removed."""
+    queue = visit.queue(visit.request.path_params["queue"])
+    what = "Its name, settings, counters and history are forgotten. A job that is scheduled later makes it anew."
+    return Question(f"Remove the queue {queue}?", what, "Remove queue", f"/queues/{queue}")
+
+
+async def remove(house: House, visit: Visit) -> Response:
+    """POST /queues/{queue}/remove: removes it; the queue's page again, which says why, when it is in use."""
+    queue = visit.queue(visit.request.path_params["queue"])
+    await note(house, visit, "queue remove", queue)
+    try:
+        await house.client.queue_remove(queue)
+    except QueueInUse as error:
+        outcomes.refused(error.message)
+        told = {**await queue_told(house, queue), "wrong": "", "typed": "", "here": f"/queues/{queue}"}
+        said = f"The queue was not removed. {error.message} {error.hint}".rstrip()
+        return await show(house, visit, "queue.html", {**told, "said": said}, 409)
+    house.health.forget()
+    return back(house, visit, "/queues", f"The queue {queue} is removed.")

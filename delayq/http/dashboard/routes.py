@@ -28,6 +28,7 @@ from delayq.http.dashboard import (
     login,
     overview,
     queue_pages,
+    switch_acts,
 )
 from delayq.http.dashboard.confirm import Answer, confirmed
 from delayq.http.dashboard.guard import Forged, Guard
@@ -67,6 +68,8 @@ ACTS: Final[tuple[tuple[str, Scope, Answer], ...]] = (
     ("/queues/{queue}/resume", Scope.ADMIN, queue_pages.resume),
     ("/failed/picked", Scope.WRITE, confirmed(failed_page.ask_picked, failed_page.picked)),
     ("/failed/all", Scope.WRITE, failed_page.all_of_them),
+    ("/switch/{act}", Scope.ADMIN, confirmed(switch_acts.ask, switch_acts.act)),
+    ("/queues/{queue}/remove", Scope.ADMIN, confirmed(queue_pages.ask_remove, queue_pages.remove)),
     ("/workers/{order}", Scope.ADMIN, confirmed(fleet_pages.ask_order, fleet_pages.order)),
     ("/batch/cancel", Scope.ADMIN, confirmed(fleet_pages.ask_cancel, fleet_pages.cancel_batch)),
     ("/batch/retry", Scope.ADMIN, fleet_pages.retry_batch),

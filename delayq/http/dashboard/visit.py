@@ -57,6 +57,12 @@ class Visit:
         return state
 
 
+def all_queues(visit: Visit) -> None:
+    """Raise `NotAllowed` for a key for some queues, on pages that belong to no queue."""
+    if visit.viewer.queues:
+        raise NotAllowed("This page covers all queues, and your key is for some.", hint="It needs a key for all.")
+
+
 def here(request: Request) -> str:
     """The address of the page that was asked for, on this server."""
     query = request.url.query

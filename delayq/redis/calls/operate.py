@@ -56,19 +56,27 @@ def control(scope: Scope) -> Call[Control]:
 
 
 def _control(reply: list[Any]) -> Control:
-    now_ms, *marks, reason = reply
+    now_ms, *marks, reason, paused_reason = reply
     paused, maintenance, since, restarted = (None if mark < 0 else int(mark) for mark in marks)
-    return Control(int(now_ms), paused, maintenance, since, restarted, text(reason))
+    return Control(int(now_ms), paused, maintenance, since, restarted, text(reason), paused_reason=text(paused_reason))
 
 
-CONTROL_FIELDS = ("paused_until_ms", "maintenance_until_ms", "maintenance_since_ms", "restart_ms", "reason")
+CONTROL_FIELDS = (
+    "paused_until_ms",
+    "maintenance_until_ms",
+    "maintenance_since_ms",
+    "restart_ms",
+    "reason",
+    "paused_reason",
+)
 
 
 def read_control(reply: Sequence[bytes | None], now_ms: int) -> Control:
     """The switches from the fields of their hash, as workers read them; what is no number there counts as absent."""
-    *marks, reason = reply
+    *marks, reason, paused_reason = reply
     paused, maintenance, since, restarted = (number(mark) if mark and mark.isdigit() else None for mark in marks)
-    return Control(now_ms, paused, maintenance, since, restarted, text(reason or b""))
+    said, why = text(reason or b""), text(paused_reason or b"")
+    return Control(now_ms, paused, maintenance, since, restarted, said, paused_reason=why)
 
 
 class Telling(NamedTuple):
