@@ -41,6 +41,7 @@ NAVIGATION: Final = (
     ("/workers", "Workers"),
     ("/batches", "Batches"),
     ("/limits", "Limits"),
+    ("/redis", "Redis"),
     ("/audit", "Audit log"),
 )
 

@@ -28,6 +28,7 @@ from delayq.http.dashboard import (
     login,
     overview,
     queue_pages,
+    redis_page,
     switch_acts,
 )
 from delayq.http.dashboard.confirm import Answer, confirmed
@@ -61,7 +62,7 @@ PAGES: Final[tuple[tuple[str, Answer], ...]] = (
     ("/limits", limit_pages.limits),
     ("/events", events.page),
 )
-ADMIN_PAGES: Final[tuple[tuple[str, Answer], ...]] = (("/audit", limit_pages.audit),)
+ADMIN_PAGES: Final[tuple[tuple[str, Answer], ...]] = (("/audit", limit_pages.audit), ("/redis", redis_page.page))
 ACTS: Final[tuple[tuple[str, Scope, Answer], ...]] = (
     ("/job/{act}", Scope.WRITE, confirmed(job_acts.ask, job_acts.act)),
     ("/queues/{queue}/pause", Scope.ADMIN, confirmed(queue_pages.ask_pause, queue_pages.pause)),

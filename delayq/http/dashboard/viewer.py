@@ -10,7 +10,9 @@ from delayq.core.api_keys import ApiKey, Scope
 from delayq.core.audit import Door
 from delayq.http.access import Caller
 
-ALL_QUEUES: Final = ("/batches", "/limits", "/audit")
+ADMIN_ONLY: Final = ("/redis", "/audit")
+"""Pages for the scope `admin`."""
+ALL_QUEUES: Final = ("/batches", "/limits", "/redis", "/audit")
 """Pages that cover all queues: a key for some queues cannot open them."""
 
 
@@ -42,8 +44,8 @@ class Viewer:
         return next((str(scope) for scope in (Scope.ADMIN, Scope.WRITE) if self.may(scope)), "read-only")
 
     def opens(self, page: str) -> bool:
-        """Whether a page of the menu opens for this key; the audit log needs `admin` for all queues."""
-        if page == "/audit" and not self.may(Scope.ADMIN):
+        """Whether a page of the menu opens for this key."""
+        if page in ADMIN_ONLY and not self.may(Scope.ADMIN):
             return False
         return not self.queues or page not in ALL_QUEUES
 
