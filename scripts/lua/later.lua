@@ -69,17 +69,20 @@ local ids = {}
 local rows = {}
 local waiting = {}
 local count = 0
+local filled = 0
 local earliest = math.huge
 for i = 5, #ARGV, 3 do
   local id = ARGV[i]
   local when = ARGV[i + 2] or ''
-  if not text_of[when] then
+  local due_text = text_of[when]
+  if not due_text then
     local due = read_due(when)
     if not due then
       return false
     end
     earliest = math.min(earliest, due)
-    text_of[when] = string.format('%.0f', due)
+    due_text = string.format('%.0f', due)
+    text_of[when] = due_text
   end
   if seen[id] then
     return false
@@ -87,10 +90,11 @@ for i = 5, #ARGV, 3 do
   seen[id] = true
   count = count + 1
   ids[count] = id
-  rows[2 * count - 1] = id
-  rows[2 * count] = ARGV[i + 1]
-  waiting[2 * count - 1] = text_of[when]
-  waiting[2 * count] = id
+  rows[filled + 1] = id
+  rows[filled + 2] = ARGV[i + 1]
+  waiting[filled + 1] = due_text
+  waiting[filled + 2] = id
+  filled = filled + 2
 end
 for _, key in ipairs({ entries, jobs }) do
   for _, taken in ipairs(call('HMGET', key, unpack(ids))) do
