@@ -19,7 +19,7 @@ from delayq.core.endpoint import Endpoint, Topology
 from delayq.redis import packing, replies
 from delayq.redis.acluster import AsyncCluster
 from delayq.redis.directory import Directory
-from delayq.redis.faults import REDIS_ERRORS, of_primary
+from delayq.redis.faults import REDIS_ERRORS, fault_of, of_primary
 from delayq.redis.sentinels import ASK, Search, put_first
 from delayq.redis.slots import Address
 from delayq.redis.wire import Wire, common_options, pool_options, sentinel_options, tls_options
@@ -51,6 +51,13 @@ class _Named:
 
     host: str
     port: int
+    doubted = False
+
+    async def connect(self) -> None:
+        if self.doubted:
+            self.doubted = False
+            await self.disconnect()  # type: ignore[attr-defined]
+        await super().connect()  # type: ignore[misc]
 
     async def connect_to(self, address: Address) -> None:
         try:
@@ -64,6 +71,7 @@ class _Named:
             return await super().read_response(*args, **options)  # type: ignore[misc]
         except REDIS_ERRORS as error:
             of_primary(error, (self.host, self.port))
+            self.doubted = self.doubted or fault_of(error).code == "NOREPLICAS"
             raise
 
 

@@ -74,10 +74,21 @@ def put_first(sentinels: list[Any], sentinel: Any) -> None:
 
 
 class _Named:
-    """A connection to the primary whose errors say where the primary is."""
+    """A connection to the primary whose errors say where the primary is.
+
+    One whose server refuses writes for want of replicas is opened anew before its next use: the sentinels may have
+    chosen another primary, and demote this one only later.
+    """
 
     host: str
     port: int
+    doubted = False
+
+    def connect(self) -> None:
+        if self.doubted:
+            self.doubted = False
+            self.disconnect()  # type: ignore[attr-defined]
+        super().connect()  # type: ignore[misc]
 
     def connect_to(self, address: Address) -> None:
         try:
@@ -91,6 +102,7 @@ class _Named:
             return super().read_response(*args, **options)  # type: ignore[misc]
         except REDIS_ERRORS as error:
             of_primary(error, (self.host, self.port))
+            self.doubted = self.doubted or fault_of(error).code == "NOREPLICAS"
             raise
 
 

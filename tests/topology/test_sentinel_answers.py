@@ -23,6 +23,7 @@ from delayq.redis.connect import Connector
 from tests.support.cli import Cli, environment
 from tests.support.flavours import default_flavour, require
 from tests.support.servers import LocalServer
+from tests.support.station import Station
 from tests.support.topologies import HOST, SERVICE, SentinelProcess, Sentinels, is_primary, replication
 from tests.support.waiting import wait_until
 from tests.topology.conftest import SHOP
@@ -183,3 +184,18 @@ def _fail_over(group: Sentinels) -> LocalServer:
     wait_until(lambda: replication(old)["connected_slaves"] == 0, what="the replicas follow the new primary")
     assert is_primary(old)
     return old
+
+
+@pytest.mark.timed
+def test_a_worker_that_waits_leaves_it_too(replaced: Sentinels) -> None:
+    """A reader on the old primary asks the sentinels again when its read is refused, as a producer does."""
+    with closing(Station(replaced.url)) as station:
+        ran = station.tape()
+        station.handles("note", lambda n: ran.append(n))  # noqa: PLW0108  (a handler takes its arguments by name)
+        with station.working(mover=True):
+            station.client.schedule("note", {"n": 1})
+            wait_until(lambda: ran[:] == [1], what="the worker works")
+            old = _fail_over(replaced)
+            station.client.schedule("note", {"n": 2})
+            wait_until(lambda: ran[:] == [1, 2], timeout=60, what="the worker has found the new primary")
+            assert is_primary(old), "the sentinels have not demoted it yet"
