@@ -16,7 +16,7 @@ export PYTHON
 # consumers/ and benchmarks/ are checked as soon as they hold Python.
 TYPED := delayq tests $(if $(wildcard consumers/*.py consumers/*/*.py),consumers) $(if $(wildcard benchmarks/*.py),benchmarks)
 
-.PHONY: help install lint format types check test chaos matrix fuzz build demo bench bench-peers bench-database clean
+.PHONY: help install lint format types check test chaos matrix fuzz build demo bench bench-flood bench-peers bench-database clean
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .SUFFIXES:
@@ -77,6 +77,9 @@ demo: $(VENV)/.installed-demo ## orders that close in seconds, on a private serv
 
 bench: $(VENV)/.installed-test ## the project's own measurements
 	$(BIN)/python -m benchmarks $(ARGS)
+
+bench-flood: $(VENV)/.installed-test ## honest requests beside 5,000 idle connections and 40 endless bodies
+	$(BIN)/python -m benchmarks.flood $(ARGS)
 
 bench-peers: $(VENV)/.installed-test ## delayq beside other queues, each in an environment of its own
 	$(BIN)/python -m benchmarks.peers $(ARGS)

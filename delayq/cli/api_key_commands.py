@@ -24,6 +24,15 @@ Label = Annotated[str, typer.Option("--label", metavar="TEXT", help="Who has it,
 Most = Annotated[
     str | None, typer.Option("--rate", metavar="N/s|N/m|N/h", help="How often it may call a server.", callback=rate)
 ]
+NewQueues = Annotated[
+    int | None,
+    typer.Option(
+        "--new-queues",
+        metavar="N",
+        help="How many queues it may make that did not exist; 0 = none. Without: any number.",
+        show_default=False,
+    ),
+]
 KeyId = Annotated[str, typer.Argument(metavar="ID", help="What stands between dq_ and the second _.")]
 
 
@@ -35,7 +44,7 @@ def add_to(app: typer.Typer) -> None:
         "create",
         epilog=example(
             "delayq api-key create --label billing --scope write --queue orders --rate 100/s",
-            "delayq api-key create --queue 'orders.*'",
+            "delayq api-key create --queue 'orders.*' --new-queues 10",
             "delayq --api-keys-file /run/secrets/delayq-api-keys api-key create --scope read",
         ),
     )(create)
@@ -54,6 +63,7 @@ def create(
     queue: Queues = None,
     label: Label = "",
     rate: Most = None,
+    new_queues: NewQueues = None,
     as_json: Json = False,
 ) -> None:
     """Make an API key and print it.
@@ -62,7 +72,7 @@ def create(
     """
     from delayq.cli.actions import api_keys
 
-    wanted = api_keys.Wanted(tuple(scope or ["write"]), tuple(queue or ()), label, rate or "")
+    wanted = api_keys.Wanted(tuple(scope or ["write"]), tuple(queue or ()), label, rate or "", new_queues)
     api_keys.create(session_of(ctx), wanted, as_json=as_json)
 
 

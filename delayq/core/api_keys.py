@@ -28,6 +28,7 @@ from delayq.core.rate import Rate, parse_rate
 _TOKEN: Final = re.compile(r"dq_([a-z0-9]{8})_[A-Za-z0-9_-]{43}")
 _SECRET_BYTES: Final = 32
 MAX_LABEL: Final = 100
+MOST_NEW_QUEUES: Final = 10_000
 
 
 class Scope(StrEnum):
@@ -49,7 +50,7 @@ class ApiKey(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
     """One key as it is kept.
 
     `queues`: names and patterns ('orders.*'), () = all of them. `rate` '' = without limit; `revoked_ms` 0 =
-    in force.
+    in force. `new_queues`: how many queues it may make that did not exist, None = any number.
     """
 
     id: str
@@ -60,6 +61,7 @@ class ApiKey(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
     queues: tuple[str, ...] = ()
     rate: str = ""
     revoked_ms: int = 0
+    new_queues: int | None = None
 
     def covers(self, queue: str) -> bool:
         """Whether the key is for that queue."""
@@ -89,15 +91,26 @@ def check_queues(given: Iterable[str]) -> tuple[str, ...]:
 
 
 def new_key(
-    now_ms: int, scopes: Iterable[Scope], *, label: str = "", queues: Iterable[str] = (), rate: str = ""
+    now_ms: int,
+    scopes: Iterable[Scope],
+    *,
+    label: str = "",
+    queues: Iterable[str] = (),
+    rate: str = "",
+    new_queues: int | None = None,
 ) -> tuple[ApiKey, str]:
     """A key that was not there before, and its token, which nothing keeps. Raises `InvalidInput` for a bad part."""
     if rate:
         parse_rate(rate)
+    if new_queues is not None and not 0 <= new_queues <= MOST_NEW_QUEUES:
+        raise InvalidInput(
+            f"--new-queues is {new_queues}; it is a number from 0 to {MOST_NEW_QUEUES}.",
+            hint="Leave it out for any number.",
+        )
     key_id = new_id()[-8:]
     secret = base64.urlsafe_b64encode(os.urandom(_SECRET_BYTES)).decode().rstrip("=")
     token = f"dq_{key_id}_{secret}"
-    key = ApiKey(key_id, digest(token), tuple(scopes), now_ms, label, check_queues(queues), rate)
+    key = ApiKey(key_id, digest(token), tuple(scopes), now_ms, label, check_queues(queues), rate, new_queues=new_queues)
     return key, token
 
 

@@ -44,9 +44,13 @@ async def livez() -> Response:
 @router.get("/healthz", include_in_schema=False)
 async def readyz(request: Request, service: Served) -> Response:
     """200, or 503 when Redis is away or refuses writes, no mover runs, dead workers hold jobs, or jobs are overdue for
-    too long. Where keys are needed, queues are named to a caller with one."""
-    verdict = await look(service, _caller(service, request.headers.get("authorization", "")))
-    shape = {"ready": verdict.ready, "why": verdict.why}
+    too long. Where keys are needed, queues are named to a caller with one, who is also told when the file of keys
+    cannot be read; that alone is no 503."""
+    service.keys.keys()  # reads the file anew where that is due
+    caller = _caller(service, request.headers.get("authorization", ""))
+    verdict = await look(service, caller)
+    trouble = service.keys.trouble if caller is not None else ""
+    shape = {"ready": verdict.ready, "why": (*verdict.why, *filter(None, [trouble]))}
     return answer(shape, 200 if verdict.ready else 503, {} if verdict.ready else {"Retry-After": "2"})
 
 

@@ -175,6 +175,10 @@ class Globals(msgspec.Struct, frozen=True):
         """What an operator told this worker."""
         return f"{self.prefix}:order:{worker}"
 
+    def new_queues(self, key_id: str) -> str:
+        """The queues that an API key has made, if it may make so many and no more: number -> queue."""
+        return f"{self.prefix}:new-queues:{key_id}"
+
     def types(self) -> dict[str, str]:
         """The key and the type of each that is there once, whatever workers there are."""
         return {

@@ -13,7 +13,9 @@ from tests.support.failing import fail_job
 def test_made_listed_revoked(inline: Inline, tmp_path: Path) -> None:
     path = tmp_path / "api-keys"
     file = ("--api-keys-file", str(path), "api-key")
-    made = inline.ok(*file, "create", "--label", "billing", "--queue", "orders", "--rate", "5/s", "--json").json
+    made = inline.ok(
+        *file, "create", "--label", "billing", "--queue", "orders", "--rate", "5/s", "--new-queues", "3", "--json"
+    ).json
     other = inline.ok(*file, "create", "--scope", "admin").out.strip()
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert made["token"] not in path.read_text()
@@ -21,6 +23,7 @@ def test_made_listed_revoked(inline: Inline, tmp_path: Path) -> None:
     first, second = inline.ok(*file, "list", "--json").documents
     assert (first["id"], first["scopes"], first["queues"], first["rate"]) == (made["id"], ["write"], ["orders"], "5/s")
     assert second["scopes"] == ["admin"]
+    assert (made["new_queues"], first["new_queues"], second["new_queues"]) == (3, 3, None)
     assert inline.ok(*file, "revoke", made["id"]).out == "revoked\n"
     revoked = inline.ok(*file, "list", "--json").documents[0]["revoked_ms"]
     assert revoked > 0
@@ -33,7 +36,13 @@ def test_what_is_refused(inline: Inline, tmp_path: Path) -> None:
     file = ("--api-keys-file", str(tmp_path / "keys"), "api-key")
     assert inline("api-key", "list").code == 2
     assert inline(*file, "revoke", "nobody").code == 3
-    for words in (("--scope", "root"), ("--queue", "a b"), ("--rate", "often"), ("--label", "x" * 101)):
+    for words in (
+        ("--scope", "root"),
+        ("--queue", "a b"),
+        ("--rate", "often"),
+        ("--label", "x" * 101),
+        ("--new-queues", "-1"),
+    ):
         assert inline(*file, "create", *words).code == 2
     assert not (tmp_path / "keys").exists()
     (tmp_path / "keys").write_text("no key\n")

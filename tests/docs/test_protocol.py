@@ -58,7 +58,7 @@ def test_the_keys_of_no_queue() -> None:
     own = Globals("delayq")
     once = [own.queues, own.workers, own.worker("<name>"), own.batches, own.control, own.order("<name>"), own.limits]
     kept = FailedKeys("delayq")
-    of_servers = [own.audit, own.secret, own.logouts]
+    of_servers = [own.audit, own.secret, own.logouts, own.new_queues("<key id>")]
     assert written == [*once, kept.at, kept.rows, *of_servers, own.wake, own.cancels, own.switches]
 
 

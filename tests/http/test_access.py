@@ -191,5 +191,9 @@ async def test_a_key_file_that_goes_away_leaves_its_keys_in_force(
         for _ in range(3):
             assert (await api.get("/v1/queues", headers=bearer(token))).status_code == 200
             problem(await api.get("/v1/queues", headers=bearer(token + "x")), 401, "unauthorized")
+        ready, unnamed = await api.get("/readyz", headers=bearer(token)), await api.get("/readyz")
+        assert (ready.status_code, unnamed.status_code, unnamed.json()["why"]) == (200, 200, [])
+        [said] = ready.json()["why"]
+        assert said.startswith(f"api_keys_file {file} cannot be read: ")
         file.write_text(text.replace('"id"', '"revoked_ms":5,"id"'))
         problem(await api.get("/v1/queues", headers=bearer(token)), 401, "unauthorized")

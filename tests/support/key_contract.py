@@ -109,6 +109,8 @@ def _wrong_in_prefix(key: Key, rest: str) -> str:  # noqa: C901  one branch for 
     if of_batch := re.fullmatch(r"\{batch:[^}]+\}:(.+)", rest):
         kind = OF_A_BATCH.get(of_batch[1])
         return "is no key of a batch" if kind is None else _must(key, kind=kind, expires=key.ttl_ms != FOR_EVER)
+    if re.fullmatch(r"new-queues:.+", rest):
+        return _must(key, kind="hash", expires=False)
     if re.fullmatch(r"order:.+", rest):
         return _must(key, kind="string", expires=True)
     if re.fullmatch(r"worker:.+", rest):

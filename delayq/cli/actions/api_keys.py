@@ -21,12 +21,13 @@ from delayq.core.when import format_instant
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a new key shall be; `queues` () = all, `rate` '' = without limit."""
+    """What a new key shall be; `queues` () = all, `rate` '' = without limit, `new_queues` None = any number."""
 
     scopes: tuple[str, ...]
     queues: tuple[str, ...]
     label: str
     rate: str
+    new_queues: int | None = None
 
     def checked(self) -> tuple[Scope, ...]:
         """The scopes. Raises `InvalidInput`."""
@@ -42,7 +43,14 @@ def create(session: Session, wanted: Wanted, *, as_json: bool) -> None:
     """A key that was not there before. Its token is printed once and kept nowhere."""
     path = _path(session)
     scopes = wanted.checked()
-    key, token = new_key(local_ms(), scopes, label=wanted.label, queues=wanted.queues, rate=wanted.rate)
+    key, token = new_key(
+        local_ms(),
+        scopes,
+        label=wanted.label,
+        queues=wanted.queues,
+        rate=wanted.rate,
+        new_queues=wanted.new_queues,
+    )
     _write(path, [*_read(path), key])
     if as_json:
         session.out.json({"token": token, **_shape(key)})
@@ -65,12 +73,13 @@ def list_keys(session: Session, *, as_json: bool) -> None:
             ", ".join(key.scopes),
             ", ".join(key.queues) or "all",
             key.rate,
+            "any" if key.new_queues is None else str(key.new_queues),
             format_instant(key.created_ms),
             format_instant(key.revoked_ms) if key.revoked_ms else "",
         )
         for key in keys
     ]
-    session.out.table(("id", "label", "scopes", "queues", "rate", "created", "revoked"), rows)
+    session.out.table(("id", "label", "scopes", "queues", "rate", "new queues", "created", "revoked"), rows)
 
 
 def revoke(session: Session, key_id: str, *, as_json: bool) -> None:
@@ -95,6 +104,7 @@ def _shape(key: ApiKey) -> dict[str, Any]:
         "scopes": key.scopes,
         "queues": key.queues,
         "rate": key.rate or None,
+        "new_queues": key.new_queues,
         "created_ms": key.created_ms,
         "revoked_ms": key.revoked_ms or None,
     }

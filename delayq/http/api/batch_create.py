@@ -21,6 +21,7 @@ from delayq.http.api.jobs import Key, check_durability, check_queue
 from delayq.http.api.models.jobs import NewJobs, Scheduled, ScheduledJobs
 from delayq.http.bodies import invalid, read_through
 from delayq.http.documented import answers, takes
+from delayq.http.new_queues import admit_jobs
 from delayq.http.problems import Problem, Refused
 from delayq.http.repeats import repeatable
 from delayq.http.service import Served, Service
@@ -39,7 +40,8 @@ EXAMPLE: Final = {"jobs": [{"name": "mail.send", "data": {"to": 1}, "delay": "1h
     responses=answers({201: ("At least one was created.", ScheduledJobs), 200: ("None was new.", ScheduledJobs)}),
 )
 async def create_many(request: Request, service: Served, caller: Writer, key: Key = None) -> Response:
-    """All are checked before the first is sent; each then has an outcome of its own, `conflict` among them."""
+    """All are checked before the first is sent; each then has an outcome of its own, `conflict` among them. 403 as for
+    one job."""
     new, through = await read_through(request, NewJobs)
     if caller.key is not None and caller.key.queues:
         for n, job in enumerate(new.jobs):
@@ -48,6 +50,7 @@ async def create_many(request: Request, service: Served, caller: Writer, key: Ke
     how, client, headers = OnConflict(new.on_conflict), service.client, {}
     try:
         check_durability(new.durability)
+        await admit_jobs(service, caller, specs, how)
         if key is None:
             refs = await client.run(client.verbs.schedule_many(specs, how, new.durability))
         else:

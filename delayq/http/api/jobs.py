@@ -23,6 +23,7 @@ from delayq.http.api.models.jobs import Again, Answered, Copy, JobInFull, JobRea
 from delayq.http.api.models.queues import Why
 from delayq.http.bodies import invalid, read, read_any
 from delayq.http.documented import answers, takes
+from delayq.http.new_queues import admit_jobs
 from delayq.http.places import Id, OneQueue, place
 from delayq.http.problems import Refused, of_error
 from delayq.http.repeats import KEY_EXAMPLE, repeatable
@@ -56,13 +57,14 @@ DONE: Final = {
 )
 async def create(request: Request, service: Served, caller: Writer, key: Key = None) -> Response:
     """Created, or as `on_conflict` says when the id is taken. With an Idempotency-Key the same request within 24 hours
-    gets the same answer and does nothing more."""
+    gets the same answer and does nothing more. 403 for a queue that does not exist, where the key may make no more."""
     new = await read(request, NewJobAlone)
     check_queue(service, caller, new)
     headers = {}
     with blame.told_by(new):
         how = OnConflict(new.on_conflict)
         check_durability(new.durability)
+        await admit_jobs(service, caller, [new.spec()], how)
         if key is None:
             ref = await service.client.run(service.client.verbs.schedule(new.spec(), how, new.durability))
         else:

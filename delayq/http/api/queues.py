@@ -15,6 +15,7 @@ from delayq.http.answers import answer
 from delayq.http.api.models.queues import Pause, Paused, QueueInFull, QueueList, Removed, Upcoming, Why
 from delayq.http.bodies import invalid, read_any
 from delayq.http.documented import answers, takes
+from delayq.http.new_queues import admit
 from delayq.http.places import MOST_ROWS, QueueName, Rows, place
 from delayq.http.problems import Refused, plain
 from delayq.http.service import Served
@@ -75,6 +76,7 @@ async def pause(request: Request, service: Served, caller: Admin, queue: QueueNa
     with blame.told_by(asked):
         if asked.length is not None:
             duration_ms(asked.length)
+        await admit(service, caller, name)
         await service.record(caller, "pause", name, detail=asked.length or "", reason=asked.reason or "")
         until_ms = await service.client.pause(name, length=asked.length)
     return answer(shapes.paused(name, until_ms))
@@ -90,6 +92,7 @@ async def resume(request: Request, service: Served, caller: Admin, queue: QueueN
     """Undo a pause; also where there was none."""
     name, asked = place(service, caller, queue), await read_any(request, Why)
     with blame.told_by(asked):
+        await admit(service, caller, name)
         await service.record(caller, "resume", name, reason=asked.reason or "")
         await service.client.resume(name)
     return answer(shapes.paused(name, None))

@@ -30,6 +30,7 @@ from delayq.http.api.models.reservations import (
 )
 from delayq.http.bodies import invalid, read, read_any
 from delayq.http.documented import answers, takes
+from delayq.http.new_queues import admit
 from delayq.http.places import QueueName, place
 from delayq.http.problems import Refused
 from delayq.http.pull import tokens
@@ -56,6 +57,7 @@ async def reserve(request: Request, service: Served, caller: Writer, queue: Queu
         wait_ms = duration_ms(asked.wait)
     if wait_ms > LONGEST_WAIT_MS:
         raise Refused(invalid("#/wait", f"At most {LONGEST_WAIT_MS // 1000}s"))
+    await admit(service, caller, name)
     found = await _unless_gone(request, service, name, asked.count, wait_ms / 1000)
     lease_ms = await service.desk.lease_ms(name) if found else 0
     seal = await service.seals.seal()
