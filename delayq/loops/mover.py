@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
+from heapq import nsmallest
 
 from delayq.core.errors import AWAY, InvalidName
 from delayq.core.names import check_queue
@@ -25,6 +26,10 @@ log = logging.getLogger("delayq.mover")
 
 CEILING_S = 1.0
 HEARING_S = 5.0
+ROUTINE = 200
+"""Queues without a known due time that are looked at in one turn; between two turns wake-ups are heard."""
+BETWEEN_S = 0.002
+"""Between two turns that follow each other at once: less is too short to hear anything."""
 LISTLESS_S = 5.0
 """Until it is asked again which queues there are, when that node of a cluster was away: each try takes seconds."""
 
@@ -56,6 +61,7 @@ class Mover:
         self._clock = clock
         self._wake_ups = driver.wake_ups()
         self._look_at: dict[str, float] = {}
+        self._expected: set[str] = set()
         self._refresh_at = float("-inf")
         self._troubles = Troubles(log)
         self._outage = Outage()
@@ -63,11 +69,19 @@ class Mover:
     def run_once(self) -> float:
         """Promote one batch of every queue whose time has come; the seconds until the next one's.
 
+        Queues with a job that is due, or that were hinted at, go first, and of the others some go in each turn: with
+        thousands of them, no due job waits until all have been looked at.
+
         One damaged queue keeps no other from being promoted, nor does one on a node of a cluster that is away; a
         backend that cannot be reached ends the turn.
         """
         self._refresh()
-        for queue in self._due():
+        due = self._due()
+        urgent = [queue for queue in due if queue in self._expected]
+        routine = [queue for queue in due if queue not in self._expected]
+        if len(routine) > ROUTINE:
+            routine = nsmallest(ROUTINE, routine, key=self._look_at.__getitem__)
+        for queue in (*urgent, *routine):
             wait_s = CEILING_S
             try:
                 wait_s = self._promote(queue)
@@ -80,8 +94,8 @@ class Mover:
                 self._outage.served(queue)
             self._look_at[queue] = self._clock() + wait_s
         self._outage.over(self._look_at)
-        soonest = min([*self._look_at.values(), self._refresh_at])
-        return max(0.0, soonest - self._clock())
+        left_s = max(0.0, min([*self._look_at.values(), self._refresh_at]) - self._clock())
+        return max(left_s, BETWEEN_S) if len(urgent) + len(routine) < len(due) else left_s
 
     def promote_all(self) -> int:
         """Promote all that is due now in every queue, whatever its time; how many jobs moved.
@@ -114,6 +128,7 @@ class Mover:
             elif queue_of(queue) in self._only if self._only else _is_queue(queue):
                 self._look_at[queue] = float("-inf")
                 self._roll.doubt()
+        self._expected |= (hinted or frozenset()) & self._look_at.keys()
         if not self._wake_ups.listening:
             soon = self._clock() + CEILING_S
             self._refresh_at = min(self._refresh_at, soon)
@@ -135,7 +150,11 @@ class Mover:
                 promotion.lost,
             )
         ceiling_s = HEARING_S if self._wake_ups.listening else CEILING_S
-        return ceiling_s if promotion.next_s is None else min(promotion.next_s, ceiling_s)
+        if promotion.next_s is None or promotion.next_s > ceiling_s:
+            self._expected.discard(queue)
+            return ceiling_s
+        self._expected.add(queue)
+        return promotion.next_s
 
     def _due(self) -> list[str]:
         now = self._clock()
@@ -148,6 +167,7 @@ class Mover:
         rest_s, within_s = (OLD_S, OLD_S / 2) if self._wake_ups.listening else (CEILING_S, 0.0)
         known, fresh = served(self._roll, within_s, self._only, tuple(self._look_at), self._troubles)
         self._look_at = {queue: self._look_at.get(queue, float("-inf")) for queue in known}
+        self._expected &= self._look_at.keys()
         self._refresh_at = self._clock() + (rest_s if fresh else LISTLESS_S)
 
 

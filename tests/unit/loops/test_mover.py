@@ -9,7 +9,7 @@ import pytest
 from delayq.core.errors import BackendDamaged, BackendUnavailable, OutcomeUnknown
 from delayq.drivers.base import Promotion
 from delayq.loops.janitor import Janitor
-from delayq.loops.mover import Mover
+from delayq.loops.mover import ROUTINE, Mover
 from delayq.loops.served import Roll
 from tests.support.fakes import Backend
 
@@ -277,3 +277,38 @@ def test_it_stops_listening_when_it_ends() -> None:
     loop = mover(backend)
     loop.close()
     assert backend.hints.closed
+
+
+def test_thousands_of_queues_are_looked_at_in_turns_between_which_hints_are_heard() -> None:
+    names = [f"q{number:04}" for number in range(2_000)]
+    backend = Backend(*names)
+    backend.hints.listening = True
+    loop = mover(backend)
+    turns = 1
+    while loop.run_once() < 1.0:
+        turns += 1
+    asked = [line for line in backend.take_asked() if line.startswith("promote")]
+    assert (turns, asked) == (10, [f"promote {name}" for name in names]), "each once"
+    backend.hints.given = [frozenset({"q1500"})]
+    backend.clock.now += 5.0
+    loop.run_once()
+    assert "promote q1500" not in backend.take_asked()
+    loop.sleep(0.0)
+    loop.run_once()
+    assert backend.take_asked()[0] == "promote q1500"
+
+
+def test_a_known_due_time_goes_before_routine_looks() -> None:
+    names = [f"q{number:04}" for number in range(1_000)]
+    backend = Backend(*names)
+    backend.hints.listening = True
+    backend.promotions = {"q0999": Promotion(0, 0, 4.9)}
+    loop = mover(backend)
+    while loop.run_once() < 1.0:
+        pass
+    backend.take_asked()
+    backend.clock.now += 5.0
+    loop.run_once()
+    promoted = [line for line in backend.take_asked() if line.startswith("promote")]
+    assert promoted[0] == "promote q0999"
+    assert len(promoted) == 1 + ROUTINE
