@@ -10,7 +10,9 @@ from delayq.cli.flags import Dialect, NdJson, example, session_of
 
 Name = Annotated[
     str | None,
-    typer.Option("--connection", metavar="NAME", help="This one alone, as `delayq --connection`; else all."),
+    typer.Option(
+        "--connection", metavar="NAME", help="Only this one of [connections]; default: all databases among them."
+    ),
 ]
 Url = Annotated[
     str | None,

@@ -12,6 +12,7 @@ import msgspec
 
 from delayq.cli.printable import printable
 from delayq.cli.render import Output
+from delayq.cli.words import count
 from delayq.core.at_work import AT_WORK, AtWork
 from delayq.core.events import Event, JobEnded, JobFenced, JobStarted, WorkerStarting, WorkerStopping
 from delayq.core.failure import MAX_TRACEBACK, in_a_line
@@ -73,7 +74,7 @@ class JobLines:
                 pass  # `work` has said so, in a sentence
             case WorkerStopping():
                 about = {"reason": event.reason, "jobs": event.jobs}
-                _JOBS.info("stopped (%s) after %d jobs", event.reason, event.jobs, extra=about)
+                _JOBS.info("stopped (%s) after %s", event.reason, count(event.jobs, "job"), extra=about)
 
 
 def _ended(event: JobEnded) -> None:

@@ -39,7 +39,9 @@ Text = str | None
 def root(
     ctx: typer.Context,
     url: Annotated[Text, typer.Option(metavar="URL", help="Where Redis is; without it, the embedded server.")] = None,
-    connection: Annotated[Text, typer.Option(metavar="NAME", help="One of [connections]; it is served, asked.")] = None,
+    connection: Annotated[
+        Text, typer.Option(metavar="NAME", help="Use this one of [connections]; default: that of the settings.")
+    ] = None,
     prefix: Annotated[Text, typer.Option(metavar="P", help="What every key starts with.")] = None,
     config: Annotated[Text, typer.Option(metavar="FILE", help="The settings file, instead of ./delayq.toml.")] = None,
     lease: Annotated[Text, typer.Option(metavar="D", help="Lease of a queue seen for the first time.")] = None,

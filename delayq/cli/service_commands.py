@@ -10,7 +10,10 @@ import typer
 from delayq.cli.flags import Apps, Json, NdJson, duration, example, session_of
 
 Served = Annotated[
-    str | None, typer.Option("--connection", metavar="NAME", help="Which of [connections] it serves; as before `work`.")
+    str | None,
+    typer.Option(
+        "--connection", metavar="NAME", help="Serve this one of [connections]; also: delayq --connection NAME work."
+    ),
 ]
 Queues = Annotated[
     list[str] | None,
@@ -57,7 +60,9 @@ Tries = Annotated[
     str | None, typer.Option("--tries", metavar="N", help="Attempts of jobs that say nothing; 0 = no limit.")
 ]
 Backoff = Annotated[str | None, typer.Option("--backoff", metavar="D,…", help="Waits between attempts: 10s,1m,10m.")]
-OldBackoff = Annotated[str | None, typer.Option("--delay", metavar="D,…", help="Laravel's old word for --backoff.")]
+OldBackoff = Annotated[
+    str | None, typer.Option("--delay", metavar="D,…", help="The same as --backoff; the old name of it in Laravel.")
+]
 Rest = Annotated[str, typer.Option("--rest", metavar="D", help="Pause after each job.", callback=duration)]
 Sleep = Annotated[
     str,

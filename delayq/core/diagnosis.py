@@ -154,14 +154,13 @@ def refused(state: ServerState) -> str:
             return ""
         case Refusal.DISK:
             failing = " and ".join(state.failing) or "its data"
-            return f"Redis answers and refuses every write: it cannot save {failing} to disk."
+            return f"Redis refuses every write: it cannot save {failing} to disk."
         case Refusal.MEMORY:
-            used, limit = size(state.memory_bytes), size(state.memory_limit_bytes)
-            return f"Redis answers and takes no new job: it uses {used} of the {limit} that maxmemory allows."
+            return f"Redis refuses new jobs: it uses {_share(state)}."
         case Refusal.REPLICAS:
-            return "Redis answers and refuses every write: too few replicas follow it (min-replicas-to-write)."
+            return "Redis refuses every write: too few replicas follow it (min-replicas-to-write)."
         case Refusal.REPLICA:
-            return "Redis answers and refuses every write: it is a replica."
+            return "Redis refuses every write: it is a replica."
 
 
 _WAY_OUT: Final = {
@@ -180,14 +179,22 @@ def _state(where: str, state: ServerState) -> Iterator[Finding]:
         what = f"It could not save {' and '.join(state.failing)} lately: a crash would lose what is newer."
         yield Finding("not-saved", where, what, _WAY_OUT[Refusal.DISK])
     if state.refuses is not Refusal.MEMORY and state.fullness >= NEARLY_FULL:
-        used, limit = size(state.memory_bytes), size(state.memory_limit_bytes)
         yield Finding(
             "memory",
             where,
-            f"It uses {used} of the {limit} that maxmemory allows; at the limit it refuses new jobs.",
+            f"It uses {_share(state)}; at the limit it refuses new jobs.",
             "Give it more memory (CONFIG SET maxmemory, and in its configuration file), or start more workers.",
             Level.ADVICE,
         )
+
+
+def _share(state: ServerState) -> str:
+    """'96 % of its maxmemory (1.9 GiB of 2 GiB)'; without the sizes when they look alike."""
+    used, limit = state.memory_bytes, state.memory_limit_bytes
+    if not used or not limit:
+        return "all of its maxmemory"
+    sizes = f" ({size(used)} of {size(limit)})" if size(used) != size(limit) else f" of {size(limit)}"
+    return f"{100 * used // limit} % of its maxmemory{sizes}"
 
 
 def size(number: int | None) -> str:
@@ -222,18 +229,19 @@ def _foreign(where: str, keys: Iterable[ForeignKey]) -> Iterator[Finding]:
 def _control(control: Control) -> Iterator[Finding]:
     """What keeps all workers from fetching."""
     if control.paused:
-        left = _left(control.paused_until_ms or 0, control.now_ms, "it is resumed")
+        left = _left(control.paused_until_ms or 0, control.now_ms)
         why = f" Its reason: {control.paused_reason}." if control.paused_reason else ""
-        yield Finding("all-paused", "all queues", f"Everything is paused {left}.{why}", "delayq resume --all")
+        yield Finding("all-paused", "all queues", f"Everything is paused{left}.{why}", "delayq resume --all")
     if control.maintenance:
-        left = _left(control.maintenance_until_ms or 0, control.now_ms, "it is ended")
+        left = _left(control.maintenance_until_ms or 0, control.now_ms)
         why = f" Its reason: {control.reason}." if control.reason else ""
-        what = f"Maintenance {left}: workers fetch nothing unless started with --force.{why}"
+        what = f"Maintenance is on{left}: workers fetch nothing unless started with --force.{why}"
         yield Finding("maintenance", "all queues", what, "delayq maintenance off")
 
 
-def _left(until_ms: int, now_ms: int, otherwise: str) -> str:
-    return f"for another {span(until_ms - now_ms)}" if until_ms else f"until {otherwise}"
+def _left(until_ms: int, now_ms: int) -> str:
+    """' for another 5m'; '' when no end was set."""
+    return f" for another {span(until_ms - now_ms)}" if until_ms else ""
 
 
 def _prefix(facts: Facts) -> Iterator[Finding]:
@@ -319,8 +327,7 @@ def _flow(
     """
     waiting = stats.scheduled + stats.ready
     if stats.paused_until_ms is not None:
-        until = _left(stats.paused_until_ms, stats.now_ms, "it is resumed")
-        what = f"It is paused {until}; jobs waiting: {waiting}."
+        what = f"It is paused{_left(stats.paused_until_ms, stats.now_ms)}; jobs waiting: {waiting}."
         level = Level.PROBLEM if waiting else Level.ADVICE  # a pause that keeps no job is no problem
         yield Finding("paused", where, what, f"delayq resume {queue.queue}", level)
         return

@@ -23,9 +23,9 @@ class JobStarted:
 class JobEnded:
     """An attempt ended; `took_ms` is its duration, `error` its cause.
 
-    `outcome` is done, released (to be tried again), snoozed (released without an error), stopped (as it was asked to),
-    discarded or failed. An attempt may end without having started: no handler, no tries left, an envelope nobody can
-    read (its `name` is then '').
+    `outcome` is done, released (to be tried again), snoozed (released without an error), interrupted (handed back by a
+    worker that stops), stopped (as it was asked to), discarded or failed. An attempt may end without having started: no
+    handler, no tries left, an envelope nobody can read (its `name` is then '').
     """
 
     id: str

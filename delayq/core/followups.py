@@ -198,10 +198,13 @@ def decode_chain(raw: bytes) -> Chain:
 
 
 def _check_job(raw: bytes) -> None:
+    if not raw:
+        raise BadEnvelope("A link of this chain has neither a job nor a batch.")
     try:
         envelopes.decode(raw)
     except BadEnvelope as error:
-        raise BadEnvelope(f"This chain cannot be read: of a link, {error}") from None
+        said = error.message[:1].lower() + error.message[1:]
+        raise BadEnvelope(f"A link of this chain cannot be read: {said}") from None
 
 
 def encode_plan(plan: Plan) -> bytes:

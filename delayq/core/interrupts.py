@@ -18,6 +18,12 @@ class JobTimedOut(JobInterrupted):
 class JobCancelled(JobInterrupted):
     """Somebody asked for the running job to be cancelled; it is neither failed nor tried again."""
 
+    def __init__(self, message: str = "The job was asked to stop.") -> None:
+        super().__init__(message)
+
 
 class WorkerShutdown(JobInterrupted):
     """The worker stops, and its grace is nearly over. The job is handed back; no attempt is counted."""
+
+    def __init__(self, message: str = "The worker stops, and its grace is nearly over.") -> None:
+        super().__init__(message)

@@ -44,8 +44,8 @@ class JobType:
 
     `name` is `unknown` for jobs without a handler in their worker, and `(other)` for those beyond the 200 names that
     a queue keeps. `queues`: where they ran. `done`: attempts that ended well. `retried`: failed, and tried again.
-    `failed`: failed for good. `other`: snoozed, discarded, or stopped as asked. `times`: run times of the attempts
-    that started, by part of `TIMES_MS`; `took_ms` is their sum.
+    `failed`: failed for good. `other`: snoozed, interrupted, discarded, or stopped as asked. `times`: run times of the
+    attempts that started, by part of `TIMES_MS`; `took_ms` is their sum.
     """
 
     name: str
@@ -143,6 +143,6 @@ def joined(rows: Iterable[tuple[str, str, Mapping[str, Any]]]) -> tuple[JobType,
 
 def _type_of(name: str, queues: tuple[str, ...], numbers: Mapping[str, float]) -> JobType:
     done, retried, failed = (int(numbers.get(key, 0)) for key in ("done", "released", "failed"))
-    other = sum(int(numbers.get(key, 0)) for key in ("snoozed", "discarded", "stopped"))
+    other = sum(int(numbers.get(key, 0)) for key in ("snoozed", "interrupted", "discarded", "stopped"))
     times = tuple(int(numbers.get(str(n), 0)) for n in range(TIME_PARTS))
     return JobType(name or OTHERS, queues, done, retried, failed, other, float(numbers.get("took_ms", 0)), times)

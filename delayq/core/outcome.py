@@ -180,9 +180,7 @@ def decide(
     return _counted(envelope, policy, error, now_ms, rand)
 
 
-def _unknown(
-    envelope: Envelope, policy: Policy, error: BaseException, now_ms: int, rand: Callable[[], float]
-) -> Outcome:
+def _unknown(envelope: Envelope, policy: Policy, error: UnknownJob, now_ms: int, rand: Callable[[], float]) -> Outcome:
     """What becomes of a job without a handler here: it waits for a worker that has one, and costs nothing for an hour.
 
     The wait grows with the time for which it is unknown, so it needs no count.
@@ -194,7 +192,10 @@ def _unknown(
     if unknown_ms < UNKNOWN_FREE_MS and not passed:
         wait_ms = min(max(unknown_ms // 2, UNKNOWN_SHORTEST_MS), UNKNOWN_LONGEST_MS)
         delay_ms = round(wait_ms * (1 + rand() / 5))
-        return Release(delay_ms, envelope.attempts, envelope.exceptions, error, unknown_since_ms=since_ms)
+        waits = UnknownJob(
+            f"{error.message} The job waits for a worker that has one; this wait counts no attempt.", hint=error.hint
+        )
+        return Release(delay_ms, envelope.attempts, envelope.exceptions, waits, unknown_since_ms=since_ms)
     outcome = _counted(envelope, policy, error, now_ms, rand)
     return replace(outcome, unknown_since_ms=since_ms) if isinstance(outcome, Release) else outcome
 

@@ -144,10 +144,11 @@ class Mover:
         if promotion.owed:
             self._owing(queue)
         if promotion.lost:
+            lost = "1 job had lost its payload and was" if promotion.lost == 1 else ""
             log.error(
-                "queue %s: %d jobs had lost their payload and were moved to failed; somebody removed rows of `jobs`",
+                "queue %s: %s moved to failed; somebody removed rows of `jobs`",
                 queue,
-                promotion.lost,
+                lost or f"{promotion.lost:,} jobs had lost their payload and were",
             )
         ceiling_s = HEARING_S if self._wake_ups.listening else CEILING_S
         if promotion.next_s is None or promotion.next_s > ceiling_s:

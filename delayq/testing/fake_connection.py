@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from types import FrameType
 from typing import Any
 
 from delayq.core import envelope as envelopes
@@ -30,6 +32,19 @@ def refused(what: str) -> RuntimeError:
     )
 
 
+def _asked_for() -> str:
+    """The call that the program under test made: 'DelayQ.cancel'. The frame through which it entered delayq."""
+    frame: FrameType | None = sys._getframe(1)
+    entered = None
+    while frame is not None and str(frame.f_globals.get("__name__")).startswith("delayq."):
+        entered, frame = frame, frame.f_back
+    if entered is None or frame is None:
+        return "a call to Redis"
+    own = entered.f_locals.get("self")
+    name = entered.f_code.co_name
+    return f"{type(own).__name__}.{name}" if own is not None else name
+
+
 class Gatekeeper:
     """Between clients that no manager made and their Redis: see `delayq.redis.interception`."""
 
@@ -43,7 +58,7 @@ class Gatekeeper:
     def instead(self, asked: Connector) -> None:
         """Nothing, when some jobs are really sent. Raises `RuntimeError` otherwise."""
         if not self._book.partial:
-            raise refused(f"a call to Redis at {asked.endpoint.where}")
+            raise refused(f"{_asked_for()} (Redis at {asked.endpoint.where})")
 
     def take(self, job: Prepared, on_conflict: OnConflict, options: Options) -> JobRef | None:
         """Write the job down, if the book wants it."""

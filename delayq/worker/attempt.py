@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -235,7 +235,7 @@ class Attempts:
         self.out_of_memory = self.out_of_memory or isinstance(error, MemoryError)
         envelope = attempt.envelope
         outcome = decide(envelope, attempt.policy, error, self.now_ms(), random.random)
-        ended_as = "stopped" if isinstance(error, JobCancelled) else "discarded" if isinstance(error, Discard) else ""
+        ended_as = next((word for kind, word in _ENDED_AS if isinstance(error, kind)), "")
         if isinstance(outcome, Release) and attempt.lines.stop_asked(attempt.held):
             outcome, ended_as = stopped(outcome), "stopped"
         elif isinstance(error, TurnedAway) and error.settled is not None:
@@ -284,6 +284,9 @@ class Attempts:
         AT_WORK.set(at_work)
         self._listeners.tell(event)
         AT_WORK.set(None)
+
+
+_ENDED_AS: Final = ((JobCancelled, "stopped"), (Discard, "discarded"), (WorkerShutdown, "interrupted"))
 
 
 def _follows(error: BaseException, interrupt: BaseException) -> bool:

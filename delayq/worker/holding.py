@@ -150,7 +150,7 @@ class Holding:
 
     def start(self, alone: Held | None = None) -> Held | None:
         """The next delivery, running from now on. None when none waits, when its lease may be over (`stale` is set),
-        or when it is a suspect, a job whose workers vanished repeatedly (`suspect` is set). The suspect no longer
+        or when it is a suspect, a job that may kill its process (`suspect` is set). The suspect no longer
         counts as waiting: call `start` again with it as `alone`, `set_aside`, or `take_back_suspect`.
         """
         if self._ints[_ORDERS] != self._orders_seen:

@@ -1,7 +1,8 @@
 """Suspects get a process of their own: a job that kills its process then kills no other job, and stops none.
 
-A suspect is a job whose workers vanished repeatedly. A child with threads or an event loop puts it aside: it stays
-pending in the backend, its lease is renewed as before, and from then on it belongs to the supervisor, which
+A suspect is a job that may kill its process (docs/guarantees.md says when it counts as one). A child with threads or an
+event loop puts it aside: it stays pending in the backend, its lease is renewed as before, and from then on it belongs
+to the supervisor, which
 
     makes a cell     a process that runs one job and reads nothing
     passes it on     renews it in the cell's name, so that the backend holds it for the cell, and lets the cell replay
@@ -144,7 +145,8 @@ class Isolation:
             if one.is_last:
                 self._last.add(cell)
             log.info(
-                "job %s: its workers vanished repeatedly; it starts in a process of its own (child %d, process %d)",
+                "job %s: a worker vanished while it held this job, so the job starts in a process of its own "
+                "(child %d, process %d)",
                 one.item.claim.id,
                 cell.number,
                 cell.process.pid,

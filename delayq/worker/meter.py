@@ -28,7 +28,7 @@ from delayq.core.job_types import TIMES_MS
 from delayq.core.shards import queue_of
 from delayq.worker.slots import Word
 
-OUTCOMES: Final = ("done", "released", "snoozed", "stopped", "discarded", "failed", "fenced")
+OUTCOMES: Final = ("done", "released", "snoozed", "interrupted", "stopped", "discarded", "failed", "fenced")
 """As `JobEnded` names them; an attempt whose settlement came too late is counted as `fenced` instead."""
 UNKNOWN: Final = "unknown"
 """The label of jobs that are not registered, so that nobody outside makes labels."""

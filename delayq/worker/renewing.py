@@ -182,7 +182,7 @@ class Renewing:
                 member.slots.give_order(item, SETTLED)
         self._steward.hand_back([item.claim for item in waiting])
         log.warning(
-            "child %d (process %d) stands still: %d jobs it held beside the running one are settled or handed back",
+            "child %d (process %d) stands still; jobs beside the running one that are settled or handed back: %d",
             member.number,
             member.process.pid,
             len(freed),

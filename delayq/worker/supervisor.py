@@ -141,8 +141,8 @@ class Supervisor:
         plan = self._plan
         if not plan.alone:
             log.info(
-                "with threads or async handlers a job that does not end in time is ended together with its process; "
-                "what else runs there is handed back and starts again elsewhere"
+                "jobs share processes here (--threads or async handlers): when one does not end after its timeout, the "
+                "worker kills its process; the other jobs of that process are handed back and start again"
             )
         if too_long := longer_than_grace(plan):
             log.warning("%s", too_long)
@@ -252,19 +252,24 @@ class Supervisor:
 
     def _call_last(self) -> None:
         """Interrupt what still runs, and name it: a job longer than the grace is interrupted at each deploy."""
+        said = []
         for member in self._brood.members.values():
             if member.slots.ints[Word.LAST_CALL]:
                 continue
             member.slots.ints[Word.LAST_CALL] = 1
             for item in running(member):
-                log.warning(
-                    "job %s has run for %s and is interrupted: the grace of %s is nearly over. It is handed back, "
-                    "costs no attempt, and starts again from its beginning. If it needs longer, set --grace or "
-                    "DELAYQ_GRACE above that, and the stop time of the process manager above the grace.",
-                    item.claim.id,
-                    format_duration(round((member.slots.working_clock() - item.started) * 1000)),
-                    format_duration(self._options.grace_ms),
-                )
+                ran_ms = round((member.slots.working_clock() - item.started) * 1000)
+                said.append(f"{item.claim.id} (has run for {format_duration(ran_ms)})")
+        if said:
+            more = f" and {len(said) - NAMED} more" if len(said) > NAMED else ""
+            log.warning(
+                "the grace of %s is nearly over, so what still runs is interrupted: %s%s. It is handed back, costs no "
+                "attempt, and starts again from its beginning. If it needs longer, set --grace or DELAYQ_GRACE above "
+                "that, and the stop time of the process manager above the grace.",
+                format_duration(self._options.grace_ms),
+                ", ".join(said[:NAMED]),
+                more,
+            )
 
     def _has_time(self) -> bool:
         """Whether a call to the backend ends before the grace does, even without an answer."""

@@ -187,8 +187,9 @@ class Turns:
             self._supply.settle()
 
     def _run_alone(self, suspect: Held) -> None:
-        """Start a job whose workers vanished repeatedly when nothing else is held: if it kills this process, it kills
-        no other job. Nothing is read meanwhile, so the wait ends with the jobs that run.
+        """Start a suspect when nothing else is held: if it kills this process, it kills no other job.
+
+        Nothing is read meanwhile, so the wait ends with the jobs that run.
         """
         if self.loop is not None:
             self.loop.flush()

@@ -114,6 +114,22 @@ def test_it_names_the_reason_of_the_stop(cli: Cli, q: DelayQ, reason: str, code:
     assert (last["event"], last["reason"]) == ("worker_stopping", reason)
 
 
+def test_a_job_that_outlasts_the_grace_is_interrupted(cli: Cli, q: DelayQ) -> None:
+    q.schedule("slow", id="s1")
+    worker = cli.start("work", "--app", "shop", "--json", "--grace", "1s")
+    wait_until((cli.folder / "started").exists, what="the job runs")
+    worker.terminate()
+    done = end(worker)
+    [ended] = [line for line in done.documents if line["event"] == "job_ended"]
+    assert (ended["job_id"], ended["outcome"]) == ("s1", "interrupted")
+    assert "slow s1 interrupted in" in done.err
+    assert "stopped (interrupted) after 1 job" in done.err
+    assert "after 1 jobs" not in done.err
+    info = q.get("s1")
+    assert info is not None
+    assert (info.state, info.attempts) == ("ready", 0)
+
+
 def test_lines_of_several_processes_do_not_mix(cli: Cli, q: DelayQ) -> None:
     q.schedule_many([{"name": "order.close", "data": {"n": n}, "id": f"j{n}", "queue": "orders"} for n in range(500)])
     done = cli.ok("work", "--app", "chatty", "--processes", "3", "--json", "--quiet", "--stop-when-empty")

@@ -60,7 +60,7 @@ def test_pause_all_and_resume_all(inline: Inline, q: DelayQ) -> None:
     assert done.out == "paused\n"
     assert "Everything is paused until it is ended (the bank is away)." in done.err
     assert (q.control().paused, q.control().paused_reason) == (True, "the bank is away")
-    assert "Everything is paused still: delayq resume --all." in inline.ok("resume", "orders").err
+    assert "Everything is still paused: delayq resume --all." in inline.ok("resume", "orders").err
     done = inline.ok("resume", "--all")
     assert (done.out, done.err) == ("resumed\n", "Paused by name, and still so: mails.\n")
     assert not q.control().paused

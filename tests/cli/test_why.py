@@ -96,7 +96,7 @@ def test_a_paused_queue(here: Inline, q: DelayQ) -> None:
     q.pause()
     assert ("paused", "problem") in reasons(here, "waits")
     shown = here.ok("show", "waits").out
-    assert "It is paused until it is resumed" in shown
+    assert "It is paused; jobs waiting: " in shown
     assert "delayq resume default" in shown
 
 
@@ -156,7 +156,7 @@ def test_a_full_disk(cli: Cli, inline: Inline, own_server: OwnServer, monkeypatc
 def test_a_server_at_its_memory_limit(here: Inline, good: LocalServer, q: DelayQ) -> None:
     q.schedule("x", id="waits", delay="1h")
     fill(good)
-    refused(here, "that maxmemory allows")
+    refused(here, "Redis refuses new jobs: it uses ")
     assert ("writes-refused", "problem") in reasons(here, "waits")
 
 

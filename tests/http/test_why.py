@@ -102,7 +102,7 @@ async def test_a_server_that_refuses_writes(own_server: OwnServer) -> None:
         cannot_snapshot(server)
         assert await ready(api) == (
             503,
-            ["Redis answers and refuses every write: it cannot save its snapshot (RDB) to disk."],
+            ["Redis refuses every write: it cannot save its snapshot (RDB) to disk."],
         )
         reasons = (await api.get("/v1/jobs/o1/why?queue=orders")).json()["reasons"]
         assert ("writes-refused", "problem") in [(one["code"], one["weight"]) for one in reasons]
@@ -123,7 +123,7 @@ async def test_a_full_server_is_not_ready_and_says_so(own_server: OwnServer) -> 
         assert await ready(api) == (200, [])
         fill(server)
         status, [why] = await ready(api)
-        assert (status, why.startswith("Redis answers and takes no new job: it uses ")) == (503, True)
+        assert (status, why.startswith("Redis refuses new jobs: it uses 1")) == (503, True)
         page = samples((await api.get("/metrics")).text)
         assert page["delayq_redis_writable",] == 0
         assert page["delayq_redis_memory_used_bytes",] >= page["delayq_redis_memory_limit_bytes",] > 0

@@ -215,8 +215,9 @@ def test_the_flow_of_a_queue(stats: dict[str, object], changes: dict[str, object
 def test_how_long_a_pause_lasts() -> None:
     assert queue({"paused_until_ms": 0})[0].level is Level.PROBLEM
     assert queue({"paused_until_ms": 0, "scheduled": 0, "ready": 0})[0].level is Level.ADVICE
-    assert "until it is resumed" in queue({"paused_until_ms": 0})[0].what
-    assert "for another 1m;" in queue({"paused_until_ms": NOW + 60_000})[0].what
+    waiting = STATS.scheduled + STATS.ready
+    assert queue({"paused_until_ms": 0})[0].what == f"It is paused; jobs waiting: {waiting}."
+    assert queue({"paused_until_ms": NOW + 60_000})[0].what == f"It is paused for another 1m; jobs waiting: {waiting}."
 
 
 def test_a_damaged_queue() -> None:
@@ -263,6 +264,18 @@ def test_names_without_a_handler(
     assert all(("in shop" in found.what) == (handlers is not None) for found in findings)
 
 
+@pytest.mark.parametrize(
+    ("used", "limit", "said"),
+    [
+        (1_050_000, 1_100_000, "It uses 95 % of its maxmemory of 1 MiB; at the limit it refuses new jobs."),
+        (1_950_000_000, 2 << 30, "It uses 90 % of its maxmemory (1.8 GiB of 2 GiB); at the limit it refuses new jobs."),
+    ],
+)
+def test_memory_that_is_nearly_used_up_is_told_as_a_share(used: int, limit: int, said: str) -> None:
+    [found] = server(state=replace(GOOD.state, memory_bytes=used, memory_limit_bytes=limit))
+    assert (found.code, found.what) == ("memory", said)
+
+
 def test_what_holds_for_all_workers() -> None:
     control = Control(NOW, paused_until_ms=NOW + 60_000, maintenance_until_ms=0, reason="new schema")
     late = replace(WELL, control=control, queues=(replace(QUEUE, stats=replace(STATS, overdue_oldest_ms=99_000)),))
@@ -270,7 +283,7 @@ def test_what_holds_for_all_workers() -> None:
     assert (paused.code, paused.level, paused.where) == ("all-paused", Level.PROBLEM, "all queues")
     assert "for another 1m" in paused.what
     assert (maintenance.code, maintenance.next) == ("maintenance", "delayq maintenance off")
-    assert "until it is ended" in maintenance.what
+    assert maintenance.what.startswith("Maintenance is on: workers fetch nothing")
     assert "new schema" in maintenance.what
 
 

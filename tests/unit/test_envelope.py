@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from delayq.core import envelope as envelopes
+from delayq.core import followups
 from delayq.core.envelope import Envelope
 from delayq.core.errors import BadEnvelope, InvalidPayload
 from delayq.core.options import Options
@@ -246,3 +247,16 @@ def test_a_number_that_a_script_would_refuse_is_not_believed(member: str) -> Non
     for number in (-1, 2**53, 10**30):
         with pytest.raises(BadEnvelope, match=member):
             envelopes.decode(json.dumps({**body, member: number}).encode())
+
+
+@pytest.mark.parametrize(
+    ("link", "said"),
+    [
+        ("{}", "A link of this chain has neither a job nor a batch."),
+        ('{"job":{}}', "A link of this chain cannot be read: these 2 bytes are no envelope: "),
+    ],
+)
+def test_a_link_that_cannot_be_read_is_told_in_one_sentence(link: str, said: str) -> None:
+    with pytest.raises(BadEnvelope) as raised:
+        followups.decode_chain(f'{{"id":"c","next":[{link}]}}'.encode())
+    assert raised.value.message.startswith(said)

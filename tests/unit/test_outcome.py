@@ -231,6 +231,8 @@ def test_an_unknown_name_costs_nothing_for_an_hour_and_then_its_tries() -> None:
     job, now, free = envelope(headers={"trace": "1"}), NOW, 0
     waits: list[int] = []
     outcome, job = after_unknown(job, now)
+    assert isinstance(outcome, Release)
+    assert "The job waits for a worker that has one; this wait counts no attempt." in str(outcome.error)
     while isinstance(outcome, Release) and job.attempts == 0:
         free, waits = free + 1, [*waits, outcome.delay_ms]
         now += outcome.delay_ms

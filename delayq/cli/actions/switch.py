@@ -41,7 +41,7 @@ def resume(session: Session, queue: str, *, as_json: bool) -> None:
         return
     session.out.line("resumed")
     if switches.paused:
-        session.out.note("Everything is paused still: delayq resume --all.")
+        session.out.note("Everything is still paused: delayq resume --all.")
 
 
 def clear(session: Session, queue: str | None, *, yes: bool, as_json: bool) -> None:

@@ -51,7 +51,7 @@ async def bulk(request: Request, service: Served, caller: Writer) -> Response:
         if asked.dry_run:
             return answer({"action": asked.action, "dry_run": True, "matched": matched, "exact": exact})
         if matched != asked.expect:
-            said = f"{matched:,} jobs match, and {asked.expect:,} were expected."
+            said = f"Jobs that match: {matched:,}; expected: {asked.expect:,}."
             raise Refused(Problem(409, "conflict", said, "Count again with dry_run.", more={"matched": matched}))
     detail = ", ".join(f"{name} {value}" for name, value in members(asked.filter).items() if value is not None)
     await service.record(caller, f"bulk {asked.action}", asked.filter.queue, detail=detail, reason=asked.reason or "")

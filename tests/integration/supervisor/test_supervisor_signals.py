@@ -49,7 +49,8 @@ def test_a_job_longer_than_the_grace_cleans_up_and_is_handed_back(
         shop.signal(TERM)
         assert shop.ended() == 0
         assert "is killed" not in shop.said(), "it ended by itself"
-        assert re.search(r"job long has run for .* the grace of 2s .* --grace or DELAYQ_GRACE", shop.said())
+        assert re.search(r"the grace of 2s .* long \(has run for .*--grace or DELAYQ_GRACE", shop.said())
+        assert shop.said().count("is nearly over") == 1
     assert len(house.rows("tidied", "long")) == 1
     held = house.job("long")
     assert held.envelope is not None

@@ -115,23 +115,23 @@ async def test_the_fake_takes_jobs_from_asyncio(fake: Fake) -> None:
 
 def test_the_fake_refuses_what_needs_a_queue_in_one_sentence(fake: Fake) -> None:
     q = EARLY["plain"]
-    for call in (
-        lambda: q.cancel("order-42"),
-        lambda: q.get("order-42"),
-        q.clear,
-        q.batches.list,
-        q.locks.all,
-        q.limits.all,
-        lambda: DelayQ().stats(),
-        EARLY["manager"].connection().batches.list,
-        EARLY["plain"].connector.subscriber,
+    for call, named in (
+        (lambda: q.cancel("order-42"), "DelayQ.cancel"),
+        (lambda: q.get("order-42"), "DelayQ.get"),
+        (q.clear, "DelayQ.clear"),
+        (q.batches.list, "Batches.list"),
+        (q.locks.all, "LockDesk.all"),
+        (q.limits.all, "LimitDesk.all"),
+        (lambda: DelayQ().stats(), "DelayQ.stats"),
+        (EARLY["manager"].connection().batches.list, "a list of batches"),
+        (EARLY["plain"].connector.subscriber, "Connector.subscriber"),
     ):
-        with pytest.raises(RuntimeError, match=r"^delayq's fake .*Use the fixture delayq_travel"):
+        with pytest.raises(RuntimeError, match=rf"^delayq's fake .* answer {named}.*Use the fixture delayq_travel"):
             call()
 
 
 async def test_the_fake_refuses_what_needs_a_queue_awaited(fake: Fake) -> None:
-    with pytest.raises(RuntimeError, match="Use the fixture delayq_travel"):
+    with pytest.raises(RuntimeError, match=r"answer AsyncDelayQ\.cancel .*Use the fixture delayq_travel"):
         await EARLY["awaited"].cancel("order-42")
 
 

@@ -269,7 +269,15 @@ def test_a_lost_payload_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     backend.promotions = {"a": Promotion(0, 3, None)}
     with caplog.at_level(logging.ERROR):
         mover(backend).run_once()
-    assert "queue a: 3 jobs had lost their payload" in caplog.text
+    assert "queue a: 3 jobs had lost their payload and were moved to failed" in caplog.text
+
+
+def test_one_lost_payload_is_one_job(caplog: pytest.LogCaptureFixture) -> None:
+    backend = Backend("a")
+    backend.promotions = {"a": Promotion(0, 1, None)}
+    with caplog.at_level(logging.ERROR):
+        mover(backend).run_once()
+    assert "queue a: 1 job had lost its payload and was moved to failed" in caplog.text
 
 
 def test_it_stops_listening_when_it_ends() -> None:
