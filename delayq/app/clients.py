@@ -80,11 +80,11 @@ def open_client(settings: Settings, asking: str = "this") -> Client:
     return Client(open_connector(settings), settings.options())
 
 
-def open_async_client(settings: Settings) -> AsyncClient:
-    """As `open_client`, awaited. Close it with `await client.close()`."""
+def open_async_client(settings: Settings, asking: str = "this") -> AsyncClient:
+    """All verbs, awaited, on the Redis that is meant. Close it with `await client.close()`. Raises as `on_redis`."""
     from delayq.redis.aio import AsyncClient
 
-    settings = on_redis(settings)
+    settings = on_redis(settings, asking)
     return AsyncClient(open_connector(settings), settings.options())
 
 

@@ -14,7 +14,7 @@ from delayq.redis.aio import AsyncClient
 from delayq.redis.calls.call import pages
 
 AT_ONCE: Final = 16
-UNDONE: Final = frozenset({"unknown", "refused", "payload lost"})
+UNDONE: Final = frozenset({"unknown", "running", "finished", "failed", "refused", "payload lost"})
 """Outcomes of jobs that nothing was done to: gone by then, or in a state the action is not for."""
 
 Which = tuple[str, str]
@@ -23,11 +23,12 @@ Which = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """What is done: cancel, run-now, retry, forget; or reschedule, with one of `delay` and `at`."""
+    """What is done: cancel, run-now, retry, forget, archive (`reason`), or reschedule with one of `delay` and `at`."""
 
     name: str
     delay: str | None = None
     at: str | None = None
+    reason: str = ""
 
 
 def which(infos: Sequence[JobInfo]) -> list[Which]:
@@ -58,6 +59,8 @@ async def _one(client: AsyncClient, act: Act, queue: str, job_id: str) -> str:
         match act.name:
             case "cancel":
                 return str(await client.cancel(job_id, queue=queue))
+            case "archive":
+                return str(await client.archive(job_id, queue=queue, reason=act.reason))
             case "run-now":
                 return str((await client.run_now(job_id, queue=queue)).outcome)
             case "retry":

@@ -8,6 +8,7 @@ import msgspec
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
+from delayq.core.control import WorkerOrder
 from delayq.http.api.models import bulk, failed, health, jobs, queues, reservations
 from delayq.http.documented import REF
 from delayq.http.problems import MEDIA_TYPE
@@ -66,7 +67,7 @@ def _made(app: FastAPI) -> dict[str, Any]:
     )
     document["paths"] = {path: told for path, told in document["paths"].items() if path.startswith(_DESCRIBED)}
     structs = [kind for module in (jobs, failed, bulk, health, queues, reservations) for kind in _structs(module)]
-    _, schemas = msgspec.json.schema_components([*structs, Problem], ref_template=REF)
+    _, schemas = msgspec.json.schema_components([*structs, Problem, WorkerOrder], ref_template=REF)
     components = document.setdefault("components", {})
     components["schemas"] = dict(sorted(schemas.items()))
     components["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer", "description": "An API key."}}

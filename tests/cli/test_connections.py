@@ -95,6 +95,11 @@ def test_a_failover_takes_jobs_and_is_not_served(shelf: Cli) -> None:
             ("--connection", "mq", "pause", "mail"),
             "'mq' is shelf, and `delayq pause` works on connections with the driver redis alone",
         ),
+        (
+            ("--connection", "mq", "archive", "o-1", "--queue", "mail"),
+            "'mq' is shelf, and `delayq archive` works on connections with the driver redis alone",
+        ),
+        (("--connection", "mq", "serve"), "the HTTP service works on connections with the driver redis alone"),
         (("--connection", "mq", "move"), "The connection 'mq' needs no mover"),
         (("--connection", "mq", "schedule", "bad", "--id", "o-1"), "cannot tell whether the id 'o-1' is taken"),
         (("--connection", "mq", "schedule", "bad", "--in", "2h"), "can hold a job for 1h at most"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from delayq import DelayQ
 from delayq.core.api_keys import Scope, new_key
+from delayq.http import many
 from tests.http.test_access import bearer, key_file
 from tests.support.failing import fail_job
 from tests.support.job_types import report
@@ -152,6 +154,24 @@ async def test_counted_and_then_done(api: httpx.AsyncClient, jobs: list[str], re
         assert first.detail == "queue a, tag vip"
 
 
+async def test_waiting_jobs_are_archived_for_a_reason(api: httpx.AsyncClient, jobs: list[str], redis_url: str) -> None:
+    vip = {"queue": "a", "tag": "vip"}
+    assert (await bulk(api, "archive", vip, dry_run=True)).json()["matched"] == 7
+    done = (await bulk(api, "archive", vip, expect=7, reason="the shop is closed")).json()
+    assert done == {"action": "archive", "dry_run": False, "outcomes": {"archived": 7}, "more": False}
+    with DelayQ(redis_url) as delayq:
+        failed = [delayq.get(one.id, queue="a") for one in delayq.iter_failed("a")]
+        assert [one.failure.message for one in failed if one and one.failure] == ["the shop is closed"] * 7
+        last = delayq.audit_log.last()[0]
+        assert (last.what, last.target, last.reason, last.door) == ("bulk archive", "a", "the shop is closed", "api")
+
+
+def test_what_was_left_as_it_is_does_not_count_as_done() -> None:
+    left = Counter({"running": 1, "finished": 2, "failed": 3, "unknown": 4, "refused": 5, "payload lost": 6})
+    assert many.done(left) == 0
+    assert many.done(left + Counter({"cancelled": 1, "archived": 1})) == 2
+
+
 @pytest.mark.parametrize(
     ("action", "chosen", "more", "pointer"),
     [
@@ -159,6 +179,8 @@ async def test_counted_and_then_done(api: httpx.AsyncClient, jobs: list[str], re
         ("cancel", {}, {}, "#/filter"),
         ("cancel", {"queue": "a b"}, {}, "#/filter/queue"),
         ("cancel", {"queue": "a", "states": ["failed"]}, {}, "#/filter/states"),
+        ("archive", {"queue": "a", "states": ["failed"]}, {}, "#/filter/states"),
+        ("archive", {"queue": "a"}, {"delay": "1h"}, "#/delay"),
         ("retry", {"queue": "a", "states": ["gone"]}, {}, "#/filter/states"),
         ("reschedule", {"queue": "a"}, {}, "#/delay"),
         ("cancel", {"queue": "a"}, {"delay": "1h"}, "#/delay"),

@@ -25,6 +25,7 @@ COUNTED: Final = 10_000
 _WAITING: Final = ("scheduled", "ready")
 STATES: Final = {
     "cancel": _WAITING,
+    "archive": _WAITING,
     "run-now": _WAITING,
     "reschedule": _WAITING,
     "retry": ("failed",),
@@ -93,5 +94,5 @@ async def _do(client: AsyncClient, asked: Bulk, wanted: Wanted) -> tuple[Counter
         found, cursor = found + listed.jobs, listed.next
         if cursor is None:
             break
-    act = many.Act(asked.action, asked.delay, asked.at)
+    act = many.Act(asked.action, asked.delay, asked.at, asked.reason or "")
     return await many.do(client, act, many.which(found)), cursor is not None

@@ -9,7 +9,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from delayq.http.api.models.jobs import State
 from delayq.http.api.models.words import Duration, Instant, Queue, Reason, Signature
 
-Action = Literal["cancel", "run-now", "reschedule", "retry", "forget"]
+Action = Literal["cancel", "archive", "run-now", "reschedule", "retry", "forget"]
 MOST: Final = 1_000
 
 
@@ -31,7 +31,8 @@ class BulkFilter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class Bulk(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Do something to all jobs of a filter, at most `limit` at a time.
 
-    `dry_run` only counts. `expect`: refuse (409) unless so many match; what the count said before.
+    `dry_run` only counts. `expect`: refuse (409) unless so many match; what the count said before. `reason` goes to the
+    audit log; `archive` also keeps it as the error of each job.
     """
 
     action: Action
