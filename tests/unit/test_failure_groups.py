@@ -50,10 +50,10 @@ def test_words_apostrophes_name_and_type_do() -> None:
 
 
 def test_a_message_made_to_be_slow_is_not() -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     for text in ("'a" * 2_000, '"' * 4_000, "a-" * 2_000, "a" * 4_000, "1." * 2_000, "0x" * 2_000):
         common_message(text)
-    assert time.perf_counter() - started < 0.5
+    assert time.process_time() - started < 0.5
 
 
 def failed(number: int, message: str, queue: str = "orders") -> JobInfo:

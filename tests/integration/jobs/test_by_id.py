@@ -211,9 +211,9 @@ def test_waiting_and_results(manager: Manager) -> None:
         with pytest.raises(TimeoutError):
             ref.result()
         travel("0s")
-        done = ref.wait("1s")
+        done = ref.wait("20s")
         assert done is not None
-        assert (done.state, ref.result(), ref.result("1s")) == (State.COMPLETED, 42, 42)
+        assert (done.state, ref.result(), ref.result("20s")) == (State.COMPLETED, 42, 42)
         assert asyncio.run(ref.aresult()) == 42
         with pytest.raises(JobHasFailed, match="no such order"):
             bad.result()
