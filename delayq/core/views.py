@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
 
 import msgspec
 
@@ -96,15 +96,6 @@ class RefHome(ABC):
     def check_results(self) -> None:
         """Raises `InvalidInput` where no results are kept."""
 
-    def __eq__(self, other: object) -> bool:
-        return other is None or isinstance(other, RefHome)
-
-    def __hash__(self) -> int:
-        return 0
-
-    def __repr__(self) -> str:
-        return "…"
-
 
 def ended(info: JobInfo | None) -> bool:
     """Whether a job will not run any more by itself."""
@@ -126,7 +117,7 @@ def result_of(info: JobInfo | None, ref: JobRef) -> Any:
     return info.result
 
 
-class JobRef(msgspec.Struct, frozen=True, gc=False):
+class JobRef(msgspec.Struct, frozen=True, dict=True):
     """The answer to a schedule, a reschedule, a retry.
 
     `outcome` says what happened (`created`, `kept`, `replaced`, `postponed`, `rescheduled`, …; a `Fate` if it is
@@ -144,7 +135,19 @@ class JobRef(msgspec.Struct, frozen=True, gc=False):
     name: str = ""
     instead_of: str = ""
     connection: str = ""
-    home: RefHome | None = None
+    home: ClassVar[RefHome | None] = None
+    """Answers the questions of this ref; kept beside the fields, so no copy that travels has it."""
+
+    def asked_at(self, home: RefHome | None) -> Self:
+        """Return this ref, after `home` was set to answer its questions; None: nothing can answer."""
+        self.__dict__["home"] = home
+        return self
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
 
     @property
     def latest(self) -> JobRef:
@@ -241,9 +244,9 @@ class JobRef(msgspec.Struct, frozen=True, gc=False):
         ref = self.latest
         if ref.home is None:
             raise ConfigError(
-                f"The job {ref.id!r} cannot be asked about: its dispatch was answered with {ref.outcome}, and nothing "
-                "keeps it under this answer.",
-                hint="A backend that has the job by now knows it by its id: DelayQ().get(id, queue=...).",
+                f"The job {ref.id!r} cannot be asked about through this answer ({ref.outcome}): no backend keeps the "
+                "job, or the answer came from another process.",
+                hint="Ask a client of its backend by the id, such as DelayQ().get(id, queue=...) for Redis.",
             )
         return ref, ref.home
 

@@ -176,7 +176,7 @@ def _wishes(spec: JobSpec, on_conflict: OnConflict, can: Capabilities) -> Iterat
         yield f"counts for no limit, and the job declares {spec.limits}", ELSEWHERE
     if on_conflict in (OnConflict.REPLACE, OnConflict.POSTPONE) and not can.replace:
         yield f"cannot replace a waiting job (on_conflict={on_conflict})", ALSO_DATABASE
-    if on_conflict is OnConflict.ERROR and not can.ids:
+    if on_conflict is OnConflict.ERROR and not can.ids and not (spec.id is not None and made_here(spec.id)):
         yield "cannot tell whether an id is taken (on_conflict=error)", ALSO_DATABASE
     if spec.id is not None and not can.ids and not made_here(spec.id):
         yield f"cannot tell whether the id {spec.id!r} is taken", ALSO_DATABASE

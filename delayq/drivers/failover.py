@@ -127,7 +127,7 @@ class FailoverConnection:
         for failed, error in news.items():
             log.warning("connection %s: %s does not take jobs (%s); %s does", self.name, failed, error, name)
             self._tell(QueueFailedOver(self.name, failed, name, error))
-        return msgspec.structs.replace(ref, connection=name)
+        return msgspec.structs.replace(ref, connection=name).asked_at(ref.home)
 
 
 def check_targets(name: str, to: list[str], driver_of: Callable[[str], str], keep_nothing: Sequence[str]) -> list[str]:

@@ -8,7 +8,6 @@ from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
 from msgspec import UNSET
-from msgspec.structs import force_setattr
 
 from delayq.core.activity import Activity
 from delayq.core.control import Control, WorkerOrder
@@ -88,7 +87,7 @@ class Client:
         """
         spec = JobSpec(name=name, data=data, **options)
         ref = drive(self.connector, self.verbs.schedule(spec, OnConflict(on_conflict), durability))
-        force_setattr(ref, "home", self._home)  # as `self._home.one`, a call less on the hottest path
+        ref.__dict__["home"] = self._home  # as `self._home.one`, a call less on the hottest path
         return ref
 
     def schedule_many(

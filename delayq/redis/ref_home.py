@@ -7,8 +7,6 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
-from msgspec.structs import force_setattr
-
 from delayq.core.shards import queue_of
 from delayq.core.spec import JobSpec
 from delayq.core.states import Answer
@@ -50,13 +48,12 @@ class RedisHome(AskedAgain):
 
     def one(self, ref: JobRef) -> JobRef:
         """The answer, which can be asked now."""
-        force_setattr(ref, "home", self)
-        return ref
+        return ref.asked_at(self)
 
     def all(self, refs: Iterable[JobRef]) -> None:
         """The same of many."""
         for ref in refs:
-            force_setattr(ref, "home", self)
+            ref.__dict__["home"] = self
 
     def cancel(self, ref: JobRef, running: bool) -> Answer:
         """Blocking."""

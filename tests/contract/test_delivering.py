@@ -13,7 +13,12 @@ from delayq.core.followups import Chain, Link
 from delayq.core.names import new_id
 from delayq.core.outcome import DONE, Ack, Outcome
 from delayq.core.spec import prepare
+from delayq.core.views import JobRef
 from delayq.drivers.base import Claim, Settlement
+from delayq.jobs.chain import chain
+from delayq.jobs.current import using_manager
+from delayq.jobs.dispatch import named
+from tests.contract.backend import IT
 from tests.contract.rig import Rig, again, claim_of, data_of, envelope_of, give_up
 from tests.support.waiting import wait_until
 
@@ -182,6 +187,21 @@ def test_the_next_link_of_a_chain_follows(rig: Rig) -> None:
     rig.queue = other
     delivery = rig.one(rig.consumer(other))
     assert (envelope_of(delivery).name, delivery.id) == ("contract.last", last.id)
+
+
+@pytest.mark.needs("chains")
+def test_a_chain_of_named_jobs_is_dispatched(rig: Rig) -> None:
+    """Through `chain(...).dispatch()`, which gives the first link an id of its own."""
+    with using_manager(rig.manager):
+        sent = (
+            chain(named("contract.one", {}), named("contract.two", {})).on_connection(IT).on_queue(rig.queue).dispatch()
+        )
+    assert isinstance(sent, JobRef)
+    consumer = rig.consumer()
+    first = rig.one(consumer)
+    assert (first.id, envelope_of(first).name) == (sent.id, "contract.one")
+    assert rig.settle(consumer, first, Ack())
+    assert envelope_of(rig.one(consumer)).name == "contract.two"
 
 
 @pytest.mark.needs("chains")

@@ -8,8 +8,6 @@ import threading
 from collections.abc import Sequence
 from dataclasses import replace
 
-from msgspec.structs import force_setattr
-
 from delayq.core.options import Options
 from delayq.core.spec import Delay, JobSpec, Prepared, prepare, prepare_raw
 from delayq.core.states import Answer, OnConflict
@@ -59,7 +57,7 @@ class BrokerConnection:
     def at_home(self, refs: list[JobRef]) -> list[JobRef]:
         """Answers that can be asked about their jobs."""
         for ref in refs:
-            force_setattr(ref, "home", self.home)
+            ref.asked_at(self.home)
         return refs
 
     def checked(self, specs: Sequence[JobSpec], on_conflict: OnConflict) -> list[Item]:

@@ -186,7 +186,7 @@ class BrokerDesk(Completing):
         """Let a waiting job run at once."""
         broker, now_ms = self._findable("run a waiting job now", self._can.run_now), self._connection.broker.now_ms()
         ref = self._moved(broker, job_id, queue, now_ms)
-        return structs.replace(ref, outcome=Answer.READY)
+        return structs.replace(ref, outcome=Answer.READY).asked_at(ref.home)
 
     def clear(self, queue: str | None = None) -> int:
         """Remove everything that waits in a queue; how many."""

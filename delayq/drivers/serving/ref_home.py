@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
-from msgspec.structs import force_setattr
-
 from delayq.core.errors import InvalidInput
 from delayq.core.states import Answer
 from delayq.core.views import Delay, Instant, JobInfo, JobRef, Timeout
@@ -77,7 +75,7 @@ class BrokerHome(AskedAgain):
         self._refuse("keep the result of a job", self._connection.capabilities.retention)
 
     def _one(self, ref: JobRef) -> JobRef:
-        force_setattr(ref, "home", self)
+        ref.asked_at(self)
         return ref
 
     def _refuse(self, verb: str, able: bool) -> None:
