@@ -12,7 +12,7 @@
 -- KEYS[9]  locks       hash    id -> digest
 -- KEYS[10] meta        hash
 -- KEYS[11] progress    hash    id -> the job's last progress report
--- KEYS[12] outbox      stream  follow-ups for other queues: `todo` (JSON), or `ended` and `job`
+-- KEYS[12] outbox      stream  follow-ups for other queues: `todo` (JSON), or `ended`, `job` and maybe `failure`
 -- ARGV[1]  now_ms      int     '' = the server's clock
 -- ARGV[2]  max_recoveries int  more than this many fail the job
 -- ARGV[3]  vanished    json    the failure of a job that fails here, without its closing brace
@@ -115,12 +115,13 @@ for i = 6, #ARGV, 2 do
       redis.call('HDEL', cancel, id)
       redis.call('ZADD', failed, at, id)
       local before = earlier(redis.call('HGET', errors, id))
-      redis.call('HSET', errors, id, vanished .. ',"at_ms":' .. at .. ',"history":[' .. before .. ']}')
+      local failure = vanished .. ',"at_ms":' .. at
+      redis.call('HSET', errors, id, failure .. ',"history":[' .. before .. ']}')
       -- A job with a chain or a batch has follow-ups; a relay reads the envelope in the outbox. A payload that holds
       -- these words by chance costs the relay a look. A wake-up that cannot be sent is no error: movers look now and
       -- then.
       if string.find(envelope, '"chain":', 1, true) or string.find(envelope, '"batch":', 1, true) then
-        redis.call('XADD', outbox, '*', 'ended', 'failed', 'job', envelope)
+        redis.call('XADD', outbox, '*', 'ended', 'failed', 'job', envelope, 'failure', failure .. '}')
         redis.pcall('PUBLISH', ARGV[5], ARGV[4] .. ' ' .. at)
       end
       given_up = given_up + 1

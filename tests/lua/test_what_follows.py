@@ -105,6 +105,30 @@ def test_the_jobs_that_catch_a_failure_follow_and_hear_of_it(each_engine: Engine
     }
 
 
+@pytest.mark.parametrize("script", ["reclaim", "recover"])
+def test_the_jobs_that_catch_a_failure_hear_of_a_vanished_worker(
+    each_engine: Engine, client: Client, script: str
+) -> None:
+    engine = each_engine.with_options(max_recoveries=0)
+    (held,) = held_jobs(engine, chained("a", "b", catch=("caught",)))
+    if script == "reclaim":
+        engine.calm()
+        engine.rest([held.entry], engine.options.lease_ms)
+        engine.run(deliver.reclaim(engine.scope, 500))
+    else:
+        engine.run(deliver.recover(engine.scope, [held]))
+    assert engine.state("a") is State.FAILED
+    record = msgspec.json.decode(engine.rows("errors")["a"])
+    carry(engine, client)
+    caught = decode_envelope(engine.rows("jobs")["caught"].encode())
+    assert caught.headers == {
+        "delayq-failed-id": "a",
+        "delayq-failed-queue": "orders",
+        "delayq-failed-error": record["type"],
+        "delayq-failed-message": record["message"],
+    }
+
+
 @each_script
 def test_a_batch_of_two_ends(each_engine: Engine, client: Client, script: str) -> None:
     members = [link(name, batch=encode_membership("b")) for name in ("m", "n")]
