@@ -175,4 +175,4 @@ def test_a_payload_that_is_gone_is_failed_and_reported(station: Station) -> None
     failed = station.job("o1")
     assert failed.failure is not None
     assert failed.failure.type == "PayloadLost"
-    assert "had lost their payload" in station.said() or "mended" in station.said()
+    assert "1 job had lost its payload" in station.said() or "mended" in station.said()
