@@ -19,6 +19,7 @@ from delayq import DelayQ
 from delayq.core.followups import Plan
 from delayq.http.dashboard.rendering import NAVIGATION
 from tests.browser.chromium import program
+from tests.support.announcing import announce
 from tests.support.cli import ROOT, Cli, environment
 from tests.support.failing import fail_job
 from tests.support.flavours import missing
@@ -87,11 +88,14 @@ def some_of_each(redis_url: str) -> None:
         q.batches.open(Plan(id="spring", name="spring"))
         q.schedule("order.close", {"order_id": 1}, delay="10m", id="soon", queue="orders", unique="1", tags=["vip"])
         q.pause("mail")
+        q.pause_all(reason="the bank is away")
         for queue, name, ms in (
             ("orders", "order.close", 900.0),
             ("mail", "App\\Jobs\\SendTheMonthlyNewsletter", 20.0),
         ):
             report(q, queue, name, [ms] * 90 + [70_000.0] * 10, done=80, released=15, failed=5)
+    announce(redis_url, "dq:web-1:2:b", ["orders"], worker="dq:web-1:1:a")
+    announce(redis_url, "dq:web-1:3:c", ["orders"], worker="dq:web-1:1:a", state="quiet")
 
 
 def test_a_phone_reaches_every_button_and_column(shop: Cli, redis_url: str) -> None:

@@ -92,6 +92,29 @@ class Walk:
         self.told("The job was cancelled; nobody will run it.")
         expect(self.page.locator("tr", has_text="move")).to_have_count(0)
 
+    def ticks_rows_that_stay_ticked_and_one_that_leaves(self) -> None:
+        for name in ("tick-1", "tick-2", "tick-3"):
+            self.q.schedule("order.close", {"order_id": 5}, delay="5h", id=name, queue="orders")
+        self.open("/jobs?queue=orders")
+        for name in ("tick-1", "tick-2"):
+            self.page.get_by_role("checkbox", name=name).check()
+        expect(self.page.locator("[data-picked]")).to_have_text("2 ticked")
+        self.q.schedule("order.close", {"order_id": 6}, delay="4h", id="newcomer", queue="orders")
+        self.q.cancel("tick-2", queue="orders")
+        expect(self.page.locator("tr", has_text="newcomer")).to_have_count(1)
+        expect(self.page.locator("tr", has_text="tick-2")).to_have_count(0)
+        expect(self.page.get_by_role("checkbox", name="tick-1")).to_be_checked()
+        expect(self.page.locator("[data-picked]")).to_have_text("2 ticked")
+        self.page.get_by_role("button", name="Cancel ticked").click()
+        expect(self.page.locator("h1")).to_have_text("Cancel 2 jobs?")
+        self.page.get_by_label("Reason").fill("a wrong import")
+        self.page.get_by_role("button", name="Cancel 2 jobs").click()
+        self.told("1 job cancelled. 1 not: 1 gone.")
+        row = self.page.locator("tr", has_text="tick-3")
+        row.get_by_role("button", name="Cancel job").click()
+        self.page.get_by_role("button", name="Cancel job", exact=True).click()
+        self.q.cancel("newcomer", queue="orders")
+
     def sees_the_overview_change(self) -> None:
         self.open("/")
         count = self.page.locator("#figures .is-scheduled strong")
@@ -141,6 +164,7 @@ STEPS = (
     Walk.pauses_and_resumes_a_queue,
     Walk.reschedules_by_ones_own_clock,
     Walk.cancels,
+    Walk.ticks_rows_that_stay_ticked_and_one_that_leaves,
     Walk.sees_the_overview_change,
     Walk.stops_the_changes,
     Walk.goes_by_keyboard,

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from typing import Final
+from urllib.parse import urlencode
 
 from fastapi.sse import EventSourceResponse
 from starlette.responses import PlainTextResponse, Response
 
 from delayq.core.errors import InvalidInput
 from delayq.core.names import check_id
+from delayq.core.states import State
 from delayq.http.dashboard.house import House
 from delayq.http.dashboard.live import Full, Watched
 from delayq.http.dashboard.visit import Visit
 
-PAGES: Final = ("overview", "queues", "queue", "job", "workers", "batches")
+PAGES: Final = ("overview", "queues", "queue", "jobs", "job", "workers", "batches")
 
-BY_ROLE: Final = ("overview", "workers")
+BY_ROLE: Final = ("overview", "jobs", "workers")
 """Pages whose changing parts have buttons."""
 
 
@@ -24,13 +26,20 @@ async def page(house: House, visit: Visit) -> Response:
     name, queue, job = visit.asked("page"), visit.asked("queue"), visit.asked("id")
     if name not in PAGES or (name in ("queue", "job")) != bool(queue) or (name == "job") != bool(job):
         raise InvalidInput("There is no such page to watch.", hint=f"Those that can be: {', '.join(PAGES)}.")
+    find = visit.asked("find")[:128]
+    if name == "jobs":  # which jobs: a state, perhaps a queue and an order
+        listed, order = visit.asked("state"), visit.asked("order")
+        visit.state(listed, State.SCHEDULED)
+        queued = visit.asked("of")
+        members = {"state": listed, "queue": visit.queue(queued) if queued else "", "order": order[:10]}
+        find = urlencode({word: value for word, value in members.items() if value})
     watched = Watched(
         name,
         visit.queue(queue) if queue else "",
         check_id(job) if job else "",
         tuple(sorted(visit.viewer.queues)),
         visit.asked("after")[:128],
-        visit.asked("find")[:128],
+        find,
         visit.viewer.role if name in BY_ROLE else "",
     )
     try:

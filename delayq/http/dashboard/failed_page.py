@@ -14,7 +14,6 @@ from starlette.responses import Response
 from delayq.core.browsing import Found, Sought
 from delayq.core.errors import InvalidInput
 from delayq.core.failure_groups import FailureGroup, FailureGroups, common_message
-from delayq.core.names import check_id
 from delayq.core.states import State
 from delayq.core.views import JobInfo
 from delayq.core.when import format_instant
@@ -22,7 +21,7 @@ from delayq.http import many, outcomes
 from delayq.http.dashboard.confirm import Question as Confirm
 from delayq.http.dashboard.deeds import note
 from delayq.http.dashboard.house import House
-from delayq.http.dashboard.jobs_page import Question, look, question
+from delayq.http.dashboard.jobs_page import Question, look, picks, question
 from delayq.http.dashboard.login import inside
 from delayq.http.dashboard.pages import back, show
 from delayq.http.dashboard.payload import without
@@ -127,7 +126,7 @@ async def ask_picked(house: House, visit: Visit) -> Confirm | None:
 
 async def picked(house: House, visit: Visit) -> Response:
     """POST /failed/picked"""
-    act, chosen = _act(visit.filled("act")), [_pick(visit, word) for word in visit.chosen("pick")]
+    act, chosen = _act(visit.filled("act")), picks(visit)
     if not chosen:
         raise InvalidInput("No job was ticked.", hint="Tick some, or choose all that fit.")
     detail = ", ".join(f"{queue}/{job_id}" for queue, job_id in chosen)
@@ -137,11 +136,6 @@ async def picked(house: House, visit: Visit) -> Response:
         outcomes.refused("It was done to none of these jobs.")
     house.health.forget()
     return back(house, visit, inside(visit.filled("back") or "/failed"), _said(act, done, len(chosen) - done))
-
-
-def _pick(visit: Visit, word: str) -> tuple[str, str]:
-    queue, _, job_id = word.partition(" ")
-    return visit.queue(queue), check_id(job_id)
 
 
 # -- all that fit ----------------------------------------------------------------------------------------------------

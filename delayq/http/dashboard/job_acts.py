@@ -46,6 +46,13 @@ async def ask(house: House, visit: Visit) -> Question | Response | None:
     if name == "reschedule":
         wrong = await _mistyped(house, visit)
         return await job_page.again(house, visit, queue, job_id, wrong) if wrong else None
+    if name == "edit":
+        try:
+            await _typed(house, visit, queue, job_id)
+        except InvalidPayload as error:
+            wrong = {"data": f"{error.message} {error.hint}".rstrip()}
+            return await job_page.again(house, visit, queue, job_id, wrong)
+        return None
     if name not in _SURE:
         return None
     title, what, button = _SURE[name]
@@ -81,8 +88,6 @@ async def act(house: House, visit: Visit) -> Response:
     if deed is None:
         raise InvalidInput(f"Nothing is called {name}.", hint=f"There are: {', '.join(DEEDS)}.")
     queue, job_id = visit.queue(visit.filled("queue")), check_id(visit.filled("id"))
-    if name == "edit":
-        await _typed(house, visit, queue, job_id)  # what is no payload is refused before it is written down
     how = visit.filled("how") if name == "edit" else ""
     detail = " ".join(word for word in (visit.filled("in"), visit.filled("at"), how) if word)
     await note(house, visit, name.replace("-", " "), f"{queue}/{job_id}", detail)

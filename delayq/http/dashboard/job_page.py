@@ -38,8 +38,8 @@ async def again(house: House, visit: Visit, queue: str, job_id: str, wrong: Mapp
 
 
 def _typed(visit: Visit, wrong: Mapping[str, str]) -> dict[str, Any]:
-    """The fields of the form for a new due time."""
-    return {"wrong": wrong, "typed": {name: visit.filled(name) for name in ("in", "at", "zone")}}
+    """What was typed into the forms for a new due time and for another payload."""
+    return {"wrong": wrong, "typed": {name: visit.filled(name) for name in ("in", "at", "zone", "data", "reason")}}
 
 
 async def find(house: House, visit: Visit, job_id: str) -> JobInfo:

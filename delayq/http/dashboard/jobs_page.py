@@ -1,23 +1,32 @@
-"""Jobs by state, with a search: by id, name, tag and time."""
+"""Jobs by state, with a search: by id, name, tag and time; and acts on those that are ticked."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
+from urllib.parse import parse_qsl
 
 from starlette.responses import RedirectResponse, Response
 
+from delayq.core.api_keys import Scope
 from delayq.core.browsing import Found, Sought
-from delayq.core.durations import duration_ms
+from delayq.core.durations import duration_ms, span
 from delayq.core.errors import InvalidInput
 from delayq.core.failure_groups import check_signature
+from delayq.core.names import check_id
 from delayq.core.states import State
 from delayq.core.when import instant_ms
+from delayq.http import many, outcomes
+from delayq.http.dashboard.confirm import Question as Ask
+from delayq.http.dashboard.deeds import note
 from delayq.http.dashboard.house import House
+from delayq.http.dashboard.live import Parts, Watched
+from delayq.http.dashboard.login import inside
 from delayq.http.dashboard.overview import sums
-from delayq.http.dashboard.pages import show
+from delayq.http.dashboard.pages import back, show
 from delayq.http.dashboard.visit import Visit, link
+from delayq.http.dashboard.wording import plural
 from delayq.redis.browse import browse
 
 PAGE: Final = 50
@@ -125,9 +134,97 @@ async def page(house: House, visit: Visit) -> Response:
             "found": found,
             "cursor": visit.asked("cursor"),
             "wrong": wrong,
+            "writes": visit.viewer.may(Scope.WRITE),
+            "live": not wrong and not asked.narrow and not visit.asked("cursor"),
         },
         400 if wrong else 200,
     )
+
+
+async def parts(house: House, watched: Watched) -> Parts:
+    """The rows of the first page, without a search: a search would read thousands of payloads each second."""
+    members = dict(parse_qsl(watched.find))
+    asked = Question(State(members["state"]), members.get("queue", ""), order=members.get("order", ""))
+    queues = [asked.queue] if asked.queue else await house.queues(watched.queues)
+    now_ms = await house.now_ms()
+    told = {
+        "now_ms": now_ms,
+        "asked": asked,
+        "found": await look(house, asked.sought(queues, now_ms), ""),
+        "wrong": {},
+        "writes": watched.role in (Scope.WRITE, Scope.ADMIN),
+        "mark": "",  # the script of the page fills in the viewer's own
+        "here": asked.link(),
+    }
+    return {"job_table": house.renderer.text("parts/job_table.html", told)}
+
+
+# -- those that were ticked ------------------------------------------------------------------------------------------
+
+_DONE: Final = {"run-now": "due now", "reschedule": "rescheduled", "cancel": "cancelled", "archive": "archived"}
+_ASKED: Final = {
+    "run-now": ("Run {} now?", "Each is due at once, whatever its due time was.", "Run now"),
+    "reschedule": ("Reschedule {}?", "Each is due {} from now.", "Reschedule"),
+    "cancel": ("Cancel {}?", "They will not run. Their payloads are deleted; there is no undo.", "Cancel"),
+    "archive": ("Archive {}?", "They will not run, and stand among the failed, where they can be retried.", "Archive"),
+}
+_WHY_NOT: Final = {
+    "unknown": "gone",
+    "running": "running already",
+    "finished": "finished",
+    "failed": "failed already",
+    "refused": "in another state",
+}
+
+
+async def ask_picked(house: House, visit: Visit) -> Ask | Response | None:
+    """The question with the number of jobs; the list again when nothing is ticked or the duration is mistyped."""
+    act, chosen = _act(visit), picks(visit)
+    where = inside(visit.filled("back") or "/jobs")
+    if not chosen:
+        return back(house, visit, where, "Nothing was changed: no job is ticked.")
+    length = visit.filled("delay")
+    if act == "reschedule":
+        try:
+            length = span(duration_ms(length))
+        except InvalidInput as error:
+            said = f"Nothing was changed. {error.message} {error.hint}".rstrip()
+            return back(house, visit, where, said)
+    title, what, button = _ASKED[act]
+    jobs = plural(len(chosen), "job")
+    needs = act in ("cancel", "archive")
+    return Ask(title.format(jobs), what.format(length), f"{button} {jobs}", where, needs_reason=needs)
+
+
+async def picked(house: House, visit: Visit) -> Response:
+    """POST /jobs/picked: does it to each, and tells how many were done and why the others were not."""
+    act, chosen = _act(visit), picks(visit)
+    delay, reason = visit.filled("delay") or None, visit.filled("reason")
+    detail = ", ".join(f"{queue}/{job_id}" for queue, job_id in chosen)
+    await note(house, visit, f"bulk {act}", plural(len(chosen), "job"), detail[:2_000])
+    doing = many.Act(act, delay if act == "reschedule" else None, reason=reason)
+    found = await many.do(house.client, doing, chosen)
+    done = many.done(found)
+    if not done:
+        outcomes.refused("It was done to none of these jobs.")
+    house.health.forget()
+    said = f"{plural(done, 'job')} {_DONE[act]}."
+    left = [f"{number:,} {_WHY_NOT.get(word, word)}" for word, number in sorted(found.items()) if word in many.UNDONE]
+    said += f" {len(chosen) - done:,} not: {', '.join(left)}." if left else ""
+    return back(house, visit, inside(visit.filled("back") or "/jobs"), said)
+
+
+def picks(visit: Visit) -> list[tuple[str, str]]:
+    """Queue and id of each job that was ticked. Raises `WrongQueue` and `InvalidName`."""
+    words = dict.fromkeys(visit.chosen("pick"))
+    return [(visit.queue(queue), check_id(job_id)) for queue, _, job_id in (word.partition(" ") for word in words)]
+
+
+def _act(visit: Visit) -> str:
+    word = visit.filled("act")
+    if word not in _ASKED:
+        raise InvalidInput(f"{word!r} cannot be done to many jobs here.", hint=f"There are: {', '.join(_ASKED)}.")
+    return word
 
 
 async def look(house: House, sought: Sought, cursor: str) -> Found:

@@ -64,6 +64,7 @@ PAGES: Final[tuple[tuple[str, Answer], ...]] = (
 )
 ADMIN_PAGES: Final[tuple[tuple[str, Answer], ...]] = (("/audit", limit_pages.audit), ("/redis", redis_page.page))
 ACTS: Final[tuple[tuple[str, Scope, Answer], ...]] = (
+    ("/jobs/picked", Scope.WRITE, confirmed(jobs_page.ask_picked, jobs_page.picked)),
     ("/job/{act}", Scope.WRITE, confirmed(job_acts.ask, job_acts.act)),
     ("/queues/{queue}/pause", Scope.ADMIN, confirmed(queue_pages.ask_pause, queue_pages.pause)),
     ("/queues/{queue}/resume", Scope.ADMIN, queue_pages.resume),
@@ -110,7 +111,12 @@ def unknown_page(house: House) -> Handler:
 def house_of(service: Service) -> House:
     """Make what all pages of this server work with."""
     makers = {"overview": overview.parts, "queues": queue_pages.parts, "queue": queue_pages.queue_parts}
-    makers |= {"job": job_page.parts, "workers": fleet_pages.worker_parts, "batches": fleet_pages.batch_parts}
+    makers |= {
+        "jobs": jobs_page.parts,
+        "job": job_page.parts,
+        "workers": fleet_pages.worker_parts,
+        "batches": fleet_pages.batch_parts,
+    }
 
     async def make(watched: Watched) -> dict[str, str]:
         return dict(await makers[watched.page](house, watched))

@@ -282,3 +282,69 @@ async def test_one_group_of_failures_is_retried(api: httpx.AsyncClient, q: Delay
     assert (entry.what, entry.reason) == ("failed retry", "there is stock again")
     assert "signature=" in entry.detail
     assert "not a signature" in (await read(api, "/failed?signature=no", 400)).text
+
+
+async def press_picked(api: httpx.AsyncClient, act: str, picks: list[str], **filled: str) -> Page:
+    """Press a button of the list of jobs with these rows ticked."""
+    page = await read(api, "/jobs")
+    fields = {**dict(page.form("/jobs/picked").fields), "act": act, "pick": picks, **filled}
+    answer = await api.post("/jobs/picked", data=fields, headers={"origin": "http://localhost"}, follow_redirects=True)
+    return Page(answer)
+
+
+async def test_ticked_jobs_are_cancelled_and_the_others_are_told(api: httpx.AsyncClient, q: DelayQ) -> None:
+    for name in "abcd":
+        q.schedule("order.close", delay="1h", id=name, queue="orders")
+    asked = await press_picked(api, "cancel", [f"orders {name}" for name in "abc"])
+    assert "Cancel 3 jobs?" in asked.text
+    q.cancel("b", queue="orders")
+    q.run_now("c", queue="orders")
+    take(q, "c")
+    fields = [(name, value) for name, value in asked.form("/jobs/picked").fields]
+    picks = [value for name, value in fields if name == "pick"]
+    assert picks == ["orders a", "orders b", "orders c"]
+    sent = {**dict(fields), "pick": picks, "reason": "a wrong import"}
+    answer = await api.post("/jobs/picked", data=sent, headers={"origin": "http://localhost"}, follow_redirects=True)
+    assert "1 job cancelled. 2 not: 1 running already, 1 gone." in Page(answer).text
+    assert [q.get(name, queue="orders") is None for name in "abcd"] == [True, True, False, False]
+    [deed] = q.audit_log.last()
+    assert (deed.what, deed.target, deed.reason) == ("bulk cancel", "3 jobs", "a wrong import")
+    assert deed.detail == "orders/a, orders/b, orders/c"
+
+
+@pytest.mark.parametrize(
+    ("act", "state"), [("run-now", State.READY), ("reschedule", State.SCHEDULED), ("archive", State.FAILED)]
+)
+async def test_ticked_jobs_move(api: httpx.AsyncClient, q: DelayQ, act: str, state: State) -> None:
+    q.schedule("order.close", delay="1h", id="a", queue="orders")
+    asked = await press_picked(api, act, ["orders a"], delay="2h")
+    assert "1 job" in asked.text
+    assert q.audit_log.last() == []
+    await send(api, asked, "/jobs/picked", reason="a wrong import")
+    info = q.get("a", queue="orders")
+    assert info is not None
+    assert info.state is state
+    if act == "archive":
+        assert info.failure is not None
+        assert info.failure.message == "a wrong import"
+
+
+async def test_nothing_ticked_and_a_mistyped_duration_change_nothing(api: httpx.AsyncClient, q: DelayQ) -> None:
+    q.schedule("order.close", delay="1h", id="a", queue="orders")
+    assert "no job is ticked" in (await press_picked(api, "cancel", [])).text
+    said = await press_picked(api, "reschedule", ["orders a"], delay="15 minuets")
+    assert "Nothing was changed." in said.text
+    assert "15 minuets" in said.text
+    assert (await press_picked(api, "explode", ["orders a"])).status == 400
+    assert q.audit_log.last() == []
+
+
+async def test_a_mistyped_payload_comes_back_in_its_field(api: httpx.AsyncClient, q: DelayQ) -> None:
+    fail_job(q, "a", "no")
+    page = await read(api, "/job?queue=orders&id=a")
+    again = await send(api, page, "/job/edit", 400, data='{"order_id": 4,, }', how="retry", reason="mended")
+    assert "{&#34;order_id&#34;: 4,, }" in again.source
+    assert 'id="e-data-wrong"' in again.source
+    assert 'value="mended"' in again.source
+    assert "Nothing was changed." in again.text
+    assert q.audit_log.last() == []

@@ -45,14 +45,45 @@
     tellTimes(document);
   };
 
+  // Rows that are ticked stay ticked when their table is sent anew. Those that left it are sent with the form all the
+  // same, so that the answer tells what became of them.
+  const picks = new Set();
+  const isPick = (element) => element && element.matches && element.matches('input[type="checkbox"][name="pick"]');
+  const tellPicks = () => {
+    const form = document.getElementById("picked");
+    if (!form) return;
+    const boxes = [...document.querySelectorAll('input[type="checkbox"][name="pick"]')];
+    const shown = new Set(boxes.map((box) => box.value));
+    for (const box of boxes) box.checked = picks.has(box.value);
+    form.querySelectorAll("[data-left]").forEach((one) => one.remove());
+    for (const value of picks) {
+      if (shown.has(value)) continue;
+      const left = document.createElement("input");
+      Object.assign(left, { type: "hidden", name: "pick", value });
+      left.dataset.left = "";
+      form.append(left);
+    }
+    put(form.querySelector("[data-picked]"), picks.size ? `${picks.size} ticked` : "");
+  };
+  document.addEventListener("change", (event) => {
+    if (!isPick(event.target)) return;
+    if (event.target.checked) picks.add(event.target.value); else picks.delete(event.target.value);
+    tellPicks();
+  });
+
   // Whoever reads or types inside a part keeps it as it is; a box that was opened stays open.
-  const busy = (part) => part.contains(document.activeElement) || String(getSelection()) !== "" && part.contains(getSelection().anchorNode);
+  const busy = (part) => part.contains(document.activeElement) && !isPick(document.activeElement) || String(getSelection()) !== "" && part.contains(getSelection().anchorNode);
   const replace = (part, html) => {
     if (part.dataset.html === html || busy(part)) return;
     const open = [...part.querySelectorAll("details")].map((one) => one.open);
     const first = part.dataset.html === undefined;
     part.dataset.html = html;
+    const focused = part.contains(document.activeElement) ? document.activeElement.value : null;
     part.innerHTML = html;
+    const mark = document.querySelector('.themes input[name="mark"]');
+    part.querySelectorAll('input[name="mark"]').forEach((one) => { one.value = mark.value; });
+    tellPicks();
+    if (focused !== null) [...part.querySelectorAll('input[name="pick"]')].find((box) => box.value === focused)?.focus();
     part.querySelectorAll("details").forEach((one, n) => { if (n < open.length && !(first && one.open)) one.open = open[n]; });
     tellTimes(part);
   };
@@ -121,6 +152,8 @@
     start();
   };
 
+  document.querySelectorAll('input[type="checkbox"][name="pick"]:checked').forEach((box) => picks.add(box.value));
+  tellPicks();
   localize();
   setInterval(() => tellTimes(document), 1000);
   const goesOn = document.querySelector("form[data-goes-on]");
