@@ -35,6 +35,7 @@ def pause(verbs: Verbs, queue: str | None, length: str | None) -> Flow[int]:
     name, for_ms = verbs.scope(queue).queue, operate.UNTIL_ENDED if length is None else max(1, duration_ms(length))
     yield from verbs.register(name)
     until_ms = yield from in_all(verbs, name, lambda scope: inspect.pause(scope, for_ms))
+    yield from verbs.register_anew(name)  # as in `configure`
     verbs.tell(QueuePaused(name, until_ms))
     return until_ms
 

@@ -134,7 +134,7 @@ def configure(verbs: Verbs, queue: str | None, lease: str | None, durability: st
     safe = "" if durability is None else str(parse_durability(durability))
     yield from verbs.register(name)
     in_force = yield from in_all(verbs, name, lambda scope: inspect.configure(scope, lease_ms, safe))
-    verbs.durable.forget(name)
+    yield from verbs.register_anew(name)  # it may have been removed meanwhile, and producers see no new queue now
     return in_force
 
 
