@@ -155,11 +155,15 @@ async def test_no_page_asks_more_where_there_is_more(
         return await acall(self, *args, **options)  # type: ignore[arg-type]  # passed on as they came
 
     async def trips() -> dict[str, int]:
+        """The fewest of three reads: a session's state is remembered for a second, and then asked for again."""
         found: dict[str, int] = {}
         for path in PAGES:
-            asked.clear()
-            await read(api, path)
-            found[path] = asked["trips"]
+            counts = []
+            for _ in range(3):
+                asked.clear()
+                await read(api, path)
+                counts.append(asked["trips"])
+            found[path] = min(counts)
         return found
 
     monkeypatch.setattr(Connector, "acall", counting)
@@ -169,4 +173,4 @@ async def test_no_page_asks_more_where_there_is_more(
     many = await trips()
     assert min(few.values()) > 0
     assert max(few.values()) <= 25
-    assert {path for path in PAGES if many[path] > few[path] + 1} == set()
+    assert {path for path in PAGES if many[path] > few[path]} == set()
