@@ -15,6 +15,7 @@ import pytest
 from delayq.core.errors import DelayqError, InvalidInput
 from delayq.core.followups import Chain, Link
 from delayq.core.outcome import GiveUp
+from delayq.core.sealing import open_data
 from delayq.core.states import State
 from delayq.drivers.serving.connection import BrokerConnection
 from delayq.jobs.current import current_manager
@@ -24,6 +25,7 @@ from delayq.settings import Settings
 from tests.laravel.side import PythonSide, again, data_of, envelope_of, give_up
 from tests.support.beanstalkd import Beanstalkd
 from tests.support.cli import Cli, environment
+from tests.support.keys import key, ring
 from tests.support.laravel import PATIENCE_S, php, told
 from tests.support.sqs import Sqs, sqs
 from tests.support.waiting import wait_until
@@ -163,6 +165,21 @@ def make_side() -> Iterator[Callable[..., PythonSide]]:
 @pytest.fixture
 def python(place: Place, make_side: Callable[..., PythonSide]) -> PythonSide:
     return make_side(**place.options)
+
+
+def test_an_encrypted_payload_travels_hidden_and_is_opened_by_a_worker_with_the_key(place: Place) -> None:
+    card = {"card": "4111-1111"}
+    manager = Manager(Settings(connections={"laravel": place.options}, keys=key("new")), LocalRunner(current_manager))
+    connection = manager.connection("laravel")
+    assert isinstance(connection, BrokerConnection)
+    with closing(PythonSide(manager, connection)) as side:
+        side.push("pay", card, encrypted=True)
+        [body] = place.bodies()
+        assert "4111" not in body
+        side.push("pay", card, encrypted=True)
+        envelope = envelope_of(side.one(side.consumer()))
+        assert "4111" not in str(envelope.data)
+        assert json.loads(bytes(open_data(ring("new"), envelope, envelope.id).data)) == card
 
 
 def test_python_runs_what_php_queued(place: Place, python: PythonSide) -> None:
