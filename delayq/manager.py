@@ -199,6 +199,10 @@ class Manager:
         name = self.settings.connection if name is None else name
         return self._options(name, self._given(name))
 
+    def client_options(self) -> Options:
+        """What a client of the default connection knows: also the routes, since it sends without this manager."""
+        return replace(self.options_of(None), routes=self._routes)
+
     def given(self, name: str | None = None) -> ConnectionSettings:
         """What the settings say of that connection. Raises `ConfigError` for a name nobody knows."""
         return self._given(self.settings.connection if name is None else name)

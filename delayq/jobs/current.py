@@ -25,6 +25,7 @@ class _Process:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._manager: Manager | None = None
+        self._brought = False
 
     def get(self) -> Manager:
         if self._manager is None:
@@ -36,9 +37,12 @@ class _Process:
     def made(self) -> Manager | None:
         return self._manager
 
-    def set(self, manager: Manager | None) -> None:
+    def brought(self) -> Manager | None:
+        return self._manager if self._brought else None
+
+    def set(self, manager: Manager | None, *, brought: bool) -> None:
         with self._lock:
-            self._manager = manager
+            self._manager, self._brought = manager, brought
 
 
 _process = _Process()
@@ -77,22 +81,34 @@ def made_manager() -> Manager | None:
     return _process.made()
 
 
+def brought_manager() -> Manager | None:
+    """The manager of the process, if the application set it; None when it was made from the settings, or never."""
+    return _process.brought()
+
+
 def set_manager(manager: Manager | None) -> None:
-    """Make this the manager of the process; None: one from the settings, when next asked for."""
-    _process.set(manager)
+    """Make this the manager of the process; None: one from the settings, when next asked for.
+
+    `DelayQ()` and `AsyncDelayQ()` without an address follow it, too.
+    """
+    _process.set(manager, brought=manager is not None)
 
 
 def replace_manager(manager: Manager) -> None:
-    """As `set_manager`; what the application told the manager of the process before, this one knows too."""
+    """As `set_manager`; what the application told the manager of the process before, this one knows too.
+
+    For commands. `DelayQ()` follows it where it leads to a Redis, or where the application had set a manager.
+    """
     told = _process.made()
     if told is not None:
         manager.take_over(told)
-    _process.set(manager)
+    is_redis = manager.settings.connection in manager.names() and manager.given().driver == "redis"
+    _process.set(manager, brought=is_redis or _process.brought() is not None)
 
 
 @contextmanager
 def using_manager(manager: Manager) -> Iterator[Manager]:
-    """Let `dispatch` ask another manager inside the block, in this thread or coroutine."""
+    """Let `dispatch` ask another manager inside the block, in this thread or coroutine. `DelayQ()` does not follow."""
     token = _inside.set(manager)
     try:
         yield manager

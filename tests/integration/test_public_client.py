@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 import redis
 
-from delayq import AsyncDelayQ, ConfigError, DelayQ, InvalidInput, JobSpec, Settings
+from delayq import (
+    AsyncDelayQ,
+    ConfigError,
+    DelayQ,
+    InvalidInput,
+    JobSpec,
+    Settings,
+    current_manager,
+    dispatch,
+    make_manager,
+    set_manager,
+)
 from delayq.core.errors import BackendDamaged
 from delayq.core.options import Options
 from delayq.drivers.redis_streams import RedisStreams
+from delayq.jobs.current import replace_manager
 from delayq.redis.connect import Connector
 
 
@@ -169,3 +181,90 @@ async def test_a_text_is_one_id_to_forget(redis_url: str) -> None:
     async with AsyncDelayQ(redis_url) as aq:
         assert await aq.forget("ab") == ["refused"]
         assert await aq.forget(["a", "nobody"]) == ["refused", "unknown"]
+
+
+# -- the manager that the application has set ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def other_url(redis_url: str) -> str:
+    """Another database of the same server, which the environment names."""
+    return f"{redis_url.rsplit('/', 1)[0]}/9"
+
+
+@pytest.fixture
+def unset() -> Iterator[None]:
+    """No manager is set, before and after."""
+    set_manager(None)
+    yield
+    set_manager(None)
+
+
+@pytest.mark.usefixtures("unset")
+@pytest.mark.parametrize("environment", [True, False])
+@pytest.mark.redis_prefix("shop")
+async def test_clients_follow_the_manager_that_is_set(
+    redis_url: str, other_url: str, environment: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if environment:
+        monkeypatch.setenv("DELAYQ_URL", other_url)
+    else:
+        monkeypatch.setenv("DELAYQ_EMBEDDED", "never")
+    manager = make_manager(Settings(url=redis_url, prefix="shop", queue="orders"))
+    manager.route("mail.*", queue="mails")
+    set_manager(manager)
+    dispatch("order.close", delay="15m", id="order-42")
+    with DelayQ() as q:
+        assert q.cancel("order-42") == "cancelled"
+        assert q.schedule("mail.send", delay="1h", id="m").queue == "mails"
+    async with AsyncDelayQ() as aq:
+        assert (await aq.schedule("x", delay="1h", id="a")).queue == "orders"
+        assert await aq.cancel("a") == "cancelled"
+    with DelayQ(queue="vip") as q:
+        assert (q.options.prefix, q.options.queue) == ("shop", "vip")
+    with DelayQ(prefix="other") as q:
+        assert (str(q.connector.endpoint), q.options.prefix) == (redis_url, "other")
+    manager.close()
+
+
+@pytest.mark.usefixtures("unset")
+def test_an_explicit_address_goes_before_the_manager(redis_url: str, other_url: str) -> None:
+    set_manager(make_manager(Settings(url=redis_url)))
+    with DelayQ(other_url) as q:
+        assert str(q.connector.endpoint) == other_url
+    with DelayQ(settings=Settings(url=other_url)) as q:
+        assert str(q.connector.endpoint) == other_url
+
+
+@pytest.mark.usefixtures("unset")
+def test_a_manager_that_was_only_made_does_not_count(
+    redis_url: str, other_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DELAYQ_URL", redis_url)
+    current_manager()
+    monkeypatch.setenv("DELAYQ_URL", other_url)
+    with DelayQ() as q:
+        assert str(q.connector.endpoint) == other_url
+
+
+@pytest.mark.usefixtures("unset")
+@pytest.mark.parametrize("client", [DelayQ, AsyncDelayQ])
+def test_a_manager_without_a_redis_is_refused(client: Callable[[], object], redis_url: str, tmp_path: Path) -> None:
+    lake = {"driver": "database", "url": f"sqlite:///{tmp_path}/jobs.db"}
+    set_manager(make_manager(Settings(url=redis_url, connection="lake", connections={"lake": lake})))
+    with pytest.raises(ConfigError, match="connection 'lake' is no Redis but has the driver 'database'"):
+        client()
+
+
+@pytest.mark.usefixtures("unset")
+def test_the_manager_of_a_command_counts_where_it_is_a_redis(
+    redis_url: str, other_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DELAYQ_URL", other_url)
+    replace_manager(make_manager(Settings(), redis_url))
+    with DelayQ() as q:
+        assert str(q.connector.endpoint) == redis_url
+    set_manager(None)
+    replace_manager(make_manager(Settings(connection="null")))
+    with DelayQ() as q:
+        assert str(q.connector.endpoint) == other_url
