@@ -92,10 +92,12 @@ def workers(verbs: Verbs) -> Flow[list[WorkerInfo]]:
     names: list[str] = yield Command(
         ("ZRANGE", keys.workers, 0, -1), lambda reply: sorted(map(text, reply)), reads=True
     )
+    now_ms = yield from verbs.server_ms()
     found: list[WorkerInfo] = []
     for name in names:  # one by one: in a cluster they lie in different slots
         try:
-            worker: WorkerInfo | None = yield Command(("GET", keys.worker(name)), partial(inspect.worker, name), True)
+            read = partial(inspect.worker, name, now_ms=now_ms)
+            worker: WorkerInfo | None = yield Command(("GET", keys.worker(name)), read, True)
         except BackendError as error:
             if not (isinstance(error, BackendDamaged) or error.apart):
                 raise

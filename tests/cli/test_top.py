@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+import redis
 
 from delayq import DelayQ
 from tests.cli.conftest import Inline
@@ -121,3 +122,15 @@ def test_on_a_terminal_it_follows_what_happens_until_ctrl_c(cli: Cli, q: DelayQ)
 
 def test_json_is_one_document(inline: Inline) -> None:
     assert json.loads(inline.ok("top", "--json", *FAST).out)["queues"] == []
+
+
+def test_how_long_a_job_has_run_is_told_as_of_now(inline: Inline, q: DelayQ, redis_client: redis.Redis) -> None:
+    seconds, _ = redis_client.time()
+    job = {"id": "a", "queue": "default", "since_ms": (seconds - 60) * 1_000, "for_ms": 5}
+    redis_client.set("delayq:worker:w1", json.dumps({"name": "w1", "queues": ["default"], "running": [job]}), ex=60)
+    redis_client.zadd("delayq:workers", {"w1": 4_000_000_000_000})
+    shown = inline.ok("top", "--json", *FAST).json
+    [worker], [running] = shown["workers"], shown["running"]
+    listed = inline.ok("workers", "--json").json
+    for told in (running, worker["running"][0], listed["running"][0], q.workers()[0].about["running"][0]):
+        assert 60_000 <= told["for_ms"] < 90_000

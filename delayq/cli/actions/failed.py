@@ -285,6 +285,8 @@ def _drop(
             dropped[queue] = client.prune_failed(queue, older=older)
         if as_json:
             session.out.json({"queue": queue, "dropped": dropped.get(queue, 0)})
+    if isinstance(client, FailedDesk):
+        client.prune_leftovers()  # of queues without a failed job, too
     total = sum(dropped.values())
     if not as_json:
         session.out.line(str(total))

@@ -1,6 +1,7 @@
 """Failed jobs as rows of Laravel's `failed_jobs`, there and back.
 
-`uuid` is the job's id; an id that a job of another queue has failed with already gets its queue behind it. `exception`
+`uuid` is the job's id; an id that a job of another queue has failed with already gets its queue behind it, and one of
+another connection its connection and queue. `exception`
 is text, as in Laravel, for people. `connection` is what Laravel calls the connection, for `artisan queue:retry`. What
 only delayq knows stands in a table of its own, and is missing where PHP wrote.
 """
@@ -48,10 +49,13 @@ class Failing:
     def write(self, connection: Connection, job: FailedJob) -> None:
         """One row; that of the same job, if there is one, is replaced."""
         rows, uuid = self._failed.c, job.id
-        there = connection.execute(select(rows.id, rows.queue).where(rows.uuid == uuid)).first()
-        if there is not None and there.queue != job.queue:
+        there = self._row(connection, uuid)
+        if there is not None and there.own_connection not in (None, job.connection):
+            uuid = in_connection(job.id, job.connection, job.queue)
+            there = self._row(connection, uuid)
+        elif there is not None and there.queue != job.queue:
             uuid = elsewhere(job.id, job.queue)
-            there = connection.execute(select(rows.id, rows.queue).where(rows.uuid == uuid)).first()
+            there = self._row(connection, uuid)
         theirs, ours = _columns_of(job)
         theirs["connection"] = self._laravel or job.connection
         if there is None:
@@ -62,6 +66,10 @@ class Failing:
             connection.execute(update(self._failed).where(rows.uuid == uuid).values(**theirs))
         connection.execute(delete(self._about).where(self._about.c.number == number))
         connection.execute(insert(self._about).values(number=number, uuid=uuid, **ours))
+
+    def _row(self, connection: Connection, uuid: str) -> Any:
+        """Return the row of that `uuid`; its `own_connection` is None where PHP wrote it."""
+        return connection.execute(failed_rows(self._failed).where(self._failed.c.uuid == uuid)).first()
 
 
 def failed_rows(failed: Table) -> Select[Any]:
@@ -86,6 +94,11 @@ def remove_rows(connection: Connection, failed: Table, numbers: Sequence[int]) -
 def elsewhere(job_id: str, queue: str) -> str:
     """The `uuid` of a job whose id another queue's failed job has."""
     return f"{job_id}@{queue}"[:LONGEST_ID]
+
+
+def in_connection(job_id: str, connection: str, queue: str) -> str:
+    """Return the `uuid` of a job whose id a failed job of another connection has."""
+    return f"{job_id[: LONGEST_ID // 3]}@{connection}/{queue}"[:LONGEST_ID]
 
 
 def _columns_of(job: FailedJob) -> tuple[dict[str, Any], dict[str, Any]]:

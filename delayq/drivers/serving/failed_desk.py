@@ -128,7 +128,12 @@ class FailedDesk:
         dropped = 0
         while jobs := self._store.page(query, count=PAGE).jobs:
             dropped += self._store.forget([job.id for job in jobs])
+        self.prune_leftovers()
         return dropped
+
+    def prune_leftovers(self) -> None:
+        """Remove what the store kept of failed jobs that other programs removed, such as `artisan queue:flush`."""
+        self._store.prune(0)
 
     def close(self) -> None:
         """Close the store and the connection."""

@@ -173,8 +173,12 @@ def _upcoming(queue: str, span_ms: int, reply: list[int]) -> Upcoming:
     return Upcoming(queue, reply[0], span_ms, reply[1], tuple(reply[2:-1]), reply[-1])
 
 
-def worker(name: str, reply: bytes | None) -> WorkerInfo | None:
-    """What a worker says of itself; None when its word has expired. Somebody else's words are kept out."""
+def worker(name: str, reply: bytes | None, *, now_ms: int | None = None) -> WorkerInfo | None:
+    """What a worker says of itself; None when its word has expired. Somebody else's words are kept out.
+
+    With `now_ms`, the server's time, `for_ms` of each running job is as of now; the worker's own is as old as its
+    report.
+    """
     try:
         said = msgspec.json.decode(reply or b"null")
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
@@ -183,6 +187,10 @@ def worker(name: str, reply: bytes | None) -> WorkerInfo | None:
         return None
     queues = said.pop("queues", None)
     names = tuple(map(str, queues)) if isinstance(queues, list) else ()
+    running = said.get("running")
+    for job in running if now_ms is not None and isinstance(running, list) else ():
+        if isinstance(job, dict) and isinstance(job.get("since_ms"), int):
+            job["for_ms"] = max(0, now_ms - job["since_ms"])
     return WorkerInfo(name, names, {key: value for key, value in said.items() if key != "name"})
 
 

@@ -24,8 +24,10 @@ from delayq.drivers.database.broker import DatabaseBroker
 from delayq.drivers.database.failed import DatabaseFailedStore
 from delayq.drivers.database.schema import lacking, migrate
 from delayq.drivers.failed_store import FailedJob, FailedQuery
+from delayq.drivers.null import NullConnection
 from delayq.drivers.serving.connection import item_of
 from delayq.drivers.serving.consumer import claim_of
+from delayq.drivers.serving.failed_desk import FailedDesk
 from tests.integration.database.conftest import broker_on
 from tests.support.laravel_tables import Laravel, object_job, string_job
 
@@ -112,6 +114,47 @@ def test_what_is_known_of_a_failed_job_that_php_removed_is_no_job_and_goes_with_
     store.prune(1)
     with broker.database.engine.begin() as connection:
         assert connection.execute(about).scalar() == 0
+
+
+def test_pruning_at_the_desk_removes_what_is_known_of_jobs_that_php_removed(
+    laravel: Laravel, broker: DatabaseBroker
+) -> None:
+    store = DatabaseFailedStore(broker.database, broker.tables.failed, connection="jobs")
+    store.add(unreadable("jobs"))
+    about = text("SELECT count(*) FROM failed_jobs_delayq_about")
+    with broker.database.engine.begin() as connection:
+        connection.execute(text("DELETE FROM failed_jobs"))
+        assert connection.execute(about).scalar() == 1
+    desk = FailedDesk(NullConnection("jobs", Options(queue=Q)), Options(queue=Q), store, bytes)
+    assert desk.prune_failed(older="0s") == 0
+    with broker.database.engine.begin() as connection:
+        assert connection.execute(about).scalar() == 0
+
+
+def unreadable(connection: str, failed_ms: int = 1_000) -> FailedJob:
+    return FailedJob(
+        id=f"x-{'a' * 40}",
+        connection=connection,
+        queue=Q,
+        name="",
+        payload=b"no payload",
+        failure=Failure("BadEnvelope", "no"),
+        failed_ms=failed_ms,
+    )
+
+
+def test_the_same_bytes_on_two_connections_are_two_failed_jobs(laravel: Laravel, broker: DatabaseBroker) -> None:
+    store = DatabaseFailedStore(broker.database, broker.tables.failed)
+    for failed_ms in (1_000, 2_000):  # each fails twice: the row of the same job is replaced
+        for name in ("jobs", "tubes"):
+            store.add(unreadable(name, failed_ms))
+    found = store.page().jobs
+    assert sorted((job.connection, job.failed_ms) for job in found) == [("jobs", 2_000), ("tubes", 2_000)]
+    for job in found:
+        kept = store.get(job.id)
+        assert kept is not None
+        assert kept.connection == job.connection
+    assert store.forget([job.id for job in found]) == 2
 
 
 def test_a_string_job_of_laravel_is_worked(laravel: Laravel, broker: DatabaseBroker) -> None:
