@@ -29,6 +29,7 @@ from delayq.redis.driving import drive
 from delayq.redis.failed_verbs import GROUPED, FailedVerbs
 from delayq.redis.given import QueueSettings, ScheduleOptions, When
 from delayq.redis.hand_verbs import HandVerbs
+from delayq.redis.interception import active
 from delayq.redis.job_types import job_types
 from delayq.redis.limit_desk import AuditDesk, LimitDesk
 from delayq.redis.lock_desk import LockDesk
@@ -87,7 +88,9 @@ class Client:
         """
         spec = JobSpec(name=name, data=data, **options)
         ref = drive(self.connector, self.verbs.schedule(spec, OnConflict(on_conflict), durability))
-        ref.__dict__["home"] = self._home  # as `self._home.one`, a call less on the hottest path
+        ref.__dict__["home"] = (
+            self._home.now() if active else self._home
+        )  # as `self._home.one`, a call less on the hottest path
         return ref
 
     def schedule_many(

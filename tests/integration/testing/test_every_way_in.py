@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 from typing import Any
 
 import pytest
 
 from delayq import (
     AsyncDelayQ,
+    ConfigError,
     Conflict,
     DelayQ,
     Job,
+    JobRef,
     Manager,
     Settings,
     batch,
     chain,
     current_manager,
+    dispatch,
     make_manager,
     set_manager,
 )
@@ -25,7 +29,7 @@ from delayq.app.clients import open_client
 from delayq.core.states import State
 from delayq.jobs.current import using_manager
 from delayq.redis.connect import Connector
-from delayq.testing import Fake, Travel, faking
+from delayq.testing import Fake, Travel, faking, travelling
 from delayq.testing.private_server import empty, private_server
 
 EARLY: dict[str, Any] = {}
@@ -243,3 +247,59 @@ def test_the_manager_of_the_process_is_covered_too(fake: Fake) -> None:
     finally:
         set_manager(None)
     fake.assert_count(1)
+
+
+# -- answers that outlive the test's block -----------------------------------------------------------------------------
+
+
+def answers_inside() -> list[JobRef]:
+    """Answers of a client that schedules, of one that schedules many, and of a dispatch."""
+    plain: DelayQ = EARLY["plain"]
+    refs = [plain.schedule("order.close", {"order_id": 1}, delay="1h", id="a")]
+    refs += plain.schedule_many([{"name": "order.close", "data": {"order_id": 1}, "delay": "1h", "id": "b"}])
+    refs.append(dispatch("order.close", {"order_id": 1}, delay="1h", id="c", queue="default"))
+    return refs
+
+
+async def refuse_all(refs: list[JobRef], shared: Connector) -> None:
+    """Schedule real jobs with the same ids; the answers must refuse, and the jobs must stay."""
+    plain: DelayQ = EARLY["plain"]
+    for job_id in "abcd":
+        plain.schedule("order.close", delay="1h", id=job_id)
+    for ref in refs:
+        for verb in (
+            ref.cancel,
+            ref.refresh,
+            ref.run_now,
+            partial(ref.reschedule, delay="2h"),
+            partial(ref.wait, "1s"),
+        ):
+            with pytest.raises(ConfigError, match=r"clock that has ended|cannot be asked about"):
+                verb()
+        for awaited in (ref.acancel, ref.arefresh, ref.arun_now, ref.aresult):
+            with pytest.raises(ConfigError, match=r"clock that has ended|cannot be asked about"):
+                await awaited()
+    assert {info.id for info in plain.iter_jobs("scheduled", queue="default")} == set("abcd")
+    assert plain.schedule("order.close", delay="1h", id="f").cancel() == "cancelled", "answers made afterwards work"
+    empty(shared)
+
+
+async def test_answers_of_a_journey_refuse_after_it(shared: Connector) -> None:
+    close_order()
+    with travelling() as travel:
+        refs = answers_inside()
+        async with AsyncDelayQ() as q:
+            refs.append(await q.schedule("order.close", {"order_id": 1}, delay="1h", id="d"))
+        refs.append(refs[0].reschedule(delay="30m"))
+        assert refs[1].cancel() == "cancelled"
+        travel("0s")
+    await refuse_all(refs, shared)
+
+
+async def test_answers_of_a_fake_refuse_after_it(shared: Connector) -> None:
+    close_order()
+    with faking():
+        refs = answers_inside()
+        async with AsyncDelayQ() as q:
+            refs.append(await q.schedule("order.close", {"order_id": 1}, delay="1h", id="d"))
+    await refuse_all(refs, shared)
