@@ -15,9 +15,12 @@ from typing import Final
 import uvicorn
 from fastapi import FastAPI
 
+from delayq.core.errors import ConfigError, DelayqError
 from delayq.http.connections import BoundedConnection, Connections, raise_descriptor_limit
 from delayq.http.service import Service
 from delayq.loops.log_limit import LogLimit
+
+log = logging.getLogger("delayq.http")
 
 GRACE_S: Final = 10
 """How long requests under way may take once the server is told to stop."""
@@ -32,6 +35,7 @@ def run(
 ) -> None:
     """Serve on that socket; `greet` is called once requests are answered. Returns after TERM or INT.
 
+    Raises `ConfigError` when Redis or its sentinels refuse these settings; an outage is waited for.
     `trusted_proxies` are addresses or networks whose X-Forwarded-Proto and X-Forwarded-For headers are believed.
     """
     config = uvicorn.Config(
@@ -55,6 +59,8 @@ def run(
     gc.freeze()  # modules and routes stay; the collector need not look at them again and again
     with asyncio.Runner() as runner:
         runner.run(server.serve([listening]))
+    if server.refusal is not None:
+        raise server.refusal
 
 
 class _Repeats(logging.Filter):
@@ -78,14 +84,29 @@ class _Server(uvicorn.Server):
         super().__init__(config)
         self._service = service
         self._greet = greet
+        self._asking: asyncio.Task[None] | None = None
+        self.refusal: ConfigError | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        self._asking = asyncio.create_task(self._ask())
         await super().startup(sockets)
         if self.started:
             self._greet()
 
+    async def _ask(self) -> None:
+        """Stop the server when Redis refuses the settings. Waiting helps against an outage, but not against this."""
+        client = self._service.client
+        try:
+            await client.run(client.verbs.server_ms())
+        except ConfigError as error:
+            self.refusal, self.should_exit = error, True
+        except DelayqError as error:
+            log.warning("Redis cannot be asked yet; requests are answered with 503 until it can: %s", error)
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._service.stopping.set()
+        if self._asking is not None:
+            self._asking.cancel()
         await super().shutdown(sockets)
 
     @contextmanager

@@ -246,7 +246,13 @@ class Verbs:
             if not error.apart:
                 raise
             if queue not in self._owed_until:
-                log.warning("the queue %s is not on the list of queues yet, it is sent again later: %s", queue, error)
+                log.warning(
+                    "the queue %s is not on the list of queues yet: %s The next schedule into it adds it, from any "
+                    "process, or: delayq queue set %s",
+                    queue,
+                    error,
+                    queue,
+                )
             self._owed_until[queue] = time.monotonic() + OWED_S
         else:
             self._registered.add(queue)

@@ -97,7 +97,11 @@ def _tells(error: ConfigError, refusal: Refusal) -> None:
     assert "wr0ng" not in f"{error} {error.hint}"
 
 
-@pytest.mark.parametrize("verb", [("schedule", "order.close", "--queue", QUEUE), ("stats",), ("work",)], ids=" ".join)
+@pytest.mark.parametrize(
+    "verb",
+    [("schedule", "order.close", "--queue", QUEUE), ("stats",), ("work",), ("serve", "--port", "0")],
+    ids=" ".join,
+)
 def test_a_command_ends_with_2(refused_url: str, refusal: Refusal, verb: tuple[str, ...], tmp_path: Path) -> None:
     (tmp_path / "shop.py").write_text(SHOP)
     with closing(Cli(tmp_path, environment(DELAYQ_URL=refused_url))) as cli:
