@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import resource
+from math import inf
 from typing import Any, Final
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from delayq.http.limits import WHOLE
 from delayq.loops.log_limit import LogLimit
 
 LOG: Final = logging.getLogger("delayq.http")
@@ -79,7 +81,8 @@ class BoundedConnection(H11Protocol):
     def __init__(self, connections: Connections, **given: Any) -> None:
         super().__init__(**given)
         self._all = connections
-        self._deadline: asyncio.TimerHandle | None = None
+        self._head_until_s = inf
+        self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -90,7 +93,7 @@ class BoundedConnection(H11Protocol):
             self.drop()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._forget_deadline()
+        self._stop_timer()
         self._all.closed(self)
         super().connection_lost(exc)
 
@@ -98,7 +101,8 @@ class BoundedConnection(H11Protocol):
         before = self.cycle
         super().handle_events()
         if self.cycle is not before and not self.cycle.response_complete:
-            self._forget_deadline()
+            self.scope[WHOLE] = not self.cycle.more_body  # type: ignore[typeddict-unknown-key]
+            self._head_until_s = inf
             self._all.works(self)
 
     def on_response_complete(self) -> None:
@@ -108,15 +112,25 @@ class BoundedConnection(H11Protocol):
 
     def drop(self) -> None:
         """Close the connection; what was written to it is still sent."""
-        self._forget_deadline()
+        self._stop_timer()
         self._all.closed(self)
         self.transport.close()
 
     def _expect_head(self) -> None:
-        self._forget_deadline()
-        self._deadline = self.loop.call_later(HEAD_S, self.drop)
+        """Set the deadline. A connection has one timer for all its requests: a timer for each cost 1 % of a request."""
+        self._head_until_s = self.loop.time() + HEAD_S
+        if self._timer is None:
+            self._timer = self.loop.call_at(self._head_until_s, self._check_deadline)
 
-    def _forget_deadline(self) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
+    def _check_deadline(self) -> None:
+        self._timer = None
+        if self._head_until_s <= self.loop.time():
+            self.drop()
+        elif self._head_until_s < inf:  # else a request is in progress, and its end starts the timer
+            self._timer = self.loop.call_at(self._head_until_s, self._check_deadline)
+
+    def _stop_timer(self) -> None:
+        self._head_until_s = inf
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

@@ -64,12 +64,12 @@ async def create(request: Request, service: Served, caller: Writer, key: Key = N
     with blame.told_by(new):
         how = OnConflict(new.on_conflict)
         check_durability(new.durability)
-        await admit_jobs(service, caller, [new.spec()], how)
+        spec = new.spec()
+        await admit_jobs(service, caller, [spec], how)
         if key is None:
-            ref = await service.client.run(service.client.verbs.schedule(new.spec(), how, new.durability))
+            ref = await service.client.run(service.client.verbs.schedule(spec, how, new.durability))
         else:
             mark = repeatable(key, caller, await request.body())
-            spec = new.spec()
             spec = new.spec(next(named([spec], mark)))
             once = await service.client.run(schedule_once(service.client.verbs, [spec], how, new.durability, mark))
             ref = _accepted(once.refs[0])
