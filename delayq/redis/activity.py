@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from delayq.core.activity import DAY_MINUTES, DAY_MS, HISTORY_DAYS, MINUTE_MS, Activity, not_tallied, row_of, spans_of
@@ -10,11 +11,14 @@ from delayq.core.durations import duration_ms
 from delayq.core.errors import InvalidInput
 from delayq.redis.calls import activity as calls
 from delayq.redis.calls.activity import Minutes
+from delayq.redis.calls.call import Call, Command, Scope, pages
 from delayq.redis.finding import ask_all
 from delayq.redis.verbs import Flow, Verbs
 
 SPAN: Final = "1m"
 SPANS: Final = 60
+AT_ONCE: Final = 500
+"""Queues asked in one round trip."""
 
 
 def activity(verbs: Verbs, queue: str | None, span: str, spans: int, days: int | None) -> Flow[Activity]:
@@ -38,22 +42,40 @@ def activity(verbs: Verbs, queue: str | None, span: str, spans: int, days: int |
 
 
 def _history(verbs: Verbs, queue: str | None, days: int) -> Flow[Activity]:
+    names = (yield from verbs.queues()) if queue is None else [verbs.scope(queue).queue]
+    return replace((yield from history(verbs, names, days)), queue=names[0] if queue is not None else "")
+
+
+def history(verbs: Verbs, queues: Sequence[str], days: int) -> Flow[Activity]:
+    """Return the last `days` days of these queues together; one round trip, and a second one when some have shards."""
     if not 1 <= days <= HISTORY_DAYS:
         raise InvalidInput(f"{days} days are not between 1 and {HISTORY_DAYS}.", hint="No more days are kept.")
     rows: dict[int, list[Mapping[str, Any]]] = {}
     now_ms = 0
-    for name in (yield from verbs.queues()) if queue is None else [verbs.scope(queue).queue]:
-        for _, part in (yield from ask_all(verbs, name, lambda scope: calls.activity(scope, 1))):
+    for some in pages(queues, AT_ONCE):
+        homes = [verbs.shard(name) for name in some]
+        answers: list[Any] = yield (*map(verbs.layouts.question, some), *_days_of(homes))
+        others = []
+        for name, layout in zip(some, answers, strict=False):
+            verbs.layouts.learn(name, layout)
+            layout = verbs.layouts.of(name)
+            others += [verbs.shard(shard, layout) for shard in layout.shards(name)[1:]]
+        parts = answers[len(some) :]
+        if others:
+            parts += yield _days_of(others)
+        for part, kept in zip(parts[::2], parts[1::2], strict=True):
             now_ms = max(now_ms, part.now_ms)
             rows.setdefault(part.now_ms // DAY_MS, []).append(not_tallied(part.tallied, part.totals))
-        for _, kept in (yield from ask_all(verbs, name, calls.history)):
-            for raw in kept:
-                row = row_of(raw)
+            for row in map(row_of, kept):
                 if type(day := row.get("day")) is int:
                     rows.setdefault(day, []).append({name: much for name, much in row.items() if name != "day"})
     now_ms = now_ms or (yield from verbs.server_ms())
-    name = "" if queue is None else verbs.scope(queue).queue
-    return Activity(name, now_ms, DAY_MS, tuple(spans_of(rows, now_ms, 1, days, DAY_MS)))
+    return Activity("", now_ms, DAY_MS, tuple(spans_of(rows, now_ms, 1, days, DAY_MS)))
+
+
+def _days_of(scopes: Sequence[Scope]) -> tuple[Call[Any] | Command[Any], ...]:
+    """What each shard has not written down yet, and its days, in turn."""
+    return tuple(call for scope in scopes for call in (calls.activity(scope, 1), calls.history(scope)))
 
 
 def _minutes_of(span: str) -> int:

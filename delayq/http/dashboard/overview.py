@@ -7,6 +7,7 @@ from typing import Any
 
 from starlette.responses import Response
 
+from delayq.core.activity import HISTORY_DAYS
 from delayq.core.api_keys import Scope, covers
 from delayq.core.browsing import Sought
 from delayq.core.diagnosis import Finding
@@ -17,6 +18,7 @@ from delayq.http.dashboard.house import House, of_each
 from delayq.http.dashboard.live import Parts, Watched
 from delayq.http.dashboard.pages import show
 from delayq.http.dashboard.visit import Visit
+from delayq.redis.activity import history
 from delayq.redis.browse import browse
 
 LATELY = 6
@@ -27,12 +29,15 @@ SHOWN = 50
 
 async def page(house: House, visit: Visit) -> Response:
     """GET /"""
-    return await show(
-        house,
-        visit,
-        "overview.html",
-        {**await told(house, visit.viewer.queues, visit.viewer.role), "wrong": "", "typed": ""},
-    )
+    return await show(house, visit, "overview.html", await page_told(house, visit))
+
+
+async def page_told(house: House, visit: Visit, wrong: str = "", typed: str = "") -> dict[str, Any]:
+    """What the page is made of: its parts, the days, which change too seldom to be read each second, and the form."""
+    found = await told(house, visit.viewer.queues, visit.viewer.role)
+    names = [one.queue for one in found["stats"]]
+    days = await house.client.run(history(house.client.verbs, names, HISTORY_DAYS))
+    return {**found, "history": flow.history(days), "wrong": wrong, "typed": typed}
 
 
 async def parts(house: House, watched: Watched) -> Parts:

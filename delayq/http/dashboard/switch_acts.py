@@ -34,10 +34,8 @@ async def ask(house: House, visit: Visit) -> Question | Response | None:
     try:
         until = f"for {span(duration_ms(length))}" if length else "until it is ended"
     except InvalidInput as error:
-        told = await overview.told(house, visit.viewer.queues, visit.viewer.role)
-        wrong = {"wrong": f"{error.message} {error.hint}".rstrip(), "typed": length}
-        said = {"said": "Nothing was changed.", "here": "/"}
-        return await show(house, visit, "overview.html", {**told, **wrong, **said}, 400)
+        told = await overview.page_told(house, visit, f"{error.message} {error.hint}".rstrip(), length)
+        return await show(house, visit, "overview.html", {**told, "said": "Nothing was changed.", "here": "/"}, 400)
     sums = overview.sums(await house.stats(()))
     queues = plural(len(await house.client.queues()), "queue")
     what = f"Workers take no job from any of the {queues}, nor from queues that come later, {until}. "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from typing import Any
 
 import httpx
 import pytest
@@ -11,8 +12,11 @@ import redis
 
 from delayq import DelayQ
 from delayq.core.errors import Conflict
+from delayq.http.dashboard.overview import SHOWN
 from delayq.http.dashboard.rendering import NAVIGATION
 from delayq.http.dashboard.visit import job_link
+from delayq.redis.activity import history
+from delayq.redis.connect import Connector
 from tests.support.failing import fail_job, take
 from tests.support.job_types import report
 from tests.support.pages import Page, read, send
@@ -312,3 +316,31 @@ async def test_the_page_of_job_types_without_any_and_with_too_many(api: httpx.As
     assert "3 job types more" in page.text
     for wrong in ("window=7d", "sort=name", "queue=%20x%20y"):
         await read(api, f"/job-types?{wrong}", 400)
+
+
+async def test_the_overview_draws_ninety_days_of_all_queues(
+    api: httpx.AsyncClient, q: DelayQ, redis_client: redis.Redis
+) -> None:
+    today = q.run(q.verbs.server_ms()) // 86_400_000
+    for queue, day, done, failed in (("orders", today - 89, 5, 1), ("mail", today - 89, 2, 0), ("mail", today, 4, 3)):
+        q.schedule("order.close", delay="1h", queue=queue, id="later")
+        row = json.dumps({"day": day, "acked": done, "failed": failed})
+        redis_client.hset(f"delayq:{{{queue}}}:history", str(day), row)
+        redis_client.expire(f"delayq:{{{queue}}}:history", 60)
+    page = await read(api, "/")
+    assert "Jobs that ended, by day 11 jobs done and 4 failed in 90 days." in page.text
+
+
+async def test_the_days_of_fifty_queues_take_one_round_trip(q: DelayQ, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"q{n}" for n in range(SHOWN)]
+    q.schedule_many([{"name": "order.close", "delay": "1h", "queue": name} for name in names])
+    trips: list[int] = []
+    call = Connector.call
+
+    def counted(self: Connector, *args: Any, **more: Any) -> Any:
+        trips.append(1)
+        return call(self, *args, **more)
+
+    monkeypatch.setattr(Connector, "call", counted)
+    found = q.run(history(q.verbs, names, 90))
+    assert (len(trips), found.spans[-1].scheduled, len(found.spans)) == (1, SHOWN, 90)
