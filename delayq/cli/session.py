@@ -103,7 +103,7 @@ class Session:
             with self._outcomes(desk):
                 yield desk
 
-    def record(self, desk: object, what: str, target: str, detail: str = "") -> None:
+    def record(self, desk: object, what: str, target: str, detail: str = "", reason: str = "") -> None:
         """Write down what is about to be done by hand. Backends without an audit log keep none.
 
         A server that is full takes no record, and what frees it must go on all the same.
@@ -114,7 +114,7 @@ class Session:
 
         if isinstance(desk, Client):
             try:
-                self._noted.append(Noted(desk.audit_log.record(Deed(what, target, detail=detail))))
+                self._noted.append(Noted(desk.audit_log.record(Deed(what, target, reason, detail))))
             except BackendFull:
                 self.out.note("Warning: Redis is at its memory limit, so this is not in the audit log.")
 

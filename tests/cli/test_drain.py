@@ -41,7 +41,7 @@ def test_it_waits_for_the_running_job_and_starts_no_other(cli: Cli, q: DelayQ) -
     assert info.state == "ready"
     assert not (cli.folder / "ran.txt").exists()
     [deed] = [one for one in q.audit_log.last() if one.what == "drain"]
-    assert (deed.target, deed.detail, deed.door) == ("", "new server", "cli")
+    assert (deed.target, deed.detail, deed.reason, deed.door) == ("", "", "new server", "cli")
     cli.ok("resume", "--all")
     wait_until(lambda: q.get("o1", queue="orders") is None, what="it runs after the resume")
     worker.send_signal(signal.SIGTERM)

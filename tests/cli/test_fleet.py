@@ -114,12 +114,31 @@ def test_one_worker_is_made_quiet_resumed_and_stopped(cli: Cli, q: DelayQ) -> No
     said = cli.ok("workers", "stop", one.name, "--reason", "it runs hot", "--json").json
     assert said == {"worker": one.worker, "order": "stop", "processes": [one.name]}
     assert end(worker).code == 0
-    entries = [(entry.what, entry.target, entry.detail, entry.outcome) for entry in q.audit_log.last()]
+    entries = [(entry.what, entry.target, entry.detail, entry.reason, entry.outcome) for entry in q.audit_log.last()]
     assert entries == [
-        ("worker stop", one.name, "it runs hot", "done"),
-        ("worker resume", one.name, "", "done"),
-        ("worker quiet", one.name, "", "done"),
+        ("worker stop", one.name, "", "it runs hot", "done"),
+        ("worker resume", one.name, "", "", "done"),
+        ("worker quiet", one.name, "", "", "done"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("command", "deed"),
+    [
+        (("pause", "orders", "--for", "5m", "--reason", "the bank is away"), ("pause", "orders", "5m")),
+        (("pause", "--all", "--for", "5m", "--reason", "the bank is away"), ("pause all", "", "5m")),
+        (("maintenance", "on", "--for", "5m", "--reason", "the bank is away"), ("maintenance on", "", "5m")),
+        (("drain", "--queue", "orders", "--reason", "the bank is away"), ("drain", "orders", "")),
+        (("archive", "o1", "--queue", "orders", "--reason", "the bank is away"), ("archive", "orders o1", "")),
+    ],
+)
+def test_a_reason_stands_in_the_reason_of_its_audit_entry(
+    inline: Inline, q: DelayQ, command: tuple[str, ...], deed: tuple[str, str, str]
+) -> None:
+    q.schedule("order.close", delay="1h", queue="orders", id="o1")
+    inline.ok(*command)
+    [entry] = q.audit_log.last()
+    assert ((entry.what, entry.target, entry.detail), entry.reason) == (deed, "the bank is away")
 
 
 def test_an_order_to_an_unknown_worker_is_refused(inline: Inline, q: DelayQ) -> None:

@@ -41,7 +41,7 @@ def drain(session: Session, queues: Sequence[str], wait: Wait | None, reason: st
                 f"No queue is called {', '.join(unknown)}; nothing was paused.",
                 hint="`delayq stats` lists the queues there are.",
             )
-        session.record(client, "drain", ",".join(queues), reason)
+        session.record(client, "drain", ",".join(queues), reason=reason)
         _pause(client, queues, reason)
         undo = [f"delayq resume {queue}" for queue in queues] or ["delayq resume --all"]
         what = ", ".join(queues) or "any queue"

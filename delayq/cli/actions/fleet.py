@@ -92,7 +92,7 @@ _ORDERED: Final = {
 def order(session: Session, name: str, order: str, reason: str, *, as_json: bool) -> None:
     """Tell one worker what to do."""
     with session.client() as client:
-        session.record(client, f"worker {order}", name, reason)
+        session.record(client, f"worker {order}", name, reason=reason)
         told = client.order_worker(name, order)
     if as_json:
         session.out.json(shapes.ordered(told))
@@ -110,7 +110,7 @@ def concerned(found: Sequence[WorkerInfo], switches: Control) -> list[WorkerInfo
 def maintenance_on(session: Session, length: str | None, reason: str, *, as_json: bool) -> None:
     """Start maintenance."""
     with session.client() as client:
-        session.record(client, "maintenance on", "", reason)
+        session.record(client, "maintenance on", "", length or "", reason)
         switches = client.start_maintenance(length=length, reason=reason)
     _answer(session, switches, "on", as_json=as_json)
 
@@ -126,7 +126,7 @@ def maintenance_off(session: Session, *, as_json: bool) -> None:
 def pause_all(session: Session, length: str | None, reason: str, *, as_json: bool) -> None:
     """No worker fetches anything."""
     with session.client() as client:
-        session.record(client, "pause all", "", " ".join(filter(None, (length, reason))))
+        session.record(client, "pause all", "", length or "", reason)
         switches = client.pause_all(length=length, reason=reason)
     _answer(session, switches, "paused", as_json=as_json)
 

@@ -103,7 +103,7 @@ def archive(
 ) -> int:
     """Put a waiting job among the failed and print the answer; the exit code."""
     with session.client() as client, checkable(job_id, where := queue or client.options.queue):
-        session.record(client, "archive", _target(job_id, where), reason)
+        session.record(client, "archive", _target(job_id, where), reason=reason)
         tell = partial(_answer_archive, session, job_id, where, as_json=as_json)
         with _stored_is_told(tell):
             answer = client.archive(job_id, queue=queue, reason=reason, durability=durability)

@@ -20,7 +20,7 @@ def one_or_all(queue: str | None, everything: bool) -> str:
 def pause(session: Session, queue: str, length: str | None, reason: str, *, as_json: bool) -> None:
     """Stop a queue."""
     with session.client() as client:
-        session.record(client, "pause", queue, " ".join(filter(None, (length, reason))))
+        session.record(client, "pause", queue, length or "", reason)
         until_ms = client.pause(queue, length=length)
     if as_json:
         session.out.json(shapes.paused(queue, until_ms))
