@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Any, Final
 from urllib.parse import parse_qsl
 
+from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from delayq.core.api_keys import Scope
@@ -114,6 +115,20 @@ async def page(house: House, visit: Visit) -> Response:
     """GET /jobs"""
     if visit.asked("id"):
         return RedirectResponse(link("/job", queue=visit.asked("queue"), id=visit.asked("id")), 303)
+    told = await _told(house, visit)
+    return await show(house, visit, "jobs.html", told, 400 if told["wrong"] else 200)
+
+
+async def _again(house: House, visit: Visit, where: str, wrong: str) -> Response:
+    """The list at the address `where` after a form with a mistyped duration: what was typed and ticked, and why not."""
+    scope = {**visit.request.scope, "path": "/jobs", "query_string": where.partition("?")[2].encode()}
+    told = await _told(house, replace(visit, request=Request(scope)))
+    typed = {"delay_wrong": wrong, "delay": visit.filled("delay"), "ticked": visit.chosen("pick")}
+    return await show(house, visit, "jobs.html", {**told, **typed, "said": "Nothing was changed.", "here": where}, 400)
+
+
+async def _told(house: House, visit: Visit) -> dict[str, Any]:
+    """What the page is made of, with nothing typed into the form for ticked jobs."""
     asked = question(visit)
     names = await house.queues(visit.viewer.queues)
     queues = [asked.queue] if asked.queue else names
@@ -121,24 +136,21 @@ async def page(house: House, visit: Visit) -> Response:
     now_ms = await house.now_ms()
     wrong = asked.mistakes(now_ms)
     found = Found((), "", 0) if wrong else await look(house, asked.sought(queues, now_ms), visit.asked("cursor"))
-    return await show(
-        house,
-        visit,
-        "jobs.html",
-        {
-            "now_ms": now_ms,
-            "asked": asked,
-            "states": STATES,
-            "names": names,
-            "sums": sums(stats),
-            "found": found,
-            "cursor": visit.asked("cursor"),
-            "wrong": wrong,
-            "writes": visit.viewer.may(Scope.WRITE),
-            "live": not wrong and not asked.narrow and not visit.asked("cursor"),
-        },
-        400 if wrong else 200,
-    )
+    return {
+        "now_ms": now_ms,
+        "asked": asked,
+        "states": STATES,
+        "names": names,
+        "sums": sums(stats),
+        "found": found,
+        "cursor": visit.asked("cursor"),
+        "wrong": wrong,
+        "writes": visit.viewer.may(Scope.WRITE),
+        "live": not wrong and not asked.narrow and not visit.asked("cursor"),
+        "delay": "",
+        "delay_wrong": "",
+        "ticked": (),
+    }
 
 
 async def parts(house: House, watched: Watched) -> Parts:
@@ -153,6 +165,7 @@ async def parts(house: House, watched: Watched) -> Parts:
         "found": await look(house, asked.sought(queues, now_ms), ""),
         "wrong": {},
         "writes": watched.role in (Scope.WRITE, Scope.ADMIN),
+        "ticked": (),  # the script of the page ticks them again
         "mark": "",  # the script of the page fills in the viewer's own
         "here": asked.link(),
     }
@@ -188,8 +201,7 @@ async def ask_picked(house: House, visit: Visit) -> Ask | Response | None:
         try:
             length = span(duration_ms(length))
         except InvalidInput as error:
-            said = f"Nothing was changed. {error.message} {error.hint}".rstrip()
-            return back(house, visit, where, said)
+            return await _again(house, visit, where, f"{error.message} {error.hint}".rstrip())
     title, what, button = _ASKED[act]
     jobs = plural(len(chosen), "job")
     needs = act in ("cancel", "archive")

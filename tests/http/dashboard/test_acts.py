@@ -334,7 +334,10 @@ async def test_nothing_ticked_and_a_mistyped_duration_change_nothing(api: httpx.
     assert "no job is ticked" in (await press_picked(api, "cancel", [])).text
     said = await press_picked(api, "reschedule", ["orders a"], delay="15 minuets")
     assert "Nothing was changed." in said.text
-    assert "15 minuets" in said.text
+    assert "'15 minuets' is no duration" in said.text
+    assert ("delay", "15 minuets") in said.form("/jobs/picked").fields, "the typed text stays in its field"
+    assert said.source.count(" checked") == 1, "the row stays ticked"
+    assert ("back", "/jobs") in said.form("/jobs/picked").fields
     assert (await press_picked(api, "explode", ["orders a"])).status == 400
     assert q.audit_log.last() == []
 
