@@ -11,6 +11,7 @@
     │  └─ KeyReused             an idempotency key that stands for another request
     ├─ JobNotFound              no job with that id in that queue
     │  └─ FoundElsewhere        no queue was named, and another queue has a job with that id
+    │     └─ NotAllSearched     no queue was named, and there are too many queues to search them all
     ├─ QueueNotFound            no queue of that name is known
     ├─ LockNotFound             nobody holds such a unique key
     ├─ WorkerNotFound           no live worker has such a name
@@ -127,6 +128,13 @@ class FoundElsewhere(JobNotFound):
         self.job_id = job_id
         self.queues = queues
         self.done = done
+
+
+class NotAllSearched(FoundElsewhere):
+    """No queue was named, the default queue does not have this job, and only some of the other queues were searched.
+
+    Nothing was done, and `queues` is empty: none of the queues that were searched has the job.
+    """
 
 
 class QueueNotFound(DelayqError):

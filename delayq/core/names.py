@@ -21,6 +21,7 @@ from __future__ import annotations
 import os
 import re
 import time
+from collections.abc import Iterable
 from typing import Final
 
 from delayq.core.errors import InvalidName
@@ -70,6 +71,19 @@ def check_id(job_id: str) -> str:
     if _matches(_ID, job_id):
         return _plain(job_id)
     raise InvalidName(f"{shown(job_id)} cannot be the id of a job.", hint=_ID_HINT)
+
+
+_ONE: Final[tuple[type, ...]] = (str, bytes, bytearray)
+
+
+def ids_of(job_ids: str | Iterable[str]) -> list[str]:
+    """The ids of jobs that a call is given, as a list; a text is one id. Raises InvalidName for one that cannot be."""
+    given: list[object] = [job_ids] if isinstance(job_ids, _ONE) else list(job_ids)
+    for one in given:
+        if isinstance(one, bytes | bytearray):
+            text = bytes(one[:80])
+            raise InvalidName(f"{text!r} is bytes, and the id of a job is text.", hint="Decode it: .decode().")
+    return [check_id(one) for one in given]  # type: ignore[arg-type]  # it checks what it is given
 
 
 def check_batch_id(batch_id: str) -> str:

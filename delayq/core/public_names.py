@@ -38,6 +38,7 @@ HOMES: Final[Mapping[str, Sequence[str]]] = {
         "JobNotFound",
         "JobRunning",
         "ModelMissing",
+        "NotAllSearched",
         "NotConfirmed",
         "OutcomeUnknown",
         "PayloadLost",

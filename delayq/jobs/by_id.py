@@ -27,7 +27,7 @@ class RedisPlace(NamedTuple):
         client = self.connection.client
         answer = client.cancel(job_id, queue=self.queue, running=running)
         if answer is Answer.UNKNOWN:
-            client.run(client.verbs.elsewhere(job_id, self.queue))
+            client.run(client.verbs.elsewhere(job_id, self.queue, advice=self._advice("cancel", job_id)))
         return answer
 
     async def acancel(self, job_id: str, running: bool) -> Answer:
@@ -35,7 +35,7 @@ class RedisPlace(NamedTuple):
         client = self.connection.aclient
         answer = await client.cancel(job_id, queue=self.queue, running=running)
         if answer is Answer.UNKNOWN:
-            await client.run(client.verbs.elsewhere(job_id, self.queue))
+            await client.run(client.verbs.elsewhere(job_id, self.queue, advice=self._advice("cancel", job_id)))
         return answer
 
     def find(self, job_id: str) -> JobInfo | None:
@@ -43,7 +43,7 @@ class RedisPlace(NamedTuple):
         client = self.connection.client
         info = client.get(job_id, queue=self.queue)
         if info is None:
-            client.run(client.verbs.elsewhere(job_id, self.queue))
+            client.run(client.verbs.elsewhere(job_id, self.queue, advice=self._advice("get", job_id)))
         return info
 
     async def afind(self, job_id: str) -> JobInfo | None:
@@ -51,8 +51,15 @@ class RedisPlace(NamedTuple):
         client = self.connection.aclient
         info = await client.get(job_id, queue=self.queue)
         if info is None:
-            await client.run(client.verbs.elsewhere(job_id, self.queue))
+            await client.run(client.verbs.elsewhere(job_id, self.queue, advice=self._advice("get", job_id)))
         return info
+
+    def _advice(self, verb: str, job_id: str) -> str:
+        """The call that reaches the job in another queue: the methods of a class and a function take no queue."""
+        name = self.connection.name
+        own = name == current_manager().settings.connection
+        client = "DelayQ()" if own else f"current_manager().connection({name!r}).client"
+        return f'Use {client}.{verb}({job_id!r}, queue="{{queue}}").'
 
 
 class BrokerPlace(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
@@ -171,7 +171,7 @@ class AsyncClient:
         """
         return self._home.one(await self.run(self._by_hand.clone(job_id, queue, data, id, delay)))
 
-    async def forget(self, job_ids: str | Sequence[str], *, queue: str | None = None) -> list[Answer]:
+    async def forget(self, job_ids: str | Iterable[str], *, queue: str | None = None) -> list[Answer]:
         """Drop failed or completed jobs. Returns `forgotten`, `refused` (it waits or runs) or `unknown` for each id.
 
         `job_ids` is one id or several; the answer is a list in both cases. Raises `FoundElsewhere` as `cancel` after

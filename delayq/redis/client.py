@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
@@ -174,7 +174,7 @@ class Client:
         """
         return self._home.one(self.run(self._by_hand.clone(job_id, queue, data, id, delay)))
 
-    def forget(self, job_ids: str | Sequence[str], *, queue: str | None = None) -> list[Answer]:
+    def forget(self, job_ids: str | Iterable[str], *, queue: str | None = None) -> list[Answer]:
         """Drop failed or completed jobs: `forgotten`, `refused` (it waits or runs) or `unknown` for each.
 
         `job_ids` is one id or several; the answer is a list in both cases.

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 from delayq.core.audit import Door
 from delayq.core.errors import BackendError, ConfigError
 from delayq.core.events import Tell, nobody_listens
-from delayq.core.names import check_id, check_queue, new_id
+from delayq.core.names import check_id, check_queue, ids_of, new_id
 from delayq.core.options import Options
 from delayq.core.sealing import reveal
 from delayq.core.shards import PLAIN, Layout, names_a_shard, queue_of
@@ -25,7 +25,7 @@ from delayq.core.views import JobInfo, JobRef
 from delayq.redis import interception
 from delayq.redis.calls import inspect, produce
 from delayq.redis.calls.call import Call, Command, Scope, pages, text
-from delayq.redis.calls.refusals import accepted, found_elsewhere, refusal
+from delayq.redis.calls.refusals import accepted, found_elsewhere, not_all_searched, refusal
 from delayq.redis.confirm import Confirm
 from delayq.redis.durable import Durable, undone
 from delayq.redis.finding import every_shard, find, look
@@ -328,10 +328,10 @@ class Verbs:
         """Ready at once; only due at once on a paused queue."""
         return (yield from self._changed(job_id, queue, partial(produce.run_now, job_id=job_id)))
 
-    def forget(self, job_ids: str | Sequence[str], queue: str | None) -> Flow[list[Answer]]:
+    def forget(self, job_ids: str | Iterable[str], queue: str | None) -> Flow[list[Answer]]:
         """Drop failed or completed jobs; an answer for each. A text is one id."""
-        job_ids = [job_ids] if isinstance(job_ids, str) else job_ids
-        answers = dict.fromkeys(map(check_id, job_ids), Answer.UNKNOWN)
+        job_ids = ids_of(job_ids)
+        answers = dict.fromkeys(job_ids, Answer.UNKNOWN)
         for name in self._queues(queue):
             left = list(answers)
             for scope in (yield from every_shard(self, name)):
@@ -347,28 +347,34 @@ class Verbs:
                 yield from self.elsewhere(job_id, done=tuple(done))
         return done
 
-    def _having(self, job_id: str, asked: Sequence[str]) -> Flow[list[str]]:
-        """The queues but `asked` that have a job with this id."""
-        others = [name for name in (yield from self.shards()) if queue_of(name) not in asked][:MOST_SEARCHED]
+    def _having(self, job_id: str, asked: Sequence[str]) -> Flow[tuple[list[str], int]]:
+        """The queues but `asked` that have a job with this id, and how many queues were not searched."""
+        others = [name for name in (yield from self.shards()) if queue_of(name) not in asked]
+        others, left = others[:MOST_SEARCHED], others[MOST_SEARCHED:]
         having: list[str] = []
         for names in pages(others, produce.MAX_JOBS):
             keys = [self.shard(name).keys.of("jobs") for name in names]
             found: list[int] = yield tuple(Command(("HEXISTS", key, job_id), int, True) for key in keys)
             having += [queue_of(name) for name, there in zip(names, found, strict=True) if there]
-        return having
+        return having, len(set(map(queue_of, left)))
 
-    def elsewhere(self, job_id: str, queue: str | None = None, done: tuple[object, ...] = ()) -> Flow[None]:
+    def elsewhere(
+        self, job_id: str, queue: str | None = None, done: tuple[object, ...] = (), advice: str = ""
+    ) -> Flow[None]:
         """Look for a job that `queue` (None: the default queue) does not have in all others, in two round trips.
 
-        Raises `FoundElsewhere`. At most `MOST_SEARCHED` shards are asked. A call that names its queue pays nothing.
+        Raises `FoundElsewhere`. At most `MOST_SEARCHED` shards are asked; `NotAllSearched` when there are more, and
+        those do not have it. A call that names its queue pays nothing. `advice` as in `found_elsewhere`.
         """
         asked = self._queues(queue)
         try:
-            having = yield from self._having(job_id, asked)
+            having, left = yield from self._having(job_id, asked)
         except ConfigError:  # a user with few permissions may not look; the answer of its own queue stands
             return
         if having:
-            raise found_elsewhere(job_id, asked[-1], tuple(dict.fromkeys(having)), done)
+            raise found_elsewhere(job_id, asked[-1], tuple(dict.fromkeys(having)), done, advice)
+        if left:
+            raise not_all_searched(job_id, asked[-1], left, done, advice)
 
     def _changed(self, job_id: str, queue: str | None, ask: Ask, durability: str | None = None) -> Flow[JobRef]:
         """Change a waiting job in each queue that may hold it; the worst answer counts."""

@@ -38,6 +38,7 @@ CODES = {
     errors.BatchNotFound: 3, errors.ApiKeyNotFound: 3, errors.KeyReused: 2,
     errors.CommittedUnsent: 1, errors.ModelMissing: 1, errors.UnknownKey: 1,
     errors.BrokenSeal: 1, errors.BadEnvelope: 1, errors.QueueNotFound: 3, errors.QueueInUse: 4,
+    errors.NotAllSearched: 3, errors.WorkerNotFound: 3,
 }  # fmt: skip
 
 

@@ -144,6 +144,8 @@ def _everywhere(client: Client | FailedDesk, job_id: str, queues: Sequence[str])
         try:
             return [find(client, job_id, None)]
         except FoundElsewhere as error:
+            if not error.queues:
+                raise
             queues = error.queues
     found = [info for queue in queues if (info := client.get(job_id, queue=queue))]
     return found or [find(client, job_id, queues[0])]

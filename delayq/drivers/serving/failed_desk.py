@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Unpack
 
@@ -15,6 +15,7 @@ from delayq.core.envelope import Envelope
 from delayq.core.errors import BadEnvelope, DelayqError, FoundElsewhere, JobNotFound
 from delayq.core.failed import FailedOptions, choose
 from delayq.core.failure_groups import FailureGroups, Grouping
+from delayq.core.names import ids_of
 from delayq.core.options import Options
 from delayq.core.states import Answer, State
 from delayq.core.views import JobInfo, Retried
@@ -104,13 +105,13 @@ class FailedDesk:
         self._store.forget([job_id])
         return Retried(job_id, ref, None)
 
-    def forget(self, job_ids: str | Sequence[str], *, queue: str | None = None) -> list[Answer]:
+    def forget(self, job_ids: str | Iterable[str], *, queue: str | None = None) -> list[Answer]:
         """Drop them: `forgotten`, or `unknown`. A text is one id.
 
         Without `queue` the default queue is meant. Raises `FoundElsewhere` for an id of another one, when the others
         are done; its `done` has the answers for all ids.
         """
-        job_ids = [job_ids] if isinstance(job_ids, str) else job_ids
+        job_ids = ids_of(job_ids)
         known = [job_id for job_id in job_ids if self._find(job_id, queue or self.options.queue) is not None]
         self._store.forget(known)
         answers = [Answer.FORGOTTEN if job_id in known else Answer.UNKNOWN for job_id in job_ids]

@@ -11,6 +11,7 @@ from delayq.core.errors import (
     JobNotFailed,
     JobNotFound,
     JobRunning,
+    NotAllSearched,
 )
 from delayq.core.spec import Prepared
 from delayq.core.states import Answer
@@ -42,15 +43,30 @@ def refusal(answer: Answer, job_id: str, queue: str, *, owner: str = "") -> Dela
             return None
 
 
-def found_elsewhere(job_id: str, asked: str, queues: tuple[str, ...], done: tuple[object, ...]) -> FoundElsewhere:
-    """The error for an id that the queue `asked` does not have, and `queues` do."""
+def found_elsewhere(
+    job_id: str, asked: str, queues: tuple[str, ...], done: tuple[object, ...], advice: str = ""
+) -> FoundElsewhere:
+    """The error for an id that the queue `asked` does not have, and `queues` do.
+
+    `advice` is the call that works, with `{queue}` in it; '': the same call with the queue named.
+    """
     first, *others = queues
     where = f"queues {', '.join(map(repr, queues))} have one" if others else f"queue {first!r} has one"
     return FoundElsewhere(
         f"No job {job_id!r} is known in queue {asked!r}, but {where}; nothing was done to it.",
-        hint=f'Name the queue: queue="{first}" (--queue {first}).',
+        hint=advice.replace("{queue}", first) if advice else f'Name the queue: queue="{first}" (--queue {first}).',
         job_id=job_id,
         queues=queues,
+        done=done,
+    )
+
+
+def not_all_searched(job_id: str, asked: str, left: int, done: tuple[object, ...], advice: str = "") -> NotAllSearched:
+    """The error for an id that was found in no queue, when `left` queues were not searched."""
+    return NotAllSearched(
+        f"No job {job_id!r} is known in queue {asked!r}, and {left:,} other queues were not searched.",
+        hint=advice.replace("{queue}", "...") if advice else 'Name the queue: queue="..." (--queue NAME).',
+        job_id=job_id,
         done=done,
     )
 

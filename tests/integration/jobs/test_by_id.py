@@ -22,11 +22,13 @@ from delayq import (
     JobHasFailed,
     JobInfo,
     JobNotFound,
+    NotAllSearched,
     Settings,
     dispatch,
     job,
     make_manager,
 )
+from delayq.core.errors import InvalidName
 from delayq.core.states import State
 from delayq.drivers.database.engine import Database
 from delayq.drivers.database.schema import migrate
@@ -35,6 +37,7 @@ from delayq.drivers.within import within
 from delayq.jobs.current import using_manager
 from delayq.jobs.registry import Registry, using
 from delayq.manager import Manager
+from delayq.redis import verbs
 from delayq.testing import travelling
 
 
@@ -89,6 +92,69 @@ def test_a_cancel_without_its_queue_says_where_the_job_is(q: DelayQ) -> None:
     with pytest.raises(JobNotFound) as plain:
         q.run_now("order-42")
     assert type(plain.value) is JobNotFound
+
+
+def test_ids_may_come_from_an_iterator(q: DelayQ) -> None:
+    for job_id in ("a", "b"):
+        q.schedule("n", id=job_id, delay="1h")
+        q.archive(job_id)
+    assert q.forget((job_id for job_id in ("a", "b")), queue="default") == ["forgotten", "forgotten"]
+
+
+@pytest.mark.parametrize("given", [b"a", bytearray(b"a")])
+async def test_bytes_are_no_id(redis_url: str, q: DelayQ, given: Any) -> None:
+    with pytest.raises(InvalidName, match="is bytes, and the id of a job is text"):
+        q.forget(given)
+    with pytest.raises(InvalidName, match="b'a'"):
+        q.forget([b"a"])  # type: ignore[list-item]
+    async with AsyncDelayQ(redis_url) as aq:
+        with pytest.raises(InvalidName, match="is bytes, and the id of a job is text"):
+            await aq.forget(given)
+
+
+async def test_a_search_that_ends_early_says_so(redis_url: str, q: DelayQ, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verbs, "MOST_SEARCHED", 2)
+    for queue in ("a", "b", "c", "d"):
+        q.schedule("n", id=f"in-{queue}", queue=queue, delay="1h")
+    for verb in (
+        lambda: q.cancel("in-d"),
+        lambda: q.get("in-d"),
+        lambda: q.run_now("in-d"),
+        lambda: q.retry("in-d"),
+        lambda: q.forget(["in-d"]),
+    ):
+        with pytest.raises(NotAllSearched, match="2 other queues were not searched") as raised:
+            verb()
+        assert (raised.value.job_id, raised.value.queues, raised.value.exit_code) == ("in-d", (), 3)
+        assert 'queue="..."' in raised.value.hint
+    with pytest.raises(FoundElsewhere, match="'a'") as found:
+        q.cancel("in-a")
+    assert found.value.queues == ("a",)
+    assert q.cancel("in-d", queue="default") == "unknown"
+    async with AsyncDelayQ(redis_url) as aq:
+        with pytest.raises(NotAllSearched):
+            await aq.cancel("in-d")
+    monkeypatch.setattr(verbs, "MOST_SEARCHED", 4)
+    assert q.cancel("nobody") == "unknown"
+
+
+async def test_the_advice_of_a_class_is_a_call_that_works(manager: Manager, monkeypatch: pytest.MonkeyPatch) -> None:
+    close = close_order()
+    close(order_id=1).dispatch(delay="15m", id="vip-1", queue="vip")
+    advised = "DelayQ().{}('vip-1', queue=\"vip\")"
+    for verb, name in ((close.cancel, "cancel"), (close.find, "get")):
+        with pytest.raises(FoundElsewhere) as raised:
+            verb("vip-1")
+        assert advised.format(name) in raised.value.hint
+        assert "--queue" not in raised.value.hint
+    for awaited, name in ((close.acancel, "cancel"), (close.afind, "get")):
+        with pytest.raises(FoundElsewhere) as raised:
+            await awaited("vip-1")
+        assert advised.format(name) in raised.value.hint
+    monkeypatch.setattr(verbs, "MOST_SEARCHED", 0)
+    with pytest.raises(NotAllSearched) as left:
+        close.cancel("vip-1")
+    assert "DelayQ().cancel('vip-1', queue=\"...\")" in left.value.hint
 
 
 def test_a_job_in_a_shard_of_another_queue_is_found(q: DelayQ) -> None:
