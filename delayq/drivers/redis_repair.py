@@ -137,7 +137,7 @@ class RedisRepair:
         closed = self._close(scope, acked)
         redelivered = 0
         while again:
-            done = through(self._connector, deliver.hand_back(scope, again))
+            done = through(self._connector, deliver.hand_back(scope, again, unheld=True))
             redelivered, again = redelivered + sum(done), again[len(done) :]
         while garbage:
             said = through(self._connector, deliver.bury(scope, garbage))

@@ -9,7 +9,9 @@
 -- KEYS[6]  meta        hash
 -- KEYS[7]  progress    hash    id -> the job's last progress report
 -- ARGV[1]  now_ms      int     '' = the server's clock; the due time of an entry that lost its own
--- ARGV[2+] delivery    2 each  id, entry id
+-- ARGV[2+] delivery    2 each  id, entry id;
+--                              one more word may follow the last delivery: `unheld` = the janitor found that no worker
+--                              holds these deliveries, and they do not count as handed back
 -- returns  1 or 0 for each delivery it looked at: handed back, or fenced. A shorter list than asked means: call again
 --          with the rest
 -- cost     O(deliveries) and their bytes; of at most 500 it looks at 100 and 1 MB, but one at least
@@ -41,8 +43,9 @@ end
 -- the job.
 local has_stream = redis.call('XLEN', stream) > 0 or redis.call('EXISTS', stream) == 1
 
+local unheld = #ARGV % 2 == 0 and ARGV[#ARGV] == 'unheld'
 local ids = {}
-for i = 2, #ARGV, 2 do
+for i = 2, #ARGV - (unheld and 1 or 0), 2 do
   ids[#ids + 1] = ARGV[i]
 end
 if #ids == 0 then
@@ -104,5 +107,7 @@ for n, id in ipairs(done) do
 end
 redis.call('HSET', entries, unpack(placed))
 redis.call('HDEL', progress, unpack(done))
-redis.pcall('HINCRBY', meta, 'handed_back_total', #done)
+if not unheld then
+  redis.pcall('HINCRBY', meta, 'handed_back_total', #done)
+end
 return reply

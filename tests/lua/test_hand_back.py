@@ -27,6 +27,16 @@ def test_it_joins_the_tail_under_a_new_entry(each_engine: Engine) -> None:
     assert engine.rows("meta")["handed_back_total"] == "1"
 
 
+def test_what_nobody_held_is_not_counted(engine: Engine) -> None:
+    one, two = engine.reserved("a", "b")
+    assert engine.run(deliver.hand_back(engine.scope, [one], unheld=True)) == [True]
+    assert "handed_back_total" not in engine.rows("meta")
+    assert engine.unchanged(deliver.hand_back(engine.scope, [one], unheld=True)) == [False]
+    assert engine.unchanged(deliver.hand_back(engine.scope, [], unheld=True)) == []
+    engine.run(deliver.hand_back(engine.scope, [two]))
+    assert engine.rows("meta")["handed_back_total"] == "1"
+
+
 def test_the_old_holder_is_fenced(engine: Engine) -> None:
     (held,) = engine.reserved("a")
     engine.run(deliver.hand_back(engine.scope, [held]))

@@ -74,6 +74,7 @@ class Failed(NamedTuple):
 
 
 ALONE = "alone"
+UNHELD = "unheld"
 
 
 def ack(scope: Scope, done: Sequence[Acked], *, alone: bool = False) -> Call[list[bool]]:
@@ -125,9 +126,15 @@ def bury(scope: Scope, garbage: Sequence[tuple[str, bytes]]) -> Call[list[str]]:
     return call("bury", scope, args, _words)
 
 
-def hand_back(scope: Scope, held: Sequence[Held]) -> Call[list[bool]]:
-    """Deliver again, uncounted. A shorter answer than asked means: call again with the rest."""
-    return call("hand_back", scope, [scope.now, *chain.from_iterable(held)], _truths)
+def hand_back(scope: Scope, held: Sequence[Held], *, unheld: bool = False) -> Call[list[bool]]:
+    """Deliver again, uncounted. A shorter answer than asked means: call again with the rest.
+
+    `unheld`: no worker holds these deliveries, so the queue's counter of deliveries handed back does not count them.
+    """
+    args: list[Argument] = [scope.now, *chain.from_iterable(held)]
+    if unheld:
+        args.append(UNHELD)
+    return call("hand_back", scope, args, _truths)
 
 
 def _but_for(count: int, fenced: list[int]) -> list[bool]:

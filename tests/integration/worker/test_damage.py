@@ -173,6 +173,25 @@ def test_a_deleted_consumer_that_lives_keeps_its_job(station: Station) -> None:
     assert len(starts) == 1
 
 
+def test_a_delivery_that_lost_its_group_is_counted_once(station: Station) -> None:
+    """The janitor delivers the job of a busy worker again. The worker gave nothing back, and no counter says so."""
+    entered, go_on = station.flag(), station.flag()
+
+    def slow(context: JobContext) -> None:
+        entered.set()
+        assert go_on.wait(50)
+
+    station.handles("slow", slow)
+    station.client.schedule("slow", id="o1")
+    with station.working():
+        assert entered.wait(50)
+        destroy_group(station)
+        assert station.driver.tidy(QUEUE).redelivered == 1
+        assert station.client.stats(QUEUE)[0].counters.get("handed_back_total", 0) == 0
+        go_on.set()
+        station.until("o1", State.ABSENT)
+
+
 # -- dead consumers, old failures ------------------------------------------------------------------------------------
 
 
