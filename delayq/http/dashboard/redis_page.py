@@ -11,10 +11,12 @@ from starlette.responses import Response
 
 from delayq.core.durations import span
 from delayq.core.endpoint import Topology
+from delayq.core.errors import BackendUnavailable
 from delayq.http.dashboard.house import House
 from delayq.http.dashboard.pages import show
 from delayq.http.dashboard.visit import Visit, all_queues
 from delayq.http.dashboard.wording import plural, size
+from delayq.redis.aio import AsyncClient
 from delayq.redis.server_report import ServerReport, server_reports, weight
 
 WEIGHED: Final = 50
@@ -43,21 +45,31 @@ async def page(house: House, visit: Visit) -> Response:
     """GET /redis"""
     all_queues(visit)
     client, away = house.client, list[str]()
-    queues = await client.queues()
-    ours = await client.run(weight(client.verbs, queues)) if len(queues) <= WEIGHED else None
-    found = await asyncio.to_thread(
+    reports = asyncio.to_thread(
         server_reports, client.connector, client.options.prefix, lambda node, error: away.append(f"{node}: {error}")
     )
+    found, ours = await asyncio.gather(reports, _ours(client))
     told: dict[str, Any] = {
         "now_ms": await house.now_ms(),
         "servers": [Server(one, tuple((name, tuple(facts)) for name, facts in parts_of(one))) for one in found],
         "away": away,
-        "share": None if ours is None else size(ours),
-        "queues": len(queues),
+        "ours": ours,
         "topology": _TOPOLOGY[client.connector.endpoint.topology],
         "where": client.connector.endpoint.where,
     }
     return await show(house, visit, "redis.html", told)
+
+
+async def _ours(client: AsyncClient) -> str:
+    """What is said of delayq's own keys. The page tells which server is away, so it opens while one is."""
+    try:
+        queues = await client.queues()
+        if len(queues) > WEIGHED:
+            return f"There are {plural(len(queues), 'queue')}: too many to estimate their memory here."
+        used = size(await client.run(weight(client.verbs, queues)))
+        return f"The keys of {plural(len(queues), 'queue')} of delayq take about {used}."
+    except BackendUnavailable as error:
+        return f"The memory of delayq's keys cannot be estimated: {error.message}"
 
 
 _TOPOLOGY: Final = {
