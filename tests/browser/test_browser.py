@@ -16,7 +16,9 @@ from pathlib import Path
 import pytest
 
 from delayq import DelayQ
+from delayq.core.audit import Deed
 from delayq.core.followups import Plan
+from delayq.http.dashboard.limit_pages import LISTED
 from delayq.http.dashboard.rendering import NAVIGATION
 from tests.browser.chromium import program
 from tests.support.announcing import announce
@@ -76,6 +78,8 @@ PATHS = [
     "/queues/orders",
     "/jobs?state=failed",
     "/failed/all?act=forget",
+    "/failed/groups",
+    "/job-types?window=90d",
     "/batch?id=spring",
     *(f"/job?queue=orders&id={name}" for name in ("broken", "soon", "absent")),
 ]
@@ -105,6 +109,28 @@ def test_a_phone_reaches_every_button_and_column(shop: Cli, redis_url: str) -> N
         q.cancel("soon", queue="orders")
         q.schedule("order.close", delay="10m", id="soon", queue="orders", unique="1")
     assert run(shop, "reach", serve(shop), *PATHS) == f"{len(PATHS)} pages reached\n"
+
+
+def test_an_operator_has_each_answer_within_four_clicks(shop: Cli, redis_url: str) -> None:
+    with DelayQ(redis_url) as q:
+        for n in (1, 2, 3):
+            fail_job(q, f"pay-{n}", f"no customer {n}", name="order.pay")
+        fail_job(q, "broken", "out of paper")
+        q.schedule("order.close", delay="1h", id="order-4711", queue="orders")
+        q.schedule("mail.send", at="2026-01-01T00:00:00Z", id="late", queue="mail")
+    shop.ok("cancel", "order-4711", "--queue", "orders")
+    with DelayQ(redis_url) as q:
+        for n in range(LISTED):
+            q.audit_log.record(Deed("pause", f"other-{n}"))
+    said = run(shop, "flows", serve(shop), redis_url)
+    clicks = dict(line.split() for line in said.splitlines())
+    assert clicks == {
+        "finds_the_error_that_hurts_most": "1",
+        "finds_the_late_queue": "1",
+        "finds_the_person_who_cancelled": "2",
+        "mends_one_job_of_the_group": "4",
+        "retries_the_rest_of_the_group": "3",
+    }
 
 
 def test_no_page_keeps_anybody_out(shop: Cli, redis_url: str) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
+from delayq.core.audit import AuditEntry
 from delayq.http.dashboard.house import House
 from delayq.http.dashboard.pages import back, show
 from delayq.http.dashboard.visit import NotAllowed, Visit
 from delayq.http.dashboard.wording import plural
+from delayq.redis.audit import KEPT
 
 LISTED = 200
 
@@ -56,5 +58,13 @@ async def free_lock(house: House, visit: Visit) -> Response:
 async def audit(house: House, visit: Visit) -> Response:
     """GET /audit"""
     _all_queues(visit)
-    told = {"now_ms": await house.now_ms(), "entries": await house.client.audit_log.last(LISTED), "listed": LISTED}
+    find = visit.asked("find")
+    entries = await house.client.audit_log.last(KEPT if find else LISTED)
+    found = [one for one in entries if find.lower() in _words(one).lower()][:LISTED]
+    told = {"now_ms": await house.now_ms(), "entries": found, "listed": LISTED, "find": find}
     return await show(house, visit, "audit.html", told)
+
+
+def _words(one: AuditEntry) -> str:
+    """What an entry is searched by."""
+    return "\n".join((one.who, one.door, one.what, one.target, one.detail, one.reason, one.outcome, one.refusal))

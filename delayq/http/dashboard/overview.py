@@ -74,6 +74,7 @@ async def told(house: House, allowed: tuple[str, ...], role: str) -> dict[str, A
             flow.backlog(activity, shown),
         ],
         "next_due": await first(house, names, State.SCHEDULED),
+        "by_error": "/failed/groups",
         "last_failed": await first(house, names, State.FAILED),
     }
 

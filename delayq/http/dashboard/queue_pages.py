@@ -19,7 +19,7 @@ from delayq.http.dashboard.house import House
 from delayq.http.dashboard.live import Parts, Watched
 from delayq.http.dashboard.overview import first
 from delayq.http.dashboard.pages import back, show
-from delayq.http.dashboard.visit import Visit
+from delayq.http.dashboard.visit import Visit, link
 from delayq.http.dashboard.wording import plural, span
 from delayq.redis.whole import stats_of
 
@@ -96,6 +96,7 @@ async def queue_told(house: House, queue: str) -> dict[str, Any]:
             flow.history(history),
         ],
         "next_due": await first(house, [queue], State.SCHEDULED),
+        "by_error": link("/failed/groups", queue=queue),
         "last_failed": await first(house, [queue], State.FAILED),
     }
 
