@@ -79,6 +79,8 @@ class Spread:
         return BOUNDS_MS[-1]
 
     def __add__(self, other: Spread) -> Spread:
+        if not other.sum_ms and not any(other.counts):
+            return self
         counts = tuple(mine + theirs for mine, theirs in zip(self.counts, other.counts, strict=True))
         return Spread(counts, self.sum_ms + other.sum_ms)
 
@@ -146,6 +148,8 @@ def span_of(start_ms: int, rows: Iterable[Mapping[str, Any]]) -> Span:
     numbers: Counter[str] = Counter()
     for row in rows:
         numbers.update({name: value for name, value in row.items() if type(value) in (int, float) and value > 0})
+    if not numbers:  # most minutes of most queues
+        return Span(start_ms)
     counts = {name: int(numbers["acked" if name == "done" else name]) for name in COUNTS if name != "started"}
     late, took = _spread(numbers, LATE), _spread(numbers, TOOK)
     return Span(start_ms, **counts, started=late.count, late=late, took=took)

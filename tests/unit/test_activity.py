@@ -52,6 +52,7 @@ def test_percentiles() -> None:
 def test_spreads_and_spans_add_up() -> None:
     both = spread(1.0, 30.0) + spread(30.0)
     assert (both.count, both.sum_ms) == (3, 61.0)
+    assert both + Spread() == Spread() + both == both
     span = joined(7, [Span(1, done=2, late=spread(1.0)), Span(2, done=3, failed=1, took=spread(2.0))])
     assert span == Span(7, done=5, failed=1, late=spread(1.0), took=spread(2.0))
 
@@ -63,6 +64,8 @@ def test_a_row_becomes_a_span() -> None:
     span = span_of(3, [row])
     assert (span.done, span.failed, span.started, span.late.count, span.took.count) == (4, 1, 3, 3, 3)
     assert span.late.sum_ms == 8.5
+    assert span_of(3, [row, {}]) == span
+    assert span_of(3, [{}]) == span_of(3, []) == Span(3)
 
 
 @pytest.mark.parametrize("raw", [b"", b"x", b"[]", b"5", b'{"minute":4,"acked":1}', b'{"acked":1}'])
