@@ -73,7 +73,11 @@ class AuditEntry:
 def check_reason(reason: object) -> str:
     """A reason that says something, without blanks around it; raises `InvalidInput` otherwise."""
     text = reason.strip() if isinstance(reason, str) else ""
-    if not text or len(text) > MAX_REASON:
+    if len(text) > MAX_REASON:
+        raise InvalidInput(
+            f"The reason has {len(text):,} characters; at most {MAX_REASON} are kept.", hint="Shorten it."
+        )
+    if not text:
         raise InvalidInput(
             "What is done by hand needs a reason.", hint=f"Say why, in at most {MAX_REASON} characters: --reason TEXT."
         )

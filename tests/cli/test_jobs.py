@@ -117,6 +117,17 @@ def test_options_reach_the_envelope(inline: Inline) -> None:
     assert (shown["tries"], shown["retention_ms"], shown["attempts"], shown["data"]) == (3, 7_200_000, 0, None)
 
 
+def test_show_tells_timeout_deadline_and_unique_key(inline: Inline) -> None:
+    inline.ok("schedule", "x", "--id", "o1", "--timeout", "90s", "--deadline", "2031-11-21T15:00:00Z", "--unique", "k")
+    shown = inline.ok("show", "o1", "--json").json
+    assert (shown["timeout_ms"], shown["deadline"]) == (90_000, "2031-11-21T15:00:00.000Z")
+    assert shown["unique"]
+    text = inline.ok("show", "o1").out
+    assert re.search(r"^timeout +(90s|1m 30s|1m30s)$", text, re.MULTILINE)
+    assert re.search(r"^deadline +2031-11-21", text, re.MULTILINE)
+    assert re.search(rf"^unique +{shown['unique']}$", text, re.MULTILINE)
+
+
 def test_routes_choose_the_queue(cli: Cli) -> None:
     (cli.folder / "delayq.toml").write_text('[routes]\n"order.*" = "orders"\n')
     assert cli.ok("schedule", "order.close", "--in", "1h", "--json").json["queue"] == "orders"

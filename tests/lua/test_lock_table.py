@@ -61,6 +61,7 @@ WAITING: dict[str, Callable[[Engine], object]] = {
     "created": lambda e: None,
     "pause": lambda e: e.run(inspect.pause(e.scope, 0)),
     "cancel": lambda e: e.run(produce.cancel(e.scope, "a", running=False, token="c")),
+    "archive": lambda e: e.run(produce.archive(e.scope, "a", "by hand", token="c")),
     "clear": lambda e: e.run(inspect.clear(e.scope)),
 }
 RUNNING: dict[str, Callable[[Engine], object]] = {

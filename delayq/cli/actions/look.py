@@ -14,6 +14,7 @@ import msgspec
 from delayq.cli.session import Session
 from delayq.cli.words import count, distance, moment, span
 from delayq.core import shapes
+from delayq.core.durations import format_duration
 from delayq.core.errors import BackendError, JobNotFound
 from delayq.core.progress import Progress
 from delayq.core.sealing import HIDDEN, hide
@@ -113,6 +114,10 @@ def _fields(info: JobInfo, now_ms: int) -> Iterator[tuple[str, object]]:
     yield "created", moment(info.created_ms, now_ms)
     yield "attempts", "" if info.attempts is None else info.attempts
     yield "tries", envelope.tries if envelope else ""
+    if envelope:
+        yield "timeout", "" if envelope.timeout_ms is None else format_duration(envelope.timeout_ms)
+        yield "deadline", moment(envelope.deadline_ms, now_ms)
+        yield "unique", envelope.unique or ""
     yield "recoveries", info.recoveries or ""
     yield "worker", info.consumer
     yield "asked to stop", moment(info.cancel_asked_ms, now_ms)

@@ -132,7 +132,8 @@ def read_payload(raw: bytes) -> Payload:
     except (msgspec.MsgspecError, UnicodeError) as error:
         raise BadEnvelope(
             f"These {len(raw):,} bytes are no payload of Laravel's: {error}.",
-            hint="Laravel's options serializer and compression of that Redis connection must be off.",
+            hint="Only jobs of Laravel belong here. On Redis, the options serializer and compression of Laravel's "
+            "connection must be off.",
         ) from None
     return Payload(_id(known, members), name, known.attempts, msgspec.Raw(_encode(fields)), known, members)
 
