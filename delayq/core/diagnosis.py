@@ -24,6 +24,8 @@ MOVER_SILENT_MS: Final = 10_000
 OVERDUE_MS: Final = 10_000
 OWED_MS: Final = 30_000
 SKEW_MS: Final = 2_000
+NAMED: Final = 5
+"""Queues that a finding names; it counts the others."""
 NEARLY_FULL: Final = 0.9
 """The share of maxmemory from which on it is worth a word."""
 _NODE_AWAY: Final = (
@@ -57,6 +59,7 @@ def judge(facts: Facts) -> list[Finding]:
         *_foreign(facts.where, facts.foreign),
         *_control(facts.control),
         *_prefix(facts),
+        *_unlisted(facts),
         *_queues(facts),
     ]
 
@@ -256,6 +259,23 @@ def _prefix(facts: Facts) -> Iterator[Finding]:
         f"There is {what} under the prefix {facts.prefix!r}, but there are queues under {others}.",
         f"Set DELAYQ_PREFIX={facts.other_prefixes[0]}, or use --prefix.",
         level,
+    )
+
+
+def _unlisted(facts: Facts) -> Iterator[Finding]:
+    """A node was away when these queues were made, or the list of queues was damaged."""
+    if not facts.unlisted:
+        return
+    first, *others = facts.unlisted
+    names = ", ".join(facts.unlisted[:NAMED]) + (
+        f" and {len(facts.unlisted) - NAMED} more" if others[NAMED - 1 :] else ""
+    )
+    yield Finding(
+        "unlisted",
+        facts.where,
+        f"Queues that hold jobs and are not on the list of queues: {names}. "
+        "Movers and commands that serve all queues do not see them.",
+        f"delayq queue set {first}" + ("; the same for each of the others." if others else ""),
     )
 
 

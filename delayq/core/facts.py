@@ -123,6 +123,8 @@ class Facts:
     app: str = field(default="")
     more_servers: tuple[ServerFacts, ...] = ()
     """The other primaries of a cluster."""
+    unlisted: tuple[str, ...] = ()
+    """Queues that hold jobs or follow-ups and are not on the list of queues."""
     on_disk: tuple[str, ...] = ()
     """Queues whose answers wait for the disk (durability `fsync`)."""
     away: tuple[str, ...] = ()

@@ -17,6 +17,7 @@ from delayq.core.endpoint import Topology
 from delayq.core.envelope import UNKNOWN_SINCE
 from delayq.core.errors import BackendDamaged, BackendError, BackendUnavailable, ConfigError, DelayqError
 from delayq.core.facts import Facts, ForeignKey, QueueFacts, ServerFacts, ServerState
+from delayq.core.shards import queue_of
 from delayq.core.states import State
 from delayq.core.views import JobInfo, Silent
 from delayq.redis.calls.call import Command, text
@@ -30,6 +31,7 @@ from delayq.redis.keys import GROUP, Globals, Keys
 from delayq.redis.presence import durabilities
 from delayq.redis.server_state import LeaveOut, on_each, server_states
 from delayq.redis.translate import translate
+from delayq.redis.unlisted import SCAN_COUNT, UnlistedWalk
 from delayq.redis.verbs import Flow, Verbs
 from delayq.redis.whole import silent
 
@@ -43,7 +45,6 @@ RECORDS: Final = 20
 OUTSIDER_MS: Final = 60_000
 """A plain consumer that asked for work this lately counts as serving."""
 SCAN_ROUNDS: Final = 100
-SCAN_COUNT: Final = 1_000
 
 LAST_MS: Final = 253_402_300_799_999
 """The last millisecond of the year 9999."""
@@ -53,12 +54,18 @@ _VERSION: Final = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 
 
 def gather(
-    client: Client, *, handlers: Iterable[str] | None = None, app: str = "", queues: Sequence[str] | None = None
+    client: Client,
+    *,
+    handlers: Iterable[str] | None = None,
+    app: str = "",
+    queues: Sequence[str] | None = None,
+    scan: bool = False,
 ) -> Facts:
     """All facts about a server and the queues under this client's prefix, or about these queues.
 
-    `handlers` are the job names an application registers, `app` how it is called in findings. Raises `BackendError`
-    or `ConfigError` when the server cannot be asked at all.
+    `handlers` are the job names an application registers, `app` how it is called in findings. `scan`: look
+    through the keys for queues that are not on the list of queues. Raises `BackendError` or `ConfigError` when the
+    server cannot be asked at all.
     """
     away = _Away(client.connector)
     prefix = client.options.prefix
@@ -71,8 +78,9 @@ def gather(
     unreadable = any(one.key.startswith(record) for one in seen)
     workers = None if unreadable else away.unless(lambda: _unless(seen, client.workers), None)
     server, *others = _servers(client, away)
-    if foreign is None:
-        server = replace(server, forbidden=(*server.forbidden, "TYPE"))
+    forbidden = [] if foreign is not None else ["TYPE"]
+    unlisted = away.unless(lambda: _unless(seen, lambda: _unlisted(client, away, forbidden)), ()) if scan else ()
+    server = replace(server, forbidden=(*server.forbidden, *forbidden))
     return Facts(
         where=client.connector.endpoint.where,
         prefix=prefix,
@@ -87,6 +95,7 @@ def gather(
         handlers=None if handlers is None else frozenset(handlers),
         app=app,
         more_servers=tuple(others),
+        unlisted=unlisted or (),
         on_disk=away.unless(lambda: _on_disk(client, known or ()), ()),
         away=tuple(away.told),
         replicated=client.connector.endpoint.topology is not Topology.STANDALONE,
@@ -331,6 +340,21 @@ def _outsiders(prefix: str, queue: str, client: Any) -> int:
         return 0
     rows = client.xinfo_consumers(stream, GROUP)
     return sum(not row["name"].startswith(_OURS.encode()) and row["idle"] < OUTSIDER_MS for row in rows)
+
+
+def _unlisted(client: Client, away: _Away, forbidden: list[str]) -> tuple[str, ...]:
+    """Queues that hold something and that the list lacks. Looks at a bounded number of keys, so it may miss some."""
+    walk, found = UnlistedWalk(client, away.leave_out), set[str]()
+    try:
+        for _ in range(SCAN_ROUNDS):
+            found.update(map(queue_of, walk.step()))
+            if walk.over:
+                break
+    except ConfigError as error:
+        if not isinstance(error.__cause__, NoPermissionError):
+            raise
+        forbidden.append("SCAN")
+    return tuple(sorted(found))
 
 
 def _other_prefixes(client: Client) -> tuple[str, ...]:

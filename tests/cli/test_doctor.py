@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 import redis
 
 from delayq import DelayQ
+from delayq.core.options import Options
+from delayq.redis.client import Client
+from delayq.redis.connect import Connector
+from delayq.redis.unlisted import UnlistedWalk
 from tests.cli.conftest import Inline
 from tests.support.cli import Cli, environment
 from tests.support.flavours import Flavour
@@ -78,6 +83,49 @@ def test_follow_ups_that_nobody_carries(sick: Inline, q: DelayQ, good: LocalServ
     with connect(good.url) as client:
         client.xadd("delayq:{orders}:outbox", {"ended": "cancelled", "job": "{}"}, id="1-1")
     assert codes(sick) == ["no-worker", "follow-ups"]
+
+
+@pytest.mark.foreign_keys("delayq:{no queue}:jobs")
+@pytest.mark.parametrize("shards", [1, 3])
+def test_queues_that_are_not_on_the_list(sick: Inline, q: DelayQ, good: LocalServer, shards: int) -> None:
+    q.queue_set("orders", shards=shards)
+    q.schedule_many([{"name": "x", "id": f"j{n}", "delay": "1h", "queue": "orders"} for n in range(20)])
+    with connect(good.url) as client:
+        listed = client.smembers("delayq:queues")
+        client.delete("delayq:queues")
+        client.xadd("delayq:{mails}:outbox", {"ended": "cancelled", "job": "{}"}, id="1-1")
+        client.xadd("delayq:{over}:outbox", {"ended": "cancelled", "job": "{}"}, id="1-1")
+        client.xdel("delayq:{over}:outbox", "1-1")
+        client.hset("delayq:{no queue}:jobs", "j1", "{}")
+        [found] = sick("doctor", "--json").json["findings"]
+        assert (found["code"], found["level"]) == ("unlisted", "problem")
+        assert "not on the list of queues: mails, orders. Movers" in found["what"]
+        assert found["next"].startswith("delayq queue set mails; ")
+        assert sick("queue", "set", "mails").code == sick("queue", "set", "orders").code == 0
+        assert client.smembers("delayq:queues") == listed | {b"mails"}
+    assert "unlisted" not in codes(sick)
+
+
+@pytest.mark.redis_prefix("s[h]op", "shop")
+def test_a_prefix_is_no_pattern(good: LocalServer) -> None:
+    with closing(Connector(good.url)) as connector, connect(good.url) as plain:
+        for prefix, queue in (("s[h]op", "mine"), ("shop", "theirs")):
+            Client(connector, Options(prefix=prefix)).schedule("x", delay="1h", queue=queue)
+            plain.delete(f"{prefix}:queues")
+        walk = UnlistedWalk(Client(connector, Options(prefix="s[h]op")), lambda node, error: None)
+        assert (walk.step(), walk.over) == (["mine"], True)
+
+
+def test_a_user_who_may_not_scan_is_told(
+    cli: Cli, inline: Inline, q: DelayQ, good: LocalServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with connect(good.url) as plain:
+        plain.execute_command("ACL", "SETUSER", "worker", "on", ">pw", "~*", "&*", "+@all", "-scan")
+    monkeypatch.setenv("DELAYQ_URL", good.url.replace("unix://", "unix://worker:pw@"))
+    q.schedule("x", delay="1h", queue="orders")
+    found = inline("doctor", "--json").json["findings"]
+    assert [one["code"] for one in found] == ["forbidden", "no-mover", "no-worker"]
+    assert "+scan" in found[0]["next"]
 
 
 def test_an_application_names_what_it_lacks(sick: Inline, cli: Cli, q: DelayQ) -> None:

@@ -49,6 +49,20 @@ def test_follow_ups_that_nobody_carries(owed: int, for_ms: int, found: list[str]
     assert [one.what for one in told] == ["Follow-ups of ended jobs wait: 3, the oldest for 1m 30s."] * len(found)
 
 
+@pytest.mark.parametrize(
+    ("count", "named", "next_step"),
+    [
+        (1, "queues: q0. Movers", "delayq queue set q0"),
+        (5, "queues: q0, q1, q2, q3, q4. Movers", "delayq queue set q0; the same for each of the others."),
+        (7, "queues: q0, q1, q2, q3, q4 and 2 more. Movers", "delayq queue set q0; the same for each of the others."),
+    ],
+)
+def test_queues_that_are_not_on_the_list(count: int, named: str, next_step: str) -> None:
+    [told] = judge(replace(WELL, unlisted=tuple(f"q{n}" for n in range(count))))
+    assert (told.code, told.level, told.next) == ("unlisted", Level.PROBLEM, next_step)
+    assert named in told.what
+
+
 def test_a_due_time_out_of_range() -> None:
     [told] = queue({}, never=3, never_id="order-7", never_score="inf")
     assert (told.code, told.level, told.where) == ("never-due", Level.PROBLEM, "queue orders")

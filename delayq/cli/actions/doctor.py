@@ -48,7 +48,7 @@ def _findings(settings: Settings, apps: Sequence[str], handlers: Sequence[str] |
         return _of_another_backend(desk)
     try:
         with open_client(settings) as client:
-            return judge(gather(client, handlers=handlers, app=", ".join(apps)))
+            return judge(gather(client, handlers=handlers, app=", ".join(apps), scan=True))
     except (BackendError, ConfigError) as error:
         where = on_redis(settings).url
         return [_unusable(where.where if where else "the embedded server", error)]
