@@ -54,6 +54,9 @@ def test_counts_and_pages_are_of_all_shards(four: Station) -> None:
     assert (stats.queue, stats.scheduled, stats.failed, stats.ready) == (QUEUE, len(IDS), len(IDS), 0)
     assert stats.counters["scheduled_total"] == 2 * len(IDS)
     assert four.client.queues() == [QUEUE]
+    for queue in (QUEUE, None):
+        today = Client(four.connector, four.client.options).activity(queue, days=2).spans[-1]  # it knows no shards yet
+        assert (today.scheduled, today.failed) == (2 * len(IDS), len(IDS))
     assert four.client.upcoming(QUEUE, span="2h", spans=1).counts == (len(IDS),)
     listed = list(four.client.iter_jobs(State.SCHEDULED))
     assert sorted(info.id for info in listed) == sorted(IDS)
