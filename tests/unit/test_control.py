@@ -56,6 +56,7 @@ def test_a_call_to_restart(first: int | None, now: int | None, leaves: bool) -> 
 
 
 def test_what_is_no_number_counts_as_absent() -> None:
-    assert read_control([None] * 5, NOW) == Control(NOW)
-    assert read_control([b"soon", b"-1", b"1.5", b"", b"\xff"], NOW) == Control(NOW, reason="\\xff")
-    assert read_control([b"0", b"7", b"6", b"5", b"why"], NOW) == Control(NOW, 0, 7, 6, 5, "why")
+    assert read_control([None] * 6, NOW) == Control(NOW)
+    assert read_control([b"soon", b"-1", b"1.5", b"", b"\xff", b""], NOW) == Control(NOW, reason="\\xff")
+    read = read_control([b"0", b"7", b"6", b"5", b"why", b"full"], NOW)
+    assert read == Control(NOW, 0, 7, 6, 5, "why", paused_reason="full")

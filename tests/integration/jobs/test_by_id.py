@@ -155,6 +155,7 @@ async def test_the_advice_of_a_class_is_a_call_that_works(manager: Manager, monk
     with pytest.raises(NotAllSearched) as left:
         close.cancel("vip-1")
     assert "DelayQ().cancel('vip-1', queue=\"...\")" in left.value.hint
+    await manager.aclose()
 
 
 def test_a_job_in_a_shard_of_another_queue_is_found(q: DelayQ) -> None:
