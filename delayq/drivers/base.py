@@ -168,6 +168,12 @@ class Driver(Protocol):
     def register(self, queues: Sequence[str]) -> None:
         """Make queues known (again)."""
 
+    def relist(self) -> bool:
+        """Make queues known again that hold jobs and are not known: one bounded step of a search through all keys.
+
+        Whether the search is at its end; the next call then begins a new one.
+        """
+
     def promote(self, queue: str) -> Promotion:
         """Move one batch of due jobs."""
 

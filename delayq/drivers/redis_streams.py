@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -26,8 +27,11 @@ from delayq.redis.calls.call import Scope
 from delayq.redis.client import Client
 from delayq.redis.connect import Connector, Waits
 from delayq.redis.send import through
+from delayq.redis.unlisted import UnlistedWalk
 from delayq.redis.verbs import Clock, server_clock
 from delayq.redis.wakeups import PubSubWakeUps
+
+log = logging.getLogger("delayq.redis")
 
 CAPABILITIES: Final = Capabilities(
     delay=True,
@@ -58,6 +62,10 @@ FULL_RETRY_S = 0.05
 PAUSED_RETRY_S = 1.0
 
 
+def _left_out(node: str, error: Exception) -> None:
+    log.warning("the node %s is left out of this search for queues that are not on the list: %s", node, error)
+
+
 class RedisStreams:
     """A `Driver` on one Redis. `clock` gives the scripts another time than the server's; only tests do."""
 
@@ -70,6 +78,7 @@ class RedisStreams:
         self._relay = RedisRelay(self._client)
         self._shards = RedisShards(self._client)
         self._leases_ms: dict[str, int] = {}
+        self._walk: UnlistedWalk | None = None
 
     def queues(self) -> list[str]:
         """All queues known, a sharded one shard by shard."""
@@ -80,6 +89,18 @@ class RedisStreams:
         for queue in queues:
             self._client.verbs.forget_registered(queue)
             self._client.run(self._client.verbs.register(queue))
+
+    def relist(self) -> bool:
+        """Put queues on the list again that hold jobs and are not there: a page of each node's keys in each call.
+
+        Whether all keys were looked at. A user that may not call `SCAN` looks at none; `delayq doctor` says so.
+        """
+        walk, self._walk = self._walk or UnlistedWalk(self._client, _left_out), None
+        if found := walk.step():
+            log.warning("not on the list of queues, and now on it again: %s", ", ".join(found))
+            self.register(found)
+        self._walk = None if walk.over else walk
+        return walk.over
 
     def promote(self, queue: str) -> Promotion:
         """Move one batch of due jobs."""

@@ -21,6 +21,8 @@ log = logging.getLogger("delayq.janitor")
 
 LOOK_EVERY_S = 1.0
 REGISTER_EVERY_S = 60.0
+RELIST_EVERY_S = 3_600.0
+"""Between two searches for queues that are not on the list: each reads the names of all keys."""
 
 
 class Janitor:
@@ -53,6 +55,7 @@ class Janitor:
         self._queues: Sequence[str] = ()
         self._look_at = float("-inf")
         self._register_at = float("-inf")
+        self._relist_at = float("-inf")
         self._reclaim_at: dict[str, float] = {}
         self._tidy_at: dict[str, float] = {}
         self._troubles = Troubles(log)
@@ -64,6 +67,7 @@ class Janitor:
         cannot be reached ends the turn.
         """
         if self._clock() >= self._look_at:
+            self._guarded("queues that are not on the list", self._relist)
             self._guarded("the list of queues", self._learn)
             self._look_at = self._clock() + LOOK_EVERY_S
             self._guarded("registering queues", self._register)
@@ -92,6 +96,14 @@ class Janitor:
 
     def _learn(self) -> None:
         self._queues, _ = served(self._roll, OLD_S, self._only, self._queues, self._troubles)
+
+    def _relist(self) -> None:
+        """Serving all queues, also look for those that are not on the list: at the start and hourly, step by step."""
+        if self._only or self._clock() < self._relist_at:
+            return
+        self._relist_at = self._clock() + REGISTER_EVERY_S  # when this step fails
+        over = self._driver.relist()
+        self._relist_at = self._clock() + (RELIST_EVERY_S if over else 0.0)
 
     def _register(self) -> None:
         """Their names may have been lost with another key."""

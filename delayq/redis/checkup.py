@@ -345,14 +345,11 @@ def _outsiders(prefix: str, queue: str, client: Any) -> int:
 def _unlisted(client: Client, away: _Away, forbidden: list[str]) -> tuple[str, ...]:
     """Queues that hold something and that the list lacks. Looks at a bounded number of keys, so it may miss some."""
     walk, found = UnlistedWalk(client, away.leave_out), set[str]()
-    try:
-        for _ in range(SCAN_ROUNDS):
-            found.update(map(queue_of, walk.step()))
-            if walk.over:
-                break
-    except ConfigError as error:
-        if not isinstance(error.__cause__, NoPermissionError):
-            raise
+    for _ in range(SCAN_ROUNDS):
+        found.update(map(queue_of, walk.step()))
+        if walk.over:
+            break
+    if walk.forbidden:
         forbidden.append("SCAN")
     return tuple(sorted(found))
 

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
+from redis.exceptions import NoPermissionError
+
 from delayq.core.errors import BackendDamaged, ConfigError
 from delayq.core.shards import names_a_shard
 from delayq.redis.client import Client
@@ -19,7 +21,9 @@ SCAN_COUNT: Final = 1_000
 
 
 class UnlistedWalk:
-    """One walk through all keys, a page of each node at a time. `over`: whether it is at its end.
+    """One walk through all keys, a page of each node at a time.
+
+    `over`: whether it is at its end. `forbidden`: whether it ended because this user may not call `SCAN`.
 
     `leave_out` is told each node of a cluster that does not answer, which this walk then leaves out.
     """
@@ -32,15 +36,22 @@ class UnlistedWalk:
         self._key = re.compile(re.escape(prefix) + r":\{([^{}]+)\}:(jobs|outbox)")
         self._cursors: Mapping[str, int] = {}
         self.over = False
+        self.forbidden = False
 
     def step(self) -> list[str]:
         """Look at the next page of each node; the queues found there, shard by shard, that the list lacks.
 
         The list is read after the keys, so a queue that is made meanwhile is not taken for an unlisted one.
-        Raises `BackendError`, and `ConfigError` when this user may not call `SCAN`.
+        Raises `BackendError` or `ConfigError` when the server cannot be asked.
         """
         ask = partial(_pages, self._match, self._cursors, self._leave_out)
-        pages = self._client.connector.call(ask, safe=True, reads=True)
+        try:
+            pages = self._client.connector.call(ask, safe=True, reads=True)
+        except ConfigError as error:
+            if not isinstance(error.__cause__, NoPermissionError):
+                raise
+            self.over = self.forbidden = True
+            return []
         self._cursors = {node: after for node, (after, _) in pages.items()}
         self.over = not any(self._cursors.values())
         keys = [key for _, names in pages.values() for name in names if (key := self._key.fullmatch(name))]

@@ -106,6 +106,18 @@ def test_queues_that_are_not_on_the_list(sick: Inline, q: DelayQ, good: LocalSer
     assert "unlisted" not in codes(sick)
 
 
+@pytest.mark.parametrize("shards", [1, 3])
+def test_a_mover_puts_them_on_the_list_again(cli: Cli, sick: Inline, q: DelayQ, good: LocalServer, shards: int) -> None:
+    q.queue_set("orders", shards=shards)
+    q.schedule_many([{"name": "x", "id": f"j{n}", "delay": "1s", "queue": "orders"} for n in range(20)])
+    with connect(good.url) as client:
+        listed = client.smembers("delayq:queues")
+        client.delete("delayq:queues")
+        cli.start("move")
+        wait_until(lambda: q.stats("orders")[0].ready == 20, what="all are promoted")
+        assert client.smembers("delayq:queues") == listed
+
+
 @pytest.mark.redis_prefix("s[h]op", "shop")
 def test_a_prefix_is_no_pattern(good: LocalServer) -> None:
     with closing(Connector(good.url)) as connector, connect(good.url) as plain:

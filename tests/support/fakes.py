@@ -52,6 +52,7 @@ class Backend:
         self.trouble: dict[str, Exception] = {}
         self.leases: dict[str, float] = {}
         self.found = Tidied()
+        self.pages = 1
 
     def queues(self) -> list[str]:
         self._ask("queues")
@@ -59,6 +60,11 @@ class Backend:
 
     def register(self, queues: Sequence[str]) -> None:
         self._ask(f"register {' '.join(queues)}")
+
+    def relist(self) -> bool:
+        self._ask("relist")
+        self.pages -= 1
+        return self.pages <= 0
 
     def promote(self, queue: str) -> Promotion:
         self._ask(f"promote {queue}")

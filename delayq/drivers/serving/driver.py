@@ -59,6 +59,10 @@ class BrokerDriver:
     def register(self, queues: Sequence[str]) -> None:
         """Nothing to do: a queue is known as long as it holds something."""
 
+    def relist(self) -> bool:
+        """Nothing to do, for the same reason."""
+        return True
+
     def promote(self, queue: str) -> Promotion:
         """Move one batch of due jobs, where the backend needs that."""
         return self._broker.promote(queue) if isinstance(self._broker, Moves) else NOTHING_MOVES

@@ -28,7 +28,7 @@ def ticks(backend: Backend, loop: Janitor, seconds: float) -> list[str]:
 def test_the_first_turn_registers_tidies_and_reclaims() -> None:
     backend = Backend("a")
     assert janitor(backend).run_once() == 1.0
-    assert backend.asked == ["queues", "register a", "tidy a", "reclaim a"]
+    assert backend.asked == ["relist", "queues", "register a", "tidy a", "reclaim a"]
 
 
 def test_it_tidies_every_tick_and_reclaims_every_third_of_a_short_lease() -> None:
@@ -54,6 +54,27 @@ def test_queues_are_registered_every_minute_for_their_names_may_be_lost() -> Non
     backend = Backend()
     loop = janitor(backend, "a", "b")
     assert ticks(backend, loop, 119.5).count("register a b") == 2
+
+
+@pytest.mark.parametrize(("pages", "steps"), [(1, 1), (3, 3)])
+def test_queues_that_are_not_on_the_list_are_looked_for_at_the_start_and_hourly(pages: int, steps: int) -> None:
+    backend = Backend("a")
+    backend.pages = pages
+    loop = janitor(backend)
+    assert ticks(backend, loop, 3_590.0).count("relist") == steps
+    assert ticks(backend, loop, 60.0).count("relist") == 1
+
+
+def test_such_a_step_that_fails_is_tried_again_after_a_minute() -> None:
+    backend = Backend("a")
+    backend.trouble["relist"] = BackendDamaged("the key delayq:queues is no set")
+    asked = ticks(backend, janitor(backend), 119.5)
+    assert (asked.count("relist"), asked.count("tidy a")) == (2, 12)
+
+
+def test_a_janitor_of_named_queues_looks_for_no_others() -> None:
+    backend = Backend("a")
+    assert "relist" not in ticks(backend, janitor(backend, "a"), 10.0)
 
 
 def test_an_early_look_costs_no_request() -> None:
