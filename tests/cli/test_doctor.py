@@ -128,6 +128,23 @@ def test_a_prefix_is_no_pattern(good: LocalServer) -> None:
         assert (walk.step(), walk.over) == (["mine"], True)
 
 
+def test_one_step_looks_at_a_page_of_keys(good: LocalServer) -> None:
+    with closing(Connector(good.url)) as connector, connect(good.url) as plain:
+        client = Client(connector, Options())
+        for n in range(20):
+            client.schedule("x", delay="1h", queue=f"q{n}")
+        plain.mset({f"other:{n}": "" for n in range(5_000)})
+        plain.delete("delayq:queues")
+        walk, found = UnlistedWalk(client, lambda node, error: None), list[str]()
+        steps = 0
+        while not walk.over:
+            found += walk.step()
+            steps += 1
+        plain.delete(*(f"other:{n}" for n in range(5_000)))
+    assert set(found) == {f"q{n}" for n in range(20)}
+    assert steps >= 5
+
+
 def test_a_user_who_may_not_scan_is_told(
     cli: Cli, inline: Inline, q: DelayQ, good: LocalServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
