@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Final
 from urllib.parse import urlencode
 
 from fastapi.sse import EventSourceResponse
 from starlette.responses import PlainTextResponse, Response
 
-from delayq.core.errors import InvalidInput
+from delayq.core.errors import DelayqError, InvalidInput
 from delayq.core.names import check_id
 from delayq.core.states import State
 from delayq.http.dashboard.house import House
@@ -42,8 +43,16 @@ async def page(house: House, visit: Visit) -> Response:
         find,
         visit.viewer.role if name in BY_ROLE else "",
     )
+
+    async def admitted() -> bool:
+        """A log-out, a key that was revoked and one that was given other rights end the stream."""
+        with suppress(DelayqError):  # without Redis the log-outs known so far count; the page says that Redis is away
+            await house.guard.ready()
+        viewer = house.guard.viewer(visit.request)
+        return viewer is not None and viewer.key == visit.viewer.key
+
     try:
-        stream = await house.hub.watch(watched)
+        stream = await house.hub.watch(watched, admitted)
     except Full:
         return PlainTextResponse("Too many pages are watched already.", 503, {"Retry-After": "30"})
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}

@@ -16,7 +16,8 @@ import msgspec
 from delayq.core.errors import DelayqError
 
 EVERY_S: Final = 1.0
-SILENT_S: Final = 15.0
+SILENT_S: Final = 5.0
+"""After so long without news a stream says that it is still there, and its session is looked at again."""
 MOST_WATCHERS: Final = 200
 MOST_PAGES: Final = 50
 
@@ -37,6 +38,13 @@ class Watched(NamedTuple):
 Parts = Mapping[str, str]
 """Pieces of a page by the id of the element that holds them."""
 Make = Callable[[Watched], Awaitable[Parts]]
+Admitted = Callable[[], Awaitable[bool]]
+"""Whether the viewer of a stream may still see it."""
+
+
+async def always() -> bool:
+    """Admit a viewer for as long as the stream lasts."""
+    return True
 
 
 class Full(Exception):
@@ -59,13 +67,16 @@ class Hub:
         """How many look."""
         return sum(map(len, self._watchers.values()))
 
-    async def watch(self, watched: Watched) -> AsyncIterator[str]:
-        """Events as a browser reads them, until it goes or the server stops. Raises `Full` at once."""
+    async def watch(self, watched: Watched, admitted: Admitted = always) -> AsyncIterator[str]:
+        """Return events as a browser reads them, until it goes, the server stops or `admitted` says no.
+
+        `admitted` is asked before each event. Raises `Full` at once.
+        """
         if self.watchers >= MOST_WATCHERS or (watched not in self._watchers and len(self._watchers) >= MOST_PAGES):
             raise Full
-        return self._events(watched)
+        return self._events(watched, admitted)
 
-    async def _events(self, watched: Watched) -> AsyncIterator[str]:
+    async def _events(self, watched: Watched, admitted: Admitted) -> AsyncIterator[str]:
         mail: asyncio.Queue[str] = asyncio.Queue(1)
         self._watchers.setdefault(watched, set()).add(mail)
         if watched in self._last:
@@ -76,9 +87,12 @@ class Hub:
             yield "retry: 2000\n\n"
             while not self._stopping.is_set():
                 try:
-                    yield await asyncio.wait_for(mail.get(), SILENT_S)
+                    event = await asyncio.wait_for(mail.get(), SILENT_S)
                 except TimeoutError:
-                    yield ": still here\n\n"
+                    event = ": still here\n\n"
+                if not await admitted():
+                    return
+                yield event
         finally:
             self._leave(watched, mail)
 

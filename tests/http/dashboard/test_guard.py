@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -163,6 +164,39 @@ async def test_a_log_out_ends_the_session_on_every_server(
             server.cookies.set(SESSION, kept)
             assert (await read(server, "/audit")).url.path == "/login"
         assert (await enter(second, token)).url.path == "/"
+
+
+async def test_a_log_out_ends_the_open_streams_on_every_server(
+    redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key, token = new_key(0, [Scope.ADMIN])
+    monkeypatch.setattr("delayq.http.seals.FRESH_S", 0.0)
+    monkeypatch.setattr("delayq.http.dashboard.live.SILENT_S", 0.05)
+    async with locked(redis_url, tmp_path, key) as first, locked(redis_url, tmp_path, key) as second:
+        page = await enter(first, token)
+        second.cookies.set(SESSION, first.cookies[SESSION])
+        streams = [asyncio.create_task(one.get("/events?page=overview")) for one in (first, second)]
+        done, _ = await asyncio.wait(streams, timeout=0.5)
+        assert not done
+        await send(first, page, "/logout")
+        answers = await asyncio.wait_for(asyncio.gather(*streams), 10)
+        assert [answer.status_code for answer in answers] == [200, 200]
+
+
+async def test_a_revoked_key_ends_its_open_streams(
+    redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key, token = new_key(0, [Scope.ADMIN])
+    monkeypatch.setattr("delayq.http.keys.LOOK_S", 0.0)
+    monkeypatch.setattr("delayq.http.dashboard.live.SILENT_S", 0.05)
+    async with locked(redis_url, tmp_path, key) as client:
+        await enter(client, token)
+        stream = asyncio.create_task(client.get("/events?page=overview"))
+        done, _ = await asyncio.wait([stream], timeout=0.5)
+        assert not done
+        file = tmp_path / "keys"
+        file.write_text(file.read_text().replace('"id"', '"revoked_ms":5,"id"'))
+        assert (await asyncio.wait_for(stream, 10)).status_code == 200
 
 
 async def test_a_browser_gets_a_page_for_an_unknown_address(api: httpx.AsyncClient) -> None:
