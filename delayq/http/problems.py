@@ -62,6 +62,11 @@ _TITLES: Final = {
 }
 
 
+def status_of(error: errors.DelayqError) -> int:
+    """Return the HTTP status of an error: that of its class, or of the nearest base class with one."""
+    return next(_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS)
+
+
 class Wrong(NamedTuple):
     """One thing that is wrong with a request: where (`#/delay`, `?limit`), and the rule it breaks."""
 
@@ -140,7 +145,7 @@ def plain(status: int, detail: str, hint: str = "", **headers: str) -> Problem:
 
 def of_error(error: errors.DelayqError) -> Problem:
     """The problem that one of delayq's errors is."""
-    status = next(_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS)
+    status = status_of(error)
     headers = {"Retry-After": str(RETRY_AFTER_S)} if status == 503 else {}
     hint = _HINTS.get(type(error), error.hint)
     return Problem(status, kind_of(type(error)), error.message, hint, headers=headers)

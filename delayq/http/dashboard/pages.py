@@ -15,19 +15,9 @@ from delayq.http.dashboard.house import House
 from delayq.http.dashboard.rendering import sealed_off
 from delayq.http.dashboard.viewer import Viewer
 from delayq.http.dashboard.visit import NotAllowed, Visit, WrongQueue, here
+from delayq.http.problems import status_of
 
 RETRY_AFTER_S: Final = 5
-_STATUS: Final[tuple[tuple[type[errors.DelayqError], int], ...]] = (
-    (NotAllowed, 403),
-    (errors.InvalidInput, 400),
-    (errors.JobNotFound, 404),
-    (errors.LockNotFound, 404),
-    (errors.LimitNotFound, 404),
-    (errors.WorkerNotFound, 404),
-    (errors.BatchNotFound, 404),
-    (errors.Conflict, 409),
-    (errors.BackendError, 503),
-)
 
 
 async def show(house: House, visit: Visit, template: str, told: Mapping[str, Any], status: int = 200) -> Response:
@@ -71,7 +61,7 @@ def fault(house: House, request: Request, viewer: Viewer | None, told: Mapping[s
 
 def fault_of(house: House, request: Request, viewer: Viewer | None, error: errors.DelayqError) -> Response:
     """The page of an error of ours."""
-    status = next((number for kind, number in _STATUS if isinstance(error, kind)), 500)
+    status = 403 if isinstance(error, NotAllowed) else {422: 400}.get(status_of(error), status_of(error))
     outcomes.refused(error.message)
     title = next(
         (word for kind, word in _KINDS if isinstance(error, kind)), _TITLES.get(status, "Something went wrong")

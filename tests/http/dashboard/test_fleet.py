@@ -137,5 +137,7 @@ async def test_a_queue_is_removed_from_its_page_when_it_holds_nothing(
     done = await send(api, asked, "/queues/orders/remove", reason="not used any more")
     assert done.url.path == "/queues"
     assert q.queues() == []
+    gone = await send(api, asked, "/queues/orders/remove", 404, reason="from another tab")
+    assert "No queue 'orders' is known." in gone.text
     found = [(one.what, one.target, one.outcome) for one in q.audit_log.last()]
-    assert found == [("queue remove", "orders", "done"), ("queue remove", "orders", "refused")]
+    assert found == [("queue remove", "orders", word) for word in ("refused", "done", "refused")]
