@@ -44,6 +44,8 @@ def parse_endpoint(url: str) -> Endpoint:
     scheme, separator, _ = text.partition("://")
     if not separator or scheme not in _SCHEMES:
         kinds = ", ".join(f"{name}://" for name in _SCHEMES)
+        if not separator:  # it may be a password alone
+            raise ConfigError(f"The Redis URL has no scheme delayq knows ({kinds}).", hint=_EXAMPLE)
         raise _refused(text, f"has no scheme delayq knows ({kinds})")
     parts = _split(text)
     if parts.fragment or "@" in parts.query or ("@" in parts.path and scheme != "unix"):

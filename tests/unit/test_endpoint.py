@@ -101,6 +101,12 @@ REFUSED = [
 ]
 
 
+def test_a_password_without_anything_else_is_not_repeated() -> None:
+    with pytest.raises(ConfigError) as refused:
+        parse_endpoint("sekretpw")
+    assert "sekretpw" not in str(refused.value)
+
+
 @pytest.mark.parametrize(("url", "why"), REFUSED)
 def test_refused_in_one_sentence_with_an_example(url: str, why: str) -> None:
     with pytest.raises(ConfigError) as refused:
