@@ -152,5 +152,5 @@ async def test_a_result_that_is_not_kept_is_refused(rig: Rig) -> None:
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_job_that_nothing_keeps_cannot_be_asked_about(rig: Rig, verb: Callable[[JobRef], Any]) -> None:
     ref = rig.schedule("contract.named", None)
-    with pytest.raises(ConfigError, match=f"'{ref.id}'.*{ref.outcome}.*nothing keeps it under this answer"):
+    with pytest.raises(ConfigError, match=f"'{ref.id}'.*{ref.outcome}.*no backend keeps the job"):
         verb(ref)
