@@ -47,7 +47,8 @@ class Operator:
         expect(worst.locator("td").first).to_have_text("3")
 
     def finds_the_late_queue(self) -> None:
-        [late] = self.page.locator("#queue_table tr:has(.bad[data-label=overdue])").all()
+        late = self.page.locator("#queue_table tr:has(.bad[data-label=overdue])")
+        expect(late).to_have_count(1, timeout=20_000)  # a queue is late after ten seconds; the table is live
         self.click(late.get_by_role("link"))
         expect(self.page.locator("h1")).to_have_text("mail")
         expect(self.page.locator("#queue_figures")).to_contain_text("Oldest overdue")

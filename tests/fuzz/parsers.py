@@ -112,7 +112,7 @@ def backoff(raw: bytes) -> None:
 
 def records(raw: bytes) -> None:
     """What Redis holds beside envelopes; each is asked, whatever the ones before said."""
-    read_control([raw] * 5, NOW_MS)
+    read_control([raw] * 6, NOW_MS)
     inspect.worker("w", raw)
     for read in (failure.decode, progress.decode, followups.decode_todo, followups.decode_chain, followups.decode_plan):
         said = refusal(read, raw)
