@@ -96,9 +96,17 @@ class Trip:
         self.connection = connection
 
     def say(self, commands: Sequence[Words]) -> None:
-        """Write commands."""
+        """Write commands.
+
+        Each of a few goes out as soon as it is packed: the server works on the first while the next is packed, and on
+        the last while the first reply is read.
+        """
         try:
-            _write(self.connection, commands)
+            if len(commands) > FEW:
+                _write_many(self.connection, commands)
+            else:
+                for words in commands:
+                    self.connection.send_packed_command((pack_command(words),))
         except BaseException:
             self.abandon()
             raise
@@ -196,7 +204,11 @@ class OneServer(Direct):
         kept = self._take_kept()
         connection: Any = kept.connection if kept else self.connection_pool.get_connection()
         try:
-            _write(connection, commands)
+            if len(commands) > FEW:
+                _write_many(connection, commands)
+            else:
+                for words in commands:
+                    connection.send_packed_command((pack_command(words),))
             return [_reply(connection) for _ in commands]
         except BaseException:
             connection.disconnect()
@@ -267,16 +279,8 @@ class OneServer(Direct):
         return kept
 
 
-def _write(connection: Any, commands: Sequence[Words]) -> None:
-    """Write commands.
-
-    Each of a few goes out as soon as it is packed: the server works on the first while the next is packed, and on the
-    last while the first reply is read. Many go out some at a time, because a write costs more than a small command.
-    """
-    if len(commands) <= FEW:
-        for words in commands:
-            connection.send_packed_command((pack_command(words),))
-        return
+def _write_many(connection: Any, commands: Sequence[Words]) -> None:
+    """Write commands in pieces of some KiB, because a write costs more than a small command."""
     packed: list[bytes] = []
     size = 0
     for words in commands:
