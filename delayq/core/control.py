@@ -3,7 +3,7 @@
     pause all      nobody fetches anything, until resumed or for a time
     maintenance    the same, but for workers that were started with --force
     restart        workers that were started before leave after their job
-    order          what one worker alone is told
+    order          an order for one worker
 
 An *until* is epoch ms by the server's clock; 0 means until it is ended, None that it is not so.
 """

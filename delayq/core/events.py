@@ -25,7 +25,7 @@ class JobEnded:
 
     `outcome` is done, released (to be tried again), snoozed (released without an error), interrupted (handed back by a
     worker that stops), stopped (as it was asked to), discarded or failed. An attempt may end without having started: no
-    handler, no tries left, an envelope nobody can read (its `name` is then '').
+    handler, no tries left, an unreadable envelope (its `name` is then '').
     """
 
     id: str

@@ -280,7 +280,7 @@ class Steward(Protocol):
         """Counts how often switches were seen otherwise than before; 0 where every consumer looks itself."""
 
     def order(self, worker: str) -> WorkerOrder:
-        """What an operator told this worker, as last seen; RESUME where nobody can tell it anything."""
+        """Return the last order an operator gave this worker; RESUME on a backend without worker orders."""
 
     def asked_to_stop(self, claim: Claim) -> bool:
         """Whether somebody asked this job to stop."""

@@ -96,7 +96,7 @@ class BeanstalkdBroker:
         return self._ask(lambda line: line.renew(claims))
 
     def envelope(self, claim: Claim) -> bytes:
-        """The envelope, whoever has it; b'' when it is gone."""
+        """Return the envelope of a job in any state; b'' when the job is gone."""
         with self._pool.line() as line:
             try:
                 body = line.session.ask(lambda client: client.peek(named(claim)[0])).body

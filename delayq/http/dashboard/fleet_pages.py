@@ -108,7 +108,7 @@ _TOLD: Final = {
 
 
 async def ask_order(house: House, visit: Visit) -> Question | None:
-    """The question before a worker is told to take no jobs or to leave; resuming needs none."""
+    """Ask for confirmation before a worker is made quiet, stopped or restarted. Resuming needs no confirmation."""
     order = _order(visit)
     if order not in _ORDERS:
         return None

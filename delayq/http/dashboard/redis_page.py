@@ -80,7 +80,7 @@ _TOPOLOGY: Final = {
 
 
 def parts_of(report: ServerReport) -> Iterator[tuple[str, Iterator[Fact]]]:
-    """What is told of a server, in the order of the page; nothing of what it did not say."""
+    """List the figures of one server in the order of the page, without those missing from its answer."""
     if report.info:
         yield "Server", _server(report.info)
         yield "Memory", _memory(report.info)
