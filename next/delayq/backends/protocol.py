@@ -1,0 +1,163 @@
+"""The seam between workers and whatever keeps their jobs.
+
+A worker takes deliveries and settles each of them exactly once. The entry id of a delivery is its lease: it has one
+owner for its whole life, and settling with an entry that is no longer the job's changes nothing and answers False
+("fenced").
+"""
+
+from collections.abc import Sequence
+from typing import Protocol, TypeVar
+
+import msgspec
+
+from delayq.core.errors import BackendError
+
+TripT = TypeVar("TripT")
+
+
+class Held(msgspec.Struct, frozen=True, gc=False):
+    """A job that a consumer holds, by its id and its entry."""
+
+    queue: str
+    id: str
+    entry: str
+
+
+class Delivery(msgspec.Struct, frozen=True, gc=False):
+    """A job that a consumer has been given. `recoveries` counts the workers that vanished while they held it."""
+
+    queue: str
+    id: str
+    entry: str
+    envelope: bytes
+    recoveries: int
+
+    @property
+    def held(self) -> Held:
+        """Return what names this delivery."""
+        return Held(self.queue, self.id, self.entry)
+
+
+class Acked(msgspec.Struct, frozen=True, gc=False):
+    """The job is done. Its result, JSON, is kept for `retention_ms`."""
+
+    queue: str
+    id: str
+    entry: str
+    retention_ms: int = 0
+    result: bytes = b"null"
+
+
+class Released(msgspec.Struct, frozen=True, gc=False):
+    """The job runs again after `delay_ms`, with a rewritten envelope and the failure that led to it."""
+
+    queue: str
+    id: str
+    entry: str
+    delay_ms: int
+    envelope: bytes
+    failure: bytes
+
+
+class Failed(msgspec.Struct, frozen=True, gc=False):
+    """The job is given up, with a rewritten envelope and the failure that led to it."""
+
+    queue: str
+    id: str
+    entry: str
+    envelope: bytes
+    failure: bytes
+
+
+Settlement = Acked | Released | Failed
+
+
+class Promoted(msgspec.Struct, frozen=True, gc=False):
+    """What one promotion moved. `wait_us`: until the next one is due, 0 = now, negative = nothing to wait for."""
+
+    promoted: int
+    lost: int
+    wait_us: int
+
+
+class Renewed(msgspec.Struct, frozen=True, gc=False):
+    """`more`: entries that the consumer holds beyond those given. `cancelled`: ids of jobs that are asked to stop."""
+
+    more: int
+    cancelled: list[str]
+
+
+class Reclaimed(msgspec.Struct, frozen=True, gc=False):
+    """What one reclaim took back. `hold_ms` > 0: nothing moves for so long, because leases cannot be trusted yet."""
+
+    reclaimed: int
+    failed: int
+    hold_ms: int
+
+
+class Consumer(Protocol[TripT]):
+    """What a child uses: one named consumer that takes deliveries and settles them.
+
+    A queue that refuses a call is logged and left alone for a second; nothing is raised for it.
+    """
+
+    def open(self) -> float:
+        """Make the queues ready to be waited for, and return the shortest of their leases in seconds."""
+        ...
+
+    def begin(self, settled: Sequence[Settlement], limit: int) -> TripT:
+        """Send one trip that settles what is finished and takes up to `limit` new jobs, and return at once."""
+        ...
+
+    def complete(self, trip: TripT) -> tuple[list[bool | BackendError], list[Delivery]]:
+        """Return the answers of a trip: for each settlement whether the job was still ours, and the new jobs.
+
+        A settlement that its queue refused has an error in its place, and must be settled again.
+        Raises BackendError when there are no answers at all. Everything must then be settled again, and what was taken
+        is found by `pending`.
+        """
+        ...
+
+    def wait(self, timeout: float) -> list[Delivery]:
+        """Wait up to `timeout` seconds for one new job."""
+        ...
+
+    def pending(self) -> list[Delivery]:
+        """Read again what this consumer has been given and has not settled."""
+        ...
+
+    def hand_back(self, held: Sequence[Held]) -> None:
+        """Give back jobs that were not started; nothing is counted against them."""
+        ...
+
+
+class LeaseKeeper(Protocol):
+    """What a supervisor uses, on behalf of its children. One queue that refuses a call does not concern the others."""
+
+    def renew(self, consumer: str, held: Sequence[Held]) -> Renewed:
+        """Begin the leases of these jobs anew."""
+        ...
+
+    def pending(self, consumer: str) -> list[Delivery]:
+        """Read what a consumer has been given and has not settled."""
+        ...
+
+    def settle_after_death(self, done: Sequence[Held], unstarted: Sequence[Held], running: Sequence[Held]) -> None:
+        """Settle for a dead child: ack what was done, hand back what was unstarted, charge what was running."""
+        ...
+
+
+class QueueKeeper(Protocol):
+    """What the mover and the janitor use. A queue that refuses a call raises CallRefused."""
+
+    def queues(self) -> list[str]:
+        """List the names of the queues to serve."""
+        ...
+
+    def promote(self, queue: str) -> Promoted:
+        """Make the jobs ready that are due."""
+        ...
+
+    def reclaim(self, queue: str) -> Reclaimed:
+        """Take back the jobs whose lease is over."""
+        ...

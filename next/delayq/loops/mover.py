@@ -1,0 +1,59 @@
+"""The mover: makes jobs ready at the time they are due.
+
+Redis never times the wait, because it would wake up to 100 ms late. The mover sleeps in the client, until the next due
+time that `promote` told, a hint, or one second, whichever is first.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+from delayq.backends.protocol import QueueKeeper
+from delayq.core.errors import CallRefused
+from delayq.core.resting import REST, RestingQueues
+
+LONGEST_SLEEP: Final = 1.0
+QUEUES_EVERY: Final = 5.0
+ROUNDS: Final = 20
+"""Promotions of one queue in a row, before the other queues have their turn."""
+
+
+class Mover:
+    """Promotes the jobs of all queues."""
+
+    def __init__(self, keeper: QueueKeeper, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._keeper = keeper
+        self._clock = clock
+        self._due: dict[str, float] = {}
+        self._list_at = clock()
+        self._resting = RestingQueues(clock=clock)
+        self.promoted = 0
+
+    def step(self, hinted: set[str]) -> float:
+        """Promote what is due in every queue that is due or hinted, and return the seconds until the next one is."""
+        now = self._clock()
+        if now >= self._list_at:
+            for queue in self._keeper.queues():
+                self._due.setdefault(queue, now)
+            self._list_at = now + QUEUES_EVERY
+        for queue in self._resting.awake(hinted):
+            self._due[queue] = now
+        for queue, due in self._due.items():
+            if due <= now:
+                self._due[queue] = self._clock() + self._promote(queue)
+        return max(min(self._due.values(), default=now + LONGEST_SLEEP) - self._clock(), 0.0)
+
+    def _promote(self, queue: str) -> float:
+        """Promote the jobs of one queue and return the seconds until it wants to be looked at again."""
+        for _ in range(ROUNDS):
+            try:
+                answer = self._keeper.promote(queue)
+            except CallRefused as error:
+                self._resting.rest(queue, error)
+                return REST
+            self.promoted += answer.promoted
+            if answer.wait_us < 0:
+                return LONGEST_SLEEP
+            if answer.wait_us > 0:
+                return min(answer.wait_us / 1_000_000, LONGEST_SLEEP)
+        return 0.0

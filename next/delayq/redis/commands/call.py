@@ -1,0 +1,70 @@
+"""A call of Redis as a value: what to send, how to read the answer, and whether it may be sent twice."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from delayq.core.errors import BackendError
+from delayq.redis.scripts import Script
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+Word = str | bytes | int
+Parse = Callable[[Any], T]
+
+
+class Call(msgspec.Struct, Generic[T_co], frozen=True, gc=False):
+    """One command. `parse` reads the raw RESP2 reply, in which all text is bytes.
+
+    `repeatable`: sent twice, it has the effect of being sent once, and the answers agree.
+    `script` is set when the command is an EVALSHA, so that the executor can send the text to a server that lacks it.
+    """
+
+    words: tuple[Word, ...]
+    parse: Parse[T_co]
+    repeatable: bool
+    script: Script | None = None
+
+    @property
+    def name(self) -> str:
+        """Return what to call it in a message: the script or the command."""
+        return self.script.name if self.script else str(self.words[0])
+
+    def words_with_text(self) -> tuple[Word, ...]:
+        """Return the EVAL that does the same as this EVALSHA."""
+        if self.script is None:
+            raise ValueError(f"{self.words[0]!r} is no script call")
+        return ("EVAL", self.script.text, *self.words[2:])
+
+
+def script_call(
+    script: Script,
+    keys: tuple[str, ...],
+    parse: Parse[T],
+    *,
+    repeatable: bool,
+    rows: Iterable[tuple[Word, ...]] = (),
+    **arguments: Word,
+) -> Call[T]:
+    """Call a script. `arguments` are given by the names that its manual declares; `rows` follow them.
+
+    Raises TypeError when a name is missing or unknown, so a call in the wrong order cannot be written.
+    """
+    if arguments.keys() != script.argument_names:
+        raise TypeError(f"{script.name}.lua takes {script.arguments}, not {tuple(arguments)}")
+    ordered = [arguments[name] for name in script.arguments]
+    flat = [value for row in rows for value in row]
+    return Call(("EVALSHA", script.sha, len(keys), *keys, *ordered, *flat), parse, repeatable, script)
+
+
+def value_of(outcome: T | BackendError) -> T:
+    """Return the value of one call of a trip, or raise its error."""
+    if isinstance(outcome, BackendError):
+        raise outcome
+    return outcome
+
+
+def command(*words: Word, parse: Parse[T], repeatable: bool = True) -> Call[T]:
+    """Call a plain command."""
+    return Call(words, parse, repeatable)

@@ -1,0 +1,93 @@
+"""The asyncio leaf, over redis-py connections."""
+
+import asyncio
+from asyncio import AbstractEventLoop
+from collections.abc import AsyncGenerator
+from typing import Any
+
+from redis.asyncio.connection import AbstractConnection
+from redis.exceptions import AuthenticationError, ConnectionError, ResponseError, TimeoutError
+
+from delayq.core.errors import BackendError
+from delayq.redis.connection.leaf import TRY_TIMEOUT, ConnectionLost
+from delayq.redis.connection.url import Address
+
+
+class AsyncioLeaf:
+    """Connections by event loop: each request takes an idle one of the running loop or opens another."""
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._idle: dict[AbstractEventLoop, list[AbstractConnection]] = {}
+        self._closers: dict[AbstractEventLoop, AsyncGenerator[None, None]] = {}
+
+    async def send(self, request: bytes) -> AbstractConnection:
+        """Send packed commands; see Leaf."""
+        idle = await self._idle_of_loop()
+        connection = idle.pop() if idle else self._address.asyncio_connection()
+        sent = False
+        try:
+            if not connection.is_connected:
+                await connection.connect()
+            sent = True
+            await connection.send_packed_command(request, check_health=False)
+        except AuthenticationError as error:
+            # To redis-py this is a ConnectionError, but another try with the same password would not help.
+            await connection.disconnect()
+            raise BackendError(f"Redis refused the log-in: {error}; check the user and password of the url") from error
+        except (ConnectionError, TimeoutError) as error:
+            await connection.disconnect(nowait=True)
+            raise ConnectionLost(str(error), sent=sent) from error
+        except BaseException:
+            await connection.disconnect(nowait=True)
+            raise
+        return connection
+
+    async def receive(self, connection: AbstractConnection, replies: int, *, block: float = 0.0) -> list[Any]:
+        """Read replies; see Leaf."""
+        try:
+            answers = [await self._read(connection, block) for _ in range(replies)]
+        except (ConnectionError, TimeoutError) as error:
+            await connection.disconnect(nowait=True)
+            raise ConnectionLost(str(error), sent=True) from error
+        except BaseException:
+            await connection.disconnect(nowait=True)
+            raise
+        (await self._idle_of_loop()).append(connection)
+        return answers
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+        await asyncio.sleep(seconds)
+
+    async def close(self) -> None:
+        """Close the idle connections of the running loop."""
+        idle = await self._idle_of_loop()
+        while idle:
+            await idle.pop().disconnect()
+
+    async def _idle_of_loop(self) -> list[AbstractConnection]:
+        """Return the idle connections of the running loop, after forgetting the loops that are closed."""
+        loop = asyncio.get_running_loop()
+        if loop not in self._idle:
+            for closed in [other for other in self._idle if other.is_closed()]:
+                del self._idle[closed], self._closers[closed]
+            self._idle[loop] = []
+            self._closers[loop] = self._close_with_loop(self._idle[loop])
+            await anext(self._closers[loop])
+        return self._idle[loop]
+
+    async def _close_with_loop(self, idle: list[AbstractConnection]) -> AsyncGenerator[None, None]:
+        """Close connections when their loop ends: asyncio ends the generators that were begun in a loop before it."""
+        try:
+            yield
+        finally:
+            for connection in idle:
+                await connection.disconnect()
+
+    async def _read(self, connection: AbstractConnection, block: float) -> Any:
+        try:
+            timeout = block + TRY_TIMEOUT
+            return await connection.read_response(disable_decoding=True, timeout=timeout)
+        except ResponseError as error:
+            return error

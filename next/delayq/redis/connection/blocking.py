@@ -1,0 +1,98 @@
+"""The blocking leaf, over redis-py connections."""
+
+import os
+import select
+import time
+from typing import Any
+
+from redis.connection import AbstractConnection
+from redis.exceptions import AuthenticationError, ConnectionError, ResponseError, TimeoutError
+
+from delayq.core.errors import BackendError
+from delayq.redis.connection.leaf import TRY_TIMEOUT, ConnectionLost, WokenUp
+from delayq.redis.connection.url import Address
+
+
+class BlockingLeaf:
+    """Connections for threads: each request takes an idle one or opens another.
+
+    `wake_fd` becomes readable when a signal comes. A read that the server holds back ends then, with WokenUp.
+    """
+
+    def __init__(self, address: Address, *, wake_fd: int | None = None) -> None:
+        self._address = address
+        self._wake_fds = [] if wake_fd is None else [wake_fd]
+        self._idle: list[AbstractConnection] = []
+        self._pid = os.getpid()
+
+    async def send(self, request: bytes) -> AbstractConnection:
+        """Send packed commands; see Leaf."""
+        connection = self._take()
+        sent = False
+        try:
+            if not connection.is_connected:
+                connection.connect()
+            sent = True
+            connection.send_packed_command([request], check_health=False)
+        except AuthenticationError as error:
+            # To redis-py this is a ConnectionError, but another try with the same password would not help.
+            connection.disconnect()
+            raise BackendError(f"Redis refused the log-in: {error}; check the user and password of the url") from error
+        except (ConnectionError, TimeoutError) as error:
+            connection.disconnect()
+            raise ConnectionLost(str(error), sent=sent) from error
+        except BaseException:
+            connection.disconnect()
+            raise
+        return connection
+
+    async def receive(self, connection: AbstractConnection, replies: int, *, block: float = 0.0) -> list[Any]:
+        """Read replies; see Leaf."""
+        try:
+            if block:
+                self._wait(connection, block + TRY_TIMEOUT)
+            answers = [self._read(connection) for _ in range(replies)]
+        except (ConnectionError, TimeoutError) as error:
+            connection.disconnect()
+            raise ConnectionLost(str(error), sent=True) from error
+        except BaseException:
+            connection.disconnect()
+            raise
+        self._idle.append(connection)
+        return answers
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+        time.sleep(seconds)
+
+    async def close(self) -> None:
+        """Close all idle connections."""
+        while self._idle:
+            self._idle.pop().disconnect()
+
+    def _take(self) -> AbstractConnection:
+        """Return an idle connection or a new one. After a fork the parent's connections are left to the parent."""
+        if self._pid != os.getpid():
+            self._idle = []
+            self._pid = os.getpid()
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return self._address.blocking_connection()
+
+    def _wait(self, connection: AbstractConnection, timeout: float) -> None:
+        """Wait until the server answers, and no longer than until a signal comes."""
+        watched: list[Any] = [connection._sock, *self._wake_fds]
+        readable, _, _ = select.select(watched, [], [], timeout)
+        if connection._sock in readable:
+            return
+        if not readable:
+            raise TimeoutError("no answer came")
+        os.read(self._wake_fds[0], 4096)
+        raise WokenUp
+
+    def _read(self, connection: AbstractConnection) -> Any:
+        try:
+            return connection.read_response(disable_decoding=True)
+        except ResponseError as error:
+            return error

@@ -1,0 +1,77 @@
+"""Addresses of servers, and the one place where redis-py connections are made."""
+
+import socket
+import struct
+from typing import Any, Final, cast
+
+import redis.asyncio.connection as asyncio_connections
+import redis.connection as blocking_connections
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from delayq.core.errors import InvalidInput
+from delayq.redis.connection.leaf import TRY_TIMEOUT
+
+_TIMEVAL: Final = struct.pack("ll", int(TRY_TIMEOUT), int(TRY_TIMEOUT % 1 * 1_000_000))
+
+
+class _TimedByKernel:
+    """Leaves the timing of reads and writes to the kernel, which costs no system call of its own for each of them."""
+
+    def _connect(self) -> socket.socket:
+        connected: socket.socket = super()._connect()  # type: ignore[misc]
+        connected.settimeout(None)
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _TIMEVAL)
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _TIMEVAL)
+        return connected
+
+
+class _UnixConnection(_TimedByKernel, blocking_connections.UnixDomainSocketConnection):
+    pass
+
+
+class _TcpConnection(_TimedByKernel, blocking_connections.Connection):
+    pass
+
+
+class Address:
+    """Where a server listens: `redis://host:port/db`, `rediss://…` or `unix:///path?db=0`."""
+
+    def __init__(self, url: str) -> None:
+        try:
+            self._options = dict(blocking_connections.parse_url(url))
+        except ValueError as error:
+            raise InvalidInput(f"url is no Redis address: {error}", field="url") from None
+        self._options.pop("connection_class", None)
+        self._is_socket = url.startswith("unix:")
+        self._is_tls = url.startswith("rediss:")
+
+    def blocking_connection(self) -> blocking_connections.AbstractConnection:
+        """Make a connection that is not yet open."""
+        return cast(blocking_connections.AbstractConnection, self._make(blocking_connections))
+
+    def asyncio_connection(self) -> asyncio_connections.AbstractConnection:
+        """Make a connection that is not yet open."""
+        return cast(asyncio_connections.AbstractConnection, self._make(asyncio_connections))
+
+    def _make(self, module: Any) -> object:
+        """Make a connection with every option that matters said, because redis-py's defaults differ by version."""
+        options: dict[str, Any] = {
+            "socket_timeout": TRY_TIMEOUT,
+            "socket_connect_timeout": TRY_TIMEOUT,
+            "health_check_interval": 0,
+            "protocol": 2,
+            "driver_info": None,
+            **self._options,
+        }
+        if module is blocking_connections:
+            options["retry"] = Retry(NoBackoff(), 0)
+            if not self._is_tls:
+                options["socket_timeout"] = None
+                timed_by_kernel: Any = _UnixConnection if self._is_socket else _TcpConnection
+                return timed_by_kernel(**options)
+        if self._is_socket:
+            return module.UnixDomainSocketConnection(**options)
+        if self._is_tls:
+            return module.SSLConnection(**options)
+        return module.Connection(**options)

@@ -1,0 +1,26 @@
+"""The names of all keys. Nothing else spells one."""
+
+from functools import cache
+from typing import Final
+
+from delayq.redis.scripts import Script
+
+GROUP: Final = "delayq"
+
+
+class Keys:
+    """The keys and channels below one prefix."""
+
+    def __init__(self, prefix: str = "delayq") -> None:
+        self.queues = f"{prefix}:queues"
+        self.wake = f"{prefix}:wake"
+        self._prefix = prefix
+        self.of_script = cache(self._of_script)
+
+    def of_queue(self, queue: str, role: str) -> str:
+        """Return one key of a queue. The hash tag keeps all keys of a queue in one Cluster slot."""
+        return f"{self._prefix}:{{{queue}}}:{role}"
+
+    def _of_script(self, script: Script, queue: str) -> tuple[str, ...]:
+        """Return the keys that a script declares, in its order."""
+        return tuple(self.of_queue(queue, role) for role in script.keys)

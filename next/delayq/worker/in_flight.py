@@ -1,0 +1,207 @@
+"""The jobs that a child holds: waiting, running, finished. Each is in one of the three, and its slot says so."""
+
+import itertools
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+
+from delayq.backends.protocol import Acked, Delivery, Settlement
+from delayq.worker.shared_memory import CAPACITY, SlotState, SlotTable
+
+PREFETCH_SECONDS: Final = 0.02
+"""Work that a child may hold: enough to hide a round trip, too little to keep jobs from other workers. Half of it is
+here while the other half is on its way."""
+
+MAX_BATCH: Final = 250
+
+SUSPECT: Final = 2
+"""A delivery with this many recoveries or more is a suspect: it may have killed its workers."""
+
+RETRY_PAUSE: Final = 1.0
+"""Seconds until what its queue refused to settle is settled again."""
+
+
+class HeldJob(msgspec.Struct, gc=False, eq=False):
+    """A delivery in its slot since `held_at`. `read_at` is when the last read that brought it was sent."""
+
+    slot: int
+    delivery: Delivery
+    read_at: float
+    held_at: float
+    started_at: float = 0.0
+
+    @property
+    def is_suspect(self) -> bool:
+        """Whether it is better run with nothing else in the process."""
+        return self.delivery.recoveries >= SUSPECT
+
+
+class InFlight:
+    """The jobs of one child. Its lock keeps the main thread, the watchdog and the executor's threads apart."""
+
+    def __init__(self, slots: SlotTable, *, places: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self.slots = slots
+        self.lock = threading.RLock()
+        self._places = places
+        self._clock = clock
+        self._free = list(range(CAPACITY))
+        self._held: dict[str, HeldJob] = {}
+        self._waiting: deque[HeldJob] = deque()
+        self._running: dict[int, HeldJob] = {}
+        self._finished: list[tuple[HeldJob, Settlement]] = []
+        self._refused: list[tuple[HeldJob, Settlement]] = []
+        self._refused_until = 0.0
+        self._suspects = 0
+        self._seconds_per_job = PREFETCH_SECONDS
+
+    def hold(self, deliveries: Sequence[Delivery], *, read_at: float) -> None:
+        """Add deliveries as waiting, suspects first. For a delivery that is already held, only update its read time.
+
+        What finds no free slot stays with the backend, and comes with a later replay.
+        """
+        now = self._clock()
+        with self.lock:
+            for delivery in deliveries:
+                job = self._held.get(delivery.entry)
+                if job is not None:
+                    job.read_at = read_at
+                elif self._free:
+                    job = HeldJob(self._free.pop(), delivery, read_at, now)
+                    self.slots.write(job.slot, delivery)
+                    self._held[delivery.entry] = job
+                    if job.is_suspect:
+                        self._suspects += 1
+                        self._waiting.appendleft(job)
+                    else:
+                        self._waiting.append(job)
+
+    def next_job(self) -> HeldJob | None:
+        """Return the job that may be started next; None when none waits or all places are taken."""
+        with self.lock:
+            if not self._waiting or len(self._running) >= self._places:
+                return None
+            return self._waiting[0]
+
+    def start(self, job: HeldJob) -> bool:
+        """Move a waiting job to running; False when the watchdog has taken it meanwhile."""
+        with self.lock:
+            if job not in self._waiting:
+                return False
+            self._waiting.remove(job)
+            job.started_at = self._clock()
+            self._running[job.slot] = job
+            self.slots.mark(job.slot, SlotState.RUNNING)
+            return True
+
+    def quiet_since(self) -> float | None:
+        """Return since when a suspect is held that waits or runs; None without one."""
+        if not self._suspects:
+            return None
+        with self.lock:
+            candidates = [*self._running.values(), *itertools.islice(self._waiting, 1)]
+            return max((job.held_at for job in candidates if job.is_suspect), default=None)
+
+    def finish(self, job: HeldJob, settlement: Settlement) -> None:
+        """Move a running job to finished, and learn from how long it ran."""
+        seconds = self._clock() - job.started_at
+        with self.lock:
+            del self._running[job.slot]
+            self._finished.append((job, settlement))
+            # Up at once, down slowly: after one slow job, quick ones behind it are not fetched to be handed back.
+            average = self._seconds_per_job + (seconds - self._seconds_per_job) / 16
+            self._seconds_per_job = max(seconds, average)
+            if type(settlement) is Acked and not settlement.retention_ms:
+                self.slots.mark(job.slot, SlotState.DONE)
+
+    def take_finished(self) -> list[tuple[HeldJob, Settlement]]:
+        """Take what is finished, to settle it. Their slots stay until `free`, or `put_back` when settling failed."""
+        with self.lock:
+            finished = self._finished
+            self._finished = []
+            if self._refused and self._clock() >= self._refused_until:
+                finished, self._refused = self._refused + finished, []
+            return finished
+
+    def put_back(self, finished: Sequence[tuple[HeldJob, Settlement]]) -> None:
+        """Return what could not be settled, to try it again."""
+        with self.lock:
+            self._finished[:0] = finished
+
+    def put_aside(self, refused: Sequence[tuple[HeldJob, Settlement]]) -> None:
+        """Keep what its queue refused to settle, to try it again after a second."""
+        with self.lock:
+            self._refused += refused
+            self._refused_until = self._clock() + RETRY_PAUSE
+
+    def refused(self) -> int:
+        """Return how many settlements were refused and not yet tried again."""
+        with self.lock:
+            return len(self._refused)
+
+    def take_waiting(self) -> list[HeldJob]:
+        """Take what has not been started, to hand it back. Their slots stay until `free`."""
+        return self._take(lambda job: True)
+
+    def take_late(self) -> list[HeldJob]:
+        """Take what waits for a place, to hand it back. A suspect with a free place waits for quiet, and stays."""
+        with self.lock:
+            has_place = self.free_places() > 0
+            return self._take(lambda job: not (has_place and job.is_suspect))
+
+    def take_read_until(self, time: float) -> list[HeldJob]:
+        """Take what waits and was not read since this time, to forget it."""
+        return self._take(lambda job: job.read_at <= time)
+
+    def free(self, jobs: Sequence[HeldJob]) -> None:
+        """Forget jobs that are settled or handed back."""
+        with self.lock:
+            for job in jobs:
+                self.slots.mark(job.slot, SlotState.FREE)
+                self._held.pop(job.delivery.entry, None)
+                self._suspects -= job.is_suspect
+                self._free.append(job.slot)
+
+    def room(self) -> int:
+        """Return how many jobs may be fetched now, so that about 20 ms of work are held, by the measure of the last."""
+        with self.lock:
+            wanted = int(self._places * PREFETCH_SECONDS / max(self._seconds_per_job, 1e-6))
+            batch = min(max(wanted // 2, self._places), MAX_BATCH)
+            held = len(self._waiting) + len(self._running)
+            return max(min(max(wanted, self._places) - held, batch, len(self._free)), 0)
+
+    def free_places(self) -> int:
+        """Return how many jobs may be started now."""
+        with self.lock:
+            return self._places - len(self._running)
+
+    def is_idle(self) -> bool:
+        """Whether nothing waits, runs or is to be settled now."""
+        with self.lock:
+            return not (self._waiting or self._running or self._finished)
+
+    def has_finished(self) -> bool:
+        """Whether something is to be settled now."""
+        with self.lock:
+            return bool(self._finished)
+
+    def is_running(self) -> bool:
+        """Whether some job runs."""
+        with self.lock:
+            return bool(self._running)
+
+    def runs_longer_than(self, seconds: float) -> bool:
+        """Whether some job has been running for longer than this."""
+        now = self._clock()
+        with self.lock:
+            return any(now - job.started_at > seconds for job in self._running.values())
+
+    def _take(self, chosen: Callable[[HeldJob], bool]) -> list[HeldJob]:
+        """Take the chosen ones of what waits."""
+        with self.lock:
+            taken = [job for job in self._waiting if chosen(job)]
+            self._waiting = deque(job for job in self._waiting if not chosen(job))
+            return taken

@@ -1,0 +1,67 @@
+"""A private Redis server for the run, and a prefix of its own for every test."""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import redis
+
+from delayq import AsyncDelayQ, DelayQ
+from delayq.redis.keys import Keys
+from tests.support.queue import QueueOnServer
+from tests.support.servers import private_server
+
+
+@pytest.fixture(scope="session")
+def url() -> Iterator[str]:
+    """The address of a server that only this run uses."""
+    with private_server() as url:
+        yield url
+
+
+@pytest.fixture
+def server(url: str) -> Iterator[redis.Redis]:
+    """A plain client, to look at what is stored; what a test stores is gone afterwards."""
+    client = redis.Redis.from_url(url, decode_responses=True, protocol=2)
+    yield client
+    client.flushall()
+    client.close()
+
+
+@pytest.fixture
+def keys() -> Keys:
+    return Keys("test")
+
+
+@pytest.fixture
+def queue(url: str, server: redis.Redis, keys: Keys) -> Iterator[QueueOnServer]:
+    """A queue whose scripts are called with an explicit time. Both sums are checked at the end of each test."""
+    queue = QueueOnServer(url, server, keys)
+    yield queue
+    queue.check_sums()
+
+
+@pytest.fixture(params=["blocking", "asyncio"])
+def client(request: pytest.FixtureRequest, url: str, server: redis.Redis) -> Iterator[Any]:
+    """Both clients, one after the other. The awaited one is driven, so that a test is written once for both."""
+    if request.param == "blocking":
+        with DelayQ(url, prefix="test") as blocking_client:
+            yield blocking_client
+        return
+    with asyncio.Runner() as runner:
+        awaited = AsyncDelayQ(url, prefix="test")
+        yield _Driven(awaited, runner)
+        runner.run(awaited.close())
+
+
+class _Driven:
+    """Runs each method of an asyncio client to its end."""
+
+    def __init__(self, client: AsyncDelayQ, runner: asyncio.Runner) -> None:
+        self._client = client
+        self._runner = runner
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._client, name)
+        return lambda *args, **kwargs: self._runner.run(method(*args, **kwargs))

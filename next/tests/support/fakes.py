@@ -1,0 +1,77 @@
+"""A backend in memory and a clock that is set by hand."""
+
+from collections.abc import Sequence
+
+from delayq.backends.protocol import Delivery, Held, Renewed, Settlement
+from delayq.core.errors import BackendError, CallRefused
+
+FakeTrip = tuple[list[bool | BackendError], list[Delivery]]
+
+
+class FakeClock:
+    """A monotonic clock that stands still until it is moved."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class FakeConsumer:
+    """A Consumer whose jobs are a list. It records what a child does."""
+
+    def __init__(self, *jobs: Delivery) -> None:
+        self.ready = list(jobs)
+        self.settled: list[Settlement] = []
+        self.handed_back: list[Held] = []
+        self.trips = 0
+        self.lost: list[Delivery] = []
+        self.refuses = False
+
+    def open(self) -> float:
+        return 30.0
+
+    def begin(self, settled: Sequence[Settlement], limit: int) -> FakeTrip:
+        self.trips += 1
+        self.settled += settled
+        taken, self.ready = self.ready[:limit], self.ready[limit:]
+        return [CallRefused("no") if self.refuses else True for _ in settled], taken
+
+    def complete(self, trip: FakeTrip) -> FakeTrip:
+        return trip
+
+    def wait(self, timeout: float) -> list[Delivery]:
+        self.trips += 1
+        return []
+
+    def pending(self) -> list[Delivery]:
+        return self.lost
+
+    def hand_back(self, held: Sequence[Held]) -> None:
+        self.handed_back += held
+
+
+class FakeKeeper:
+    """A LeaseKeeper that answers from given values and records the calls of a supervisor."""
+
+    def __init__(self, *jobs: Delivery) -> None:
+        self.jobs = list(jobs)
+        self.renewed: list[Held] = []
+        self.settled: tuple[Sequence[Held], Sequence[Held], Sequence[Held]] = ((), (), ())
+
+    def renew(self, consumer: str, held: Sequence[Held]) -> Renewed:
+        self.renewed += held
+        return Renewed(len(self.jobs) - len(held), [])
+
+    def pending(self, consumer: str) -> list[Delivery]:
+        return self.jobs
+
+    def settle_after_death(self, done: Sequence[Held], unstarted: Sequence[Held], running: Sequence[Held]) -> None:
+        self.settled = (done, unstarted, running)
+
+
+def delivery(number: int, *, name: str = "ok", recoveries: int = 0) -> Delivery:
+    """Make the delivery of a job `job-<number>` that calls the handler `name`."""
+    envelope = b'{"v":1,"id":"job-%d","name":"%b","queue":"q","data":{},"created_ms":0}' % (number, name.encode())
+    return Delivery("q", f"job-{number}", f"{number}-0", envelope, recoveries)

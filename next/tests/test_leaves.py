@@ -1,0 +1,121 @@
+"""The two leaves: who may use a connection, and when it is closed."""
+
+import asyncio
+import os
+import signal
+import threading
+import time
+from types import FrameType
+
+import pytest
+import redis
+
+from delayq import AsyncDelayQ, DelayQ
+from delayq.redis.commands.call import Call, command
+from delayq.redis.connection.asyncio import AsyncioLeaf
+from delayq.redis.connection.blocking import BlockingLeaf
+from delayq.redis.connection.executor import Executor
+from delayq.redis.connection.leaf import ConnectionLost, WokenUp, drive
+from delayq.redis.connection.url import Address
+
+BLOCK: Call[None] = command("BLPOP", "nothing", 5, parse=lambda _: None)
+PING: Call[bytes] = command("PING", parse=bytes)
+
+
+class Interrupted(BaseException):
+    """What a signal handler may raise anywhere."""
+
+
+def test_a_signal_handler_that_calls_gets_another_connection(url: str, server: redis.Redis) -> None:
+    executor = Executor(BlockingLeaf(Address(url)))
+    answers: list[bytes] = []
+
+    def call(number: int, frame: FrameType | None) -> None:
+        answers.append(drive(executor.run(PING)))
+
+    before = signal.signal(signal.SIGALRM, call)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        late = command("BLPOP", "nothing", "0.2", parse=lambda reply: reply)
+        assert drive(executor.run_all([late], block=0.2)) == [None]
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert answers == [b"PONG"]
+
+
+@pytest.mark.parametrize("moment", ["connect", "send_packed_command", "read_response"])
+def test_what_interrupts_a_call_closes_its_connection(
+    url: str, server: redis.Redis, moment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise Interrupted
+
+    address = Address(url)
+    connection = address.blocking_connection()
+    connection.connect()
+    monkeypatch.setattr(address, "blocking_connection", lambda: connection)
+    monkeypatch.setattr(type(connection), "is_connected", moment != "connect")
+    monkeypatch.setattr(connection, moment, interrupt)
+    leaf = BlockingLeaf(address)
+    with pytest.raises(Interrupted):
+        drive(Executor(leaf).run(PING))
+    assert connection._sock is None
+    assert leaf._idle == []
+
+
+def test_a_wake_up_ends_a_blocked_read(url: str, server: redis.Redis) -> None:
+    wake_fd, signal_fd = os.pipe()
+    leaf = BlockingLeaf(Address(url), wake_fd=wake_fd)
+    started = time.monotonic()
+    threading.Timer(0.05, os.write, (signal_fd, b"x")).start()
+    with pytest.raises(WokenUp):
+        drive(Executor(leaf).run_all([BLOCK], block=5))
+    assert time.monotonic() - started < 1
+    assert drive(Executor(leaf).run(PING)) == b"PONG"
+
+
+def test_a_server_that_does_not_answer_is_given_up(url: str, server: redis.Redis) -> None:
+    leaf = BlockingLeaf(Address(url))
+    connection = drive(leaf.send(b"*3\r\n$5\r\nBLPOP\r\n$7\r\nnothing\r\n$1\r\n5\r\n"))
+    started = time.monotonic()
+    with pytest.raises(ConnectionLost):
+        drive(leaf.receive(connection, 1))
+    assert 1.5 < time.monotonic() - started < 3
+    assert not connection.is_connected
+
+
+def test_threads_that_share_a_client_get_their_own_answers(url: str, server: redis.Redis) -> None:
+    with DelayQ(url) as client:
+        ids: list[str] = []
+        threads = [
+            threading.Thread(target=lambda n=n: ids.append(client.schedule("n", id=f"job-{n}", delay="1h").id))
+            for n in range(20)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sorted(ids) == sorted(f"job-{n}" for n in range(20))
+
+
+@pytest.mark.filterwarnings("error")
+def test_one_client_serves_one_event_loop_after_the_other(url: str, server: redis.Redis) -> None:
+    before = len(server.client_list())
+    client = AsyncDelayQ(url)
+    for _ in range(50):
+        assert asyncio.run(client.queues()) == []
+    assert len(server.client_list()) <= before + 2
+
+
+def test_a_cancelled_call_closes_its_connection(url: str, server: redis.Redis) -> None:
+    leaf = AsyncioLeaf(Address(url))
+
+    async def cancel_a_blocked_call() -> bytes:
+        call = asyncio.create_task(Executor(leaf).run_all([BLOCK], block=5))
+        await asyncio.sleep(0.05)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        return await Executor(leaf).run(PING)
+
+    assert asyncio.run(cancel_a_blocked_call()) == b"PONG"

@@ -1,0 +1,187 @@
+"""The steps of a child, with a backend in memory and a clock that is set by hand."""
+
+from functools import partial
+
+import pytest
+
+from delayq.backends.protocol import Acked, Failed, Released
+from delayq.core.backoff import steps
+from delayq.core.errors import BackendUnavailable
+from delayq.jobs.function import Registry, job
+from delayq.worker.attempt import attempt
+from delayq.worker.child import Child
+from delayq.worker.executors import InlineExecutor
+from delayq.worker.in_flight import InFlight
+from delayq.worker.leases import renew
+from delayq.worker.shared_memory import SlotState, SlotTable
+from delayq.worker.watchdog import Watchdog
+from tests.support.fakes import FakeClock, FakeConsumer, FakeKeeper, delivery
+
+
+class ChildUnderTest:
+    """A child whose handlers move the clock."""
+
+    def __init__(self, consumer: FakeConsumer) -> None:
+        self.consumer = consumer
+        self.clock = FakeClock()
+        self.slots = SlotTable(["q"])
+        self.in_flight = InFlight(self.slots, places=1, clock=self.clock)
+        self.started: list[str] = []
+        registry = Registry()
+
+        @job("ok", registry=registry)
+        def ok() -> None:
+            self.started.append("ok")
+            self.clock.now += 0.001
+
+        @job("raises", tries=2, backoff=steps(7), registry=registry)
+        def raises() -> None:
+            raise ValueError("no")
+
+        @job("slow", registry=registry)
+        def slow() -> None:
+            self.started.append("slow")
+            self.clock.now += 1
+            self.watchdog.look()
+
+        executor = InlineExecutor(self.in_flight, partial(attempt, registry=registry))
+        self.child = Child(consumer, self.slots, self.in_flight, executor, lease=30, clock=self.clock)
+        self.watchdog = Watchdog(self.in_flight, self.child.relieve)
+
+
+def lose_connection(*_: object) -> None:
+    raise BackendUnavailable("away")
+
+
+def test_one_trip_settles_what_is_finished_and_takes_what_is_new() -> None:
+    consumer = FakeConsumer(delivery(1), delivery(2))
+    child = ChildUnderTest(consumer).child
+    for _ in range(3):
+        child.step()
+    assert [type(settled) for settled in consumer.settled] == [Acked]
+    assert consumer.trips == 2
+
+
+def test_quick_jobs_are_fetched_many_at_a_time() -> None:
+    under_test = ChildUnderTest(FakeConsumer(*[delivery(n) for n in range(200)]))
+    for _ in range(60):
+        under_test.child.step()
+    assert 7 <= under_test.in_flight.room() <= 10
+
+
+@pytest.mark.parametrize(("attempts", "kind"), [(0, Released), (1, Failed)])
+def test_an_exception_is_retried_until_the_tries_are_used_up(attempts: int, kind: type) -> None:
+    job = delivery(1, name="raises")
+    counted = job.envelope.replace(b'"created_ms":0', b'"created_ms":0,"attempts":%d,"unknown":[]' % attempts)
+    consumer = FakeConsumer(type(job)("q", job.id, job.entry, counted, 0))
+    child = ChildUnderTest(consumer).child
+    child.step()
+    child.step()
+    child.settle()
+    (settled,) = consumer.settled
+    assert isinstance(settled, kind)
+    assert isinstance(settled, Released | Failed)
+    assert settled.envelope.endswith(b'"attempts":%d,"unknown":[]}' % (attempts + 1))
+
+
+def test_while_a_handler_is_slow_the_rest_is_handed_back() -> None:
+    under_test = ChildUnderTest(FakeConsumer())
+    under_test.in_flight.hold([delivery(1), delivery(2, name="slow"), delivery(3)], read_at=under_test.clock())
+    under_test.child.step()
+    assert under_test.started == ["ok", "slow"]
+    assert [held.id for held in under_test.consumer.handed_back] == ["job-3"]
+    assert [settled.id for settled in under_test.consumer.settled] == ["job-1"]
+
+
+@pytest.mark.parametrize(("still_ours", "started"), [(True, ["ok"]), (False, [])])
+def test_a_job_that_waited_too_long_is_read_again_before_it_starts(still_ours: bool, started: list[str]) -> None:
+    under_test = ChildUnderTest(FakeConsumer())
+    under_test.in_flight.hold([delivery(1)], read_at=under_test.clock())
+    under_test.clock.now += 21
+    under_test.consumer.lost = [delivery(1)] if still_ours else []
+    under_test.child._start_jobs()
+    assert under_test.started == started
+    assert [state for state, _ in under_test.slots.read()] == [SlotState.DONE] * still_ours
+
+
+def test_no_renewal_confirms_a_job_that_was_not_in_it() -> None:
+    under_test = ChildUnderTest(FakeConsumer())
+    under_test.clock.now += 40
+    renew(FakeKeeper(), "dq:a:1:x", under_test.slots)
+    under_test.in_flight.hold([delivery(1)], read_at=under_test.clock() - 40)
+    under_test.child._start_jobs()
+    assert under_test.started == []
+
+
+def test_what_a_queue_refuses_to_settle_is_settled_a_second_later() -> None:
+    under_test = ChildUnderTest(FakeConsumer(delivery(1)))
+    under_test.consumer.refuses = True
+    for _ in range(20):
+        under_test.child.step()
+    assert len(under_test.consumer.settled) == 1
+    under_test.consumer.refuses = False
+    under_test.clock.now += 1.1
+    under_test.child.step()
+    assert [settled.id for settled in under_test.consumer.settled] == ["job-1", "job-1"]
+    assert under_test.slots.read() == []
+
+
+def test_what_could_not_be_settled_is_settled_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    under_test = ChildUnderTest(FakeConsumer(delivery(1)))
+    under_test.child.step()
+    under_test.child.step()
+    monkeypatch.setattr(under_test.consumer, "begin", lose_connection)
+    with pytest.raises(BackendUnavailable):
+        under_test.child.settle()
+    monkeypatch.undo()
+    under_test.child.settle()
+    assert [settled.id for settled in under_test.consumer.settled] == ["job-1"]
+
+
+def test_what_could_not_be_handed_back_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    under_test = ChildUnderTest(FakeConsumer(delivery(1)))
+    under_test.child.step()
+    monkeypatch.setattr(under_test.consumer, "hand_back", lose_connection)
+    with pytest.raises(BackendUnavailable):
+        under_test.child.relieve()
+    monkeypatch.undo()
+    under_test.consumer.lost = [delivery(1)]
+    under_test.child.step()
+    assert under_test.started == ["ok"]
+
+
+def test_only_the_job_that_was_checked_is_started() -> None:
+    in_flight = ChildUnderTest(FakeConsumer()).in_flight
+    in_flight.hold([delivery(1)], read_at=100)
+    checked = in_flight.next_job()
+    assert checked is not None
+    in_flight.take_waiting()
+    in_flight.hold([delivery(2)], read_at=0)
+    assert not in_flight.start(checked)
+
+
+def test_the_slots_say_how_far_each_job_is() -> None:
+    under_test = ChildUnderTest(FakeConsumer())
+    under_test.in_flight.hold([delivery(1), delivery(2), delivery(3)], read_at=under_test.clock())
+    for _ in range(2):
+        job = under_test.in_flight.next_job()
+        assert job is not None
+        assert under_test.in_flight.start(job)
+        if job.delivery.id == "job-1":
+            under_test.in_flight.finish(job, Acked("q", "job-1", "1-0"))
+    assert [state for state, _ in sorted(under_test.slots.read(), key=lambda row: row[1].entry)] == [
+        SlotState.DONE,
+        SlotState.RUNNING,
+        SlotState.WAITING,
+    ]
+
+
+def test_a_replay_skips_what_is_finished_and_not_yet_settled() -> None:
+    under_test = ChildUnderTest(FakeConsumer(delivery(1)))
+    under_test.child.step()
+    under_test.child.step()
+    under_test.consumer.lost = [delivery(1), delivery(2)]
+    under_test.slots.ask_replay()
+    for _ in range(3):
+        under_test.child.step()
+    assert sorted(settled.id for settled in under_test.consumer.settled) == ["job-1", "job-2"]

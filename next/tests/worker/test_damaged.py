@@ -1,0 +1,79 @@
+"""A queue whose stream is damaged stops no other queue."""
+
+from collections.abc import Sequence
+
+import pytest
+import redis
+
+from delayq.backends.protocol import Acked, Delivery, Settlement
+from delayq.redis.connection.blocking import BlockingLeaf
+from delayq.redis.connection.executor import Executor
+from delayq.redis.connection.url import Address
+from delayq.redis.keys import Keys
+from delayq.redis.worker.consumer import RedisConsumer
+from delayq.redis.worker.keepers import RedisKeeper
+from tests.support.queue import QueueOnServer
+
+NAME = "dq:a:1:x"
+QUEUES = ["damaged", "orders"]
+
+
+@pytest.fixture
+def consumer(queue: QueueOnServer, url: str, keys: Keys) -> RedisConsumer:
+    """A consumer of a damaged queue and of `orders`, where one job is ready."""
+    queue.schedule("job")
+    queue.server.set(keys.of_queue("damaged", "stream"), "no stream")
+    return RedisConsumer(Executor(BlockingLeaf(Address(url))), keys, QUEUES, NAME)
+
+
+def exchange(consumer: RedisConsumer, *settled: Settlement) -> tuple[Sequence[object], list[Delivery]]:
+    return consumer.complete(consumer.begin(settled, 1))
+
+
+def test_the_other_queue_is_opened_read_and_waited_for(consumer: RedisConsumer, queue: QueueOnServer) -> None:
+    assert consumer.open() == 30
+    assert [job.id for job in consumer.wait(0.1)] == ["job"]
+    assert [job.id for job in consumer.pending()] == ["job"]
+
+
+def test_a_wait_that_is_refused_reads_the_queues_one_by_one(consumer: RedisConsumer) -> None:
+    assert [job.id for job in consumer.wait(0.1)] == ["job"]
+
+
+def test_the_other_queue_is_read_and_settled_in_the_same_trip(consumer: RedisConsumer, queue: QueueOnServer) -> None:
+    _, (job,) = exchange(consumer)
+    consumer._resting._until.clear()
+    queue.server.set(consumer._keys.of_queue("damaged", "entries"), "no hash")
+    (refused, done), _ = exchange(consumer, Acked("damaged", "other", "1-0"), Acked("orders", job.id, job.entry))
+    assert isinstance(refused, Exception)
+    assert done is True
+    assert queue.place_of("job") == "nowhere"
+
+
+def test_a_damaged_queue_is_left_alone_for_a_second(consumer: RedisConsumer, server: redis.Redis) -> None:
+    exchange(consumer)
+    refusals = server.info("errorstats")["errorstat_WRONGTYPE"]
+    for _ in range(3):
+        exchange(consumer, Acked("damaged", "other", "1-0"))
+    assert server.info("errorstats")["errorstat_WRONGTYPE"] == refusals
+
+
+def test_the_other_queue_is_renewed_and_settled_after_a_death(
+    consumer: RedisConsumer, url: str, keys: Keys, queue: QueueOnServer
+) -> None:
+    _, (job,) = exchange(consumer)
+    keeper = RedisKeeper(Executor(BlockingLeaf(Address(url))), keys, QUEUES)
+    assert keeper.renew(NAME, []).more == 1
+    assert [delivery.id for delivery in keeper.pending(NAME)] == ["job"]
+    keeper.settle_after_death([], [type(job.held)("damaged", "other", "1-0"), job.held], [])
+    assert queue.server.hget(queue.key("meta"), "handed_back_total") == "1"
+
+
+def test_a_worker_serves_the_queues_it_was_given_also_when_they_are_not_listed(
+    url: str, server: redis.Redis, keys: Keys
+) -> None:
+    keeper = RedisKeeper(Executor(BlockingLeaf(Address(url))), keys, ["given"])
+    server.sadd(keys.queues, "listed")
+    assert keeper.queues() == ["given", "listed"]
+    server.set(keys.queues, "damaged")
+    assert keeper.queues() == ["given"]

@@ -1,0 +1,119 @@
+"""Jobs whose worker vanished more than once, in a child with four places."""
+
+from delayq.backends.protocol import Acked
+from delayq.worker.child import Child
+from delayq.worker.in_flight import HeldJob, InFlight
+from delayq.worker.shared_memory import SlotTable
+from delayq.worker.watchdog import Watchdog
+from tests.support.fakes import FakeClock, FakeConsumer, delivery
+
+LEASE = 30.0
+
+
+class ManualExecutor:
+    """A JobExecutor whose jobs run until the test ends them. A wait lasts a tenth of a second."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        self.running: dict[str, HeldJob] = {}
+        self.waits = 0
+        self._clock = clock
+
+    def execute(self, job: HeldJob) -> None:
+        self.running[job.delivery.id] = job
+
+    def wait(self, timeout: float) -> None:
+        self.waits += 1
+        self._clock.now += 0.1
+
+    def close(self) -> None:
+        pass
+
+
+class ThreadedChild:
+    """A child with four places, where a long job runs already."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.consumer = FakeConsumer()
+        self.in_flight = InFlight(SlotTable(["q"]), places=4, clock=self.clock)
+        self.executor = ManualExecutor(self.clock)
+        self.child = Child(
+            self.consumer, self.in_flight.slots, self.in_flight, self.executor, lease=LEASE, clock=self.clock
+        )
+        self.watchdog = Watchdog(self.in_flight, self.child.relieve)
+        self.take(0)
+
+    def take(self, *numbers: int, recoveries: int = 0) -> None:
+        """Let the child find jobs in the queue."""
+        self.consumer.ready += [delivery(number, recoveries=recoveries) for number in numbers]
+        self.steps(1)
+
+    def steps(self, number: int) -> None:
+        for _ in range(number):
+            self.child.step()
+            self.watchdog.look()
+
+    def end(self, id: str) -> None:
+        job = self.executor.running.pop(id)
+        self.in_flight.finish(job, Acked("q", job.delivery.id, job.delivery.entry))
+
+    @property
+    def running(self) -> list[str]:
+        return sorted(self.executor.running)
+
+
+def test_a_first_recovery_runs_like_any_job() -> None:
+    child = ThreadedChild()
+    child.take(1, recoveries=1)
+    child.steps(1)
+    assert child.running == ["job-0", "job-1"]
+
+
+def test_a_suspect_waits_until_nothing_runs_and_nothing_is_read_or_handed_back_meanwhile() -> None:
+    child = ThreadedChild()
+    child.take(1, recoveries=2)
+    child.consumer.ready = [delivery(number) for number in range(2, 9)]
+    trips, waits = child.consumer.trips, child.executor.waits
+    child.steps(10)
+    assert child.running == ["job-0"]
+    assert (child.consumer.trips, child.consumer.handed_back) == (trips, [])
+    assert child.executor.waits == waits + 10
+    child.end("job-0")
+    child.steps(2)
+    assert child.running == ["job-1"]
+    assert len(child.consumer.ready) == 7
+    child.end("job-1")
+    child.steps(2)
+    assert len(child.running) == 4
+
+
+def test_a_suspect_waits_for_one_lease_at_most() -> None:
+    child = ThreadedChild()
+    child.take(1, recoveries=2)
+    child.consumer.ready = [delivery(2)]
+    child.steps(3)
+    assert child.running == ["job-0"]
+    child.clock.now += LEASE
+    child.consumer.lost = [delivery(0), delivery(1, recoveries=2)]
+    child.steps(3)
+    assert child.running == ["job-0", "job-1", "job-2"]
+    assert child.consumer.handed_back == []
+
+
+def test_a_suspect_without_a_free_place_is_handed_back_like_any_job() -> None:
+    child = ThreadedChild()
+    child.take(1, 2, 3)
+    child.steps(1)
+    assert len(child.running) == 4
+    child.in_flight.hold([delivery(9, recoveries=2)], read_at=child.clock())
+    child.clock.now += 1
+    child.watchdog.look()
+    assert [held.id for held in child.consumer.handed_back] == ["job-9"]
+
+
+def test_a_child_with_free_places_looks_for_jobs_without_spinning() -> None:
+    child = ThreadedChild()
+    child.steps(1)
+    waits = child.executor.waits
+    child.steps(5)
+    assert child.executor.waits == waits + 5
