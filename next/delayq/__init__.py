@@ -1,24 +1,67 @@
-"""delayq, second edition: a delayq that proves the architecture."""
+"""delayq runs work later and never loses it."""
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from delayq.client import AsyncDelayQ as AsyncDelayQ
+    from delayq.client import AsyncJobRef as AsyncJobRef
     from delayq.client import DelayQ as DelayQ
+    from delayq.client import JobRef as JobRef
+    from delayq.core.backoff import Exponential as Exponential
+    from delayq.core.backoff import Fixed as Fixed
+    from delayq.core.backoff import Steps as Steps
+    from delayq.core.errors import BackendError as BackendError
+    from delayq.core.errors import BackendFull as BackendFull
+    from delayq.core.errors import BackendUnavailable as BackendUnavailable
+    from delayq.core.errors import ConfigError as ConfigError
+    from delayq.core.errors import Conflict as Conflict
+    from delayq.core.errors import DelayqError as DelayqError
+    from delayq.core.errors import FoundElsewhere as FoundElsewhere
+    from delayq.core.errors import InvalidInput as InvalidInput
+    from delayq.core.errors import JobFinished as JobFinished
+    from delayq.core.errors import JobHasFailed as JobHasFailed
+    from delayq.core.errors import JobNotFailed as JobNotFailed
+    from delayq.core.errors import JobNotFound as JobNotFound
+    from delayq.core.errors import JobRunning as JobRunning
+    from delayq.core.errors import NotConfirmed as NotConfirmed
+    from delayq.core.errors import OutcomeUnknown as OutcomeUnknown
+    from delayq.core.errors import PayloadLost as PayloadLost
+    from delayq.core.errors import QueueInUse as QueueInUse
+    from delayq.core.errors import QueueNotFound as QueueNotFound
     from delayq.core.job_spec import JobSpec as JobSpec
-    from delayq.core.outcome import Fail as Fail
-    from delayq.core.outcome import Retry as Retry
+    from delayq.core.signals import Discard as Discard
+    from delayq.core.signals import Fail as Fail
+    from delayq.core.signals import JobSignal as JobSignal
+    from delayq.core.signals import Retry as Retry
+    from delayq.core.signals import Snooze as Snooze
+    from delayq.core.states import Answer as Answer
+    from delayq.core.states import OnConflict as OnConflict
+    from delayq.core.states import State as State
+    from delayq.core.views import Control as Control
+    from delayq.core.views import JobInfo as JobInfo
+    from delayq.core.views import Page as Page
+    from delayq.core.views import QueueStats as QueueStats
+    from delayq.core.views import QueueView as QueueView
+    from delayq.core.views import Retried as Retried
+    from delayq.core.views import Upcoming as Upcoming
     from delayq.jobs.function import job as job
+    from delayq.settings.model import Settings as Settings
 
-_PLACES = {
-    "AsyncDelayQ": "delayq.client",
-    "DelayQ": "delayq.client",
-    "JobSpec": "delayq.core.job_spec",
-    "Fail": "delayq.core.outcome",
-    "Retry": "delayq.core.outcome",
-    "job": "delayq.jobs.function",
+_MODULES: Final = {
+    "client": "AsyncDelayQ AsyncJobRef DelayQ JobRef",
+    "core.backoff": "Exponential Fixed Steps",
+    "core.errors": "BackendError BackendFull BackendUnavailable ConfigError Conflict DelayqError FoundElsewhere "
+    "InvalidInput JobFinished JobHasFailed JobNotFailed JobNotFound JobRunning NotConfirmed OutcomeUnknown "
+    "PayloadLost QueueInUse QueueNotFound",
+    "core.job_spec": "JobSpec",
+    "core.signals": "Discard Fail JobSignal Retry Snooze",
+    "core.states": "Answer OnConflict State",
+    "core.views": "Control JobInfo Page QueueStats QueueView Retried Upcoming",
+    "jobs.function": "job",
+    "settings.model": "Settings",
 }
+_PLACES: Final = {name: f"delayq.{module}" for module, names in _MODULES.items() for name in names.split()}
 
 __all__ = list(_PLACES)
 

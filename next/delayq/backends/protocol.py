@@ -24,13 +24,17 @@ class Held(msgspec.Struct, frozen=True, gc=False):
 
 
 class Delivery(msgspec.Struct, frozen=True, gc=False):
-    """A job that a consumer has been given. `recoveries` counts the workers that vanished while they held it."""
+    """A job that a consumer has been given. `recoveries` counts the workers that vanished while they held it.
+
+    `is_stopping`: the job was asked to stop, and is to be ended without being started.
+    """
 
     queue: str
     id: str
     entry: str
     envelope: bytes
-    recoveries: int
+    recoveries: int = 0
+    is_stopping: bool = False
 
     @property
     def held(self) -> Held:
@@ -39,13 +43,18 @@ class Delivery(msgspec.Struct, frozen=True, gc=False):
 
 
 class Acked(msgspec.Struct, frozen=True, gc=False):
-    """The job is done. Its result, JSON, is kept for `retention_ms`."""
+    """The job is done. Its result, JSON, is kept for `retention_ms`; so is `report`, how it ran, JSON or b''.
+
+    `is_followed`, here and below: something may follow the end of the job.
+    """
 
     queue: str
     id: str
     entry: str
     retention_ms: int = 0
     result: bytes = b"null"
+    report: bytes = b""
+    is_followed: bool = False
 
 
 class Released(msgspec.Struct, frozen=True, gc=False):
@@ -67,32 +76,53 @@ class Failed(msgspec.Struct, frozen=True, gc=False):
     entry: str
     envelope: bytes
     failure: bytes
+    is_followed: bool = False
 
 
 Settlement = Acked | Released | Failed
 
 
 class Promoted(msgspec.Struct, frozen=True, gc=False):
-    """What one promotion moved. `wait_us`: until the next one is due, 0 = now, negative = nothing to wait for."""
+    """What one promotion moved. `wait_us`: until the next one is due, 0 = now, negative = nothing to wait for.
+
+    `owed`: ends of jobs that a relay has to follow up.
+    """
 
     promoted: int
     lost: int
     wait_us: int
+    owed: int = 0
 
 
 class Renewed(msgspec.Struct, frozen=True, gc=False):
     """`more`: entries that the consumer holds beyond those given. `cancelled`: ids of jobs that are asked to stop."""
 
+    lease_ms: int
     more: int
     cancelled: list[str]
 
 
 class Reclaimed(msgspec.Struct, frozen=True, gc=False):
-    """What one reclaim took back. `hold_ms` > 0: nothing moves for so long, because leases cannot be trusted yet."""
+    """What one reclaim took back. `hold_ms` > 0: nothing moves for so long, because leases cannot be trusted yet.
+
+    `more`: call again at once.
+    """
 
     reclaimed: int
     failed: int
     hold_ms: int
+    lease_ms: int = 30_000
+    more: int = 0
+
+
+class Repaired(msgspec.Struct, frozen=True, gc=False):
+    """What one repair of a queue did. All but `pruned` are 0 unless something happened outside of delayq."""
+
+    closed: int = 0
+    redelivered: int = 0
+    buried: int = 0
+    mended: int = 0
+    pruned: int = 0
 
 
 class Consumer(Protocol[TripT]):
@@ -103,6 +133,10 @@ class Consumer(Protocol[TripT]):
 
     def open(self) -> float:
         """Make the queues ready to be waited for, and return the shortest of their leases in seconds."""
+        ...
+
+    def now_ms(self) -> int:
+        """Return the time of the backend, in epoch ms, as far as it is known here."""
         ...
 
     def begin(self, settled: Sequence[Settlement], limit: int) -> TripT:
@@ -148,7 +182,7 @@ class LeaseKeeper(Protocol):
 
 
 class QueueKeeper(Protocol):
-    """What the mover and the janitor use. A queue that refuses a call raises CallRefused."""
+    """What the mover, the janitor and the relay use. A queue that refuses a call raises CallRefused."""
 
     def queues(self) -> list[str]:
         """List the names of the queues to serve."""
@@ -160,4 +194,12 @@ class QueueKeeper(Protocol):
 
     def reclaim(self, queue: str) -> Reclaimed:
         """Take back the jobs whose lease is over."""
+        ...
+
+    def repair(self, queue: str) -> Repaired:
+        """Close what others acknowledged, forget what was kept long enough, mend what is damaged."""
+        ...
+
+    def follow_up(self, queue: str) -> int:
+        """Carry the ends of jobs to what follows them; return how many."""
         ...

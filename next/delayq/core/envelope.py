@@ -1,61 +1,192 @@
 """The envelope: what travels through Redis for one job, as UTF-8 JSON with whole words.
 
-Only members that differ from their default are written. Members that this release does not know survive every path.
+Only members that differ from their default are written. `data` stays raw bytes: only the handler looks inside. Members
+that this release does not know survive every path, so an older worker passes the envelope of a newer producer on
+unharmed. Times are epoch milliseconds, durations milliseconds; both end in `_ms`.
 """
 
-from typing import Any, Final
+import hashlib
+from math import isfinite
+from typing import Annotated, Any, Final
 
 import msgspec
 
-from delayq.core.errors import InvalidInput
+from delayq.core.display import shown
+from delayq.core.errors import InvalidInput, UnreadableEnvelope
+
+VERSION: Final = 1
+MAX_LETTERS: Final = 255
+"""Of the name of a job, and of an id. Nothing longer is scheduled, so nothing longer is read."""
+
+Number = Annotated[int, msgspec.Meta(ge=0, le=2**53 - 1)]
+"""What every language and Lua carry exactly. It is checked here, because a script that refuses a number would keep all
+that is settled with it from ending."""
+Span = Annotated[int, msgspec.Meta(ge=0, le=2**51)]
+"""A duration: two of them added to the time of day are still a Number."""
+
+ABSENT: Final = msgspec.Raw(b"")
+"""A raw member that is not there; one object, because the encoder leaves it out by its identity."""
+
+UNKNOWN_SINCE: Final = "delayq-unknown-since"
+"""The header that says when a worker first met the job without being able to read it, in epoch ms."""
 
 
-class Envelope(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """One job as it travels. Times are epoch milliseconds, durations are milliseconds."""
+class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """One job as it travels. `attempts` counts the attempts before this one."""
 
     v: int
     id: str
     name: str
     queue: str
     data: msgspec.Raw
-    created_ms: int
-    attempts: int = 0
-    tries: int | None = None
-    retention_ms: int = 0
+    attempts: Number
+    created_ms: Number
+    tries: Number | None = None
+    backoff: int | list[int] | dict[str, Any] | None = None
+    timeout_ms: Span | None = None
+    deadline_ms: Number | None = None
+    retry_until_ms: Number | None = None
+    max_exceptions: Number | None = None
+    exceptions: Number = 0
+    unique: str | None = None
+    retention_ms: Span | None = None
+    headers: dict[str, str] | None = None
+    chain: msgspec.Raw = ABSENT
+    batch: msgspec.Raw = ABSENT
+    encrypted: msgspec.Raw = ABSENT
+    tags: list[str] | None = None
 
+    def __repr__(self) -> str:
+        """Leave the data out: a payload does not belong into a log."""
+        return f"Envelope(id={self.id!r}, name={self.name!r}, queue={self.queue!r}, attempts={self.attempts})"
 
-class UnreadableEnvelope(InvalidInput):
-    """The bytes are no envelope. The job that carries them fails; no other job is affected."""
+    @property
+    def is_followed(self) -> bool:
+        """Whether something may follow the end of this job."""
+        return self.chain is not ABSENT or self.batch is not ABSENT
 
 
 _encoder: Final = msgspec.json.Encoder()
-_decoder: Final = msgspec.json.Decoder(Envelope)
-_members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_decode: Final = msgspec.json.Decoder(Envelope).decode
+_decode_members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_decode_any: Final = msgspec.json.Decoder().decode
 
 
 def encode(envelope: Envelope) -> bytes:
-    """Write an envelope as JSON. `v` is a member although it never differs, so it always travels."""
+    """Write an envelope."""
     return _encoder.encode(envelope)
 
 
-def encode_data(data: dict[str, Any] | None) -> msgspec.Raw:
-    """Write the arguments of a job as JSON, or raise InvalidInput when JSON cannot hold them."""
-    try:
-        return msgspec.Raw(_encoder.encode({} if data is None else data))
-    except (TypeError, ValueError) as error:
-        raise InvalidInput(f"data cannot be written as JSON: {error}", field="data") from error
-
-
 def decode(raw: bytes) -> Envelope:
-    """Read an envelope, or raise UnreadableEnvelope."""
+    """Read an envelope; raises UnreadableEnvelope with the reason."""
     try:
-        return _decoder.decode(raw)
-    except (msgspec.DecodeError, ValueError) as error:
-        raise UnreadableEnvelope(f"the envelope cannot be read: {error}") from error
+        envelope = _decode(raw)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise UnreadableEnvelope(f"These {len(raw)} bytes are no envelope: {error}.") from None
+    if len(envelope.name) > MAX_LETTERS or len(envelope.id) > MAX_LETTERS:
+        raise UnreadableEnvelope(f"The envelope has a name or id of more than {MAX_LETTERS} characters.")
+    if envelope.v != VERSION:
+        raise UnreadableEnvelope(f"The envelope has version {envelope.v}; this release reads version {VERSION}.")
+    return envelope
 
 
-def with_attempts(raw: bytes, attempts: int) -> bytes:
-    """Return the envelope with another count of attempts. Every other member keeps its bytes."""
-    members = _members.decode(raw)
-    members["attempts"] = msgspec.Raw(b"%d" % attempts)
+def rewrite(raw: bytes, **changes: Any) -> bytes:
+    """Return an envelope with some members changed (None removes one). All others keep their bytes."""
+    try:
+        members = _decode_members(raw)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise UnreadableEnvelope(f"These {len(raw)} bytes are no envelope: {error}.") from None
+    for member, value in changes.items():
+        if value is None:
+            members.pop(member, None)
+        else:
+            members[member] = msgspec.Raw(_encoder.encode(value))
     return _encoder.encode(members)
+
+
+def recount(raw: bytes, *, attempts: int, exceptions: int, unknown_since_ms: int | None = None) -> bytes:
+    """Return an envelope with its counts after an attempt. The header UNKNOWN_SINCE is set, or removed for None."""
+    changes: dict[str, Any] = {"attempts": attempts, "exceptions": exceptions or None}
+    if unknown_since_ms is not None or UNKNOWN_SINCE.encode() in raw:
+        changes["headers"] = _headers_with(raw, unknown_since_ms)
+    return rewrite(raw, **changes)
+
+
+def refresh(raw: bytes, envelope: Envelope, now_ms: int) -> bytes:
+    """Return the envelope of a failed job that is retried: from the start, without limits that have passed."""
+    changes: dict[str, Any] = {"attempts": 0, "exceptions": None}
+    if envelope.retry_until_ms is not None and envelope.retry_until_ms <= now_ms:
+        changes["retry_until_ms"] = None
+    if envelope.deadline_ms is not None and envelope.deadline_ms <= now_ms:
+        changes["deadline_ms"] = None
+    if UNKNOWN_SINCE in (envelope.headers or {}):
+        changes["headers"] = _headers_with(raw, None)
+    return rewrite(raw, **changes)
+
+
+def fingerprint(raw: bytes) -> str:
+    """Return the SHA-1 of an envelope. `retry` sends it along, so that a changed envelope is not overwritten."""
+    return hashlib.sha1(raw, usedforsecurity=False).hexdigest()
+
+
+def encode_data(data: object, limit: int) -> msgspec.Raw:
+    """Write a payload as JSON of at most `limit` bytes. `bytes` are JSON already, and stay as they are.
+
+    Raises InvalidInput for what JSON cannot carry exactly: NaN, half of a surrogate pair, two keys that are one text.
+    """
+    try:
+        if isinstance(data, bytes | msgspec.Raw):
+            _decode_any(data)
+            raw = bytes(data)
+        else:
+            raw = _encoder.encode(data)
+    except (TypeError, ValueError, msgspec.MsgspecError, RecursionError) as error:
+        raise InvalidInput(
+            f"The payload is no JSON: {error}.", hint='An example: {"order_id": 42}.', field="data"
+        ) from None
+    if len(raw) > limit:
+        raise InvalidInput(
+            f"The payload has {len(raw):,} bytes; the limit is {limit:,}.",
+            hint="Store it elsewhere and send a reference, or raise DELAYQ_MAX_PAYLOAD.",
+            field="data",
+        )
+    if not isinstance(data, bytes | msgspec.Raw):
+        _check_values(data, may_hold_nan=b"null" in raw)
+    return msgspec.Raw(raw)
+
+
+def _headers_with(raw: bytes, unknown_since_ms: int | None) -> dict[str, str] | None:
+    headers = dict(decode(raw).headers or {})
+    headers.pop(UNKNOWN_SINCE, None)
+    if unknown_since_ms is not None:
+        headers[UNKNOWN_SINCE] = str(unknown_since_ms)
+    return headers or None
+
+
+def _check_values(data: object, *, may_hold_nan: bool) -> None:
+    """Refuse what the encoder writes without an error, but not so that it comes back equal."""
+    pending = [data]
+    for value in pending:  # grows while it is read
+        if isinstance(value, dict):
+            if not all(type(key) is str for key in value):
+                _check_keys(value)
+            pending.extend(value.values())
+        elif isinstance(value, list | tuple):
+            pending.extend(value)
+        elif may_hold_nan and isinstance(value, float) and not isfinite(value):
+            raise InvalidInput(
+                f"The payload holds {value}, for which JSON has no number.", hint="Send null or a text.", field="data"
+            )
+
+
+def _check_keys(mapping: dict[Any, Any]) -> None:
+    seen: dict[bytes, object] = {}
+    for key in mapping:
+        written = _encoder.encode({key: None})
+        if written in seen or (isinstance(key, float) and not isfinite(key)):
+            raise InvalidInput(
+                f"The payload has the key {shown(key)}, which as JSON text is also another key, or no number.",
+                hint="Use texts as keys.",
+                field="data",
+            )
+        seen[written] = key

@@ -1,15 +1,26 @@
-"""Names of queues and jobs, and new job ids."""
+"""Names of queues and jobs, and new job ids.
+
+queue   [A-Za-z0-9][A-Za-z0-9._:-]{0,127}   it stands inside the hash tag of its keys: no braces, and no '#'
+job     1 to 255 printable characters, no white space
+id      [\\x21-\\x7e]{1,255}
+"""
 
 import os
 import re
 import time
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
+from delayq.core.display import shown
 from delayq.core.errors import InvalidInput
 
-QUEUE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
-JOB_ID: Final = re.compile(r"[\x21-\x7e]{1,255}")
+LOST: Final = "delayq.lost"
+"""The name in the stub of a job whose payload is lost."""
+
+_QUEUE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
+_ID: Final = re.compile(r"[\x21-\x7e]{1,255}")
+_JOB: Final = re.compile(r"[^ ]{1,255}")
 
 _ALPHABET: Final = "0123456789abcdefghijklmnopqrstuv"
 _PAIRS: Final = [first + second for first in _ALPHABET for second in _ALPHABET]
@@ -18,20 +29,42 @@ _SHIFTS: Final = range(120, -1, -10)
 
 @lru_cache(maxsize=1024)
 def check_queue(name: str) -> str:
-    """Return the name of a queue, or raise InvalidInput when it breaks the grammar."""
-    if QUEUE.fullmatch(name) is None:
-        raise InvalidInput(
-            f"queue {name!r} is no valid name: use letters, digits and . _ : -, at most 128, first a letter or digit",
-            field="queue",
-        )
-    return name
+    """Return the name of a queue; raises InvalidInput when it breaks the grammar."""
+    if isinstance(name, str) and _QUEUE.fullmatch(name):
+        return str(name)
+    raise InvalidInput(
+        f"The queue {shown(name)} has no valid name.",
+        hint="Use 1 to 128 of A-Z a-z 0-9 . _ : - and begin with a letter or digit.",
+        field="queue",
+    )
+
+
+@lru_cache(maxsize=1024)
+def check_job_name(name: str) -> str:
+    """Return the name of a job; raises InvalidInput when it breaks the grammar."""
+    if isinstance(name, str) and _JOB.fullmatch(name) and name.isprintable():
+        return str(name)
+    raise InvalidInput(
+        f"The job name {shown(name)} is not valid.",
+        hint="Use 1 to 255 printable characters without white space, such as order.close.",
+        field="name",
+    )
 
 
 def check_id(job_id: str) -> str:
-    """Return the id of a job, or raise InvalidInput when it breaks the grammar."""
-    if JOB_ID.fullmatch(job_id) is None:
-        raise InvalidInput(f"id {job_id!r} is no valid id: use 1 to 255 printable ASCII characters", field="id")
-    return job_id
+    """Return the id of a job; raises InvalidInput when it breaks the grammar."""
+    if isinstance(job_id, str) and _ID.fullmatch(job_id):
+        return str(job_id)
+    raise InvalidInput(
+        f"The id {shown(job_id)} is not valid.",
+        hint="Use 1 to 255 printable ASCII characters without spaces, or leave the id out.",
+        field="id",
+    )
+
+
+def check_ids(job_ids: str | Iterable[str]) -> list[str]:
+    """Return the ids of jobs as a list; a text is one id. Raises InvalidInput."""
+    return [check_id(job_ids)] if isinstance(job_ids, str | bytes) else [check_id(job_id) for job_id in job_ids]
 
 
 def new_id() -> str:

@@ -1,66 +1,177 @@
-"""What becomes of a job whose attempt raised: a value, decided in one place, without I/O."""
+"""What becomes of a delivery, as a value, and the one place that decides it.
 
-import traceback
-from typing import Final
+A handler returns or raises; `decide` turns that into an outcome; the worker settles it once. The rules are Laravel's:
+retry_until goes before tries, then max_exceptions. Two differences: a snooze costs no attempt, and workers that
+vanished are counted apart, as recoveries.
+"""
 
-import msgspec
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Literal
 
-from delayq.core.backoff import Backoff
-from delayq.core.times import Duration, to_ms
+from delayq.core.backoff import DEFAULT, Backoff, from_wire
+from delayq.core.envelope import UNKNOWN_SINCE, Envelope
+from delayq.core.errors import DeadlinePassed, DelayqError, RetryUntilPassed, TriesExhausted, UnknownJob
+from delayq.core.signals import Discard, Fail, JobCancelled, JobTimedOut, Retry, Snooze, WorkerShutdown
 
-MAX_MESSAGE: Final = 4_000
-MAX_TRACEBACK: Final = 16_000
+UNKNOWN_FREE_MS: Final = 7 * 86_400_000
+"""For so long a job that this release cannot read waits without costing attempts: newer workers may be on their way."""
+UNKNOWN_SHORTEST_MS: Final = 2_000
+UNKNOWN_LONGEST_MS: Final = 600_000
 
-
-class JobSignal(Exception):
-    """What a handler raises to choose the outcome itself."""
-
-
-class Retry(JobSignal):
-    """Try again after `delay`. The attempt counts."""
-
-    def __init__(self, delay: Duration) -> None:
-        super().__init__(f"retry in {delay}")
-        self.delay_ms = to_ms(delay)
+OnTimeout = Literal["retry", "fail"]
 
 
-class Fail(JobSignal):
-    """Give the job up now, whatever tries are left."""
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How a job is tried. `tries` 0 = without limit, `timeout_ms` 0 = without timeout. Times are epoch ms."""
+
+    tries: int = 5
+    backoff: Backoff = DEFAULT
+    retry_until_ms: int | None = None
+    deadline_ms: int | None = None
+    max_exceptions: int | None = None
+    retention_ms: int = 0
+    timeout_ms: int = 0
+    on_timeout: OnTimeout = "retry"
 
 
-class RunAgain(msgspec.Struct, frozen=True, gc=False):
-    """Run the job again after `delay_ms`; `attempts` are counted so far."""
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The job is done, and kept for `retention_ms`. `is_stopped`: it was asked to stop, and nothing follows it."""
+
+    retention_ms: int = 0
+    is_stopped: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RunAgain:
+    """Run again after `delay_ms`, with these counts. `error` is None for a snooze.
+
+    `unknown_since_ms`: when a worker first met the job without being able to read it; None = this worker can.
+    """
 
     delay_ms: int
     attempts: int
-    failure: bytes
+    exceptions: int
+    error: BaseException | None = None
+    unknown_since_ms: int | None = None
 
 
-class GiveUp(msgspec.Struct, frozen=True, gc=False):
-    """Put the job with the failed ones; `attempts` are counted so far."""
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """Put the job among the failed, with these counts."""
 
     attempts: int
-    failure: bytes
+    exceptions: int
+    error: BaseException
 
 
-def decide(error: BaseException, *, attempts: int, tries: int, backoff: Backoff) -> RunAgain | GiveUp:
-    """Decide what follows an attempt that raised.
+Outcome = Done | RunAgain | GiveUp
+DONE: Final = Done()
 
-    `attempts` counts this attempt too; `tries` is how many are allowed.
+
+def policy_of(envelope: Envelope, declared: Policy) -> Policy:
+    """Return the policy of one delivery: what its envelope says, over what its handler declares."""
+    if (
+        envelope.tries is None
+        and envelope.backoff is None
+        and envelope.retention_ms is None
+        and envelope.timeout_ms is None
+        and not (envelope.retry_until_ms or envelope.deadline_ms or envelope.max_exceptions)
+    ):
+        return declared  # most envelopes say nothing
+    return Policy(
+        tries=declared.tries if envelope.tries is None else envelope.tries,
+        backoff=declared.backoff if envelope.backoff is None else from_wire(envelope.backoff),
+        retry_until_ms=envelope.retry_until_ms or declared.retry_until_ms,
+        deadline_ms=envelope.deadline_ms or declared.deadline_ms,
+        max_exceptions=envelope.max_exceptions or declared.max_exceptions,
+        retention_ms=declared.retention_ms if envelope.retention_ms is None else envelope.retention_ms,
+        timeout_ms=declared.timeout_ms if envelope.timeout_ms is None else envelope.timeout_ms,
+        on_timeout=declared.on_timeout,
+    )
+
+
+def before_start(envelope: Envelope, policy: Policy, now_ms: int) -> GiveUp | None:
+    """Return why an attempt may not start; None when it may."""
+    error: DelayqError | None = None
+    if policy.deadline_ms is not None and now_ms > policy.deadline_ms:
+        error = DeadlinePassed("The deadline of the job passed before it could start.")
+    elif policy.retry_until_ms is not None:
+        if now_ms > policy.retry_until_ms:
+            error = RetryUntilPassed("The time until which the job may be tried has passed.")
+    elif policy.tries and envelope.attempts >= policy.tries:
+        error = TriesExhausted(f"All {policy.tries} tries were used before this delivery.")
+    return GiveUp(envelope.attempts, envelope.exceptions, error) if error else None
+
+
+def decide(
+    envelope: Envelope, policy: Policy, error: BaseException | None, *, now_ms: int, rand: Callable[[], float]
+) -> Outcome:
+    """Decide what becomes of an attempt that ended with `error` (None = the handler returned).
+
+    `now_ms` is the server's time as last seen; `rand` gives numbers from 0 up to 1, for jitter.
     """
-    failure = describe(error)
-    if isinstance(error, Fail) or attempts >= tries:
-        return GiveUp(attempts, failure)
-    delay_ms = error.delay_ms if isinstance(error, Retry) else backoff(attempts)
-    return RunAgain(delay_ms, attempts, failure)
+    if error is None:
+        return Done(policy.retention_ms) if policy.retention_ms else DONE
+    if isinstance(error, JobCancelled):
+        return Done(is_stopped=True)
+    if isinstance(error, Discard):
+        return DONE
+    if isinstance(error, Snooze | WorkerShutdown):
+        delay_ms = error.delay_ms if isinstance(error, Snooze) else 0
+        return RunAgain(delay_ms, envelope.attempts, envelope.exceptions)
+    if isinstance(error, UnknownJob):
+        return _after_unknown(envelope, policy, error, now_ms, rand)
+    return _after_attempt(envelope, policy, error, now_ms, rand)
 
 
-def describe(error: BaseException) -> bytes:
-    """Return the failure as the JSON that is kept beside the job. Long texts are cut."""
-    lines = traceback.format_exception(error)
-    record = {
-        "type": type(error).__qualname__[:200],
-        "message": str(error)[:MAX_MESSAGE],
-        "traceback": "".join(lines)[-MAX_TRACEBACK:],
-    }
-    return msgspec.json.encode(record)
+def _after_unknown(
+    envelope: Envelope, policy: Policy, error: UnknownJob, now_ms: int, rand: Callable[[], float]
+) -> Outcome:
+    """Let a job that this release cannot read wait for a worker that can. The wait grows with its age."""
+    seen = (envelope.headers or {}).get(UNKNOWN_SINCE, "")
+    since_ms = min(int(seen), now_ms) if seen.isascii() and seen.isdecimal() and len(seen) < 17 else now_ms
+    age_ms = now_ms - since_ms
+    has_passed = any(limit is not None and limit <= now_ms for limit in (policy.retry_until_ms, policy.deadline_ms))
+    if age_ms >= UNKNOWN_FREE_MS or has_passed:
+        return GiveUp(envelope.attempts, envelope.exceptions, error)
+    wait_ms = min(max(age_ms // 2, UNKNOWN_SHORTEST_MS), UNKNOWN_LONGEST_MS)
+    delay_ms = round(wait_ms * (1 + rand() / 5))
+    return RunAgain(delay_ms, envelope.attempts, envelope.exceptions, error, unknown_since_ms=since_ms)
+
+
+def _after_attempt(
+    envelope: Envelope, policy: Policy, error: BaseException, now_ms: int, rand: Callable[[], float]
+) -> RunAgain | GiveUp:
+    attempts = envelope.attempts + 1
+    exceptions = envelope.exceptions + (0 if isinstance(error, Retry) else 1)
+    is_late = policy.deadline_ms is not None and now_ms >= policy.deadline_ms
+    if isinstance(error, JobTimedOut) and (is_late or policy.on_timeout == "fail"):
+        return GiveUp(attempts, exceptions, error)
+    if isinstance(error, Fail):
+        return GiveUp(attempts, exceptions, error.cause)
+    if _is_exhausted(policy, attempts, exceptions, now_ms):
+        return GiveUp(attempts, exceptions, error)
+    if isinstance(error, Retry) and error.delay_ms is not None:
+        return RunAgain(error.delay_ms, attempts, exceptions, error)
+    return RunAgain(_backoff_ms(policy.backoff, attempts, error, rand), attempts, exceptions, error)
+
+
+def _is_exhausted(policy: Policy, attempts: int, exceptions: int, now_ms: int) -> bool:
+    if policy.retry_until_ms is not None:
+        if policy.retry_until_ms <= now_ms:
+            return True
+    elif policy.tries and attempts >= policy.tries:
+        return True
+    return policy.max_exceptions is not None and exceptions >= policy.max_exceptions
+
+
+def _backoff_ms(backoff: Backoff, attempt: int, error: BaseException, rand: Callable[[], float]) -> int:
+    """Return the wait. A backoff function that fails must not take the error of the attempt with it."""
+    try:
+        return backoff.delay_ms(attempt, error, rand)
+    except Exception as broken:
+        error.add_note(f"The backoff function of the job failed too ({broken!r}); the default backoff was used.")
+        return DEFAULT.delay_ms(attempt, error, rand)

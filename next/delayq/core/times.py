@@ -1,36 +1,197 @@
-"""Durations as people write them, read into milliseconds."""
+"""Durations and points in time as people write them, read into milliseconds, and back.
+
+    duration   500ms  90s  15m  1h30m  1.5h  2d  1w  PT15M   units from large to small, each once; at most ten years
+    instant    2026-11-21T15:00:00Z  2026-11-21T16:00:00.25+01:00  2026-11-21 16:00 with a time zone
+
+No bare number, because its unit would be a guess; no months or years, because their length varies. A day has 24 hours.
+Everything is rounded up to whole milliseconds, so that nothing runs early.
+"""
 
 import math
 import re
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from functools import lru_cache
+from itertools import pairwise
 from typing import Final
+from zoneinfo import ZoneInfo, available_timezones
 
+from delayq.core.display import shown
 from delayq.core.errors import InvalidInput
 
 Duration = str | timedelta
-"""`"90s"`, `"15m"`, `"1h30m"`, `"1.5h"` or a timedelta. A bare number is refused, because its unit would be a guess."""
+Instant = str | datetime
 
-MS_PER_UNIT: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
-MAX_MS: Final = 10 * 365 * 86_400_000
+MAX_DURATION_MS: Final = 3653 * 86_400_000
+"""Ten years at their longest."""
 
-_PART: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
-_WHOLE: Final = re.compile(rf"(?:{_PART.pattern})+")
+_MS_PER_UNIT: Final = {"w": 604_800_000, "d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
+_RANK: Final = {unit: rank for rank, unit in enumerate(_MS_PER_UNIT)}
+_NUMBER: Final = r"[0-9]+(?:\.[0-9]+)?"
+_PART: Final = re.compile(r"([0-9]+)(?:\.([0-9]+))?(ms|[wdhms])")
+_COMPACT: Final = re.compile(rf"(?:{_NUMBER}(?:ms|[wdhms]))+")
+_ISO: Final = re.compile(
+    rf"P(?=[0-9T])((?:{_NUMBER}W)?(?:{_NUMBER}D)?)(?:T(?=[0-9])((?:{_NUMBER}H)?(?:{_NUMBER}M)?(?:{_NUMBER}S)?))?"
+)
+_DURATION_HINT: Final = "Write 500ms, 90s, 15m, 1h30m, 2d or PT15M."
+
+_RFC3339: Final = re.compile(
+    r"([0-9]{4})-([0-9]{2})-([0-9]{2})[Tt ]([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:\.([0-9]+))?)?"
+    r"(?:([Zz])|([+-])([0-9]{2}):([0-9]{2}))?"
+)
+_EPOCH: Final = datetime(1970, 1, 1)
+_ONE_MS: Final = timedelta(milliseconds=1)
+_INSTANT_HINT: Final = "Write 2026-11-21T15:00:00Z or 2026-11-21T16:00:00+01:00."
 
 
-def to_ms(duration: Duration, *, field: str = "delay") -> int:
-    """Return a duration in whole milliseconds, rounded up, or raise InvalidInput that names `field`."""
-    exact = duration / timedelta(milliseconds=1) if isinstance(duration, timedelta) else _read(duration)
-    if exact is None:
-        raise InvalidInput(f"{field} {duration!r} is no duration: write 500ms, 90s, 15m, 1h30m or 2d", field=field)
-    if not 0 <= exact <= MAX_MS:
-        raise InvalidInput(f"{field} {duration!r} is out of range: use 0s to 3650d", field=field)
-    return math.ceil(exact)
+def duration_ms(value: Duration, *, field: str = "delay") -> int:
+    """Return a duration in whole milliseconds, 0 to ten years; raises InvalidInput that names `field`."""
+    ms = _duration(value, field)
+    if ms > MAX_DURATION_MS:
+        raise InvalidInput(
+            f"{field} {shown(str(value))} is longer than 10 years.", hint="Use at most 3653d.", field=field
+        )
+    return ms
 
 
-@lru_cache(maxsize=256)
-def _read(text: str) -> float | None:
+def format_duration(ms: int) -> str:
+    """Return milliseconds for people: '15m', '1h30m', '2d', '1.5s', '500ms', '0s'."""
+    text = ""
+    for unit in ("d", "h", "m"):
+        count, ms = divmod(ms, _MS_PER_UNIT[unit])
+        text += f"{count}{unit}" if count else ""
+    if not ms:
+        return text or "0s"
+    return text + (f"{ms}ms" if ms < 1000 else f"{ms / 1000:.3f}".rstrip("0").rstrip(".") + "s")
+
+
+def instant_ms(
+    value: Instant, *, now_ms: int, tz: str | None = None, fold: int | None = None, field: str = "at"
+) -> int:
+    """Return a point in time as epoch milliseconds, 0 to ten years after `now_ms`; raises InvalidInput.
+
+    `tz` is an IANA name, needed by a time without offset and refused for a time that has one. `fold` says which of two
+    is meant where the clocks go back: 0 the first, 1 the second. A time in the past is returned as it is: only the
+    server knows what now is.
+    """
+    if fold not in (None, 0, 1):
+        raise InvalidInput(f"fold is {shown(fold)}.", hint="Use 0 for the first or 1 for the second.", field="fold")
+    wall, rest_ms, own_zone = _wall_time(value, field)
+    if isinstance(value, datetime) and own_zone is not None and fold is None:
+        fold = value.fold
+    offset = _offset(wall, _zone_of(wall, own_zone, tz, field), fold, field)
+    ms = -(-(wall - _EPOCH - offset) // _ONE_MS) + rest_ms
+    if ms > now_ms + MAX_DURATION_MS:
+        raise InvalidInput(f"{field} {wall} is more than 10 years ahead.", hint="Choose an earlier time.", field=field)
+    return max(ms, 0)
+
+
+def format_instant(ms: float) -> str:
+    """Return epoch milliseconds as RFC 3339 in UTC, or a text that names a number that is no date."""
+    try:
+        return f"{(_EPOCH + timedelta(milliseconds=math.floor(ms))).isoformat(timespec='milliseconds')}Z"
+    except (OverflowError, ValueError):
+        return f"no date ({ms:g} ms)"
+
+
+def _duration(value: Duration, field: str) -> int:
+    if isinstance(value, timedelta):
+        if value < timedelta(0):
+            raise InvalidInput(f"{field} {value} is negative.", hint=_DURATION_HINT, field=field)
+        return -(-value // _ONE_MS)
+    ms = _read_duration(value) if isinstance(value, str) else None
+    if ms is None:
+        raise InvalidInput(f"{field} {shown(value)} is no duration.", hint=_DURATION_HINT, field=field)
+    return ms
+
+
+@lru_cache(maxsize=512)
+def _read_duration(text: str) -> int | None:
     """Return a written duration in milliseconds; None when it is none. Programs use few different ones."""
-    if not isinstance(text, str) or not _WHOLE.fullmatch(text):
+    if len(text) > 64:
         return None
-    return sum(float(number) * MS_PER_UNIT[unit] for number, unit in _PART.findall(text))
+    parts = _PART.findall(text) if _COMPACT.fullmatch(text) else []
+    if iso := _ISO.fullmatch(text):
+        parts = _PART.findall(f"{iso[1]}{iso[2] or ''}".lower())
+    ranks = [_RANK[unit] for _, _, unit in parts]
+    has_early_fraction = any(fraction for _, fraction, _ in parts[:-1])
+    if not parts or has_early_fraction or any(left >= right for left, right in pairwise(ranks)):
+        return None
+    whole = sum(int(count) * _MS_PER_UNIT[unit] for count, _, unit in parts)
+    _, fraction, unit = parts[-1]
+    return whole + (-(-int(fraction) * _MS_PER_UNIT[unit] // 10 ** len(fraction)) if fraction else 0)
+
+
+def _wall_time(value: Instant, field: str) -> tuple[datetime, int, tzinfo | None]:
+    """Return what the clock on the wall shows, milliseconds to add to it, and the zone that the value names itself."""
+    if isinstance(value, datetime):
+        zone = value.tzinfo if value.utcoffset() is not None else None
+        return value.replace(tzinfo=None, fold=0), 0, zone
+    match = _RFC3339.fullmatch(value) if isinstance(value, str) and len(value) <= 64 else None
+    if match is None:
+        raise InvalidInput(f"{field} {shown(value)} is no point in time.", hint=_INSTANT_HINT, field=field)
+    *numbers, fraction, utc, sign, hours, minutes = match.groups()
+    try:
+        year, month, day, hour, minute, second = (int(number or 0) for number in numbers)
+        wall = datetime(year, month, day, hour, minute, second)
+        ahead = timedelta(hours=int(hours or 0), minutes=int(minutes or 0))
+        zone = UTC if utc else timezone(ahead if sign == "+" else -ahead) if sign else None
+    except ValueError as error:
+        raise InvalidInput(
+            f"{field} {shown(value)} does not exist: {error}.", hint=_INSTANT_HINT, field=field
+        ) from None
+    rest_ms = -(-int(fraction) * 1000 // 10 ** len(fraction)) if fraction else 0
+    return wall, rest_ms, zone
+
+
+def _zone_of(wall: datetime, own: tzinfo | None, tz: str | None, field: str) -> tzinfo:
+    if own is not None and tz is not None:
+        raise InvalidInput(
+            f"{field} {wall} has an offset of its own, and the time zone {tz} besides.", hint="Drop one.", field="tz"
+        )
+    if own is None and tz is None:
+        raise InvalidInput(
+            f"{field} {wall} has no offset, so it names no point in time.",
+            hint="Add Z or an offset such as +01:00, or name the time zone, such as tz='Europe/Berlin'.",
+            field=field,
+        )
+    return own if own is not None else _named_zone(tz)
+
+
+def _named_zone(name: object) -> ZoneInfo:
+    try:
+        if isinstance(name, str) and len(name) <= 64:
+            return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        pass
+    if not available_timezones():
+        raise InvalidInput(
+            f"The time zone {shown(name)} cannot be looked up: this machine has no time zone database.",
+            hint="Install it: pip install tzdata, or the package tzdata of the system.",
+            field="tz",
+        )
+    raise InvalidInput(
+        f"The time zone {shown(name)} is not known.", hint="Use an IANA name such as Europe/Berlin.", field="tz"
+    )
+
+
+def _offset(wall: datetime, zone: tzinfo, fold: int | None, field: str) -> timedelta:
+    """Return how far the clocks of a zone are ahead of UTC when they show `wall`.
+
+    `utcoffset` answers with the offset before a change for fold=0 and with the one after it for fold=1. In a gap the
+    offset grows and in a fold it shrinks, whatever the size of the change.
+    """
+    before = wall.replace(tzinfo=zone, fold=0).utcoffset() or timedelta()
+    after = wall.replace(tzinfo=zone, fold=1).utcoffset() or timedelta()
+    if before < after:
+        raise InvalidInput(
+            f"{field} {wall} does not exist in {zone}: the clocks are put forward over it.",
+            hint="Choose a time before or after the change.",
+            field=field,
+        )
+    if before > after and fold is None:
+        raise InvalidInput(
+            f"{field} {wall} happens twice in {zone}: the clocks are put back over it.",
+            hint="Say which is meant with fold: 0 the first, 1 the second.",
+            field="fold",
+        )
+    return after if fold else before

@@ -1,4 +1,4 @@
-"""The janitor: takes back what vanished workers hold."""
+"""The janitor: takes back what vanished workers hold, and keeps queues whole."""
 
 import time
 from collections.abc import Callable
@@ -9,32 +9,49 @@ from delayq.core.resting import RestingQueues
 
 
 class Janitor:
-    """Reclaims in all queues, every `every` seconds.
+    """Reclaims in all queues every `reclaim_every` seconds, and repairs them every `repair_every` seconds.
 
-    `every` must be at most half a lease: after a longer gap `reclaim` trusts no lease until a whole one has passed.
+    `reclaim_every` must be at most half a lease: after a longer gap `reclaim` trusts no lease until a whole one has
+    passed.
     """
 
-    def __init__(self, keeper: QueueKeeper, *, every: float, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        keeper: QueueKeeper,
+        *,
+        reclaim_every: float,
+        repair_every: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._keeper = keeper
-        self._every = every
+        self._reclaim_every = reclaim_every
+        self._repair_every = repair_every
         self._clock = clock
-        self._next_at = clock()
+        self._reclaim_at = self._repair_at = clock()
         self._resting = RestingQueues(clock=clock)
         self.reclaimed = 0
 
     def step(self, hinted: set[str]) -> float:
-        """Reclaim in every queue when it is time, and return the seconds until the next time. Hints do not matter."""
+        """Do what is due in every queue, and return the seconds until the next time. Hints do not matter."""
         now = self._clock()
-        if now >= self._next_at:
+        reclaims, repairs = now >= self._reclaim_at, now >= self._repair_at
+        if reclaims or repairs:
             for queue in self._resting.awake(self._keeper.queues()):
-                self._reclaim(queue)
-            self._next_at = now + self._every
-        return max(self._next_at - self._clock(), 0.0)
+                try:
+                    self._tend(queue, reclaims=reclaims, repairs=repairs)
+                except CallRefused as error:
+                    self._resting.rest(queue, error)
+        if reclaims:
+            self._reclaim_at = now + self._reclaim_every
+        if repairs:
+            self._repair_at = now + self._repair_every
+        return max(min(self._reclaim_at, self._repair_at) - self._clock(), 0.0)
 
-    def _reclaim(self, queue: str) -> None:
-        try:
+    def _tend(self, queue: str, *, reclaims: bool, repairs: bool) -> None:
+        if repairs:
+            self._keeper.repair(queue)
+        is_more = reclaims
+        while is_more:
             answer = self._keeper.reclaim(queue)
-        except CallRefused as error:
-            self._resting.rest(queue, error)
-        else:
             self.reclaimed += answer.reclaimed + answer.failed
+            is_more = answer.more == 1

@@ -28,6 +28,8 @@ class Mover:
         self._list_at = clock()
         self._resting = RestingQueues(clock=clock)
         self.promoted = 0
+        self.owing: set[str] = set()
+        """Queues with ends of jobs that the relay has to follow up."""
 
     def step(self, hinted: set[str]) -> float:
         """Promote what is due in every queue that is due or hinted, and return the seconds until the next one is."""
@@ -52,6 +54,8 @@ class Mover:
                 self._resting.rest(queue, error)
                 return REST
             self.promoted += answer.promoted
+            if answer.owed:
+                self.owing.add(queue)
             if answer.wait_us < 0:
                 return LONGEST_SLEEP
             if answer.wait_us > 0:

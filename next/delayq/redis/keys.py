@@ -1,4 +1,4 @@
-"""The names of all keys. Nothing else spells one."""
+"""The names of all keys and channels. Nothing else spells one."""
 
 from functools import cache
 from typing import Final
@@ -9,11 +9,18 @@ GROUP: Final = "delayq"
 
 
 class Keys:
-    """The keys and channels below one prefix."""
+    """The keys and channels below one prefix.
+
+    Of all queues: the set `queues`, the hash `control`, and the channels `wake` (`<queue> <due_ms>`), `stop`
+    (`<queue> <id>`) and `switch` (a queue, or empty).
+    """
 
     def __init__(self, prefix: str = "delayq") -> None:
         self.queues = f"{prefix}:queues"
+        self.control = f"{prefix}:control"
         self.wake = f"{prefix}:wake"
+        self.stop = f"{prefix}:cancel"
+        self.switch = f"{prefix}:switch"
         self._prefix = prefix
         self.of_script = cache(self._of_script)
 

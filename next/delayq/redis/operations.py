@@ -1,105 +1,355 @@
-"""Every operation of a client, once. This class is AsyncDelayQ; DelayQ drives the same methods over a blocking leaf."""
+"""Every operation on jobs, once. AsyncDelayQ inherits them; DelayQ drives the same methods over a blocking leaf."""
 
-from collections.abc import Iterable
-from datetime import datetime
-from typing import Any, cast
+import hashlib
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, Generic, TypeVar
 
-from delayq.core.errors import Conflict
-from delayq.core.job_spec import JobSpec, NewJob, prepare
-from delayq.core.names import check_id, check_queue, new_id
-from delayq.core.times import Duration
-from delayq.core.views import CancelAnswer, JobRef, OnConflict, QueueStats, ScheduleOutcome
-from delayq.redis.commands import schedule as calls
-from delayq.redis.commands.call import Call, value_of
-from delayq.redis.commands.schedule import Placed
-from delayq.redis.connection.executor import Executor
-from delayq.redis.keys import Keys
+from delayq.core import envelope as envelopes
+from delayq.core import failure as failures
+from delayq.core.backoff import BackoffSpec
+from delayq.core.errors import (
+    Conflict,
+    DelayqError,
+    JobFinished,
+    JobHasFailed,
+    JobNotFailed,
+    JobNotFound,
+    JobRunning,
+    PayloadLost,
+)
+from delayq.core.failure import Failure
+from delayq.core.job_spec import JobSpec, Limit, NewJob, prepare, prepare_raw, when_of
+from delayq.core.names import check_id, check_ids, new_id
+from delayq.core.states import Answer, OnConflict
+from delayq.core.times import Duration, Instant, duration_ms
+from delayq.core.views import JobInfo, JobState, Page
+from delayq.redis.commands import inspect
+from delayq.redis.commands import jobs as calls
+from delayq.redis.commands.jobs import MAX_BYTES, MAX_JOBS, Placed
+from delayq.redis.queue_operations import QueueOperations
+from delayq.redis.session import Session
+
+RefT = TypeVar("RefT")
+
+AT_ONCE_MS: Final = 15_000
+"""A job due within this time may be over before its call is sent again, so that call needs a token."""
+
+RETRY_ROUNDS: Final = 10
+SERVER_TIME_EVERY: Final = 60.0
 
 
-class Operations:
-    """What can be done with jobs and queues."""
+class Operations(QueueOperations, Generic[RefT]):
+    """What can be done with jobs. References to jobs are of the type RefT."""
 
-    def __init__(self, executor: Executor, keys: Keys) -> None:
-        self._executor = executor
-        self._keys = keys
-        self._listed: set[str] = set()
+    def __init__(self, session: Session, make_ref: Callable[..., RefT]) -> None:
+        super().__init__(session)
+        self._make_ref = make_ref
+        self._server_ahead: tuple[float, float] | None = None
 
     async def schedule(
         self,
         name: str,
-        data: dict[str, Any] | None = None,
+        data: Any = None,
         *,
-        delay: Duration | None = None,
-        at: datetime | None = None,
-        id: str | None = None,
-        queue: str = "default",
         on_conflict: OnConflict = "keep",
+        delay: Duration | None = None,
+        at: Instant | None = None,
+        tz: str | None = None,
+        fold: int | None = None,
+        id: str | None = None,
+        queue: str | None = None,
         tries: int | None = None,
+        backoff: BackoffSpec | None = None,
+        timeout: Duration | None = None,
+        deadline: Limit | None = None,
+        retry_until: Limit | None = None,
+        max_exceptions: int | None = None,
         retention: Duration | None = None,
-    ) -> JobRef:
-        """Schedule a job and say where it is.
+        headers: Mapping[str, str] | None = None,
+        tags: Sequence[str] | None = None,
+    ) -> RefT:
+        """Schedule a job and return a reference to it.
 
-        The job runs after `delay`, or at the aware datetime `at`, or now. With an `id` that a job has already,
-        `on_conflict` says whether that job is kept or Conflict is raised.
+        The job runs after `delay` ('15m', a timedelta), at `at` (RFC 3339 text with an offset, an aware datetime, or a
+        local time with `tz`), or now. When a job with this `id` exists already, `on_conflict` decides: `keep` it,
+        `replace` it, `postpone` it (new due time, old payload), or `error`. The outcome says what happened. The other
+        options are those of JobSpec.
+
+        Raises InvalidInput before anything is sent, Conflict, JobRunning (replace, postpone), BackendUnavailable,
+        BackendFull, OutcomeUnknown, NotConfirmed.
         """
-        spec = JobSpec(name=name, data=data, delay=delay, at=at, id=id, queue=queue, tries=tries, retention=retention)
-        job = prepare(spec)
-        (place,) = await self._place(job.queue, [job], on_conflict)
-        return _reference(job, place)
+        spec = JobSpec(
+            name=name,
+            data=data,
+            delay=delay,
+            at=at,
+            tz=tz,
+            fold=fold,
+            id=id,
+            queue=queue,
+            tries=tries,
+            backoff=backoff,
+            timeout=timeout,
+            deadline=deadline,
+            retry_until=retry_until,
+            max_exceptions=max_exceptions,
+            retention=retention,
+            headers=headers,
+            tags=tags,
+        )
+        job = prepare(spec, self._session.options, await self._now_ms(spec.needs_server_time))
+        (placed,) = await self._place(job.queue, [job], on_conflict)
+        return self._reference(job, placed)
 
-    async def schedule_many(self, specs: Iterable[JobSpec], *, on_conflict: OnConflict = "keep") -> list[JobRef]:
-        """Schedule jobs, up to 250 in one trip, and return a reference to each in the order they were given."""
-        jobs = [prepare(spec) for spec in specs]
-        refs: dict[int, JobRef] = {}
-        for batch in _batches(jobs):
-            queue = batch[0][1].queue
-            placed = await self._place(queue, [job for _, job in batch], on_conflict)
-            for (position, job), place in zip(batch, placed, strict=True):
-                refs[position] = _reference(job, place)
+    async def schedule_many(self, specs: Iterable[JobSpec], *, on_conflict: OnConflict = "keep") -> list[RefT]:
+        """Schedule jobs, up to 250 in one trip, and return a reference to each in the order they were given.
+
+        Raises as `schedule`. When a later trip fails, the jobs of earlier ones are stored.
+        """
+        given = list(specs)
+        now_ms = await self._now_ms(any(spec.needs_server_time for spec in given))
+        jobs = [prepare(spec, self._session.options, now_ms) for spec in given]
+        refs: dict[int, RefT] = {}
+        for rows in _in_trips(jobs):
+            queue = rows[0][1].queue
+            placed = await self._place(queue, [job for _, job in rows], on_conflict)
+            for (position, job), place in zip(rows, placed, strict=True):
+                refs[position] = self._reference(job, place)
         return [refs[position] for position in range(len(jobs))]
 
-    async def cancel(self, id: str, *, queue: str = "default", running: bool = False) -> CancelAnswer:
-        """Cancel a job. `cancelled` means that it will never run; with `running`, a running job is asked to stop."""
-        return await self._executor.run(calls.cancel(self._keys, check_queue(queue), check_id(id), running=running))
+    async def push_raw(self, envelope: bytes, *, queue: str | None = None, delay: Duration | None = None) -> RefT:
+        """Schedule an envelope that is made already, under its own id. Raises UnreadableEnvelope, and as `schedule`."""
+        job = prepare_raw(envelope, self._session.options, queue=queue, delay=delay)
+        (placed,) = await self._place(job.queue, [job], "keep")
+        return self._reference(job, placed)
 
-    async def stats(self, queue: str = "default") -> QueueStats:
-        """Count the jobs of a queue in each state."""
-        counts = await self._executor.run_all(calls.stats(self._keys, check_queue(queue)))
-        return calls.read_stats(queue, [value_of(count) for count in counts])
+    async def cancel(self, id: str, *, queue: str | None = None, running: bool = False) -> Answer:
+        """Cancel a job, unless a worker has it.
 
-    async def queues(self) -> list[str]:
-        """List the names of all queues."""
-        return await self._executor.run(calls.list_queues(self._keys))
+        Returns `cancelled` (it will never run), `running`, `finished`, `failed` or `unknown`. With `running`, a running
+        job is asked to stop. Raises FoundElsewhere when no queue was named and another queue has the job.
+        """
+        return await self._take_out(id, queue, running=running)
 
-    async def close(self) -> None:
-        """Close the connections."""
-        await self._executor.close()
+    async def archive(self, id: str, *, queue: str | None = None, reason: str = "") -> Answer:
+        """Put a job that no worker has among the failed. Returns `archived`, or as `cancel`."""
+        failure = failures.encode_open(Failure("Archived", reason or "Archived by hand."))
+        return await self._take_out(id, queue, failure=failure)
+
+    async def reschedule(
+        self,
+        id: str,
+        *,
+        queue: str | None = None,
+        delay: Duration | None = None,
+        at: Instant | None = None,
+        tz: str | None = None,
+        fold: int | None = None,
+    ) -> RefT:
+        """Give a waiting job a new due time.
+
+        Raises JobNotFound, JobRunning, JobHasFailed, JobFinished, FoundElsewhere, InvalidInput.
+        """
+        name = self._queue(queue)
+        when = when_of(delay, at, tz=tz, fold=fold, now_ms=await self._now_ms(False))
+        moved = await self._session.write(calls.reschedule(self._session.keys, name, check_id(id), when), name)
+        await self._must_be(moved.answer, ("rescheduled",), id, name, is_named=queue is not None)
+        return self._make_ref(id, name, "scheduled", moved.due_ms, "rescheduled", "")
+
+    async def run_now(self, id: str, *, queue: str | None = None) -> RefT:
+        """End the wait of a job; on a paused queue it runs when that is resumed. Raises as `reschedule`.
+
+        The call is not sent again when its answer is lost: OutcomeUnknown.
+        """
+        name = self._queue(queue)
+        call = calls.run_now(self._session.keys, name, check_id(id), high_water=self._session.options.high_water)
+        moved = await self._session.write(call, name)
+        await self._must_be(moved.answer, ("ready", "scheduled"), id, name, is_named=queue is not None)
+        return self._make_ref(id, name, moved.answer, moved.due_ms, moved.answer, "")
+
+    async def retry(self, id: str, *, queue: str | None = None, data: Any = None) -> RefT:
+        """Give a failed job all its tries again, now; `data` replaces its payload.
+
+        Raises JobNotFound, JobNotFailed, PayloadLost, Conflict (another job owns its unique key), FoundElsewhere. The
+        call is not sent again when its answer is lost: OutcomeUnknown.
+        """
+        name = self._queue(queue)
+        for _ in range(RETRY_ROUNDS):
+            info = await self.get(id, queue=queue)
+            if info is None:
+                raise JobNotFound(f"No job {id!r} is known in the queue {name!r}.", hint="Check the id and the queue.")
+            call = self._retry_call(info, data)
+            answer = await self._session.write(call, name)
+            if answer.answer == "scheduled":
+                return self._make_ref(id, name, "scheduled", answer.due_ms, "scheduled", info.name)
+            if answer.answer == "conflict":
+                raise Conflict(
+                    f"The job {answer.owner!r} owns the unique key of {id!r}.", hint="Wait until it has ended."
+                )
+            if answer.answer != "changed":
+                raise JobNotFailed(f"The job {id!r} is {info.state}; only a failed job can be retried.")
+        raise Conflict(f"The job {id!r} was changed by others {RETRY_ROUNDS} times.", hint="Try again later.")
+
+    async def forget(self, ids: str | Iterable[str], *, queue: str | None = None) -> list[Answer]:
+        """Drop failed or completed jobs for good: `forgotten`, `refused` (it waits or runs) or `unknown` for each.
+
+        Raises FoundElsewhere when no queue was named, one id was given, and another queue has it.
+        """
+        name = self._queue(queue)
+        job_ids = check_ids(ids)
+        answers: list[Answer] = []
+        for start in range(0, len(job_ids), MAX_JOBS):
+            call = calls.forget(self._session.keys, name, job_ids[start : start + MAX_JOBS])
+            answers += await self._session.write(call, name)
+        if queue is None and answers == ["unknown"]:
+            await self._session.must_be_unknown(job_ids[0])
+        return answers
+
+    async def get(self, id: str, *, queue: str | None = None) -> JobInfo | None:
+        """Read everything that is known about a job; None when it is unknown. Raises FoundElsewhere."""
+        info = await self._session.run(inspect.get(self._session.keys, self._queue(queue), check_id(id)))
+        if info is None and queue is None:
+            await self._session.must_be_unknown(id)
+        return info
+
+    async def wait(self, id: str, *, queue: str | None = None, timeout: Duration) -> JobInfo | None:
+        """Wait until a job has ended: completed, failed, or gone (None). Looks every 20 ms, later once a second.
+
+        Raises TimeoutError when it has not ended after `timeout`.
+        """
+        left = duration_ms(timeout, field="timeout") / 1000
+        pause = 0.02
+        while True:
+            info = await self.get(id, queue=queue)
+            if info is None or info.state in ("completed", "failed"):
+                return info
+            if left <= 0:
+                raise TimeoutError(f"The job {id!r} is {info.state} after {timeout}.")
+            await self._session.executor.sleep(min(pause, left))
+            left -= pause
+            pause = min(pause * 1.3, 1.0)
+
+    async def list_jobs(self, state: JobState, *, queue: str | None = None, cursor: str = "", limit: int = 100) -> Page:
+        """Read one page of the jobs in a state, in their order. A page with a cursor may be short, even empty."""
+        return await self._session.run(
+            inspect.list_jobs(self._session.keys, self._queue(queue), state, cursor=cursor, limit=limit)
+        )
+
+    async def iter_jobs(self, state: JobState, *, queue: str | None = None) -> AsyncIterator[JobInfo]:
+        """Go through all jobs in a state, in their order, page by page."""
+        cursor = ""
+        while True:
+            page = await self.list_jobs(state, queue=queue, cursor=cursor)
+            for job in page.jobs:
+                yield job
+            cursor = page.cursor
+            if not cursor:
+                return
 
     async def _place(self, queue: str, jobs: list[NewJob], on_conflict: OnConflict) -> list[Placed]:
-        """Store the jobs of one queue. The first time, the queue is listed in front of them, in the same trip."""
-        token = new_id() if on_conflict == "error" or any(job.when == "+0" for job in jobs) else ""
-        call = calls.schedule(self._keys, queue, jobs, on_conflict=on_conflict, token=token)
-        if queue in self._listed:
-            return await self._executor.run(call)
-        trip: list[Call[Any]] = [calls.list_queue(self._keys, queue), call]
-        _, placed = [value_of(outcome) for outcome in await self._executor.run_all(trip)]
-        self._listed.add(queue)
-        return cast(list[Placed], placed)
+        """Store jobs of one queue."""
+        session = self._session
+        if on_conflict in ("keep", "error"):
+            call = calls.schedule(
+                session.keys,
+                queue,
+                jobs,
+                taken="kept" if on_conflict == "keep" else "conflict",
+                high_water=session.options.high_water,
+                lease_ms=session.options.lease_ms,
+                token=new_id() if on_conflict == "error" or any(_may_be_over_soon(job) for job in jobs) else "",
+            )
+        else:
+            word: Any = "replaced" if on_conflict == "replace" else "postponed"
+            call = calls.replace(
+                session.keys, queue, jobs, word=word, lease_ms=session.options.lease_ms, token=new_id()
+            )
+        return await session.write_new(call, queue)
+
+    def _reference(self, job: NewJob, placed: Placed) -> RefT:
+        """Return the reference for a stored job. A made id belongs to this call, so `kept` means a second sending."""
+        outcome = placed.answer
+        if outcome == "kept" and not job.has_own_id and placed.id == job.id:
+            outcome = "created"
+        if outcome == "conflict":
+            raise Conflict(
+                f"The id {job.id!r} is taken by a job that is {placed.state}.",
+                hint="Cancel that job, or use on_conflict='keep', 'replace' or 'postpone'.",
+            )
+        if outcome == "running":
+            raise JobRunning(f"The job {job.id!r} is running, so it was left alone.", hint="Use another id.")
+        return self._make_ref(placed.id, job.queue, placed.state, placed.due_ms, outcome, job.name)
+
+    async def _take_out(self, job_id: str, queue: str | None, *, running: bool = False, failure: bytes = b"") -> Answer:
+        name = self._queue(queue)
+        call = calls.cancel(
+            self._session.keys, name, check_id(job_id), running=running, failure=failure, token=new_id()
+        )
+        answer = await self._session.write(call, name)
+        if answer == "unknown" and queue is None:
+            await self._session.must_be_unknown(job_id)
+        return answer
+
+    def _retry_call(self, info: JobInfo, data: Any) -> Any:
+        if info.state == "failed" and (info.envelope is None or info.is_lost):
+            raise PayloadLost(
+                f"The payload of the job {info.id!r} is lost, so there is nothing to retry.", hint="Forget it."
+            )
+        envelope = info.raw
+        if info.envelope is not None:
+            envelope = envelopes.refresh(info.raw, info.envelope, time.time_ns() // 1_000_000)
+        if data is not None:
+            envelope = envelopes.rewrite(envelope, data=envelopes.encode_data(data, self._session.options.max_payload))
+        fingerprint = hashlib.sha1(info.raw, usedforsecurity=False).hexdigest()
+        return calls.retry(
+            self._session.keys, info.queue, info.id, fingerprint=fingerprint, envelope=envelope, digest=""
+        )
+
+    async def _must_be(
+        self, answer: Answer, good: tuple[Answer, ...], job_id: str, queue: str, *, is_named: bool
+    ) -> None:
+        """Raise the error that an answer stands for, unless it is a good one."""
+        if answer in good:
+            return
+        if answer == "unknown":
+            if not is_named:
+                await self._session.must_be_unknown(job_id)
+            raise JobNotFound(f"No job {job_id!r} is known in the queue {queue!r}.", hint="Check the id and the queue.")
+        errors: dict[str, DelayqError] = {
+            "running": JobRunning(f"The job {job_id!r} is running.", hint="`cancel --running` asks it to stop."),
+            "failed": JobHasFailed(f"The job {job_id!r} has failed.", hint="`retry` runs it again."),
+            "finished": JobFinished(f"The job {job_id!r} has finished."),
+        }
+        raise errors[answer]
+
+    async def _now_ms(self, must_be_server_time: bool) -> int:
+        """Return epoch ms: by the server's clock, asked for once a minute, or by this machine's."""
+        local = time.time()
+        if not must_be_server_time:
+            return int(local * 1000)
+        if self._server_ahead is None or time.monotonic() - self._server_ahead[0] > SERVER_TIME_EVERY:
+            server = await self._session.run(inspect.server_time_ms()) / 1000
+            self._server_ahead = (time.monotonic(), server - time.time())
+        return int((local + self._server_ahead[1]) * 1000)
 
 
-def _batches(jobs: list[NewJob]) -> Iterable[list[tuple[int, NewJob]]]:
-    """Cut jobs, with their positions, into lists for one call each: one queue, and not too many."""
+def _may_be_over_soon(job: NewJob) -> bool:
+    return not job.when.startswith("+") or int(job.when) <= AT_ONCE_MS
+
+
+def _in_trips(jobs: list[NewJob]) -> Iterable[list[tuple[int, NewJob]]]:
+    """Cut jobs, with their positions, into lists for one call each: one queue, not too many, not too large."""
     by_queue: dict[str, list[tuple[int, NewJob]]] = {}
     for position, job in enumerate(jobs):
         by_queue.setdefault(job.queue, []).append((position, job))
     for rows in by_queue.values():
-        for start in range(0, len(rows), calls.MAX_JOBS):
-            yield rows[start : start + calls.MAX_JOBS]
-
-
-def _reference(job: NewJob, place: Placed) -> JobRef:
-    """Return the reference for a stored job. A made id belongs to this call, so `kept` means a resend."""
-    if place.answer == "conflict" and job.has_own_id:
-        raise Conflict(f"id {job.id!r} is taken by a job that is {place.state}; cancel it, or use on_conflict='keep'")
-    outcome: ScheduleOutcome = "kept" if place.answer == "kept" and job.has_own_id else "created"
-    return JobRef(job.id, job.name, job.queue, place.state, outcome, place.due_ms)
+        trip: list[tuple[int, NewJob]] = []
+        size = 0
+        for row in rows:
+            size += len(row[1].envelope)
+            if trip and (len(trip) == MAX_JOBS or size > MAX_BYTES):
+                yield trip
+                trip, size = [], len(row[1].envelope)
+            trip.append(row)
+        yield trip

@@ -59,7 +59,7 @@ class Supervisor:
     def run(self) -> int:
         """Work until SIGTERM or SIGINT, then let the children drain. Return the exit code."""
         signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED)
-        self.children = [ChildProcess(self.new_slots(), _consumer_name()) for _ in range(self.processes)]
+        self.children = [ChildProcess(self.new_slots(), consumer_name()) for _ in range(self.processes)]
         while True:
             for step in (self.reap, self.settle_for_ended, self.fork_missing, self.renew):
                 try:
@@ -110,7 +110,7 @@ class Supervisor:
         for child in self.children:
             if child.process_id is None and child.is_settled and self.clock() >= child.fork_at:
                 child.slots.clear()
-                child.consumer = _consumer_name()
+                child.consumer = consumer_name()
                 child.process_id = fork(partial(self.child_main, child.consumer, child.slots))
 
     def renew(self) -> None:
@@ -124,7 +124,7 @@ class Supervisor:
                 leases.renew(self.keeper, child.consumer, child.slots)
 
 
-def _consumer_name() -> str:
+def consumer_name() -> str:
     """Make a consumer name. The form is part of the contract: another form marks a consumer that is not delayq's."""
     host = socket.gethostname().replace(":", "-")
     return f"dq:{host}:{os.getpid()}:{secrets.token_hex(4)}"

@@ -1,4 +1,4 @@
-"""Puts a worker together: the only module of the worker that knows Redis and the application."""
+"""Puts a worker together: the only module of the worker that knows Redis, the settings and the application."""
 
 import gc
 import os
@@ -9,55 +9,71 @@ from delayq.jobs.function import Registry
 from delayq.loops.janitor import Janitor
 from delayq.loops.loop import run_loops
 from delayq.loops.mover import Mover
+from delayq.loops.relay import Relay
 from delayq.redis.connection.blocking import BlockingLeaf
 from delayq.redis.connection.executor import Executor
 from delayq.redis.connection.url import Address
 from delayq.redis.keys import Keys
 from delayq.redis.worker.consumer import RedisConsumer
 from delayq.redis.worker.hints import Hints
-from delayq.redis.worker.keepers import RedisKeeper
-from delayq.worker.attempt import attempt
+from delayq.redis.worker.lease_keeper import RedisLeaseKeeper
+from delayq.redis.worker.queue_keeper import RedisQueueKeeper
+from delayq.settings.model import Settings
+from delayq.worker.attempt import Attempts
 from delayq.worker.child import Child
 from delayq.worker.executors import InlineExecutor, JobExecutor, ThreadExecutor
 from delayq.worker.in_flight import InFlight
 from delayq.worker.options import WorkerOptions
 from delayq.worker.shared_memory import SlotTable
-from delayq.worker.supervisor import Supervisor
+from delayq.worker.supervisor import Supervisor, consumer_name
 from delayq.worker.watchdog import Watchdog
 
 
-def work(options: WorkerOptions, registry: Registry) -> int:
+def work(settings: Settings, options: WorkerOptions, registry: Registry) -> int:
     """Run a worker until a signal stops it, and return the exit code."""
-    address = Address(options.url)
-    keys = Keys(options.prefix)
-    executor = Executor(BlockingLeaf(address))
-    lease = RedisConsumer(executor, keys, options.queues, "").open()
+    keys, defaults = Keys(settings.prefix), settings.options()
+    executor = Executor(BlockingLeaf(Address(settings.must_have_url())))
+    keeper = RedisLeaseKeeper(executor, keys, options.queues, defaults)
+    lease = RedisConsumer(executor, keys, options.queues, defaults, name="").open()
     supervisor = Supervisor(
-        keeper=RedisKeeper(executor, keys, options.queues),
-        child_main=partial(_run_child, options, registry, lease),
+        keeper=keeper,
+        child_main=partial(_run_child, settings, options, registry),
         new_slots=partial(SlotTable, options.queues),
         lease=lease,
         processes=options.processes,
-        sidecar_main=partial(run_sidecar, options, lease) if options.with_loops else None,
+        sidecar_main=partial(run_loops_of, settings, options, lease) if options.with_loops else None,
     )
     gc.freeze()  # what is imported by now is never garbage; children need not look at it, nor copy its pages
     return supervisor.run()
 
 
-def _run_child(options: WorkerOptions, registry: Registry, lease: float, consumer_name: str, slots: SlotTable) -> int:
+def run_loops_of(settings: Settings, options: WorkerOptions, lease: float) -> int:
+    """Run the mover, the janitor and the relay: the main of a forked process. SIGTERM may end it at any moment."""
+    address, keys, defaults = Address(settings.must_have_url()), Keys(settings.prefix), settings.options()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    executor = Executor(BlockingLeaf(address))
+    keeper = RedisQueueKeeper(executor, keys, defaults, name=consumer_name(), queues=options.queues)
+    mover = Mover(keeper)
+    janitor = Janitor(keeper, reclaim_every=lease / 3, repair_every=defaults.tidy_every_ms / 1000)
+    run_loops([mover, Relay(keeper, mover.owing), janitor], Hints(address, keys).wait, lambda: False)
+    return 0
+
+
+def _run_child(settings: Settings, options: WorkerOptions, registry: Registry, name: str, slots: SlotTable) -> int:
     """Run one child: the main of a forked process."""
     wake_fd, signal_fd = os.pipe()
     os.set_blocking(signal_fd, False)
     signal.set_wakeup_fd(signal_fd)
-    executor = Executor(BlockingLeaf(Address(options.url), wake_fd=wake_fd))
-    consumer = RedisConsumer(executor, Keys(options.prefix), options.queues, consumer_name)
+    executor = Executor(BlockingLeaf(Address(settings.must_have_url()), wake_fd=wake_fd))
+    consumer = RedisConsumer(executor, Keys(settings.prefix), options.queues, settings.options(), name=name)
+    lease = consumer.open()
     in_flight = InFlight(slots, places=options.threads)
-    run_job = partial(attempt, registry=registry)
+    attempts = Attempts(registry, now_ms=consumer.now_ms)
     jobs: JobExecutor
     if options.threads == 1:
-        jobs = InlineExecutor(in_flight, run_job)
+        jobs = InlineExecutor(in_flight, attempts.run)
     else:
-        jobs = ThreadExecutor(in_flight, run_job, threads=options.threads)
+        jobs = ThreadExecutor(in_flight, attempts.run, threads=options.threads)
     child = Child(consumer, slots, in_flight, jobs, lease=lease)
 
     def stop(*_: object) -> None:
@@ -69,14 +85,4 @@ def _run_child(options: WorkerOptions, registry: Registry, lease: float, consume
     watchdog.start()
     child.run()
     watchdog.stop()
-    return 0
-
-
-def run_sidecar(options: WorkerOptions, lease: float) -> int:
-    """Run the mover and the janitor: the main of a forked process. SIGTERM may end it at any moment."""
-    address = Address(options.url)
-    keys = Keys(options.prefix)
-    keeper = RedisKeeper(Executor(BlockingLeaf(address)), keys, options.queues)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    run_loops([Mover(keeper), Janitor(keeper, every=lease / 3)], Hints(address, keys).wait, lambda: False)
     return 0

@@ -1,27 +1,45 @@
 """The manual of a script declares its arguments."""
 
 import re
+from pathlib import Path
 
 import pytest
 
 from delayq.redis.commands.call import script_call
 from delayq.redis.scripts import FOLDER, load
 
+FILES = sorted(FOLDER.rglob("*.lua"))
 SCRIPTS = sorted(path.stem for path in FOLDER.glob("*.lua"))
 
 
 def test_the_manual_becomes_declarations() -> None:
     script = load("ack")
     assert script.keys[:2] == ("entries", "stream")
-    assert script.arguments == ("now",)
-    assert script.row == ("id", "entry", "retention_ms", "result")
+    assert script.arguments == ("now", "alone")
+    assert script.row == ("id", "entry", "retention_ms", "report", "result")
     assert "local stream = KEYS[2]" in script.text
-    assert "local now = tonumber(ARGV[1]) or server_time()" in script.text
+    assert "local now = tonumber(ARGV[1])" in script.text
 
 
 def test_arguments_are_given_by_their_declared_names() -> None:
     with pytest.raises(TypeError, match=r"renew\.lua takes \('consumer',\), not \('worker',\)"):
         script_call(load("renew"), (), str, repeatable=True, worker="dq:a:1:x")
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_manual_names_all_that_a_reader_asks(name: str) -> None:
+    manual, _, body = (FOLDER / f"{name}.lua").read_text().partition("\n\n")
+    assert manual.startswith(f"-- {name}: ")
+    assert [word for word in ("MOVES", "KEYS", "RETURNS", "COST") if f"\n-- {word} " not in manual] == []
+    assert "KEYS[" not in body
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_lua_stands_one_statement_a_line(path: Path) -> None:
+    for line in path.read_text().splitlines():
+        code = line.split("--")[0].strip()
+        assert len(line) <= 120
+        assert not re.search(r"\bthen\b.+\bend\b|;\s*\S", code), line
 
 
 @pytest.mark.parametrize("name", SCRIPTS)

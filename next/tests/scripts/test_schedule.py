@@ -33,7 +33,7 @@ def test_a_paused_queue_lets_nothing_into_the_stream(queue: QueueOnServer) -> No
 def test_a_taken_id_is_kept(queue: QueueOnServer) -> None:
     queue.schedule("order-42", "+5000")
     assert queue.schedule("order-42", "+9000").answer == "kept"
-    assert queue.schedule("order-42", "+9000", on_conflict="error").answer == "conflict"
+    assert queue.schedule("order-42", "+9000", taken="conflict").answer == "conflict"
     assert queue.server.zscore(queue.key("scheduled"), "order-42") == NOW + 5000
 
 

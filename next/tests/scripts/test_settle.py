@@ -26,7 +26,7 @@ def job(queue: QueueOnServer) -> Delivery:
 
 @pytest.mark.parametrize("settle", EVERY_SETTLE)
 def test_a_job_that_is_no_longer_the_callers_is_left_alone(queue: QueueOnServer, job: Delivery, settle: Settle) -> None:
-    queue.reclaim(job.held)
+    queue.recover(job.held)
     (taken_over,) = queue.read("dq:b:2:y")
     assert not settle(queue, job)
     assert queue.ack(taken_over)
@@ -53,7 +53,7 @@ def test_a_released_job_waits_with_its_new_envelope(queue: QueueOnServer, job: D
 def test_a_failed_job_stays_with_its_failure(queue: QueueOnServer, job: Delivery) -> None:
     queue.fail(job)
     assert queue.place_of("job") == "failed"
-    assert queue.server.hget(queue.key("errors"), "job") == "why"
+    assert queue.server.hget(queue.key("errors"), "job") == '{"type":"E"}'
 
 
 def test_a_job_handed_back_is_ready_under_a_new_entry(queue: QueueOnServer, job: Delivery) -> None:
@@ -69,4 +69,9 @@ def test_only_an_undelivered_job_can_be_cancelled(queue: QueueOnServer, job: Del
     assert queue.cancel("waiting") == "cancelled"
     assert queue.cancel("ready") == "cancelled"
     assert queue.cancel("job") == "running"
-    assert queue.cancel("ready") == "unknown"
+    assert queue.cancel("ready", token="another") == "unknown"
+
+
+def test_a_second_sending_of_a_cancel_gets_the_first_answer(queue: QueueOnServer) -> None:
+    queue.schedule("job", "+1000")
+    assert [queue.cancel("job", token="t") for _ in range(2)] == ["cancelled", "cancelled"]

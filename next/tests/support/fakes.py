@@ -32,6 +32,9 @@ class FakeConsumer:
     def open(self) -> float:
         return 30.0
 
+    def now_ms(self) -> int:
+        return 1_800_000_000_000
+
     def begin(self, settled: Sequence[Settlement], limit: int) -> FakeTrip:
         self.trips += 1
         self.settled += settled
@@ -62,7 +65,7 @@ class FakeKeeper:
 
     def renew(self, consumer: str, held: Sequence[Held]) -> Renewed:
         self.renewed += held
-        return Renewed(len(self.jobs) - len(held), [])
+        return Renewed(30_000, len(self.jobs) - len(held), [])
 
     def pending(self, consumer: str) -> list[Delivery]:
         return self.jobs
@@ -73,5 +76,8 @@ class FakeKeeper:
 
 def delivery(number: int, *, name: str = "ok", recoveries: int = 0) -> Delivery:
     """Make the delivery of a job `job-<number>` that calls the handler `name`."""
-    envelope = b'{"v":1,"id":"job-%d","name":"%b","queue":"q","data":{},"created_ms":0}' % (number, name.encode())
+    envelope = b'{"v":1,"id":"job-%d","name":"%b","queue":"q","data":{},"attempts":0,"created_ms":0}' % (
+        number,
+        name.encode(),
+    )
     return Delivery("q", f"job-{number}", f"{number}-0", envelope, recoveries)

@@ -1,14 +1,11 @@
 """The steps of a child, with a backend in memory and a clock that is set by hand."""
 
-from functools import partial
-
 import pytest
 
 from delayq.backends.protocol import Acked, Failed, Released
-from delayq.core.backoff import steps
 from delayq.core.errors import BackendUnavailable
 from delayq.jobs.function import Registry, job
-from delayq.worker.attempt import attempt
+from delayq.worker.attempt import Attempts
 from delayq.worker.child import Child
 from delayq.worker.executors import InlineExecutor
 from delayq.worker.in_flight import InFlight
@@ -34,7 +31,7 @@ class ChildUnderTest:
             self.started.append("ok")
             self.clock.now += 0.001
 
-        @job("raises", tries=2, backoff=steps(7), registry=registry)
+        @job("raises", tries=2, backoff="7ms", registry=registry)
         def raises() -> None:
             raise ValueError("no")
 
@@ -44,7 +41,7 @@ class ChildUnderTest:
             self.clock.now += 1
             self.watchdog.look()
 
-        executor = InlineExecutor(self.in_flight, partial(attempt, registry=registry))
+        executor = InlineExecutor(self.in_flight, Attempts(registry, now_ms=consumer.now_ms).run)
         self.child = Child(consumer, self.slots, self.in_flight, executor, lease=30, clock=self.clock)
         self.watchdog = Watchdog(self.in_flight, self.child.relieve)
 
@@ -72,7 +69,7 @@ def test_quick_jobs_are_fetched_many_at_a_time() -> None:
 @pytest.mark.parametrize(("attempts", "kind"), [(0, Released), (1, Failed)])
 def test_an_exception_is_retried_until_the_tries_are_used_up(attempts: int, kind: type) -> None:
     job = delivery(1, name="raises")
-    counted = job.envelope.replace(b'"created_ms":0', b'"created_ms":0,"attempts":%d,"unknown":[]' % attempts)
+    counted = job.envelope.replace(b'"attempts":0', b'"attempts":%d,"unknown":[]' % attempts)
     consumer = FakeConsumer(type(job)("q", job.id, job.entry, counted, 0))
     child = ChildUnderTest(consumer).child
     child.step()
@@ -81,7 +78,7 @@ def test_an_exception_is_retried_until_the_tries_are_used_up(attempts: int, kind
     (settled,) = consumer.settled
     assert isinstance(settled, kind)
     assert isinstance(settled, Released | Failed)
-    assert settled.envelope.endswith(b'"attempts":%d,"unknown":[]}' % (attempts + 1))
+    assert b'"attempts":%d,"unknown":[]' % (attempts + 1) in settled.envelope
 
 
 def test_while_a_handler_is_slow_the_rest_is_handed_back() -> None:

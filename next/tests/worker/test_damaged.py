@@ -6,12 +6,14 @@ import pytest
 import redis
 
 from delayq.backends.protocol import Acked, Delivery, Settlement
+from delayq.core.options import Options
 from delayq.redis.connection.blocking import BlockingLeaf
 from delayq.redis.connection.executor import Executor
 from delayq.redis.connection.url import Address
 from delayq.redis.keys import Keys
 from delayq.redis.worker.consumer import RedisConsumer
-from delayq.redis.worker.keepers import RedisKeeper
+from delayq.redis.worker.lease_keeper import RedisLeaseKeeper
+from delayq.redis.worker.queue_keeper import RedisQueueKeeper
 from tests.support.queue import QueueOnServer
 
 NAME = "dq:a:1:x"
@@ -23,7 +25,7 @@ def consumer(queue: QueueOnServer, url: str, keys: Keys) -> RedisConsumer:
     """A consumer of a damaged queue and of `orders`, where one job is ready."""
     queue.schedule("job")
     queue.server.set(keys.of_queue("damaged", "stream"), "no stream")
-    return RedisConsumer(Executor(BlockingLeaf(Address(url))), keys, QUEUES, NAME)
+    return RedisConsumer(Executor(BlockingLeaf(Address(url))), keys, QUEUES, Options(), name=NAME)
 
 
 def exchange(consumer: RedisConsumer, *settled: Settlement) -> tuple[Sequence[object], list[Delivery]]:
@@ -62,7 +64,7 @@ def test_the_other_queue_is_renewed_and_settled_after_a_death(
     consumer: RedisConsumer, url: str, keys: Keys, queue: QueueOnServer
 ) -> None:
     _, (job,) = exchange(consumer)
-    keeper = RedisKeeper(Executor(BlockingLeaf(Address(url))), keys, QUEUES)
+    keeper = RedisLeaseKeeper(Executor(BlockingLeaf(Address(url))), keys, QUEUES, Options())
     assert keeper.renew(NAME, []).more == 1
     assert [delivery.id for delivery in keeper.pending(NAME)] == ["job"]
     keeper.settle_after_death([], [type(job.held)("damaged", "other", "1-0"), job.held], [])
@@ -72,7 +74,7 @@ def test_the_other_queue_is_renewed_and_settled_after_a_death(
 def test_a_worker_serves_the_queues_it_was_given_also_when_they_are_not_listed(
     url: str, server: redis.Redis, keys: Keys
 ) -> None:
-    keeper = RedisKeeper(Executor(BlockingLeaf(Address(url))), keys, ["given"])
+    keeper = RedisQueueKeeper(Executor(BlockingLeaf(Address(url))), keys, Options(), name="me", queues=["given"])
     server.sadd(keys.queues, "listed")
     assert keeper.queues() == ["given", "listed"]
     server.set(keys.queues, "damaged")

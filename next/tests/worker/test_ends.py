@@ -4,6 +4,7 @@ import os
 
 import pytest
 
+from delayq.core.options import Options
 from delayq.redis.connection.blocking import BlockingLeaf
 from delayq.redis.connection.executor import Executor
 from delayq.redis.connection.url import Address
@@ -21,7 +22,7 @@ def test_a_wait_that_a_signal_ends_brings_what_was_delivered_meanwhile(queue: Qu
     wake_fd, signal_fd = os.pipe()
     os.write(signal_fd, b"x")
     executor = Executor(BlockingLeaf(Address(url), wake_fd=wake_fd))
-    consumer = RedisConsumer(executor, queue.keys, ["orders"], "dq:a:1:x")
+    consumer = RedisConsumer(executor, queue.keys, ["orders"], Options(), name="dq:a:1:x")
     assert [job.id for job in consumer.wait(5)] == ["job"]
 
 

@@ -6,7 +6,8 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from delayq.core.errors import BackendError
-from delayq.redis.scripts import Script
+from delayq.redis.keys import Keys
+from delayq.redis.scripts import Script, load
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -32,10 +33,15 @@ class Call(msgspec.Struct, Generic[T_co], frozen=True, gc=False):
         return self.script.name if self.script else str(self.words[0])
 
     def words_with_text(self) -> tuple[Word, ...]:
-        """Return the EVAL that does the same as this EVALSHA."""
+        """Return the EVAL that does the same as this EVALSHA; of a plain command its own words."""
         if self.script is None:
-            raise ValueError(f"{self.words[0]!r} is no script call")
+            return self.words
         return ("EVAL", self.script.text, *self.words[2:])
+
+
+def command(*words: Word, parse: Parse[T], repeatable: bool = True) -> Call[T]:
+    """Call a plain command."""
+    return Call(words, parse, repeatable)
 
 
 def script_call(
@@ -58,13 +64,30 @@ def script_call(
     return Call(("EVALSHA", script.sha, len(keys), *keys, *ordered, *flat), parse, repeatable, script)
 
 
+def queue_call(
+    name: str,
+    keys: Keys,
+    queue: str,
+    parse: Parse[T],
+    /,
+    *,
+    repeatable: bool = True,
+    token: str = "",
+    rows: Iterable[tuple[Word, ...]] = (),
+    **arguments: Word,
+) -> Call[T]:
+    """Call a script on the keys of one queue. `token` names this call, for a script with the key `once`."""
+    script = load(name)
+    of_script = keys.of_script(script, queue)
+    if token:
+        of_script = tuple(
+            f"{key}:{token}" if role == "once" else key for role, key in zip(script.keys, of_script, strict=True)
+        )
+    return script_call(script, of_script, parse, repeatable=repeatable, rows=rows, **arguments)
+
+
 def value_of(outcome: T | BackendError) -> T:
     """Return the value of one call of a trip, or raise its error."""
     if isinstance(outcome, BackendError):
         raise outcome
     return outcome
-
-
-def command(*words: Word, parse: Parse[T], repeatable: bool = True) -> Call[T]:
-    """Call a plain command."""
-    return Call(words, parse, repeatable)

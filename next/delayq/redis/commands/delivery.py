@@ -1,106 +1,140 @@
-"""Calls of workers, movers and janitors."""
+"""Calls of workers, movers and janitors that move jobs."""
 
 from collections.abc import Sequence
 from typing import Any, Final
 
-import msgspec
-
 from delayq.backends.protocol import Acked, Delivery, Failed, Held, Promoted, Reclaimed, Released, Renewed
-from delayq.redis.commands.call import Call, command, script_call
-from delayq.redis.commands.schedule import HIGH_WATER
+from delayq.core import failure as failures
+from delayq.core.failure import Failure
+from delayq.redis.commands.call import Call, command, queue_call
 from delayq.redis.keys import GROUP, Keys
-from delayq.redis.scripts import load
 
 PROMOTE_LIMIT: Final = 500
 RECLAIM_LIMIT: Final = 250
-MAX_RECOVERIES: Final = 3
+MAX_HAND_BACK: Final = 100
+"""The rows of which one call of hand_back looks at most."""
 
-LOST: Final = msgspec.json.encode({"type": "PayloadLost", "message": "the payload of this job was lost in Redis"})
-VANISHED: Final = msgspec.json.encode(
-    {"type": "WorkerVanished", "message": f"the worker vanished {MAX_RECOVERIES + 1} times while it ran this job"}
-)
+LOST: Final = failures.encode_open(Failure("PayloadLost", "The payload of this job was lost in Redis."))
 
 
-def promote(keys: Keys, queue: str, *, now_ms: str = "", limit: int = PROMOTE_LIMIT) -> Call[Promoted]:
+def vanished(max_recoveries: int) -> bytes:
+    """Return the failure of a job whose workers vanished too often, without its closing brace."""
+    message = f"The worker vanished {max_recoveries + 1} times while it ran this job."
+    return failures.encode_open(Failure("WorkerVanished", message))
+
+
+def promote(keys: Keys, queue: str, *, high_water: int, now_ms: str = "", limit: int = PROMOTE_LIMIT) -> Call[Promoted]:
     """Append the jobs that are due to the stream."""
-    script = load("promote")
-    stub = msgspec.json.encode({"v": 1, "queue": queue})
-    return script_call(
-        script,
-        keys.of_script(script, queue),
+    return queue_call(
+        "promote",
+        keys,
+        queue,
         lambda reply: Promoted(*reply),
-        repeatable=True,
         now=now_ms,
         limit=limit,
-        high_water=HIGH_WATER,
-        stub=stub,
-        failure=LOST,
+        high_water=high_water,
+        queue=queue,
+        lost=LOST,
     )
 
 
 def ack(keys: Keys, queue: str, done: Sequence[Acked], *, now_ms: str = "") -> Call[list[bool]]:
     """Settle jobs that are done. The answer says for each whether it was still the caller's."""
-    script = load("ack")
-    rows = [(job.id, job.entry, job.retention_ms, job.result) for job in done]
-    return script_call(script, keys.of_script(script, queue), _read_settled, repeatable=True, now=now_ms, rows=rows)
+    return queue_call(
+        "ack",
+        keys,
+        queue,
+        _read_settled,
+        now=now_ms,
+        alone=int(not any(job.is_followed for job in done)),
+        rows=[(job.id, job.entry, job.retention_ms, job.report, job.result) for job in done],
+    )
 
 
 def release(keys: Keys, queue: str, again: Sequence[Released], *, now_ms: str = "") -> Call[list[bool]]:
     """Settle jobs that are to run again later. The answer says for each whether it was still the caller's."""
-    script = load("release")
-    rows = [(job.id, job.entry, job.delay_ms, job.envelope, job.failure) for job in again]
-    return script_call(
-        script,
-        keys.of_script(script, queue),
+    return queue_call(
+        "release",
+        keys,
+        queue,
         _read_settled,
-        repeatable=True,
         now=now_ms,
         queue=queue,
         wake=keys.wake,
-        rows=rows,
+        rows=[(job.id, job.entry, job.delay_ms, job.envelope, job.failure) for job in again],
     )
 
 
 def fail(keys: Keys, queue: str, failed: Sequence[Failed], *, now_ms: str = "") -> Call[list[bool]]:
     """Settle jobs that are given up. The answer says for each whether it was still the caller's."""
-    script = load("fail")
-    rows = [(job.id, job.entry, job.envelope, job.failure) for job in failed]
-    return script_call(script, keys.of_script(script, queue), _read_settled, repeatable=True, now=now_ms, rows=rows)
-
-
-def hand_back(keys: Keys, queue: str, held: Sequence[Held], *, now_ms: str = "") -> Call[list[bool]]:
-    """Give back jobs that were not started; nothing is counted against them."""
-    script = load("hand_back")
-    rows = [(job.id, job.entry) for job in held]
-    return script_call(script, keys.of_script(script, queue), _read_settled, repeatable=True, now=now_ms, rows=rows)
-
-
-def renew(keys: Keys, queue: str, consumer: str, held: Sequence[Held]) -> Call[Renewed]:
-    """Begin the leases of these jobs anew."""
-    script = load("renew")
-    rows = [(job.id, job.entry) for job in held]
-    return script_call(
-        script,
-        keys.of_script(script, queue),
-        lambda reply: Renewed(max(reply[0] - len(held), 0), [job_id.decode() for job_id in reply[1:]]),
-        repeatable=True,
-        consumer=consumer,
-        rows=rows,
+    return queue_call(
+        "fail",
+        keys,
+        queue,
+        _read_settled,
+        now=now_ms,
+        alone=int(not any(job.is_followed for job in failed)),
+        rows=[(job.id, job.entry, job.envelope, job.failure) for job in failed],
     )
 
 
-def reclaim(keys: Keys, queue: str, held: Sequence[Held] = (), *, now_ms: str = "") -> Call[Reclaimed]:
-    """Take back what vanished workers hold: the given jobs, or without them all whose lease is over."""
-    script = load("reclaim")
-    return script_call(
-        script,
-        keys.of_script(script, queue),
+def hand_back(
+    keys: Keys, queue: str, held: Sequence[Held], *, unheld: bool = False, now_ms: str = ""
+) -> Call[list[bool]]:
+    """Give back jobs that were not started. The answer may be shorter than `held`: call again with the rest.
+
+    `unheld`: the janitor found that no worker holds them.
+    """
+    rows = [(job.id, job.entry) for job in held]
+    return queue_call("hand_back", keys, queue, _read_settled, now=now_ms, unheld=int(unheld), rows=rows)
+
+
+def renew(keys: Keys, queue: str, consumer: str, held: Sequence[Held]) -> Call[Renewed]:
+    """Begin the leases of these jobs anew, and record the consumer as one of delayq's."""
+
+    def parse(reply: list[Any]) -> Renewed:
+        lease_ms, pending, _, asked = reply
+        return Renewed(lease_ms, max(pending - len(held), 0), [job_id.decode() for job_id in asked])
+
+    rows = [(job.id, job.entry) for job in held]
+    return queue_call("renew", keys, queue, parse, consumer=consumer, rows=rows)
+
+
+def reclaim(
+    keys: Keys, queue: str, *, max_recoveries: int, limit: int = RECLAIM_LIMIT, now_ms: str = ""
+) -> Call[Reclaimed]:
+    """Take back the jobs whose lease is over. Not repeatable: the second answer would count others."""
+    return queue_call(
+        "reclaim",
+        keys,
+        queue,
         lambda reply: Reclaimed(*reply),
-        repeatable=True,
+        repeatable=False,
+        now=now_ms,
+        limit=limit,
+        max_recoveries=max_recoveries,
+        vanished=vanished(max_recoveries),
+        queue=queue,
+        wake=keys.wake,
+    )
+
+
+def recover(keys: Keys, queue: str, held: Sequence[Held], *, max_recoveries: int, now_ms: str = "") -> Call[list[int]]:
+    """Take back these jobs, whose process is known to be dead: 1 = ready again, 2 = failed, 0 = fenced, for each.
+
+    The answer may be shorter than `held`: call again with the rest. `held` must not be empty.
+    """
+    return queue_call(
+        "reclaim",
+        keys,
+        queue,
+        lambda reply: [int(answer) for answer in reply],
         now=now_ms,
         limit=RECLAIM_LIMIT,
-        max_recoveries=MAX_RECOVERIES,
-        failure=VANISHED,
+        max_recoveries=max_recoveries,
+        vanished=vanished(max_recoveries),
+        queue=queue,
+        wake=keys.wake,
         rows=[(job.id, job.entry) for job in held],
     )
 
@@ -127,26 +161,15 @@ def read_pending(keys: Keys, queue: str, consumer: str) -> Call[list[Delivery]]:
     return _read_group([queue], consumer, 500, tail, repeatable=True)
 
 
-def create_group(keys: Keys, queue: str) -> Call[None]:
-    """Create the stream and its group, so that a worker can wait for a queue that never had a job."""
-    words = ("XGROUP", "CREATE", keys.of_queue(queue, "stream"), GROUP, "0", "MKSTREAM")
-    return command(*words, parse=lambda _: None)
-
-
-def read_lease(keys: Keys, queue: str) -> Call[int | None]:
-    """Read the lease of a queue in ms; None for a queue that never had a job."""
-    return command("HGET", keys.of_queue(queue, "meta"), "lease_ms", parse=lambda reply: int(reply) if reply else None)
-
-
 def _read_group(
     queues: Sequence[str], consumer: str, limit: int, tail: tuple[str | int, ...], *, repeatable: bool
 ) -> Call[list[Delivery]]:
-    names = [queue.encode() for queue in queues]
+    tags = [(b":{%b}:" % queue.encode(), queue) for queue in queues]
 
     def parse(reply: list[Any] | None) -> list[Delivery]:
         found: list[Delivery] = []
         for key, rows in reply or []:
-            queue = next(name for name in names if b":{%b}:" % name in key).decode()
+            queue = next(queue for tag, queue in tags if tag in key)
             found += [_read_entry(queue, entry, fields) for entry, fields in rows]
         return found
 
@@ -155,14 +178,20 @@ def _read_group(
 
 
 def _read_entry(queue: str, entry: bytes, fields: list[bytes] | None) -> Delivery:
-    """Read one entry of the stream. An entry that has gone comes back without fields."""
+    """Read one entry of the stream.
+
+    An entry that has gone comes back without fields, one of foreign hands with odd ones. Neither may fail the reading
+    of the others: it becomes a delivery without id or without envelope.
+    """
     named = dict(zip(fields[::2], fields[1::2], strict=True)) if fields else {}
+    recoveries = named.get(b"recoveries", b"0")
     return Delivery(
         queue=queue,
-        id=named.get(b"id", b"").decode(),
+        id=named.get(b"id", b"").decode("utf-8", "replace"),
         entry=entry.decode(),
         envelope=named.get(b"job", b""),
-        recoveries=int(named.get(b"recoveries", 0)),
+        recoveries=int(recoveries) if recoveries.isdigit() else 0,
+        is_stopping=b"stop" in named,
     )
 
 

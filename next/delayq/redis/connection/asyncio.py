@@ -8,7 +8,8 @@ from typing import Any
 from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import AuthenticationError, ConnectionError, ResponseError, TimeoutError
 
-from delayq.core.errors import BackendError
+from delayq.core.errors import ConfigError
+from delayq.redis.connection.errors import why_lost
 from delayq.redis.connection.leaf import TRY_TIMEOUT, ConnectionLost
 from delayq.redis.connection.url import Address
 
@@ -20,6 +21,11 @@ class AsyncioLeaf:
         self._address = address
         self._idle: dict[AbstractEventLoop, list[AbstractConnection]] = {}
         self._closers: dict[AbstractEventLoop, AsyncGenerator[None, None]] = {}
+
+    @property
+    def where(self) -> str:
+        """The address of the server, without secrets."""
+        return self._address.masked
 
     async def send(self, request: bytes) -> AbstractConnection:
         """Send packed commands; see Leaf."""
@@ -34,10 +40,12 @@ class AsyncioLeaf:
         except AuthenticationError as error:
             # To redis-py this is a ConnectionError, but another try with the same password would not help.
             await connection.disconnect()
-            raise BackendError(f"Redis refused the log-in: {error}; check the user and password of the url") from error
+            raise ConfigError(
+                f"Redis at {self.where} refused the log-in: {error}.", hint="Check the user and password of the url."
+            ) from error
         except (ConnectionError, TimeoutError) as error:
             await connection.disconnect(nowait=True)
-            raise ConnectionLost(str(error), sent=sent) from error
+            raise ConnectionLost(why_lost(error), sent=sent) from error
         except BaseException:
             await connection.disconnect(nowait=True)
             raise
@@ -49,7 +57,7 @@ class AsyncioLeaf:
             answers = [await self._read(connection, block) for _ in range(replies)]
         except (ConnectionError, TimeoutError) as error:
             await connection.disconnect(nowait=True)
-            raise ConnectionLost(str(error), sent=True) from error
+            raise ConnectionLost(why_lost(error), sent=True) from error
         except BaseException:
             await connection.disconnect(nowait=True)
             raise

@@ -8,7 +8,8 @@ from typing import Any
 from redis.connection import AbstractConnection
 from redis.exceptions import AuthenticationError, ConnectionError, ResponseError, TimeoutError
 
-from delayq.core.errors import BackendError
+from delayq.core.errors import ConfigError
+from delayq.redis.connection.errors import why_lost
 from delayq.redis.connection.leaf import TRY_TIMEOUT, ConnectionLost, WokenUp
 from delayq.redis.connection.url import Address
 
@@ -25,6 +26,11 @@ class BlockingLeaf:
         self._idle: list[AbstractConnection] = []
         self._pid = os.getpid()
 
+    @property
+    def where(self) -> str:
+        """The address of the server, without secrets."""
+        return self._address.masked
+
     async def send(self, request: bytes) -> AbstractConnection:
         """Send packed commands; see Leaf."""
         connection = self._take()
@@ -37,10 +43,12 @@ class BlockingLeaf:
         except AuthenticationError as error:
             # To redis-py this is a ConnectionError, but another try with the same password would not help.
             connection.disconnect()
-            raise BackendError(f"Redis refused the log-in: {error}; check the user and password of the url") from error
+            raise ConfigError(
+                f"Redis at {self.where} refused the log-in: {error}.", hint="Check the user and password of the url."
+            ) from error
         except (ConnectionError, TimeoutError) as error:
             connection.disconnect()
-            raise ConnectionLost(str(error), sent=sent) from error
+            raise ConnectionLost(why_lost(error), sent=sent) from error
         except BaseException:
             connection.disconnect()
             raise
@@ -54,7 +62,7 @@ class BlockingLeaf:
             answers = [self._read(connection) for _ in range(replies)]
         except (ConnectionError, TimeoutError) as error:
             connection.disconnect()
-            raise ConnectionLost(str(error), sent=True) from error
+            raise ConnectionLost(why_lost(error), sent=True) from error
         except BaseException:
             connection.disconnect()
             raise

@@ -8,8 +8,9 @@ import msgspec
 from hiredis import pack_command
 from redis.exceptions import NoScriptError, ResponseError
 
-from delayq.core.errors import BackendError, BackendUnavailable, CallRefused, OutcomeUnknown
+from delayq.core.errors import BackendError, BackendUnavailable, OutcomeUnknown
 from delayq.redis.commands.call import Call, Word, value_of
+from delayq.redis.connection.errors import is_not_ready, refusal
 from delayq.redis.connection.leaf import ConnectionLost, Leaf
 
 T = TypeVar("T")
@@ -29,7 +30,11 @@ class Started(msgspec.Struct, Generic[T], frozen=True):
 
 
 class Executor:
-    """Sends calls over a leaf."""
+    """Sends calls over a leaf.
+
+    A trip has one outcome for each call, a value or an error. A call that the server answers with "not ready" had no
+    effect, so it is asked again for up to `patience` seconds; so is what was not sent, or may be repeated.
+    """
 
     def __init__(
         self, leaf: Leaf[Any], *, patience: float = PATIENCE, clock: Callable[[], float] = time.monotonic
@@ -37,6 +42,11 @@ class Executor:
         self._leaf = leaf
         self._patience = patience
         self._clock = clock
+
+    @property
+    def where(self) -> str:
+        """The address of the server, without secrets."""
+        return self._leaf.where
 
     async def run(self, call: Call[T]) -> T:
         """Send one call and return what its parser makes of the answer; raises CallRefused when it is an error."""
@@ -49,14 +59,18 @@ class Executor:
         Raises only for the trip as a whole: BackendUnavailable when none of the calls had an effect, and OutcomeUnknown
         when they were sent, the answer was lost, and one of them may not be sent twice.
         """
-        replies = await self._exchange(calls, [call.words for call in calls], block)
-        return await self._read_answers(calls, replies)
+        if not calls:
+            return []
+        deadline = self._clock() + self._patience
+        replies = await self._exchange(calls, [call.words for call in calls], block, deadline)
+        return await self._outcomes(calls, replies, deadline)
 
     async def start(self, calls: Sequence[Call[T]]) -> Started[T]:
         """Send calls and return at once, so that the caller can work while the server does."""
-        request = _pack([call.words for call in calls])
+        if not calls:
+            return Started(calls, None)
         try:
-            return Started(calls, await self._leaf.send(request))
+            return Started(calls, await self._leaf.send(_pack([call.words for call in calls])))
         except ConnectionLost:
             return Started(calls, None)
 
@@ -72,35 +86,53 @@ class Executor:
             replies = await self._leaf.receive(started.connection, len(calls))
         except ConnectionLost as lost:
             if not all(call.repeatable for call in calls):
-                raise OutcomeUnknown(f"the answer of Redis was lost: {lost}; look before you repeat it") from lost
+                raise self._outcome_unknown(lost) from lost
             return await self.run_all(calls)
-        return await self._read_answers(calls, replies)
+        return await self._outcomes(calls, replies, self._clock() + self._patience)
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait, as the leaf waits: a thread or an event loop."""
+        await self._leaf.sleep(seconds)
 
     async def close(self) -> None:
         """Close the connections."""
         await self._leaf.close()
 
-    async def _read_answers(self, calls: Sequence[Call[T]], replies: list[Any]) -> list[T | BackendError]:
-        """Parse replies. A script that the server lacks is sent again, as text: it has had no effect yet."""
+    async def _outcomes(self, calls: Sequence[Call[T]], replies: list[Any], deadline: float) -> list[T | BackendError]:
+        """Parse replies, after asking again where that helps."""
         missing = [n for n, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
         if missing:
-            late = [calls[n] for n in missing]
-            for n, reply in zip(missing, await self._send_texts(late), strict=True):
-                replies[n] = reply
-        return [_outcome(call, reply) for call, reply in zip(calls, replies, strict=True)]
+            await self._ask_again(calls, replies, missing, deadline)
+        pause = FIRST_PAUSE
+        while waiting := [n for n, reply in enumerate(replies) if _is_error(reply) and is_not_ready(reply)]:
+            if self._clock() + pause >= deadline:
+                break
+            await self._leaf.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+            await self._ask_again(calls, replies, waiting, deadline)
+        return [self._outcome(call, reply) for call, reply in zip(calls, replies, strict=True)]
 
-    async def _send_texts(self, calls: Sequence[Call[Any]]) -> list[Any]:
-        """Send the texts of scripts. When that fails, only these calls fail: the rest of their trip has its answers."""
+    async def _ask_again(
+        self, calls: Sequence[Call[Any]], replies: list[Any], places: list[int], deadline: float
+    ) -> None:
+        """Send some calls again: they had no effect. Scripts go as text, which the server may lack.
+
+        When that fails, only these calls fail: the rest of their trip has its answers.
+        """
+        again = [calls[n] for n in places]
         try:
-            return await self._exchange(calls, [call.words_with_text() for call in calls], 0.0)
+            answers = await self._exchange(again, [call.words_with_text() for call in again], 0.0, deadline)
         except BackendError as error:
-            return [error] * len(calls)
+            answers = [error] * len(again)
+        for n, answer in zip(places, answers, strict=True):
+            replies[n] = answer
 
-    async def _exchange(self, calls: Sequence[Call[Any]], commands: list[tuple[Word, ...]], block: float) -> list[Any]:
-        """Send and receive, again and again while that is safe and patience lasts."""
+    async def _exchange(
+        self, calls: Sequence[Call[Any]], commands: list[tuple[Word, ...]], block: float, deadline: float
+    ) -> list[Any]:
+        """Send and receive, again and again while that is safe and before the deadline."""
         request = _pack(commands)
         may_repeat = all(call.repeatable for call in calls)
-        deadline = self._clock() + self._patience
         pause = FIRST_PAUSE
         was_sent = False
         while True:
@@ -111,20 +143,32 @@ class Executor:
                 was_sent = was_sent or lost.sent
                 is_last = self._clock() + pause >= deadline
                 if was_sent and (is_last or not may_repeat):
-                    raise OutcomeUnknown(f"the answer of Redis was lost: {lost}; look before you repeat it") from lost
+                    raise self._outcome_unknown(lost) from lost
                 if is_last:
-                    raise BackendUnavailable(f"Redis cannot be reached: {lost}; nothing was sent") from lost
+                    raise BackendUnavailable(
+                        f"Redis at {self.where} cannot be reached: {lost}. Nothing was sent.",
+                        hint="Check that the server runs and that the url is right.",
+                    ) from lost
             await self._leaf.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
 
+    def _outcome(self, call: Call[T], reply: Any) -> T | BackendError:
+        """Turn a raw reply into the outcome of its call."""
+        if isinstance(reply, ResponseError):
+            return refusal(call.name, reply, self.where)
+        if isinstance(reply, BackendError):
+            return reply
+        return call.parse(reply)
 
-def _outcome(call: Call[T], reply: Any) -> T | BackendError:
-    """Turn a raw reply into the outcome of its call."""
-    if isinstance(reply, ResponseError):
-        return CallRefused(f"Redis refused {call.name}: {reply}")
-    if isinstance(reply, BackendError):
-        return reply
-    return call.parse(reply)
+    def _outcome_unknown(self, lost: ConnectionLost) -> OutcomeUnknown:
+        return OutcomeUnknown(
+            f"Redis at {self.where} gave no answer to a call that was sent: {lost}. Its outcome is unknown.",
+            hint="Look the job up by its id before you repeat the call.",
+        )
+
+
+def _is_error(reply: Any) -> bool:
+    return isinstance(reply, ResponseError)
 
 
 def _pack(commands: list[tuple[Word, ...]]) -> bytes:

@@ -9,7 +9,8 @@ import redis.connection as blocking_connections
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from delayq.core.errors import InvalidInput
+from delayq.core.display import mask_url
+from delayq.core.errors import ConfigError
 from delayq.redis.connection.leaf import TRY_TIMEOUT
 
 _TIMEVAL: Final = struct.pack("ll", int(TRY_TIMEOUT), int(TRY_TIMEOUT % 1 * 1_000_000))
@@ -40,8 +41,13 @@ class Address:
     def __init__(self, url: str) -> None:
         try:
             self._options = dict(blocking_connections.parse_url(url))
-        except ValueError as error:
-            raise InvalidInput(f"url is no Redis address: {error}", field="url") from None
+        except ValueError:
+            raise ConfigError(
+                f"The url {mask_url(url)!r} is no address of a Redis.",
+                hint="Write redis://host:6379/0, rediss://host:6379/0 or unix:///path/to/redis.sock.",
+                field="url",
+            ) from None
+        self.masked = mask_url(url)
         self._options.pop("connection_class", None)
         self._is_socket = url.startswith("unix:")
         self._is_tls = url.startswith("rediss:")

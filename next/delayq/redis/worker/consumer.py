@@ -6,24 +6,28 @@ from typing import Any, Final
 
 import msgspec
 
-from delayq.backends.protocol import Acked, Delivery, Held, Released, Settlement
+from delayq.backends.protocol import Delivery, Held, Settlement
 from delayq.core.errors import BackendError, CallRefused
+from delayq.core.options import Options
 from delayq.core.resting import RestingQueues
 from delayq.redis.commands import delivery as calls
+from delayq.redis.commands import upkeep
 from delayq.redis.commands.call import Call
-from delayq.redis.commands.schedule import LEASE_MS
+from delayq.redis.commands.inspect import server_time_ms
 from delayq.redis.connection.executor import Executor, Started
 from delayq.redis.connection.leaf import WokenUp, drive
 from delayq.redis.keys import Keys
+from delayq.redis.worker.grouping import by_queue, cut
+from delayq.redis.worker.settle import Settling, settling_calls
 
 NOT_SETTLED: Final = CallRefused("the queue gave trouble; settle again later")
 
 
 class Trip(msgspec.Struct, frozen=True):
-    """A trip under way: for each settling call its queue and what it settles, by position; then the read, if any."""
+    """A trip under way: the settling calls, then the read, if any."""
 
     started: Started[Any]
-    settling: list[tuple[str, list[int]]]
+    settling: list[Settling]
     settled: int
     reading: str | None
     limit: int
@@ -32,30 +36,34 @@ class Trip(msgspec.Struct, frozen=True):
 class RedisConsumer:
     """A Consumer over Redis. `queues` are read in order: a lower one only when the higher ones are empty."""
 
-    def __init__(self, executor: Executor, keys: Keys, queues: Sequence[str], name: str) -> None:
+    def __init__(self, executor: Executor, keys: Keys, queues: Sequence[str], options: Options, *, name: str) -> None:
         self.name = name
         self._executor = executor
         self._keys = keys
         self._queues = queues
+        self._options = options
+        self._server_ahead_ms = 0
         self._resting = RestingQueues()
 
     def open(self) -> float:
-        """Create missing groups, and return the shortest lease in seconds."""
-        created = drive(self._executor.run_all([calls.create_group(self._keys, queue) for queue in self._queues]))
-        for queue, outcome in zip(self._queues, created, strict=True):
-            if isinstance(outcome, BackendError) and "BUSYGROUP" not in str(outcome):
-                self._resting.rest(queue, outcome)
-        leases = drive(self._executor.run_all([calls.read_lease(self._keys, queue) for queue in self._queues]))
-        return min(lease if isinstance(lease, int) else LEASE_MS for lease in leases) / 1000
+        """Give each queue what it lacks, record this consumer, and return the shortest lease in seconds."""
+        tidy = [upkeep.tidy(self._keys, queue, lease_ms=self._options.lease_ms) for queue in self._queues]
+        self._resting.values(self._queues, drive(self._executor.run_all(tidy)))
+        queues = self._resting.awake(self._queues)
+        renew = [calls.renew(self._keys, queue, self.name, []) for queue in queues]
+        renewed = self._resting.values(queues, drive(self._executor.run_all(renew)))
+        server_ms = drive(self._executor.run(server_time_ms()))
+        self._server_ahead_ms = server_ms - time.time_ns() // 1_000_000
+        return min((reply.lease_ms for reply in renewed), default=self._options.lease_ms) / 1000
+
+    def now_ms(self) -> int:
+        """Return the time of the server, as it was when the consumer was opened, and went on since."""
+        return time.time_ns() // 1_000_000 + self._server_ahead_ms
 
     def begin(self, settled: Sequence[Settlement], limit: int) -> Trip:
         """Send one trip that settles and takes."""
-        requests: list[Call[Any]] = []
-        settling: list[tuple[str, list[int]]] = []
-        for (kind, queue), positions in _grouped(settled).items():
-            if not self._resting.is_resting(queue):
-                requests.append(_settling(self._keys, kind, queue, [settled[n] for n in positions]))
-                settling.append((queue, positions))
+        settling = [one for one in settling_calls(self._keys, settled) if not self._resting.is_resting(one.queue)]
+        requests: list[Call[Any]] = [one.call for one in settling]
         queues = self._resting.awake(self._queues)
         reading = queues[0] if limit and queues else None
         if reading:
@@ -72,11 +80,11 @@ class RedisConsumer:
             taken += self._take(lower, trip.limit - len(taken))
 
         answers: list[bool | BackendError] = [NOT_SETTLED] * trip.settled
-        for (queue, positions), outcome in zip(trip.settling, outcomes, strict=True):
+        for settling, outcome in zip(trip.settling, outcomes, strict=True):
             if isinstance(outcome, BackendError):
-                self._resting.rest(queue, outcome)
+                self._resting.rest(settling.queue, outcome)
             else:
-                for position, answer in zip(positions, outcome, strict=True):
+                for position, answer in zip(settling.positions, outcome, strict=True):
                     answers[position] = answer
         return answers, taken
 
@@ -104,9 +112,9 @@ class RedisConsumer:
 
     def hand_back(self, held: Sequence[Held]) -> None:
         """Give back jobs that were not started. What a queue refuses stays with this consumer, as pending."""
-        queues = [queue for queue in self._queues if any(job.queue == queue for job in held)]
-        requests = [calls.hand_back(self._keys, queue, [job for job in held if job.queue == queue]) for queue in queues]
-        self._resting.values(queues, drive(self._executor.run_all(requests)))
+        pages = [(queue, page) for queue, jobs in by_queue(held).items() for page in cut(jobs, calls.MAX_HAND_BACK)]
+        requests = [calls.hand_back(self._keys, queue, page) for queue, page in pages]
+        self._resting.values([queue for queue, _ in pages], drive(self._executor.run_all(requests)))
 
     def _take(self, queues: Sequence[str], limit: int) -> list[Delivery]:
         """Take up to `limit` new jobs, from one queue after the other."""
@@ -120,20 +128,3 @@ class RedisConsumer:
     def _taken(self, queue: str, outcome: list[Delivery] | BackendError) -> list[Delivery]:
         """Return what a read brought: nothing from a queue that refused it."""
         return [job for jobs in self._resting.values([queue], [outcome]) for job in jobs]
-
-
-def _grouped(settled: Sequence[Settlement]) -> dict[tuple[type, str], list[int]]:
-    """Group settlements by kind and queue: the positions of those that one call can settle."""
-    groups: dict[tuple[type, str], list[int]] = {}
-    for position, settlement in enumerate(settled):
-        groups.setdefault((type(settlement), settlement.queue), []).append(position)
-    return groups
-
-
-def _settling(keys: Keys, kind: type, queue: str, rows: Sequence[Any]) -> Call[list[bool]]:
-    """Return the call that settles jobs of one kind."""
-    if kind is Acked:
-        return calls.ack(keys, queue, rows)
-    if kind is Released:
-        return calls.release(keys, queue, rows)
-    return calls.fail(keys, queue, rows)

@@ -13,7 +13,7 @@ from delayq.core.errors import Conflict, InvalidInput
 def test_schedule_and_cancel(client: Any) -> None:
     ref = client.schedule("order.close", {"order_id": 42}, delay="15m", id="order-42", queue="orders")
     assert (ref.id, ref.state, ref.outcome) == ("order-42", "scheduled", "created")
-    assert client.stats("orders").scheduled == 1
+    assert client.stats("orders")[0].scheduled == 1
     assert client.queues() == ["orders"]
     assert client.cancel("order-42", queue="orders") == "cancelled"
     assert client.cancel("order-42", queue="orders") == "unknown"
@@ -23,13 +23,13 @@ def test_many_jobs_of_many_queues_come_back_in_order(client: Any) -> None:
     specs = [JobSpec(name="n", id=f"job-{n}", queue=f"q{n % 2}", delay="1h") for n in range(501)]
     refs = client.schedule_many(specs)
     assert [ref.id for ref in refs] == [spec.id for spec in specs]
-    assert client.stats("q0").scheduled == 251
+    assert client.stats("q0")[0].scheduled == 251
 
 
 def test_a_taken_id_is_kept_or_a_conflict(client: Any) -> None:
     client.schedule("n", id="one", delay="1h")
     assert client.schedule("n", id="one").outcome == "kept"
-    with pytest.raises(Conflict, match="id 'one' is taken by a job that is scheduled"):
+    with pytest.raises(Conflict, match="The id 'one' is taken by a job that is scheduled"):
         client.schedule("n", id="one", on_conflict="error")
 
 

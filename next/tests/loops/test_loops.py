@@ -1,8 +1,8 @@
-"""The mover and the janitor, with a keeper in memory and a clock that is set by hand."""
+"""The mover, the janitor and the relay, with a keeper in memory and a clock that is set by hand."""
 
 import pytest
 
-from delayq.backends.protocol import Promoted, Reclaimed
+from delayq.backends.protocol import Promoted, Reclaimed, Repaired
 from delayq.core.errors import BackendUnavailable, CallRefused
 from delayq.loops.janitor import Janitor
 from delayq.loops.mover import Mover
@@ -32,6 +32,12 @@ class FakeQueues:
         if queue in self.damaged:
             raise self.damaged[queue]
         return Reclaimed(1, 0, 0)
+
+    def repair(self, queue: str) -> Repaired:
+        return Repaired()
+
+    def follow_up(self, queue: str) -> int:
+        return 0
 
 
 def test_the_mover_sleeps_until_the_next_job_is_due() -> None:
@@ -77,6 +83,6 @@ def test_a_server_that_is_away_is_told_to_the_loop() -> None:
 def test_the_janitor_goes_on_after_a_damaged_queue() -> None:
     keeper = FakeQueues(bad=[], good=[])
     keeper.damaged["bad"] = CallRefused("WRONGTYPE")
-    janitor = Janitor(keeper, every=10, clock=FakeClock())
+    janitor = Janitor(keeper, reclaim_every=10, repair_every=60, clock=FakeClock())
     assert janitor.step(set()) == 10
     assert (keeper.reclaimed, janitor.reclaimed) == (["bad", "good"], 1)

@@ -1,4 +1,4 @@
-"""A real worker: what a signal does to it."""
+"""Real workers: one test for each promise about processes. `make test` runs them alone, after the rest."""
 
 import os
 import signal
@@ -19,6 +19,11 @@ APP = """
 import os, time
 from delayq import job
 
+@job("stamp", queue="q")
+def stamp(path: str) -> None:
+    with open(path, "a") as file:
+        file.write(f"{time.time()}\\n")
+
 @job("slow", queue="q")
 def slow(path: str, seconds: float) -> None:
     with open(path, "a") as file:
@@ -38,15 +43,15 @@ def client(url: str, server: redis.Redis) -> Iterator[DelayQ]:
 @pytest.fixture
 def worker(url: str, client: DelayQ, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     (tmp_path / "app.py").write_text(APP)
-    words = [sys.executable, "-m", "delayq", "--url", url, "work", "--app", "app"]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    words = [sys.executable, "-m", "delayq", "--url", url, "work", "--app", "app", "--queue", "q"]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
     with subprocess.Popen(words, cwd=tmp_path, env=environment) as process:
         yield process
         process.kill()
 
 
 def wait_until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 8
+    deadline = time.monotonic() + 20
     while not holds():
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -54,6 +59,16 @@ def wait_until(holds: Callable[[], bool]) -> None:
 
 def lines(path: Path) -> list[str]:
     return path.read_text().splitlines() if path.exists() else []
+
+
+def test_a_job_runs_when_it_is_due_and_not_before(
+    worker: subprocess.Popen[bytes], client: DelayQ, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    refs = [client.schedule("stamp", {"path": str(log)}, delay=f"{n * 300}ms", queue="q") for n in (3, 1, 2)]
+    wait_until(lambda: len(lines(log)) == 3)
+    dues = sorted(ref.due_ms or 0 for ref in refs)
+    assert all(float(ran) * 1000 >= due for ran, due in zip(lines(log), dues, strict=True))
 
 
 def test_a_killed_child_costs_its_running_job_one_recovery(
@@ -89,5 +104,5 @@ def test_sigterm_lets_what_runs_finish(
     worker.send_signal(signal.SIGTERM)
     assert worker.wait(timeout=5) == 0
     assert lines(log)[-1] == "ended"
-    stats = client.stats("q")
+    (stats,) = client.stats("q")
     assert (stats.ready, stats.reserved) == (1, 0)

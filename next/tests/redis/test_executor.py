@@ -8,7 +8,7 @@ import redis
 from redis.exceptions import NoScriptError, ResponseError
 
 from delayq import DelayQ
-from delayq.core.errors import BackendError, BackendUnavailable, CallRefused, OutcomeUnknown
+from delayq.core.errors import BackendUnavailable, CallRefused, ConfigError, OutcomeUnknown
 from delayq.redis.commands.call import Call, command, script_call, value_of
 from delayq.redis.connection.executor import Executor
 from delayq.redis.connection.leaf import ConnectionLost, drive
@@ -25,6 +25,8 @@ class FakeLeaf:
         self._answers = list(answers)
         self.requests: list[bytes] = []
         self.now = 0.0
+
+    where = "redis://test"
 
     async def send(self, request: bytes) -> None:
         self.requests.append(request)
@@ -101,7 +103,7 @@ def test_a_wrong_password_is_told_at_once(url: str, server: redis.Redis) -> None
     server.config_set("requirepass", "secret")
     try:
         started = time.monotonic()
-        with pytest.raises(BackendError, match="refused the log-in"):
+        with pytest.raises(ConfigError, match="refused the log-in"):
             DelayQ(url.replace("unix://", "unix://:wrong@")).stats()
         assert time.monotonic() - started < 1
     finally:

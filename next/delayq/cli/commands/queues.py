@@ -1,0 +1,41 @@
+"""Commands on queues: stats."""
+
+from typing import Annotated
+
+import typer
+
+from delayq.cli.options import Json
+from delayq.cli.output import print_json, print_table
+from delayq.cli.session import session_of
+from delayq.core import json_shapes
+from delayq.core.times import format_duration
+
+
+def stats(
+    context: typer.Context,
+    queue: Annotated[
+        str | None, typer.Option("--queue", metavar="QUEUE", help="Only this queue.", show_default=False)
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Count the jobs of all queues in each state."""
+    with session_of(context).client() as client:
+        found = client.stats(queue)
+    if json:
+        print_json({"queues": [json_shapes.of_stats(one) for one in found]})
+        return
+    rows = [
+        (
+            one.queue,
+            one.scheduled,
+            one.ready,
+            one.reserved,
+            one.failed,
+            one.completed,
+            format_duration(one.overdue_oldest_ms) if one.overdue_oldest_ms else "",
+            "paused" if one.paused else "",
+        )
+        for one in found
+    ]
+    header = ("QUEUE", "SCHEDULED", "READY", "RESERVED", "FAILED", "COMPLETED", "OVERDUE", "")
+    print_table(header, rows)

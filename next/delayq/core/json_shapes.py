@@ -1,0 +1,76 @@
+"""The JSON of jobs and queues, as the command line prints it and HTTP answers it."""
+
+from typing import Any
+
+from delayq.core.envelope import ABSENT
+from delayq.core.states import Answer, State
+from delayq.core.times import format_instant
+from delayq.core.views import JobInfo, QueueStats
+
+
+def of_reference(
+    *, id: str, name: str, queue: str, state: State, due_ms: int | None, outcome: Answer
+) -> dict[str, Any]:
+    """Return the shape of an answer to schedule, reschedule, run_now, retry."""
+    times = _time("due", due_ms)
+    return {"id": id, "name": name, "queue": queue, "state": state, **times, "outcome": outcome}
+
+
+def of_job(job: JobInfo) -> dict[str, Any]:
+    """Return the shape of a job in a list."""
+    envelope = job.envelope
+    return {
+        "id": job.id,
+        "name": job.name,
+        "queue": job.queue,
+        "state": job.state,
+        **_time("due", job.due_ms),
+        "attempts": job.attempts,
+        "tries": envelope.tries if envelope else None,
+        "data": job.data,
+        "tags": (envelope.tags if envelope else None) or [],
+        "encrypted": envelope is not None and envelope.encrypted is not ABSENT,
+        **_time("created", envelope.created_ms if envelope else None),
+        **_time("failed", job.failed_ms),
+        **_time("forget", job.forget_ms),
+    }
+
+
+def of_job_in_full(job: JobInfo) -> dict[str, Any]:
+    """Return the shape of everything that is known about a job."""
+    envelope = job.envelope
+    return {
+        **of_job(job),
+        "error": job.failure,
+        "result": job.result,
+        "retention_ms": envelope.retention_ms if envelope else None,
+        "timeout_ms": envelope.timeout_ms if envelope else None,
+        **_time("deadline", envelope.deadline_ms if envelope else None),
+        "unique": envelope.unique if envelope else None,
+        "headers": (envelope.headers if envelope else None) or {},
+        "recoveries": job.recoveries,
+        "entry": job.entry or None,
+        "consumer": job.consumer or None,
+        "idle_ms": job.idle_ms,
+        **_time("cancel_asked", job.cancel_asked_ms),
+        "progress": job.progress,
+    }
+
+
+def of_stats(stats: QueueStats) -> dict[str, Any]:
+    """Return the shape of the counts of a queue."""
+    return {
+        "queue": stats.queue,
+        "scheduled": stats.scheduled,
+        "ready": stats.ready,
+        "reserved": stats.reserved,
+        "failed": stats.failed,
+        "completed": stats.completed,
+        "paused": stats.paused,
+        "overdue_oldest_ms": stats.overdue_oldest_ms,
+    }
+
+
+def _time(name: str, ms: int | None) -> dict[str, Any]:
+    """Return a time twice: as epoch ms, and for people."""
+    return {f"{name}_ms": ms, name: None if ms is None else format_instant(ms)}

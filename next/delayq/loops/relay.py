@@ -1,0 +1,37 @@
+"""The relay: carries the ends of jobs to what follows them."""
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+from delayq.backends.protocol import QueueKeeper
+from delayq.core.errors import CallRefused
+from delayq.core.resting import RestingQueues
+
+EVERY: Final = 5.0
+"""Seconds between two looks at all queues. In between the mover says which queues owe."""
+
+
+class Relay:
+    """Follows up in the queues of `owing`, which the mover fills, and now and then in all."""
+
+    def __init__(self, keeper: QueueKeeper, owing: set[str], *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._keeper = keeper
+        self._owing = owing
+        self._clock = clock
+        self._all_at = clock() + EVERY
+        self._resting = RestingQueues(clock=clock)
+        self.carried = 0
+
+    def step(self, hinted: set[str]) -> float:
+        """Follow up in every queue that owes, and return the seconds until the next look at all."""
+        if self._clock() >= self._all_at:
+            self._owing.update(self._keeper.queues())
+            self._all_at = self._clock() + EVERY
+        for queue in self._resting.awake(sorted(self._owing)):
+            self._owing.discard(queue)
+            try:
+                self.carried += self._keeper.follow_up(queue)
+            except CallRefused as error:
+                self._resting.rest(queue, error)
+        return max(self._all_at - self._clock(), 0.0)

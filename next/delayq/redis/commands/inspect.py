@@ -1,0 +1,151 @@
+"""Calls that look and change nothing: one job, pages of jobs, counts."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, Final
+
+import msgspec
+
+from delayq.core import envelope as envelopes
+from delayq.core import failure as failures
+from delayq.core.errors import UnreadableEnvelope
+from delayq.core.states import State
+from delayq.core.views import JobInfo, Page, QueueStats
+from delayq.redis.commands.call import Call, command, queue_call, script_call
+from delayq.redis.keys import Keys
+from delayq.redis.scripts import load
+
+MAX_PAGE: Final = 500
+
+_IN_SETS: Final = ("scheduled", "failed", "completed")
+
+
+def get(keys: Keys, queue: str, job_id: str) -> Call[JobInfo | None]:
+    """Read everything that is known about one job; None when its id is unknown."""
+    return queue_call("get", keys, queue, lambda reply: _read_job(queue, job_id, reply), id=job_id)
+
+
+def list_jobs(keys: Keys, queue: str, state: State, *, cursor: str, limit: int) -> Call[Page]:
+    """Read one page of the jobs in one state."""
+    script = load("list")
+    in_set = keys.of_queue(queue, state if state in _IN_SETS else "scheduled")
+    _, *others = keys.of_script(script, queue)
+
+    def parse(reply: list[bytes]) -> Page:
+        next_cursor, *rest = reply
+        rows = iter(rest)
+        jobs = [_listed(queue, state, *row) for row in zip(rows, rows, rows, strict=True)]
+        return Page(jobs, next_cursor.decode())
+
+    limit = min(limit, MAX_PAGE)
+    return script_call(script, (in_set, *others), parse, repeatable=True, state=state, after=cursor, limit=limit)
+
+
+def stats(keys: Keys, queue: str, *, now_ms: str = "") -> Call[QueueStats]:
+    """Count the jobs of a queue in each state."""
+    return queue_call("stats", keys, queue, lambda reply: _read_stats(queue, reply), now=now_ms)
+
+
+def count_due(keys: Keys, queue: str, bounds_ms: Sequence[int]) -> list[Call[int]]:
+    """Count the scheduled jobs due before the first bound, between each two, and from the last one on."""
+    scheduled = keys.of_queue(queue, "scheduled")
+    edges = ["-inf", *[str(bound) for bound in bounds_ms], "+inf"]
+    return [
+        command("ZCOUNT", scheduled, low, f"({high}" if high != "+inf" else high, parse=int)
+        for low, high in pairwise(edges)
+    ]
+
+
+def list_queues(keys: Keys) -> Call[list[str]]:
+    """Read the names of all queues, sorted."""
+    return command("SMEMBERS", keys.queues, parse=lambda reply: sorted(name.decode() for name in reply))
+
+
+def server_time_ms() -> Call[int]:
+    """Read the clock of the server, in epoch ms."""
+    return command("TIME", parse=lambda reply: int(reply[0]) * 1000 + int(reply[1]) // 1000)
+
+
+def _read_job(queue: str, job_id: str, reply: list[bytes]) -> JobInfo | None:
+    if reply[0] == b"absent":
+        return None
+    state: State = reply[0].decode()  # type: ignore[assignment]  # the manual of get.lua lists the states
+    due, ended_at, raw, failure, result, recoveries, entry, consumer, idle, asked, progress = reply[1:]
+    return JobInfo(
+        id=job_id,
+        queue=queue,
+        state=state,
+        raw=raw,
+        envelope=_envelope(raw),
+        due_ms=_time(due),
+        failed_ms=_time(ended_at) if state == "failed" else None,
+        forget_ms=_time(ended_at) if state == "completed" else None,
+        failure=failures.decode(failure) if state != "completed" else None,
+        result=_json(result),
+        recoveries=int(recoveries),
+        entry=entry.decode(),
+        consumer=consumer.decode(),
+        idle_ms=_time(idle),
+        cancel_asked_ms=_time(asked),
+        progress=_json(progress),
+    )
+
+
+def _listed(queue: str, state: State, job_id: bytes, time: bytes, raw: bytes) -> JobInfo:
+    return JobInfo(
+        id=job_id.decode(),
+        queue=queue,
+        state=state,
+        raw=raw,
+        envelope=_envelope(raw),
+        due_ms=_time(time) if state not in ("failed", "completed") else None,
+        failed_ms=_time(time) if state == "failed" else None,
+        forget_ms=_time(time) if state == "completed" else None,
+    )
+
+
+def _envelope(raw: bytes) -> envelopes.Envelope | None:
+    try:
+        return envelopes.decode(raw)
+    except UnreadableEnvelope:
+        return None
+
+
+def _json(raw: bytes) -> Any:
+    """Decode what a worker wrote; a text that is no JSON is shown as it is."""
+    if not raw:
+        return None
+    try:
+        return msgspec.json.decode(raw)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return raw.decode("utf-8", "replace")
+
+
+def _time(reply: bytes) -> int | None:
+    """Read a score or a number of ms. Foreign scores may be fractions, or infinite."""
+    if not reply:
+        return None
+    try:
+        return int(float(reply))
+    except (ValueError, OverflowError):
+        return None
+
+
+def _read_stats(queue: str, reply: list[Any]) -> QueueStats:
+    scheduled, ready, reserved, failed, completed, paused_until_ms, overdue_ms, lease_ms, tick_ms, now_ms = reply[:10]
+    pairs = zip(reply[10::2], reply[11::2], strict=True)
+    counters = {name.decode().removesuffix("_total"): count for name, count in pairs}
+    return QueueStats(
+        queue=queue,
+        scheduled=scheduled,
+        ready=ready,
+        reserved=reserved,
+        failed=failed,
+        completed=completed,
+        paused_until_ms=None if paused_until_ms < 0 else paused_until_ms,
+        overdue_oldest_ms=overdue_ms,
+        lease_ms=lease_ms,
+        mover_tick_ms=tick_ms,
+        now_ms=now_ms,
+        counters=counters,
+    )

@@ -1,0 +1,110 @@
+"""Calls that change queues, and what holds for all workers."""
+
+from typing import Any, Literal
+
+import msgspec
+
+from delayq.core.views import Control
+from delayq.redis.commands.call import Call, command, queue_call, script_call
+from delayq.redis.keys import Keys
+from delayq.redis.scripts import load
+
+Switch = Literal["", "pause", "maintenance", "restart"]
+
+UNTIL_ENDED = 0
+"""The length of a pause or a maintenance that only an order ends."""
+END = -1
+"""The length that ends a pause or a maintenance."""
+
+
+class Configured(msgspec.Struct, frozen=True, gc=False):
+    """What is in force for a queue, and how many jobs it holds. `shards` is 0 before the first job."""
+
+    lease_ms: int
+    shards: int
+    jobs: int
+
+
+class Holds(msgspec.Struct, frozen=True, gc=False):
+    """What a queue holds that keeps it from being removed."""
+
+    scheduled: int
+    in_stream: int
+    failed: int
+    completed: int
+    other: int
+    outbox: int
+
+
+def list_queue(keys: Keys, queue: str) -> Call[bool]:
+    """Add a queue to the list of all queues, where movers and janitors find it. The answer says whether it is new."""
+    return command("SADD", keys.queues, queue, parse=bool)
+
+
+def unlist_queue(keys: Keys, queue: str) -> Call[bool]:
+    """Take a queue off the list of all queues."""
+    return command("SREM", keys.queues, queue, parse=bool)
+
+
+def pause(keys: Keys, queue: str, *, for_ms: int, lease_ms: int, now_ms: str = "") -> Call[int]:
+    """Pause a queue for some time, UNTIL_ENDED, or resume it with END. Answers until when, epoch ms."""
+    return queue_call(
+        "pause",
+        keys,
+        queue,
+        int,
+        now=now_ms,
+        queue=queue,
+        wake=keys.wake,
+        for_ms=for_ms,
+        lease_ms=lease_ms,
+        switch=keys.switch,
+    )
+
+
+def control(keys: Keys, what: Switch = "", *, for_ms: int = 0, reason: str = "", now_ms: str = "") -> Call[Control]:
+    """Read or set what holds for all workers."""
+    return script_call(
+        load("control"),
+        (keys.control,),
+        _read_control,
+        repeatable=True,
+        now=now_ms,
+        what=what,
+        for_ms=for_ms,
+        reason=reason,
+        switch=keys.switch,
+    )
+
+
+def clear(keys: Keys, queue: str, *, limit: int = 500) -> Call[int]:
+    """Drop jobs that wait, up to `limit`. Answers how many, so it is not repeatable; call it until that is 0."""
+    return queue_call("clear", keys, queue, int, repeatable=False, limit=limit, queue=queue, wake=keys.wake)
+
+
+def configure(
+    keys: Keys, queue: str, *, default_lease_ms: int, lease_ms: int | None = None, shards: int | None = None
+) -> Call[Configured]:
+    """Set what a queue keeps for itself. The number of shards changes only while the queue holds no job."""
+    return queue_call(
+        "queue_configure",
+        keys,
+        queue,
+        lambda reply: Configured(reply[0], int(reply[1] or 0), reply[2]),
+        lease_ms="" if lease_ms is None else lease_ms,
+        default_lease_ms=default_lease_ms,
+        shards="" if shards is None else shards,
+        queue=queue,
+        switch=keys.switch,
+    )
+
+
+def remove(keys: Keys, queue: str, *, look: bool) -> Call[Holds]:
+    """Forget a queue that holds nothing; with `look` only count what it holds."""
+    return queue_call("queue_remove", keys, queue, lambda reply: Holds(*reply), look=int(look))
+
+
+def _read_control(reply: list[Any]) -> Control:
+    now_ms, *times, reason, paused_reason = reply
+    paused, until, since, restart = (None if time < 0 else time for time in times)
+    return Control(now_ms, paused, until, since, restart, reason.decode(), paused_reason.decode())

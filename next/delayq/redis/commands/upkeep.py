@@ -1,0 +1,165 @@
+"""Calls of the janitor and the relay: what keeps a queue whole, and what follows the end of jobs."""
+
+from collections.abc import Sequence
+from typing import Any, Final, Literal
+
+import msgspec
+
+from delayq.redis.commands.call import Call, queue_call
+from delayq.redis.commands.delivery import LOST
+from delayq.redis.keys import Keys
+
+PAGE: Final = 500
+PRUNE_LIMIT: Final = 500
+FROM_START: Final = "-"
+
+Verdict = Literal["acked", "again", "garbage"]
+
+
+class Tidied(msgspec.Struct, frozen=True, gc=False):
+    """The counts of a queue, after its stream, group and meta were repaired. `counted`: the sum of all counters."""
+
+    lease_ms: int
+    in_stream: int
+    entries: int
+    scheduled: int
+    failed: int
+    completed: int
+    jobs: int
+    unique: int
+    locks: int
+    regrouped: int
+    counted: int
+    is_new: int
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether one of the two sums is wrong. No script can cause that."""
+        placed = self.scheduled + self.entries + self.failed + self.completed
+        return self.in_stream != self.entries or placed != self.jobs
+
+
+class OutsideAck(msgspec.Struct, frozen=True, gc=False):
+    """A delivered entry that is no longer pending."""
+
+    entry: str
+    id: str
+    verdict: Verdict
+
+
+class OutsideAcks(msgspec.Struct, frozen=True, gc=False):
+    """One page of them. `after` is '' at the end of the pass; `marks` go into the call for the next page."""
+
+    after: str
+    marks: str
+    found: list[OutsideAck]
+
+
+class Pruned(msgspec.Struct, frozen=True, gc=False):
+    """How many were forgotten."""
+
+    completed: int
+    failed: int
+    windows: int
+
+
+class FollowUp(msgspec.Struct, frozen=True, gc=False):
+    """The end of a job, from the outbox. `ended` is done, failed or cancelled; `failure` may be b''."""
+
+    entry: str
+    ended: str
+    envelope: bytes
+    failure: bytes
+
+
+class Outbox(msgspec.Struct, frozen=True, gc=False):
+    """A page of the outbox. `is_held`: another relay is at it."""
+
+    is_held: bool
+    is_more: bool
+    rows: list[FollowUp]
+
+
+def tidy(keys: Keys, queue: str, *, lease_ms: int) -> Call[Tidied]:
+    """Give a queue the stream, group and meta that it lacks, and take the two sums."""
+    return queue_call("tidy", keys, queue, lambda reply: Tidied(*reply), lease_ms=lease_ms)
+
+
+def outside_acks(
+    keys: Keys, queue: str, *, after: str = FROM_START, marks: str = "", scope: Literal["delivered", "all"]
+) -> Call[OutsideAcks]:
+    """Read one page of delivered entries that are no longer pending. Settle it before the next one."""
+
+    def parse(reply: list[bytes]) -> OutsideAcks:
+        next_after, next_marks, *rest = (word.decode("utf-8", "replace") for word in reply)
+        rows = iter(rest)
+        found = [OutsideAck(*row) for row in zip(rows, rows, rows, strict=True)]  # type: ignore[arg-type]
+        return OutsideAcks(next_after, next_marks, found)
+
+    return queue_call("outside_acks", keys, queue, parse, after=after, limit=PAGE, seen=marks, scope=scope)
+
+
+def mend(keys: Keys, queue: str, job_ids: Sequence[str], *, now_ms: str = "") -> Call[list[str]]:
+    """Repair some ids, so that each has one place and a payload. A shorter answer: call again with the rest."""
+    rows = [(job_id,) for job_id in job_ids]
+    return queue_call("mend", keys, queue, _read_words, now=now_ms, queue=queue, lost=LOST, rows=rows)
+
+
+def bury(keys: Keys, queue: str, garbage: Sequence[tuple[str, bytes]], *, now_ms: str = "") -> Call[list[str]]:
+    """Move entries that are no jobs, each with its failure, to the failed. A shorter answer: call again."""
+    return queue_call("bury", keys, queue, _read_words, now=now_ms, rows=garbage)
+
+
+def prune(
+    keys: Keys, queue: str, *, keep_failed_ms: int, windows: Sequence[str] = (), now_ms: str = ""
+) -> Call[Pruned]:
+    """Forget what was kept long enough. `windows` of unique keys are dropped when they are over."""
+    return queue_call(
+        "prune",
+        keys,
+        queue,
+        lambda reply: Pruned(*reply),
+        now=now_ms,
+        keep_ms=keep_failed_ms,
+        limit=PRUNE_LIMIT,
+        rows=[(window,) for window in windows],
+    )
+
+
+def remove_consumer(keys: Keys, queue: str, consumer: str, *, idle_ms: int) -> Call[bool]:
+    """Remove a consumer that holds nothing and was idle for so long; 0 = it removes itself."""
+    return queue_call("consumer_remove", keys, queue, bool, consumer=consumer, idle_ms=idle_ms)
+
+
+def read_outbox(
+    keys: Keys, queue: str, *, relay: str, hold_ms: int, after: str = FROM_START, now_ms: str = ""
+) -> Call[Outbox]:
+    """Read the ends of jobs that a relay has to follow up."""
+
+    def parse(reply: list[Any]) -> Outbox:
+        rows = [_follow_up(entry, fields) for entry, fields in zip(reply[2::2], reply[3::2], strict=True)]
+        return Outbox(reply[0] == 1, reply[1] == 1, rows)
+
+    return queue_call(
+        "outbox_read", keys, queue, parse, now=now_ms, relay=relay, hold_ms=hold_ms, after=after, limit=PAGE
+    )
+
+
+def ack_outbox(keys: Keys, queue: str, entries: Sequence[str]) -> Call[int]:
+    """Take carried rows out of the outbox."""
+    return queue_call("outbox_ack", keys, queue, int, rows=[(entry,) for entry in entries])
+
+
+def record_activity(keys: Keys, queue: str, *, now_ms: str = "") -> Call[int]:
+    """Add the steps of the counters to the rows of this minute and this day."""
+    return queue_call("activity_record", keys, queue, int, repeatable=False, now=now_ms)
+
+
+def _follow_up(entry: bytes, fields: list[bytes]) -> FollowUp:
+    named = dict(zip(fields[::2], fields[1::2], strict=True))
+    ended = named.get(b"ended", b"").decode("utf-8", "replace")
+    return FollowUp(entry.decode(), ended, named.get(b"job", b""), named.get(b"failure", b""))
+
+
+def _read_words(reply: list[bytes]) -> list[str]:
+    return [word.decode() for word in reply]

@@ -1,0 +1,74 @@
+"""What the errors of a server mean for the caller: wait and ask again, or be told."""
+
+import errno
+import re
+from typing import Final
+
+from redis.exceptions import NoScriptError, ResponseError
+
+from delayq.core.errors import BackendError, BackendFull, BackendUnavailable, CallRefused
+
+NOT_READY: Final = {
+    "LOADING": "it is loading its data",
+    "BUSY": "it is busy with a long script",
+    "MISCONF": "it refuses writes because it cannot save to disk",
+    "NOREPLICAS": "it refuses writes because too few replicas follow it",
+    "READONLY": "it is a read-only replica",
+    "MASTERDOWN": "it is a replica that has lost its primary",
+    "UNBLOCKED": "it has just become a replica",
+    "TRYAGAIN": "it is moving these keys to another node",
+    "CLUSTERDOWN": "a part of its cluster is missing",
+}
+"""A call that is answered with one of these had no effect, and may work in a moment."""
+
+_HINTS: Final = {
+    "NOPERM": "Allow it in the ACL of this user; `delayq scripts export` shows what the scripts call.",
+    "NOAUTH": "Put the password into the url: redis://:password@host:6379/0.",
+    "WRONGTYPE": "A key of this queue was overwritten; `TYPE` of its keys shows which one.",
+    "MOVED": "This server is a node of a cluster: use redis+cluster:// in the url.",
+}
+
+_CODE: Final = re.compile(r"\b(?:OOM|NOSCRIPT|NOPERM|NOAUTH|WRONGTYPE|NOGROUP|MOVED|" + "|".join(NOT_READY) + r")\b")
+
+
+def code_of(error: ResponseError) -> str:
+    """Return the code of an error reply; '' for one without a known code.
+
+    redis-py takes some codes off, and a server before 7 puts its own words in front of what a script met.
+    """
+    if isinstance(error, NoScriptError):
+        return "NOSCRIPT"
+    found = _CODE.search(str(error))
+    if found:
+        return found[0]
+    return type(error).__name__.removesuffix("Error").upper() if type(error) is not ResponseError else ""
+
+
+def is_not_ready(error: ResponseError) -> bool:
+    """Whether the same call may work in a moment."""
+    return code_of(error) in NOT_READY
+
+
+def refusal(call: str, error: ResponseError, where: str) -> BackendError:
+    """Return what the caller is told when the server at `where` answers a call with an error."""
+    code = code_of(error)
+    if code in NOT_READY:
+        return BackendUnavailable(
+            f"Redis at {where} is not ready: {NOT_READY[code]}. Nothing was written.", hint="Try again later."
+        )
+    if code == "OOM" or "OOM command not allowed" in str(error):
+        return BackendFull(
+            f"Redis at {where} has reached its memory limit. Nothing was written.",
+            hint="Raise maxmemory, or let workers drain the queues.",
+        )
+    return CallRefused(f"Redis at {where} refused {call}: {error}.", hint=_HINTS.get(code, ""))
+
+
+def why_lost(error: BaseException) -> str:
+    """Return in words why no connection, or no answer, was to be had."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, OSError) and cause.errno in (errno.EMFILE, errno.ENFILE):
+            return "this process has too many open files (EMFILE): raise `ulimit -n`, or close what it no longer needs"
+        cause = cause.__cause__ or cause.__context__
+    return str(error) or type(error).__name__

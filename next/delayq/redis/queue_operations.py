@@ -1,0 +1,147 @@
+"""Every operation on queues and on all workers, once."""
+
+from delayq.core.errors import QueueInUse, QueueNotFound
+from delayq.core.names import check_queue
+from delayq.core.times import Duration, duration_ms
+from delayq.core.views import Control, QueueStats, QueueView, Upcoming
+from delayq.redis.commands import inspect
+from delayq.redis.commands import queues as calls
+from delayq.redis.commands.call import value_of
+from delayq.redis.commands.queues import END, UNTIL_ENDED, Holds, Switch
+from delayq.redis.session import Session
+
+
+class QueueOperations:
+    """What can be done with queues."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    async def queues(self) -> list[str]:
+        """List the names of all queues, sorted."""
+        return await self._session.run(inspect.list_queues(self._session.keys))
+
+    async def stats(self, queue: str | None = None) -> list[QueueStats]:
+        """Count the jobs of one queue, or of all, in each state."""
+        names = await self.queues() if queue is None else [check_queue(queue)]
+        outcomes = await self._session.executor.run_all([inspect.stats(self._session.keys, name) for name in names])
+        return [value_of(outcome) for outcome in outcomes]
+
+    async def upcoming(self, queue: str | None = None, *, span: Duration = "1m", spans: int = 60) -> Upcoming:
+        """Count the jobs that fall due in each of the next `spans` spans of time."""
+        name = self._queue(queue)
+        span_ms = max(duration_ms(span, field="span"), 1)
+        now_ms = await self._session.run(inspect.server_time_ms())
+        bounds = [now_ms + n * span_ms for n in range(spans + 1)]
+        outcomes = await self._session.executor.run_all(inspect.count_due(self._session.keys, name, bounds))
+        overdue, *counts, later = [value_of(outcome) for outcome in outcomes]
+        return Upcoming(name, now_ms, span_ms, overdue, counts, later)
+
+    async def pause(self, queue: str | None = None, *, duration: Duration | None = None) -> int:
+        """Pause a queue for a time, or until it is resumed. Returns until when, in epoch ms; 0 = until resumed."""
+        return await self._pause(self._queue(queue), UNTIL_ENDED if duration is None else _positive_ms(duration))
+
+    async def resume(self, queue: str | None = None) -> None:
+        """End the pause of a queue."""
+        await self._pause(self._queue(queue), END)
+
+    async def pause_all(self, *, duration: Duration | None = None, reason: str = "") -> Control:
+        """Stop all workers from starting jobs, for a time or until `resume_all`."""
+        return await self._control("pause", UNTIL_ENDED if duration is None else _positive_ms(duration), reason)
+
+    async def resume_all(self) -> Control:
+        """End the pause of all workers."""
+        return await self._control("pause", END)
+
+    async def start_maintenance(self, *, duration: Duration | None = None, reason: str = "") -> Control:
+        """Stop all workers from starting jobs; a worker with --force goes on."""
+        return await self._control("maintenance", UNTIL_ENDED if duration is None else _positive_ms(duration), reason)
+
+    async def end_maintenance(self) -> Control:
+        """End the maintenance."""
+        return await self._control("maintenance", END)
+
+    async def restart_workers(self) -> Control:
+        """Ask all workers to finish what they run and to end, so that their process manager starts them anew."""
+        return await self._control("restart", UNTIL_ENDED)
+
+    async def control(self) -> Control:
+        """Read what holds for all workers."""
+        return await self._control("", UNTIL_ENDED)
+
+    async def clear(self, queue: str | None = None) -> int:
+        """Drop all jobs of a queue that wait. What runs is left alone. Returns how many were dropped."""
+        name = self._queue(queue)
+        dropped = 0
+        while count := await self._session.run(calls.clear(self._session.keys, name)):
+            dropped += count
+        return dropped
+
+    async def queue_set(self, queue: str, *, lease: Duration) -> QueueView:
+        """Set the lease of a queue: how long a job stays with a worker that gives no sign of life."""
+        name = check_queue(queue)
+        lease_ms = _positive_ms(lease, field="lease")
+        call = calls.configure(
+            self._session.keys, name, default_lease_ms=self._session.options.lease_ms, lease_ms=lease_ms
+        )
+        await self._session.write_new(call, name)
+        return await self.queue_show(name)
+
+    async def queue_show(self, queue: str) -> QueueView:
+        """Read what a queue keeps for itself, and what it holds. Raises QueueNotFound."""
+        name = check_queue(queue)
+        (stats,) = await self.stats(name)
+        if not stats.lease_ms:
+            raise QueueNotFound(f"No queue {name!r} is known.", hint="`delayq stats` lists the queues.")
+        holds = await self._session.run(calls.remove(self._session.keys, name, look=True))
+        return QueueView(name, stats.lease_ms, 1, stats.paused_until_ms, _by_name(holds))
+
+    async def queue_remove(self, queue: str) -> None:
+        """Forget a queue that holds nothing. Raises QueueInUse, which says what it holds."""
+        name = check_queue(queue)
+        keys = self._session.keys
+        _must_be_empty(name, await self._session.run(calls.remove(keys, name, look=True)))
+        # The name goes off the list first: a producer that comes in between puts it there again.
+        await self._session.run(calls.unlist_queue(keys, name))
+        holds = await self._session.run(calls.remove(keys, name, look=False))
+        if any(_by_name(holds).values()):
+            await self._session.run(calls.list_queue(keys, name))
+            _must_be_empty(name, holds)
+
+    async def close(self) -> None:
+        """Close the connections. The client opens new ones when it is used again."""
+        await self._session.executor.close()
+
+    def _queue(self, queue: str | None) -> str:
+        return self._session.options.queue if queue is None else check_queue(queue)
+
+    async def _pause(self, queue: str, for_ms: int) -> int:
+        lease_ms = self._session.options.lease_ms
+        return await self._session.run(calls.pause(self._session.keys, queue, for_ms=for_ms, lease_ms=lease_ms))
+
+    async def _control(self, what: Switch, for_ms: int, reason: str = "") -> Control:
+        return await self._session.run(calls.control(self._session.keys, what, for_ms=for_ms, reason=reason))
+
+
+def _positive_ms(duration: Duration, *, field: str = "duration") -> int:
+    return max(duration_ms(duration, field=field), 1)
+
+
+def _by_name(holds: Holds) -> dict[str, int]:
+    return {
+        "scheduled": holds.scheduled,
+        "in stream": holds.in_stream,
+        "failed": holds.failed,
+        "completed": holds.completed,
+        "other": holds.other,
+        "in outbox": holds.outbox,
+    }
+
+
+def _must_be_empty(queue: str, holds: Holds) -> None:
+    held = [f"{count:,} {place}" for place, count in _by_name(holds).items() if count]
+    if held:
+        raise QueueInUse(
+            f"The queue {queue!r} holds jobs: {', '.join(held)}.",
+            hint="`delayq clear` drops what waits, `delayq failed flush` what has failed.",
+        )

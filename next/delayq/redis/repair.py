@@ -1,0 +1,128 @@
+"""Keeps one queue whole.
+
+Each time: tidy gives the queue what it lacks and takes the two sums; outside_acks finds what plain consumers have
+acknowledged; prune forgets what was kept long enough. Only when a sum is wrong, which no script can cause, every entry
+and every id is looked at: bury first, because it gives an entry whose row was lost back to its job, then mend.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, Final, Literal
+
+from delayq.backends.protocol import Acked, Held, Repaired
+from delayq.core import failure as failures
+from delayq.core.failure import Failure
+from delayq.core.options import Options
+from delayq.redis.commands import delivery, upkeep
+from delayq.redis.commands.call import command, value_of
+from delayq.redis.commands.upkeep import OutsideAck, Tidied
+from delayq.redis.connection.executor import Executor
+from delayq.redis.keys import GROUP, Keys
+
+IDLE_LEASES: Final = 3
+MIN_IDLE_MS: Final = 60_000
+"""A consumer that holds nothing and was idle for three leases, and a minute at least, is gone for good."""
+
+SCAN_COUNT: Final = 250
+
+_SETS: Final = ("scheduled", "failed", "completed")
+_ROLES: Final = ("jobs", "entries", *_SETS)
+
+GARBAGE: Final = failures.encode(Failure("NoJob", "This entry of the stream is no job of delayq."))
+
+
+async def repair_queue(executor: Executor, keys: Keys, queue: str, options: Options) -> Repaired:
+    """Look at one queue and repair it; return what was done."""
+    tidied = await executor.run(upkeep.tidy(keys, queue, lease_ms=options.lease_ms))
+    scope: Literal["delivered", "all"] = "all" if tidied.is_damaged else "delivered"
+    closed, redelivered, buried = await _settle_outside_acks(executor, keys, queue, scope)
+    mended = await _mend(executor, keys, queue) if tidied.is_damaged else 0
+    pruned = await executor.run(
+        upkeep.prune(
+            keys,
+            queue,
+            keep_failed_ms=options.keep_failed_ms,
+            windows=await _windows(executor, keys, queue) if tidied.unique > tidied.locks else (),
+        )
+    )
+    await _remove_consumers(executor, keys, queue, tidied)
+    return Repaired(closed, redelivered, buried, mended, pruned.completed + pruned.failed)
+
+
+async def _settle_outside_acks(
+    executor: Executor, keys: Keys, queue: str, scope: Literal["delivered", "all"]
+) -> tuple[int, int, int]:
+    """Settle each page before the next is read. Return how many were closed, delivered again and buried."""
+    counts = {"acked": 0, "again": 0, "garbage": 0}
+    after, marks = upkeep.FROM_START, ""
+    while after:
+        page = await executor.run(upkeep.outside_acks(keys, queue, after=after, marks=marks, scope=scope))
+        for verdict in counts:
+            found = [row for row in page.found if row.verdict == verdict]
+            if found:
+                await _settle(executor, keys, queue, verdict, found)
+                counts[verdict] += len(found)
+        after, marks = page.after, page.marks
+    return counts["acked"], counts["again"], counts["garbage"]
+
+
+async def _settle(executor: Executor, keys: Keys, queue: str, verdict: str, rows: Sequence[OutsideAck]) -> None:
+    if verdict == "acked":
+        # A plain consumer reads no envelope, so the script looks whether anything follows.
+        done = [Acked(queue, row.id, row.entry, is_followed=True) for row in rows]
+        await executor.run(delivery.ack(keys, queue, done))
+        return
+    left = list(rows)
+    while left:
+        if verdict == "again":
+            held = [Held(queue, row.id, row.entry) for row in left]
+            looked: Sequence[Any] = await executor.run(delivery.hand_back(keys, queue, held, unheld=True))
+        else:
+            looked = await executor.run(upkeep.bury(keys, queue, [(row.entry, GARBAGE) for row in left]))
+        left = left[max(len(looked), 1) :]
+
+
+async def _mend(executor: Executor, keys: Keys, queue: str) -> int:
+    """Look at every id that has a row anywhere, and return how many needed repair."""
+    mended = 0
+    for role in _ROLES:
+        async for ids in _scan(executor, keys.of_queue(queue, role), "ZSCAN" if role in _SETS else "HSCAN"):
+            left = ids
+            while left:
+                words = await executor.run(upkeep.mend(keys, queue, left))
+                mended += sum(word != "fine" for word in words)
+                left = left[max(len(words), 1) :]
+    return mended
+
+
+async def _windows(executor: Executor, keys: Keys, queue: str) -> list[str]:
+    """Return the names of windows of unique keys, up to one call's worth; the next time brings the next ones."""
+    async for names in _scan(executor, keys.of_queue(queue, "unique"), "HSCAN"):
+        return [name for name in names if "." in name]
+    return []
+
+
+async def _remove_consumers(executor: Executor, keys: Keys, queue: str, tidied: Tidied) -> None:
+    """Remove consumers that are gone for good; the script looks again before it does."""
+    idle_ms = max(IDLE_LEASES * tidied.lease_ms, MIN_IDLE_MS)
+    rows: list[list[Any]] = await executor.run(
+        command("XINFO", "CONSUMERS", keys.of_queue(queue, "stream"), GROUP, parse=list)
+    )
+    gone = []
+    for row in rows:
+        info = dict(zip(row[::2], row[1::2], strict=True))
+        name = info[b"name"].decode("utf-8", "replace")
+        if name.startswith("dq:") and info[b"pending"] == 0 and info[b"idle"] >= idle_ms:
+            gone.append(upkeep.remove_consumer(keys, queue, name, idle_ms=idle_ms))
+    for outcome in await executor.run_all(gone):
+        value_of(outcome)
+
+
+async def _scan(executor: Executor, key: str, verb: Literal["HSCAN", "ZSCAN"]) -> AsyncIterator[list[str]]:
+    """Go through the names in a hash or sorted set, page by page. A name may come twice."""
+    cursor = "0"
+    while True:
+        reply = await executor.run(command(verb, key, cursor, "COUNT", SCAN_COUNT, parse=list))
+        cursor = reply[0].decode()
+        yield [name.decode("utf-8", "surrogateescape") for name in reply[1][::2]]
+        if cursor == "0":
+            return

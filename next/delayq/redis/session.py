@@ -1,0 +1,119 @@
+"""What all operations of a client share: the way to the server, the names of keys, the options."""
+
+from collections.abc import Sequence
+from typing import Any, Final, TypeVar, cast
+
+from delayq.core.errors import CallRefused, FoundElsewhere, NotConfirmed
+from delayq.core.options import Options
+from delayq.redis.commands import inspect
+from delayq.redis.commands.call import Call, command, value_of
+from delayq.redis.commands.queues import list_queue
+from delayq.redis.connection.executor import Executor
+from delayq.redis.keys import Keys
+
+T = TypeVar("T")
+
+MAX_SEARCHED: Final = 200
+"""Queues in which an id is looked for when the caller named none."""
+
+CONFIRM_MS: Final = 2_000
+"""How long WAIT and WAITAOF may take."""
+
+
+class Session:
+    """One client's connection to one server. Threads, or event loops, may share it."""
+
+    def __init__(self, executor: Executor, keys: Keys, options: Options) -> None:
+        self.executor = executor
+        self.keys = keys
+        self.options = options
+        self._listed: set[str] = set()
+
+    async def run(self, call: Call[T]) -> T:
+        """Send one call and return its value."""
+        return await self.executor.run(call)
+
+    async def write(self, call: Call[T], queue: str) -> T:
+        """Send a call that stores something, and wait for the durability that the options ask for."""
+        if not self.options.durability.waits:
+            return await self.executor.run(call)
+        return await self._write_confirmed(call, queue)
+
+    async def write_new(self, call: Call[T], queue: str) -> T:
+        """Send a call that may begin a queue. The first time, the queue is listed in front of it, in the same trip.
+
+        A refused listing is no reason to refuse the job: workers that were given the queue serve it all the same.
+        """
+        if queue in self._listed:
+            return await self.write(call, queue)
+        trip: list[Call[Any]] = [list_queue(self.keys, queue), call]
+        listed, stored = await self.executor.run_all(trip)
+        self._listed.add(queue)
+        value = cast(T, value_of(stored))
+        if isinstance(listed, CallRefused):
+            _warn_unlisted(queue, listed)
+        if self.options.durability.waits:
+            return await self._write_confirmed(call, queue)
+        return value
+
+    async def must_be_unknown(self, job_id: str) -> None:
+        """Raise FoundElsewhere when another queue has the job: the caller named no queue, and the default one has none.
+
+        A user that may not read the list of queues gets the plain answer.
+        """
+        try:
+            queues = [name for name in await self.run(inspect.list_queues(self.keys)) if name != self.options.queue]
+        except CallRefused:
+            return
+        if len(queues) > MAX_SEARCHED:
+            raise FoundElsewhere(
+                f"The queue {self.options.queue!r} has no job {job_id!r}. {len(queues):,} others were not searched.",
+                hint="Name the queue: queue=… or --queue.",
+                id=job_id,
+            )
+        found = [name for name, has in zip(queues, await self._which_have(queues, job_id), strict=True) if has]
+        if found:
+            raise FoundElsewhere(
+                f"The queue {self.options.queue!r} has no job {job_id!r}, but {', '.join(found)} has.",
+                hint=f"Name the queue: queue={found[0]!r} or --queue {found[0]}.",
+                id=job_id,
+                queues=tuple(found),
+            )
+
+    async def _which_have(self, queues: Sequence[str], job_id: str) -> list[bool]:
+        calls = [command("HEXISTS", self.keys.of_queue(name, "jobs"), job_id, parse=bool) for name in queues]
+        return [outcome is True for outcome in await self.executor.run_all(calls)]
+
+    async def _write_confirmed(self, call: Call[T], queue: str) -> T:
+        """Send a call, and wait on the same connection until its effect is as safe as asked.
+
+        A call that wrote nothing, because it was sent before, would make WAIT answer at once. So a mark is written
+        behind it. The script goes as text: a trip that has to load it would wait before it ran.
+        """
+        durability = self.options.durability
+        as_text = Call(call.words_with_text(), call.parse, call.repeatable)
+        mark = command("SET", self.keys.of_queue(queue, "once:mark"), "1", "PX", 1, parse=lambda _: None)
+        if durability.fsync:
+            wait = command("WAITAOF", 1, 0, CONFIRM_MS, parse=lambda reply: int(reply[0]))
+        else:
+            wait = command("WAIT", durability.replicas, CONFIRM_MS, parse=int)
+        trip: list[Call[Any]] = [as_text, mark, wait]
+        stored, _, confirmed = await self.executor.run_all(trip, block=CONFIRM_MS / 1000)
+        value = cast(T, value_of(stored))
+        wanted = 1 if durability.fsync else durability.replicas
+        if value_of(confirmed) < wanted:
+            raise NotConfirmed(
+                f"Redis at {self.executor.where} stored it, but did not confirm it as durable: "
+                f"{confirmed} of {wanted} {'fsync' if durability.fsync else 'replicas'} within {CONFIRM_MS} ms.",
+                hint="Send the same call again: the same id is the same job.",
+                done=(value,),
+            )
+        return value
+
+
+def _warn_unlisted(queue: str, error: CallRefused) -> None:
+    import logging
+
+    logging.getLogger("delayq").warning(
+        "queue %s could not be put on the list of queues (%s): only workers that are given it serve it", queue, error
+    )

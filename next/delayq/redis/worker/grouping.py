@@ -1,0 +1,29 @@
+"""Sorts what a worker holds into lists for one call each."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final, Protocol, TypeVar
+
+MAX_ROWS: Final = 250
+
+
+class _OfQueue(Protocol):
+    @property
+    def queue(self) -> str: ...
+
+
+T = TypeVar("T")
+JobT = TypeVar("JobT", bound=_OfQueue)
+
+
+def by_queue(jobs: Sequence[JobT]) -> dict[str, list[JobT]]:
+    """Group jobs by their queue, in their order."""
+    groups: dict[str, list[JobT]] = {}
+    for job in jobs:
+        groups.setdefault(job.queue, []).append(job)
+    return groups
+
+
+def cut(rows: Sequence[T], size: int = MAX_ROWS) -> Iterator[Sequence[T]]:
+    """Cut rows into lists of at most `size`."""
+    for start in range(0, len(rows), size):
+        yield rows[start : start + size]

@@ -1,0 +1,64 @@
+"""Redis as a supervisor sees it: it keeps the leases of its children, and settles for the dead."""
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from delayq.backends.protocol import Acked, Delivery, Held, Renewed
+from delayq.core.options import Options
+from delayq.core.resting import RestingQueues
+from delayq.redis.commands import delivery as calls
+from delayq.redis.commands.call import Call
+from delayq.redis.connection.executor import Executor
+from delayq.redis.connection.leaf import drive
+from delayq.redis.keys import Keys
+from delayq.redis.worker.grouping import by_queue, cut
+
+T = TypeVar("T")
+
+
+class RedisLeaseKeeper:
+    """A LeaseKeeper over Redis. What a queue refuses is logged and left out; nothing is raised for it."""
+
+    def __init__(self, executor: Executor, keys: Keys, queues: Sequence[str], options: Options) -> None:
+        self._executor = executor
+        self._keys = keys
+        self._queues = queues
+        self._options = options
+        self._resting = RestingQueues()
+
+    def renew(self, consumer: str, held: Sequence[Held]) -> Renewed:
+        """Begin the leases of these jobs anew."""
+        of_queue = by_queue(held)
+        replies = self._run(
+            [
+                (queue, calls.renew(self._keys, queue, consumer, of_queue.get(queue, [])))
+                for queue in self._resting.awake(self._queues)
+            ]
+        )
+        cancelled = [job_id for reply in replies for job_id in reply.cancelled]
+        lease_ms = min((reply.lease_ms for reply in replies), default=self._options.lease_ms)
+        return Renewed(lease_ms, sum(reply.more for reply in replies), cancelled)
+
+    def pending(self, consumer: str) -> list[Delivery]:
+        """Read what a consumer has been given and has not settled."""
+        replies = self._run([(queue, calls.read_pending(self._keys, queue, consumer)) for queue in self._queues])
+        return [delivery for reply in replies for delivery in reply]
+
+    def settle_after_death(self, done: Sequence[Held], unstarted: Sequence[Held], running: Sequence[Held]) -> None:
+        """Settle for a dead child, in one trip."""
+        requests: list[tuple[str, Call[Any]]] = []
+        for queue, jobs in by_queue(done).items():
+            # Nothing was read of their envelopes, so the script looks whether anything follows.
+            acks = [Acked(queue, job.id, job.entry, is_followed=True) for job in jobs]
+            requests += [(queue, calls.ack(self._keys, queue, page)) for page in cut(acks)]
+        for queue, jobs in by_queue(unstarted).items():
+            requests += [(queue, calls.hand_back(self._keys, queue, page)) for page in cut(jobs, calls.MAX_HAND_BACK)]
+        for queue, jobs in by_queue(running).items():
+            most = self._options.max_recoveries
+            requests += [(queue, calls.recover(self._keys, queue, page, max_recoveries=most)) for page in cut(jobs)]
+        self._run(requests)
+
+    def _run(self, requests: Sequence[tuple[str, Call[T]]]) -> list[T]:
+        """Send calls, each with its queue, in one trip, and return the values. What a queue refuses is left out."""
+        outcomes = drive(self._executor.run_all([call for _, call in requests]))
+        return self._resting.values([queue for queue, _ in requests], outcomes)

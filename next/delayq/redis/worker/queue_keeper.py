@@ -1,0 +1,57 @@
+"""Redis as the mover, the janitor and the relay see it."""
+
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+from delayq.backends.protocol import Promoted, Reclaimed, Repaired
+from delayq.core.errors import CallRefused
+from delayq.core.options import Options
+from delayq.redis import relay, repair
+from delayq.redis.commands import delivery as calls
+from delayq.redis.commands.inspect import list_queues
+from delayq.redis.connection.executor import Executor
+from delayq.redis.connection.leaf import drive
+from delayq.redis.keys import Keys
+
+logger: Final = logging.getLogger("delayq.loops")
+
+
+class RedisQueueKeeper:
+    """A QueueKeeper over Redis. `queues` are those that the worker was told to serve, whether listed or not."""
+
+    def __init__(
+        self, executor: Executor, keys: Keys, options: Options, *, name: str, queues: Sequence[str] = ()
+    ) -> None:
+        self._executor = executor
+        self._keys = keys
+        self._options = options
+        self._name = name
+        self._queues = queues
+
+    def queues(self) -> list[str]:
+        """List the queues to serve: those that are listed, and those that the worker was told to serve."""
+        try:
+            listed = drive(self._executor.run(list_queues(self._keys)))
+        except CallRefused:
+            logger.exception("the list of queues cannot be read")
+            listed = []
+        return sorted({*listed, *self._queues})
+
+    def promote(self, queue: str) -> Promoted:
+        """Make the jobs ready that are due."""
+        call = calls.promote(self._keys, queue, high_water=self._options.high_water)
+        return drive(self._executor.run(call))
+
+    def reclaim(self, queue: str) -> Reclaimed:
+        """Take back the jobs whose lease is over."""
+        call = calls.reclaim(self._keys, queue, max_recoveries=self._options.max_recoveries)
+        return drive(self._executor.run(call))
+
+    def repair(self, queue: str) -> Repaired:
+        """Close what plain consumers acknowledged, forget what was kept long enough, mend what is damaged."""
+        return drive(repair.repair_queue(self._executor, self._keys, queue, self._options))
+
+    def follow_up(self, queue: str) -> int:
+        """Carry the ends of jobs to what follows them; return how many."""
+        return drive(relay.carry(self._executor, self._keys, queue, name=self._name))

@@ -1,0 +1,1 @@
+"""Settings: what holds when a call says nothing."""

@@ -1,0 +1,79 @@
+"""The settings, read from DELAYQ_* in the environment. What a caller gives goes before them."""
+
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, SecretStr, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from delayq.core.backoff import parse_backoff
+from delayq.core.errors import ConfigError, InvalidInput
+from delayq.core.names import check_queue
+from delayq.core.options import Options, parse_durability
+from delayq.core.times import duration_ms
+
+
+def _milliseconds(value: Any) -> int:
+    return duration_ms(value, field="value") if isinstance(value, str) else int(value)
+
+
+DurationMs = Annotated[int, BeforeValidator(_milliseconds)]
+
+
+class Settings(BaseSettings):
+    """All settings that this release knows. `url` is a secret, because it may hold a password."""
+
+    model_config = SettingsConfigDict(env_prefix="DELAYQ_", extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    url: SecretStr | None = None
+    prefix: str = Field(default="delayq", min_length=1, pattern=r"^[A-Za-z0-9._:-]+$")
+    queue: str = "default"
+    app: str = ""
+    lease: DurationMs = Field(default=30_000, ge=100)
+    tidy_every: DurationMs = Field(default=10_000, ge=10)
+    max_recoveries: int = Field(default=3, ge=0)
+    tries: int = Field(default=5, ge=0)
+    backoff: str = ""
+    retention: DurationMs = 0
+    max_payload: int = Field(default=256 * 1024, ge=1)
+    high_water: int = Field(default=100_000, ge=1)
+    durability: str = "memory"
+
+    def must_have_url(self) -> str:
+        """Return the url; raises ConfigError without one."""
+        if self.url is None:
+            raise ConfigError(
+                "No Redis is named.", hint="Set DELAYQ_URL, such as redis://localhost:6379/0.", field="url"
+            )
+        return self.url.get_secret_value()
+
+    def options(self) -> Options:
+        """Return what clients, loops and workers need of the settings; raises ConfigError."""
+        try:
+            return Options(
+                queue=check_queue(self.queue),
+                retention_ms=self.retention,
+                max_payload=self.max_payload,
+                lease_ms=self.lease,
+                high_water=self.high_water,
+                max_recoveries=self.max_recoveries,
+                tidy_every_ms=self.tidy_every,
+                durability=parse_durability(self.durability),
+                tries=self.tries,
+                backoff=parse_backoff(self.backoff) if self.backoff else Options().backoff,
+            )
+        except InvalidInput as error:
+            name = f"DELAYQ_{error.field.upper()}"
+            raise ConfigError(f"{name} cannot be used: {error.message}", hint=error.hint, field=error.field) from None
+
+
+def load_settings(**given: Any) -> Settings:
+    """Read the settings; what is given and not None goes before the environment. Raises ConfigError."""
+    said = {name: value for name, value in given.items() if value is not None}
+    try:
+        return Settings(**said)
+    except ValidationError as error:
+        problem = error.errors(include_url=False, include_input=False)[0]
+        field = str(problem["loc"][0])
+        raise ConfigError(
+            f"The setting DELAYQ_{field.upper()} cannot be used: {problem['msg']}.", field=field
+        ) from None

@@ -1,0 +1,7 @@
+-- The answer for a job that neither waits nor runs: failed, finished or unknown.
+local function answer_of_end(failed, completed, id)
+  if redis.call('ZSCORE', failed, id) then
+    return 'failed'
+  end
+  return redis.call('ZSCORE', completed, id) and 'finished' or 'unknown'
+end

@@ -1,0 +1,5 @@
+-- A field of `meta` as a number; nil when it is absent or no whole number below 10^15.
+local function whole_number(word)
+  local is_whole = word and #word <= 15 and string.match(word, '^%d+$')
+  return is_whole and tonumber(word) or nil
+end

@@ -1,0 +1,133 @@
+-- list: one page of the jobs in one state, in their order.
+--
+-- MOVES  nothing
+--
+-- KEYS   set         zset    scheduled, failed or completed; for ready and reserved it is not read
+-- KEYS   jobs        hash    id -> envelope
+-- KEYS   stream      stream  group `delayq`
+-- KEYS   entries     hash    id -> entry id, while the job is in the stream
+-- KEYS   meta        hash    delivered
+--
+-- ARGV   state       text    scheduled | ready | reserved | failed | completed
+-- ARGV   after       text    the cursor that the page before returned; '' = from the start
+-- ARGV   limit       int     jobs at most, 1..500
+--
+-- RETURNS  {next cursor or '' at the end, then for each job: id, time in ms (due, failed at, forget at), envelope or
+--          ''}. A page may be short, even empty, with a cursor: only '' is the end
+-- COST     O(limit * log n); 1 MB of payload, but one job at least
+
+-- include: last_delivered
+
+local max_bytes = 1000000
+local max_chunk = 16
+local reply = { '' }
+local bytes = 0
+
+-- Adds a job; false when the page is full.
+local function add_job(id, at, envelope, cursor)
+  reply[#reply + 1] = id
+  reply[#reply + 1] = at
+  reply[#reply + 1] = envelope or ''
+  reply[1] = cursor
+  return (#reply - 1) / 3 < limit and bytes < max_bytes
+end
+
+-- 1. A sorted set: the cursor is 'score id'
+-- -----------------------------------------------------------------------------
+
+-- Whether one id comes behind another, by bytes as in a sorted set. Lua's own order follows the server's locale.
+local function is_behind(one, other)
+  for n = 1, math.min(#one, #other) do
+    local a = string.byte(one, n)
+    local b = string.byte(other, n)
+    if a ~= b then
+      return a > b
+    end
+  end
+  return #one > #other
+end
+
+-- The rank behind the cursor. When its id is gone, its place among equal scores is found by halving: ranks move when
+-- jobs come and go, a pair of score and id does not.
+local function find_rank(score, id)
+  local rank = redis.call('ZRANK', set, id)
+  if rank and redis.call('ZSCORE', set, id) == score then
+    return rank + 1
+  end
+  local low = redis.call('ZCOUNT', set, '-inf', '(' .. score)
+  local high = redis.call('ZCOUNT', set, '-inf', score)
+  while low < high do
+    local middle = math.floor((low + high) / 2)
+    if is_behind(redis.call('ZRANGE', set, middle, middle)[1], id) then
+      high = middle
+    else
+      low = middle + 1
+    end
+  end
+  return low
+end
+
+if state ~= 'ready' and state ~= 'reserved' then
+  local score, id = string.match(after, '^(%S+) (.+)$')
+  local rank = score and find_rank(score, id) or 0
+  while true do
+    local page = redis.call('ZRANGE', set, rank, rank + max_chunk - 1, 'WITHSCORES')
+    for n = 1, #page, 2 do
+      local envelope = redis.call('HGET', jobs, page[n]) or ''
+      bytes = bytes + #envelope
+      if not add_job(page[n], page[n + 1], envelope, page[n + 1] .. ' ' .. page[n]) then
+        return reply
+      end
+    end
+    rank = rank + max_chunk
+    if #page < 2 * max_chunk then
+      break
+    end
+  end
+  reply[1] = ''
+  return reply
+end
+
+-- 2. The stream: the cursor is an entry id. Entries up to `last` are reserved, those above it ready
+-- ---------------------
+
+local last = last_delivered(stream, redis.call('HGET', meta, 'delivered'))
+if state == 'ready' and not last then
+  return reply
+end
+local from = after ~= '' and after or '-'
+local to = state == 'reserved' and last or '+'
+if state == 'ready' and (from == '-' or padded(from) < padded(last)) then
+  from = last
+end
+
+-- Entries are read in chunks as large as the largest entry so far allows.
+local largest = 0
+while bytes < max_bytes do
+  local chunk = 1
+  if largest > 0 then
+    chunk = math.max(1, math.min(max_chunk, math.floor((max_bytes - bytes) / largest)))
+  end
+  local page = redis.call('XRANGE', stream, from == '-' and '-' or '(' .. from, to, 'COUNT', chunk)
+  for _, row in ipairs(page) do
+    local fields = {}
+    local size = 100
+    for n = 1, #row[2], 2 do
+      fields[row[2][n]] = row[2][n + 1]
+      size = size + #row[2][n + 1]
+    end
+    from = row[1]
+    bytes = bytes + size
+    largest = math.max(largest, size)
+    local is_owned = fields['id'] and redis.call('HGET', entries, fields['id']) == from
+    if is_owned and not add_job(fields['id'], fields['due'] or '', fields['job'], from) then
+      return reply
+    end
+  end
+  if #page < chunk then
+    reply[1] = ''
+    return reply
+  end
+end
+reply[1] = from
+return reply

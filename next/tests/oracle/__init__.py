@@ -1,0 +1,1 @@
+"""Our scripts beside those of the first edition. This folder goes with the first edition."""
