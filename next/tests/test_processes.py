@@ -5,13 +5,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import redis
 
 from delayq import DelayQ
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.processes
 
@@ -48,13 +49,6 @@ def worker(url: str, client: DelayQ, tmp_path: Path) -> Iterator[subprocess.Pope
     with subprocess.Popen(words, cwd=tmp_path, env=environment) as process:
         yield process
         process.kill()
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def lines(path: Path) -> list[str]:

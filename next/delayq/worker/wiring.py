@@ -6,18 +6,12 @@ import signal
 from functools import partial
 
 from delayq.jobs.function import Registry
-from delayq.loops.janitor import Janitor
-from delayq.loops.loop import run_loops
-from delayq.loops.mover import Mover
-from delayq.loops.relay import Relay
 from delayq.redis.connection.blocking import BlockingLeaf
 from delayq.redis.connection.executor import Executor
 from delayq.redis.connection.url import Address
 from delayq.redis.keys import Keys
 from delayq.redis.worker.consumer import RedisConsumer
-from delayq.redis.worker.hints import Hints
 from delayq.redis.worker.lease_keeper import RedisLeaseKeeper
-from delayq.redis.worker.queue_keeper import RedisQueueKeeper
 from delayq.settings.model import Settings
 from delayq.worker.attempt import Attempts
 from delayq.worker.child import Child
@@ -25,7 +19,8 @@ from delayq.worker.executors import InlineExecutor, JobExecutor, ThreadExecutor
 from delayq.worker.in_flight import InFlight
 from delayq.worker.options import WorkerOptions
 from delayq.worker.shared_memory import SlotTable
-from delayq.worker.supervisor import Supervisor, consumer_name
+from delayq.worker.sidecar import run_sidecar
+from delayq.worker.supervisor import Supervisor
 from delayq.worker.watchdog import Watchdog
 
 
@@ -41,22 +36,10 @@ def work(settings: Settings, options: WorkerOptions, registry: Registry) -> int:
         new_slots=partial(SlotTable, options.queues),
         lease=lease,
         processes=options.processes,
-        sidecar_main=partial(run_loops_of, settings, options, lease) if options.with_loops else None,
+        sidecar_main=partial(run_sidecar, settings, list(options.queues), lease) if options.with_loops else None,
     )
     gc.freeze()  # what is imported by now is never garbage; children need not look at it, nor copy its pages
     return supervisor.run()
-
-
-def run_loops_of(settings: Settings, options: WorkerOptions, lease: float) -> int:
-    """Run the mover, the janitor and the relay: the main of a forked process. SIGTERM may end it at any moment."""
-    address, keys, defaults = Address(settings.must_have_url()), Keys(settings.prefix), settings.options()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    executor = Executor(BlockingLeaf(address))
-    keeper = RedisQueueKeeper(executor, keys, defaults, name=consumer_name(), queues=options.queues)
-    mover = Mover(keeper)
-    janitor = Janitor(keeper, reclaim_every=lease / 3, repair_every=defaults.tidy_every_ms / 1000)
-    run_loops([mover, Relay(keeper, mover.owing), janitor], Hints(address, keys).wait, lambda: False)
-    return 0
 
 
 def _run_child(settings: Settings, options: WorkerOptions, registry: Registry, name: str, slots: SlotTable) -> int:

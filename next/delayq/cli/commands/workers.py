@@ -1,6 +1,7 @@
 """Commands that run for long: work, move."""
 
 import logging
+import signal
 import sys
 from typing import Annotated
 
@@ -15,7 +16,7 @@ from delayq.jobs.application import load_application
 from delayq.jobs.function import registry
 from delayq.settings.model import Settings
 from delayq.worker.options import WorkerOptions
-from delayq.worker.wiring import run_loops_of
+from delayq.worker.sidecar import run_all_loops
 from delayq.worker.wiring import work as run_worker
 
 
@@ -64,7 +65,8 @@ def move(context: typer.Context) -> None:
     settings = session_of(context).settings
     _log_to_stderr()
     _tell(settings, "moving what is due in all queues")
-    raise typer.Exit(run_loops_of(settings, WorkerOptions(queues=()), settings.lease / 1000))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    run_all_loops(settings, [], settings.lease / 1000, stopping=lambda: False)
 
 
 def _tell(settings: Settings, what: str) -> None:
