@@ -17,7 +17,7 @@ from tests.oracle.first_edition import Step
 from tests.oracle.sides import STREAM, Side
 from tests.support.servers import private_server
 
-pytestmark = pytest.mark.oracle
+pytestmark = [pytest.mark.oracle, pytest.mark.timeout(0)]
 
 CALLS: Final = int(os.environ.get("ORACLE_CALLS", "200"))
 SEED: Final = int(os.environ.get("ORACLE_SEED", "1"))
