@@ -91,6 +91,7 @@ def observe(drawing: Drawing, side: Side) -> None:
     drawing.entries = side.hash("entries")
     drawing.envelopes = side.hash("jobs")
     drawing.outbox = side.entry_ids("outbox")
+    drawing.has_shards = "shards" in side.hash("meta")
 
 
 def test_both_editions_agree(ours: Side, theirs: Side) -> None:
