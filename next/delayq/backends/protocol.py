@@ -115,6 +115,17 @@ class Reclaimed(msgspec.Struct, frozen=True, gc=False):
     more: int = 0
 
 
+class Switches(msgspec.Struct, frozen=True, gc=False):
+    """What operators have switched. `paused`: queues from which nothing is taken; `is_all_paused`: none is read.
+
+    `restart_ms`: when all workers were last asked to restart; 0 = never.
+    """
+
+    paused: frozenset[str] = frozenset()
+    is_all_paused: bool = False
+    restart_ms: int = 0
+
+
 class Repaired(msgspec.Struct, frozen=True, gc=False):
     """What one repair of a queue did. All but `pruned` are 0 unless something happened outside of delayq."""
 
@@ -164,6 +175,14 @@ class Consumer(Protocol[TripT]):
         """Give back jobs that were not started; nothing is counted against them."""
         ...
 
+    def report(self, reports: Sequence[tuple[Held, bytes]]) -> None:
+        """Store how far jobs are: JSON objects."""
+        ...
+
+    def switches(self) -> Switches:
+        """Return what keeps the consumer from taking jobs, as it was last read."""
+        ...
+
 
 class LeaseKeeper(Protocol):
     """What a supervisor uses, on behalf of its children. One queue that refuses a call does not concern the others."""
@@ -176,8 +195,22 @@ class LeaseKeeper(Protocol):
         """Read what a consumer has been given and has not settled."""
         ...
 
-    def settle_after_death(self, done: Sequence[Held], unstarted: Sequence[Held], running: Sequence[Held]) -> None:
-        """Settle for a dead child: ack what was done, hand back what was unstarted, charge what was running."""
+    def stop_wishes(self) -> list[tuple[str, str]]:
+        """Return queue and id of jobs that were asked to stop since the last call, as far as that was heard of."""
+        ...
+
+    def settle_after_death(
+        self,
+        done: Sequence[Held],
+        unstarted: Sequence[Held],
+        vanished: Sequence[Held],
+        decided: Sequence[Settlement],
+    ) -> None:
+        """Settle for a dead child.
+
+        What was done is acknowledged, what was unstarted handed back, what vanished charged with a recovery; `decided`
+        is settled as it says.
+        """
         ...
 
 

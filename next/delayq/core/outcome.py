@@ -32,7 +32,7 @@ class Policy:
     deadline_ms: int | None = None
     max_exceptions: int | None = None
     retention_ms: int = 0
-    timeout_ms: int = 0
+    timeout_ms: int = 60_000
     on_timeout: OnTimeout = "retry"
 
 

@@ -9,27 +9,55 @@ import msgspec
 from delayq.core.backoff import BackoffSpec, parse_backoff
 from delayq.core.errors import InvalidInput, UnknownJob
 from delayq.core.names import check_job_name, check_queue
-from delayq.core.outcome import Policy
+from delayq.core.outcome import OnTimeout, Policy
 from delayq.core.times import Duration, duration_ms
+from delayq.jobs.context import JobContext
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Handler:
-    """A registered function, with what its declaration says about retries."""
+    """A registered function, with what its declaration says about retries.
+
+    `is_async`: the function is a coroutine function. `wants_context`: a parameter of it is a JobContext.
+    """
 
     def __init__(self, function: Callable[..., Any], *, name: str, queue: str, policy: Policy) -> None:
         self.name = name
         self.queue = queue
         self.policy = policy
+        self.is_async = inspect.iscoroutinefunction(inspect.unwrap(function))
         self._function = function
-        self._arguments = _arguments_type(function)
+        self._context_name, self._arguments = _parameters(function)
+        self._fields = self._arguments.__struct_fields__
         self._decoder = msgspec.json.Decoder(self._arguments)
 
-    def call(self, data: bytes) -> Any:
-        """Call the function with the members of `data`, JSON, checked against its annotations."""
-        arguments = self._decoder.decode(b"{}" if data == b"null" else data)
-        return self._function(**{name: getattr(arguments, name) for name in self._arguments.__struct_fields__})
+    @property
+    def wants_context(self) -> bool:
+        """Whether the function takes a JobContext."""
+        return self._context_name != ""
+
+    def read(self, data: bytes) -> dict[str, Any]:
+        """Return the arguments in `data`, JSON, checked against the annotations of the function.
+
+        Raises UnknownJob for a member that the function does not have: a newer release may know it.
+        """
+        try:
+            arguments = self._decoder.decode(b"{}" if bytes(data) == b"null" else data)
+        except msgspec.ValidationError as error:
+            if "unknown field" in str(error):
+                raise UnknownJob(
+                    f"The job {self.name!r} cannot be read here: {error}.",
+                    hint="A worker with the release that sent it can read it.",
+                ) from None
+            raise
+        return {name: getattr(arguments, name) for name in self._fields}
+
+    def call(self, arguments: dict[str, Any], context: JobContext | None) -> Any:
+        """Call the function; of a coroutine function the answer is the coroutine."""
+        if self._context_name:
+            return self._function(**arguments, **{self._context_name: context})
+        return self._function(**arguments)
 
 
 class Registry:
@@ -52,12 +80,20 @@ class Registry:
             return self._handlers[name]
         except KeyError:
             raise UnknownJob(
-                f"No handler is declared for the job {name!r}.", hint="Import the module that declares it."
+                f"No handler is declared for the job {name!r}.", hint="A worker with a newer release may have it."
             ) from None
+
+    def names(self) -> list[str]:
+        """List the names of all jobs, sorted."""
+        return sorted(self._handlers)
 
     def queues(self) -> list[str]:
         """List the queues of all registered jobs, sorted."""
         return sorted({handler.queue for handler in self._handlers.values()})
+
+    def has_async(self) -> bool:
+        """Whether any handler is a coroutine function."""
+        return any(handler.is_async for handler in self._handlers.values())
 
 
 registry: Final = Registry()
@@ -69,20 +105,24 @@ def job(
     queue: str = "default",
     tries: int | None = None,
     backoff: BackoffSpec | None = None,
+    timeout: Duration | None = None,
+    on_timeout: OnTimeout = "retry",
     retention: Duration | None = None,
     max_exceptions: int | None = None,
     registry: Registry = registry,
 ) -> Callable[[F], F]:
-    """Declare the decorated function as the job `name`. The function itself stays as it is.
+    """Declare the decorated function, sync or async, as the job `name`. The function itself stays as it is.
 
-    `tries` (5; 0 = no limit) and `backoff` (exponential from 5 s) say how a failed attempt is tried again, `retention`
-    how long the finished job is kept with its result, `max_exceptions` how many attempts may raise. Raises
-    InvalidInput.
+    `tries` (5; 0 = no limit) and `backoff` (exponential from 5 s) say how a failed attempt is tried again, `timeout`
+    ('60s'; '0s' = none) how long one attempt may run and `on_timeout` whether it is tried again then, `retention` how
+    long the finished job is kept with its result, `max_exceptions` how many attempts may raise. Raises InvalidInput.
     """
     standard = Policy()
     policy = Policy(
         tries=standard.tries if tries is None else tries,
         backoff=standard.backoff if backoff is None else parse_backoff(backoff),
+        timeout_ms=standard.timeout_ms if timeout is None else duration_ms(timeout, field="timeout"),
+        on_timeout=on_timeout,
         retention_ms=0 if retention is None else duration_ms(retention, field="retention"),
         max_exceptions=max_exceptions,
     )
@@ -94,13 +134,16 @@ def job(
     return declare
 
 
-def _arguments_type(function: Callable[..., Any]) -> type[msgspec.Struct]:
-    """Make the type that holds the arguments of a function, from its signature."""
+def _parameters(function: Callable[..., Any]) -> tuple[str, type[msgspec.Struct]]:
+    """Return the name of the parameter that takes the JobContext ('' = none), and the type of all others."""
+    context_name = ""
     fields: list[Any] = []
     for parameter in inspect.signature(function, eval_str=True).parameters.values():
         annotation = Any if parameter.annotation is parameter.empty else parameter.annotation
-        if parameter.default is parameter.empty:
+        if annotation is JobContext:
+            context_name = parameter.name
+        elif parameter.default is parameter.empty:
             fields.append((parameter.name, annotation))
         else:
             fields.append((parameter.name, annotation, parameter.default))
-    return msgspec.defstruct("Arguments", fields, kw_only=True, forbid_unknown_fields=True)
+    return context_name, msgspec.defstruct("Arguments", fields, kw_only=True, forbid_unknown_fields=True)

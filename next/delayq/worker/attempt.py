@@ -3,6 +3,7 @@
 import logging
 import random
 from collections.abc import Callable
+from contextvars import Context, copy_context
 from typing import Any, Final
 
 import msgspec
@@ -13,14 +14,37 @@ from delayq.core import failure as failures
 from delayq.core.envelope import Envelope
 from delayq.core.errors import UnknownJob, UnreadableEnvelope
 from delayq.core.failure import message_of
-from delayq.core.outcome import Done, GiveUp, Outcome, Policy, RunAgain, before_start, decide, policy_of
+from delayq.core.outcome import Done, Outcome, Policy, RunAgain, before_start, decide, policy_of
+from delayq.jobs.context import JobContext
 from delayq.jobs.function import Handler, Registry
+from delayq.worker.application_frames import application_traceback
 
 logger: Final = logging.getLogger("delayq.worker")
 
 
+class Attempt(msgspec.Struct, gc=False):
+    """One attempt that may start. `limit` is how many seconds it may run; None = as long as it likes."""
+
+    delivery: Delivery
+    envelope: Envelope
+    handler: Handler
+    policy: Policy
+    arguments: dict[str, Any]
+    limit: float | None
+    context: Context
+    job_context: JobContext | None = None
+
+    def call(self) -> Any:
+        """Call the handler in the context of this attempt; of a coroutine function the answer is the coroutine."""
+        return self.context.run(self.handler.call, self.arguments, self.job_context)
+
+
 class Attempts:
-    """Runs attempts with the jobs of a registry. `now_ms` is the time of the backend."""
+    """Makes and ends attempts, with the jobs of a registry. `now_ms` is the time of the backend.
+
+    Each attempt has a fresh copy of the context that was there before the first one, so that what a job sets is not
+    seen by the next.
+    """
 
     def __init__(
         self, registry: Registry, *, now_ms: Callable[[], int], rand: Callable[[], float] = random.random
@@ -28,37 +52,63 @@ class Attempts:
         self._registry = registry
         self._now_ms = now_ms
         self._rand = rand
+        self._base = copy_context()
 
-    def run(self, delivery: Delivery) -> Settlement:
-        """Run a job once and return how it is to be settled. Never raises, whatever the handler does."""
+    def begin(self, delivery: Delivery) -> Attempt | Settlement:
+        """Read a delivery. The answer is an attempt, or how the job is settled without one."""
         try:
             envelope = envelopes.decode(delivery.envelope)
-            handler, policy = self._find(envelope)
         except UnreadableEnvelope as error:
-            failure = failures.encode(failures.describe(error, at_ms=self._now_ms()))
-            return Failed(delivery.queue, delivery.id, delivery.entry, b"", failure)
+            return self._unreadable(delivery, error)
         if delivery.is_stopping:
             return Acked(delivery.queue, delivery.id, delivery.entry, is_followed=envelope.is_followed)
-        refusal = before_start(envelope, policy, self._now_ms())
-        if refusal is not None:
-            return self._settlement(delivery, envelope, refusal)
-        result: Any = None
-        error_raised: BaseException | None = None
-        try:
-            if isinstance(handler, UnknownJob):
-                raise handler
-            result = handler.call(envelope.data)
-        except BaseException as error:
-            error_raised = error
-        outcome = decide(envelope, policy, error_raised, now_ms=self._now_ms(), rand=self._rand)
-        return self._settlement(delivery, envelope, outcome, result)
-
-    def _find(self, envelope: Envelope) -> tuple[Handler | UnknownJob, Policy]:
+        policy = Policy()
         try:
             handler = self._registry.get(envelope.name)
-        except UnknownJob as error:
-            return error, policy_of(envelope, Policy())
-        return handler, policy_of(envelope, handler.policy)
+            policy = policy_of(envelope, handler.policy)
+            refusal = before_start(envelope, policy, self._now_ms())
+            if refusal is not None:
+                return self._settlement(delivery, envelope, refusal)
+            arguments = handler.read(envelope.data)
+        except UnreadableEnvelope as error:
+            return self._unreadable(delivery, error)
+        except Exception as error:
+            return self._decided(delivery, envelope, policy_of(envelope, policy), error)
+        limit = self._limit(policy)
+        return Attempt(delivery, envelope, handler, policy, arguments, limit, self._base.copy())
+
+    def end(self, attempt: Attempt, result: Any, error: BaseException | None) -> Settlement:
+        """Decide what follows an attempt that returned `result`, or raised `error`."""
+        outcome = decide(attempt.envelope, attempt.policy, error, now_ms=self._now_ms(), rand=self._rand)
+        return self._settlement(attempt.delivery, attempt.envelope, outcome, result)
+
+    def end_of_killed(self, delivery: Delivery, error: BaseException) -> Settlement:
+        """Decide what follows an attempt whose process had to be killed. No code of the application runs here."""
+        try:
+            envelope = envelopes.decode(delivery.envelope)
+            handler = self._registry.get(envelope.name)
+            policy = policy_of(envelope, handler.policy)
+        except UnknownJob:
+            policy = policy_of(envelope, Policy())
+        except UnreadableEnvelope as unreadable:
+            return self._unreadable(delivery, unreadable)
+        return self._decided(delivery, envelope, policy, error)
+
+    def _limit(self, policy: Policy) -> float | None:
+        """Return how many seconds an attempt may run: until its timeout, or the deadline of the job."""
+        limits = [policy.timeout_ms / 1000] if policy.timeout_ms else []
+        if policy.deadline_ms is not None:
+            limits.append(max(policy.deadline_ms - self._now_ms(), 0) / 1000)
+        return min(limits, default=None)
+
+    def _decided(self, delivery: Delivery, envelope: Envelope, policy: Policy, error: BaseException) -> Settlement:
+        outcome = decide(envelope, policy, error, now_ms=self._now_ms(), rand=self._rand)
+        return self._settlement(delivery, envelope, outcome)
+
+    def _unreadable(self, delivery: Delivery, error: UnreadableEnvelope) -> Failed:
+        logger.error("job %s (queue %s) failed: %s", delivery.id, delivery.queue, error)
+        failure = failures.encode(failures.describe(error, at_ms=self._now_ms()))
+        return Failed(delivery.queue, delivery.id, delivery.entry, b"", failure)
 
     def _settlement(self, delivery: Delivery, envelope: Envelope, outcome: Outcome, result: Any = None) -> Settlement:
         """Write an outcome down as what the backend is told."""
@@ -66,20 +116,19 @@ class Attempts:
         if isinstance(outcome, Done):
             kept = _write_result(delivery, result) if outcome.retention_ms else b""
             return Acked(queue, job_id, entry, outcome.retention_ms, kept, is_followed=envelope.is_followed)
-        counts = {"attempts": outcome.attempts, "exceptions": outcome.exceptions}
         failure = b""
         if outcome.error is not None:
             described = failures.describe(outcome.error, at_ms=self._now_ms(), attempt=outcome.attempts)
             failure = failures.encode(described)
-        if isinstance(outcome, GiveUp):
-            _log(logging.ERROR, delivery, envelope, outcome.error, f"failed after {outcome.attempts} attempts")
-            recounted = envelopes.recount(delivery.envelope, **counts)
-            return Failed(queue, job_id, entry, recounted, failure, is_followed=envelope.is_followed)
-        return self._release(delivery, envelope, outcome, failure)
+        if isinstance(outcome, RunAgain):
+            return self._released(delivery, envelope, outcome, failure)
+        _tell(logging.ERROR, delivery, envelope, outcome.error, f"failed after {outcome.attempts} attempts")
+        recounted = envelopes.recount(delivery.envelope, attempts=outcome.attempts, exceptions=outcome.exceptions)
+        return Failed(queue, job_id, entry, recounted, failure, is_followed=envelope.is_followed)
 
-    def _release(self, delivery: Delivery, envelope: Envelope, outcome: RunAgain, failure: bytes) -> Released:
+    def _released(self, delivery: Delivery, envelope: Envelope, outcome: RunAgain, failure: bytes) -> Released:
         if outcome.error is not None:
-            _log(logging.WARNING, delivery, envelope, outcome.error, f"is tried again in {outcome.delay_ms} ms")
+            _tell(logging.WARNING, delivery, envelope, outcome.error, f"is tried again in {outcome.delay_ms} ms")
         recounted = envelopes.recount(
             delivery.envelope,
             attempts=outcome.attempts,
@@ -89,18 +138,19 @@ class Attempts:
         return Released(delivery.queue, delivery.id, delivery.entry, outcome.delay_ms, recounted, failure)
 
 
-def _log(level: int, delivery: Delivery, envelope: Envelope, error: BaseException, what: str) -> None:
-    """Write one line for a retry, and one with the traceback for a failure."""
+def _tell(level: int, delivery: Delivery, envelope: Envelope, error: BaseException, what: str) -> None:
+    """Write a retry (WARNING) or a failure (ERROR) into the log, with the frames of the application."""
     logger.log(
         level,
-        "job %s (%s, queue %s) %s: %s: %s",
+        "job %s (%s, queue %s) %s: %s: %s%s",
         delivery.id,
         envelope.name,
         delivery.queue,
         what,
         type(error).__name__,
         message_of(error)[:1000],
-        exc_info=error if level >= logging.ERROR else None,
+        application_traceback(error),
+        extra={"job": envelope.name, "job_id": delivery.id, "queue": delivery.queue},
     )
 
 

@@ -1,7 +1,7 @@
-"""A child: takes jobs, runs them, settles them.
+"""The loop of a child: takes jobs, runs them, settles them.
 
 One step is one trip: settle what is finished and take what is new. While the server answers, the jobs that are here
-run. The child blocks on Redis only when it holds nothing.
+run. The child blocks on the backend only when it holds nothing.
 
 It starts a job only while its lease is certain: the last read that brought it was sent less than two thirds of a lease
 ago. What waited for longer is read again, which begins its lease anew and shows whether it is still this child's.
@@ -15,15 +15,17 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
+from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_exponential_jitter
 
 from delayq.backends.protocol import Consumer, Settlement
 from delayq.core.errors import BackendError
-from delayq.worker.executors import JobExecutor
+from delayq.core.signals import JobInterrupted
 from delayq.worker.in_flight import HeldJob, InFlight
-from delayq.worker.shared_memory import SlotTable
+from delayq.worker.outages import Outages
+from delayq.worker.shared_memory import SlotTable, Stop
 
 logger: Final = logging.getLogger("delayq.worker")
 
@@ -31,7 +33,30 @@ IDLE_WAIT: Final = 1.0
 BUSY_WAIT: Final = 0.02
 """Seconds between two looks for new jobs while some places are taken and others are free."""
 
-PAUSE_AFTER_ERROR: Final = 1.0
+LONGEST_PAUSE: Final = 2.0
+"""Of the pauses between two tries while the backend is away; the first one is a tenth of a second."""
+
+AWAY: Final = "the backend cannot be reached"
+
+
+class Executor(Protocol):
+    """Runs jobs that have been started."""
+
+    def execute(self, job: HeldJob) -> None:
+        """Run a job, now or soon, and hand its settlement to InFlight."""
+        ...
+
+    def interrupt(self, job: HeldJob, error: JobInterrupted) -> None:
+        """Raise an error in the handler of a job, as far as that is possible."""
+        ...
+
+    def wait(self, timeout: float) -> None:
+        """Wait until a job has ended, or for `timeout` seconds."""
+        ...
+
+    def close(self) -> None:
+        """Stop, when no job runs any more."""
+        ...
 
 
 class UnderWay(msgspec.Struct, frozen=True):
@@ -44,60 +69,78 @@ class UnderWay(msgspec.Struct, frozen=True):
 
 
 class Child:
-    """The loop of one child process."""
+    """The loop of one child process. `jobs_left`: how many jobs it may run; None = any number."""
 
     def __init__(
         self,
         consumer: Consumer[Any],
         slots: SlotTable,
         in_flight: InFlight,
-        executor: JobExecutor,
+        executor: Executor,
         *,
         lease: float,
+        jobs_left: int | None = None,
+        rest: float = 0.0,
         clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._consumer = consumer
         self._slots = slots
         self._in_flight = in_flight
         self._executor = executor
         self._lease = lease
+        self._jobs_left = jobs_left
+        self._rest = rest
         self._clock = clock
+        self._sleep = sleep
         self._under_way: UnderWay | None = None
         self._trip_lock = threading.Lock()
         self._must_replay = False
+        self._outages = Outages(clock=clock)
         self.stopping = False
 
     def run(self) -> None:
-        """Work until `stopping` is set, then finish what runs, hand back the rest, and settle."""
-        while not self.stopping:
+        """Work until the child is to end, then finish what runs, hand back the rest, and settle."""
+        while not self.is_ending():
             try:
                 self.step()
             except BackendError as error:
-                logger.warning("%s; the child tries again", error)
-                time.sleep(PAUSE_AFTER_ERROR)
+                self._outages.tell(AWAY, error)
+                self._try_again(self.step)
         self.drain()
+
+    def is_ending(self) -> bool:
+        """Whether nothing new is to be started: by an order, a signal, or because its jobs are used up."""
+        if self.stopping or self._in_flight.must_leave or self._slots.stop_order() is not Stop.NO:
+            return True
+        return self._jobs_left is not None and self._slots.finished() >= self._jobs_left
 
     def step(self) -> None:
         """Settle what is finished and take what is new, and run jobs while the answer is on its way."""
         self.complete()
         if self._must_replay or self._slots.take_replay():
             self._replay()
-        self._under_way = self._begin(limit=0 if self._is_quiet() else self._in_flight.room())
+        self._under_way = self._begin(limit=self._room())
         self._start_jobs()
         self.complete()
         if self._in_flight.is_idle():
             self._wait_for_job()
         elif not self._in_flight.has_finished() and self._next_job() is None:
-            may_take = self._in_flight.free_places() > 0 and not self._is_quiet()
-            self._executor.wait(BUSY_WAIT if may_take else IDLE_WAIT)
+            self._executor.wait(BUSY_WAIT if self._room() else IDLE_WAIT)
 
     def drain(self) -> None:
-        """End: nothing new is taken or started, what runs may finish."""
-        self.complete()
-        self.hand_back(self._in_flight.take_waiting())
-        while not self._in_flight.is_idle():
-            self.settle()
-            self._executor.wait(IDLE_WAIT)
+        """End: nothing new is taken or started, and what runs may finish. The supervisor sets the limit."""
+        while True:
+            try:
+                self.complete()
+                self.hand_back(self._in_flight.take_waiting())
+                self.settle()
+            except BackendError as error:
+                self._outages.tell(AWAY, error)
+                self._sleep(LONGEST_PAUSE / 10)
+            if self._in_flight.is_idle():
+                break
+            self._executor.wait(BUSY_WAIT)
         self._executor.close()
         if refused := self._in_flight.refused():
             logger.warning("%d jobs that ended could not be settled: their queues refused it", refused)
@@ -130,6 +173,38 @@ class Child:
             under_way, self._under_way = self._under_way, None
             self._complete(under_way)
 
+    def _try_again(self, step: Callable[[], None]) -> None:
+        """Take a step again and again until it works, with growing pauses, or until the child is to end."""
+
+        def tell(state: RetryCallState) -> None:
+            error = state.outcome.exception() if state.outcome else None
+            if isinstance(error, BackendError):
+                self._outages.tell(AWAY, error)
+
+        def wait(seconds: float) -> None:
+            self._executor.wait(0)
+            self._sleep(seconds)
+
+        retrying = Retrying(
+            retry=retry_if_exception_type(BackendError),
+            wait=wait_exponential_jitter(initial=LONGEST_PAUSE / 20, max=LONGEST_PAUSE),
+            stop=lambda state: self.is_ending(),
+            before_sleep=tell,
+            sleep=wait,
+            retry_error_callback=lambda state: None,
+        )
+        retrying(step)
+        self._outages.is_over(AWAY)
+
+    def _room(self) -> int:
+        """Return how many jobs may be fetched now."""
+        if self._is_quiet() or self._slots.is_paused():
+            return 0
+        room = self._in_flight.room()
+        if self._jobs_left is not None:
+            room = min(room, self._jobs_left - self._slots.finished() - self._in_flight.unfinished())
+        return max(room, 0)
+
     def _begin(self, *, limit: int) -> UnderWay | None:
         """Send a trip that settles what is finished and takes up to `limit` new jobs; None when there is neither."""
         finished = self._in_flight.take_finished()
@@ -154,24 +229,34 @@ class Child:
             self._must_replay = True
             raise
         self._free_settled(under_way.finished, answers)
-        self._in_flight.hold(taken, read_at=under_way.sent_at)
+        self._hold(taken, under_way.sent_at)
+
+    def _hold(self, taken: Sequence[Any], sent_at: float) -> None:
+        if taken:
+            self._slots.set_idle(False)
+            self._in_flight.hold(taken, read_at=sent_at)
 
     def _wait_for_job(self) -> None:
         """Block until a job comes, as long as the child is idle."""
+        self._slots.set_restart(self._consumer.switches().restart_ms)
+        if not self._room():
+            self._executor.wait(BUSY_WAIT)
+            return
         sent_at = self._clock()
         try:
             taken = self._consumer.wait(IDLE_WAIT)
         except BackendError:
             self._must_replay = True
             raise
-        self._in_flight.hold(taken, read_at=sent_at)
+        self._slots.set_idle(not taken)
+        self._hold(taken, sent_at)
 
     def _replay(self) -> None:
         """Take again what the backend holds for this child: deliveries whose answer was lost on the way."""
         sent_at = self._clock()
         # Under the lock: a job that the watchdog settles between the read and `hold` would be held, and run, again.
         with self._in_flight.lock:
-            self._in_flight.hold(self._consumer.pending(), read_at=sent_at)
+            self._hold(self._consumer.pending(), sent_at)
         self._must_replay = False
 
     def _is_quiet(self) -> bool:
@@ -187,7 +272,7 @@ class Child:
 
     def _start_jobs(self) -> None:
         """Start waiting jobs while there are free places."""
-        while not self.stopping:
+        while not self.is_ending():
             job = self._next_job()
             if job is None:
                 return
@@ -196,6 +281,8 @@ class Child:
                 self._read_again(oldest)
             elif self._in_flight.start(job):
                 self._executor.execute(job)
+                if self._rest:
+                    self._sleep(self._rest)
 
     def _read_again(self, oldest: float) -> None:
         """Read what waits again, and forget what is no longer ours: other workers may have these jobs by now."""

@@ -5,12 +5,13 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from delayq.backends.protocol import Acked, Delivery, Settlement
-from delayq.worker.shared_memory import CAPACITY, SlotState, SlotTable
+from delayq.core.signals import JobCancelled, JobInterrupted, JobTimedOut, WorkerShutdown
+from delayq.worker.shared_memory import CAPACITY, SlotState, SlotTable, Stop
 
 PREFETCH_SECONDS: Final = 0.02
 """Work that a child may hold: enough to hide a round trip, too little to keep jobs from other workers. Half of it is
@@ -26,13 +27,18 @@ RETRY_PAUSE: Final = 1.0
 
 
 class HeldJob(msgspec.Struct, gc=False, eq=False):
-    """A delivery in its slot since `held_at`. `read_at` is when the last read that brought it was sent."""
+    """A delivery in its slot since `held_at`. `read_at` is when the last read that brought it was sent.
+
+    `limit_at` is when it must have ended, by the clock of the slots; 0 = never. It is interrupted once.
+    """
 
     slot: int
     delivery: Delivery
     read_at: float
     held_at: float
     started_at: float = 0.0
+    limit_at: float = 0.0
+    is_interrupted: bool = False
 
     @property
     def is_suspect(self) -> bool:
@@ -57,6 +63,9 @@ class InFlight:
         self._refused_until = 0.0
         self._suspects = 0
         self._seconds_per_job = PREFETCH_SECONDS
+        self._reports: dict[HeldJob, dict[str, Any]] = {}
+        self.must_leave = False
+        """Whether the process is to be replaced: a handler ran out of memory."""
 
     def hold(self, deliveries: Sequence[Delivery], *, read_at: float) -> None:
         """Add deliveries as waiting, suspects first. For a delivery that is already held, only update its read time.
@@ -97,6 +106,50 @@ class InFlight:
             self.slots.mark(job.slot, SlotState.RUNNING)
             return True
 
+    def arm(self, job: HeldJob, limit: float | None) -> None:
+        """Set how many seconds a running job may run from now on; None = as long as it likes."""
+        if limit is not None:
+            job.limit_at = self.slots.now() + limit
+            self.slots.set_limit(job.slot, job.limit_at)
+
+    def take_interruptions(self) -> list[tuple[HeldJob, JobInterrupted]]:
+        """Return what is to be raised in jobs that run: each is interrupted once."""
+        if not self._running:
+            return []
+        now = self.slots.now()
+        is_last_moment = self.slots.stop_order() is Stop.INTERRUPT
+        found: list[tuple[HeldJob, JobInterrupted]] = []
+        with self.lock:
+            for job in self._running.values():
+                error: JobInterrupted | None = None
+                if job.is_interrupted:
+                    continue
+                if self.slots.is_cancelled(job.slot):
+                    error = JobCancelled("The job was asked to stop.")
+                elif job.limit_at and now >= job.limit_at:
+                    error = JobTimedOut(f"The job ran longer than {job.limit_at - job.started_at:.3g} s.")
+                elif is_last_moment:
+                    error = WorkerShutdown("The worker stops, and its grace is nearly over.")
+                if error is not None:
+                    job.is_interrupted = True
+                    found.append((job, error))
+        return found
+
+    def is_stopping(self, job: HeldJob) -> bool:
+        """Whether a running job should come to an end."""
+        return job.is_interrupted or self.slots.is_cancelled(job.slot) or self.slots.stop_order() is not Stop.NO
+
+    def report(self, job: HeldJob, report: dict[str, Any]) -> None:
+        """Keep the last report of a job, for `take_reports`."""
+        with self.lock:
+            self._reports[job] = report
+
+    def take_reports(self) -> list[tuple[HeldJob, dict[str, Any]]]:
+        """Take the reports that came since the last call."""
+        with self.lock:
+            reports, self._reports = self._reports, {}
+            return list(reports.items())
+
     def quiet_since(self) -> float | None:
         """Return since when a suspect is held that waits or runs; None without one."""
         if not self._suspects:
@@ -116,6 +169,7 @@ class InFlight:
             self._seconds_per_job = max(seconds, average)
             if type(settlement) is Acked and not settlement.retention_ms:
                 self.slots.mark(job.slot, SlotState.DONE)
+            self.slots.count_finished()
 
     def take_finished(self) -> list[tuple[HeldJob, Settlement]]:
         """Take what is finished, to settle it. Their slots stay until `free`, or `put_back` when settling failed."""
@@ -172,6 +226,11 @@ class InFlight:
             batch = min(max(wanted // 2, self._places), MAX_BATCH)
             held = len(self._waiting) + len(self._running)
             return max(min(max(wanted, self._places) - held, batch, len(self._free)), 0)
+
+    def unfinished(self) -> int:
+        """Return how many jobs wait or run."""
+        with self.lock:
+            return len(self._waiting) + len(self._running)
 
     def free_places(self) -> int:
         """Return how many jobs may be started now."""

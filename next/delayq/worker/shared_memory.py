@@ -1,23 +1,40 @@
 """What a child holds, in memory that it shares with the supervisor. Only this module knows the bytes.
 
-The child writes the slots. The supervisor writes the wish for a replay, which the child takes back. A slot gets its
-state last, so a reader never sees half a slot.
+The child writes the slots; the supervisor writes orders. A slot gets its state last, so a reader never takes half a
+slot for a whole one: an entry id is never used again, so a slot that shows the same entry before and after a look was
+not changed meanwhile.
+
+Deadlines count by a clock that both share: the monotonic clock less the time in which the whole worker stood still.
 """
 
 import mmap
 import struct
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import Final
+
+import msgspec
 
 from delayq.backends.protocol import Delivery, Held
 
 CAPACITY: Final = 1024
 
-_SLOT: Final = struct.Struct("<B41s255s")
 _REPLAY: Final = 0
-_FIRST_SLOT: Final = 32
-_SLOT_SIZE: Final = 1 + _SLOT.size
+_STOP: Final = 1
+_PAUSE: Final = 2
+_STOOD_STILL: Final = 8
+_FINISHED: Final = 16
+_IDLE_SINCE: Final = 24
+_RESTART_MS: Final = 32
+_FIRST_SLOT: Final = 64
+
+_STATE: Final = 0
+_ORDER: Final = 1
+_LIMIT: Final = 8
+_NAMES: Final = struct.Struct("<H41s255s")
+_NAMES_AT: Final = 16
+_SLOT_SIZE: Final = 320
 
 
 class SlotState(IntEnum):
@@ -29,47 +46,152 @@ class SlotState(IntEnum):
     DONE = 3
 
 
+class Stop(IntEnum):
+    """What the supervisor wants of a child, each more urgent than the one before."""
+
+    NO = 0
+    DRAIN = 1
+    """Take nothing new; what runs may finish."""
+    INTERRUPT = 2
+    """The grace is nearly over: raise WorkerShutdown in what runs."""
+
+
+class SlotView(msgspec.Struct, frozen=True, gc=False):
+    """One slot as the supervisor sees it. `limit` is when the job must have ended, 0 = never."""
+
+    number: int
+    state: SlotState
+    held: Held
+    limit: float
+    is_cancelled: bool
+
+
 class SlotTable:
     """The slots of one child. `queues` fixes the number by which a slot names its queue."""
 
-    def __init__(self, queues: Sequence[str]) -> None:
+    def __init__(self, queues: Sequence[str], *, clock: Callable[[], float] = time.monotonic) -> None:
         self._memory = mmap.mmap(-1, _FIRST_SLOT + CAPACITY * _SLOT_SIZE)
         self._queues = list(queues)
         self._numbers = {queue: number for number, queue in enumerate(queues)}
+        self._clock = clock
+        self._floats = memoryview(self._memory).cast("d")
+        self._counts = memoryview(self._memory).cast("Q")
+
+    def now(self) -> float:
+        """Return the time by which deadlines count."""
+        return self._clock() - self._floats[_STOOD_STILL // 8]
+
+    # -- the child -----------------------------------------------------------------------------------------------------
 
     def write(self, slot: int, delivery: Delivery) -> None:
         """Record a new delivery as waiting."""
         start = _FIRST_SLOT + slot * _SLOT_SIZE
         queue = self._numbers[delivery.queue]
-        _SLOT.pack_into(self._memory, start + 1, queue, delivery.entry.encode(), delivery.id.encode())
+        _NAMES.pack_into(self._memory, start + _NAMES_AT, queue, delivery.entry.encode(), delivery.id.encode())
+        self._floats[(start + _LIMIT) // 8] = 0.0
+        self._memory[start + _ORDER] = 0
         self._memory[start] = SlotState.WAITING
 
     def mark(self, slot: int, state: SlotState) -> None:
         """Record how far the job of a slot is."""
         self._memory[_FIRST_SLOT + slot * _SLOT_SIZE] = state
 
-    def read(self) -> list[tuple[SlotState, Held]]:
-        """List the jobs of all slots that are not free."""
-        found: list[tuple[SlotState, Held]] = []
-        for start in range(_FIRST_SLOT, _FIRST_SLOT + CAPACITY * _SLOT_SIZE, _SLOT_SIZE):
-            state = self._memory[start]
-            if state != SlotState.FREE:
-                queue, entry, job_id = _SLOT.unpack_from(self._memory, start + 1)
-                held = Held(self._queues[queue], job_id.rstrip(b"\0").decode(), entry.rstrip(b"\0").decode())
-                found.append((SlotState(state), held))
-        return found
+    def set_limit(self, slot: int, limit: float) -> None:
+        """Record when a running job must have ended."""
+        self._floats[(_FIRST_SLOT + slot * _SLOT_SIZE + _LIMIT) // 8] = limit
+
+    def is_cancelled(self, slot: int) -> bool:
+        """Whether the job of a slot was asked to stop."""
+        return self._memory[_FIRST_SLOT + slot * _SLOT_SIZE + _ORDER] == 1
+
+    def take_replay(self) -> bool:
+        """Return whether a replay was asked for since the last time."""
+        wanted = self._memory[_REPLAY] == 1
+        if wanted:
+            self._memory[_REPLAY] = 0
+        return wanted
+
+    def stop_order(self) -> Stop:
+        """Return what the supervisor wants."""
+        return Stop(self._memory[_STOP])
+
+    def is_paused(self) -> bool:
+        """Whether the supervisor wants nothing new to be taken."""
+        return self._memory[_PAUSE] == 1
+
+    def set_idle(self, is_idle: bool) -> None:
+        """Record whether there is nothing to do, and since when."""
+        if not is_idle:
+            self._floats[_IDLE_SINCE // 8] = 0.0
+        elif not self._floats[_IDLE_SINCE // 8]:
+            self._floats[_IDLE_SINCE // 8] = self._clock()
+
+    def set_restart(self, restart_ms: int) -> None:
+        """Record when all workers were last asked to restart, as the child has read it."""
+        self._counts[_RESTART_MS // 8] = restart_ms
+
+    def count_finished(self) -> None:
+        """Count a job that has ended."""
+        self._counts[_FINISHED // 8] += 1
+
+    # -- the supervisor ------------------------------------------------------------------------------------------------
+
+    def read(self) -> list[SlotView]:
+        """List the slots that are not free."""
+        views = [self._view(number) for number in range(CAPACITY) if self._memory[_FIRST_SLOT + number * _SLOT_SIZE]]
+        return [view for view in views if view is not None]
+
+    def has_jobs(self) -> bool:
+        """Whether any slot is not free."""
+        return any(self._memory[_FIRST_SLOT::_SLOT_SIZE])
+
+    def cancel(self, entry: str) -> None:
+        """Ask the child to stop the job of an entry."""
+        for view in self.read():
+            if view.held.entry == entry:
+                self._memory[_FIRST_SLOT + view.number * _SLOT_SIZE + _ORDER] = 1
+
+    def ask_replay(self) -> None:
+        """Ask the child to read its pending jobs again."""
+        self._memory[_REPLAY] = 1
+
+    def order_stop(self, stop: Stop) -> None:
+        """Tell the child to stop; an order is never taken back."""
+        self._memory[_STOP] = max(self._memory[_STOP], stop)
+
+    def set_paused(self, is_paused: bool) -> None:
+        """Tell the child to take nothing new for now, or to go on."""
+        self._memory[_PAUSE] = is_paused
+
+    def idle_for(self) -> float | None:
+        """Return for how many seconds the child has had nothing to do; None when it has."""
+        since = self._floats[_IDLE_SINCE // 8]
+        return self._clock() - since if since else None
+
+    def restart_ms(self) -> int:
+        """Return when all workers were last asked to restart; 0 = never."""
+        return self._counts[_RESTART_MS // 8]
+
+    def add_standstill(self, seconds: float) -> None:
+        """Move all deadlines: the whole worker stood still for so long."""
+        self._floats[_STOOD_STILL // 8] += seconds
+
+    def finished(self) -> int:
+        """Return how many jobs have ended since the last `clear`."""
+        return self._counts[_FINISHED // 8]
 
     def clear(self) -> None:
         """Free everything, for the next child that takes this table."""
         self._memory[:] = bytes(len(self._memory))
 
-    def ask_replay(self) -> None:
-        """Ask the child, as the supervisor, to read its pending jobs again."""
-        self._memory[_REPLAY] = 1
-
-    def take_replay(self) -> bool:
-        """Return, as the child, whether a replay was asked for since the last time."""
-        wanted = self._memory[_REPLAY] == 1
-        if wanted:
-            self._memory[_REPLAY] = 0
-        return wanted
+    def _view(self, number: int) -> SlotView | None:
+        """Read one slot; None when it was changed meanwhile."""
+        start = _FIRST_SLOT + number * _SLOT_SIZE
+        queue, entry, job_id = _NAMES.unpack_from(self._memory, start + _NAMES_AT)
+        state, limit = self._memory[start], self._floats[(start + _LIMIT) // 8]
+        is_cancelled = self._memory[start + _ORDER] == 1
+        _, entry_again, _ = _NAMES.unpack_from(self._memory, start + _NAMES_AT)
+        if entry != entry_again or state == SlotState.FREE:
+            return None
+        held = Held(self._queues[queue], job_id.rstrip(b"\0").decode(), entry.rstrip(b"\0").decode())
+        return SlotView(number, SlotState(state), held, limit, is_cancelled)

@@ -15,7 +15,7 @@ from delayq.redis.keys import Keys
 from delayq.redis.worker.hints import Hints
 from delayq.redis.worker.queue_keeper import RedisQueueKeeper
 from delayq.settings.model import Settings
-from delayq.worker.supervisor import consumer_name
+from delayq.worker.children import consumer_name
 
 
 def run_sidecar(settings: Settings, queues: list[str], lease: float) -> int:
@@ -40,4 +40,5 @@ def run_all_loops(settings: Settings, queues: list[str], lease: float, *, stoppi
     mover = Mover(keeper)
     janitor = Janitor(keeper, reclaim_every=lease / 3, repair_every=options.tidy_every_ms / 1000)
     loops: list[Loop] = [mover, Relay(keeper, mover.owing), janitor]
-    run_loops(loops, Hints(address, keys).wait, stopping)
+    hints = Hints(address, keys.wake)
+    run_loops(loops, lambda seconds: {queue for queue, _ in hints.wait(seconds)}, stopping)

@@ -1,130 +1,131 @@
-"""The supervisor: a parent that runs no handler, forks children, keeps their leases and settles for the ended.
+"""The supervisor: a parent that runs no handler, forks children, keeps their leases, ends and settles for them.
 
-Its loop is a list of steps: reap, settle for the ended, fork what is missing, renew. A step that fails is logged by
-name and does not stop the others.
+Its loop is a list of steps. A step that fails is logged by name, and does not stop the others.
 """
 
 import logging
-import os
-import secrets
 import signal
-import socket
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
-from delayq.backends.protocol import LeaseKeeper
-from delayq.worker import leases
-from delayq.worker.fork import WATCHED, fork, reap, wait_for_signal
-from delayq.worker.shared_memory import SlotTable
+from delayq.worker.children import ChildProcess, Children
+from delayq.worker.outages import Outages
+from delayq.worker.processes import WATCHED, fork, reap, send, wait_for_signal
+from delayq.worker.stopping import Stopping
 
 logger: Final = logging.getLogger("delayq.worker")
 
-TICK: Final = 0.5
-RESPAWN_PAUSE: Final = 0.5
-
-ChildMain = Callable[[str, SlotTable], int]
-"""Runs a child under a consumer name, with its slots, and returns the exit code."""
+TICK: Final = 0.25
+STANDSTILL: Final = 1.0
+"""When a turn comes later than planned by more than this, the whole worker stood still, and deadlines move by that."""
 
 
-@dataclass
-class ChildProcess:
-    """A child, its consumer name and its slots. `process_id` is None while it is not running."""
+class Role(Protocol):
+    """One thing that the supervisor does for its children, every turn."""
 
-    slots: SlotTable
-    consumer: str
-    process_id: int | None = None
-    fork_at: float = 0.0
-    is_settled: bool = True
+    def step(self, children: Sequence[ChildProcess], now: float) -> None:
+        """Do what is due."""
+        ...
 
 
-@dataclass
-class Supervisor:
-    """Keeps `processes` children and one sidecar with the loops running, until a signal stops it."""
+class Sidecar:
+    """The process with the loops."""
 
-    keeper: LeaseKeeper
-    child_main: ChildMain
-    new_slots: Callable[[], SlotTable]
-    lease: float
-    processes: int
-    sidecar_main: Callable[[], int] | None = None
-    clock: Callable[[], float] = time.monotonic
-    stopping: bool = False
-    children: list[ChildProcess] = field(default_factory=list)
-    _sidecar: int | None = None
-    _renew_at: float = 0.0
+    def __init__(self, main: Callable[[], int] | None) -> None:
+        self._main = main
+        self.process_id: int | None = None
 
-    def run(self) -> int:
-        """Work until SIGTERM or SIGINT, then let the children drain. Return the exit code."""
-        signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED)
-        self.children = [ChildProcess(self.new_slots(), consumer_name()) for _ in range(self.processes)]
-        while True:
-            for step in (self.reap, self.settle_for_ended, self.fork_missing, self.renew):
-                try:
-                    step()
-                except Exception:
-                    logger.exception("the step %s failed; it is tried again", step.__name__)
-            if self.stopping and not any(child.process_id for child in self.children):
-                break
-            if wait_for_signal(min(TICK, self.lease / 3)) in (signal.SIGTERM, signal.SIGINT):
-                self.stop()
-        if self._sidecar is not None:
-            os.kill(self._sidecar, signal.SIGTERM)
-            os.waitpid(self._sidecar, 0)
-        return 0
+    def spawn(self) -> None:
+        """Fork it when it is missing."""
+        if self._main is not None and self.process_id is None:
+            self.process_id = fork(self._main)
+
+    def ended(self, process_id: int, code: int) -> None:
+        """Note that a process has ended, if it was this."""
+        if process_id == self.process_id:
+            logger.warning("the process with the mover and the janitor ended with %d; it is started again", code)
+            self.process_id = None
 
     def stop(self) -> None:
-        """Tell the children to drain."""
-        self.stopping = True
-        for child in self.children:
-            if child.process_id is not None:
-                os.kill(child.process_id, signal.SIGTERM)
+        """End it: each of its calls is one script."""
+        if self.process_id is not None:
+            send(self.process_id, signal.SIGTERM)
 
-    def reap(self) -> None:
-        """Note which processes have ended."""
+
+class Supervisor:
+    """Keeps a worker running until it is to stop. `roles` are stepped in their order."""
+
+    def __init__(
+        self,
+        children: Children,
+        sidecar: Sidecar,
+        stopping: Stopping,
+        *,
+        alive: Sequence[Role],
+        ended: Role,
+        tick: float = TICK,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._children = children
+        self._sidecar = sidecar
+        self._stopping = stopping
+        self._alive = alive
+        self._ended = ended
+        self._tick = tick
+        self._clock = clock
+        self._outages = Outages()
+
+    def run(self) -> int:
+        """Work until the worker is to stop and its children have ended. Return the exit code."""
+        signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED)
+        while True:
+            self.turn()
+            if self._stopping.is_stopping and not self._children.running():
+                break
+            self._wait()
+        self._sidecar.stop()
+        return self._stopping.code
+
+    def turn(self) -> None:
+        """Take one turn: reap, settle for the ended, fork what is missing, and step each role."""
+        self._try("reap", self._reap)
+        self._try("settle for ended children", lambda: self._ended.step(self._children.all, self._clock()))
+        if not self._stopping.is_stopping:
+            self._try("fork", self._fork)
+        for role in self._alive:
+            self._try(type(role).__name__, partial(self._step, role))
+        self._try("stop", lambda: self._stopping.step(self._children.all, self._clock()))
+
+    def _step(self, role: Role) -> None:
+        role.step(self._children.running(), self._clock())
+
+    def _reap(self) -> None:
         for process_id, code in reap():
-            if process_id == self._sidecar:
-                logger.warning("the mover and janitor ended with %d; they are started again", code)
-                self._sidecar = None
-            for child in self.children:
-                if child.process_id == process_id:
-                    child.process_id = None
-                    child.is_settled = False
-                    child.fork_at = self.clock() + (0.0 if code == 0 else RESPAWN_PAUSE)
+            if not self._children.ended(process_id, code):
+                self._sidecar.ended(process_id, code)
 
-    def settle_for_ended(self) -> None:
-        """Settle what ended children held. What fails is tried again before the child is forked anew."""
-        for child in self.children:
-            if child.process_id is None and not child.is_settled:
-                leases.settle_for_ended(self.keeper, child.consumer, child.slots)
-                child.is_settled = True
+    def _fork(self) -> None:
+        self._sidecar.spawn()
+        self._children.spawn()
 
-    def fork_missing(self) -> None:
-        """Fork the children and the sidecar that are not running."""
-        if self.stopping:
-            return
-        if self._sidecar is None and self.sidecar_main is not None:
-            self._sidecar = fork(self.sidecar_main)
-        for child in self.children:
-            if child.process_id is None and child.is_settled and self.clock() >= child.fork_at:
-                child.slots.clear()
-                child.consumer = consumer_name()
-                child.process_id = fork(partial(self.child_main, child.consumer, child.slots))
+    def _wait(self) -> None:
+        """Sleep until a signal comes, for a tick at most, and notice when the sleep was much longer."""
+        started = self._clock()
+        number = wait_for_signal(self._tick)
+        late = self._clock() - started - self._tick
+        if late > STANDSTILL:
+            logger.warning("the worker stood still for %.1f s; deadlines move by that", late)
+            for child in self._children.all:
+                child.slots.add_standstill(late)
+        if number is not None:
+            self._stopping.heed(number, self._children.running())
 
-    def renew(self) -> None:
-        """Renew the leases of all children, every third of a lease."""
-        now = self.clock()
-        if now < self._renew_at:
-            return
-        self._renew_at = now + self.lease / 3
-        for child in self.children:
-            if child.process_id is not None:
-                leases.renew(self.keeper, child.consumer, child.slots)
-
-
-def consumer_name() -> str:
-    """Make a consumer name. The form is part of the contract: another form marks a consumer that is not delayq's."""
-    host = socket.gethostname().replace(":", "-")
-    return f"dq:{host}:{os.getpid()}:{secrets.token_hex(4)}"
+    def _try(self, name: str, step: Callable[[], None]) -> None:
+        try:
+            step()
+        except Exception as error:
+            self._outages.tell(f"the step {name!r} of the supervisor failed", error)
+        else:
+            self._outages.is_over(f"the step {name!r} of the supervisor failed")

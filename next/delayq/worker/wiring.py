@@ -1,71 +1,157 @@
 """Puts a worker together: the only module of the worker that knows Redis, the settings and the application."""
 
+import atexit
 import gc
+import logging
 import os
 import signal
+from collections.abc import Callable
 from functools import partial
+from typing import Final
 
+from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_exponential_jitter
+
+from delayq.core.errors import BackendUnavailable, OutcomeUnknown
 from delayq.jobs.function import Registry
 from delayq.redis.connection.blocking import BlockingLeaf
 from delayq.redis.connection.executor import Executor
 from delayq.redis.connection.url import Address
 from delayq.redis.keys import Keys
 from delayq.redis.worker.consumer import RedisConsumer
+from delayq.redis.worker.hints import Hints
 from delayq.redis.worker.lease_keeper import RedisLeaseKeeper
 from delayq.settings.model import Settings
 from delayq.worker.attempt import Attempts
 from delayq.worker.child import Child
-from delayq.worker.executors import InlineExecutor, JobExecutor, ThreadExecutor
+from delayq.worker.children import WAKE, Children
+from delayq.worker.crash_recovery import CrashRecovery
+from delayq.worker.executors.executor import JobExecutor
 from delayq.worker.in_flight import InFlight
+from delayq.worker.lease_renewal import LeaseRenewal
 from delayq.worker.options import WorkerOptions
 from delayq.worker.shared_memory import SlotTable
 from delayq.worker.sidecar import run_sidecar
-from delayq.worker.supervisor import Supervisor
+from delayq.worker.stopping import Stopping
+from delayq.worker.supervisor import TICK, Sidecar, Supervisor
+from delayq.worker.timeouts import Timeouts
 from delayq.worker.watchdog import Watchdog
+
+logger: Final = logging.getLogger("delayq.worker")
+
+HASTY: Final = 1.0
+"""Seconds of patience of supervisors and children: they come again anyway."""
 
 
 def work(settings: Settings, options: WorkerOptions, registry: Registry) -> int:
-    """Run a worker until a signal stops it, and return the exit code."""
-    keys, defaults = Keys(settings.prefix), settings.options()
-    executor = Executor(BlockingLeaf(Address(settings.must_have_url())))
-    keeper = RedisLeaseKeeper(executor, keys, options.queues, defaults)
-    lease = RedisConsumer(executor, keys, options.queues, defaults, name="").open()
-    supervisor = Supervisor(
-        keeper=keeper,
-        child_main=partial(_run_child, settings, options, registry),
-        new_slots=partial(SlotTable, options.queues),
-        lease=lease,
-        processes=options.processes,
-        sidecar_main=partial(run_sidecar, settings, list(options.queues), lease) if options.with_loops else None,
+    """Run a worker until it is to stop, and return the exit code."""
+    return Worker(settings, options, registry).run()
+
+
+class Worker:
+    """One worker: what its supervisor and its children are made of."""
+
+    def __init__(self, settings: Settings, options: WorkerOptions, registry: Registry) -> None:
+        self._settings = settings
+        self._options = options
+        self._registry = registry
+        self._address = Address(settings.must_have_url())
+        self._keys = Keys(settings.prefix)
+
+    def run(self) -> int:
+        """Run the supervisor, in this process."""
+        options, queues = self._options, list(self._options.queues)
+        executor = Executor(BlockingLeaf(self._address), patience=HASTY)
+        consumer = RedisConsumer(executor, self._keys, queues, self._settings.options(), name="")
+        lease = _when_reachable(consumer.open)
+        stop_hints = Hints(self._address, self._keys.stop)
+        keeper = RedisLeaseKeeper(executor, self._keys, queues, self._settings.options(), stop_hints)
+        stopping = Stopping(options)
+        stopping.know_restart(consumer.switches().restart_ms)
+        new_slots = partial(SlotTable, queues)
+        children = Children(self._run_child, new_slots, processes=options.processes, max_jobs=options.max_jobs)
+        supervisor = Supervisor(
+            children,
+            Sidecar(partial(run_sidecar, self._settings, queues, lease) if options.with_loops else None),
+            stopping,
+            alive=[LeaseRenewal(keeper, lease=lease), Timeouts(is_single=options.is_single)],
+            ended=CrashRecovery(keeper, Attempts(self._registry, now_ms=consumer.now_ms).end_of_killed),
+            tick=min(TICK, lease / 6),
+        )
+        gc.freeze()  # what is imported by now is never garbage; children need not look at it, nor copy its pages
+        return supervisor.run()
+
+    def _run_child(self, name: str, slots: SlotTable, jobs_left: int | None) -> int:
+        """Run one child: the main of a forked process."""
+        options = self._options
+        _clear_exit_hooks()
+        wake_fd, signal_fd = os.pipe()
+        os.set_blocking(signal_fd, False)
+        signal.set_wakeup_fd(signal_fd)
+        signal.signal(WAKE, lambda *_: None)
+        signal.signal(signal.SIGINT, lambda *_: None)  # Ctrl-C: the supervisor decides
+        consumer = RedisConsumer(
+            Executor(BlockingLeaf(self._address, wake_fd=wake_fd), patience=HASTY),
+            self._keys,
+            list(options.queues),
+            self._settings.options(),
+            name=name,
+            order=options.order,
+            forced=options.forced,
+        )
+        lease = _when_reachable(consumer.open)
+        in_flight = InFlight(slots, places=options.threads)
+        attempts = Attempts(self._registry, now_ms=consumer.now_ms)
+        executor = JobExecutor(in_flight, attempts, self._registry, threads=options.threads)
+        child = Child(consumer, slots, in_flight, executor, lease=lease, jobs_left=jobs_left, rest=options.rest)
+        _listen_to_signals(child, executor)
+        watchdog = Watchdog(
+            in_flight,
+            relieve=child.relieve,
+            interrupt=executor.interrupt,
+            report=consumer.report,
+            lease=lease,
+            memory=options.memory,
+        )
+        watchdog.start()
+        child.run()
+        watchdog.stop()
+        _run_exit_hooks()
+        return 0
+
+
+def _when_reachable(open_queues: Callable[[], float]) -> float:
+    """Open the queues as soon as Redis can be reached, and tell meanwhile that it cannot."""
+
+    def tell(state: RetryCallState) -> None:
+        logger.warning("waiting for Redis: %s", state.outcome.exception() if state.outcome else "")
+
+    retrying = Retrying(
+        retry=retry_if_exception_type((BackendUnavailable, OutcomeUnknown)),
+        wait=wait_exponential_jitter(initial=0.2, max=5.0),
+        before_sleep=tell,
     )
-    gc.freeze()  # what is imported by now is never garbage; children need not look at it, nor copy its pages
-    return supervisor.run()
+    return retrying(open_queues)
 
 
-def _run_child(settings: Settings, options: WorkerOptions, registry: Registry, name: str, slots: SlotTable) -> int:
-    """Run one child: the main of a forked process."""
-    wake_fd, signal_fd = os.pipe()
-    os.set_blocking(signal_fd, False)
-    signal.set_wakeup_fd(signal_fd)
-    executor = Executor(BlockingLeaf(Address(settings.must_have_url()), wake_fd=wake_fd))
-    consumer = RedisConsumer(executor, Keys(settings.prefix), options.queues, settings.options(), name=name)
-    lease = consumer.open()
-    in_flight = InFlight(slots, places=options.threads)
-    attempts = Attempts(registry, now_ms=consumer.now_ms)
-    jobs: JobExecutor
-    if options.threads == 1:
-        jobs = InlineExecutor(in_flight, attempts.run)
-    else:
-        jobs = ThreadExecutor(in_flight, attempts.run, threads=options.threads)
-    child = Child(consumer, slots, in_flight, jobs, lease=lease)
+def _listen_to_signals(child: Child, executor: JobExecutor) -> None:
+    """TERM raises once more in a job that was interrupted and goes on; otherwise it ends the child in good order."""
 
-    def stop(*_: object) -> None:
+    def on_term(*_: object) -> None:
+        if executor.inline is not None:
+            executor.inline.raise_again()
         child.stopping = True
+        executor.wake()
 
-    signal.signal(signal.SIGTERM, stop)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal sends it to all; the supervisor decides
-    watchdog = Watchdog(in_flight, child.relieve)
-    watchdog.start()
-    child.run()
-    watchdog.stop()
-    return 0
+    signal.signal(signal.SIGTERM, on_term)
+    if executor.inline is not None:
+        executor.inline.listen()
+
+
+def _clear_exit_hooks() -> None:
+    """Forget what was registered with atexit before the fork: it belongs to the parent."""
+    atexit._clear()
+
+
+def _run_exit_hooks() -> None:
+    """Run what was registered with atexit in this process. The grace of the worker is its limit."""
+    atexit._run_exitfuncs()

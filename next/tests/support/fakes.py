@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from delayq.backends.protocol import Delivery, Held, Renewed, Settlement
+from delayq.backends.protocol import Delivery, Held, Renewed, Settlement, Switches
 from delayq.core.errors import BackendError, CallRefused
 
 FakeTrip = tuple[list[bool | BackendError], list[Delivery]]
@@ -28,6 +28,7 @@ class FakeConsumer:
         self.trips = 0
         self.lost: list[Delivery] = []
         self.refuses = False
+        self.reports: list[tuple[Held, bytes]] = []
 
     def open(self) -> float:
         return 30.0
@@ -54,6 +55,12 @@ class FakeConsumer:
     def hand_back(self, held: Sequence[Held]) -> None:
         self.handed_back += held
 
+    def report(self, reports: Sequence[tuple[Held, bytes]]) -> None:
+        self.reports += reports
+
+    def switches(self) -> Switches:
+        return Switches()
+
 
 class FakeKeeper:
     """A LeaseKeeper that answers from given values and records the calls of a supervisor."""
@@ -61,17 +68,36 @@ class FakeKeeper:
     def __init__(self, *jobs: Delivery) -> None:
         self.jobs = list(jobs)
         self.renewed: list[Held] = []
-        self.settled: tuple[Sequence[Held], Sequence[Held], Sequence[Held]] = ((), (), ())
+        self.wishes: list[tuple[str, str]] = []
+        self.cancelled: list[str] = []
+        self.settled: dict[str, list[str]] = {}
+        self.decided: list[Settlement] = []
 
     def renew(self, consumer: str, held: Sequence[Held]) -> Renewed:
         self.renewed += held
-        return Renewed(30_000, len(self.jobs) - len(held), [])
+        return Renewed(30_000, len(self.jobs) - len(held), self.cancelled)
 
     def pending(self, consumer: str) -> list[Delivery]:
         return self.jobs
 
-    def settle_after_death(self, done: Sequence[Held], unstarted: Sequence[Held], running: Sequence[Held]) -> None:
-        self.settled = (done, unstarted, running)
+    def stop_wishes(self) -> list[tuple[str, str]]:
+        wishes, self.wishes = self.wishes, []
+        return wishes
+
+    def settle_after_death(
+        self,
+        done: Sequence[Held],
+        unstarted: Sequence[Held],
+        vanished: Sequence[Held],
+        decided: Sequence[Settlement],
+    ) -> None:
+        self.settled = {
+            "done": [job.id for job in done],
+            "handed back": [job.id for job in unstarted],
+            "vanished": [job.id for job in vanished],
+            "decided": [settlement.id for settlement in decided],
+        }
+        self.decided = list(decided)
 
 
 def delivery(number: int, *, name: str = "ok", recoveries: int = 0) -> Delivery:

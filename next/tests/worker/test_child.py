@@ -7,12 +7,11 @@ from delayq.core.errors import BackendUnavailable
 from delayq.jobs.function import Registry, job
 from delayq.worker.attempt import Attempts
 from delayq.worker.child import Child
-from delayq.worker.executors import InlineExecutor
+from delayq.worker.executors.executor import JobExecutor
 from delayq.worker.in_flight import InFlight
-from delayq.worker.leases import renew
 from delayq.worker.shared_memory import SlotState, SlotTable
 from delayq.worker.watchdog import Watchdog
-from tests.support.fakes import FakeClock, FakeConsumer, FakeKeeper, delivery
+from tests.support.fakes import FakeClock, FakeConsumer, delivery
 
 
 class ChildUnderTest:
@@ -41,9 +40,17 @@ class ChildUnderTest:
             self.clock.now += 1
             self.watchdog.look()
 
-        executor = InlineExecutor(self.in_flight, Attempts(registry, now_ms=consumer.now_ms).run)
+        attempts = Attempts(registry, now_ms=consumer.now_ms)
+        executor = JobExecutor(self.in_flight, attempts, registry, threads=1)
         self.child = Child(consumer, self.slots, self.in_flight, executor, lease=30, clock=self.clock)
-        self.watchdog = Watchdog(self.in_flight, self.child.relieve)
+        self.watchdog = Watchdog(
+            self.in_flight,
+            relieve=self.child.relieve,
+            interrupt=executor.interrupt,
+            report=consumer.report,
+            lease=30,
+            clock=self.clock,
+        )
 
 
 def lose_connection(*_: object) -> None:
@@ -98,16 +105,7 @@ def test_a_job_that_waited_too_long_is_read_again_before_it_starts(still_ours: b
     under_test.consumer.lost = [delivery(1)] if still_ours else []
     under_test.child._start_jobs()
     assert under_test.started == started
-    assert [state for state, _ in under_test.slots.read()] == [SlotState.DONE] * still_ours
-
-
-def test_no_renewal_confirms_a_job_that_was_not_in_it() -> None:
-    under_test = ChildUnderTest(FakeConsumer())
-    under_test.clock.now += 40
-    renew(FakeKeeper(), "dq:a:1:x", under_test.slots)
-    under_test.in_flight.hold([delivery(1)], read_at=under_test.clock() - 40)
-    under_test.child._start_jobs()
-    assert under_test.started == []
+    assert [view.state for view in under_test.slots.read()] == [SlotState.DONE] * still_ours
 
 
 def test_what_a_queue_refuses_to_settle_is_settled_a_second_later() -> None:
@@ -166,7 +164,7 @@ def test_the_slots_say_how_far_each_job_is() -> None:
         assert under_test.in_flight.start(job)
         if job.delivery.id == "job-1":
             under_test.in_flight.finish(job, Acked("q", "job-1", "1-0"))
-    assert [state for state, _ in sorted(under_test.slots.read(), key=lambda row: row[1].entry)] == [
+    assert [view.state for view in sorted(under_test.slots.read(), key=lambda view: view.held.entry)] == [
         SlotState.DONE,
         SlotState.RUNNING,
         SlotState.WAITING,

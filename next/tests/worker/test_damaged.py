@@ -12,6 +12,7 @@ from delayq.redis.connection.executor import Executor
 from delayq.redis.connection.url import Address
 from delayq.redis.keys import Keys
 from delayq.redis.worker.consumer import RedisConsumer
+from delayq.redis.worker.hints import Hints
 from delayq.redis.worker.lease_keeper import RedisLeaseKeeper
 from delayq.redis.worker.queue_keeper import RedisQueueKeeper
 from tests.support.queue import QueueOnServer
@@ -64,10 +65,12 @@ def test_the_other_queue_is_renewed_and_settled_after_a_death(
     consumer: RedisConsumer, url: str, keys: Keys, queue: QueueOnServer
 ) -> None:
     _, (job,) = exchange(consumer)
-    keeper = RedisLeaseKeeper(Executor(BlockingLeaf(Address(url))), keys, QUEUES, Options())
+    keeper = RedisLeaseKeeper(
+        Executor(BlockingLeaf(Address(url))), keys, QUEUES, Options(), Hints(Address(url), keys.stop)
+    )
     assert keeper.renew(NAME, []).more == 1
     assert [delivery.id for delivery in keeper.pending(NAME)] == ["job"]
-    keeper.settle_after_death([], [type(job.held)("damaged", "other", "1-0"), job.held], [])
+    keeper.settle_after_death([], [type(job.held)("damaged", "other", "1-0"), job.held], [], [])
     assert queue.server.hget(queue.key("meta"), "handed_back_total") == "1"
 
 

@@ -1,6 +1,7 @@
 """Jobs whose worker vanished more than once, in a child with four places."""
 
 from delayq.backends.protocol import Acked
+from delayq.core.signals import JobInterrupted
 from delayq.worker.child import Child
 from delayq.worker.in_flight import HeldJob, InFlight
 from delayq.worker.shared_memory import SlotTable
@@ -21,6 +22,9 @@ class ManualExecutor:
     def execute(self, job: HeldJob) -> None:
         self.running[job.delivery.id] = job
 
+    def interrupt(self, job: HeldJob, error: JobInterrupted) -> None:
+        pass
+
     def wait(self, timeout: float) -> None:
         self.waits += 1
         self._clock.now += 0.1
@@ -40,7 +44,14 @@ class ThreadedChild:
         self.child = Child(
             self.consumer, self.in_flight.slots, self.in_flight, self.executor, lease=LEASE, clock=self.clock
         )
-        self.watchdog = Watchdog(self.in_flight, self.child.relieve)
+        self.watchdog = Watchdog(
+            self.in_flight,
+            relieve=self.child.relieve,
+            interrupt=self.executor.interrupt,
+            report=self.consumer.report,
+            lease=LEASE,
+            clock=self.clock,
+        )
         self.take(0)
 
     def take(self, *numbers: int, recoveries: int = 0) -> None:

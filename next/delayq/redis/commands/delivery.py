@@ -139,6 +139,12 @@ def recover(keys: Keys, queue: str, held: Sequence[Held], *, max_recoveries: int
     )
 
 
+def progress(keys: Keys, queue: str, reports: Sequence[tuple[Held, bytes]], *, now_ms: str = "") -> Call[list[bool]]:
+    """Store how far running jobs are: JSON objects that are not empty."""
+    rows = [(job.id, job.entry, report[:-1]) for job, report in reports]
+    return queue_call("progress", keys, queue, _read_settled, now=now_ms, rows=rows)
+
+
 def read_new(keys: Keys, queue: str, consumer: str, limit: int) -> Call[list[Delivery]]:
     """Take up to `limit` undelivered jobs.
 

@@ -1,4 +1,8 @@
-"""Redis as a child sees it: one named consumer that settles what is finished and takes what is new."""
+"""Redis as a child sees it: one named consumer that settles what is finished and takes what is new.
+
+With each read the switches are asked, on the same connection behind it: what came from a queue that was paused
+meanwhile is handed back.
+"""
 
 import time
 from collections.abc import Sequence
@@ -6,9 +10,10 @@ from typing import Any, Final
 
 import msgspec
 
-from delayq.backends.protocol import Delivery, Held, Settlement
+from delayq.backends.protocol import Delivery, Held, Settlement, Switches
 from delayq.core.errors import BackendError, CallRefused
 from delayq.core.options import Options
+from delayq.core.queue_order import Order, strict
 from delayq.core.resting import RestingQueues
 from delayq.redis.commands import delivery as calls
 from delayq.redis.commands import upkeep
@@ -19,31 +24,48 @@ from delayq.redis.connection.leaf import WokenUp, drive
 from delayq.redis.keys import Keys
 from delayq.redis.worker.grouping import by_queue, cut
 from delayq.redis.worker.settle import Settling, settling_calls
+from delayq.redis.worker.switches import SwitchReader
 
 NOT_SETTLED: Final = CallRefused("the queue gave trouble; settle again later")
 
 
 class Trip(msgspec.Struct, frozen=True):
-    """A trip under way: the settling calls, then the read, if any."""
+    """A trip under way: the settling calls, then the read and the switches, if anything is read.
+
+    `lower` are the queues behind the one that is read.
+    """
 
     started: Started[Any]
     settling: list[Settling]
     settled: int
     reading: str | None
+    lower: Sequence[str]
     limit: int
 
 
 class RedisConsumer:
-    """A Consumer over Redis. `queues` are read in order: a lower one only when the higher ones are empty."""
+    """A Consumer over Redis. `order` puts the queues into the order in which they are read."""
 
-    def __init__(self, executor: Executor, keys: Keys, queues: Sequence[str], options: Options, *, name: str) -> None:
+    def __init__(
+        self,
+        executor: Executor,
+        keys: Keys,
+        queues: Sequence[str],
+        options: Options,
+        *,
+        name: str,
+        order: Order = strict,
+        forced: bool = False,
+    ) -> None:
         self.name = name
         self._executor = executor
         self._keys = keys
         self._queues = queues
         self._options = options
-        self._server_ahead_ms = 0
+        self._order = order
         self._resting = RestingQueues()
+        self._switches = SwitchReader(keys, queues, forced=forced)
+        self._server_ahead_ms = 0
 
     def open(self) -> float:
         """Give each queue what it lacks, record this consumer, and return the shortest lease in seconds."""
@@ -54,33 +76,41 @@ class RedisConsumer:
         renewed = self._resting.values(queues, drive(self._executor.run_all(renew)))
         server_ms = drive(self._executor.run(server_time_ms()))
         self._server_ahead_ms = server_ms - time.time_ns() // 1_000_000
+        self._read_switches()
         return min((reply.lease_ms for reply in renewed), default=self._options.lease_ms) / 1000
 
     def now_ms(self) -> int:
         """Return the time of the server, as it was when the consumer was opened, and went on since."""
         return time.time_ns() // 1_000_000 + self._server_ahead_ms
 
+    def switches(self) -> Switches:
+        """Return what keeps the consumer from taking jobs, as it was last read."""
+        return self._switches.at(self.now_ms())
+
     def begin(self, settled: Sequence[Settlement], limit: int) -> Trip:
         """Send one trip that settles and takes."""
         settling = [one for one in settling_calls(self._keys, settled) if not self._resting.is_resting(one.queue)]
         requests: list[Call[Any]] = [one.call for one in settling]
-        queues = self._resting.awake(self._queues)
-        reading = queues[0] if limit and queues else None
-        if reading:
+        queues = self._readable() if limit else []
+        reading = queues[0] if queues else None
+        if reading is not None:
             requests.append(calls.read_new(self._keys, reading, self.name, limit))
-        return Trip(drive(self._executor.start(requests)), settling, len(settled), reading, limit)
+            requests += self._switches.calls
+        started = drive(self._executor.start(requests))
+        return Trip(started, settling, len(settled), reading, queues[1:], limit)
 
     def complete(self, trip: Trip) -> tuple[list[bool | BackendError], list[Delivery]]:
         """Read the answers of a trip. Only a queue that brings less than the limit costs a trip for the next one."""
         outcomes = drive(self._executor.finish(trip.started))
+        settled, read = outcomes[: len(trip.settling)], outcomes[len(trip.settling) :]
         taken: list[Delivery] = []
         if trip.reading:
-            taken = self._taken(trip.reading, outcomes.pop())
-            lower = self._queues[self._queues.index(trip.reading) + 1 :]
-            taken += self._take(lower, trip.limit - len(taken))
+            self._switches.keep(read[1:])
+            taken = self._taken([trip.reading], read[:1])
+            taken += self._take(trip.lower, trip.limit - len(taken))
 
         answers: list[bool | BackendError] = [NOT_SETTLED] * trip.settled
-        for settling, outcome in zip(trip.settling, outcomes, strict=True):
+        for settling, outcome in zip(trip.settling, settled, strict=True):
             if isinstance(outcome, BackendError):
                 self._resting.rest(settling.queue, outcome)
             else:
@@ -90,18 +120,20 @@ class RedisConsumer:
 
     def wait(self, timeout: float) -> list[Delivery]:
         """Wait for one new job of any queue. A signal ends the wait; what came meanwhile is read again then."""
-        queues = self._resting.awake(self._queues)
+        queues = self._readable()
         if not queues:
-            time.sleep(timeout)
+            drive(self._executor.sleep(timeout))
+            self._read_switches()
             return []
-        call = calls.wait_new(self._keys, queues, self.name, int(timeout * 1000))
+        requests: list[Call[Any]] = [calls.wait_new(self._keys, queues, self.name, int(timeout * 1000))]
         try:
-            (outcome,) = drive(self._executor.run_all([call], block=timeout))
+            outcome, *switches = drive(self._executor.run_all([*requests, *self._switches.calls], block=timeout))
         except WokenUp:
             return self.pending()
+        self._switches.keep(switches)
         if isinstance(outcome, BackendError):
             return self._take(queues, 1)  # one by one, because the error does not say which queue it is
-        return outcome
+        return self._without_paused(outcome)
 
     def pending(self) -> list[Delivery]:
         """Read again what this consumer has been given and has not settled."""
@@ -116,15 +148,56 @@ class RedisConsumer:
         requests = [calls.hand_back(self._keys, queue, page) for queue, page in pages]
         self._resting.values([queue for queue, _ in pages], drive(self._executor.run_all(requests)))
 
+    def report(self, reports: Sequence[tuple[Held, bytes]]) -> None:
+        """Store how far jobs are. A queue that refuses it, because the server is full, gets no report."""
+        pages = [
+            (queue, page)
+            for queue, rows in by_queue([_Report(held.queue, held, report) for held, report in reports]).items()
+            for page in cut(rows)
+        ]
+        requests = [
+            calls.progress(self._keys, queue, [(row.held, row.report) for row in page]) for queue, page in pages
+        ]
+        drive(self._executor.run_all(requests))
+
+    def _readable(self) -> list[str]:
+        """Return the queues that may be read now, in the order in which to read them."""
+        switches = self.switches()
+        if switches.is_all_paused:
+            return []
+        queues = self._resting.awake(self._queues)
+        if switches.paused:
+            queues = [queue for queue in queues if queue not in switches.paused]
+        return list(self._order(queues))
+
     def _take(self, queues: Sequence[str], limit: int) -> list[Delivery]:
         """Take up to `limit` new jobs, from one queue after the other."""
         taken: list[Delivery] = []
         for queue in self._resting.awake(queues):
             if len(taken) < limit:
                 call = calls.read_new(self._keys, queue, self.name, limit - len(taken))
-                taken += self._taken(queue, drive(self._executor.run_all([call]))[0])
+                taken += self._taken([queue], drive(self._executor.run_all([call])))
         return taken
 
-    def _taken(self, queue: str, outcome: list[Delivery] | BackendError) -> list[Delivery]:
+    def _taken(self, queues: Sequence[str], outcomes: Sequence[list[Delivery] | BackendError]) -> list[Delivery]:
         """Return what a read brought: nothing from a queue that refused it."""
-        return [job for jobs in self._resting.values([queue], [outcome]) for job in jobs]
+        return self._without_paused([job for jobs in self._resting.values(queues, outcomes) for job in jobs])
+
+    def _without_paused(self, taken: list[Delivery]) -> list[Delivery]:
+        """Hand back what came although its queue is paused by now."""
+        switches = self.switches()
+        if not taken or not (switches.paused or switches.is_all_paused):
+            return taken
+        unwanted = [job for job in taken if switches.is_all_paused or job.queue in switches.paused]
+        if unwanted:
+            self.hand_back([job.held for job in unwanted])
+        return [job for job in taken if job not in unwanted]
+
+    def _read_switches(self) -> None:
+        self._switches.keep(drive(self._executor.run_all(self._switches.calls)))
+
+
+class _Report(msgspec.Struct, frozen=True, gc=False):
+    queue: str
+    held: Held
+    report: bytes

@@ -1,6 +1,7 @@
-"""Wake-up hints: scripts publish `<queue> <due_ms>` when the first job of a queue became an earlier one.
+"""Hints: what scripts publish so that others look sooner. A hint may be lost; under each lies a plain look.
 
-A hint may be lost. A listener also looks at intervals; a hint only makes it look sooner.
+delayq:wake      `<queue> <due_ms>`   the first job of a queue became an earlier one: movers
+delayq:cancel    `<queue> <id>`       a running job was asked to stop: supervisors
 """
 
 import time
@@ -10,7 +11,6 @@ from typing import Final
 from redis.exceptions import RedisError
 
 from delayq.redis.connection.url import Address
-from delayq.redis.keys import Keys
 
 EXACT: Final = 0.002
 """Seconds at the end of a wait that are slept, because waiting for a socket counts in whole milliseconds."""
@@ -19,35 +19,45 @@ RECONNECT_PAUSE: Final = 0.5
 
 
 class Hints:
-    """A subscription to the channel of wake-ups."""
+    """A subscription to one channel."""
 
-    def __init__(self, address: Address, keys: Keys, *, sleep: Callable[[float], None] = time.sleep) -> None:
+    def __init__(self, address: Address, channel: str, *, sleep: Callable[[float], None] = time.sleep) -> None:
         self._connection = address.blocking_connection()
-        self._channel = keys.wake
+        self._channel = channel
         self._sleep = sleep
+        self._connect_at = 0.0
 
-    def wait(self, seconds: float) -> set[str]:
-        """Wait until a hint arrives or the time is over. Return the names of the queues to look at."""
+    @property
+    def is_subscribed(self) -> bool:
+        """Whether hints arrive, as far as is known."""
+        return self._connection.is_connected
+
+    def wait(self, seconds: float) -> list[tuple[str, str]]:
+        """Wait until a hint arrives or the time is over. Return the two words of each hint that is there."""
         try:
             if not self._connection.is_connected:
                 self._subscribe()
             if not self._connection.can_read(timeout=max(seconds - EXACT, 0)):
                 self._sleep(min(seconds, EXACT))
-                return set()
+                return []
             return self._read_all()
         except RedisError:
             self._connection.disconnect()
+            self._connect_at = time.monotonic() + RECONNECT_PAUSE
             self._sleep(min(seconds, RECONNECT_PAUSE))
-            return set()
+            return []
 
     def _subscribe(self) -> None:
+        if time.monotonic() < self._connect_at:
+            raise RedisError("it is too early to connect again")
         self._connection.connect()
         self._connection.send_command("SUBSCRIBE", self._channel)
         self._connection.read_response()
 
-    def _read_all(self) -> set[str]:
-        queues: set[str] = set()
+    def _read_all(self) -> list[tuple[str, str]]:
+        hints: list[tuple[str, str]] = []
         while self._connection.can_read(timeout=0):
             _, _, message = self._connection.read_response(disable_decoding=True)
-            queues.add(message.decode().split(" ")[0])
-        return queues
+            first, _, second = message.decode("utf-8", "replace").partition(" ")
+            hints.append((first, second))
+        return hints

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from delayq.backends.protocol import Acked, Delivery, Held, Renewed
+from delayq.backends.protocol import Acked, Delivery, Held, Renewed, Settlement
 from delayq.core.options import Options
 from delayq.core.resting import RestingQueues
 from delayq.redis.commands import delivery as calls
@@ -12,6 +12,8 @@ from delayq.redis.connection.executor import Executor
 from delayq.redis.connection.leaf import drive
 from delayq.redis.keys import Keys
 from delayq.redis.worker.grouping import by_queue, cut
+from delayq.redis.worker.hints import Hints
+from delayq.redis.worker.settle import settling_calls
 
 T = TypeVar("T")
 
@@ -19,11 +21,14 @@ T = TypeVar("T")
 class RedisLeaseKeeper:
     """A LeaseKeeper over Redis. What a queue refuses is logged and left out; nothing is raised for it."""
 
-    def __init__(self, executor: Executor, keys: Keys, queues: Sequence[str], options: Options) -> None:
+    def __init__(
+        self, executor: Executor, keys: Keys, queues: Sequence[str], options: Options, stop_hints: Hints
+    ) -> None:
         self._executor = executor
         self._keys = keys
         self._queues = queues
         self._options = options
+        self._stop_hints = stop_hints
         self._resting = RestingQueues()
 
     def renew(self, consumer: str, held: Sequence[Held]) -> Renewed:
@@ -44,7 +49,17 @@ class RedisLeaseKeeper:
         replies = self._run([(queue, calls.read_pending(self._keys, queue, consumer)) for queue in self._queues])
         return [delivery for reply in replies for delivery in reply]
 
-    def settle_after_death(self, done: Sequence[Held], unstarted: Sequence[Held], running: Sequence[Held]) -> None:
+    def stop_wishes(self) -> list[tuple[str, str]]:
+        """Return queue and id of jobs that were asked to stop since the last call, as far as that was heard of."""
+        return self._stop_hints.wait(0)
+
+    def settle_after_death(
+        self,
+        done: Sequence[Held],
+        unstarted: Sequence[Held],
+        vanished: Sequence[Held],
+        decided: Sequence[Settlement],
+    ) -> None:
         """Settle for a dead child, in one trip."""
         requests: list[tuple[str, Call[Any]]] = []
         for queue, jobs in by_queue(done).items():
@@ -53,9 +68,10 @@ class RedisLeaseKeeper:
             requests += [(queue, calls.ack(self._keys, queue, page)) for page in cut(acks)]
         for queue, jobs in by_queue(unstarted).items():
             requests += [(queue, calls.hand_back(self._keys, queue, page)) for page in cut(jobs, calls.MAX_HAND_BACK)]
-        for queue, jobs in by_queue(running).items():
+        for queue, jobs in by_queue(vanished).items():
             most = self._options.max_recoveries
             requests += [(queue, calls.recover(self._keys, queue, page, max_recoveries=most)) for page in cut(jobs)]
+        requests += [(settling.queue, settling.call) for settling in settling_calls(self._keys, decided)]
         self._run(requests)
 
     def _run(self, requests: Sequence[tuple[str, Call[T]]]) -> list[T]:

@@ -1,0 +1,54 @@
+"""What operators switch: pauses of queues, a pause of everything, maintenance, the call to restart."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from delayq.backends.protocol import Switches
+from delayq.core.errors import BackendError
+from delayq.redis.commands.call import Call, command
+from delayq.redis.keys import Keys
+
+_CONTROL: Final = ("paused_until_ms", "maintenance_until_ms", "restart_ms")
+_NOTHING: Final = Switches()
+
+
+class SwitchReader:
+    """The switches as they were last read. `calls` asks for them; what cannot be read counts as before."""
+
+    def __init__(self, keys: Keys, queues: Sequence[str], *, forced: bool) -> None:
+        self._queues = queues
+        self._forced = forced
+        self._paused_until: dict[str, int] = {}
+        self._all_until: list[int] = []
+        self._restart_ms = 0
+        self.calls: list[Call[Any]] = [
+            command("HMGET", keys.control, *_CONTROL, parse=list),
+            *[command("HGET", keys.of_queue(queue, "meta"), "paused_until_ms", parse=_number) for queue in queues],
+        ]
+
+    def keep(self, outcomes: Sequence[Any]) -> None:
+        """Keep the answers of `calls`."""
+        control, *pauses = outcomes
+        if not isinstance(control, BackendError):
+            paused, maintenance, restart = (_number(value) for value in control)
+            ends = [paused] if self._forced else [paused, maintenance]
+            self._all_until = [end for end in ends if end is not None]
+            self._restart_ms = restart or 0
+        for queue, until in zip(self._queues, pauses, strict=True):
+            if until is None:
+                self._paused_until.pop(queue, None)
+            elif not isinstance(until, BackendError):
+                self._paused_until[queue] = until
+
+    def at(self, now_ms: int) -> Switches:
+        """Return what is in force. An end of 0 means until it is taken back."""
+        if not self._paused_until and not self._all_until and not self._restart_ms:
+            return _NOTHING
+        paused = frozenset(queue for queue, until in self._paused_until.items() if until == 0 or until > now_ms)
+        is_all_paused = any(until == 0 or until > now_ms for until in self._all_until)
+        return Switches(paused, is_all_paused, self._restart_ms)
+
+
+def _number(reply: bytes | None) -> int | None:
+    """Read a time; one that is no number counts as none, as in the scripts."""
+    return int(reply) if reply is not None and reply.isdigit() and len(reply) <= 15 else None

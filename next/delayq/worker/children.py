@@ -1,0 +1,156 @@
+"""The children of a worker: forked, replaced, and paused before a replacement when they die early."""
+
+import logging
+import os
+import secrets
+import signal
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import partial
+from typing import Final
+
+from delayq.worker.processes import fork, send
+from delayq.worker.shared_memory import SlotTable, Stop
+
+logger: Final = logging.getLogger("delayq.worker")
+
+FIRST_PAUSE: Final = 0.5
+LONGEST_PAUSE: Final = 30.0
+EARLY_DEATH: Final = 5.0
+"""A child that lived for less and finished no job died early: the pause before its replacement doubles."""
+
+WAKE: Final = signal.SIGURG
+"""Ends the wait of a child, which then looks at its orders. By default a process ignores it."""
+
+ChildMain = Callable[[str, SlotTable, int | None], int]
+"""Runs a child under a consumer name, with its slots and a number of jobs at most, and returns the exit code."""
+
+
+class Ending(StrEnum):
+    """Why the supervisor killed a child."""
+
+    TIMEOUT = "timeout"
+    CANCEL = "cancel"
+    FROZEN = "frozen"
+    SHUTDOWN = "shutdown"
+
+
+@dataclass
+class ChildProcess:
+    """A place for a child process. `process_id` is None while none runs; `is_settled`: nothing of the last one is left.
+
+    `jobs_left` is how many jobs it may still run; None = any number. `killed_for` names the entries because of which it
+    was killed.
+    """
+
+    slots: SlotTable
+    jobs_left: int | None = None
+    consumer: str = ""
+    process_id: int | None = None
+    started_at: float = 0.0
+    fork_at: float = 0.0
+    pause: float = FIRST_PAUSE
+    is_settled: bool = True
+    end_by: float | None = None
+    ending: Ending | None = None
+    killed_for: set[str] = field(default_factory=set)
+    warned: set[str] = field(default_factory=set)
+
+    def kill(self, ending: Ending, entries: set[str]) -> None:
+        """Kill the process and all that its handlers started."""
+        if self.process_id is not None and self.ending is None:
+            self.ending = ending
+            self.killed_for = entries
+            send(self.process_id, signal.SIGKILL)
+
+    def order(self, stop: Stop) -> None:
+        """Tell the process to stop, and wake it."""
+        self.slots.order_stop(stop)
+        self.wake()
+
+    def wake(self) -> None:
+        """Let the process look at its orders."""
+        if self.process_id is not None:
+            send(self.process_id, WAKE)
+
+    @property
+    def may_run(self) -> bool:
+        """Whether it has jobs left."""
+        return self.jobs_left is None or self.jobs_left > 0
+
+
+class Children:
+    """Keeps the children of a worker running."""
+
+    def __init__(
+        self,
+        main: ChildMain,
+        new_slots: Callable[[], SlotTable],
+        *,
+        processes: int,
+        max_jobs: int | None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._main = main
+        self._clock = clock
+        self.all = [ChildProcess(new_slots(), share) for share in _shares(max_jobs, processes)]
+
+    def running(self) -> list[ChildProcess]:
+        """List the children that have a process."""
+        return [child for child in self.all if child.process_id is not None]
+
+    def spawn(self) -> None:
+        """Fork what is missing."""
+        now = self._clock()
+        for child in self.all:
+            if child.process_id is None and child.is_settled and child.may_run and now >= child.fork_at:
+                child.slots.clear()
+                child.consumer = consumer_name()
+                child.started_at = now
+                child.end_by = child.ending = None
+                child.killed_for, child.warned = set(), set()
+                child.process_id = fork(partial(self._main, child.consumer, child.slots, child.jobs_left))
+
+    def ended(self, process_id: int, code: int) -> bool:
+        """Note that a process has ended; False when it was none of these."""
+        for child in self.all:
+            if child.process_id == process_id:
+                self._note_end(child, code)
+                return True
+        return False
+
+    def _note_end(self, child: ChildProcess, code: int) -> None:
+        now = self._clock()
+        finished = child.slots.finished()
+        child.process_id = None
+        child.is_settled = False
+        if child.jobs_left is not None:
+            child.jobs_left = max(child.jobs_left - finished, 0)
+        if code == 0 or finished or child.ending or now - child.started_at > EARLY_DEATH:
+            child.pause = FIRST_PAUSE
+        else:
+            child.pause = min(2 * child.pause, LONGEST_PAUSE)
+        child.fork_at = now if code == 0 or child.ending else now + child.pause
+        if code != 0:
+            why = f"was killed ({child.ending})" if child.ending else f"ended with {_as_text(code)}"
+            logger.warning("child process %s; it is replaced", why)
+
+
+def consumer_name() -> str:
+    """Make a consumer name. The form is part of the contract: another form marks a consumer that is not delayq's."""
+    host = socket.gethostname().replace(":", "-")
+    return f"dq:{host}:{os.getpid()}:{secrets.token_hex(4)}"
+
+
+def _shares(max_jobs: int | None, processes: int) -> list[int | None]:
+    """Divide a number of jobs among children."""
+    if max_jobs is None:
+        return [None] * processes
+    return [max_jobs // processes + (n < max_jobs % processes) for n in range(processes)]
+
+
+def _as_text(code: int) -> str:
+    return f"exit code {code}" if code >= 0 else f"signal {signal.Signals(-code).name}"

@@ -1,0 +1,79 @@
+"""Settles for children that have ended, by what their slots show.
+
+finished, and nothing but an ack is owed    done
+not started, or never seen by the child     handed back, at no cost
+running when the child died by itself       charged with one recovery
+running when the child was killed for it    charged with its timeout or its cancel; several: a recovery each
+running beside that, or at a shutdown       handed back, at no cost
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from delayq.backends.protocol import Delivery, Held, LeaseKeeper, Settlement
+from delayq.core.signals import JobCancelled, JobInterrupted, JobTimedOut
+from delayq.worker.children import ChildProcess, Ending
+from delayq.worker.shared_memory import SlotState
+
+logger: Final = logging.getLogger("delayq.worker")
+
+EndOfKilled = Callable[[Delivery, BaseException], Settlement]
+"""Decides what follows an attempt whose process was killed for it."""
+
+
+class CrashRecovery:
+    """Settles once for each child that has ended. What fails is tried again at the next step."""
+
+    def __init__(self, keeper: LeaseKeeper, end_of_killed: EndOfKilled) -> None:
+        self._keeper = keeper
+        self._end_of_killed = end_of_killed
+
+    def step(self, children: Sequence[ChildProcess], now: float) -> None:
+        """Settle for the children among these that have ended."""
+        for child in children:
+            if child.process_id is None and not child.is_settled:
+                self._settle(child)
+                child.is_settled = True
+
+    def _settle(self, child: ChildProcess) -> None:
+        states = {view.held.entry: view.state for view in child.slots.read()}
+        done: list[Held] = []
+        unstarted: list[Held] = []
+        vanished: list[Held] = []
+        decided: list[Settlement] = []
+        # Also a child that ended in order may hold one: it was delivered while the child turned away from a read.
+        for delivery in self._keeper.pending(child.consumer):
+            state = states.get(delivery.entry, SlotState.WAITING)
+            if state is SlotState.DONE:
+                done.append(delivery.held)
+            elif state is SlotState.WAITING or (child.ending and not self._is_to_blame(child, delivery)):
+                unstarted.append(delivery.held)
+            elif error := _error_of(child):
+                decided.append(self._end_of_killed(delivery, error))
+            else:
+                vanished.append(delivery.held)
+        if done or unstarted or vanished or decided:
+            self._keeper.settle_after_death(done, unstarted, vanished, decided)
+            logger.warning(
+                "settled for the ended child %s: %d done, %d handed back, %d charged with a recovery, %d ended",
+                child.consumer,
+                len(done),
+                len(unstarted),
+                len(vanished),
+                len(decided),
+            )
+
+    def _is_to_blame(self, child: ChildProcess, delivery: Delivery) -> bool:
+        return child.ending is not Ending.SHUTDOWN and delivery.entry in child.killed_for
+
+
+def _error_of(child: ChildProcess) -> JobInterrupted | None:
+    """Return what the job is charged with because of which a child was killed; None = a recovery."""
+    if len(child.killed_for) != 1:
+        return None  # one of several may have kept the others from ending
+    if child.ending is Ending.TIMEOUT:
+        return JobTimedOut("The job did not end when its time was over, and was ended with its process.")
+    if child.ending is Ending.CANCEL:
+        return JobCancelled("The job did not end when it was asked to stop, and was ended with its process.")
+    return None

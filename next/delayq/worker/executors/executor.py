@@ -1,0 +1,84 @@
+"""The executor of a child: begins attempts, gives each to the runner that fits its handler, and ends it."""
+
+import os
+import threading
+from typing import Any
+
+from delayq.core.signals import JobInterrupted
+from delayq.jobs.context import JobContext
+from delayq.jobs.function import Registry
+from delayq.worker.attempt import Attempt, Attempts
+from delayq.worker.executors.event_loop import EventLoopRunner
+from delayq.worker.executors.inline import InlineRunner
+from delayq.worker.executors.runner import Runner
+from delayq.worker.executors.threads import ThreadRunner
+from delayq.worker.in_flight import HeldJob, InFlight
+
+
+class JobExecutor:
+    """Runs jobs that have been started.
+
+    Plain functions run in the main thread, or in threads when there are several; coroutine functions in an event loop.
+    """
+
+    def __init__(self, in_flight: InFlight, attempts: Attempts, registry: Registry, *, threads: int) -> None:
+        self._in_flight = in_flight
+        self._attempts = attempts
+        self._has_ended = threading.Event()
+        self._pid = os.getpid()
+        self.inline = InlineRunner(self._end) if threads == 1 else None
+        self._plain: Runner = self.inline or ThreadRunner(self._end, threads=threads)
+        self._loop: Runner | None = EventLoopRunner(self._end) if registry.has_async() else None
+        self._runner_of: dict[HeldJob, Runner] = {}
+
+    def execute(self, job: HeldJob) -> None:
+        """Run a job, now or soon, and hand its settlement to InFlight."""
+        attempt = self._attempts.begin(job.delivery)
+        if not isinstance(attempt, Attempt):
+            self._in_flight.finish(job, attempt)
+            return
+        if attempt.handler.wants_context:
+            attempt.job_context = self._context(job, attempt)
+        self._in_flight.arm(job, attempt.limit)
+        runner = self._loop if attempt.handler.is_async and self._loop is not None else self._plain
+        self._runner_of[job] = runner
+        runner.run(job, attempt)
+
+    def interrupt(self, job: HeldJob, error: JobInterrupted) -> None:
+        """Raise an error in the handler of a job, as far as that is possible."""
+        runner = self._runner_of.get(job)
+        if runner is not None:
+            runner.interrupt(job, error)
+
+    def wait(self, timeout: float) -> None:
+        """Wait until a job has ended since the last call, or `wake` is called."""
+        self._has_ended.wait(timeout)
+        self._has_ended.clear()
+
+    def wake(self) -> None:
+        """End a wait."""
+        self._has_ended.set()
+
+    def close(self) -> None:
+        """Stop, when no job runs any more."""
+        self._plain.close()
+        if self._loop is not None:
+            self._loop.close()
+
+    def _context(self, job: HeldJob, attempt: Attempt) -> JobContext:
+        in_flight = self._in_flight
+        return JobContext(
+            attempt.envelope,
+            recoveries=job.delivery.recoveries,
+            is_stopping=lambda: in_flight.is_stopping(job),
+            report=lambda report: in_flight.report(job, report),
+        )
+
+    def _end(self, job: HeldJob, attempt: Attempt, result: Any, error: BaseException | None) -> None:
+        if os.getpid() != self._pid:
+            os._exit(0)  # a process that the handler forked came out of it; only its parent is a worker
+        if isinstance(error, MemoryError):
+            self._in_flight.must_leave = True
+        self._runner_of.pop(job, None)
+        self._in_flight.finish(job, self._attempts.end(attempt, result, error))
+        self._has_ended.set()

@@ -1,0 +1,50 @@
+"""Handlers in a fixed number of threads.
+
+A thread cannot be made to raise, so a job that does not end when it should is ended by the supervisor, together with
+the process; the handler sees it coming by `context.stopping`.
+"""
+
+import queue
+import threading
+from typing import Any
+
+from delayq.core.signals import JobInterrupted
+from delayq.worker.attempt import Attempt
+from delayq.worker.executors.runner import End
+from delayq.worker.in_flight import HeldJob
+
+
+class ThreadRunner:
+    """Runs attempts in threads, as many at once as there are threads."""
+
+    def __init__(self, end: End, *, threads: int) -> None:
+        self._end = end
+        self._attempts: queue.SimpleQueue[tuple[HeldJob, Attempt] | None] = queue.SimpleQueue()
+        self._threads = [threading.Thread(target=self._work, daemon=True) for _ in range(threads)]
+        for thread in self._threads:
+            thread.start()
+
+    def run(self, job: HeldJob, attempt: Attempt) -> None:
+        """Give an attempt to the next free thread."""
+        self._attempts.put((job, attempt))
+
+    def interrupt(self, job: HeldJob, error: JobInterrupted) -> None:
+        """Do nothing: the supervisor ends the process."""
+
+    def close(self) -> None:
+        """Let each thread end."""
+        for _ in self._threads:
+            self._attempts.put(None)
+        for thread in self._threads:
+            thread.join()
+
+    def _work(self) -> None:
+        while (given := self._attempts.get()) is not None:
+            job, attempt = given
+            result: Any = None
+            error: BaseException | None = None
+            try:
+                result = attempt.call()
+            except BaseException as raised:
+                error = raised
+            self._end(job, attempt, result, error)

@@ -1,0 +1,47 @@
+"""Keeps the leases of children by what their slots show, and passes on which jobs are asked to stop."""
+
+import time
+from collections.abc import Callable, Sequence
+
+from delayq.backends.protocol import LeaseKeeper
+from delayq.worker.children import ChildProcess
+
+
+class LeaseRenewal:
+    """Renews every third of a lease."""
+
+    def __init__(self, keeper: LeaseKeeper, *, lease: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._keeper = keeper
+        self._every = lease / 3
+        self._clock = clock
+        self._renew_at = clock() + self._every
+
+    def step(self, children: Sequence[ChildProcess], now: float) -> None:
+        """Renew when it is time. A job that was cancelled meanwhile is asked to stop in either case."""
+        for queue, job_id in self._keeper.stop_wishes():
+            for child in children:
+                _ask_to_stop(child, queue, job_id)
+        if now < self._renew_at:
+            return
+        self._renew_at = now + self._every
+        for child in children:
+            self._renew(child)
+
+    def _renew(self, child: ChildProcess) -> None:
+        """Renew everything that a child holds.
+
+        When the backend holds more for it, an answer was lost: the child is asked to read its pending jobs again.
+        """
+        held = [view.held for view in child.slots.read()]
+        renewed = self._keeper.renew(child.consumer, held)
+        if renewed.more > 0:
+            child.slots.ask_replay()
+        for job in held:
+            if job.id in renewed.cancelled:
+                child.slots.cancel(job.entry)
+
+
+def _ask_to_stop(child: ChildProcess, queue: str, job_id: str) -> None:
+    for view in child.slots.read():
+        if view.held.id == job_id and view.held.queue == queue:
+            child.slots.cancel(view.held.entry)

@@ -1,0 +1,38 @@
+"""Tells of what fails again and again: once at first, then every 5 s with the count, and when it is over."""
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Final
+
+from delayq.core.errors import BackendError
+
+logger: Final = logging.getLogger("delayq.worker")
+
+EVERY: Final = 5.0
+
+
+class Outages:
+    """The failures that are going on, by what failed."""
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._since: dict[str, tuple[float, int]] = {}
+
+    def tell(self, what: str, error: Exception) -> None:
+        """Log a failure, unless the same was logged less than 5 s ago. A fault of delayq has its traceback."""
+        now = self._clock()
+        told_at, count = self._since.get(what, (0.0, 0))
+        count += 1
+        if told_at and now - told_at < EVERY:
+            self._since[what] = (told_at, count)
+            return
+        self._since[what] = (now, count)
+        times = f" ({count} times)" if count > 1 else ""
+        trace = None if isinstance(error, BackendError) else error
+        logger.error("%s%s: %s", what, times, error, exc_info=trace)
+
+    def is_over(self, what: str) -> None:
+        """Log that something works again, if it had failed."""
+        if self._since and self._since.pop(what, None) is not None:
+            logger.info("%s: it works again", what)

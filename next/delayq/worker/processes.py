@@ -1,0 +1,103 @@
+"""Forks processes, ends them and collects them. The parent must have no threads."""
+
+import contextlib
+import ctypes
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Final
+
+WATCHED: Final = {
+    signal.SIGTERM,
+    signal.SIGINT,
+    signal.SIGQUIT,
+    signal.SIGUSR2,
+    signal.SIGCONT,
+    signal.SIGCHLD,
+}
+"""Signals that the supervisor waits for; they are blocked in it, so that they arrive only where it looks."""
+
+_PR_SET_PDEATHSIG: Final = 1
+_libc: Final = ctypes.CDLL(None, use_errno=True)
+
+
+def fork(main: Callable[[], int]) -> int:
+    """Run `main` in a new process, which ends with its result as the exit code. Return the process id.
+
+    The child leads a process group of its own, so that a Ctrl-C in the terminal reaches only the parent and a kill
+    reaches what its handlers started. It gets SIGTERM when its parent dies (on Linux). It starts with all signals as if
+    nothing had been watched.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    parent = os.getpid()
+    process_id = os.fork()
+    if process_id:
+        _set_group(process_id)
+        return process_id
+    code = 70
+    try:
+        _set_group(0)
+        _die_with_parent(parent)
+        for number in WATCHED:
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, WATCHED)
+        code = main()
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def reap() -> list[tuple[int, int]]:
+    """Collect the processes that have ended: process id, and exit code or minus the signal that killed it."""
+    ended: list[tuple[int, int]] = []
+    while True:
+        try:
+            process_id, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return ended
+        if process_id == 0:
+            return ended
+        ended.append((process_id, os.waitstatus_to_exitcode(status)))
+
+
+def send(process_id: int, number: signal.Signals) -> None:
+    """Send a signal to a process that was not yet collected; to its whole group, when it is KILL."""
+    with contextlib.suppress(ProcessLookupError):  # it has ended and is about to be collected
+        if number is signal.SIGKILL:
+            os.killpg(process_id, number)
+        else:
+            os.kill(process_id, number)
+
+
+def is_stopped(process_id: int) -> bool:
+    """Whether a process was stopped by SIGSTOP (on Linux)."""
+    try:
+        with open(f"/proc/{process_id}/stat", encoding="utf-8") as file:
+            return file.read().rpartition(")")[2].split()[0] in ("T", "t")
+    except OSError:
+        return False
+
+
+def wait_for_signal(seconds: float) -> int | None:
+    """Wait for a watched signal and return its number; None when none came within `seconds`."""
+    info = signal.sigtimedwait(WATCHED, seconds)
+    return info.si_signo if info else None
+
+
+def _set_group(process_id: int) -> None:
+    with contextlib.suppress(OSError):  # the other side of the fork was first
+        os.setpgid(process_id, process_id)
+
+
+def _die_with_parent(parent: int) -> None:
+    prctl = getattr(_libc, "prctl", None)
+    if prctl is not None:
+        prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != parent:
+        os._exit(70)

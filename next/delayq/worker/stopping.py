@@ -1,0 +1,112 @@
+"""How a worker stops: by signals, by its own limits, by a call to restart; and how long what runs may go on."""
+
+import logging
+import signal
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from delayq.worker.children import ChildProcess, Ending
+from delayq.worker.options import ExitCode, WorkerOptions
+from delayq.worker.shared_memory import Stop
+
+logger: Final = logging.getLogger("delayq.worker")
+
+LAST_MOMENT: Final = 3.0
+"""Seconds before the end of the grace at which WorkerShutdown is raised in what runs; at most a quarter of it."""
+
+IMPATIENCE: Final = 2.0
+"""The same signal again, so many seconds after the first, means: leave now."""
+
+STOPS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
+
+
+class Stopping:
+    """Whether, why and how far a worker is on its way out. An order to stop is never taken back."""
+
+    def __init__(self, options: WorkerOptions, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._options = options
+        self._clock = clock
+        self._started_at = clock()
+        self._first_signal: tuple[int, float] | None = None
+        self._end_at: float | None = None
+        self._restart_ms: int | None = None
+        self.code = ExitCode.OK
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the worker is on its way out."""
+        return self._end_at is not None
+
+    def heed(self, number: int, children: Sequence[ChildProcess]) -> None:
+        """Act on a signal."""
+        if number == signal.SIGUSR2:
+            _pause(children, True)
+        elif number == signal.SIGCONT:
+            _pause(children, False)
+        elif number in STOPS:
+            self._heed_stop(number, children)
+
+    def step(self, children: Sequence[ChildProcess], now: float) -> None:
+        """Begin to stop when a limit is reached; end what runs when the grace is over."""
+        if self._end_at is None:
+            why = self._why_stop(children, now)
+            if why:
+                self.begin(why)
+        if self._end_at is None:
+            return
+        for child in children:
+            if child.slots.stop_order() is Stop.NO:
+                child.order(Stop.DRAIN)
+            is_last_moment = now >= self._end_at - min(LAST_MOMENT, self._options.grace / 4)
+            if is_last_moment and child.slots.stop_order() is not Stop.INTERRUPT:
+                child.order(Stop.INTERRUPT)
+            if now >= self._end_at:
+                child.kill(Ending.SHUTDOWN, set())
+
+    def begin(self, why: str) -> None:
+        """Stop: nothing new is started, and what runs has the grace."""
+        if self._end_at is None:
+            logger.info("the worker stops: %s; what runs has %g s", why, self._options.grace)
+            self._end_at = self._clock() + self._options.grace
+
+    def _heed_stop(self, number: int, children: Sequence[ChildProcess]) -> None:
+        now = self._clock()
+        if self._first_signal is None:
+            self._first_signal = (number, now)
+            self.begin(signal.Signals(number).name)
+        elif number == self._first_signal[0] and now - self._first_signal[1] >= IMPATIENCE:
+            logger.warning("a second %s: the worker leaves now", signal.Signals(number).name)
+            self._end_at = now
+            self.code = ExitCode.INTERRUPTED
+
+    def _why_stop(self, children: Sequence[ChildProcess], now: float) -> str:
+        """Return which limit is reached; '' = none."""
+        options = self._options
+        if options.max_time is not None and now - self._started_at >= options.max_time:
+            return f"it has run for {options.max_time:g} s"
+        if options.max_jobs is not None and not any(child.may_run or child.process_id for child in children):
+            return f"it has run {options.max_jobs} jobs"
+        if options.stop_when_empty_for is not None:
+            idle = [child.slots.idle_for() for child in children if child.process_id is not None]
+            if idle and all(seconds is not None and seconds >= options.stop_when_empty_for for seconds in idle):
+                return "its queues are empty"
+        return self._restart_call(children)
+
+    def _restart_call(self, children: Sequence[ChildProcess]) -> str:
+        """Return whether all workers were asked to restart since this one began."""
+        latest = max((child.slots.restart_ms() for child in children), default=0)
+        if self._restart_ms is None or latest < self._restart_ms:
+            return ""
+        return "all workers were asked to restart" if latest > self._restart_ms else ""
+
+    def know_restart(self, restart_ms: int | None) -> None:
+        """Remember when all workers were asked to restart before this one began."""
+        self._restart_ms = restart_ms or 0
+
+
+def _pause(children: Sequence[ChildProcess], is_paused: bool) -> None:
+    logger.info("the worker is paused by a signal" if is_paused else "the worker goes on")
+    for child in children:
+        child.slots.set_paused(is_paused)
+        child.wake()

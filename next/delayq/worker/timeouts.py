@@ -1,0 +1,76 @@
+"""Ends children whose jobs do not end when they should: after a timeout, and after a cancel.
+
+The child itself raises in the handler first. What goes on all the same:
+
+    a child that runs one job at a time    TERM, by which the child raises once more; then KILL
+    a child with several                   it takes nothing more, and what else it runs may end; then KILL
+"""
+
+import logging
+import signal
+from collections.abc import Sequence
+from typing import Final
+
+from delayq.worker.children import ChildProcess, Ending
+from delayq.worker.processes import is_stopped, send
+from delayq.worker.shared_memory import SlotState, SlotView, Stop
+
+logger: Final = logging.getLogger("delayq.worker")
+
+WARN_AFTER: Final = 1.0
+KILL_AFTER: Final = 2.0
+"""Seconds after which a job that was interrupted and goes on is ended with its process."""
+
+NEIGHBOURS_WAIT: Final = 15.0
+"""Seconds that the other jobs of such a process have to end."""
+
+
+class Timeouts:
+    """Looks at the slots of each child, every turn. `is_single`: children run one job at a time."""
+
+    def __init__(self, *, is_single: bool) -> None:
+        self._is_single = is_single
+        self._cancelled_at: dict[str, float] = {}
+
+    def step(self, children: Sequence[ChildProcess], now: float) -> None:
+        """Warn and kill. `now` is the clock of the supervisor."""
+        seen: set[str] = set()
+        for child in children:
+            running = [view for view in child.slots.read() if view.state is SlotState.RUNNING]
+            seen |= {view.held.entry for view in running if view.is_cancelled}
+            late = {view: self._late_by(child, view) for view in running}
+            overdue = [view for view, seconds in late.items() if seconds >= KILL_AFTER]
+            if overdue:
+                self._end(child, overdue, has_others=len(overdue) < len(running), now=now)
+            elif self._is_single:
+                self._warn(child, [view for view, seconds in late.items() if seconds >= WARN_AFTER])
+        self._cancelled_at = {entry: at for entry, at in self._cancelled_at.items() if entry in seen}
+
+    def _late_by(self, child: ChildProcess, view: SlotView) -> float:
+        """Return for how many seconds a job should have ended; below 0 when it may go on."""
+        now = child.slots.now()
+        late = now - view.limit if view.limit else -1.0
+        if view.is_cancelled:
+            late = max(late, now - self._cancelled_at.setdefault(view.held.entry, now))
+        return late
+
+    def _warn(self, child: ChildProcess, views: Sequence[SlotView]) -> None:
+        for view in views:
+            if view.held.entry not in child.warned and child.process_id is not None:
+                child.warned.add(view.held.entry)
+                send(child.process_id, signal.SIGTERM)
+
+    def _end(self, child: ChildProcess, overdue: Sequence[SlotView], *, has_others: bool, now: float) -> None:
+        if child.process_id is None or child.ending is not None:
+            return
+        entries = {view.held.entry for view in overdue}
+        if is_stopped(child.process_id):
+            child.kill(Ending.FROZEN, entries)
+        elif self._is_single or not has_others or (child.end_by is not None and now >= child.end_by):
+            is_cancel = all(view.is_cancelled for view in overdue)
+            child.kill(Ending.CANCEL if is_cancel else Ending.TIMEOUT, entries)
+        elif child.end_by is None:
+            ids = ", ".join(view.held.id for view in overdue)
+            logger.warning("job %s did not end when it should; its process ends when its other jobs have", ids)
+            child.end_by = now + NEIGHBOURS_WAIT
+            child.order(Stop.DRAIN)

@@ -1,0 +1,289 @@
+"""What the supervisor does for its children, living and dead, with a keeper in memory and a clock set by hand."""
+
+import signal
+from collections.abc import Sequence
+
+import pytest
+
+from delayq.backends.protocol import Acked, Delivery, Failed, Released, Settlement
+from delayq.core.signals import JobCancelled, JobTimedOut
+from delayq.jobs.function import Registry, job
+from delayq.worker import children as children_module
+from delayq.worker import timeouts as timeouts_module
+from delayq.worker.attempt import Attempts
+from delayq.worker.children import ChildProcess, Ending
+from delayq.worker.crash_recovery import CrashRecovery
+from delayq.worker.lease_renewal import LeaseRenewal
+from delayq.worker.options import ExitCode, WorkerOptions
+from delayq.worker.shared_memory import SlotState, SlotTable, Stop
+from delayq.worker.stopping import Stopping
+from delayq.worker.timeouts import Timeouts
+from tests.support.fakes import FakeClock, FakeKeeper, delivery
+
+PID = 4_000_000
+"""No process has this number: a signal to it would be an error."""
+
+
+class ChildUnderTest:
+    """A child process that is none: what is sent to it is recorded."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.clock = FakeClock()
+        self.slots = SlotTable(["q"], clock=self.clock)
+        self.process = ChildProcess(self.slots, consumer="dq:a:1:x", process_id=PID)
+        self.sent: list[signal.Signals] = []
+        self.is_stopped = False
+
+        def send(process_id: int, number: signal.Signals) -> None:
+            self.sent.append(number)
+
+        monkeypatch.setattr(children_module, "send", send)
+        monkeypatch.setattr(timeouts_module, "send", send)
+        monkeypatch.setattr(timeouts_module, "is_stopped", lambda process_id: self.is_stopped)
+
+    def hold(self, *states: SlotState, limit: float = 0.0) -> list[Delivery]:
+        """Put a delivery into a slot for each state; those that run must have ended by `limit`."""
+        held = [delivery(number) for number in range(1, len(states) + 1)]
+        for slot, (one, state) in enumerate(zip(held, states, strict=True)):
+            self.slots.write(slot, one)
+            if state is SlotState.RUNNING and limit:
+                self.slots.set_limit(slot, limit)
+            self.slots.mark(slot, state)
+        return held
+
+    def die(self, ending: Ending | None = None, *blamed: Delivery) -> None:
+        self.process.process_id = None
+        self.process.is_settled = False
+        self.process.ending = ending
+        self.process.killed_for = {one.entry for one in blamed}
+
+
+@pytest.fixture
+def child(monkeypatch: pytest.MonkeyPatch) -> ChildUnderTest:
+    return ChildUnderTest(monkeypatch)
+
+
+def attempts() -> Attempts:
+    registry = Registry()
+
+    @job("ok", tries=2, registry=registry)
+    def ok() -> None:
+        pass
+
+    return Attempts(registry, now_ms=lambda: 1_800_000_000_000)
+
+
+def recover(child: ChildUnderTest, held: Sequence[Delivery]) -> FakeKeeper:
+    keeper = FakeKeeper(*held)
+    CrashRecovery(keeper, attempts().end_of_killed).step([child.process], child.clock())
+    assert child.process.is_settled
+    return keeper
+
+
+# -- leases ------------------------------------------------------------------------------------------------------------
+
+
+def test_everything_in_the_slots_is_renewed_every_third_of_a_lease(child: ChildUnderTest) -> None:
+    held = child.hold(SlotState.WAITING, SlotState.RUNNING)
+    keeper = FakeKeeper(*held)
+    renewal = LeaseRenewal(keeper, lease=30, clock=child.clock)
+    for _ in range(21):
+        renewal.step([child.process], child.clock())
+        child.clock.now += 1
+    assert keeper.renewed == [one.held for one in held] * 2
+    assert not child.slots.take_replay()
+
+
+def test_a_child_replays_when_the_backend_holds_more_for_it(child: ChildUnderTest) -> None:
+    renewal = LeaseRenewal(FakeKeeper(delivery(1)), lease=30, clock=child.clock)
+    child.clock.now += 10
+    renewal.step([child.process], child.clock())
+    assert child.slots.take_replay()
+    assert not child.slots.take_replay()
+
+
+def test_a_wish_to_stop_reaches_the_job_by_a_hint_or_a_renewal(child: ChildUnderTest) -> None:
+    held = child.hold(SlotState.RUNNING, SlotState.RUNNING, SlotState.RUNNING)
+    keeper = FakeKeeper(*held)
+    keeper.wishes, keeper.cancelled = [("q", "job-2"), ("other", "job-1")], ["job-3"]
+    renewal = LeaseRenewal(keeper, lease=30, clock=child.clock)
+    renewal.step([child.process], child.clock())
+    assert [child.slots.is_cancelled(slot) for slot in range(3)] == [False, True, False]
+    child.clock.now += 10
+    renewal.step([child.process], child.clock())
+    assert [child.slots.is_cancelled(slot) for slot in range(3)] == [False, True, True]
+
+
+# -- timeouts ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_job_alone_in_its_child_is_warned_and_then_killed(child: ChildUnderTest) -> None:
+    (job_1,) = child.hold(SlotState.RUNNING, limit=child.clock() + 10)
+    role = Timeouts(is_single=True)
+    for _ in range(30):
+        role.step([child.process], child.clock())
+        child.clock.now += 0.5
+    assert child.sent == [signal.SIGTERM, signal.SIGKILL]
+    assert (child.process.ending, child.process.killed_for) == (Ending.TIMEOUT, {job_1.entry})
+
+
+def test_a_child_with_other_jobs_is_killed_when_these_have_ended_or_had_their_time(child: ChildUnderTest) -> None:
+    child.hold(SlotState.RUNNING, SlotState.RUNNING)
+    child.slots.set_limit(0, child.clock() + 1)
+    role = Timeouts(is_single=False)
+    child.clock.now += 4
+    role.step([child.process], child.clock())
+    assert (child.slots.stop_order(), child.process.ending) == (Stop.DRAIN, None)
+    child.clock.now += 14
+    role.step([child.process], child.clock())
+    assert child.process.ending is None
+    child.slots.mark(1, SlotState.DONE)
+    role.step([child.process], child.clock())
+    assert child.process.ending is Ending.TIMEOUT
+
+
+def test_a_cancelled_job_that_goes_on_is_killed_for_that(child: ChildUnderTest) -> None:
+    (job_1,) = child.hold(SlotState.RUNNING)
+    child.slots.cancel(job_1.entry)
+    role = Timeouts(is_single=True)
+    for _ in range(6):
+        role.step([child.process], child.clock())
+        child.clock.now += 0.5
+    assert (child.process.ending, child.process.killed_for) == (Ending.CANCEL, {job_1.entry})
+
+
+def test_a_frozen_child_is_no_timeout(child: ChildUnderTest) -> None:
+    child.hold(SlotState.RUNNING, limit=child.clock() + 1)
+    child.is_stopped = True
+    child.clock.now += 4
+    Timeouts(is_single=True).step([child.process], child.clock())
+    assert child.process.ending is Ending.FROZEN
+
+
+def test_a_standstill_of_the_worker_moves_all_deadlines(child: ChildUnderTest) -> None:
+    child.hold(SlotState.RUNNING, limit=child.clock() + 10)
+    child.clock.now += 100
+    child.slots.add_standstill(95)
+    Timeouts(is_single=True).step([child.process], child.clock())
+    assert child.process.ending is None
+
+
+# -- after a death -----------------------------------------------------------------------------------------------------
+
+
+def test_only_what_was_running_is_charged_for_a_death(child: ChildUnderTest) -> None:
+    held = child.hold(SlotState.DONE, SlotState.WAITING, SlotState.RUNNING)
+    child.die()
+    keeper = recover(child, [*held, delivery(4)])
+    assert keeper.settled == {
+        "done": ["job-1"],
+        "handed back": ["job-2", "job-4"],
+        "vanished": ["job-3"],
+        "decided": [],
+    }
+
+
+@pytest.mark.parametrize(
+    ("ending", "kind", "error"), [(Ending.TIMEOUT, Released, JobTimedOut), (Ending.CANCEL, Acked, JobCancelled)]
+)
+def test_the_job_for_which_a_child_was_killed_pays_and_its_neighbours_do_not(
+    child: ChildUnderTest, ending: Ending, kind: type[Settlement], error: type[BaseException]
+) -> None:
+    held = child.hold(SlotState.RUNNING, SlotState.RUNNING)
+    child.die(ending, held[0])
+    keeper = recover(child, held)
+    assert (keeper.settled["decided"], keeper.settled["handed back"]) == (["job-1"], ["job-2"])
+    (settled,) = keeper.decided
+    assert isinstance(settled, kind)
+    if isinstance(settled, Released | Failed):
+        assert error.__name__ in settled.failure.decode()
+
+
+def test_of_several_late_jobs_each_costs_a_recovery(child: ChildUnderTest) -> None:
+    held = child.hold(SlotState.RUNNING, SlotState.RUNNING)
+    child.die(Ending.TIMEOUT, *held)
+    assert recover(child, held).settled["vanished"] == ["job-1", "job-2"]
+
+
+def test_a_shutdown_charges_nothing(child: ChildUnderTest) -> None:
+    held = child.hold(SlotState.RUNNING, SlotState.WAITING)
+    child.die(Ending.SHUTDOWN)
+    assert recover(child, held).settled["handed back"] == ["job-1", "job-2"]
+
+
+def test_a_frozen_child_costs_a_recovery(child: ChildUnderTest) -> None:
+    held = child.hold(SlotState.RUNNING, SlotState.RUNNING)
+    child.die(Ending.FROZEN, held[0])
+    settled = recover(child, held).settled
+    assert (settled["vanished"], settled["handed back"]) == (["job-1"], ["job-2"])
+
+
+# -- stopping ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_stop_drains_then_interrupts_then_kills(child: ChildUnderTest) -> None:
+    stopping = Stopping(WorkerOptions(grace=20), clock=child.clock)
+    stopping.heed(signal.SIGTERM, [child.process])
+    orders = []
+    for _ in range(22):
+        stopping.step([child.process], child.clock())
+        orders.append((child.slots.stop_order(), child.process.ending))
+        child.clock.now += 1
+    assert orders.index((Stop.INTERRUPT, None)) == 17
+    assert orders.index((Stop.INTERRUPT, Ending.SHUTDOWN)) == 20
+    assert orders[0] == (Stop.DRAIN, None)
+
+
+@pytest.mark.parametrize(
+    ("second", "after", "code"),
+    [
+        (signal.SIGTERM, 3, ExitCode.INTERRUPTED),
+        (signal.SIGTERM, 1, ExitCode.OK),
+        (signal.SIGINT, 3, ExitCode.OK),
+    ],
+)
+def test_only_the_same_signal_again_means_leave_now(
+    child: ChildUnderTest, second: signal.Signals, after: float, code: ExitCode
+) -> None:
+    stopping = Stopping(WorkerOptions(grace=20), clock=child.clock)
+    stopping.heed(signal.SIGTERM, [child.process])
+    child.clock.now += after
+    stopping.heed(second, [child.process])
+    stopping.step([child.process], child.clock())
+    assert stopping.code is code
+    assert (child.process.ending is Ending.SHUTDOWN) is (code is ExitCode.INTERRUPTED)
+
+
+def test_limits_of_the_worker_stop_it(child: ChildUnderTest) -> None:
+    def reason(options: WorkerOptions) -> bool:
+        stopping = Stopping(options, clock=child.clock)
+        child.clock.now += 10
+        stopping.step([child.process], child.clock())
+        return stopping.is_stopping
+
+    assert not reason(WorkerOptions())
+    assert reason(WorkerOptions(max_time=5))
+    assert not reason(WorkerOptions(stop_when_empty_for=5))
+    child.slots.set_idle(True)
+    assert reason(WorkerOptions(stop_when_empty_for=5))
+    child.process.process_id, child.process.jobs_left = None, 0
+    assert reason(WorkerOptions(max_jobs=3))
+
+
+def test_a_call_to_restart_counts_from_the_start_of_the_worker(child: ChildUnderTest) -> None:
+    stopping = Stopping(WorkerOptions(), clock=child.clock)
+    stopping.know_restart(7)
+    child.slots.set_restart(7)
+    stopping.step([child.process], child.clock())
+    assert not stopping.is_stopping
+    child.slots.set_restart(8)
+    stopping.step([child.process], child.clock())
+    assert stopping.is_stopping
+
+
+def test_a_pause_by_signal_is_taken_back_by_another(child: ChildUnderTest) -> None:
+    stopping = Stopping(WorkerOptions(), clock=child.clock)
+    stopping.heed(signal.SIGUSR2, [child.process])
+    assert child.slots.is_paused()
+    stopping.heed(signal.SIGCONT, [child.process])
+    assert not child.slots.is_paused()
