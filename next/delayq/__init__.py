@@ -32,9 +32,12 @@ if TYPE_CHECKING:
     from delayq.core.job_spec import JobSpec as JobSpec
     from delayq.core.signals import Discard as Discard
     from delayq.core.signals import Fail as Fail
+    from delayq.core.signals import JobCancelled as JobCancelled
     from delayq.core.signals import JobSignal as JobSignal
+    from delayq.core.signals import JobTimedOut as JobTimedOut
     from delayq.core.signals import Retry as Retry
     from delayq.core.signals import Snooze as Snooze
+    from delayq.core.signals import WorkerShutdown as WorkerShutdown
     from delayq.core.states import Answer as Answer
     from delayq.core.states import OnConflict as OnConflict
     from delayq.core.states import State as State
@@ -45,6 +48,8 @@ if TYPE_CHECKING:
     from delayq.core.views import QueueView as QueueView
     from delayq.core.views import Retried as Retried
     from delayq.core.views import Upcoming as Upcoming
+    from delayq.core.views import WorkerInfo as WorkerInfo
+    from delayq.jobs.context import JobContext as JobContext
     from delayq.jobs.function import job as job
     from delayq.settings.model import Settings as Settings
 
@@ -55,9 +60,10 @@ _MODULES: Final = {
     "InvalidInput JobFinished JobHasFailed JobNotFailed JobNotFound JobRunning NotConfirmed OutcomeUnknown "
     "PayloadLost QueueInUse QueueNotFound",
     "core.job_spec": "JobSpec",
-    "core.signals": "Discard Fail JobSignal Retry Snooze",
+    "core.signals": "Discard Fail JobCancelled JobSignal JobTimedOut Retry Snooze WorkerShutdown",
     "core.states": "Answer OnConflict State",
-    "core.views": "Control JobInfo Page QueueStats QueueView Retried Upcoming",
+    "core.views": "Control JobInfo Page QueueStats QueueView Retried Upcoming WorkerInfo",
+    "jobs.context": "JobContext",
     "jobs.function": "job",
     "settings.model": "Settings",
 }

@@ -214,6 +214,7 @@ class DelayQ:
     start_maintenance = blocking(Operations[JobRef].start_maintenance)
     end_maintenance = blocking(Operations[JobRef].end_maintenance)
     restart_workers = blocking(Operations[JobRef].restart_workers)
+    workers = blocking(Operations[JobRef].workers)
     control = blocking(Operations[JobRef].control)
     clear = blocking(Operations[JobRef].clear)
     queue_set = blocking(Operations[JobRef].queue_set)

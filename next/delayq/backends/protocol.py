@@ -5,8 +5,8 @@ owner for its whole life, and settling with an entry that is no longer the job's
 ("fenced").
 """
 
-from collections.abc import Sequence
-from typing import Protocol, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -181,6 +181,18 @@ class Consumer(Protocol[TripT]):
 
     def switches(self) -> Switches:
         """Return what keeps the consumer from taking jobs, as it was last read."""
+        ...
+
+
+class WorkerRegistry(Protocol):
+    """Where workers say that they are there."""
+
+    def announce(self, documents: Mapping[str, Mapping[str, Any]], now_ms: int) -> None:
+        """Say what some workers are and do, by their names."""
+        ...
+
+    def leave(self, names: Sequence[str]) -> None:
+        """Take workers off the list."""
         ...
 
 

@@ -21,6 +21,10 @@ class CliSession:
         """The settings; raises ConfigError."""
         return load_settings(url=self.url, prefix=self.prefix)
 
+    def with_given(self, **given: object) -> Settings:
+        """Return the settings with what this command was given; raises ConfigError."""
+        return load_settings(url=self.url, prefix=self.prefix, **given)
+
     def client(self) -> DelayQ:
         """Return a client; raises ConfigError."""
         return DelayQ(settings=self.settings)

@@ -44,6 +44,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     keep_failed_ms: int = 90 * 86_400_000
     durability: Durability = MEMORY
     tries: int = 5
+    timeout_ms: int = 60_000
     backoff: Backoff = DEFAULT
 
 

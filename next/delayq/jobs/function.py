@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -22,15 +23,19 @@ class Handler:
     `is_async`: the function is a coroutine function. `wants_context`: a parameter of it is a JobContext.
     """
 
-    def __init__(self, function: Callable[..., Any], *, name: str, queue: str, policy: Policy) -> None:
+    def __init__(self, function: Callable[..., Any], *, name: str, queue: str, declared: dict[str, Any]) -> None:
         self.name = name
         self.queue = queue
-        self.policy = policy
+        self._declared = declared
         self.is_async = inspect.iscoroutinefunction(inspect.unwrap(function))
         self._function = function
         self._context_name, self._arguments = _parameters(function)
         self._fields = self._arguments.__struct_fields__
         self._decoder = msgspec.json.Decoder(self._arguments)
+
+    def policy(self, standard: Policy) -> Policy:
+        """Return how the job is tried: what it declares, over what holds for all jobs."""
+        return replace(standard, **self._declared)
 
     @property
     def wants_context(self) -> bool:
@@ -117,18 +122,18 @@ def job(
     ('60s'; '0s' = none) how long one attempt may run and `on_timeout` whether it is tried again then, `retention` how
     long the finished job is kept with its result, `max_exceptions` how many attempts may raise. Raises InvalidInput.
     """
-    standard = Policy()
-    policy = Policy(
-        tries=standard.tries if tries is None else tries,
-        backoff=standard.backoff if backoff is None else parse_backoff(backoff),
-        timeout_ms=standard.timeout_ms if timeout is None else duration_ms(timeout, field="timeout"),
-        on_timeout=on_timeout,
-        retention_ms=0 if retention is None else duration_ms(retention, field="retention"),
-        max_exceptions=max_exceptions,
-    )
+    declared = {
+        "tries": tries,
+        "backoff": None if backoff is None else parse_backoff(backoff),
+        "timeout_ms": None if timeout is None else duration_ms(timeout, field="timeout"),
+        "on_timeout": on_timeout,
+        "retention_ms": None if retention is None else duration_ms(retention, field="retention"),
+        "max_exceptions": max_exceptions,
+    }
+    said = {option: value for option, value in declared.items() if value is not None}
 
     def declare(function: F) -> F:
-        registry.add(Handler(function, name=check_job_name(name), queue=check_queue(queue), policy=policy))
+        registry.add(Handler(function, name=check_job_name(name), queue=check_queue(queue), declared=said))
         return function
 
     return declare

@@ -11,18 +11,23 @@ GROUP: Final = "delayq"
 class Keys:
     """The keys and channels below one prefix.
 
-    Of all queues: the set `queues`, the hash `control`, and the channels `wake` (`<queue> <due_ms>`), `stop`
-    (`<queue> <id>`) and `switch` (a queue, or empty).
+    Of all queues: the set `queues`, the sorted set `workers`, the hash `control`, and the channels `wake`
+    (`<queue> <due_ms>`), `stop` (`<queue> <id>`) and `switch` (a queue, or empty).
     """
 
     def __init__(self, prefix: str = "delayq") -> None:
         self.queues = f"{prefix}:queues"
         self.control = f"{prefix}:control"
+        self.workers = f"{prefix}:workers"
         self.wake = f"{prefix}:wake"
         self.stop = f"{prefix}:cancel"
         self.switch = f"{prefix}:switch"
         self._prefix = prefix
         self.of_script = cache(self._of_script)
+
+    def of_worker(self, name: str) -> str:
+        """Return the key under which a worker says what it is and does."""
+        return f"{self._prefix}:worker:{name}"
 
     def of_queue(self, queue: str, role: str) -> str:
         """Return one key of a queue. The hash tag keeps all keys of a queue in one Cluster slot."""

@@ -3,12 +3,13 @@
 from delayq.core.errors import QueueInUse, QueueNotFound
 from delayq.core.names import check_queue
 from delayq.core.times import Duration, duration_ms
-from delayq.core.views import Control, QueueStats, QueueView, Upcoming
+from delayq.core.views import Control, QueueStats, QueueView, Upcoming, WorkerInfo
 from delayq.redis.commands import inspect
 from delayq.redis.commands import queues as calls
 from delayq.redis.commands.call import value_of
 from delayq.redis.commands.queues import END, UNTIL_ENDED, Holds, Switch
 from delayq.redis.session import Session
+from delayq.redis.worker import registry
 
 
 class QueueOperations:
@@ -68,6 +69,13 @@ class QueueOperations:
     async def control(self) -> Control:
         """Read what holds for all workers."""
         return await self._control("", UNTIL_ENDED)
+
+    async def workers(self) -> list[WorkerInfo]:
+        """List the child processes of all workers that gave a sign of life lately."""
+        names = await self._session.run(registry.list_names(self._session.keys))
+        calls = [registry.read_worker(self._session.keys, name) for name in names]
+        found = [value_of(outcome) for outcome in await self._session.executor.run_all(calls)]
+        return [worker for worker in found if worker is not None]
 
     async def clear(self, queue: str | None = None) -> int:
         """Drop all jobs of a queue that wait. What runs is left alone. Returns how many were dropped."""

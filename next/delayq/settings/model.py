@@ -1,6 +1,6 @@
 """The settings, read from DELAYQ_* in the environment. What a caller gives goes before them."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -37,6 +37,10 @@ class Settings(BaseSettings):
     max_payload: int = Field(default=256 * 1024, ge=1)
     high_water: int = Field(default=100_000, ge=1)
     durability: str = "memory"
+    timeout: DurationMs = Field(default=60_000, ge=0)
+    grace: DurationMs = Field(default=25_000, ge=0)
+    log_format: Literal["text", "json"] = "text"
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
 
     def must_have_url(self) -> str:
         """Return the url; raises ConfigError without one."""
@@ -59,6 +63,7 @@ class Settings(BaseSettings):
                 tidy_every_ms=self.tidy_every,
                 durability=parse_durability(self.durability),
                 tries=self.tries,
+                timeout_ms=self.timeout,
                 backoff=parse_backoff(self.backoff) if self.backoff else Options().backoff,
             )
         except InvalidInput as error:

@@ -22,6 +22,9 @@ from delayq.worker.application_frames import application_traceback
 logger: Final = logging.getLogger("delayq.worker")
 
 
+_STANDARD: Final = Policy()
+
+
 class Attempt(msgspec.Struct, gc=False):
     """One attempt that may start. `limit` is how many seconds it may run; None = as long as it likes."""
 
@@ -40,16 +43,24 @@ class Attempt(msgspec.Struct, gc=False):
 
 
 class Attempts:
-    """Makes and ends attempts, with the jobs of a registry. `now_ms` is the time of the backend.
+    """Makes and ends attempts, with the jobs of a registry. `now_ms` is the time of the backend, `standard` what holds
+    for jobs that declare nothing else.
 
     Each attempt has a fresh copy of the context that was there before the first one, so that what a job sets is not
     seen by the next.
     """
 
     def __init__(
-        self, registry: Registry, *, now_ms: Callable[[], int], rand: Callable[[], float] = random.random
+        self,
+        registry: Registry,
+        *,
+        now_ms: Callable[[], int],
+        standard: Policy = _STANDARD,
+        rand: Callable[[], float] = random.random,
     ) -> None:
         self._registry = registry
+        self._standard = standard
+        self._policies: dict[str, Policy] = {}
         self._now_ms = now_ms
         self._rand = rand
         self._base = copy_context()
@@ -62,10 +73,10 @@ class Attempts:
             return self._unreadable(delivery, error)
         if delivery.is_stopping:
             return Acked(delivery.queue, delivery.id, delivery.entry, is_followed=envelope.is_followed)
-        policy = Policy()
+        policy = self._standard
         try:
             handler = self._registry.get(envelope.name)
-            policy = policy_of(envelope, handler.policy)
+            policy = policy_of(envelope, self._declared(handler))
             refusal = before_start(envelope, policy, self._now_ms())
             if refusal is not None:
                 return self._settlement(delivery, envelope, refusal)
@@ -86,13 +97,18 @@ class Attempts:
         """Decide what follows an attempt whose process had to be killed. No code of the application runs here."""
         try:
             envelope = envelopes.decode(delivery.envelope)
-            handler = self._registry.get(envelope.name)
-            policy = policy_of(envelope, handler.policy)
+            policy = policy_of(envelope, self._declared(self._registry.get(envelope.name)))
         except UnknownJob:
-            policy = policy_of(envelope, Policy())
+            policy = policy_of(envelope, self._standard)
         except UnreadableEnvelope as unreadable:
             return self._unreadable(delivery, unreadable)
         return self._decided(delivery, envelope, policy, error)
+
+    def _declared(self, handler: Handler) -> Policy:
+        policy = self._policies.get(handler.name)
+        if policy is None:
+            policy = self._policies[handler.name] = handler.policy(self._standard)
+        return policy
 
     def _limit(self, policy: Policy) -> float | None:
         """Return how many seconds an attempt may run: until its timeout, or the deadline of the job."""

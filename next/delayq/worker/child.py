@@ -81,6 +81,7 @@ class Child:
         lease: float,
         jobs_left: int | None = None,
         rest: float = 0.0,
+        idle_wait: float = IDLE_WAIT,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -91,6 +92,7 @@ class Child:
         self._lease = lease
         self._jobs_left = jobs_left
         self._rest = rest
+        self._idle_wait = idle_wait
         self._clock = clock
         self._sleep = sleep
         self._under_way: UnderWay | None = None
@@ -244,7 +246,7 @@ class Child:
             return
         sent_at = self._clock()
         try:
-            taken = self._consumer.wait(IDLE_WAIT)
+            taken = self._consumer.wait(self._idle_wait)
         except BackendError:
             self._must_replay = True
             raise

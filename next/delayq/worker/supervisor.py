@@ -86,6 +86,7 @@ class Supervisor:
                 break
             self._wait()
         self._sidecar.stop()
+        self._step_alive([])  # takes the worker off the list
         return self._stopping.code
 
     def turn(self) -> None:
@@ -94,12 +95,12 @@ class Supervisor:
         self._try("settle for ended children", lambda: self._ended.step(self._children.all, self._clock()))
         if not self._stopping.is_stopping:
             self._try("fork", self._fork)
-        for role in self._alive:
-            self._try(type(role).__name__, partial(self._step, role))
+        self._step_alive(self._children.running())
         self._try("stop", lambda: self._stopping.step(self._children.all, self._clock()))
 
-    def _step(self, role: Role) -> None:
-        role.step(self._children.running(), self._clock())
+    def _step_alive(self, children: Sequence[ChildProcess]) -> None:
+        for role in self._alive:
+            self._try(type(role).__name__, partial(role.step, children, self._clock()))
 
     def _reap(self) -> None:
         for process_id, code in reap():

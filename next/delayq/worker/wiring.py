@@ -12,15 +12,19 @@ from typing import Final
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_exponential_jitter
 
 from delayq.core.errors import BackendUnavailable, OutcomeUnknown
+from delayq.core.outcome import Policy
 from delayq.jobs.function import Registry
 from delayq.redis.connection.blocking import BlockingLeaf
 from delayq.redis.connection.executor import Executor
 from delayq.redis.connection.url import Address
+from delayq.redis.health import refuse_eviction
 from delayq.redis.keys import Keys
 from delayq.redis.worker.consumer import RedisConsumer
 from delayq.redis.worker.hints import Hints
 from delayq.redis.worker.lease_keeper import RedisLeaseKeeper
+from delayq.redis.worker.registry import RedisRegistry
 from delayq.settings.model import Settings
+from delayq.worker.announcing import Announcing
 from delayq.worker.attempt import Attempts
 from delayq.worker.child import Child
 from delayq.worker.children import WAKE, Children
@@ -63,6 +67,8 @@ class Worker:
         executor = Executor(BlockingLeaf(self._address), patience=HASTY)
         consumer = RedisConsumer(executor, self._keys, queues, self._settings.options(), name="")
         lease = _when_reachable(consumer.open)
+        if not options.allows_eviction:
+            refuse_eviction(executor)
         stop_hints = Hints(self._address, self._keys.stop)
         keeper = RedisLeaseKeeper(executor, self._keys, queues, self._settings.options(), stop_hints)
         stopping = Stopping(options)
@@ -73,12 +79,26 @@ class Worker:
             children,
             Sidecar(partial(run_sidecar, self._settings, queues, lease) if options.with_loops else None),
             stopping,
-            alive=[LeaseRenewal(keeper, lease=lease), Timeouts(is_single=options.is_single)],
-            ended=CrashRecovery(keeper, Attempts(self._registry, now_ms=consumer.now_ms).end_of_killed),
+            alive=[
+                LeaseRenewal(keeper, lease=lease),
+                Timeouts(is_single=options.is_single),
+                Announcing(RedisRegistry(executor, self._keys), queues, now_ms=consumer.now_ms),
+            ],
+            ended=CrashRecovery(keeper, self._attempts(consumer).end_of_killed),
             tick=min(TICK, lease / 6),
         )
         gc.freeze()  # what is imported by now is never garbage; children need not look at it, nor copy its pages
         return supervisor.run()
+
+    def _attempts(self, consumer: RedisConsumer) -> Attempts:
+        options = self._settings.options()
+        standard = Policy(
+            tries=options.tries,
+            backoff=options.backoff,
+            timeout_ms=options.timeout_ms,
+            retention_ms=options.retention_ms,
+        )
+        return Attempts(self._registry, now_ms=consumer.now_ms, standard=standard)
 
     def _run_child(self, name: str, slots: SlotTable, jobs_left: int | None) -> int:
         """Run one child: the main of a forked process."""
@@ -100,9 +120,17 @@ class Worker:
         )
         lease = _when_reachable(consumer.open)
         in_flight = InFlight(slots, places=options.threads)
-        attempts = Attempts(self._registry, now_ms=consumer.now_ms)
-        executor = JobExecutor(in_flight, attempts, self._registry, threads=options.threads)
-        child = Child(consumer, slots, in_flight, executor, lease=lease, jobs_left=jobs_left, rest=options.rest)
+        executor = JobExecutor(in_flight, self._attempts(consumer), self._registry, threads=options.threads)
+        child = Child(
+            consumer,
+            slots,
+            in_flight,
+            executor,
+            lease=lease,
+            jobs_left=jobs_left,
+            rest=options.rest,
+            idle_wait=options.sleep,
+        )
         _listen_to_signals(child, executor)
         watchdog = Watchdog(
             in_flight,

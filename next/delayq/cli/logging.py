@@ -1,0 +1,69 @@
+"""Log lines on stderr: plain text, or one JSON object a line.
+
+The application may set up logging when it is loaded. Then delayq's own lines still reach stderr: `settle_logging` enables
+its loggers again, and keeps its own handler unless the application writes to a terminal stream itself.
+"""
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import Any, Final, Literal
+
+LogFormat = Literal["text", "json"]
+
+ROOT: Final = "delayq"
+_STANDARD: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime"}
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line: time, level, logger, message, what the record carries besides, and the exception."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Write one record."""
+        line: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        line |= {name: value for name, value in record.__dict__.items() if name not in _STANDARD}
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str, ensure_ascii=False)
+
+
+def begin_logging(*, log_format: LogFormat, level: str, quiet: bool) -> logging.Handler:
+    """Write delayq's lines to stderr from now on; `quiet` = only warnings and errors."""
+    handler = logging.StreamHandler(sys.stderr)
+    if log_format == "json":
+        handler.setFormatter(JsonFormatter())
+    else:
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logger = logging.getLogger(ROOT)
+    logger.addHandler(handler)
+    logger.setLevel(logging.WARNING if quiet else level)
+    logger.propagate = False
+    return handler
+
+
+def settle_logging(handler: logging.Handler, *, is_format_said: bool) -> None:
+    """Make delayq's lines reach stderr, now that the application has been loaded, and the application's own handlers."""
+    for name, logger in logging.root.manager.loggerDict.items():
+        if isinstance(logger, logging.Logger) and (name == ROOT or name.startswith(f"{ROOT}.")):
+            logger.disabled = False  # dictConfig disables loggers that it does not name
+    logger = logging.getLogger(ROOT)
+    if handler not in logger.handlers:
+        logger.addHandler(handler)
+    logger.propagate = bool(logging.root.handlers)
+    if any(_is_terminal(own) for own in logging.root.handlers):
+        if is_format_said:
+            logger.propagate = False  # the format that was asked for goes before the application's
+        else:
+            logger.removeHandler(handler)
+
+
+def _is_terminal(handler: logging.Handler) -> bool:
+    """Whether a handler shows errors on stdout or stderr."""
+    is_stream = type(handler) is logging.StreamHandler and handler.stream in (sys.stdout, sys.stderr)
+    return is_stream and handler.level <= logging.ERROR and logging.root.level <= logging.WARNING

@@ -1,0 +1,63 @@
+"""The list of workers: each says every few seconds what it is and does; what it said expires."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from delayq.core.views import WorkerInfo
+from delayq.redis.commands.call import Call, command
+from delayq.redis.connection.executor import Executor
+from delayq.redis.connection.leaf import drive
+from delayq.redis.keys import Keys
+
+TTL_MS: Final = 30_000
+
+
+class RedisRegistry:
+    """A WorkerRegistry over Redis."""
+
+    def __init__(self, executor: Executor, keys: Keys) -> None:
+        self._executor = executor
+        self._keys = keys
+
+    def announce(self, documents: Mapping[str, Mapping[str, Any]], now_ms: int) -> None:
+        """Say what some workers are and do, by their names, and forget those whose word has expired. One trip.
+
+        What a full server refuses is refused: a worker works as well without being on the list.
+        """
+        calls: list[Call[Any]] = []
+        for name, document in documents.items():
+            written = msgspec.json.encode({"name": name, **document})
+            calls.append(command("SET", self._keys.of_worker(name), written, "PX", TTL_MS, parse=_ignore))
+            calls.append(command("ZADD", self._keys.workers, now_ms + TTL_MS, name, parse=_ignore))
+        calls.append(command("ZREMRANGEBYSCORE", self._keys.workers, "-inf", now_ms, parse=_ignore))
+        drive(self._executor.run_all(calls))
+
+    def leave(self, names: Sequence[str]) -> None:
+        """Take workers off the list."""
+        calls = [command("DEL", self._keys.of_worker(name), parse=_ignore) for name in names]
+        calls += [command("ZREM", self._keys.workers, name, parse=_ignore) for name in names]
+        drive(self._executor.run_all(calls))
+
+
+def list_names(keys: Keys) -> Call[list[str]]:
+    """Read the names of the workers on the list."""
+    return command("ZRANGE", keys.workers, 0, -1, parse=lambda reply: [name.decode() for name in reply])
+
+
+def read_worker(keys: Keys, name: str) -> Call[WorkerInfo | None]:
+    """Read what a worker said last; None when its word has expired, or cannot be read."""
+
+    def parse(reply: bytes | None) -> WorkerInfo | None:
+        try:
+            about: dict[str, Any] = msgspec.json.decode(reply or b"")
+            return WorkerInfo(name=about.pop("name"), queues=about.pop("queues"), about=about)
+        except (msgspec.MsgspecError, KeyError, AttributeError, TypeError):
+            return None
+
+    return command("GET", keys.of_worker(name), parse=parse)
+
+
+def _ignore(reply: Any) -> None:
+    """Read an answer of which nothing is needed."""

@@ -1,0 +1,70 @@
+"""Says every few seconds what each child is and does, for `workers()` and the dashboard."""
+
+import os
+import socket
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from delayq.backends.protocol import WorkerRegistry
+from delayq.worker.children import ChildProcess
+from delayq.worker.shared_memory import SlotState, Stop
+
+EVERY: Final = 10.0
+MAX_RUNNING: Final = 10
+"""Running jobs that are named; of more only the number is told."""
+
+
+class Announcing:
+    """Announces the children of one worker."""
+
+    def __init__(
+        self,
+        registry: WorkerRegistry,
+        queues: Sequence[str],
+        *,
+        now_ms: Callable[[], int],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._registry = registry
+        self._queues = list(queues)
+        self._now_ms = now_ms
+        self._clock = clock
+        self._announce_at = clock()
+        self._names: set[str] = set()
+
+    def step(self, children: Sequence[ChildProcess], now: float) -> None:
+        """Announce when it is time, and at once what is new or gone."""
+        names = {child.consumer for child in children}
+        if now < self._announce_at and names == self._names:
+            return
+        self._announce_at = now + EVERY
+        gone = sorted(self._names - names)
+        self._names = names
+        if gone:
+            self._registry.leave(gone)
+        if children:
+            self._registry.announce({child.consumer: self._about(child) for child in children}, self._now_ms())
+
+    def _about(self, child: ChildProcess) -> dict[str, Any]:
+        held = child.slots.read()
+        running = [view for view in held if view.state is SlotState.RUNNING]
+        lived_ms = int((self._clock() - child.started_at) * 1000)
+        return {
+            "queues": self._queues,
+            "host": socket.gethostname(),
+            "pid": child.process_id,
+            "supervisor": os.getpid(),
+            "started_ms": self._now_ms() - lived_ms,
+            "state": _state(child),
+            "done": child.slots.finished(),
+            "held": len(held),
+            "running": [{"id": view.held.id, "queue": view.held.queue} for view in running[:MAX_RUNNING]],
+            "runs": len(running),
+        }
+
+
+def _state(child: ChildProcess) -> str:
+    if child.slots.stop_order() is not Stop.NO:
+        return "leaving"
+    return "paused" if child.slots.is_paused() else "working"
