@@ -79,7 +79,6 @@ def prepare(spec: JobSpec, options: Options, now_ms: int) -> NewJob:
     queue = check_queue(options.queue if spec.queue is None else spec.queue)
     job_id = new_id() if spec.id is None else check_id(spec.id)
     when = when_of(spec.delay, spec.at, tz=spec.tz, fold=spec.fold, now_ms=now_ms)
-    retention_ms = options.retention_ms if spec.retention is None else duration_ms(spec.retention, field="retention")
     envelope = Envelope(
         v=VERSION,
         id=job_id,
@@ -88,7 +87,9 @@ def prepare(spec: JobSpec, options: Options, now_ms: int) -> NewJob:
         data=envelopes.encode_data(spec.data, options.max_payload),
         attempts=0,
         created_ms=now_ms,
-        retention_ms=retention_ms or None,
+        retention_ms=(options.retention_ms or None)
+        if spec.retention is None
+        else duration_ms(spec.retention, field="retention"),
         tries=None if spec.tries is None else _whole_number("tries", spec.tries, least=0),
         backoff=None if spec.backoff is None else parse_backoff(spec.backoff).to_wire(),
         timeout_ms=None if spec.timeout is None else duration_ms(spec.timeout, field="timeout"),
