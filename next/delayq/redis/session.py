@@ -16,8 +16,8 @@ T = TypeVar("T")
 MAX_SEARCHED: Final = 200
 """Queues in which an id is looked for when the caller named none."""
 
-CONFIRM_MS: Final = 2_000
-"""How long WAIT and WAITAOF may take."""
+CONFIRM_MS: Final = 1_500
+"""How long WAIT and WAITAOF may take: less than a try may wait for its answer."""
 
 
 class Session:

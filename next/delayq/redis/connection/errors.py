@@ -4,7 +4,7 @@ import errno
 import re
 from typing import Final
 
-from redis.exceptions import NoScriptError, ResponseError
+from redis.exceptions import AuthenticationError, BusyLoadingError, NoScriptError, ResponseError
 
 from delayq.core.errors import BackendError, BackendFull, BackendUnavailable, CallRefused
 
@@ -29,6 +29,20 @@ _HINTS: Final = {
 }
 
 _CODE: Final = re.compile(r"\b(?:OOM|NOSCRIPT|NOPERM|NOAUTH|WRONGTYPE|NOGROUP|MOVED|" + "|".join(NOT_READY) + r")\b")
+
+
+ERROR_REPLIES: Final = (ResponseError, BusyLoadingError, AuthenticationError)
+"""What redis-py raises for a reply that is an error. To it the last two are connections that were lost."""
+
+
+def error_reply(error: Exception) -> ResponseError:
+    """Return an error reply as a ResponseError with its code, which redis-py takes off."""
+    if isinstance(error, BusyLoadingError):
+        return ResponseError(f"LOADING {error}")
+    if isinstance(error, AuthenticationError):
+        return ResponseError(f"NOAUTH {error}")
+    assert isinstance(error, ResponseError)
+    return error
 
 
 def code_of(error: ResponseError) -> str:
@@ -61,7 +75,7 @@ def refusal(call: str, error: ResponseError, where: str) -> BackendError:
             f"Redis at {where} has reached its memory limit. Nothing was written.",
             hint="Raise maxmemory, or let workers drain the queues.",
         )
-    return CallRefused(f"Redis at {where} refused {call}: {error}.", hint=_HINTS.get(code, ""))
+    return CallRefused(f"Redis at {where} refused {call}: {str(error).removesuffix('.')}.", hint=_HINTS.get(code, ""))
 
 
 def why_lost(error: BaseException) -> str:
