@@ -20,6 +20,7 @@ from delayq.redis.connection.executor import Executor
 from delayq.redis.connection.leaf import drive
 from delayq.redis.connection.url import Address
 from tests.support.proxy import proxy_to, server_that_answers
+from tests.support.servers import private_server
 
 COUNT: Call[int] = command("INCR", "count", parse=int, repeatable=False)
 LOADING = b"-LOADING Redis is loading the dataset in memory\r\n"
@@ -194,3 +195,10 @@ def test_a_server_that_is_not_there_is_named_without_its_secrets() -> None:
     executor = Executor(BlockingLeaf(Address("unix://:s3cret@/nowhere.sock")), patience=0)
     with pytest.raises(BackendUnavailable, match=r"Redis at unix://:\*\*\*@/nowhere.sock cannot be reached"):
         drive(executor.run(COUNT))
+
+
+def test_a_replica_that_takes_no_writes_is_asked_again() -> None:
+    with private_server(["--replicaof", "127.0.0.1 1"]) as replica:
+        executor = Executor(BlockingLeaf(Address(replica)), patience=0.1)
+        with pytest.raises(BackendUnavailable, match="is not ready: it is a read-only replica"):
+            drive(executor.run(COUNT))

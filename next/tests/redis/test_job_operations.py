@@ -22,7 +22,7 @@ from delayq import (
 )
 from delayq.backends.protocol import Acked, Delivery, Failed
 from delayq.core import envelope as envelopes
-from delayq.core.errors import UnreadableEnvelope
+from delayq.core.errors import BackendFull, CallRefused, UnreadableEnvelope
 from delayq.core.states import ANSWERS, State
 from delayq.core.views import JobState
 from delayq.redis.commands import delivery, upkeep
@@ -297,6 +297,34 @@ def test_a_user_who_may_not_read_the_list_of_queues_gets_the_plain_answer(client
     server.execute_command("ACL", "SETUSER", "default", "-smembers")
     try:
         assert client.cancel("one") == "unknown"
+    finally:
+        server.execute_command("ACL", "SETUSER", "default", "+@all")
+
+
+def test_a_full_server_takes_no_job_and_still_lets_one_go(client: Any, server: redis.Redis) -> None:
+    client.schedule("n", id="one", delay="1h")
+    server.config_set("maxmemory", 1)
+    try:
+        with pytest.raises(BackendFull, match=r"has reached its memory limit\. Nothing was written\."):
+            client.schedule("n", id="two", delay="1h")
+        assert client.get("two") is None
+        assert client.cancel("one") == "cancelled"
+    finally:
+        server.config_set("maxmemory", 0)
+
+
+def test_a_key_of_another_type_is_told_and_nothing_is_written(client: Any, server: redis.Redis) -> None:
+    server.set("test:{default}:entries", "no hash")
+    with pytest.raises(CallRefused, match=r"refused schedule: WRONGTYPE .* A key of this queue was overwritten"):
+        client.schedule("n", delay="1h")
+    assert sorted(server.keys()) == ["test:queues", "test:{default}:entries"]
+
+
+def test_a_user_without_a_right_is_told_where_to_give_it(client: Any, server: redis.Redis) -> None:
+    server.execute_command("ACL", "SETUSER", "default", "-zadd")
+    try:
+        with pytest.raises(CallRefused, match="Allow it in the ACL of this user"):
+            client.schedule("n", delay="1h")
     finally:
         server.execute_command("ACL", "SETUSER", "default", "+@all")
 

@@ -13,7 +13,7 @@ import hiredis
 class Proxy:
     """Passes everything on between clients and a server, and counts the replies.
 
-    `lose(n)`: instead of passing on the n-th reply from now on, it closes the connection of that client.
+    `lose(n)`: instead of passing on the n-th reply from now on, it closes the connection of that client; 0 = none.
     """
 
     def __init__(self, listener: socket.socket, server_path: str) -> None:
