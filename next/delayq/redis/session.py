@@ -124,7 +124,7 @@ class Session:
             return value
         raise NotConfirmed(
             f"Redis at {self.executor.where} stored it, but did not confirm it as durable: {why}",
-            hint="Do not repeat the call without an id: the job of `done` is stored.",
+            hint="`done` holds its answer. Repeat it only with the same id.",
             done=(value,),
         )
 

@@ -126,6 +126,10 @@ def test_a_payload_comes_back_equal(data: Any) -> None:
     assert back == (list(data) if isinstance(data, tuple) else data)
 
 
+def test_a_part_of_a_payload_may_be_json_already() -> None:
+    assert bytes(envelopes.encode_data({"a": msgspec.Raw(b"null"), "b": [1]}, LIMIT)) == b'{"a":null,"b":[1]}'
+
+
 def test_bytes_are_json_already_and_stay_as_they_are() -> None:
     assert bytes(envelopes.encode_data(b' {"n": 1e2}', LIMIT)) == b' {"n": 1e2}'
     for wrong in (b"", b"{", b"NaN", b"\xff", b'"\\ud800"', b"1 2"):
