@@ -1,13 +1,14 @@
 """A private Redis server for the run, and a prefix of its own for every test."""
 
 import asyncio
-from collections.abc import Iterator
+import inspect
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
 import redis
 
-from delayq import AsyncDelayQ, DelayQ
+from delayq import AsyncDelayQ, AsyncJobRef, DelayQ
 from delayq.redis.keys import Keys
 from tests.support.queue import QueueOnServer
 from tests.support.servers import private_server
@@ -56,12 +57,25 @@ def client(request: pytest.FixtureRequest, url: str, server: redis.Redis) -> Ite
 
 
 class _Driven:
-    """Runs each method of an asyncio client to its end."""
+    """Runs each method of an asyncio client, or of its references, to its end."""
 
-    def __init__(self, client: AsyncDelayQ, runner: asyncio.Runner) -> None:
-        self._client = client
+    def __init__(self, awaited: AsyncDelayQ | AsyncJobRef, runner: asyncio.Runner) -> None:
+        self._awaited = awaited
         self._runner = runner
 
     def __getattr__(self, name: str) -> Any:
-        method = getattr(self._client, name)
-        return lambda *args, **kwargs: self._runner.run(method(*args, **kwargs))
+        member = getattr(self._awaited, name)
+        if inspect.isasyncgenfunction(member):
+            return lambda *args, **kwargs: self._runner.run(_list_of(member(*args, **kwargs)))
+        if inspect.iscoroutinefunction(member):
+            return lambda *args, **kwargs: self._driven(self._runner.run(member(*args, **kwargs)))
+        return member
+
+    def _driven(self, value: Any) -> Any:
+        if isinstance(value, list):
+            return [self._driven(one) for one in value]
+        return _Driven(value, self._runner) if isinstance(value, AsyncJobRef) else value
+
+
+async def _list_of(values: AsyncIterator[Any]) -> list[Any]:
+    return [value async for value in values]

@@ -94,10 +94,10 @@ async def _mend(executor: Executor, keys: Keys, queue: str) -> int:
     return mended
 
 
-async def _windows(executor: Executor, keys: Keys, queue: str) -> list[str]:
+async def _windows(executor: Executor, keys: Keys, queue: str) -> list[bytes]:
     """Return the names of windows of unique keys, up to one call's worth; the next time brings the next ones."""
     async for names in _scan(executor, keys.of_queue(queue, "unique"), "HSCAN"):
-        return [name for name in names if "." in name]
+        return [name for name in names if b"." in name]
     return []
 
 
@@ -117,12 +117,12 @@ async def _remove_consumers(executor: Executor, keys: Keys, queue: str, tidied: 
         value_of(outcome)
 
 
-async def _scan(executor: Executor, key: str, verb: Literal["HSCAN", "ZSCAN"]) -> AsyncIterator[list[str]]:
+async def _scan(executor: Executor, key: str, verb: Literal["HSCAN", "ZSCAN"]) -> AsyncIterator[list[bytes]]:
     """Go through the names in a hash or sorted set, page by page. A name may come twice."""
     cursor = "0"
     while True:
         reply = await executor.run(command(verb, key, cursor, "COUNT", SCAN_COUNT, parse=list))
         cursor = reply[0].decode()
-        yield [name.decode("utf-8", "surrogateescape") for name in reply[1][::2]]
+        yield reply[1][::2]
         if cursor == "0":
             return
