@@ -23,7 +23,7 @@ def url() -> Iterator[str]:
 @pytest.fixture
 def server(url: str) -> Iterator[redis.Redis]:
     """A plain client, to look at what is stored; what a test stores is gone afterwards."""
-    client = redis.Redis.from_url(url, decode_responses=True, protocol=2)
+    client = redis.Redis.from_url(url, decode_responses=True, encoding_errors="backslashreplace", protocol=2)
     yield client
     client.flushall()
     client.close()
@@ -36,10 +36,16 @@ def keys() -> Keys:
 
 @pytest.fixture
 def queue(url: str, server: redis.Redis, keys: Keys) -> Iterator[QueueOnServer]:
-    """A queue whose scripts are called with an explicit time. Both sums are checked at the end of each test."""
+    """A queue whose scripts are called with an explicit time. At the end of each test it must be whole."""
     queue = QueueOnServer(url, server, keys)
     yield queue
-    queue.check_sums()
+    queue.check_whole()
+
+
+@pytest.fixture
+def damaged_queue(url: str, server: redis.Redis, keys: Keys) -> QueueOnServer:
+    """The same for a test that leaves damage on purpose."""
+    return QueueOnServer(url, server, keys)
 
 
 @pytest.fixture(params=["blocking", "asyncio"])

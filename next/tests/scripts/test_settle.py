@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from delayq.backends.protocol import Delivery
-from tests.support.queue import NOW, QueueOnServer
+from tests.support.queue import FAILURE, NOW, QueueOnServer
 
 Settle = Callable[[QueueOnServer, Delivery], bool]
 
@@ -53,7 +53,7 @@ def test_a_released_job_waits_with_its_new_envelope(queue: QueueOnServer, job: D
 def test_a_failed_job_stays_with_its_failure(queue: QueueOnServer, job: Delivery) -> None:
     queue.fail(job)
     assert queue.place_of("job") == "failed"
-    assert queue.server.hget(queue.key("errors"), "job") == '{"type":"E"}'
+    assert queue.server.hget(queue.key("errors"), "job") == FAILURE.decode()
 
 
 def test_a_job_handed_back_is_ready_under_a_new_entry(queue: QueueOnServer, job: Delivery) -> None:
