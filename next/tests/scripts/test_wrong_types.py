@@ -8,12 +8,16 @@ from tests.support.scenes import SCENES, keys_of, set_up
 
 
 @pytest.mark.parametrize("name", SCENES)
-def test_a_key_of_the_wrong_type_is_an_error_and_nothing_is_written(damaged_queue: QueueOnServer, name: str) -> None:
-    queue = damaged_queue
+def test_a_key_of_the_wrong_type_is_an_error_and_nothing_is_written(queue: QueueOnServer, name: str) -> None:
+    act = set_up(queue, name)
     for key in keys_of(queue, name):
-        queue.server.flushall()
-        act = set_up(queue, name)
-        queue.server.delete(key)
+        was_there = queue.server.exists(key)
+        if was_there:
+            queue.server.rename(key, "aside")
         queue.server.rpush(key, "of another program")
         with queue.unchanged(), pytest.raises(BackendError, match="WRONGTYPE"):
             act()
+        queue.server.delete(key)
+        if was_there:
+            queue.server.rename("aside", key)
+    act()
