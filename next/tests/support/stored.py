@@ -112,12 +112,18 @@ class StoredQueue:
 
     def check_whole(self) -> None:
         """Check that every job is in exactly one place, and that nothing is left of jobs that have gone."""
-        places = {place: set(self.server.zrange(self.key(place), 0, -1)) for place in _SETS}
-        places["stream"] = set(self.rows("entries"))
-        assert self.server.xlen(self.stream) == len(places["stream"])
-        assert sorted(id for ids in places.values() for id in ids) == sorted(self.server.hkeys(self.key("jobs")))
-        for role, allowed in _BESIDE.items():
-            left = set(self.server.hkeys(self.key(role))).difference(*(places[place] for place in allowed))
+        with self.server.pipeline(transaction=False) as asked:
+            for place in _SETS:
+                asked.zrange(self.key(place), 0, -1)
+            for role in ("entries", "jobs", *_BESIDE):
+                asked.hkeys(self.key(role))
+            asked.xlen(self.stream)
+            found = asked.execute()
+        places = {place: set(ids) for place, ids in zip((*_SETS, "stream"), found, strict=False)}
+        assert found[-1] == len(places["stream"])
+        assert sorted(id for ids in places.values() for id in ids) == sorted(found[4])
+        for (role, allowed), ids in zip(_BESIDE.items(), found[5:-1], strict=True):
+            left = set(ids).difference(*(places[place] for place in allowed))
             assert left == set(), f"rows in {role}"
         owners = {digest: row for digest, row in self.rows("unique").items() if " " not in row}
         assert owners == {digest: id for id, digest in self.rows("locks").items()}
