@@ -315,10 +315,13 @@ class QueueOnServer(StoredQueue):
 
     def rest(self, *ids: str, idle_ms: int = LEASE) -> None:
         """Let so much time pass since the consumers of these jobs were last heard of."""
-        pending = self.pending()
-        for id in ids:
-            entry = self.held(id).entry
-            self.server.xclaim(self.stream, GROUP, pending[entry], 0, [entry], idle=idle_ms, justid=True)
+        entries = set(self.server.hmget(self.key("entries"), ids))
+        held: dict[str, list[str]] = {}
+        for entry, consumer in self.pending().items():
+            if entry in entries:
+                held.setdefault(consumer, []).append(entry)
+        for consumer, its_own in held.items():
+            self.server.xclaim(self.stream, GROUP, consumer, 0, its_own, idle=idle_ms, justid=True)
 
     def trust_leases(self, *, now: int = NOW) -> None:
         """Let the janitor have looked in time, so that reclaim holds nothing."""
