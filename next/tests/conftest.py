@@ -20,13 +20,18 @@ def url() -> Iterator[str]:
         yield url
 
 
-@pytest.fixture
-def server(url: str) -> Iterator[redis.Redis]:
-    """A plain client, to look at what is stored; what a test stores is gone afterwards."""
+@pytest.fixture(scope="session")
+def plain_client(url: str) -> Iterator[redis.Redis]:
     client = redis.Redis.from_url(url, decode_responses=True, encoding_errors="backslashreplace", protocol=2)
     yield client
-    client.flushall()
     client.close()
+
+
+@pytest.fixture
+def server(plain_client: redis.Redis) -> Iterator[redis.Redis]:
+    """A plain client, to look at what is stored; what a test stores is gone afterwards."""
+    yield plain_client
+    plain_client.flushall()
 
 
 @pytest.fixture

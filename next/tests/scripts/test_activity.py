@@ -43,22 +43,24 @@ def record(queue: QueueOnServer, now: int) -> None:
 
 
 def test_the_next_day_writes_over_the_rows_of_the_minutes(queue: QueueOnServer) -> None:
-    for minute in range(1440 + 10):
+    for minute in (0, 1, 1440):
         record(queue, NOW + minute * MINUTE_MS)
-    found = rows(queue, "activity")
-    assert len(found) == 1440 + 1
-    assert found[str(MINUTE % 1440)] == {"minute": MINUTE + 1440, "acked": 1}
-    assert found["sums"] == {"acked": 1450}
+    first, second = str(MINUTE % 1440), str((MINUTE + 1) % 1440)
+    assert rows(queue, "activity") == {
+        first: {"minute": MINUTE + 1440, "acked": 1},
+        second: {"minute": MINUTE + 1, "acked": 1},
+        "sums": {"acked": 3},
+    }
     assert 0 < queue.server.pttl(queue.key("activity")) <= 25 * 60 * MINUTE_MS
-    assert queue.server.memory_usage(queue.key("activity")) < 600_000
 
 
 def test_the_ninetieth_day_writes_over_the_row_of_the_first(queue: QueueOnServer) -> None:
-    for day in range(95):
+    for day in (0, 0, 1, 90):
         record(queue, NOW + day * DAY_MS)
-    found = rows(queue, "history")
-    assert len(found) == 90
-    assert found[str(DAY % 90)] == {"day": DAY + 90, "acked": 1}
+    assert rows(queue, "history") == {
+        str(DAY % 90): {"day": DAY + 90, "acked": 1},
+        str((DAY + 1) % 90): {"day": DAY + 1, "acked": 1},
+    }
     assert 90 * DAY_MS < queue.server.pttl(queue.key("history")) <= 91 * DAY_MS
 
 

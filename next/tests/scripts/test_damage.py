@@ -41,15 +41,20 @@ def filled(queue: QueueOnServer) -> QueueOnServer:
     return queue
 
 
+def look(queue: QueueOnServer) -> Repaired:
+    return drive(repair_queue(queue.executor, queue.keys, "orders", Options()))
+
+
 def repair(queue: QueueOnServer) -> Repaired:
     """Let the janitor look until it finds nothing to do, and return what it did at first."""
-    first = drive(repair_queue(queue.executor, queue.keys, "orders", Options()))
+    first = look(queue)
     for _ in range(4):
-        drive(repair_queue(queue.executor, queue.keys, "orders", Options()))
+        before = dump(queue.server)
+        if look(queue) == Repaired() and dump(queue.server) == before:
+            break
+    else:
+        pytest.fail("the janitor never finds the queue in order")
     queue.check_whole()
-    before = dump(queue.server)
-    assert drive(repair_queue(queue.executor, queue.keys, "orders", Options())) == Repaired()
-    assert dump(queue.server) == before
     return first
 
 
@@ -93,7 +98,7 @@ def test_a_lost_hash_of_unique_keys_is_written_anew(damaged_queue: QueueOnServer
     queue = damaged_queue
     queue.put("owner", "scheduled", lock="digest")
     queue.server.delete(queue.key("unique"))
-    drive(repair_queue(queue.executor, queue.keys, "orders", Options()))
+    look(queue)
     assert queue.rows("unique") == {"digest": "owner"}
 
 
@@ -103,7 +108,7 @@ def test_a_lost_hash_of_locks_keeps_no_key_taken_for_longer_than_its_owner_lives
     queue = damaged_queue
     queue.put("owner", "reserved", lock="digest")
     queue.server.delete(queue.key("locks"))
-    drive(repair_queue(queue.executor, queue.keys, "orders", Options()))
+    look(queue)
     assert queue.schedule("second", "+5000", lock="digest").answer == "kept"
     queue.ack(queue.held("owner"))
     assert queue.schedule("second", "+5000", lock="digest").answer == "created"

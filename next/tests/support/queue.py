@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -52,7 +53,7 @@ class QueueOnServer(StoredQueue):
 
     def __init__(self, url: str, server: redis.Redis, keys: Keys) -> None:
         super().__init__(server, keys)
-        self.executor = Executor(BlockingLeaf(Address(url)))
+        self.executor = _executor(url)
 
     def run(self, call: Call[T]) -> T:
         return drive(self.executor.run(call))
@@ -339,6 +340,11 @@ def _held(*jobs: Job) -> list[Held]:
 
 def _as_text(reply: bytes) -> str:
     return reply.decode()
+
+
+@cache
+def _executor(url: str) -> Executor:
+    return Executor(BlockingLeaf(Address(url)))
 
 
 def new_job(id: str, when: str = "+0", *, lock: str = "", envelope: bytes = b"") -> NewJob:
