@@ -11,7 +11,7 @@ from delayq.redis.connection.leaf import drive
 from delayq.redis.keys import GROUP
 from delayq.redis.repair import repair_queue
 from tests.support.dump import dump
-from tests.support.queue import OURS, PLAIN, QueueOnServer
+from tests.support.queue import OURS, PLAIN, QueueOnServer, envelope_of
 
 STATES: dict[str, State] = {
     "scheduled": "scheduled",
@@ -249,6 +249,14 @@ def test_it_does_where_there_is_no_worker_of_delayq_at_all(queue: QueueOnServer)
         xack(queue, job.id)
     assert repair(queue).closed == 20
     assert len(queue.pending()) == len(queue.entries()) == 10
+
+
+@pytest.mark.xfail(strict=True, reason="repair.py closes without the retention that the envelope asks for")
+def test_it_keeps_the_job_for_the_retention_in_its_envelope(queue: QueueOnServer) -> None:
+    queue.reserve("job", consumer=PLAIN, envelope=envelope_of("job", extra=',"retention_ms":3600000'))
+    xack(queue, "job")
+    assert look(queue).closed == 1
+    assert queue.state_of("job") == "completed"
 
 
 def test_what_a_deleted_consumer_held_is_delivered_again(filled: QueueOnServer) -> None:

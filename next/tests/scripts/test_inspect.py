@@ -86,6 +86,15 @@ def test_a_report_of_other_hands_can_be_looked_at(queue: QueueOnServer, report: 
     assert info_of(queue, "job").state == "reserved"
 
 
+@pytest.mark.parametrize("score", ["inf", "-inf", "1e300"])
+def test_a_job_with_a_time_beyond_all_times_can_be_looked_at(queue: QueueOnServer, score: str) -> None:
+    queue.schedule("job", "+5000")
+    queue.server.execute_command("ZADD", queue.key("scheduled"), score, "job")
+    assert info_of(queue, "job").state == "scheduled"
+    assert [job.id for job in queue.page("scheduled").jobs] == ["job"]
+    assert queue.stats().scheduled == 1
+
+
 # --- list
 
 

@@ -119,6 +119,7 @@ def test_clear_drops_what_waits_and_leaves_the_rest(queue: QueueOnServer) -> Non
         queue.put(state, state, lock=f"digest-{state}")
     queue.server.hset(queue.key("recoveries"), mapping={"reserved": 1, "scheduled": 1})
     queue.server.hset(queue.key("errors"), "scheduled", "{}")
+    queue.server.hset(queue.key("cancel"), "ready", NOW)
     assert queue.clear() == 2
     states = [queue.state_of(state) for state in STATES[1:]]
     assert states == ["absent", "absent", "reserved", "failed", "completed"]

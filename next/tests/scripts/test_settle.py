@@ -63,6 +63,12 @@ def test_one_call_settles_its_own_jobs_and_no_others(queue: QueueOnServer, way: 
 
 
 @each_way
+def test_a_job_that_comes_twice_in_a_call_is_settled_once(queue: QueueOnServer, job: Delivery, way: str) -> None:
+    assert SETTLE[way](queue, [job, job])[0]
+    assert queue.state_of("job") == STATES_AFTER[way]
+
+
+@each_way
 def test_nothing_to_settle_changes_nothing(queue: QueueOnServer, job: Delivery, way: str) -> None:
     with queue.unchanged():
         assert SETTLE[way](queue, []) == []

@@ -31,6 +31,11 @@ def _bury(queue: QueueOnServer) -> None:
     queue.bury(queue.server.xadd(queue.stream, {"foreign": "entry"}), now="")
 
 
+def _mend(queue: QueueOnServer) -> None:
+    queue.server.hset(queue.key("jobs"), "job", "{}")
+    queue.mend("job", now="")
+
+
 def _time(role: str) -> Callable[[QueueOnServer], float]:
     return lambda queue: next(iter(queue.times(role).values()))
 
@@ -41,6 +46,16 @@ def _meta(field: str) -> Callable[[QueueOnServer], float]:
 
 BY_THE_SERVER: dict[str, tuple[Callable[[QueueOnServer], object], Callable[[QueueOnServer], float], int]] = {
     "schedule": (lambda queue: queue.schedule("job", f"+{HOUR}", now=""), _time("scheduled"), HOUR),
+    "schedule (plain)": (
+        lambda queue: queue.schedule("first") and queue.schedule("job", f"+{HOUR}", now=""),
+        _time("scheduled"),
+        HOUR,
+    ),
+    "mend": (
+        lambda queue: queue.server.hset(queue.key("jobs"), "job", "{}") and queue.mend("job", now=""),
+        _time("scheduled"),
+        0,
+    ),
     "replace": (lambda queue: queue.replace("job", f"+{HOUR}", now=""), _time("scheduled"), HOUR),
     "reschedule": (_put_scheduled_and_reschedule, _time("scheduled"), HOUR),
     "release": (lambda queue: queue.release(queue.reserve("job")[0], HOUR, now=""), _time("scheduled"), HOUR),

@@ -50,8 +50,9 @@ def test_a_second_job_is_told_the_owner_and_changes_nothing(
             assert schedule(queue, "other", "digest", word) == (answer, "owner", state)
 
 
-def test_of_two_jobs_in_one_call_the_first_owns_the_key(queue: QueueOnServer) -> None:
-    jobs = [new_job("a", "+5", lock="digest"), new_job("b", "+5", lock="digest"), new_job("c", "+5", lock="other")]
+@pytest.mark.parametrize("lock", ["digest", WINDOW])
+def test_of_two_jobs_in_one_call_the_first_owns_the_key(queue: QueueOnServer, lock: str) -> None:
+    jobs = [new_job("a", "+5", lock=lock), new_job("b", "+5", lock=lock), new_job("c", "+5", lock="other")]
     assert [(placed.answer, placed.id) for placed in queue.schedule_all(*jobs)] == [
         ("created", "a"),
         ("kept", "a"),

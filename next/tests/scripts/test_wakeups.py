@@ -4,8 +4,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from delayq.backends.protocol import Acked
+from delayq.core.job_spec import NewJob
+from delayq.redis.commands import delivery
+from delayq.redis.commands import jobs as producer
 from tests.support.listener import Listener
-from tests.support.queue import NOW, QueueOnServer, envelope_of, new_job
+from tests.support.queue import LEASE, NOW, OURS, QueueOnServer, envelope_of, new_job
 
 CHAINED = envelope_of("job", extra=',"chain":[1]')
 
@@ -149,3 +153,14 @@ def test_the_end_of_a_job_that_something_follows_wakes_the_mover_which_calls_a_r
         queue.clear()
     (heard,) = listener.heard()
     assert heard.startswith("orders ")
+
+
+@pytest.mark.parametrize("name", ["mail:eu", "a b", "x{y}"])
+def test_each_queue_is_called_by_its_name(queue: QueueOnServer, listener: Listener, name: str) -> None:
+    job = NewJob("job", "name", name, CHAINED, "+100", True)
+    queue.run(producer.schedule(queue.keys, name, [job], taken="kept", high_water=9, lease_ms=LEASE, now_ms=str(NOW)))
+    assert listener.heard() == [f"{name} {NOW + 100}"]
+    queue.run(delivery.promote(queue.keys, name, high_water=9, now_ms=str(NOW + 100)))
+    (held,) = queue.run(delivery.read_new(queue.keys, name, OURS, 1))
+    queue.run(delivery.ack(queue.keys, name, [Acked(name, held.id, held.entry, is_followed=True)]))
+    assert listener.heard() == [f"{name} 0"]
