@@ -28,6 +28,8 @@ def test_only_the_owner_of_a_job_reports(queue: QueueOnServer) -> None:
     one, two = queue.reserve("one", "two")
     rows = [("one", one.entry, b'{"n":1'), ("two", one.entry, b'{"n":2'), ("two", two.entry, b'{"n":3')]
     assert queue.report_progress(*rows, ("nobody", one.entry, b'{"n":4')) == [1, 0, 1, 0]
+    with queue.unchanged():
+        assert queue.report_progress() == []
     assert queue.rows("progress") == {"one": f'{{"n":1,"at_ms":{NOW}}}', "two": f'{{"n":3,"at_ms":{NOW}}}'}
 
 

@@ -69,6 +69,7 @@ def test_a_job_due_now_need_not_wait_for_one_that_is_not_due(queue: QueueOnServe
 def test_a_paused_queue_lets_nothing_into_the_stream(queue: QueueOnServer, for_ms: int) -> None:
     queue.pause(for_ms)
     assert queue.schedule("now").state == "scheduled"
+    assert queue.schedule("later", "+5000").state == "scheduled"
 
 
 def test_a_pause_that_is_over_stops_nothing(queue: QueueOnServer) -> None:

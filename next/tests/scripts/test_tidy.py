@@ -3,7 +3,7 @@
 import pytest
 
 from delayq.redis.keys import GROUP
-from tests.support.queue import LEASE, OURS, QueueOnServer, new_job
+from tests.support.queue import LEASE, QueueOnServer, new_job
 from tests.support.stored import parts
 
 
@@ -175,9 +175,3 @@ def test_entry_ids_of_a_lost_stream_go_on_from_the_highest_one(queue: QueueOnSer
     (new,) = queue.read()
     assert parts(new.entry) > parts(old.entry)
     assert queue.ack(new)
-
-
-def test_a_consumer_that_is_there_stays(queue: QueueOnServer) -> None:
-    (job,) = queue.reserve("job")
-    queue.tidy()
-    assert queue.pending() == {job.entry: OURS}
