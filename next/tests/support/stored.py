@@ -117,16 +117,18 @@ class StoredQueue:
                 asked.zrange(self.key(place), 0, -1)
             for role in ("entries", "jobs", *_BESIDE):
                 asked.hkeys(self.key(role))
+            asked.hgetall(self.key("unique"))
+            asked.hgetall(self.key("locks"))
             asked.xlen(self.stream)
-            found = asked.execute()
+            *found, unique, locks, length = asked.execute()
         places = {place: set(ids) for place, ids in zip((*_SETS, "stream"), found, strict=False)}
-        assert found[-1] == len(places["stream"])
+        assert length == len(places["stream"])
         assert sorted(id for ids in places.values() for id in ids) == sorted(found[4])
-        for (role, allowed), ids in zip(_BESIDE.items(), found[5:-1], strict=True):
+        for (role, allowed), ids in zip(_BESIDE.items(), found[5:], strict=True):
             left = set(ids).difference(*(places[place] for place in allowed))
             assert left == set(), f"rows in {role}"
-        owners = {digest: row for digest, row in self.rows("unique").items() if " " not in row}
-        assert owners == {digest: id for id, digest in self.rows("locks").items()}
+        owners = {digest: row for digest, row in unique.items() if " " not in row}
+        assert owners == {digest: id for id, digest in locks.items()}
 
 
 def parts(entry: str) -> tuple[int, int]:
