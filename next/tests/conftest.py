@@ -21,13 +21,18 @@ def url() -> Iterator[str]:
         yield url
 
 
-@pytest.fixture
-def server(url: str) -> Iterator[redis.Redis]:
-    """A plain client, to look at what is stored; what a test stores is gone afterwards."""
-    client = redis.Redis.from_url(url, decode_responses=True, protocol=2)
+@pytest.fixture(scope="session")
+def plain_client(url: str) -> Iterator[redis.Redis]:
+    client = redis.Redis.from_url(url, decode_responses=True, encoding_errors="backslashreplace", protocol=2)
     yield client
-    client.flushall()
     client.close()
+
+
+@pytest.fixture
+def server(plain_client: redis.Redis) -> Iterator[redis.Redis]:
+    """A plain client, to look at what is stored; what a test stores is gone afterwards."""
+    yield plain_client
+    plain_client.flushall()
 
 
 @pytest.fixture
@@ -37,10 +42,16 @@ def keys() -> Keys:
 
 @pytest.fixture
 def queue(url: str, server: redis.Redis, keys: Keys) -> Iterator[QueueOnServer]:
-    """A queue whose scripts are called with an explicit time. Both sums are checked at the end of each test."""
+    """A queue whose scripts are called with an explicit time. At the end of each test it must be whole."""
     queue = QueueOnServer(url, server, keys)
     yield queue
-    queue.check_sums()
+    queue.check_whole()
+
+
+@pytest.fixture
+def damaged_queue(url: str, server: redis.Redis, keys: Keys) -> QueueOnServer:
+    """The same for a test that leaves damage on purpose."""
+    return QueueOnServer(url, server, keys)
 
 
 @pytest.fixture(params=["blocking", "asyncio"])
