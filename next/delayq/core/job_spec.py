@@ -87,9 +87,7 @@ def prepare(spec: JobSpec, options: Options, now_ms: int) -> NewJob:
         data=envelopes.encode_data(spec.data, options.max_payload),
         attempts=0,
         created_ms=now_ms,
-        retention_ms=(options.retention_ms or None)
-        if spec.retention is None
-        else duration_ms(spec.retention, field="retention"),
+        retention_ms=None if spec.retention is None else duration_ms(spec.retention, field="retention"),
         tries=None if spec.tries is None else check_whole_number("tries", spec.tries, least=0),
         backoff=None if spec.backoff is None else parse_backoff(spec.backoff).to_wire(),
         timeout_ms=None if spec.timeout is None else duration_ms(spec.timeout, field="timeout"),

@@ -93,7 +93,6 @@ def test_a_lost_key_loses_no_job(filled: QueueOnServer, role: str, moved: dict[s
         assert filled.pending() == pending
 
 
-@pytest.mark.xfail(strict=True, reason="Tidied.is_damaged does not compare `unique` with `locks`")
 def test_a_lost_hash_of_unique_keys_is_written_anew(damaged_queue: QueueOnServer) -> None:
     queue = damaged_queue
     queue.put("owner", "scheduled", lock="digest")
@@ -251,7 +250,6 @@ def test_it_does_where_there_is_no_worker_of_delayq_at_all(queue: QueueOnServer)
     assert len(queue.pending()) == len(queue.entries()) == 10
 
 
-@pytest.mark.xfail(strict=True, reason="repair.py closes without the retention that the envelope asks for")
 def test_it_keeps_the_job_for_the_retention_in_its_envelope(queue: QueueOnServer) -> None:
     queue.reserve("job", consumer=PLAIN, envelope=envelope_of("job", extra=',"retention_ms":3600000'))
     xack(queue, "job")

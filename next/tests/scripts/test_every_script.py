@@ -40,7 +40,6 @@ def test_a_full_server_refuses_whole_what_adds_and_lets_the_rest_go_on(queue: Qu
     assert dump(queue.server) != before
 
 
-@pytest.mark.xfail(strict=True, reason="errors.py does not know the OutOfMemoryError of redis-py, which takes OOM off")
 def test_a_full_server_is_told_apart_from_a_refused_call(queue: QueueOnServer) -> None:
     with queue.full(), pytest.raises(BackendFull):
         queue.schedule("job")

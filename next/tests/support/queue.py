@@ -264,15 +264,15 @@ class QueueOnServer(StoredQueue):
         return self.run(upkeep.outside_acks(self.keys, "orders", after=after, marks=marks, scope=scope))
 
     def mend(self, *ids: str, now: Now = NOW) -> list[str]:
-        return self.run(upkeep.mend(self.keys, "orders", ids, now_ms=str(now)))
+        return self.run(upkeep.mend(self.keys, "orders", [id.encode() for id in ids], now_ms=str(now)))
 
     def bury(self, *entries: str, now: Now = NOW) -> list[str]:
         return self.run(upkeep.bury(self.keys, "orders", [(entry, FAILURE) for entry in entries], now_ms=str(now)))
 
     def prune(self, *, keep_failed_ms: int = 0, windows: Sequence[str] = (), now: Now = NOW) -> Pruned:
-        return self.run(
-            upkeep.prune(self.keys, "orders", keep_failed_ms=keep_failed_ms, windows=windows, now_ms=str(now))
-        )
+        names = [window.encode() for window in windows]
+        call = upkeep.prune(self.keys, "orders", keep_failed_ms=keep_failed_ms, windows=names, now_ms=str(now))
+        return self.run(call)
 
     def remove_consumer(self, consumer: str = OURS, *, idle_ms: int = 0) -> bool:
         return self.run(upkeep.remove_consumer(self.keys, "orders", consumer, idle_ms=idle_ms))

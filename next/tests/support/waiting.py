@@ -1,4 +1,4 @@
-"""Wait for a fact."""
+"""Wait for a fact, never for a time."""
 
 import time
 from collections.abc import Callable
@@ -6,10 +6,10 @@ from collections.abc import Callable
 PATIENCE = 20.0
 
 
-def wait_until(is_so: Callable[[], object], what: str = "what was waited for") -> None:
+def wait_until(is_so: Callable[[], object], what: str = "what was waited for", *, patience: float = PATIENCE) -> None:
     """Wait until something is so, and fail when it is not after a long time."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + patience
     while not is_so():
         if time.monotonic() > deadline:
-            raise AssertionError(f"{what} did not happen within {PATIENCE:g} s")
+            raise AssertionError(f"{what} did not happen within {patience:g} s")
         time.sleep(0.01)

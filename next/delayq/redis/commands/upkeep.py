@@ -34,9 +34,9 @@ class Tidied(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_damaged(self) -> bool:
-        """Whether one of the two sums is wrong. No script can cause that."""
+        """Whether a sum is wrong, or a lock has lost its other half. No script can cause that."""
         placed = self.scheduled + self.entries + self.failed + self.completed
-        return self.in_stream != self.entries or placed != self.jobs
+        return self.in_stream != self.entries or placed != self.jobs or self.locks > self.unique
 
 
 class OutsideAck(msgspec.Struct, frozen=True, gc=False):

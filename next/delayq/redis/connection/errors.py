@@ -52,6 +52,9 @@ _CODE_OF_TYPE: Final[dict[type, str]] = {
 }
 """The errors from whose texts redis-py takes the code off."""
 
+_PLACE_IN_SCRIPT: Final = re.compile(r",? script: .*")
+"""Where in which script the server met the error: the caller can do nothing with it."""
+
 _CODE: Final = re.compile(r"\b(?:OOM|NOSCRIPT|NOPERM|NOAUTH|WRONGTYPE|NOGROUP|MOVED|" + "|".join(NOT_READY) + r")\b")
 
 
@@ -99,7 +102,8 @@ def refusal(call: str, error: ResponseError, where: str) -> BackendError:
             f"Redis at {where} has reached its memory limit. Nothing was written.",
             hint="Raise maxmemory, or let workers drain the queues.",
         )
-    return CallRefused(f"Redis at {where} refused {call}: {str(error).removesuffix('.')}.", hint=_HINTS.get(code, ""))
+    words = _PLACE_IN_SCRIPT.sub("", str(error)).removesuffix(".")
+    return CallRefused(f"Redis at {where} refused {call}: {words}.", hint=_HINTS.get(code, ""))
 
 
 def why_lost(error: BaseException) -> str:

@@ -137,12 +137,14 @@ class Executor:
         pause = FIRST_PAUSE
         was_sent = False
         while True:
+            started = self._clock()
             try:
                 connection = await self._leaf.send(request)
                 return await self._leaf.receive(connection, len(commands), block=block)
             except ConnectionLost as lost:
                 was_sent = was_sent or lost.sent
-                is_last = self._clock() + pause >= deadline
+                took = self._clock() - started  # the next try may take as long
+                is_last = self._clock() + pause + took >= deadline
                 if was_sent and (is_last or not may_repeat):
                     raise self._outcome_unknown(lost) from lost
                 if is_last:
