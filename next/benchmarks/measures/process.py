@@ -1,0 +1,67 @@
+"""One worker with one child that runs jobs which do nothing, and what each costs the server."""
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.figures import Figure, Found, Measure
+from benchmarks.jobs import jobs_left, plain_client, preload
+from benchmarks.worker import running_worker, wait_until
+
+PRELOADED = 100_000
+HIGH = 90_000
+LOW = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What was so at one moment."""
+
+    at: float
+    left: int
+    requests: int
+    commands: int
+    server_us: int
+
+
+def run(url: str) -> Found:
+    """Measure between two watermarks: neither the start of the worker counts nor its end."""
+    preload(url, PRELOADED)
+    with plain_client(url) as client, running_worker(url):
+        wait_until(lambda: jobs_left(client) < HIGH, pause=0.005)
+        begin = _mark(client)
+        wait_until(lambda: jobs_left(client) < LOW, pause=0.01)
+        end = _mark(client)
+    jobs = begin.left - end.left
+    return {
+        "jobs": jobs / (end.at - begin.at),
+        "requests": 1_000 * (end.requests - begin.requests) / jobs,
+        "commands": (end.commands - begin.commands) / jobs,
+        "server": (end.server_us - begin.server_us) / jobs,
+    }
+
+
+def _mark(client: Any) -> Mark:
+    """Look at the server. Of a script, INFO counts the call and each command in it; the time is in the call's."""
+    at, left = time.perf_counter(), jobs_left(client)
+    stats = client.info("commandstats")
+    asked = [stats[name] for name in ("cmdstat_evalsha", "cmdstat_xreadgroup") if name in stats]
+    return Mark(
+        at,
+        left,
+        requests=sum(row["calls"] for row in asked),
+        commands=sum(row["calls"] for row in stats.values()),
+        server_us=sum(row["usec"] for row in asked),
+    )
+
+
+MEASURE = Measure(
+    "process",
+    run,
+    (
+        Figure(name="jobs", unit="jobs/s", least_ratio=0.9),
+        Figure(name="requests", unit="for 1,000 jobs"),
+        Figure(name="commands", unit="a job"),
+        Figure(name="server", unit="µs a job"),
+    ),
+)
