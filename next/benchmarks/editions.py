@@ -55,6 +55,6 @@ def environment(edition: Edition) -> dict[str, str]:
 def run_measure(edition: Edition, measure: str, url: str) -> str:
     """Run one measure in an edition, and return what it prints."""
     with neutral_folder() as folder:
-        words = [edition.python, "-m", "benchmarks.measure", measure, url]
+        words = [str(edition.python), "-m", "benchmarks.measure", measure, url]
         run = subprocess.run(words, cwd=folder, env=environment(edition), stdout=subprocess.PIPE, check=True, text=True)
     return run.stdout
