@@ -1,4 +1,4 @@
-"""The jobs that measures schedule, and counts of what the server did."""
+"""The jobs that measures schedule, and what the server says about itself."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -36,3 +36,9 @@ def plain_client(url: str) -> Iterator[Any]:
 def jobs_left(client: Any) -> int:
     """Count the jobs that are not done."""
     return int(client.hlen(f"delayq:{{{QUEUE}}}:jobs"))
+
+
+def server_cpu(client: Any) -> float:
+    """Return the seconds of processor time that the server has used. They count no waiting for a processor."""
+    used = client.info("cpu")
+    return float(used["used_cpu_user"]) + float(used["used_cpu_sys"])

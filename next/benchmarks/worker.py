@@ -21,20 +21,33 @@ LOG: Final = Path("worker.log")
 
 
 @contextmanager
-def running_worker(url: str) -> Iterator[None]:
-    """Run a worker of one child for the block. Handlers write to NOTES, the worker itself to LOG."""
+def running_worker(url: str) -> Iterator[int]:
+    """Run a worker of one child for the block, and give its process id.
+
+    Handlers write to NOTES, the worker itself to LOG.
+    """
     words = [sys.executable, "-m", "delayq", "--url", url, "work", "--app", "benchmarks.app", "--queue", QUEUE]
     words += os.environ.get("BENCH_WORK_OPTIONS", "").split()
     NOTES.touch()
     with LOG.open("w") as log:
         worker = subprocess.Popen(words, env={**os.environ, "BENCH_OUT": str(NOTES)}, stdout=log, stderr=log)
     try:
-        yield
+        yield worker.pid
         if worker.poll() is not None:
             raise RuntimeError(f"the worker ended with {worker.returncode}:\n{LOG.read_text()}")
     finally:
         worker.send_signal(signal.SIGTERM)
         worker.wait()
+
+
+def worker_cpu(process_id: int) -> float:
+    """Return the seconds of processor time that a process and those below it have used. Only Linux tells; else 0."""
+    tasks = Path(f"/proc/{process_id}/task")
+    if not tasks.exists():
+        return 0.0
+    below = (tasks / str(process_id) / "children").read_text().split()
+    own = sum(int((task / "schedstat").read_text().split()[0]) for task in tasks.iterdir())
+    return own / 1e9 + sum(worker_cpu(int(child)) for child in below)
 
 
 def warm_up(url: str, jobs: int = 20) -> None:
