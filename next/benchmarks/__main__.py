@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from benchmarks.editions import both_editions
+from benchmarks.editions import both_editions, end_in_order_when_told
 from benchmarks.measures import MEASURES
 from benchmarks.pairs import compare
 from benchmarks.report import print_json, print_table
@@ -28,6 +28,7 @@ def bench(
     if unknown := [name for name in names if name not in MEASURES]:
         raise typer.BadParameter(f"{unknown[0]!r} is no measure. There are: {', '.join(MEASURES)}.")
     editions = both_editions()
+    end_in_order_when_told()
     comparisons = []
     for name in names:
         measure = MEASURES[name]

@@ -1,6 +1,7 @@
 """The two editions: where the Python of each stands, and how a program of ours is run in it."""
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -52,9 +53,20 @@ def environment(edition: Edition) -> dict[str, str]:
     return {**kept, "BENCH_WORK_OPTIONS": edition.work_options}
 
 
+def end_in_order_when_told() -> None:
+    """Let SIGTERM end the program as an exception does, so that servers and workers are ended too."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+
+
 def run_measure(edition: Edition, measure: str, url: str) -> str:
     """Run one measure in an edition, and return what it prints."""
     with neutral_folder() as folder:
         words = [str(edition.python), "-m", "benchmarks.measure", measure, url]
-        run = subprocess.run(words, cwd=folder, env=environment(edition), stdout=subprocess.PIPE, check=True, text=True)
-    return run.stdout
+        with subprocess.Popen(words, cwd=folder, env=environment(edition), stdout=subprocess.PIPE, text=True) as run:
+            try:
+                printed, _ = run.communicate()
+            finally:
+                run.terminate()  # a measure that is broken off ends its worker
+    if run.returncode:
+        sys.exit(f"benchmarks: {measure} ended with {run.returncode} in the {edition.name} edition.")
+    return printed
