@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from dataclasses import dataclass, field
 from functools import partial, wraps
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from delayq.core.errors import JobHasFailed, JobNotFound
 from delayq.core.states import Answer, State
@@ -18,9 +18,6 @@ from delayq.redis.keys import Keys
 from delayq.redis.operations import Operations
 from delayq.redis.session import Session
 from delayq.settings.model import Settings, load_settings
-
-if TYPE_CHECKING:
-    pass
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -241,6 +238,6 @@ def _result_of(info: JobInfo | None, job_id: str) -> Any:
             hint="Give it a retention, such as retention='1h', to keep its result for that long.",
         )
     if info.state == "failed":
-        why = f": {info.failure.type}: {info.failure.message}" if info.failure else "."
-        raise JobHasFailed(f"The job {job_id!r} has failed{why}", hint="`retry` runs it again.")
+        why = f": {info.failure.type}: {info.failure.message}" if info.failure else ""
+        raise JobHasFailed(f"The job {job_id!r} has failed{why}.", hint="`retry` runs it again.")
     return info.result

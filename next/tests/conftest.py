@@ -1,13 +1,14 @@
 """A private Redis server for the run, and a prefix of its own for every test."""
 
 import asyncio
-from collections.abc import Iterator
+import inspect
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
 import redis
 
-from delayq import AsyncDelayQ, DelayQ
+from delayq import AsyncDelayQ, AsyncJobRef, DelayQ
 from delayq.redis.keys import Keys
 from tests.support.queue import QueueOnServer
 from tests.support.servers import private_server
@@ -20,13 +21,18 @@ def url() -> Iterator[str]:
         yield url
 
 
-@pytest.fixture
-def server(url: str) -> Iterator[redis.Redis]:
-    """A plain client, to look at what is stored; what a test stores is gone afterwards."""
-    client = redis.Redis.from_url(url, decode_responses=True, protocol=2)
+@pytest.fixture(scope="session")
+def plain_client(url: str) -> Iterator[redis.Redis]:
+    client = redis.Redis.from_url(url, decode_responses=True, encoding_errors="backslashreplace", protocol=2)
     yield client
-    client.flushall()
     client.close()
+
+
+@pytest.fixture
+def server(plain_client: redis.Redis) -> Iterator[redis.Redis]:
+    """A plain client, to look at what is stored; what a test stores is gone afterwards."""
+    yield plain_client
+    plain_client.flushall()
 
 
 @pytest.fixture
@@ -36,10 +42,16 @@ def keys() -> Keys:
 
 @pytest.fixture
 def queue(url: str, server: redis.Redis, keys: Keys) -> Iterator[QueueOnServer]:
-    """A queue whose scripts are called with an explicit time. Both sums are checked at the end of each test."""
+    """A queue whose scripts are called with an explicit time. At the end of each test it must be whole."""
     queue = QueueOnServer(url, server, keys)
     yield queue
-    queue.check_sums()
+    queue.check_whole()
+
+
+@pytest.fixture
+def damaged_queue(url: str, server: redis.Redis, keys: Keys) -> QueueOnServer:
+    """The same for a test that leaves damage on purpose."""
+    return QueueOnServer(url, server, keys)
 
 
 @pytest.fixture(params=["blocking", "asyncio"])
@@ -56,12 +68,25 @@ def client(request: pytest.FixtureRequest, url: str, server: redis.Redis) -> Ite
 
 
 class _Driven:
-    """Runs each method of an asyncio client to its end."""
+    """Runs each method of an asyncio client, or of its references, to its end."""
 
-    def __init__(self, client: AsyncDelayQ, runner: asyncio.Runner) -> None:
-        self._client = client
+    def __init__(self, awaited: AsyncDelayQ | AsyncJobRef, runner: asyncio.Runner) -> None:
+        self._awaited = awaited
         self._runner = runner
 
     def __getattr__(self, name: str) -> Any:
-        method = getattr(self._client, name)
-        return lambda *args, **kwargs: self._runner.run(method(*args, **kwargs))
+        member = getattr(self._awaited, name)
+        if inspect.isasyncgenfunction(member):
+            return lambda *args, **kwargs: self._runner.run(_list_of(member(*args, **kwargs)))
+        if inspect.iscoroutinefunction(member):
+            return lambda *args, **kwargs: self._driven(self._runner.run(member(*args, **kwargs)))
+        return member
+
+    def _driven(self, value: Any) -> Any:
+        if isinstance(value, list):
+            return [self._driven(one) for one in value]
+        return _Driven(value, self._runner) if isinstance(value, AsyncJobRef) else value
+
+
+async def _list_of(values: AsyncIterator[Any]) -> list[Any]:
+    return [value async for value in values]

@@ -45,6 +45,11 @@ def describe(error: BaseException, *, at_ms: int | None = None, attempt: int | N
     )
 
 
+def note(type: str, message: str) -> Failure:
+    """Return a failure that no exception caused."""
+    return Failure(type, _cut(message, MAX_MESSAGE))
+
+
 def encode(failure: Failure) -> bytes:
     """Write a record."""
     return _encode(failure)

@@ -79,7 +79,6 @@ def prepare(spec: JobSpec, options: Options, now_ms: int) -> NewJob:
     queue = check_queue(options.queue if spec.queue is None else spec.queue)
     job_id = new_id() if spec.id is None else check_id(spec.id)
     when = when_of(spec.delay, spec.at, tz=spec.tz, fold=spec.fold, now_ms=now_ms)
-    retention_ms = options.retention_ms if spec.retention is None else duration_ms(spec.retention, field="retention")
     envelope = Envelope(
         v=VERSION,
         id=job_id,
@@ -88,13 +87,13 @@ def prepare(spec: JobSpec, options: Options, now_ms: int) -> NewJob:
         data=envelopes.encode_data(spec.data, options.max_payload),
         attempts=0,
         created_ms=now_ms,
-        retention_ms=retention_ms or None,
-        tries=None if spec.tries is None else _whole_number("tries", spec.tries, least=0),
+        retention_ms=None if spec.retention is None else duration_ms(spec.retention, field="retention"),
+        tries=None if spec.tries is None else check_whole_number("tries", spec.tries, least=0),
         backoff=None if spec.backoff is None else parse_backoff(spec.backoff).to_wire(),
         timeout_ms=None if spec.timeout is None else duration_ms(spec.timeout, field="timeout"),
         max_exceptions=None
         if spec.max_exceptions is None
-        else _whole_number("max_exceptions", spec.max_exceptions, least=1),
+        else check_whole_number("max_exceptions", spec.max_exceptions, least=1),
         deadline_ms=_limit_ms("deadline", spec.deadline, when, now_ms),
         retry_until_ms=_limit_ms("retry_until", spec.retry_until, when, now_ms),
         headers=None if spec.headers is None else _check_headers(spec.headers),
@@ -115,6 +114,13 @@ def prepare_raw(raw: bytes, options: Options, *, queue: str | None, delay: Durat
         raw = envelopes.rewrite(raw, queue=target)
     when = when_of(delay, None, now_ms=0)
     return NewJob(check_id(envelope.id), check_job_name(envelope.name), target, raw, when, has_own_id=True)
+
+
+def check_whole_number(field: str, value: object, *, least: int, most: int = MAX_TRIES) -> int:
+    """Return a whole number between two bounds; raises InvalidInput."""
+    if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most:
+        return value
+    raise InvalidInput(f"{field} is {shown(value)}.", hint=f"Use a whole number from {least} to {most:,}.", field=field)
 
 
 def when_of(
@@ -150,14 +156,6 @@ def _limit_ms(field: str, limit: Limit | None, when: str, now_ms: int) -> int | 
             field=field,
         )
     return limit_ms
-
-
-def _whole_number(field: str, value: object, *, least: int) -> int:
-    if isinstance(value, int) and not isinstance(value, bool) and least <= value <= MAX_TRIES:
-        return value
-    raise InvalidInput(
-        f"{field} is {shown(value)}.", hint=f"Use a whole number from {least} to {MAX_TRIES:,}.", field=field
-    )
 
 
 def _check_headers(headers: object) -> dict[str, str] | None:

@@ -28,10 +28,15 @@ _SHIFTS: Final = range(120, -1, -10)
 
 
 @lru_cache(maxsize=1024)
+def is_queue(name: str) -> bool:
+    """Whether a text is the name of a queue."""
+    return _QUEUE.fullmatch(name) is not None
+
+
 def check_queue(name: str) -> str:
     """Return the name of a queue; raises InvalidInput when it breaks the grammar."""
-    if isinstance(name, str) and _QUEUE.fullmatch(name):
-        return str(name)
+    if isinstance(name, str) and is_queue(name):
+        return str.__str__(name)
     raise InvalidInput(
         f"The queue {shown(name)} has no valid name.",
         hint="Use 1 to 128 of A-Z a-z 0-9 . _ : - and begin with a letter or digit.",
@@ -39,11 +44,10 @@ def check_queue(name: str) -> str:
     )
 
 
-@lru_cache(maxsize=1024)
 def check_job_name(name: str) -> str:
     """Return the name of a job; raises InvalidInput when it breaks the grammar."""
-    if isinstance(name, str) and _JOB.fullmatch(name) and name.isprintable():
-        return str(name)
+    if isinstance(name, str) and _is_job_name(name):
+        return str.__str__(name)
     raise InvalidInput(
         f"The job name {shown(name)} is not valid.",
         hint="Use 1 to 255 printable characters without white space, such as order.close.",
@@ -54,7 +58,7 @@ def check_job_name(name: str) -> str:
 def check_id(job_id: str) -> str:
     """Return the id of a job; raises InvalidInput when it breaks the grammar."""
     if isinstance(job_id, str) and _ID.fullmatch(job_id):
-        return str(job_id)
+        return str.__str__(job_id)
     raise InvalidInput(
         f"The id {shown(job_id)} is not valid.",
         hint="Use 1 to 255 printable ASCII characters without spaces, or leave the id out.",
@@ -78,3 +82,8 @@ def new_id() -> str:
     variant_and_noise = 0x8000_0000_0000_0000 | (noise & 0x3FFF_FFFF_FFFF_FFFF)
     value = ((milliseconds << 80) | (version_and_noise << 64) | variant_and_noise) << 2
     return "".join([_PAIRS[(value >> shift) & 1023] for shift in _SHIFTS])
+
+
+@lru_cache(maxsize=1024)
+def _is_job_name(name: str) -> bool:
+    return _JOB.fullmatch(name) is not None and name.isprintable()

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, TypeVar
 
-from delayq.core.errors import BackendError
+from delayq.core.errors import BackendError, CallRefused
 
 T = TypeVar("T")
 
@@ -25,6 +25,12 @@ class RestingQueues:
         """Log the trouble of a queue, and leave it alone from now on."""
         logger.warning("queue %s is left alone for %g s: %s", queue, REST, error)
         self._until[queue] = self._clock() + REST
+
+    def rest_unless_away(self, queue: str, error: Exception) -> None:
+        """Leave a queue alone that gave trouble, whatever it was. That the server is away is raised: it is in all."""
+        if isinstance(error, BackendError) and not isinstance(error, CallRefused):
+            raise error
+        self.rest(queue, error)
 
     def values(self, queues: Sequence[str], outcomes: Sequence[T | BackendError]) -> list[T]:
         """Return the values among the outcomes of calls, one for each queue; the queues of the errors rest."""

@@ -36,7 +36,7 @@ _DURATION_HINT: Final = "Write 500ms, 90s, 15m, 1h30m, 2d or PT15M."
 
 _RFC3339: Final = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})[Tt ]([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:\.([0-9]+))?)?"
-    r"(?:([Zz])|([+-])([0-9]{2}):([0-9]{2}))?"
+    r"(?:([Zz])|([+-])([01][0-9]|2[0-3]):([0-5][0-9]))?"
 )
 _EPOCH: Final = datetime(1970, 1, 1)
 _ONE_MS: Final = timedelta(milliseconds=1)
@@ -97,7 +97,7 @@ def _duration(value: Duration, field: str) -> int:
     if isinstance(value, timedelta):
         if value < timedelta(0):
             raise InvalidInput(f"{field} {value} is negative.", hint=_DURATION_HINT, field=field)
-        return -(-value // _ONE_MS)
+        return -(value // -_ONE_MS)
     ms = _read_duration(value) if isinstance(value, str) else None
     if ms is None:
         raise InvalidInput(f"{field} {shown(value)} is no duration.", hint=_DURATION_HINT, field=field)

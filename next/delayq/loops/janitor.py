@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable
 
 from delayq.backends.protocol import QueueKeeper
-from delayq.core.errors import CallRefused
 from delayq.core.resting import RestingQueues
 
 
@@ -39,8 +38,8 @@ class Janitor:
             for queue in self._resting.awake(self._keeper.queues()):
                 try:
                     self._tend(queue, reclaims=reclaims, repairs=repairs)
-                except CallRefused as error:
-                    self._resting.rest(queue, error)
+                except Exception as error:
+                    self._resting.rest_unless_away(queue, error)
         if reclaims:
             self._reclaim_at = now + self._reclaim_every
         if repairs:

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Final
 
 from delayq.backends.protocol import QueueKeeper
-from delayq.core.errors import CallRefused
 from delayq.core.resting import REST, RestingQueues
 
 LONGEST_SLEEP: Final = 1.0
@@ -35,8 +34,7 @@ class Mover:
         """Promote what is due in every queue that is due or hinted, and return the seconds until the next one is."""
         now = self._clock()
         if now >= self._list_at:
-            for queue in self._keeper.queues():
-                self._due.setdefault(queue, now)
+            self._due = {queue: self._due.get(queue, now) for queue in self._keeper.queues()}
             self._list_at = now + QUEUES_EVERY
         for queue in self._resting.awake(hinted):
             self._due[queue] = now
@@ -50,8 +48,8 @@ class Mover:
         for _ in range(ROUNDS):
             try:
                 answer = self._keeper.promote(queue)
-            except CallRefused as error:
-                self._resting.rest(queue, error)
+            except Exception as error:
+                self._resting.rest_unless_away(queue, error)
                 return REST
             self.promoted += answer.promoted
             if answer.owed:

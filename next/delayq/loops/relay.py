@@ -5,7 +5,6 @@ from collections.abc import Callable
 from typing import Final
 
 from delayq.backends.protocol import QueueKeeper
-from delayq.core.errors import CallRefused
 from delayq.core.resting import RestingQueues
 
 EVERY: Final = 5.0
@@ -32,6 +31,6 @@ class Relay:
             self._owing.discard(queue)
             try:
                 self.carried += self._keeper.follow_up(queue)
-            except CallRefused as error:
-                self._resting.rest(queue, error)
+            except Exception as error:
+                self._resting.rest_unless_away(queue, error)
         return max(self._all_at - self._clock(), 0.0)

@@ -1,32 +1,36 @@
 """Every operation on jobs, once. AsyncDelayQ inherits them; DelayQ drives the same methods over a blocking leaf."""
 
-import hashlib
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar, cast, get_args
+
+import msgspec
 
 from delayq.core import envelope as envelopes
 from delayq.core import failure as failures
 from delayq.core.backoff import BackoffSpec
+from delayq.core.display import shown
 from delayq.core.errors import (
     Conflict,
     DelayqError,
+    InvalidInput,
     JobFinished,
     JobHasFailed,
     JobNotFailed,
     JobNotFound,
     JobRunning,
+    NotConfirmed,
     PayloadLost,
 )
-from delayq.core.failure import Failure
-from delayq.core.job_spec import JobSpec, Limit, NewJob, prepare, prepare_raw, when_of
+from delayq.core.job_spec import JobSpec, Limit, NewJob, check_whole_number, prepare, prepare_raw, when_of
 from delayq.core.names import check_id, check_ids, new_id
 from delayq.core.states import Answer, OnConflict
 from delayq.core.times import Duration, Instant, duration_ms
 from delayq.core.views import JobInfo, JobState, Page
 from delayq.redis.commands import inspect
 from delayq.redis.commands import jobs as calls
-from delayq.redis.commands.jobs import MAX_BYTES, MAX_JOBS, Placed
+from delayq.redis.commands.call import Call
+from delayq.redis.commands.jobs import MAX_BYTES, MAX_JOBS, Placed, RetryAnswer
 from delayq.redis.queue_operations import QueueOperations
 from delayq.redis.session import Session
 
@@ -99,8 +103,8 @@ class Operations(QueueOperations, Generic[RefT]):
             tags=tags,
         )
         job = prepare(spec, self._session.options, await self._now_ms(spec.needs_server_time))
-        (placed,) = await self._place(job.queue, [job], on_conflict)
-        return self._reference(job, placed)
+        (ref,) = await self._place(job.queue, [job], on_conflict)
+        return ref
 
     async def schedule_many(self, specs: Iterable[JobSpec], *, on_conflict: OnConflict = "keep") -> list[RefT]:
         """Schedule jobs, up to 250 in one trip, and return a reference to each in the order they were given.
@@ -114,15 +118,15 @@ class Operations(QueueOperations, Generic[RefT]):
         for rows in _in_trips(jobs):
             queue = rows[0][1].queue
             placed = await self._place(queue, [job for _, job in rows], on_conflict)
-            for (position, job), place in zip(rows, placed, strict=True):
-                refs[position] = self._reference(job, place)
+            for (position, _), ref in zip(rows, placed, strict=True):
+                refs[position] = ref
         return [refs[position] for position in range(len(jobs))]
 
     async def push_raw(self, envelope: bytes, *, queue: str | None = None, delay: Duration | None = None) -> RefT:
         """Schedule an envelope that is made already, under its own id. Raises UnreadableEnvelope, and as `schedule`."""
         job = prepare_raw(envelope, self._session.options, queue=queue, delay=delay)
-        (placed,) = await self._place(job.queue, [job], "keep")
-        return self._reference(job, placed)
+        (ref,) = await self._place(job.queue, [job], "keep")
+        return ref
 
     async def cancel(self, id: str, *, queue: str | None = None, running: bool = False) -> Answer:
         """Cancel a job, unless a worker has it.
@@ -134,7 +138,7 @@ class Operations(QueueOperations, Generic[RefT]):
 
     async def archive(self, id: str, *, queue: str | None = None, reason: str = "") -> Answer:
         """Put a job that no worker has among the failed. Returns `archived`, or as `cancel`."""
-        failure = failures.encode_open(Failure("Archived", reason or "Archived by hand."))
+        failure = failures.encode_open(failures.note("Archived", reason or "Archived by hand."))
         return await self._take_out(id, queue, failure=failure)
 
     async def reschedule(
@@ -175,11 +179,14 @@ class Operations(QueueOperations, Generic[RefT]):
         call is not sent again when its answer is lost: OutcomeUnknown.
         """
         name = self._queue(queue)
+        payload = None if data is None else envelopes.encode_data(data, self._session.options.max_payload)
         for _ in range(RETRY_ROUNDS):
             info = await self.get(id, queue=queue)
             if info is None:
                 raise JobNotFound(f"No job {id!r} is known in the queue {name!r}.", hint="Check the id and the queue.")
-            call = self._retry_call(info, data)
+            if info.state != "failed":
+                raise JobNotFailed(f"The job {id!r} is {info.state}; only a failed job can be retried.")
+            call = self._retry_call(info, payload)
             answer = await self._session.write(call, name)
             if answer.answer == "scheduled":
                 return self._make_ref(id, name, "scheduled", answer.due_ms, "scheduled", info.name)
@@ -187,8 +194,6 @@ class Operations(QueueOperations, Generic[RefT]):
                 raise Conflict(
                     f"The job {answer.owner!r} owns the unique key of {id!r}.", hint="Wait until it has ended."
                 )
-            if answer.answer != "changed":
-                raise JobNotFailed(f"The job {id!r} is {info.state}; only a failed job can be retried.")
         raise Conflict(f"The job {id!r} was changed by others {RETRY_ROUNDS} times.", hint="Try again later.")
 
     async def forget(self, ids: str | Iterable[str], *, queue: str | None = None) -> list[Answer]:
@@ -232,6 +237,8 @@ class Operations(QueueOperations, Generic[RefT]):
 
     async def list_jobs(self, state: JobState, *, queue: str | None = None, cursor: str = "", limit: int = 100) -> Page:
         """Read one page of the jobs in a state, in their order. A page with a cursor may be short, even empty."""
+        _check_word("state", state, get_args(JobState))
+        check_whole_number("limit", limit, least=1)
         return await self._session.run(
             inspect.list_jobs(self._session.keys, self._queue(queue), state, cursor=cursor, limit=limit)
         )
@@ -247,8 +254,9 @@ class Operations(QueueOperations, Generic[RefT]):
             if not cursor:
                 return
 
-    async def _place(self, queue: str, jobs: list[NewJob], on_conflict: OnConflict) -> list[Placed]:
-        """Store jobs of one queue."""
+    async def _place(self, queue: str, jobs: list[NewJob], on_conflict: OnConflict) -> list[RefT]:
+        """Store jobs of one queue, and return the references to them."""
+        _check_word("on_conflict", on_conflict, get_args(OnConflict))
         session = self._session
         if on_conflict in ("keep", "error"):
             call = calls.schedule(
@@ -265,7 +273,12 @@ class Operations(QueueOperations, Generic[RefT]):
             call = calls.replace(
                 session.keys, queue, jobs, word=word, lease_ms=session.options.lease_ms, token=new_id()
             )
-        return await session.write_new(call, queue)
+        try:
+            placed = await session.write_new(call, queue)
+        except NotConfirmed as error:
+            error.done = tuple(map(self._reference, jobs, cast(list[Placed], error.done[0])))
+            raise
+        return list(map(self._reference, jobs, placed))
 
     def _reference(self, job: NewJob, placed: Placed) -> RefT:
         """Return the reference for a stored job. A made id belongs to this call, so `kept` means a second sending."""
@@ -291,17 +304,15 @@ class Operations(QueueOperations, Generic[RefT]):
             await self._session.must_be_unknown(job_id)
         return answer
 
-    def _retry_call(self, info: JobInfo, data: Any) -> Any:
-        if info.state == "failed" and (info.envelope is None or info.is_lost):
+    def _retry_call(self, info: JobInfo, payload: msgspec.Raw | None) -> Call[RetryAnswer]:
+        if info.envelope is None or info.is_lost:
             raise PayloadLost(
                 f"The payload of the job {info.id!r} is lost, so there is nothing to retry.", hint="Forget it."
             )
-        envelope = info.raw
-        if info.envelope is not None:
-            envelope = envelopes.refresh(info.raw, info.envelope, time.time_ns() // 1_000_000)
-        if data is not None:
-            envelope = envelopes.rewrite(envelope, data=envelopes.encode_data(data, self._session.options.max_payload))
-        fingerprint = hashlib.sha1(info.raw, usedforsecurity=False).hexdigest()
+        envelope = envelopes.refresh(info.raw, info.envelope, time.time_ns() // 1_000_000)
+        if payload is not None:
+            envelope = envelopes.rewrite(envelope, data=payload)
+        fingerprint = envelopes.fingerprint(info.raw)
         return calls.retry(
             self._session.keys, info.queue, info.id, fingerprint=fingerprint, envelope=envelope, digest=""
         )
@@ -332,6 +343,13 @@ class Operations(QueueOperations, Generic[RefT]):
             server = await self._session.run(inspect.server_time_ms()) / 1000
             self._server_ahead = (time.monotonic(), server - time.time())
         return int((local + self._server_ahead[1]) * 1000)
+
+
+def _check_word(field: str, value: object, words: tuple[str, ...]) -> None:
+    if value not in words:
+        raise InvalidInput(
+            f"{field} is {shown(value)}.", hint=f"Use {', '.join(words[:-1])} or {words[-1]}.", field=field
+        )
 
 
 def _may_be_over_soon(job: NewJob) -> bool:

@@ -1,6 +1,9 @@
 """Every operation on queues and on all workers, once."""
 
+from typing import Final
+
 from delayq.core.errors import QueueInUse, QueueNotFound
+from delayq.core.job_spec import check_whole_number
 from delayq.core.names import check_queue
 from delayq.core.times import Duration, duration_ms
 from delayq.core.views import Control, QueueStats, QueueView, Upcoming, WorkerInfo
@@ -10,6 +13,8 @@ from delayq.redis.commands.call import value_of
 from delayq.redis.commands.queues import END, UNTIL_ENDED, Holds, Switch
 from delayq.redis.session import Session
 from delayq.redis.worker import registry
+
+MAX_SPANS: Final = 10_000
 
 
 class QueueOperations:
@@ -32,6 +37,7 @@ class QueueOperations:
         """Count the jobs that fall due in each of the next `spans` spans of time."""
         name = self._queue(queue)
         span_ms = max(duration_ms(span, field="span"), 1)
+        check_whole_number("spans", spans, least=1, most=MAX_SPANS)
         now_ms = await self._session.run(inspect.server_time_ms())
         bounds = [now_ms + n * span_ms for n in range(spans + 1)]
         outcomes = await self._session.executor.run_all(inspect.count_due(self._session.keys, name, bounds))
@@ -111,6 +117,7 @@ class QueueOperations:
         _must_be_empty(name, await self._session.run(calls.remove(keys, name, look=True)))
         # The name goes off the list first: a producer that comes in between puts it there again.
         await self._session.run(calls.unlist_queue(keys, name))
+        self._session.list_again(name)
         holds = await self._session.run(calls.remove(keys, name, look=False))
         if any(_by_name(holds).values()):
             await self._session.run(calls.list_queue(keys, name))

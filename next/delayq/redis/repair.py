@@ -9,7 +9,9 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any, Final, Literal
 
 from delayq.backends.protocol import Acked, Held, Repaired
+from delayq.core import envelope as envelopes
 from delayq.core import failure as failures
+from delayq.core.errors import UnreadableEnvelope
 from delayq.core.failure import Failure
 from delayq.core.options import Options
 from delayq.redis.commands import delivery, upkeep
@@ -67,9 +69,7 @@ async def _settle_outside_acks(
 
 async def _settle(executor: Executor, keys: Keys, queue: str, verdict: str, rows: Sequence[OutsideAck]) -> None:
     if verdict == "acked":
-        # A plain consumer reads no envelope, so the script looks whether anything follows.
-        done = [Acked(queue, row.id, row.entry, is_followed=True) for row in rows]
-        await executor.run(delivery.ack(keys, queue, done))
+        await executor.run(delivery.ack(keys, queue, await _acked(executor, keys, queue, rows)))
         return
     left = list(rows)
     while left:
@@ -79,6 +79,24 @@ async def _settle(executor: Executor, keys: Keys, queue: str, verdict: str, rows
         else:
             looked = await executor.run(upkeep.bury(keys, queue, [(row.entry, GARBAGE) for row in left]))
         left = left[max(len(looked), 1) :]
+
+
+async def _acked(executor: Executor, keys: Keys, queue: str, rows: Sequence[OutsideAck]) -> list[Acked]:
+    """Return what plain consumers have acknowledged as done, with the retention that the envelopes ask for."""
+    ids = [row.id for row in rows]
+    raws = await executor.run(command("HMGET", keys.of_queue(queue, "jobs"), *ids, parse=list))
+    # What cannot be read may be followed by something, so the script looks.
+    return [
+        Acked(queue, row.id, row.entry, _retention_ms(raw), b"", is_followed=True)
+        for row, raw in zip(rows, raws, strict=True)
+    ]
+
+
+def _retention_ms(raw: bytes | None) -> int:
+    try:
+        return envelopes.decode(raw or b"").retention_ms or 0
+    except UnreadableEnvelope:
+        return 0
 
 
 async def _mend(executor: Executor, keys: Keys, queue: str) -> int:
@@ -94,10 +112,10 @@ async def _mend(executor: Executor, keys: Keys, queue: str) -> int:
     return mended
 
 
-async def _windows(executor: Executor, keys: Keys, queue: str) -> list[str]:
+async def _windows(executor: Executor, keys: Keys, queue: str) -> list[bytes]:
     """Return the names of windows of unique keys, up to one call's worth; the next time brings the next ones."""
     async for names in _scan(executor, keys.of_queue(queue, "unique"), "HSCAN"):
-        return [name for name in names if "." in name]
+        return [name for name in names if b"." in name]
     return []
 
 
@@ -117,12 +135,12 @@ async def _remove_consumers(executor: Executor, keys: Keys, queue: str, tidied: 
         value_of(outcome)
 
 
-async def _scan(executor: Executor, key: str, verb: Literal["HSCAN", "ZSCAN"]) -> AsyncIterator[list[str]]:
+async def _scan(executor: Executor, key: str, verb: Literal["HSCAN", "ZSCAN"]) -> AsyncIterator[list[bytes]]:
     """Go through the names in a hash or sorted set, page by page. A name may come twice."""
     cursor = "0"
     while True:
         reply = await executor.run(command(verb, key, cursor, "COUNT", SCAN_COUNT, parse=list))
         cursor = reply[0].decode()
-        yield [name.decode("utf-8", "surrogateescape") for name in reply[1][::2]]
+        yield reply[1][::2]
         if cursor == "0":
             return

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Final, TypeVar, cast
 
-from delayq.core.errors import CallRefused, FoundElsewhere, NotConfirmed
+from delayq.core.errors import BackendError, CallRefused, FoundElsewhere, NotConfirmed
 from delayq.core.options import Options
 from delayq.redis.commands import inspect
 from delayq.redis.commands.call import Call, command, value_of
@@ -16,8 +16,8 @@ T = TypeVar("T")
 MAX_SEARCHED: Final = 200
 """Queues in which an id is looked for when the caller named none."""
 
-CONFIRM_MS: Final = 2_000
-"""How long WAIT and WAITAOF may take."""
+CONFIRM_MS: Final = 1_500
+"""How long WAIT and WAITAOF may take: less than a try may wait for its answer."""
 
 
 class Session:
@@ -28,6 +28,7 @@ class Session:
         self.keys = keys
         self.options = options
         self._listed: set[str] = set()
+        self._told_unlisted: set[str] = set()
 
     async def run(self, call: Call[T]) -> T:
         """Send one call and return its value."""
@@ -42,19 +43,24 @@ class Session:
     async def write_new(self, call: Call[T], queue: str) -> T:
         """Send a call that may begin a queue. The first time, the queue is listed in front of it, in the same trip.
 
-        A refused listing is no reason to refuse the job: workers that were given the queue serve it all the same.
+        A refused listing is no reason to refuse the job: workers that were given the queue serve it all the same. It
+        is tried again with the next job.
         """
         if queue in self._listed:
             return await self.write(call, queue)
-        trip: list[Call[Any]] = [list_queue(self.keys, queue), call]
-        listed, stored = await self.executor.run_all(trip)
-        self._listed.add(queue)
-        value = cast(T, value_of(stored))
-        if isinstance(listed, CallRefused):
-            _warn_unlisted(queue, listed)
+        listing = list_queue(self.keys, queue)
         if self.options.durability.waits:
+            (listed,) = await self.executor.run_all([listing])
+            self._note_listing(queue, listed)
             return await self._write_confirmed(call, queue)
-        return value
+        trip: list[Call[Any]] = [listing, call]
+        listed, stored = await self.executor.run_all(trip)
+        self._note_listing(queue, listed)
+        return cast(T, value_of(stored))
+
+    def list_again(self, queue: str) -> None:
+        """List a queue again before the next job, because it was taken off the list."""
+        self._listed.discard(queue)
 
     async def must_be_unknown(self, job_id: str) -> None:
         """Raise FoundElsewhere when another queue has the job: the caller named no queue, and the default one has none.
@@ -84,6 +90,14 @@ class Session:
         calls = [command("HEXISTS", self.keys.of_queue(name, "jobs"), job_id, parse=bool) for name in queues]
         return [outcome is True for outcome in await self.executor.run_all(calls)]
 
+    def _note_listing(self, queue: str, listed: bool | BackendError) -> None:
+        """Remember that a queue is listed. That it could not be is told once."""
+        if not isinstance(listed, BackendError):
+            self._listed.add(queue)
+        elif queue not in self._told_unlisted:
+            self._told_unlisted.add(queue)
+            _warn_unlisted(queue, listed)
+
     async def _write_confirmed(self, call: Call[T], queue: str) -> T:
         """Send a call, and wait on the same connection until its effect is as safe as asked.
 
@@ -101,17 +115,21 @@ class Session:
         stored, _, confirmed = await self.executor.run_all(trip, block=CONFIRM_MS / 1000)
         value = cast(T, value_of(stored))
         wanted = 1 if durability.fsync else durability.replicas
-        if value_of(confirmed) < wanted:
-            raise NotConfirmed(
-                f"Redis at {self.executor.where} stored it, but did not confirm it as durable: "
-                f"{confirmed} of {wanted} {'fsync' if durability.fsync else 'replicas'} within {CONFIRM_MS} ms.",
-                hint="Send the same call again: the same id is the same job.",
-                done=(value,),
-            )
-        return value
+        if isinstance(confirmed, BackendError):
+            why = str(confirmed)
+        elif confirmed < wanted:
+            what = "fsync" if durability.fsync else "replicas"
+            why = f"{confirmed} of {wanted} {what} within {CONFIRM_MS} ms."
+        else:
+            return value
+        raise NotConfirmed(
+            f"Redis at {self.executor.where} stored it, but did not confirm it as durable: {why}",
+            hint="`done` holds its answer. Repeat it only with the same id.",
+            done=(value,),
+        )
 
 
-def _warn_unlisted(queue: str, error: CallRefused) -> None:
+def _warn_unlisted(queue: str, error: BackendError) -> None:
     import logging
 
     logging.getLogger("delayq").warning(

@@ -79,6 +79,5 @@ def load_settings(**given: Any) -> Settings:
     except ValidationError as error:
         problem = error.errors(include_url=False, include_input=False)[0]
         field = str(problem["loc"][0])
-        raise ConfigError(
-            f"The setting DELAYQ_{field.upper()} cannot be used: {problem['msg']}.", field=field
-        ) from None
+        reason = str(problem.get("ctx", {}).get("error", problem["msg"])).removesuffix(".")
+        raise ConfigError(f"The setting DELAYQ_{field.upper()} cannot be used: {reason}.", field=field) from None

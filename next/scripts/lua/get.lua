@@ -35,7 +35,10 @@ local consumer = ''
 local idle_ms = ''
 if entry then
   state = is_delivered(stream, entry, redis.call('HGET', meta, 'delivered')) and 'reserved' or 'ready'
-  due = read_entry(stream, entry)['due'] or due
+  -- Damage may leave a row that is no entry id.
+  if string.match(entry, '^%d+%-%d+$') then
+    due = read_entry(stream, entry)['due'] or due
+  end
   local pending = redis.pcall('XPENDING', stream, 'delayq', entry, entry, 1)
   if pending[1] then
     consumer = pending[1][2]

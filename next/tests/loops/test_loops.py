@@ -3,41 +3,78 @@
 import pytest
 
 from delayq.backends.protocol import Promoted, Reclaimed, Repaired
-from delayq.core.errors import BackendUnavailable, CallRefused
+from delayq.core.errors import BackendFull, BackendUnavailable, CallRefused, OutcomeUnknown
 from delayq.loops.janitor import Janitor
+from delayq.loops.loop import Loop, run_loops
 from delayq.loops.mover import Mover
+from delayq.loops.relay import Relay
 from tests.support.fakes import FakeClock
 
 
 class FakeQueues:
-    """A QueueKeeper that answers each promotion of a queue with the next of its waits."""
+    """A QueueKeeper that answers each promotion of a queue with the next of its waits, and records who is served."""
 
     def __init__(self, **waits_us: list[int]) -> None:
         self._waits_us = waits_us
         self.promoted: list[str] = []
         self.reclaimed: list[str] = []
+        self.repaired: list[str] = []
+        self.followed: list[str] = []
         self.damaged: dict[str, Exception] = {}
+        self.owed: dict[str, int] = {}
+        self.more = [0]
+
+    @property
+    def served(self) -> list[str]:
+        """The queues that were served, each once, in their order."""
+        return list(dict.fromkeys(self.promoted + self.repaired + self.followed))
+
+    def add(self, queue: str, wait_us: int) -> None:
+        self._waits_us[queue] = [wait_us]
+
+    def forget(self, queue: str) -> None:
+        del self._waits_us[queue]
 
     def queues(self) -> list[str]:
         return sorted(self._waits_us)
 
     def promote(self, queue: str) -> Promoted:
-        self.promoted.append(queue)
-        if queue in self.damaged:
-            raise self.damaged[queue]
-        return Promoted(0, 0, self._waits_us[queue].pop(0))
+        self._serve(queue, self.promoted)
+        return Promoted(0, 0, self._waits_us[queue].pop(0), self.owed.get(queue, 0))
 
     def reclaim(self, queue: str) -> Reclaimed:
-        self.reclaimed.append(queue)
-        if queue in self.damaged:
-            raise self.damaged[queue]
-        return Reclaimed(1, 0, 0)
+        self._serve(queue, self.reclaimed)
+        return Reclaimed(1, 0, 0, more=self.more.pop(0) if self.more else 0)
 
     def repair(self, queue: str) -> Repaired:
+        self._serve(queue, self.repaired)
         return Repaired()
 
     def follow_up(self, queue: str) -> int:
-        return 0
+        self._serve(queue, self.followed)
+        return 1
+
+    def _serve(self, queue: str, served: list[str]) -> None:
+        served.append(queue)
+        if queue in self.damaged:
+            raise self.damaged[queue]
+
+
+class Stepping:
+    """A loop that wants to be called again after some seconds, or raises."""
+
+    def __init__(self, clock: FakeClock, answer: float | Exception) -> None:
+        self._clock = clock
+        self._answer = answer
+        self.called_at: list[float] = []
+        self.hints: list[set[str]] = []
+
+    def step(self, hinted: set[str]) -> float:
+        self.called_at.append(self._clock())
+        self.hints.append(hinted)
+        if isinstance(self._answer, Exception):
+            raise self._answer
+        return self._answer
 
 
 def test_the_mover_sleeps_until_the_next_job_is_due() -> None:
@@ -68,16 +105,9 @@ def test_one_damaged_queue_is_left_alone_for_a_second_and_stops_no_other() -> No
     assert (keeper.promoted.count("bad"), keeper.promoted.count("good")) == (1, 50)
     clock.now += 1.1
     keeper.damaged.clear()
-    keeper._waits_us["bad"] = [-1]
+    keeper.add("bad", -1)
     mover.step(set())
     assert keeper.promoted.count("bad") == 2
-
-
-def test_a_server_that_is_away_is_told_to_the_loop() -> None:
-    keeper = FakeQueues(a=[], b=[])
-    keeper.damaged["a"] = BackendUnavailable("away")
-    with pytest.raises(BackendUnavailable):
-        Mover(keeper, clock=FakeClock()).step(set())
 
 
 def test_the_janitor_goes_on_after_a_damaged_queue() -> None:
@@ -85,4 +115,119 @@ def test_the_janitor_goes_on_after_a_damaged_queue() -> None:
     keeper.damaged["bad"] = CallRefused("WRONGTYPE")
     janitor = Janitor(keeper, reclaim_every=10, repair_every=60, clock=FakeClock())
     assert janitor.step(set()) == 10
-    assert (keeper.reclaimed, janitor.reclaimed) == (["bad", "good"], 1)
+    assert (keeper.repaired, janitor.reclaimed) == (["bad", "good"], 1)
+
+
+def test_a_queue_that_is_no_longer_listed_is_left_alone() -> None:
+    clock, keeper = FakeClock(), FakeQueues(a=[-1] * 9, b=[-1] * 9)
+    mover = Mover(keeper, clock=clock)
+    mover.step(set())
+    keeper.forget("b")
+    clock.now += 5.1
+    mover.step(set())
+    assert keeper.promoted == ["a", "b", "a"]
+
+
+def test_a_queue_that_is_listed_later_is_served() -> None:
+    clock, keeper = FakeClock(), FakeQueues(a=[-1] * 9)
+    mover = Mover(keeper, clock=clock)
+    mover.step(set())
+    keeper.add("b", -1)
+    assert mover.step(set()) == 1.0
+    clock.now += 5.1
+    mover.step(set())
+    assert keeper.promoted == ["a", "a", "b"]
+
+
+def test_the_mover_gives_other_queues_their_turn() -> None:
+    keeper = FakeQueues(a=[0] * 99, b=[-1])
+    assert Mover(keeper, clock=FakeClock()).step(set()) == 0.0
+    assert keeper.promoted == ["a"] * 20 + ["b"]
+
+
+def test_the_mover_looks_again_after_a_second_however_far_the_next_job_is() -> None:
+    assert Mover(FakeQueues(a=[3_600_000_000]), clock=FakeClock()).step(set()) == 1.0
+    assert Mover(FakeQueues(), clock=FakeClock()).step(set()) == 1.0
+
+
+def test_the_mover_tells_which_queues_owe() -> None:
+    keeper = FakeQueues(a=[-1], b=[-1])
+    keeper.owed = {"b": 3}
+    mover = Mover(keeper, clock=FakeClock())
+    mover.step(set())
+    assert mover.owing == {"b"}
+
+
+@pytest.mark.parametrize("error", [CallRefused("WRONGTYPE"), ValueError("an answer that makes no sense")])
+@pytest.mark.parametrize("make", ["mover", "janitor", "relay"])
+def test_whatever_is_wrong_with_one_queue_stops_no_other(make: str, error: Exception) -> None:
+    clock, keeper = FakeClock(), FakeQueues(bad=[], good=[-1])
+    keeper.damaged["bad"] = error
+    loop: Loop = Mover(keeper, clock=clock)
+    if make == "janitor":
+        loop = Janitor(keeper, reclaim_every=10, repair_every=60, clock=clock)
+    elif make == "relay":
+        loop = Relay(keeper, {"bad", "good"}, clock=clock)
+    loop.step(set())
+    assert keeper.served == ["bad", "good"]
+
+
+@pytest.mark.parametrize("error", [BackendUnavailable("away"), OutcomeUnknown("lost"), BackendFull("full")])
+def test_trouble_of_the_whole_server_is_told_to_the_loop(error: Exception) -> None:
+    keeper = FakeQueues(a=[], b=[])
+    keeper.damaged["a"] = error
+    with pytest.raises(type(error)):
+        Janitor(keeper, reclaim_every=10, repair_every=60, clock=FakeClock()).step(set())
+    with pytest.raises(type(error)):
+        Relay(keeper, {"a"}, clock=FakeClock()).step(set())
+
+
+def test_the_janitor_reclaims_often_and_repairs_now_and_then() -> None:
+    clock, keeper = FakeClock(), FakeQueues(a=[])
+    janitor = Janitor(keeper, reclaim_every=10, repair_every=25, clock=clock)
+    assert janitor.step(set()) == 10
+    for _ in range(3):
+        clock.now += 10
+        janitor.step({"a"})
+    assert (len(keeper.reclaimed), len(keeper.repaired)) == (4, 2)
+    assert janitor.step(set()) == 10
+    assert len(keeper.reclaimed) == 4
+
+
+def test_the_janitor_reclaims_until_nothing_is_left() -> None:
+    keeper = FakeQueues(a=[])
+    keeper.more = [1, 1, 0]
+    janitor = Janitor(keeper, reclaim_every=10, repair_every=60, clock=FakeClock())
+    janitor.step(set())
+    assert (janitor.reclaimed, keeper.more) == (3, [])
+
+
+def test_the_relay_follows_up_where_the_mover_says_and_everywhere_now_and_then() -> None:
+    clock, keeper, owing = FakeClock(), FakeQueues(a=[], b=[]), {"b"}
+    relay = Relay(keeper, owing, clock=clock)
+    assert relay.step(set()) == 5
+    assert (keeper.followed, owing) == (["b"], set())
+    relay.step(set())
+    clock.now += 5
+    relay.step(set())
+    assert (keeper.followed, relay.carried) == (["b", "a", "b"], 3)
+
+
+def test_a_loop_that_fails_is_called_again_after_a_second_and_stops_no_other(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock = FakeClock()
+    bad, good = Stepping(clock, ValueError("why")), Stepping(clock, 0.25)
+    run_loops([bad, good], clock.wait, lambda: clock.now >= 103, clock=clock)
+    assert bad.called_at == [100, 101, 102]
+    assert len(good.called_at) == 12
+    assert caplog.messages[0] == "Stepping failed; it is called again in 1.0 s"
+
+
+def test_a_hint_wakes_all_loops_and_is_passed_on() -> None:
+    clock = FakeClock()
+    loop = Stepping(clock, 5.0)
+    hints = iter([{"orders"}, set()])
+    run_loops([loop], lambda seconds: next(hints, set()), lambda: len(loop.hints) == 2, clock=clock)
+    assert loop.hints == [set(), {"orders"}]
+    assert loop.called_at == [100, 100]

@@ -1,5 +1,6 @@
 """The executor: what is sent again, and what is not."""
 
+import re
 import time
 from typing import Any
 
@@ -8,8 +9,9 @@ import redis
 from redis.exceptions import NoScriptError, ResponseError
 
 from delayq import DelayQ
-from delayq.core.errors import BackendUnavailable, CallRefused, ConfigError, OutcomeUnknown
+from delayq.core.errors import BackendFull, BackendUnavailable, CallRefused, ConfigError, OutcomeUnknown
 from delayq.redis.commands.call import Call, command, script_call, value_of
+from delayq.redis.connection.errors import NOT_READY
 from delayq.redis.connection.executor import Executor
 from delayq.redis.connection.leaf import ConnectionLost, drive
 from delayq.redis.scripts import load
@@ -25,15 +27,20 @@ class FakeLeaf:
         self._answers = list(answers)
         self.requests: list[bytes] = []
         self.now = 0.0
+        self.loses_requests = False
+        self.seconds_per_lost_try = 0.0
 
     where = "redis://test"
 
     async def send(self, request: bytes) -> None:
         self.requests.append(request)
+        if self.loses_requests:
+            raise ConnectionLost("reset", sent=True)
 
     async def receive(self, connection: None, replies: int, *, block: float = 0.0) -> list[Any]:
         answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
         if isinstance(answer, ConnectionLost):
+            self.now += self.seconds_per_lost_try
             raise answer
         return answer
 
@@ -53,6 +60,9 @@ class FakeLeaf:
 
 READ = command("GET", "a", parse=bytes)
 COUNT = command("INCR", "a", parse=int, repeatable=False)
+COUNT_BY_HAND = command("SET", "a", 7, parse=int)
+BUSY = ResponseError("BUSY Redis is busy running a script.")
+RUN_NOW: dict[str, Any] = {"now": "", "queue": "q", "wake": "w", "high_water": 1, "id": "a"}
 
 
 def test_what_was_not_sent_is_sent_again() -> None:
@@ -78,6 +88,14 @@ def test_patience_ends_after_five_seconds(lost: ConnectionLost, error: type[Exce
     assert 4.5 <= leaf.now <= 5.0
 
 
+def test_a_server_that_hangs_is_given_up_after_five_seconds() -> None:
+    leaf = FakeLeaf(LOST_AFTER)
+    leaf.seconds_per_lost_try = 2.0
+    with pytest.raises(OutcomeUnknown):
+        leaf.run(READ)
+    assert leaf.now <= 5.0
+
+
 def test_a_script_that_the_server_lacks_is_sent_as_text() -> None:
     script = load("renew")
     call = script_call(script, ("a", "b", "c"), lambda reply: reply, repeatable=True, consumer="me")
@@ -97,6 +115,96 @@ def test_a_script_text_that_is_lost_leaves_the_others_their_answers() -> None:
     first, lost = FakeLeaf([7, NoScriptError("NOSCRIPT")], LOST_AFTER).outcomes(COUNT, call)
     assert first == 7
     assert isinstance(lost, OutcomeUnknown)
+
+
+def test_a_script_that_the_server_lacks_may_be_not_ready_and_still_runs_once() -> None:
+    call = script_call(load("run_now"), ("a",) * 8, lambda reply: reply, repeatable=False, **RUN_NOW)
+    leaf = FakeLeaf([NoScriptError("NOSCRIPT")], [BUSY], [b"ready"])
+    assert leaf.run(call) == [b"ready"]
+    assert [request.split(b"\r\n")[2] for request in leaf.requests] == [b"EVALSHA", b"EVAL", b"EVAL"]
+
+
+@pytest.mark.parametrize("code", sorted(NOT_READY))
+def test_a_call_that_meets_a_server_that_is_not_ready_is_asked_again(code: str) -> None:
+    leaf = FakeLeaf([7, ResponseError(f"{code} wait"), b"x"], [ResponseError(f"{code} wait")], [8])
+    assert leaf.run(COUNT, COUNT, READ) == [7, 8, b"x"]
+    assert [request.count(b"INCR") for request in leaf.requests] == [2, 1, 1]
+
+
+def test_a_server_that_is_not_ready_for_five_seconds_is_unavailable() -> None:
+    leaf = FakeLeaf([BUSY])
+    with pytest.raises(BackendUnavailable, match=r"Redis at redis://test is not ready: it is busy with a"):
+        leaf.run(COUNT)
+    assert 4.5 <= leaf.now <= 5.0
+
+
+def test_an_answer_that_is_lost_after_not_ready_leaves_the_outcome_unknown() -> None:
+    first, lost = FakeLeaf([b"x", BUSY], LOST_AFTER).outcomes(READ, COUNT)
+    assert first == b"x"
+    assert isinstance(lost, OutcomeUnknown)
+
+
+def test_a_lost_answer_among_tries_that_were_not_sent_leaves_the_outcome_unknown() -> None:
+    with pytest.raises(OutcomeUnknown):
+        FakeLeaf(LOST_BEFORE, LOST_AFTER, LOST_BEFORE).run(COUNT)
+
+
+def test_a_trip_is_sent_again_only_when_all_its_calls_may_be() -> None:
+    assert FakeLeaf(LOST_AFTER, [b"x", b"y"]).run(READ, READ) == [b"x", b"y"]
+    with pytest.raises(OutcomeUnknown):
+        FakeLeaf(LOST_AFTER, [b"x", 7]).run(READ, COUNT)
+
+
+@pytest.mark.parametrize(
+    ("reply", "error", "sentence"),
+    [
+        ("OOM command not allowed when used memory > 'maxmemory'.", BackendFull, "has reached its memory limit."),
+        ("ERR Error running script: OOM command not allowed", BackendFull, "Raise maxmemory, or let workers drain"),
+        ("WRONGTYPE Operation against a key", CallRefused, "refused GET: WRONGTYPE Operation against a key. A key of"),
+        ("NOPERM this user has no permissions", CallRefused, "Allow it in the ACL of this user"),
+        ("ERR unknown command", CallRefused, "refused GET: ERR unknown command."),
+    ],
+)
+def test_an_error_says_what_to_do_next(reply: str, error: type[Exception], sentence: str) -> None:
+    leaf = FakeLeaf([ResponseError(reply)])
+    with pytest.raises(error, match=re.escape(sentence)):
+        leaf.run(READ)
+    assert len(leaf.requests) == 1
+
+
+def test_a_script_in_an_old_server_words_its_errors_by_another_prefix() -> None:
+    words = "Error running script (call to f_1): @user_script:9: -BUSY Redis is busy running a script"
+    assert FakeLeaf([ResponseError(words)], [7]).run(COUNT) == [7]
+
+
+def started_and_finished(leaf: FakeLeaf, *calls: Call[Any]) -> list[Any]:
+    executor = Executor(leaf, clock=lambda: leaf.now)
+    started = drive(executor.start(calls))
+    leaf.loses_requests = False
+    return drive(executor.finish(started))
+
+
+def test_a_trip_that_is_started_ends_as_one_that_is_run() -> None:
+    assert started_and_finished(FakeLeaf([7, b"x"]), COUNT, READ) == [7, b"x"]
+    assert started_and_finished(FakeLeaf(LOST_AFTER, [b"x"]), READ) == [b"x"]
+    assert started_and_finished(FakeLeaf([7])) == []
+    with pytest.raises(OutcomeUnknown):
+        started_and_finished(FakeLeaf(LOST_AFTER, [7]), COUNT)
+
+
+def test_a_trip_that_broke_off_while_it_was_sent_is_not_sent_twice() -> None:
+    leaf = FakeLeaf([7])
+    leaf.loses_requests = True
+    with pytest.raises(OutcomeUnknown):
+        started_and_finished(leaf, COUNT)
+    assert len(leaf.requests) == 1
+    leaf.loses_requests = True
+    assert started_and_finished(leaf, COUNT_BY_HAND) == [7]
+
+
+def test_no_calls_make_no_trip() -> None:
+    leaf = FakeLeaf([])
+    assert (leaf.outcomes(), leaf.requests) == ([], [])
 
 
 def test_a_wrong_password_is_told_at_once(url: str, server: redis.Redis) -> None:

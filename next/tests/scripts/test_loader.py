@@ -9,6 +9,8 @@ from delayq.redis.commands.call import script_call
 from delayq.redis.scripts import FOLDER, load
 
 FILES = sorted(FOLDER.rglob("*.lua"))
+UNUSED = {"promote": {"completed"}}
+"""Keys of the contract that a script no longer needs."""
 SCRIPTS = sorted(path.stem for path in FOLDER.glob("*.lua"))
 
 
@@ -47,3 +49,28 @@ def test_every_include_is_used(name: str) -> None:
     source = (FOLDER / f"{name}.lua").read_text()
     for included in re.findall(r"^-- include: (\w+)$", source, re.MULTILINE):
         assert load(name).text.count(f"{included}(") > 1
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_every_key_and_argument_of_a_manual_is_used(name: str) -> None:
+    script = load(name)
+    _, _, body = (FOLDER / f"{name}.lua").read_text().partition("\n\n")
+    code = "\n".join(line.split("--")[0] for line in body.splitlines())
+    names = {*script.keys, *script.arguments} - UNUSED.get(name, set())
+    assert [each for each in names if not re.search(rf"\b{each}\b", code) and "unpack(KEYS)" not in body] == []
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_no_script_walks_a_key_or_decodes_a_payload(path: Path) -> None:
+    code = path.read_text()
+    walked = r"'(KEYS|SMEMBERS|HGETALL|HKEYS|HVALS|\w*SCAN|EVAL|EVALSHA|SCRIPT|FLUSH\w*|XTRIM)'|MAXLEN|#!lua"
+    assert re.findall(walked, code) == []
+    assert set(re.findall(r"cjson\.decode\((\w+)\)", code)) <= {"first_answer"}
+
+
+def test_a_role_has_the_same_type_in_every_script() -> None:
+    types: dict[str, set[str]] = {}
+    for name in SCRIPTS:
+        for role, kind in re.findall(r"^-- KEYS +(\w+) +(\w+)", load(name).text, re.MULTILINE):
+            types.setdefault(role, set()).add(kind)
+    assert {role: kinds for role, kinds in types.items() if len(kinds) > 1} == {}

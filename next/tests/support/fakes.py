@@ -17,6 +17,11 @@ class FakeClock:
     def __call__(self) -> float:
         return self.now
 
+    def wait(self, seconds: float) -> set[str]:
+        """Let so much time pass. Without hints."""
+        self.now += seconds
+        return set()
+
 
 class FakeConsumer:
     """A Consumer whose jobs are a list. It records what a child does."""

@@ -1,12 +1,15 @@
-"""Waits for a fact, never for a time."""
+"""Wait for a fact, never for a time."""
 
 import time
 from collections.abc import Callable
 
+PATIENCE = 20.0
 
-def wait_until(holds: Callable[[], bool], *, patience: float = 20.0) -> None:
-    """Wait until something holds; fail after `patience` seconds, which is long on purpose."""
+
+def wait_until(is_so: Callable[[], object], what: str = "what was waited for", *, patience: float = PATIENCE) -> None:
+    """Wait until something is so, and fail when it is not after a long time."""
     deadline = time.monotonic() + patience
-    while not holds():
-        assert time.monotonic() < deadline, f"it did not hold after {patience} s"
+    while not is_so():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"{what} did not happen within {patience:g} s")
         time.sleep(0.01)

@@ -1,7 +1,8 @@
 """A call of Redis as a value: what to send, how to read the answer, and whether it may be sent twice."""
 
+import re
 from collections.abc import Callable, Iterable
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
@@ -13,6 +14,8 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 Word = str | bytes | int
 Parse = Callable[[Any], T]
+
+_QUEUE: Final = re.compile(r":\{(.+?)\}:")
 
 
 class Call(msgspec.Struct, Generic[T_co], frozen=True, gc=False):
@@ -29,8 +32,10 @@ class Call(msgspec.Struct, Generic[T_co], frozen=True, gc=False):
 
     @property
     def name(self) -> str:
-        """Return what to call it in a message: the script or the command."""
-        return self.script.name if self.script else str(self.words[0])
+        """Return what to call it in a message: the script or the command, and the queue."""
+        name = self.script.name if self.script else str(self.words[0])
+        queue = next((found[1] for word in self.words[:4] if (found := _QUEUE.search(str(word)))), "")
+        return f"{name} in the queue {queue}" if queue else name
 
     def words_with_text(self) -> tuple[Word, ...]:
         """Return the EVAL that does the same as this EVALSHA; of a plain command its own words."""

@@ -9,6 +9,7 @@ import msgspec
 from delayq.core import envelope as envelopes
 from delayq.core import failure as failures
 from delayq.core.errors import UnreadableEnvelope
+from delayq.core.names import is_queue
 from delayq.core.states import State
 from delayq.core.views import JobInfo, Page, QueueStats
 from delayq.redis.commands.call import Call, command, queue_call, script_call
@@ -57,8 +58,13 @@ def count_due(keys: Keys, queue: str, bounds_ms: Sequence[int]) -> list[Call[int
 
 
 def list_queues(keys: Keys) -> Call[list[str]]:
-    """Read the names of all queues, sorted."""
-    return command("SMEMBERS", keys.queues, parse=lambda reply: sorted(name.decode() for name in reply))
+    """Read the names of all queues, sorted. What is no name of a queue was put on the list by foreign hands."""
+
+    def parse(reply: list[bytes]) -> list[str]:
+        names = [name.decode("utf-8", "replace") for name in reply]
+        return sorted(name for name in names if is_queue(name))
+
+    return command("SMEMBERS", keys.queues, parse=parse)
 
 
 def server_time_ms() -> Call[int]:
@@ -93,7 +99,7 @@ def _read_job(queue: str, job_id: str, reply: list[bytes]) -> JobInfo | None:
 
 def _listed(queue: str, state: State, job_id: bytes, time: bytes, raw: bytes) -> JobInfo:
     return JobInfo(
-        id=job_id.decode(),
+        id=job_id.decode("utf-8", "replace"),
         queue=queue,
         state=state,
         raw=raw,

@@ -34,9 +34,9 @@ class Tidied(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_damaged(self) -> bool:
-        """Whether one of the two sums is wrong. No script can cause that."""
+        """Whether a sum is wrong, or a lock has lost its other half. No script can cause that."""
         placed = self.scheduled + self.entries + self.failed + self.completed
-        return self.in_stream != self.entries or placed != self.jobs
+        return self.in_stream != self.entries or placed != self.jobs or self.locks > self.unique
 
 
 class OutsideAck(msgspec.Struct, frozen=True, gc=False):
@@ -99,7 +99,7 @@ def outside_acks(
     return queue_call("outside_acks", keys, queue, parse, after=after, limit=PAGE, seen=marks, scope=scope)
 
 
-def mend(keys: Keys, queue: str, job_ids: Sequence[str], *, now_ms: str = "") -> Call[list[str]]:
+def mend(keys: Keys, queue: str, job_ids: Sequence[bytes], *, now_ms: str = "") -> Call[list[str]]:
     """Repair some ids, so that each has one place and a payload. A shorter answer: call again with the rest."""
     rows = [(job_id,) for job_id in job_ids]
     return queue_call("mend", keys, queue, _read_words, now=now_ms, queue=queue, lost=LOST, rows=rows)
@@ -111,7 +111,7 @@ def bury(keys: Keys, queue: str, garbage: Sequence[tuple[str, bytes]], *, now_ms
 
 
 def prune(
-    keys: Keys, queue: str, *, keep_failed_ms: int, windows: Sequence[str] = (), now_ms: str = ""
+    keys: Keys, queue: str, *, keep_failed_ms: int, windows: Sequence[bytes] = (), now_ms: str = ""
 ) -> Call[Pruned]:
     """Forget what was kept long enough. `windows` of unique keys are dropped when they are over."""
     return queue_call(

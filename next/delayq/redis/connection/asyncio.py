@@ -6,10 +6,10 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 from redis.asyncio.connection import AbstractConnection
-from redis.exceptions import AuthenticationError, ConnectionError, ResponseError, TimeoutError
+from redis.exceptions import AuthenticationError, ConnectionError, TimeoutError
 
 from delayq.core.errors import ConfigError
-from delayq.redis.connection.errors import why_lost
+from delayq.redis.connection.errors import ERROR_REPLIES, error_reply, why_lost
 from delayq.redis.connection.leaf import TRY_TIMEOUT, ConnectionLost
 from delayq.redis.connection.url import Address
 
@@ -30,6 +30,8 @@ class AsyncioLeaf:
     async def send(self, request: bytes) -> AbstractConnection:
         """Send packed commands; see Leaf."""
         idle = await self._idle_of_loop()
+        while idle and _has_ended(idle[-1]):
+            await idle.pop().disconnect(nowait=True)
         connection = idle.pop() if idle else self._address.asyncio_connection()
         sent = False
         try:
@@ -96,6 +98,11 @@ class AsyncioLeaf:
     async def _read(self, connection: AbstractConnection, block: float) -> Any:
         try:
             timeout = block + TRY_TIMEOUT
-            return await connection.read_response(disable_decoding=True, timeout=timeout)
-        except ResponseError as error:
-            return error
+            return await connection.read_response(disable_decoding=True, timeout=timeout, disconnect_on_error=False)
+        except ERROR_REPLIES as error:
+            return error_reply(error)
+
+
+def _has_ended(connection: AbstractConnection) -> bool:
+    """Whether the server closed an idle connection meanwhile, as far as the loop has seen it."""
+    return connection._reader is None or connection._reader.at_eof()

@@ -6,10 +6,10 @@ import time
 from typing import Any
 
 from redis.connection import AbstractConnection
-from redis.exceptions import AuthenticationError, ConnectionError, ResponseError, TimeoutError
+from redis.exceptions import AuthenticationError, ConnectionError, TimeoutError
 
 from delayq.core.errors import ConfigError
-from delayq.redis.connection.errors import why_lost
+from delayq.redis.connection.errors import ERROR_REPLIES, error_reply, why_lost
 from delayq.redis.connection.leaf import TRY_TIMEOUT, ConnectionLost, WokenUp
 from delayq.redis.connection.url import Address
 
@@ -36,7 +36,7 @@ class BlockingLeaf:
         connection = self._take()
         sent = False
         try:
-            if not connection.is_connected:
+            if connection._sock is None:
                 connection.connect()
             sent = True
             connection.send_packed_command([request], check_health=False)
@@ -83,24 +83,38 @@ class BlockingLeaf:
         if self._pid != os.getpid():
             self._idle = []
             self._pid = os.getpid()
-        try:
-            return self._idle.pop()
-        except IndexError:
-            return self._address.blocking_connection()
+        while True:
+            try:
+                connection = self._idle.pop()
+            except IndexError:
+                return self._address.blocking_connection()
+            if not _is_readable(connection):
+                return connection
+            connection.disconnect()
 
     def _wait(self, connection: AbstractConnection, timeout: float) -> None:
         """Wait until the server answers, and no longer than until a signal comes."""
         watched: list[Any] = [connection._sock, *self._wake_fds]
-        readable, _, _ = select.select(watched, [], [], timeout)
-        if connection._sock in readable:
-            return
+        poll = select.poll()  # select() refuses descriptors from 1024 on
+        for one in watched:
+            poll.register(one, select.POLLIN)
+        readable = {descriptor for descriptor, _ in poll.poll(timeout * 1000)}
         if not readable:
             raise TimeoutError("no answer came")
-        os.read(self._wake_fds[0], 4096)
-        raise WokenUp
+        if readable <= set(self._wake_fds):
+            os.read(self._wake_fds[0], 4096)
+            raise WokenUp
 
     def _read(self, connection: AbstractConnection) -> Any:
         try:
-            return connection.read_response(disable_decoding=True)
-        except ResponseError as error:
-            return error
+            return connection.read_response(disable_decoding=True, disconnect_on_error=False)
+        except ERROR_REPLIES as error:
+            return error_reply(error)
+
+
+def _is_readable(connection: AbstractConnection) -> bool:
+    """Whether there is something to read, which on an idle connection is its end: the server closed it meanwhile."""
+    watched: Any = connection._sock
+    poll = select.poll()
+    poll.register(watched, select.POLLIN)
+    return bool(poll.poll(0))

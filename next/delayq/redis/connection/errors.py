@@ -4,7 +4,19 @@ import errno
 import re
 from typing import Final
 
-from redis.exceptions import NoScriptError, ResponseError
+from redis.exceptions import (
+    AuthenticationError,
+    BusyLoadingError,
+    ClusterDownError,
+    MasterDownError,
+    MovedError,
+    NoPermissionError,
+    NoScriptError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    ResponseError,
+    TryAgainError,
+)
 
 from delayq.core.errors import BackendError, BackendFull, BackendUnavailable, CallRefused
 
@@ -28,7 +40,36 @@ _HINTS: Final = {
     "MOVED": "This server is a node of a cluster: use redis+cluster:// in the url.",
 }
 
+_CODE_OF_TYPE: Final[dict[type, str]] = {
+    ClusterDownError: "CLUSTERDOWN",
+    MasterDownError: "MASTERDOWN",
+    MovedError: "MOVED",
+    NoPermissionError: "NOPERM",
+    NoScriptError: "NOSCRIPT",
+    OutOfMemoryError: "OOM",
+    ReadOnlyError: "READONLY",
+    TryAgainError: "TRYAGAIN",
+}
+"""The errors from whose texts redis-py takes the code off."""
+
+_PLACE_IN_SCRIPT: Final = re.compile(r",? script: .*")
+"""Where in which script the server met the error: the caller can do nothing with it."""
+
 _CODE: Final = re.compile(r"\b(?:OOM|NOSCRIPT|NOPERM|NOAUTH|WRONGTYPE|NOGROUP|MOVED|" + "|".join(NOT_READY) + r")\b")
+
+
+ERROR_REPLIES: Final = (ResponseError, BusyLoadingError, AuthenticationError)
+"""What redis-py raises for a reply that is an error. To it the last two are connections that were lost."""
+
+
+def error_reply(error: Exception) -> ResponseError:
+    """Return an error reply as a ResponseError with its code, which redis-py takes off."""
+    if isinstance(error, BusyLoadingError):
+        return ResponseError(f"LOADING {error}")
+    if isinstance(error, AuthenticationError):
+        return ResponseError(f"NOAUTH {error}")
+    assert isinstance(error, ResponseError)
+    return error
 
 
 def code_of(error: ResponseError) -> str:
@@ -36,12 +77,12 @@ def code_of(error: ResponseError) -> str:
 
     redis-py takes some codes off, and a server before 7 puts its own words in front of what a script met.
     """
-    if isinstance(error, NoScriptError):
-        return "NOSCRIPT"
+    if type(error) in _CODE_OF_TYPE:
+        return _CODE_OF_TYPE[type(error)]
+    if "ACL failure in script" in str(error):
+        return "NOPERM"
     found = _CODE.search(str(error))
-    if found:
-        return found[0]
-    return type(error).__name__.removesuffix("Error").upper() if type(error) is not ResponseError else ""
+    return found[0] if found else ""
 
 
 def is_not_ready(error: ResponseError) -> bool:
@@ -56,12 +97,13 @@ def refusal(call: str, error: ResponseError, where: str) -> BackendError:
         return BackendUnavailable(
             f"Redis at {where} is not ready: {NOT_READY[code]}. Nothing was written.", hint="Try again later."
         )
-    if code == "OOM" or "OOM command not allowed" in str(error):
+    if code == "OOM":
         return BackendFull(
             f"Redis at {where} has reached its memory limit. Nothing was written.",
             hint="Raise maxmemory, or let workers drain the queues.",
         )
-    return CallRefused(f"Redis at {where} refused {call}: {error}.", hint=_HINTS.get(code, ""))
+    words = _PLACE_IN_SCRIPT.sub("", str(error)).removesuffix(".")
+    return CallRefused(f"Redis at {where} refused {call}: {words}.", hint=_HINTS.get(code, ""))
 
 
 def why_lost(error: BaseException) -> str:

@@ -23,10 +23,11 @@ LONGEST_PAUSE: Final = 0.5
 
 
 class Started(msgspec.Struct, Generic[T], frozen=True):
-    """Calls in flight: sent, and not answered yet."""
+    """Calls in flight: sent, and not answered yet. Without a connection `lost` says why, or there are no calls."""
 
     calls: Sequence[Call[T]]
     connection: Any
+    lost: ConnectionLost | None = None
 
 
 class Executor:
@@ -71,24 +72,24 @@ class Executor:
             return Started(calls, None)
         try:
             return Started(calls, await self._leaf.send(_pack([call.words for call in calls])))
-        except ConnectionLost:
-            return Started(calls, None)
+        except ConnectionLost as lost:
+            return Started(calls, None, lost)
 
     async def finish(self, started: Started[T]) -> list[T | BackendError]:
         """Return the outcomes of calls that were started, as `run_all` does.
 
         Calls whose answer was lost are sent again when all of them may be repeated.
         """
-        calls = started.calls
-        if started.connection is None:
-            return await self.run_all(calls)
-        try:
-            replies = await self._leaf.receive(started.connection, len(calls))
-        except ConnectionLost as lost:
-            if not all(call.repeatable for call in calls):
-                raise self._outcome_unknown(lost) from lost
-            return await self.run_all(calls)
-        return await self._outcomes(calls, replies, self._clock() + self._patience)
+        calls, lost = started.calls, started.lost
+        if started.connection is not None:
+            try:
+                replies = await self._leaf.receive(started.connection, len(calls))
+                return await self._outcomes(calls, replies, self._clock() + self._patience)
+            except ConnectionLost as error:
+                lost = error
+        if lost and lost.sent and not all(call.repeatable for call in calls):
+            raise self._outcome_unknown(lost) from lost
+        return await self.run_all(calls)
 
     async def sleep(self, seconds: float) -> None:
         """Wait, as the leaf waits: a thread or an event loop."""
@@ -136,12 +137,14 @@ class Executor:
         pause = FIRST_PAUSE
         was_sent = False
         while True:
+            started = self._clock()
             try:
                 connection = await self._leaf.send(request)
                 return await self._leaf.receive(connection, len(commands), block=block)
             except ConnectionLost as lost:
                 was_sent = was_sent or lost.sent
-                is_last = self._clock() + pause >= deadline
+                took = self._clock() - started  # the next try may take as long
+                is_last = self._clock() + pause + took >= deadline
                 if was_sent and (is_last or not may_repeat):
                     raise self._outcome_unknown(lost) from lost
                 if is_last:

@@ -2,6 +2,7 @@
 
 import socket
 import struct
+from inspect import signature
 from typing import Any, Final, cast
 
 import redis.asyncio.connection as asyncio_connections
@@ -13,6 +14,11 @@ from delayq.core.display import mask_url
 from delayq.core.errors import ConfigError
 from delayq.redis.connection.leaf import TRY_TIMEOUT
 
+_WITHOUT_SETINFO: Final[dict[str, None]] = (
+    {"driver_info": None}
+    if "driver_info" in signature(blocking_connections.AbstractConnection.__init__).parameters
+    else {"lib_name": None, "lib_version": None}  # redis-py before 7
+)
 _TIMEVAL: Final = struct.pack("ll", int(TRY_TIMEOUT), int(TRY_TIMEOUT % 1 * 1_000_000))
 
 
@@ -51,6 +57,14 @@ class Address:
         self._options.pop("connection_class", None)
         self._is_socket = url.startswith("unix:")
         self._is_tls = url.startswith("rediss:")
+        try:
+            self.blocking_connection()
+        except TypeError:
+            raise ConfigError(
+                f"The url {self.masked!r} has an option that redis-py does not know.",
+                hint="Use those of redis.Redis.from_url, such as ?socket_connect_timeout=1.",
+                field="url",
+            ) from None
 
     def blocking_connection(self) -> blocking_connections.AbstractConnection:
         """Make a connection that is not yet open."""
@@ -66,9 +80,9 @@ class Address:
             "socket_timeout": TRY_TIMEOUT,
             "socket_connect_timeout": TRY_TIMEOUT,
             "health_check_interval": 0,
-            "protocol": 2,
-            "driver_info": None,
+            **_WITHOUT_SETINFO,
             **self._options,
+            "protocol": 2,
         }
         if module is blocking_connections:
             options["retry"] = Retry(NoBackoff(), 0)

@@ -1,6 +1,6 @@
 -- The record of an earlier failure as the history of a later one may hold it: a list of its JSON objects, without the
--- brackets. Each failure holds the one before it, so nine are kept at most; the oldest stays, the second oldest goes.
--- '' when there is none, or when it is no object.
+-- brackets. Each failure holds the one before it. At most nine are kept: the first nine stay, and the failures between
+-- them and the newest go. '' when there is none, or when it is no object.
 local function history(earlier)
   if not (earlier and string.match(earlier, '^{.*}$')) then
     return ''

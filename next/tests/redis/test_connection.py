@@ -1,0 +1,204 @@
+"""Connections on a real server, and what its answers mean."""
+
+import asyncio
+import os
+import resource
+import subprocess
+import sys
+import textwrap
+from typing import Any
+
+import pytest
+import redis
+
+from delayq import AsyncDelayQ, DelayQ
+from delayq.core.errors import BackendUnavailable, CallRefused, ConfigError, OutcomeUnknown
+from delayq.redis.commands.call import Call, command
+from delayq.redis.connection.asyncio import AsyncioLeaf
+from delayq.redis.connection.blocking import BlockingLeaf
+from delayq.redis.connection.executor import Executor
+from delayq.redis.connection.leaf import drive
+from delayq.redis.connection.url import Address
+from tests.support.proxy import proxy_to, server_that_answers
+from tests.support.servers import private_server
+
+COUNT: Call[int] = command("INCR", "count", parse=int, repeatable=False)
+LOADING = b"-LOADING Redis is loading the dataset in memory\r\n"
+
+
+def count_blocking(url: str) -> int:
+    return drive(Executor(BlockingLeaf(Address(url))).run(COUNT))
+
+
+def count_asyncio(url: str) -> int:
+    return asyncio.run(Executor(AsyncioLeaf(Address(url))).run(COUNT))
+
+
+def run_program(program: str, *arguments: str) -> str:
+    words = [sys.executable, "-c", textwrap.dedent(program), *arguments]
+    return subprocess.run(words, check=True, capture_output=True, text=True).stdout
+
+
+@pytest.fixture(params=[count_blocking, count_asyncio])
+def count(request: pytest.FixtureRequest) -> Any:
+    """One INCR, which may not be sent twice, by a fresh leaf of either kind."""
+    return request.param
+
+
+def test_a_server_that_loads_its_data_is_asked_again(count: Any) -> None:
+    with server_that_answers(LOADING, LOADING, b":7\r\n") as url:
+        assert count(url) == 7
+
+
+def test_a_server_that_wants_a_password_is_no_lost_answer(count: Any, url: str, server: redis.Redis) -> None:
+    server.config_set("requirepass", "secret")
+    try:
+        with pytest.raises(CallRefused, match=r"refused INCR: NOAUTH Authentication required\. Put the password into"):
+            count(url)
+    finally:
+        server.config_set("requirepass", "")
+
+
+def test_a_lost_answer_to_a_call_that_may_not_be_repeated(count: Any, url: str, server: redis.Redis) -> None:
+    with proxy_to(url) as proxy:
+        proxy.lose(1)
+        with pytest.raises(OutcomeUnknown):
+            count(proxy.url)
+    assert server.get("count") == "1"
+
+
+def test_an_idle_connection_that_the_server_closed_is_not_used(url: str, server: redis.Redis) -> None:
+    executor = Executor(BlockingLeaf(Address(url)))
+    assert drive(executor.run(COUNT)) == 1
+    server.client_kill_filter(_type="normal", skipme=True)
+    assert drive(executor.run(COUNT)) == 2
+
+    async def twice() -> int:
+        awaited = Executor(AsyncioLeaf(Address(url)))
+        await awaited.run(COUNT)
+        server.client_kill_filter(_type="normal", skipme=True)
+        await asyncio.sleep(0.01)
+        return await awaited.run(COUNT)
+
+    assert asyncio.run(twice()) == 4
+
+
+def test_a_forked_child_gets_connections_of_its_own(url: str, server: redis.Redis) -> None:
+    with DelayQ(url) as client:
+        client.schedule("n", id="parent", delay="1h")
+        clients = {row["id"] for row in server.client_list()}
+        child = os.fork()
+        if child == 0:
+            client.schedule("n", id="child", delay="1h")
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        client.schedule("n", id="parent-again", delay="1h")
+        assert [job.id for job in client.list_jobs("scheduled").jobs] == ["parent", "child", "parent-again"]
+        assert {row["id"] for row in server.client_list()} <= clients
+
+
+def test_a_client_of_many_event_loops_keeps_few_descriptors(url: str, server: redis.Redis) -> None:
+    client = AsyncDelayQ(url)
+    asyncio.run(client.schedule("n", delay="1h"))
+    before = len(os.listdir("/dev/fd"))
+    for _ in range(200):
+        asyncio.run(client.schedule("n", delay="1h"))
+    assert len(os.listdir("/dev/fd")) <= before + 1
+    assert len(server.client_list()) <= 2
+    assert asyncio.run(client.stats())[0].scheduled == 201
+
+
+@pytest.mark.parametrize("kind", ["BlockingLeaf", "AsyncioLeaf"])
+def test_too_many_open_files_are_named_as_what_they_are(url: str, server: redis.Redis, kind: str) -> None:
+    program = """
+        import asyncio, os, resource, sys
+        from delayq.core.errors import BackendUnavailable
+        from delayq.redis.commands.call import command
+        from delayq.redis.connection.asyncio import AsyncioLeaf
+        from delayq.redis.connection.blocking import BlockingLeaf
+        from delayq.redis.connection.executor import Executor
+        from delayq.redis.connection.url import Address
+
+        async def ping(leaf):
+            open_files = []
+            try:
+                while True:
+                    open_files.append(os.open(os.devnull, os.O_RDONLY))
+            except OSError:
+                pass
+            try:
+                await Executor(leaf, patience=0).run(command("PING", parse=bytes))
+            except BackendUnavailable as error:
+                for open_file in open_files:
+                    os.close(open_file)
+                print(error)
+
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+        asyncio.run(ping(globals()[sys.argv[1]](Address(sys.argv[2]))))
+    """
+    message = run_program(program, kind, url)
+    assert "this process has too many open files (EMFILE): raise `ulimit -n`" in message
+
+
+def test_a_blocked_read_works_with_more_than_1024_open_files(url: str, server: redis.Redis) -> None:
+    if resource.getrlimit(resource.RLIMIT_NOFILE)[1] < 1_200:
+        pytest.skip("this machine allows few open files")
+    program = """
+        import os, resource, sys
+        from delayq.redis.commands.call import command
+        from delayq.redis.connection.blocking import BlockingLeaf
+        from delayq.redis.connection.executor import Executor
+        from delayq.redis.connection.leaf import drive
+        from delayq.redis.connection.url import Address
+
+        resource.setrlimit(resource.RLIMIT_NOFILE, (1_200, 1_200))
+        open_files = [os.open(os.devnull, os.O_RDONLY) for _ in range(1_100)]
+        call = command("BLPOP", "nothing", "0.01", parse=str)
+        print(drive(Executor(BlockingLeaf(Address(sys.argv[1]))).run_all([call], block=0.01)))
+    """
+    assert run_program(program, url) == "['None']\n"
+
+
+@pytest.mark.parametrize(
+    ("url", "sentence"),
+    [
+        ("", "The url '' is no address of a Redis."),
+        ("http://host", "The url 'http://host' is no address of a Redis."),
+        ("redis://:s3cret@host:port/0", "The url 'redis://:***@host:port/0' is no address of a Redis."),
+        ("redis://:s3cret@host?colour=1", "The url 'redis://:***@host?colour=1' has an option that redis-py does not"),
+    ],
+)
+def test_a_url_that_cannot_be_used_is_refused_without_its_secrets(url: str, sentence: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        DelayQ(url)
+    assert str(refused.value).startswith(sentence)
+    assert refused.value.field == "url"
+
+
+def test_the_protocol_stays_resp2_whatever_the_url_says(url: str, server: redis.Redis) -> None:
+    with DelayQ(f"{url}?protocol=3") as client:
+        client.schedule("n", delay="1h")
+        assert client.upcoming(span="1d", spans=1).counts == [1]
+        assert {row.get("resp", "2") for row in server.client_list()} == {"2"}
+
+
+def test_a_client_that_is_closed_can_be_used_again(url: str, server: redis.Redis) -> None:
+    client = DelayQ(url)
+    client.schedule("n", delay="1h")
+    client.close()
+    assert len(server.client_list()) == 1
+    assert client.queues() == ["default"]
+    client.close()
+
+
+def test_a_server_that_is_not_there_is_named_without_its_secrets() -> None:
+    executor = Executor(BlockingLeaf(Address("unix://:s3cret@/nowhere.sock")), patience=0)
+    with pytest.raises(BackendUnavailable, match=r"Redis at unix://:\*\*\*@/nowhere.sock cannot be reached"):
+        drive(executor.run(COUNT))
+
+
+def test_a_replica_that_takes_no_writes_is_asked_again() -> None:
+    with private_server(["--replicaof", "127.0.0.1 1"]) as replica:
+        executor = Executor(BlockingLeaf(Address(replica)), patience=0.1)
+        with pytest.raises(BackendUnavailable, match="is not ready: it is a read-only replica"):
+            drive(executor.run(COUNT))

@@ -1,0 +1,60 @@
+"""Producers that wait until a job is as safe as they asked. The tests start the replica, or the AOF, themselves."""
+
+import socket
+
+import pytest
+import redis
+
+from delayq import DelayQ, NotConfirmed, Settings
+from tests.support.servers import private_server
+from tests.support.waiting import wait_until
+
+
+def client_of(url: str, durability: str) -> DelayQ:
+    return DelayQ(settings=Settings(url=url, prefix="test", durability=durability))  # type: ignore[arg-type]
+
+
+def free_port() -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return str(probe.getsockname()[1])
+
+
+def test_a_replica_confirms_what_is_stored() -> None:
+    port = free_port()  # a replica does not follow a unix socket
+    options = ["--port", port, "--bind", "127.0.0.1", "--repl-diskless-sync-delay", "0"]
+    with private_server(options) as url, private_server() as replica_url, client_of(url, "replicas:1") as client:
+        replica = redis.Redis.from_url(replica_url, decode_responses=True)
+        replica.replicaof("127.0.0.1", port)
+        wait_until(lambda: replica.info("replication")["master_link_status"] == "up")
+        assert client.schedule("n", id="one", queue="orders", delay="1h").outcome == "created"
+        assert replica.zcard("test:{orders}:scheduled") == 1
+        assert client.schedule("n", id="one", queue="orders", delay="1h").outcome == "kept"
+        assert client.cancel("one", queue="orders") == "cancelled"
+        replica.close()
+
+
+def test_without_a_replica_a_job_is_stored_and_not_confirmed(url: str, server: redis.Redis) -> None:
+    with client_of(url, "replicas:1") as client:
+        with pytest.raises(NotConfirmed, match=r"did not confirm it as durable: 0 of 1 replicas") as error:
+            client.schedule("n", queue="orders", delay="1h")
+        (ref,) = error.value.done
+        assert (ref.outcome, ref.refresh().state) == ("created", "scheduled")  # type: ignore[attr-defined]
+
+
+def test_an_aof_confirms_what_is_stored() -> None:
+    with private_server(["--appendonly", "yes", "--appendfsync", "always"]) as url:
+        with redis.Redis.from_url(url) as server:
+            if int(server.info("server")["redis_version"].split(".")[0]) < 7:
+                pytest.skip("this server has no WAITAOF")
+        with client_of(url, "fsync") as client:
+            assert client.schedule("n", queue="orders", delay="1h").outcome == "created"
+
+
+def test_a_server_without_an_aof_stores_the_job_and_confirms_nothing(url: str, server: redis.Redis) -> None:
+    with client_of(url, "fsync") as client:
+        with pytest.raises(NotConfirmed, match="stored it, but did not confirm it as durable") as error:
+            client.schedule("n", id="one", queue="orders", delay="1h")
+        (ref,) = error.value.done
+        assert ref.id == "one"  # type: ignore[attr-defined]
+        assert client.queues() == ["orders"]

@@ -1,0 +1,199 @@
+"""The repair of a queue, and its relay, on a real server."""
+
+import pytest
+import redis
+
+from delayq.backends.protocol import Repaired
+from delayq.core.options import Options
+from delayq.redis import relay, repair
+from delayq.redis.commands import delivery, inspect, upkeep
+from delayq.redis.connection.leaf import drive
+from tests.support.queue import NOW, SECOND, QueueOnServer, envelope_of
+
+STREAM = "test:{orders}:stream"
+PLAIN = "billing"
+OURS = "dq:a:1:x"
+CHAIN = ',"chain":[{"id":"next","name":"n"}]'
+
+
+def repaired(queue: QueueOnServer, options: Options | None = None) -> Repaired:
+    return drive(repair.repair_queue(queue.executor, queue.keys, "orders", options or Options()))
+
+
+def carried(queue: QueueOnServer, name: str = "relay-1") -> int:
+    return drive(relay.carry(queue.executor, queue.keys, "orders", name=name))
+
+
+def taken_by(queue: QueueOnServer, consumer: str, *ids: str) -> dict[str, str]:
+    """Schedule jobs, let a consumer take them, and return their entries by id."""
+    for job_id in ids:
+        queue.schedule(job_id)
+    return {job.id: job.entry for job in queue.read(consumer)}
+
+
+def record_consumer(queue: QueueOnServer, consumer: str) -> None:
+    """Let one of delayq's consumers show that it is there, as its lease does."""
+    queue.run(delivery.renew(queue.keys, "orders", consumer, []))
+
+
+def test_a_whole_queue_needs_no_repair(queue: QueueOnServer) -> None:
+    queue.schedule("one", "+60000")
+    taken_by(queue, OURS, "two")
+    assert repaired(queue) == repaired(queue) == Repaired()
+
+
+def test_an_unknown_queue_gets_what_workers_need(queue: QueueOnServer, server: redis.Redis) -> None:
+    assert repaired(queue) == Repaired()
+    assert server.xinfo_groups(STREAM)[0]["name"] == "delayq"
+
+
+def test_what_a_plain_consumer_acknowledged_is_closed(queue: QueueOnServer, server: redis.Redis) -> None:
+    entries = taken_by(queue, PLAIN, "one", "two", "three")
+    server.xack(STREAM, "delayq", entries["one"], entries["two"])
+    assert repaired(queue).closed == 2
+    assert [queue.place_of(job_id) for job_id in ("one", "two", "three")] == ["nowhere", "nowhere", "stream"]
+    assert repaired(queue) == Repaired()
+
+
+def test_more_acknowledgements_than_one_page_are_closed(queue: QueueOnServer, server: redis.Redis) -> None:
+    for n in range(600):
+        queue.schedule(f"job-{n}")
+    taken = [job for _ in range(60) for job in queue.read(PLAIN)]
+    server.xack(STREAM, "delayq", *(job.entry for job in taken))
+    assert repaired(queue).closed == 600
+    assert server.xlen(STREAM) == 0
+
+
+def test_the_work_of_a_consumer_that_was_deleted_is_delivered_again(queue: QueueOnServer, server: redis.Redis) -> None:
+    record_consumer(queue, OURS)
+    entries = taken_by(queue, OURS, "one")
+    repaired(queue)
+    server.xgroup_delconsumer(STREAM, "delayq", OURS)
+    taken_by(queue, PLAIN)  # a foreign consumer is there, so that an acknowledgement would be believed
+    assert repaired(queue) == Repaired(redelivered=1)
+    (again,) = queue.read("dq:b:2:y")
+    assert again.id == "one"
+    assert again.entry != entries["one"]
+
+
+@pytest.mark.parametrize("fields", [{"x": "1"}, {"id": "ghost", "job": "{}"}, {"job": "no id"}])
+def test_an_entry_that_is_no_job_is_buried_with_its_bytes(
+    queue: QueueOnServer, server: redis.Redis, fields: dict[str, str]
+) -> None:
+    queue.schedule("one")
+    entry = str(server.xadd(STREAM, fields))  # type: ignore[arg-type]
+    assert repaired(queue).buried == 1
+    job = queue.run(inspect.get(queue.keys, "orders", f"x-{entry}"))
+    assert job is not None and job.failure is not None
+    assert (job.state, job.failure.type) == ("failed", "NoJob")
+    assert job.raw.decode() == fields.get("job", "x=1")
+    assert [delivery.id for delivery in queue.read()] == ["one"]
+
+
+def test_a_job_without_its_entry_is_appended_again(queue: QueueOnServer, server: redis.Redis) -> None:
+    server.xdel(STREAM, taken_by(queue, OURS, "one")["one"])
+    assert repaired(queue).mended == 1
+    assert [delivery.id for delivery in queue.read("dq:b:2:y")] == ["one"]
+
+
+def test_a_job_in_two_places_keeps_the_one_nearest_to_a_worker(queue: QueueOnServer, server: redis.Redis) -> None:
+    taken_by(queue, OURS, "one")
+    server.zadd(queue.key("scheduled"), {"one": NOW})
+    assert repaired(queue).mended == 1
+    assert queue.place_of("one") == "stream"
+
+
+def test_a_job_without_a_place_is_scheduled(queue: QueueOnServer, server: redis.Redis) -> None:
+    queue.schedule("one", "+60000")
+    server.zrem(queue.key("scheduled"), "one")
+    assert repaired(queue).mended == 1
+    assert queue.place_of("one") == "scheduled"
+
+
+def test_a_job_without_its_payload_fails(queue: QueueOnServer, server: redis.Redis) -> None:
+    queue.schedule("one", "+60000")
+    server.hdel(queue.key("jobs"), "one")
+    assert repaired(queue).mended == 1
+    job = queue.run(inspect.get(queue.keys, "orders", "one"))
+    assert job is not None and job.failure is not None
+    assert (job.state, job.is_lost, job.failure.type) == ("failed", True, "PayloadLost")
+
+
+def test_an_id_of_foreign_bytes_is_mended_too(queue: QueueOnServer, server: redis.Redis) -> None:
+    server.hset(queue.key("jobs"), b"\xff", "foreign")
+    assert repaired(queue).mended == 1
+    assert server.zcard(queue.key("scheduled")) == 1
+
+
+def test_a_stream_that_was_lost_comes_back_with_its_jobs(queue: QueueOnServer, server: redis.Redis) -> None:
+    taken_by(queue, OURS, "one", "two")
+    queue.schedule("three")
+    server.delete(STREAM)
+    assert repaired(queue).mended == 3
+    assert sorted(delivery.id for delivery in queue.read("dq:b:2:y")) == ["one", "three", "two"]
+
+
+def test_hundreds_of_damaged_rows_are_mended_in_one_pass(queue: QueueOnServer, server: redis.Redis) -> None:
+    server.hset(queue.key("jobs"), mapping={f"job-{n}": envelope_of(f"job-{n}") for n in range(700)})
+    assert repaired(queue).mended == 700
+    assert repaired(queue) == Repaired()
+
+
+def test_what_was_kept_long_enough_is_forgotten(queue: QueueOnServer, server: redis.Redis) -> None:
+    for job_id in ("done", "failed", "fresh"):
+        queue.schedule(job_id)
+    done, failed, fresh = queue.read()
+    queue.ack(done, retention_ms=60 * SECOND, now=NOW)
+    queue.fail(failed)
+    queue.fail(fresh)
+    server.zadd(queue.key("completed"), {"done": 5})
+    server.zadd(queue.key("failed"), {"failed": 5, "fresh": 2**52})
+    assert repaired(queue).pruned == 2
+    assert [queue.place_of(job_id) for job_id in ("done", "failed", "fresh")] == ["nowhere", "nowhere", "failed"]
+
+
+def test_a_consumer_that_is_at_work_or_foreign_is_not_removed(queue: QueueOnServer, server: redis.Redis) -> None:
+    taken_by(queue, PLAIN, "one")
+    record_consumer(queue, OURS)
+    repaired(queue)
+    assert sorted(row["name"] for row in server.xinfo_consumers(STREAM, "delayq")) == [PLAIN, OURS]
+
+
+def end(queue: QueueOnServer, job_id: str, *, extra: str = "", data: bytes = b"{}") -> None:
+    """Schedule a job and let it end."""
+    queue.schedule(job_id, envelope=envelope_of(job_id, extra=extra).replace(b"{}", data, 1))
+    (job,) = queue.read()
+    assert queue.ack(job)
+
+
+def test_the_relay_takes_out_what_nothing_follows_and_leaves_the_rest(
+    queue: QueueOnServer, server: redis.Redis
+) -> None:
+    end(queue, "plain")
+    end(queue, "looks-like-it", data=b'{"chain":1}')
+    end(queue, "chained", extra=CHAIN)
+    end(queue, "looks-like-it-too", data=b'{"batch":1}')
+    assert server.xlen(queue.key("outbox")) == 3
+    assert carried(queue) == 2
+    page = queue.run(upkeep.read_outbox(queue.keys, "orders", relay="relay-1", hold_ms=1))
+    assert [(row.ended, row.envelope) for row in page.rows] == [("done", envelope_of("chained", extra=CHAIN))]
+    assert carried(queue) == 0
+
+
+def test_the_relay_goes_beyond_a_page_of_rows_that_stay(queue: QueueOnServer, server: redis.Redis) -> None:
+    chained = envelope_of("chained", extra=CHAIN)
+    with server.pipeline() as rows:
+        for job in [*[chained] * 501, envelope_of("plain"), b"unreadable"]:
+            rows.xadd(queue.key("outbox"), {"ended": "done", "job": job})
+        rows.execute()
+    assert carried(queue) == 1
+    assert server.xlen(queue.key("outbox")) == 502
+
+
+def test_two_relays_do_not_carry_the_same_rows(queue: QueueOnServer, server: redis.Redis) -> None:
+    row = {"ended": "done", "job": envelope_of("plain")}
+    server.xadd(queue.key("outbox"), row)  # type: ignore[arg-type]
+    assert carried(queue, "relay-1") == 1
+    server.xadd(queue.key("outbox"), row)  # type: ignore[arg-type]
+    assert carried(queue, "relay-2") == 0
+    assert carried(queue, "relay-1") == 1

@@ -1,0 +1,113 @@
+"""Settings: where they come from, and how a wrong one is refused."""
+
+from typing import Any
+
+import pytest
+
+from delayq.core.backoff import DEFAULT, Steps
+from delayq.core.errors import ConfigError
+from delayq.core.options import Durability, Options
+from delayq.settings.model import Settings, load_settings
+
+SECRET = "redis://:s3cret@host:6379/0"
+
+
+@pytest.fixture(autouse=True)
+def no_settings_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in Settings.model_fields:
+        monkeypatch.delenv(f"DELAYQ_{name.upper()}", raising=False)
+
+
+def refusal(**given: Any) -> ConfigError:
+    with pytest.raises(ConfigError) as refused:
+        load_settings(**given).options()
+    return refused.value
+
+
+def test_without_any_setting_the_defaults_hold() -> None:
+    settings = load_settings()
+    assert settings.options() == Options()
+    assert (settings.prefix, settings.url, settings.app) == ("delayq", None, "")
+    assert settings.options().backoff == DEFAULT
+
+
+def test_settings_are_read_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = {
+        "URL": SECRET,
+        "PREFIX": "shop",
+        "QUEUE": "orders",
+        "LEASE": "1m",
+        "TIDY_EVERY": "PT5S",
+        "MAX_RECOVERIES": "1",
+        "TRIES": "7",
+        "BACKOFF": "10s,1m",
+        "RETENTION": "1h",
+        "MAX_PAYLOAD": "1000",
+        "HIGH_WATER": "50",
+        "DURABILITY": "replicas:2",
+    }
+    for name, value in said.items():
+        monkeypatch.setenv(f"DELAYQ_{name}", value)
+    settings = load_settings()
+    assert (settings.must_have_url(), settings.prefix) == (SECRET, "shop")
+    assert settings.options() == Options(
+        queue="orders",
+        retention_ms=3_600_000,
+        max_payload=1_000,
+        lease_ms=60_000,
+        high_water=50,
+        max_recoveries=1,
+        tidy_every_ms=5_000,
+        durability=Durability(replicas=2),
+        tries=7,
+        backoff=Steps(("10s", "1m")),
+    )
+
+
+def test_what_is_given_goes_before_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DELAYQ_QUEUE", "orders")
+    monkeypatch.setenv("DELAYQ_PREFIX", "shop")
+    settings = load_settings(queue="mail", prefix=None)
+    assert (settings.queue, settings.prefix) == ("mail", "shop")
+
+
+def test_a_given_lease_may_be_milliseconds() -> None:
+    assert load_settings(lease=5_000).lease == load_settings(lease="5s").lease == 5_000
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "sentence"),
+    [
+        ("LEASE", "soon", "The setting DELAYQ_LEASE cannot be used: value 'soon' is no duration. Write 500ms, 90s,"),
+        ("LEASE", "", "The setting DELAYQ_LEASE cannot be used: value '' is no duration."),
+        ("LEASE", "50ms", "The setting DELAYQ_LEASE cannot be used: Input should be greater than or equal to 100."),
+        ("TRIES", "many", "The setting DELAYQ_TRIES cannot be used: Input should be a valid integer"),
+        ("MAX_PAYLOAD", "0", "The setting DELAYQ_MAX_PAYLOAD cannot be used: Input should be greater than"),
+        ("PREFIX", "a{b}", "The setting DELAYQ_PREFIX cannot be used: String should match pattern"),
+        ("QUEUE", "two words", "DELAYQ_QUEUE cannot be used: The queue 'two words' has no valid name. Use 1 to 128"),
+        ("BACKOFF", "soon", "DELAYQ_BACKOFF cannot be used: backoff 'soon' is no duration. Write 500ms"),
+        ("DURABILITY", "disk", "DELAYQ_DURABILITY cannot be used: The durability 'disk' is not known. Use memory"),
+    ],
+)
+def test_a_refusal_names_the_setting(monkeypatch: pytest.MonkeyPatch, name: str, value: str, sentence: str) -> None:
+    monkeypatch.setenv(f"DELAYQ_{name}", value)
+    error = refusal()
+    assert str(error).startswith(sentence)
+    assert not str(error).endswith("..")
+    assert error.field == name.lower()
+
+
+def test_an_unknown_setting_is_refused() -> None:
+    assert str(refusal(ulr=SECRET)) == "The setting DELAYQ_ULR cannot be used: Extra inputs are not permitted."
+
+
+def test_without_a_url_the_next_step_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"No Redis is named\. Set DELAYQ_URL, such as redis://localhost:6379/0\."):
+        load_settings().must_have_url()
+
+
+def test_secrets_are_never_shown() -> None:
+    settings = load_settings(url=SECRET)
+    shown = [repr(settings), str(settings), settings.model_dump_json(), str(settings.model_dump())]
+    shown += [str(refusal(url=SECRET, lease="soon")), str(refusal(url=[SECRET])), repr(refusal(url=[SECRET]))]
+    assert not any("s3cret" in text for text in shown)

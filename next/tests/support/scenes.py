@@ -1,0 +1,195 @@
+"""One call of each script, on a queue where it has something to do, for what must hold of all scripts alike."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from delayq.redis.keys import GROUP
+from delayq.redis.scripts import load
+from tests.support.queue import FAILURE, HOUR, NOW, OTHER, SECOND, QueueOnServer, envelope_of, new_job
+
+Act = Callable[[], object]
+LATER = NOW + 2 * SECOND
+
+
+@dataclass(frozen=True)
+class Scene:
+    """`make` builds the queue further and returns the call. A scene that `grows` is refused by a full server."""
+
+    make: Callable[[QueueOnServer], Act]
+    grows: bool = False
+    only_reads: bool = False
+    roles: tuple[str, ...] = ()
+    """The keys that the call needs, when it does not need all that the manual names."""
+
+
+def set_up(queue: QueueOnServer, name: str) -> Act:
+    """Build a queue with a job in every place, and return the call of the scene. It may be made more than once."""
+    queue.put("done", "completed")
+    queue.put("gone", "failed")
+    queue.put("held", "reserved", lock="digest-held")
+    queue.release(queue.held("held"), 0, envelope=b"")
+    queue.promote()
+    queue.read()
+    queue.put("ready", "ready")
+    queue.put("later", "scheduled", lock="digest-later")
+    queue.schedule("due", f"+{SECOND}")
+    return SCENES[name].make(queue)
+
+
+def script_of(name: str) -> str:
+    return name.split(maxsplit=1)[0]
+
+
+def keys_of(queue: QueueOnServer, name: str) -> list[str]:
+    """Return the keys of the call."""
+    named = {
+        "once": f"{queue.key('once')}:token",
+        "control": queue.keys.control,
+        "set": queue.key("completed"),
+    }
+    roles = SCENES[name].roles or load(script_of(name)).keys
+    return [named.get(role, queue.key(role)) for role in roles]
+
+
+def _schedule(queue: QueueOnServer) -> Act:
+    jobs = new_job("new", lock="digest-new"), new_job("later", "+5")
+    return lambda: queue.schedule_all(*jobs, token="token", now=LATER)
+
+
+def _replace(queue: QueueOnServer) -> Act:
+    jobs = new_job("later", lock="digest-new"), new_job("ready", "+5")
+    return lambda: queue.replace_all(*jobs, token="token", now=LATER)
+
+
+def _retry(queue: QueueOnServer) -> Act:
+    read = envelope_of("gone")
+    return lambda: queue.retry("gone", digest="digest-gone", read=read, now=LATER)
+
+
+def _unlock(queue: QueueOnServer) -> Act:
+    entry = queue.held("held").entry
+    return lambda: queue.unlock("held", "digest-held", entry=entry)
+
+
+def _ack(queue: QueueOnServer) -> Act:
+    held = queue.held("held")
+    return lambda: queue.ack(held, retention_ms=HOUR, now=LATER)
+
+
+def _release(queue: QueueOnServer) -> Act:
+    held = queue.held("held")
+    return lambda: queue.release(held, 500, now=LATER)
+
+
+def _fail(queue: QueueOnServer) -> Act:
+    held = queue.held("held")
+    return lambda: queue.fail(held, envelope=b"last", failure=FAILURE, now=LATER)
+
+
+def _hand_back(queue: QueueOnServer) -> Act:
+    held = queue.held("held")
+    return lambda: queue.hand_back(held, now=LATER)
+
+
+def _renew(queue: QueueOnServer) -> Act:
+    held = queue.held("held")
+    return lambda: queue.renew(held, consumer=OTHER)
+
+
+def _progress(queue: QueueOnServer) -> Act:
+    row = ("held", queue.held("held").entry, b'{"done":1')
+    return lambda: queue.report_progress(row, now=LATER)
+
+
+def _reclaim(queue: QueueOnServer) -> Act:
+    queue.trust_leases(now=LATER)
+    queue.rest("held")
+    return lambda: queue.reclaim(now=LATER)
+
+
+def _recover(queue: QueueOnServer) -> Act:
+    held = queue.held("held")
+    return lambda: queue.recover(held, now=LATER)
+
+
+def _queue_remove(queue: QueueOnServer) -> Act:
+    queue.server.flushall()
+    queue.tidy()
+    return queue.remove
+
+
+def _outside_acks(queue: QueueOnServer) -> Act:
+    queue.server.xgroup_createconsumer(queue.stream, GROUP, OTHER)
+    return lambda: queue.outside_acks(scope="all")
+
+
+def _mend(queue: QueueOnServer) -> Act:
+    queue.server.zrem(queue.key("scheduled"), "later")
+    return lambda: queue.mend("later", "held", now=LATER)
+
+
+def _bury(queue: QueueOnServer) -> Act:
+    entry = queue.server.xadd(queue.stream, {"job": b"\xff"})
+    return lambda: queue.bury(entry, now=LATER)
+
+
+def _consumer_remove(queue: QueueOnServer) -> Act:
+    queue.renew(consumer=OTHER)
+    return lambda: queue.remove_consumer(OTHER)
+
+
+def _outbox_read(queue: QueueOnServer) -> Act:
+    queue.schedule("linked", "+5", envelope=envelope_of("linked", extra=',"chain":[1]'))
+    queue.cancel("linked")
+    return lambda: queue.read_outbox(now=LATER)
+
+
+def _outbox_ack(queue: QueueOnServer) -> Act:
+    _outbox_read(queue)
+    (row,) = queue.read_outbox(now=LATER).rows
+    return lambda: queue.ack_outbox(row.entry)
+
+
+SCENES: dict[str, Scene] = {
+    "schedule": Scene(_schedule, grows=True),
+    "schedule (plain)": Scene(
+        lambda queue: lambda: queue.schedule("new", "+5000", now=LATER),
+        grows=True,
+        roles=("jobs", "scheduled", "entries", "meta"),
+    ),
+    "replace": Scene(_replace, grows=True),
+    "cancel": Scene(lambda queue: lambda: queue.cancel("ready", token="token", now=LATER)),
+    "cancel (archive)": Scene(lambda queue: lambda: queue.archive("ready", token="token", now=LATER)),
+    "reschedule": Scene(lambda queue: lambda: queue.reschedule("later", "+7", now=LATER), grows=True),
+    "run_now": Scene(lambda queue: lambda: queue.run_now("later", now=LATER), grows=True),
+    "retry": Scene(_retry, grows=True),
+    "forget": Scene(lambda queue: lambda: queue.forget("gone", "done", "held")),
+    "unlock": Scene(_unlock),
+    "promote": Scene(lambda queue: lambda: queue.promote(now=LATER)),
+    "ack": Scene(_ack),
+    "release": Scene(_release),
+    "fail": Scene(_fail),
+    "hand_back": Scene(_hand_back),
+    "renew": Scene(_renew),
+    "progress": Scene(_progress, grows=True),
+    "reclaim": Scene(_reclaim),
+    "reclaim (named)": Scene(_recover),
+    "get": Scene(lambda queue: lambda: queue.get("held"), only_reads=True),
+    "list": Scene(lambda queue: lambda: queue.page("completed"), only_reads=True),
+    "stats": Scene(lambda queue: queue.stats, only_reads=True),
+    "pause": Scene(lambda queue: lambda: queue.pause(5 * SECOND, now=LATER)),
+    "control": Scene(lambda queue: lambda: queue.control("maintenance", 5 * SECOND, "upgrade", now=LATER)),
+    "clear": Scene(lambda queue: queue.clear),
+    "queue_configure": Scene(lambda queue: lambda: queue.configure(5 * SECOND), grows=True),
+    "queue_remove": Scene(_queue_remove),
+    "tidy": Scene(lambda queue: queue.tidy),
+    "outside_acks": Scene(_outside_acks),
+    "mend": Scene(_mend),
+    "bury": Scene(_bury),
+    "prune": Scene(lambda queue: lambda: queue.prune(now=LATER + HOUR)),
+    "consumer_remove": Scene(_consumer_remove),
+    "outbox_read": Scene(_outbox_read),
+    "outbox_ack": Scene(_outbox_ack),
+    "activity_record": Scene(lambda queue: lambda: queue.record_activity(now=LATER), grows=True),
+}
+"""A scene for every script; what stands behind the name of a script tells several scenes of it apart."""
