@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from delayq.core.errors import PayloadLost as PayloadLost
     from delayq.core.errors import QueueInUse as QueueInUse
     from delayq.core.errors import QueueNotFound as QueueNotFound
+    from delayq.core.events import WorkerStopping as WorkerStopping
     from delayq.core.job_spec import JobSpec as JobSpec
     from delayq.core.signals import Discard as Discard
     from delayq.core.signals import Fail as Fail
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from delayq.core.views import WorkerInfo as WorkerInfo
     from delayq.jobs.context import JobContext as JobContext
     from delayq.jobs.function import job as job
+    from delayq.jobs.listeners import listener as listener
     from delayq.settings.model import Settings as Settings
 
 _MODULES: Final = {
@@ -59,12 +61,14 @@ _MODULES: Final = {
     "core.errors": "BackendError BackendFull BackendUnavailable ConfigError Conflict DelayqError FoundElsewhere "
     "InvalidInput JobFinished JobHasFailed JobNotFailed JobNotFound JobRunning NotConfirmed OutcomeUnknown "
     "PayloadLost QueueInUse QueueNotFound",
+    "core.events": "WorkerStopping",
     "core.job_spec": "JobSpec",
     "core.signals": "Discard Fail JobCancelled JobSignal JobTimedOut Retry Snooze WorkerShutdown",
     "core.states": "Answer OnConflict State",
     "core.views": "Control JobInfo Page QueueStats QueueView Retried Upcoming WorkerInfo",
     "jobs.context": "JobContext",
     "jobs.function": "job",
+    "jobs.listeners": "listener",
     "settings.model": "Settings",
 }
 _PLACES: Final = {name: f"delayq.{module}" for module, names in _MODULES.items() for name in names.split()}

@@ -1,7 +1,7 @@
 """Log lines on stderr: plain text, or one JSON object a line.
 
-The application may set up logging when it is loaded. Then delayq's own lines still reach stderr: `settle_logging` enables
-its loggers again, and keeps its own handler unless the application writes to a terminal stream itself.
+The application may set up logging when it is loaded. Then delayq's own lines still reach stderr: `settle_logging`
+enables its loggers again, and keeps its own handler unless the application writes to a terminal stream itself.
 """
 
 import json
@@ -48,7 +48,7 @@ def begin_logging(*, log_format: LogFormat, level: str, quiet: bool) -> logging.
 
 
 def settle_logging(handler: logging.Handler, *, is_format_said: bool) -> None:
-    """Make delayq's lines reach stderr, now that the application has been loaded, and the application's own handlers."""
+    """Make delayq's lines reach stderr and the handlers of the application, which has been loaded by now."""
     for name, logger in logging.root.manager.loggerDict.items():
         if isinstance(logger, logging.Logger) and (name == ROOT or name.startswith(f"{ROOT}.")):
             logger.disabled = False  # dictConfig disables loggers that it does not name

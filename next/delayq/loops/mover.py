@@ -1,7 +1,7 @@
 """The mover: makes jobs ready at the time they are due.
 
 Redis never times the wait, because it would wake up to 100 ms late. The mover sleeps in the client, until the next due
-time that `promote` told, a hint, or one second, whichever is first.
+time that `promote` told, a hint, or one second, whichever is first. While hints arrive, five seconds are enough.
 """
 
 import time
@@ -11,7 +11,8 @@ from typing import Final
 from delayq.backends.protocol import QueueKeeper
 from delayq.core.resting import REST, RestingQueues
 
-LONGEST_SLEEP: Final = 1.0
+LONGEST_SLEEP: Final = 5.0
+LONGEST_WITHOUT_HINTS: Final = 1.0
 QUEUES_EVERY: Final = 5.0
 ROUNDS: Final = 20
 """Promotions of one queue in a row, before the other queues have their turn."""
@@ -20,8 +21,12 @@ ROUNDS: Final = 20
 class Mover:
     """Promotes the jobs of all queues."""
 
-    def __init__(self, keeper: QueueKeeper, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, keeper: QueueKeeper, hears: Callable[[], bool], *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """`hears` tells whether hints arrive."""
         self._keeper = keeper
+        self._hears = hears
         self._clock = clock
         self._due: dict[str, float] = {}
         self._list_at = clock()
@@ -41,7 +46,8 @@ class Mover:
         for queue, due in self._due.items():
             if due <= now:
                 self._due[queue] = self._clock() + self._promote(queue)
-        return max(min(self._due.values(), default=now + LONGEST_SLEEP) - self._clock(), 0.0)
+        longest = self._longest()
+        return min(max(min(self._due.values(), default=now + longest) - self._clock(), 0.0), longest)
 
     def _promote(self, queue: str) -> float:
         """Promote the jobs of one queue and return the seconds until it wants to be looked at again."""
@@ -55,7 +61,10 @@ class Mover:
             if answer.owed:
                 self.owing.add(queue)
             if answer.wait_us < 0:
-                return LONGEST_SLEEP
+                return self._longest()
             if answer.wait_us > 0:
-                return min(answer.wait_us / 1_000_000, LONGEST_SLEEP)
+                return min(answer.wait_us / 1_000_000, self._longest())
         return 0.0
+
+    def _longest(self) -> float:
+        return LONGEST_SLEEP if self._hears() else LONGEST_WITHOUT_HINTS

@@ -22,9 +22,9 @@ from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_exp
 
 from delayq.backends.protocol import Consumer, Settlement
 from delayq.core.errors import BackendError
+from delayq.core.outages import Outages
 from delayq.core.signals import JobInterrupted
 from delayq.worker.in_flight import HeldJob, InFlight
-from delayq.worker.outages import Outages
 from delayq.worker.shared_memory import SlotTable, Stop
 
 logger: Final = logging.getLogger("delayq.worker")

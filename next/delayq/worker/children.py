@@ -112,7 +112,9 @@ class Children:
                 child.started_at = now
                 child.end_by = child.ending = None
                 child.killed_for, child.warned = set(), set()
-                child.process_id = fork(partial(self._main, child.consumer, child.slots, child.jobs_left))
+                child.process_id = fork(
+                    partial(self._main, child.consumer, child.slots, child.jobs_left), title="delayq-child"
+                )
 
     def ended(self, process_id: int, code: int) -> bool:
         """Note that a process has ended; False when it was none of these."""

@@ -20,11 +20,14 @@ WATCHED: Final = {
 """Signals that the supervisor waits for; they are blocked in it, so that they arrive only where it looks."""
 
 _PR_SET_PDEATHSIG: Final = 1
+_PR_SET_NAME: Final = 15
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
-def fork(main: Callable[[], int]) -> int:
+def fork(main: Callable[[], int], *, title: str) -> int:
     """Run `main` in a new process, which ends with its result as the exit code. Return the process id.
+
+    `title` is its name in `top` and `ps -o comm` (on Linux), 15 letters at most.
 
     The child leads a process group of its own, so that a Ctrl-C in the terminal reaches only the parent and a kill
     reaches what its handlers started. It gets SIGTERM when its parent dies (on Linux). It starts with all signals as if
@@ -41,6 +44,7 @@ def fork(main: Callable[[], int]) -> int:
     try:
         _set_group(0)
         _die_with_parent(parent)
+        _prctl(_PR_SET_NAME, title.encode())
         for number in WATCHED:
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, WATCHED)
@@ -96,8 +100,12 @@ def _set_group(process_id: int) -> None:
 
 
 def _die_with_parent(parent: int) -> None:
-    prctl = getattr(_libc, "prctl", None)
-    if prctl is not None:
-        prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    _prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM))
     if os.getppid() != parent:
         os._exit(70)
+
+
+def _prctl(option: int, value: int | bytes) -> None:
+    prctl = getattr(_libc, "prctl", None)
+    if prctl is not None:
+        prctl(option, value)

@@ -37,8 +37,8 @@ def run_all_loops(settings: Settings, queues: list[str], lease: float, *, stoppi
     address, keys, options = Address(settings.must_have_url()), Keys(settings.prefix), settings.options()
     executor = Executor(BlockingLeaf(address))
     keeper = RedisQueueKeeper(executor, keys, options, name=consumer_name(), queues=queues)
-    mover = Mover(keeper)
+    hints = Hints(address, keys.wake)
+    mover = Mover(keeper, lambda: hints.is_subscribed)
     janitor = Janitor(keeper, reclaim_every=lease / 3, repair_every=options.tidy_every_ms / 1000)
     loops: list[Loop] = [mover, Relay(keeper, mover.owing), janitor]
-    hints = Hints(address, keys.wake)
     run_loops(loops, lambda seconds: {queue for queue, _ in hints.wait(seconds)}, stopping)

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, Protocol
 
+from delayq.core.outages import Outages
 from delayq.worker.children import ChildProcess, Children
-from delayq.worker.outages import Outages
 from delayq.worker.processes import WATCHED, fork, reap, send, wait_for_signal
 from delayq.worker.stopping import Stopping
 
@@ -40,7 +40,7 @@ class Sidecar:
     def spawn(self) -> None:
         """Fork it when it is missing."""
         if self._main is not None and self.process_id is None:
-            self.process_id = fork(self._main)
+            self.process_id = fork(self._main, title="delayq-mover")
 
     def ended(self, process_id: int, code: int) -> None:
         """Note that a process has ended, if it was this."""

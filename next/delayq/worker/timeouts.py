@@ -21,7 +21,7 @@ WARN_AFTER: Final = 1.0
 KILL_AFTER: Final = 2.0
 """Seconds after which a job that was interrupted and goes on is ended with its process."""
 
-NEIGHBOURS_WAIT: Final = 15.0
+NEIGHBOURS_WAIT: Final = 5.0
 """Seconds that the other jobs of such a process have to end."""
 
 

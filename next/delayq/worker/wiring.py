@@ -12,8 +12,10 @@ from typing import Final
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_exponential_jitter
 
 from delayq.core.errors import BackendUnavailable, OutcomeUnknown
+from delayq.core.events import WorkerStopping
 from delayq.core.outcome import Policy
 from delayq.jobs.function import Registry
+from delayq.jobs.listeners import emit
 from delayq.redis.connection.blocking import BlockingLeaf
 from delayq.redis.connection.executor import Executor
 from delayq.redis.connection.url import Address
@@ -143,6 +145,7 @@ class Worker:
         watchdog.start()
         child.run()
         watchdog.stop()
+        emit(WorkerStopping(name))
         _run_exit_hooks()
         return 0
 

@@ -1,7 +1,7 @@
 """Handlers that do what no handler should, in each executor, with a timeout and without: only their own job suffers.
 
-Each worker has the jobs of one executor, and 50 innocent ones for each that is not. Afterwards every innocent job has run,
-none of them was charged with a recovery or an attempt, and each other one ended as it should.
+Each worker has the jobs of one executor, and 50 innocent ones for each that is not. Afterwards every innocent job has
+run, none of them failed, and each other one ended as it should.
 """
 
 import os

@@ -77,20 +77,25 @@ class Stepping:
         return self._answer
 
 
+def deaf() -> bool:
+    """Say that no hints arrive."""
+    return False
+
+
 def test_the_mover_sleeps_until_the_next_job_is_due() -> None:
     keeper = FakeQueues(a=[300_000], b=[-1])
-    assert Mover(keeper, clock=FakeClock()).step(set()) == pytest.approx(0.3)
+    assert Mover(keeper, deaf, clock=FakeClock()).step(set()) == pytest.approx(0.3)
 
 
 def test_a_full_batch_is_followed_by_another_at_once() -> None:
     keeper = FakeQueues(a=[0, 0, 5_000_000])
-    assert Mover(keeper, clock=FakeClock()).step(set()) == 1.0
+    assert Mover(keeper, deaf, clock=FakeClock()).step(set()) == 1.0
     assert keeper.promoted == ["a", "a", "a"]
 
 
 def test_a_hint_makes_the_mover_look_at_one_queue() -> None:
     keeper = FakeQueues(a=[-1, 1_000], b=[-1])
-    mover = Mover(keeper, clock=FakeClock())
+    mover = Mover(keeper, deaf, clock=FakeClock())
     mover.step(set())
     mover.step({"a"})
     assert keeper.promoted == ["a", "b", "a"]
@@ -99,7 +104,7 @@ def test_a_hint_makes_the_mover_look_at_one_queue() -> None:
 def test_one_damaged_queue_is_left_alone_for_a_second_and_stops_no_other() -> None:
     clock, keeper = FakeClock(), FakeQueues(bad=[], good=[1_000] * 51)
     keeper.damaged["bad"] = CallRefused("WRONGTYPE")
-    mover = Mover(keeper, clock=clock)
+    mover = Mover(keeper, deaf, clock=clock)
     for _ in range(50):
         assert mover.step({"bad", "good"}) == pytest.approx(0.001)
     assert (keeper.promoted.count("bad"), keeper.promoted.count("good")) == (1, 50)
@@ -120,7 +125,7 @@ def test_the_janitor_goes_on_after_a_damaged_queue() -> None:
 
 def test_a_queue_that_is_no_longer_listed_is_left_alone() -> None:
     clock, keeper = FakeClock(), FakeQueues(a=[-1] * 9, b=[-1] * 9)
-    mover = Mover(keeper, clock=clock)
+    mover = Mover(keeper, deaf, clock=clock)
     mover.step(set())
     keeper.forget("b")
     clock.now += 5.1
@@ -130,7 +135,7 @@ def test_a_queue_that_is_no_longer_listed_is_left_alone() -> None:
 
 def test_a_queue_that_is_listed_later_is_served() -> None:
     clock, keeper = FakeClock(), FakeQueues(a=[-1] * 9)
-    mover = Mover(keeper, clock=clock)
+    mover = Mover(keeper, deaf, clock=clock)
     mover.step(set())
     keeper.add("b", -1)
     assert mover.step(set()) == 1.0
@@ -141,19 +146,33 @@ def test_a_queue_that_is_listed_later_is_served() -> None:
 
 def test_the_mover_gives_other_queues_their_turn() -> None:
     keeper = FakeQueues(a=[0] * 99, b=[-1])
-    assert Mover(keeper, clock=FakeClock()).step(set()) == 0.0
+    assert Mover(keeper, deaf, clock=FakeClock()).step(set()) == 0.0
     assert keeper.promoted == ["a"] * 20 + ["b"]
 
 
 def test_the_mover_looks_again_after_a_second_however_far_the_next_job_is() -> None:
-    assert Mover(FakeQueues(a=[3_600_000_000]), clock=FakeClock()).step(set()) == 1.0
-    assert Mover(FakeQueues(), clock=FakeClock()).step(set()) == 1.0
+    assert Mover(FakeQueues(a=[3_600_000_000]), deaf, clock=FakeClock()).step(set()) == 1.0
+    assert Mover(FakeQueues(), deaf, clock=FakeClock()).step(set()) == 1.0
+
+
+def test_the_mover_sleeps_longer_while_hints_arrive() -> None:
+    for keeper in FakeQueues(a=[3_600_000_000]), FakeQueues(b=[-1]), FakeQueues():
+        assert Mover(keeper, lambda: True, clock=FakeClock()).step(set()) == 5.0
+
+
+def test_the_mover_looks_again_when_hints_have_ceased() -> None:
+    clock, hears = FakeClock(), True
+    keeper = FakeQueues(a=[-1, -1, -1])
+    mover = Mover(keeper, lambda: hears, clock=clock)
+    mover.step(set())
+    hears = False
+    assert mover.step(set()) == 1.0
 
 
 def test_the_mover_tells_which_queues_owe() -> None:
     keeper = FakeQueues(a=[-1], b=[-1])
     keeper.owed = {"b": 3}
-    mover = Mover(keeper, clock=FakeClock())
+    mover = Mover(keeper, deaf, clock=FakeClock())
     mover.step(set())
     assert mover.owing == {"b"}
 
@@ -163,7 +182,7 @@ def test_the_mover_tells_which_queues_owe() -> None:
 def test_whatever_is_wrong_with_one_queue_stops_no_other(make: str, error: Exception) -> None:
     clock, keeper = FakeClock(), FakeQueues(bad=[], good=[-1])
     keeper.damaged["bad"] = error
-    loop: Loop = Mover(keeper, clock=clock)
+    loop: Loop = Mover(keeper, deaf, clock=clock)
     if make == "janitor":
         loop = Janitor(keeper, reclaim_every=10, repair_every=60, clock=clock)
     elif make == "relay":

@@ -134,7 +134,7 @@ def test_a_child_with_other_jobs_is_killed_when_these_have_ended_or_had_their_ti
     child.clock.now += 4
     role.step([child.process], child.clock())
     assert (child.slots.stop_order(), child.process.ending) == (Stop.DRAIN, None)
-    child.clock.now += 14
+    child.clock.now += 4
     role.step([child.process], child.clock())
     assert child.process.ending is None
     child.slots.mark(1, SlotState.DONE)

@@ -30,12 +30,12 @@ class Hints:
     @property
     def is_subscribed(self) -> bool:
         """Whether hints arrive, as far as is known."""
-        return self._connection.is_connected
+        return self._connection._sock is not None
 
     def wait(self, seconds: float) -> list[tuple[str, str]]:
         """Wait until a hint arrives or the time is over. Return the two words of each hint that is there."""
         try:
-            if not self._connection.is_connected:
+            if self._connection._sock is None:  # redis-py 6.2 has no `is_connected`
                 self._subscribe()
             if not self._connection.can_read(timeout=max(seconds - EXACT, 0)):
                 self._sleep(min(seconds, EXACT))

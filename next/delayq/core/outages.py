@@ -7,7 +7,7 @@ from typing import Final
 
 from delayq.core.errors import BackendError
 
-logger: Final = logging.getLogger("delayq.worker")
+logger: Final = logging.getLogger("delayq")
 
 EVERY: Final = 5.0
 

@@ -1,0 +1,9 @@
+"""What happens in delayq and can be listened to."""
+
+import msgspec
+
+
+class WorkerStopping(msgspec.Struct, frozen=True):
+    """A child process of a worker is about to end in good order. It is heard in that process, before `atexit`."""
+
+    consumer: str
