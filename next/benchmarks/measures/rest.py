@@ -32,7 +32,14 @@ def run(url: str) -> Found:
 def _requests(client: Any, url: str) -> Counter[str]:
     """Count the requests of other clients, by command, for some seconds."""
     found: Counter[str] = Counter()
-    with plain_client(url) as caller, client.monitor() as monitor:
+    with plain_client(url) as caller:
+        caller.ping()  # it connects before anything is counted
+        _listen(client, caller, found)
+    return found
+
+
+def _listen(client: Any, caller: Any, found: Counter[str]) -> None:
+    with client.monitor() as monitor:
         end = threading.Timer(SECONDS, caller.echo, (END,))
         end.start()
         for command in monitor.listen():
@@ -41,7 +48,6 @@ def _requests(client: Any, url: str) -> Counter[str]:
             if command["client_type"] != "lua":
                 found[command["command"].split()[0].upper()] += 1
         end.join()
-    return found
 
 
 MEASURE = Measure(
