@@ -29,7 +29,7 @@ from delayq.worker.shared_memory import SlotTable, Stop
 
 logger: Final = logging.getLogger("delayq.worker")
 
-IDLE_WAIT: Final = 1.0
+IDLE_WAIT: Final = 2.0
 BUSY_WAIT: Final = 0.02
 """Seconds between two looks for new jobs while some places are taken and others are free."""
 
@@ -98,6 +98,7 @@ class Child:
         self._under_way: UnderWay | None = None
         self._trip_lock = threading.Lock()
         self._must_replay = False
+        self._found_nothing = False
         self._outages = Outages(clock=clock)
         self.stopping = False
 
@@ -122,7 +123,9 @@ class Child:
         self.complete()
         if self._must_replay or self._slots.take_replay():
             self._replay()
-        self._under_way = self._begin(limit=self._room())
+        found_nothing, self._found_nothing = self._found_nothing, False
+        if not found_nothing or self._in_flight.refused():
+            self._under_way = self._begin(limit=self._room())
         self._start_jobs()
         self.complete()
         if self._in_flight.is_idle():
@@ -251,6 +254,7 @@ class Child:
             self._must_replay = True
             raise
         self._slots.set_idle(not taken)
+        self._found_nothing = not taken
         self._hold(taken, sent_at)
 
     def _replay(self) -> None:

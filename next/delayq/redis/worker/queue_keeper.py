@@ -1,6 +1,7 @@
 """Redis as the mover, the janitor and the relay see it."""
 
 import logging
+import time
 from collections.abc import Sequence
 from typing import Final
 
@@ -16,6 +17,8 @@ from delayq.redis.keys import Keys
 
 logger: Final = logging.getLogger("delayq.loops")
 
+LIST_EVERY: Final = 1.0
+
 
 class RedisQueueKeeper:
     """A QueueKeeper over Redis. `queues` are those that the worker was told to serve, whether listed or not."""
@@ -28,9 +31,17 @@ class RedisQueueKeeper:
         self._options = options
         self._name = name
         self._queues = queues
+        self._listed: list[str] = []
+        self._list_at = 0.0
 
     def queues(self) -> list[str]:
-        """List the queues to serve: those that are listed, and those that the worker was told to serve."""
+        """List the queues to serve: those that are listed, as of the last second, and those the worker was given."""
+        if time.monotonic() >= self._list_at:
+            self._listed = self._list()
+            self._list_at = time.monotonic() + LIST_EVERY
+        return self._listed
+
+    def _list(self) -> list[str]:
         try:
             listed = drive(self._executor.run(list_queues(self._keys)))
         except CallRefused:
