@@ -138,7 +138,7 @@ class Children:
         child.fork_at = now if code == 0 or child.ending else now + child.pause
         if code != 0:
             why = f"was killed ({child.ending})" if child.ending else f"ended with {_as_text(code)}"
-            logger.warning("child process %s; it is replaced", why)
+            logger.warning("child process %s", why)
 
 
 def consumer_name() -> str:
