@@ -131,7 +131,7 @@ class Worker:
             lease=lease,
             jobs_left=jobs_left,
             rest=options.rest,
-            idle_wait=options.sleep,
+            idle_wait=options.idle_wait,
         )
         _listen_to_signals(child, executor)
         watchdog = Watchdog(

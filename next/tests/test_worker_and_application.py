@@ -1,0 +1,166 @@
+"""What an application does to its process, and how a worker copes: exit hooks, context, logging, old releases."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from delayq import DelayQ
+
+pytestmark = pytest.mark.processes
+
+FLUSHING = """
+import atexit, os
+from delayq import WorkerStopping, job, listener
+
+notes = []
+atexit.register(lambda: write("hook of the parent"))
+
+def write(line):
+    with open("log", "a") as file:
+        file.write(line + "\\n")
+
+@job("note", queue="q")
+def note(n: int) -> None:
+    if not notes:
+        atexit.register(lambda: write(f"at exit {notes}"))
+    notes.append(n)
+
+@listener(WorkerStopping)
+def flush(event: WorkerStopping) -> None:
+    write(f"flushed {notes}")
+"""
+
+TENANTS = """
+import contextvars
+from delayq import job
+
+tenant = contextvars.ContextVar("tenant", default="nobody")
+
+def serve(name):
+    with open("log", "a") as file:
+        file.write(f"{tenant.get()} {name}\\n")
+    tenant.set(name)
+
+@job("plain", queue="q")
+def plain(name: str) -> None:
+    serve(name)
+
+@job("async", queue="q")
+async def asynchronous(name: str) -> None:
+    serve(name)
+"""
+
+SILENCING = """
+import logging.config
+from delayq import job
+
+logging.config.dictConfig({"version": 1})
+
+@job("fails", queue="q", tries=1)
+def fails() -> None:
+    raise ValueError("why")
+"""
+
+OLD_RELEASE = """
+from delayq import job
+
+@job("mail", queue="q", tries=1)
+def mail(to: str) -> None:
+    with open("log", "a") as file:
+        file.write(f"old release: {to}\\n")
+"""
+
+NEW_RELEASE = """
+from delayq import job
+
+@job("mail", queue="q", tries=1)
+def mail(to: str, locale: str = "en") -> None:
+    with open("log", "a") as file:
+        file.write(f"{to} {locale}\\n")
+
+@job("text", queue="q", tries=1)
+def text(to: str) -> None:
+    with open("log", "a") as file:
+        file.write(f"text {to}\\n")
+"""
+
+Work = Callable[..., str]
+
+
+@pytest.fixture
+def client(url: str, server: redis.Redis) -> Iterator[DelayQ]:
+    with DelayQ(url) as client:
+        yield client
+
+
+@pytest.fixture
+def work(url: str, tmp_path: Path) -> Work:
+    """Run a worker for an application until its queue is empty, and return what it wrote to stderr."""
+
+    def work(application: str, *options: str) -> str:
+        (tmp_path / "app.py").write_text(application)
+        words = [sys.executable, "-B", "-m", "delayq", "--url", url, "work", "--app", "app", "--queue", "q"]
+        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+        ended = subprocess.run(
+            [*words, "--stop-when-empty", *options],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert ended.returncode == 0, ended.stderr
+        return ended.stderr
+
+    return work
+
+
+def lines(folder: Path) -> list[str]:
+    log = folder / "log"
+    return log.read_text().splitlines() if log.exists() else []
+
+
+def test_a_child_flushes_before_it_ends(work: Work, client: DelayQ, tmp_path: Path) -> None:
+    """Issue 4916 of opentelemetry-python-contrib: spans were lost because a child ended by `os._exit`."""
+    for n in (1, 2):
+        client.schedule("note", {"n": n}, queue="q")
+    work(FLUSHING)
+    assert lines(tmp_path) == ["flushed [1, 2]", "at exit [1, 2]", "hook of the parent"]
+
+
+@pytest.mark.parametrize("name", ["plain", "async"])
+def test_each_job_has_a_context_of_its_own(work: Work, client: DelayQ, tmp_path: Path, name: str) -> None:
+    """Issue 126 of acts_as_tenant: what one job set, the next one saw."""
+    for tenant in ("first", "second"):
+        client.schedule(name, {"name": tenant}, queue="q")
+    work(TENANTS)
+    assert lines(tmp_path) == ["nobody first", "nobody second"]
+
+
+def test_a_failure_is_told_also_when_the_application_silences_loggers(work: Work, client: DelayQ) -> None:
+    """Issue 3730 of tilecloud-chain: `disable_existing_loggers` left failed jobs without a line."""
+    client.schedule("fails", queue="q")
+    assert "ValueError: why" in work(SILENCING)
+
+
+def test_jobs_of_a_new_release_wait_for_it(work: Work, client: DelayQ, tmp_path: Path) -> None:
+    """Issue 15212 of chatwoot: jobs with a new argument failed under workers of the old release."""
+    client.schedule("mail", {"to": "ann", "locale": "fr"}, queue="q")
+    client.schedule("mail", {"to": "bob"}, queue="q")
+    text = client.schedule("text", {"to": "eve"}, queue="q")
+    work(OLD_RELEASE)
+    assert lines(tmp_path) == ["old release: bob"]
+    (stats,) = client.stats("q")
+    assert (stats.scheduled, stats.failed) == (2, 0)
+    found = client.get(text.id, queue="q")
+    assert found is not None and found.attempts == 0
+    for job in client.iter_jobs("scheduled", queue="q"):
+        client.run_now(job.id, queue="q")
+    work(NEW_RELEASE)
+    assert sorted(lines(tmp_path)) == ["ann fr", "old release: bob", "text eve"]
