@@ -14,8 +14,8 @@ from delayq.redis.connection.blocking import BlockingLeaf
 from delayq.redis.connection.executor import Executor
 from delayq.redis.connection.leaf import drive
 from delayq.redis.connection.url import Address
+from delayq.redis.failed_operations import FailedOperations
 from delayq.redis.keys import Keys
-from delayq.redis.operations import Operations
 from delayq.redis.session import Session
 from delayq.settings.model import Settings, load_settings
 
@@ -104,7 +104,7 @@ class AsyncJobRef:
         return _result_of(await self.wait(timeout), self.id)
 
 
-class AsyncDelayQ(Operations[AsyncJobRef]):
+class AsyncDelayQ(FailedOperations[AsyncJobRef]):
     """The client for asyncio. Event loops may share one.
 
     `url` is redis://, rediss:// or unix://; without one it is DELAYQ_URL. `prefix` and `queue` go before those of the
@@ -134,7 +134,9 @@ class AsyncDelayQ(Operations[AsyncJobRef]):
         await self.close()
 
 
-def blocking(operation: "Callable[Concatenate[Operations[JobRef], P], Coroutine[Any, Any, T]]") -> "Blocking[P, T]":
+def blocking(
+    operation: "Callable[Concatenate[FailedOperations[JobRef], P], Coroutine[Any, Any, T]]",
+) -> "Blocking[P, T]":
     """Turn an operation into a method of DelayQ. The signature stays; only the `await` goes."""
 
     @wraps(operation)
@@ -145,7 +147,7 @@ def blocking(operation: "Callable[Concatenate[Operations[JobRef], P], Coroutine[
 
 
 def iterating(
-    operation: "Callable[Concatenate[Operations[JobRef], P], AsyncIterator[T]]",
+    operation: "Callable[Concatenate[FailedOperations[JobRef], P], AsyncIterator[T]]",
 ) -> "Callable[Concatenate[DelayQ, P], Iterator[T]]":
     """Turn an operation that yields into a method of DelayQ that does."""
 
@@ -186,38 +188,41 @@ class DelayQ:
         settings = settings or load_settings(url=url, prefix=prefix, queue=queue)
         executor = Executor(BlockingLeaf(Address(settings.must_have_url())))
         session = Session(executor, Keys(settings.prefix), settings.options())
-        self._operations: Operations[JobRef] = Operations(session, partial(JobRef, self))
+        self._operations: FailedOperations[JobRef] = FailedOperations(session, partial(JobRef, self))
 
-    schedule = blocking(Operations[JobRef].schedule)
-    schedule_many = blocking(Operations[JobRef].schedule_many)
-    push_raw = blocking(Operations[JobRef].push_raw)
-    cancel = blocking(Operations[JobRef].cancel)
-    archive = blocking(Operations[JobRef].archive)
-    reschedule = blocking(Operations[JobRef].reschedule)
-    run_now = blocking(Operations[JobRef].run_now)
-    retry = blocking(Operations[JobRef].retry)
-    forget = blocking(Operations[JobRef].forget)
-    get = blocking(Operations[JobRef].get)
-    wait = blocking(Operations[JobRef].wait)
-    list_jobs = blocking(Operations[JobRef].list_jobs)
-    iter_jobs = iterating(Operations[JobRef].iter_jobs)
-    queues = blocking(Operations[JobRef].queues)
-    stats = blocking(Operations[JobRef].stats)
-    upcoming = blocking(Operations[JobRef].upcoming)
-    pause = blocking(Operations[JobRef].pause)
-    resume = blocking(Operations[JobRef].resume)
-    pause_all = blocking(Operations[JobRef].pause_all)
-    resume_all = blocking(Operations[JobRef].resume_all)
-    start_maintenance = blocking(Operations[JobRef].start_maintenance)
-    end_maintenance = blocking(Operations[JobRef].end_maintenance)
-    restart_workers = blocking(Operations[JobRef].restart_workers)
-    workers = blocking(Operations[JobRef].workers)
-    control = blocking(Operations[JobRef].control)
-    clear = blocking(Operations[JobRef].clear)
-    queue_set = blocking(Operations[JobRef].queue_set)
-    queue_show = blocking(Operations[JobRef].queue_show)
-    queue_remove = blocking(Operations[JobRef].queue_remove)
-    close = blocking(Operations[JobRef].close)
+    schedule = blocking(FailedOperations[JobRef].schedule)
+    schedule_many = blocking(FailedOperations[JobRef].schedule_many)
+    push_raw = blocking(FailedOperations[JobRef].push_raw)
+    cancel = blocking(FailedOperations[JobRef].cancel)
+    archive = blocking(FailedOperations[JobRef].archive)
+    reschedule = blocking(FailedOperations[JobRef].reschedule)
+    run_now = blocking(FailedOperations[JobRef].run_now)
+    retry = blocking(FailedOperations[JobRef].retry)
+    forget = blocking(FailedOperations[JobRef].forget)
+    get = blocking(FailedOperations[JobRef].get)
+    wait = blocking(FailedOperations[JobRef].wait)
+    list_jobs = blocking(FailedOperations[JobRef].list_jobs)
+    iter_jobs = iterating(FailedOperations[JobRef].iter_jobs)
+    iter_failed = iterating(FailedOperations[JobRef].iter_failed)
+    retry_failed = iterating(FailedOperations[JobRef].retry_failed)
+    prune_failed = blocking(FailedOperations[JobRef].prune_failed)
+    queues = blocking(FailedOperations[JobRef].queues)
+    stats = blocking(FailedOperations[JobRef].stats)
+    upcoming = blocking(FailedOperations[JobRef].upcoming)
+    pause = blocking(FailedOperations[JobRef].pause)
+    resume = blocking(FailedOperations[JobRef].resume)
+    pause_all = blocking(FailedOperations[JobRef].pause_all)
+    resume_all = blocking(FailedOperations[JobRef].resume_all)
+    start_maintenance = blocking(FailedOperations[JobRef].start_maintenance)
+    end_maintenance = blocking(FailedOperations[JobRef].end_maintenance)
+    restart_workers = blocking(FailedOperations[JobRef].restart_workers)
+    workers = blocking(FailedOperations[JobRef].workers)
+    control = blocking(FailedOperations[JobRef].control)
+    clear = blocking(FailedOperations[JobRef].clear)
+    queue_set = blocking(FailedOperations[JobRef].queue_set)
+    queue_show = blocking(FailedOperations[JobRef].queue_show)
+    queue_remove = blocking(FailedOperations[JobRef].queue_remove)
+    close = blocking(FailedOperations[JobRef].close)
 
     def __enter__(self) -> Self:
         return self
