@@ -27,7 +27,7 @@ SEEDS: Final = [int(seed) for seed in os.environ.get("CHAOS_SEEDS", "1,2,3").spl
 JOBS: Final = int(os.environ.get("CHAOS_JOBS", "6000"))
 KILLS: Final = int(os.environ.get("CHAOS_KILLS", "30"))
 LEASE: Final = "1500ms"
-SPREAD_MS: Final = 12_000
+SPREAD_MS: Final = 400 * KILLS
 
 APP: Final = """
 import os, time
