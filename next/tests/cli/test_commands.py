@@ -21,7 +21,8 @@ def run(url: str, server: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 
 def test_schedule_show_list_and_cancel_a_job(run: Run) -> None:
-    said = json.loads(run("schedule", "order.close", "--in", "15m", "--id", "order-42", "--json").stdout)
+    limits = ("--timeout", "30s", "--deadline", "2h")
+    said = json.loads(run("schedule", "order.close", "--in", "15m", "--id", "order-42", *limits, "--json").stdout)
     assert (said["id"], said["queue"], said["state"], said["outcome"]) == (
         "order-42",
         "default",
@@ -29,7 +30,8 @@ def test_schedule_show_list_and_cancel_a_job(run: Run) -> None:
         "created",
     )
     shown = json.loads(run("show", "order-42", "--json").stdout)
-    assert (shown["name"], shown["due_ms"]) == ("order.close", said["due_ms"])
+    assert (shown["name"], shown["due_ms"], shown["timeout_ms"]) == ("order.close", said["due_ms"], 30_000)
+    assert shown["deadline_ms"] > shown["due_ms"]
     (listed,) = run("list", "--json").stdout.splitlines()
     assert json.loads(listed)["id"] == "order-42"
     assert json.loads(run("stats", "--json").stdout)["queues"][0]["scheduled"] == 1

@@ -43,6 +43,15 @@ def schedule(
     retention: Annotated[
         str | None, typer.Option("--retention", metavar="DURATION", help="Keep the finished job this long.")
     ] = None,
+    timeout: Annotated[
+        str | None, typer.Option("--timeout", metavar="DURATION", help="Interrupt each attempt after this time.")
+    ] = None,
+    deadline: Annotated[
+        str | None,
+        typer.Option(
+            "--deadline", metavar="LIMIT", help="When the job is no use any more: a time, or 2h after it is due."
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Schedule one job.
@@ -63,6 +72,8 @@ def schedule(
             on_conflict=on_conflict,
             tries=tries,
             retention=retention,
+            timeout=timeout,
+            deadline=deadline,
         )
     if json:
         shape = json_shapes.of_reference(
