@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from delayq.core.job_spec import NewJob
 from delayq.redis.keys import GROUP
 from delayq.redis.scripts import load
 from tests.support.queue import FAILURE, HOUR, NOW, OTHER, SECOND, QueueOnServer, envelope_of, new_job
@@ -128,6 +129,10 @@ def _mend(queue: QueueOnServer) -> Act:
     return lambda: queue.mend("later", "held", now=LATER)
 
 
+def _three_later() -> list[NewJob]:
+    return [new_job("one", "+5000"), new_job("two", "+7000"), new_job("three", "+5000")]
+
+
 def _bury(queue: QueueOnServer) -> Act:
     entry = queue.server.xadd(queue.stream, {"job": b"\xff"})
     return lambda: queue.bury(entry, now=LATER)
@@ -154,6 +159,11 @@ SCENES: dict[str, Scene] = {
     "schedule": Scene(_schedule, grows=True),
     "schedule (plain)": Scene(
         lambda queue: lambda: queue.schedule("new", "+5000", now=LATER),
+        grows=True,
+        roles=("jobs", "scheduled", "entries", "meta"),
+    ),
+    "schedule (plain, several)": Scene(
+        lambda queue: lambda: queue.schedule_all(*_three_later(), now=LATER),
         grows=True,
         roles=("jobs", "scheduled", "entries", "meta"),
     ),
