@@ -66,6 +66,10 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
         return self.chain is not ABSENT or self.batch is not ABSENT
 
 
+_JSON_ALREADY: Final = (bytes, msgspec.Raw)
+_WITHOUT_PARTS: Final = frozenset({str, int, bool, type(None)})
+_TEXTS_ONLY: Final = frozenset({str})
+
 _encoder: Final = msgspec.json.Encoder()
 _decode: Final = msgspec.json.Decoder(Envelope).decode
 _decode_members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -135,7 +139,7 @@ def encode_data(data: object, limit: int) -> msgspec.Raw:
     Raises InvalidInput for what JSON cannot carry exactly: NaN, half of a surrogate pair, two keys that are one text.
     """
     try:
-        if isinstance(data, bytes | msgspec.Raw):
+        if isinstance(data, _JSON_ALREADY):
             _decode_any(data)
             raw = bytes(data)
         else:
@@ -150,7 +154,7 @@ def encode_data(data: object, limit: int) -> msgspec.Raw:
             hint="Store it elsewhere and send a reference, or raise DELAYQ_MAX_PAYLOAD.",
             field="data",
         )
-    if not isinstance(data, bytes | msgspec.Raw):
+    if not isinstance(data, _JSON_ALREADY):
         _check_values(data, may_hold_nan=b"null" in raw)
     return msgspec.Raw(raw)
 
@@ -169,11 +173,13 @@ def _check_values(data: object, *, may_hold_nan: bool) -> None:
     # What is JSON already (Raw) was made without one.
     pending = [msgspec.to_builtins(data, enc_hook=lambda raw: None) if may_hold_nan else data]
     for value in pending:  # grows while it is read
+        if type(value) in _WITHOUT_PARTS:
+            continue
         if isinstance(value, dict):
-            if not all(type(key) is str for key in value):
+            if not _TEXTS_ONLY.issuperset(map(type, value)):
                 _check_keys(value)
             pending.extend(value.values())
-        elif isinstance(value, list | tuple):
+        elif isinstance(value, (list, tuple)):
             pending.extend(value)
         elif may_hold_nan and isinstance(value, float) and not isfinite(value):
             raise InvalidInput(

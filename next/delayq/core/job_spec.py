@@ -94,8 +94,8 @@ def prepare(spec: JobSpec, options: Options, now_ms: int) -> NewJob:
         max_exceptions=None
         if spec.max_exceptions is None
         else check_whole_number("max_exceptions", spec.max_exceptions, least=1),
-        deadline_ms=_limit_ms("deadline", spec.deadline, when, now_ms),
-        retry_until_ms=_limit_ms("retry_until", spec.retry_until, when, now_ms),
+        deadline_ms=None if spec.deadline is None else _limit_ms("deadline", spec.deadline, when, now_ms),
+        retry_until_ms=None if spec.retry_until is None else _limit_ms("retry_until", spec.retry_until, when, now_ms),
         headers=None if spec.headers is None else _check_headers(spec.headers),
         tags=None if spec.tags is None else _check_tags(spec.tags),
     )
@@ -141,10 +141,8 @@ def when_of(
     return DUE_NOW if delay is None else f"+{duration_ms(delay)}"
 
 
-def _limit_ms(field: str, limit: Limit | None, when: str, now_ms: int) -> int | None:
+def _limit_ms(field: str, limit: Limit, when: str, now_ms: int) -> int:
     """Return a limit as epoch ms. One before the job is due would fail the job without a start, and is refused."""
-    if limit is None:
-        return None
     due_ms = now_ms + int(when) if when.startswith("+") else max(now_ms, int(when))
     if isinstance(limit, timedelta) or (isinstance(limit, str) and "-" not in limit):
         return due_ms + duration_ms(limit, field=field)

@@ -266,7 +266,7 @@ class Operations(QueueOperations, Generic[RefT]):
                 taken="kept" if on_conflict == "keep" else "conflict",
                 high_water=session.options.high_water,
                 lease_ms=session.options.lease_ms,
-                token=new_id() if on_conflict == "error" or any(_may_be_over_soon(job) for job in jobs) else "",
+                token=new_id() if on_conflict == "error" or _may_be_over_soon(jobs) else "",
             )
         else:
             word: Any = "replaced" if on_conflict == "replace" else "postponed"
@@ -352,8 +352,9 @@ def _check_word(field: str, value: object, words: tuple[str, ...]) -> None:
         )
 
 
-def _may_be_over_soon(job: NewJob) -> bool:
-    return not job.when.startswith("+") or int(job.when) <= AT_ONCE_MS
+def _may_be_over_soon(jobs: list[NewJob]) -> bool:
+    """Whether a job may be over before its call is sent again. Jobs of one call often share their `when`."""
+    return any(not when.startswith("+") or int(when) <= AT_ONCE_MS for when in {job.when for job in jobs})
 
 
 def _in_trips(jobs: list[NewJob]) -> Iterable[list[tuple[int, NewJob]]]:

@@ -2,6 +2,7 @@
 
 import base64
 import enum
+import multiprocessing
 import uuid
 from collections.abc import Callable
 from typing import Any
@@ -75,6 +76,26 @@ def test_ids_are_unique_and_fit_the_grammar() -> None:
     made = {names.new_id() for _ in range(10_000)}
     assert len(made) == 10_000
     assert all(len(names.check_id(job_id)) == 26 for job_id in made)
+
+
+def test_a_forked_process_makes_ids_of_its_own() -> None:
+    names.new_id()  # from here on a stock of noise is there
+    with multiprocessing.get_context("fork").Pool(2, maxtasksperchild=1) as children:
+        made = [children.apply(_tails_of_ids) for _ in range(3)]
+    made.append(_tails_of_ids())
+    assert len({tail for tails in made for tail in tails}) == 4 * 10
+
+
+def _tails_of_ids() -> list[str]:
+    """Return the part of ten new ids that does not come from the clock."""
+    return [names.new_id()[-16:] for _ in range(10)]
+
+
+def test_the_noise_of_an_id_uses_every_letter_that_its_fixed_bits_allow() -> None:
+    tails = [names.new_id()[-16:] for _ in range(2_000)]
+    letters = ["".join(sorted({tail[place] for tail in tails})) for place in range(16)]
+    every = "0123456789abcdefghijklmnopqrstuv"
+    assert letters == ["opqrstuv", every, every[1::2], every[:16], *[every] * 11, every[::4]]
 
 
 def test_an_id_is_a_uuid_of_version_7_with_the_time_in_front(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,7 +64,17 @@ def _set_of(state: str) -> str:
 def ask_ours(side: Side, step: Step) -> Any:
     script = load(step.script)
     assert tuple(step.arguments) == script.arguments
-    return side.run(step.script, script.text, keys(script.keys, step), [*step.arguments.values(), *step.flat])
+    answer = side.run(step.script, script.text, keys(script.keys, step), [*step.arguments.values(), *step.flat])
+    return _in_full(step, answer) if step.script == "schedule" else answer
+
+
+def _in_full(step: Step, answer: Any) -> Any:
+    """Return the long form of the short answer that schedule gives when all jobs are new and wait in the set."""
+    if answer == "error" or answer[0] != "0" or len(answer) != 1 + len(step.rows):
+        return answer
+    ids = [row[0] for row in step.rows]
+    in_full = [("created", "scheduled", due, id) for id, due in zip(ids, answer[1:], strict=True)]
+    return ["0", *(value for job in in_full for value in job)]
 
 
 def ask_theirs(side: Side, step: Step) -> Any:

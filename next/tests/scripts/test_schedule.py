@@ -1,9 +1,12 @@
 """schedule.lua: absent -> scheduled, absent -> ready."""
 
+from typing import Final, Literal
+
 import msgspec
 import pytest
 
 from delayq.core.errors import BackendError
+from delayq.core.job_spec import NewJob
 from delayq.core.states import STATES
 from delayq.redis.commands import jobs as producer
 from tests.support.dump import dump
@@ -51,6 +54,65 @@ def test_the_plain_case_leaves_what_the_whole_script_leaves(queue: QueueOnServer
     queue.schedule("before", "+1")
     assert queue.schedule("job", "+5000", token="any") == plain
     assert dump(queue.server) == after_plain
+
+
+@pytest.mark.parametrize("count", [2, 7, 500])
+def test_the_plain_case_of_several_jobs_leaves_what_the_whole_script_leaves(queue: QueueOnServer, count: int) -> None:
+    jobs = [new_job(f"job-{n}", f"+{5000 + n % 3}" if n % 4 else str(NOW + 9000)) for n in range(count)]
+    queue.schedule("before", "+9")
+    plain = queue.schedule_all(*jobs)
+    after_plain = dump(queue.server)
+    queue.server.flushall()
+    queue.schedule("before", "+9")
+    assert queue.schedule_all(*jobs, token="any") == plain
+    assert dump(queue.server) == after_plain
+
+
+def test_the_plain_case_has_a_short_answer(queue: QueueOnServer) -> None:
+    def call(*jobs: NewJob, taken: Literal["kept", "conflict"] = "kept") -> list[bytes]:
+        call = producer.schedule(queue.keys, "orders", jobs, taken=taken, high_water=9, lease_ms=LEASE, now_ms=str(NOW))
+        return list(queue.run_raw(call))
+
+    queue.schedule("before", "+9")
+    due = str(NOW + 5000).encode()
+    assert call(new_job("one", "+5000")) == [b"0", due]
+    assert call(new_job("two", "+5000"), new_job("three", due.decode())) == [b"0", due, due]
+    assert call(new_job("four", "+5000"), new_job("one", "+7"), taken="conflict") == [
+        *[b"0", b"created", b"scheduled", due, b"four"],
+        *[b"conflict", b"scheduled", due, b"one"],
+    ]
+
+
+ODD_JOBS: Final = {
+    "an id twice": new_job("one", "+7"),
+    "a taken id": new_job("before", "+7"),
+    "a time that has come": new_job("now"),
+    "a unique key": new_job("locked", "+7", lock="digest"),
+}
+
+
+@pytest.mark.parametrize("odd", ODD_JOBS)
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_one_job_that_is_not_plain_takes_the_others_the_long_way(queue: QueueOnServer, odd: str, place: int) -> None:
+    jobs = [new_job("one", "+5000"), new_job("two", "+5000")]
+    jobs.insert(place, ODD_JOBS[odd])
+    queue.schedule("before", "+9")
+    queue.pause()  # what is due now waits too: an entry has an id by the clock
+    placed = queue.schedule_all(*jobs)
+    after = dump(queue.server)
+    queue.server.flushall()
+    queue.schedule("before", "+9")
+    queue.pause()  # what is due now waits too: an entry has an id by the clock
+    assert queue.schedule_all(*jobs, token="any") == placed
+    assert dump(queue.server) == after
+
+
+def test_several_plain_jobs_make_a_lost_stream_anew(damaged_queue: QueueOnServer) -> None:
+    queue = damaged_queue
+    queue.schedule("before", "+9")
+    queue.server.delete(queue.stream)
+    queue.schedule_all(new_job("one", "+5000"), new_job("two", "+5000"))
+    assert queue.server.exists(queue.stream)
 
 
 def test_a_job_due_now_does_not_overtake_an_older_one(queue: QueueOnServer) -> None:

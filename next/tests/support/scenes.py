@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from delayq.backends.protocol import Acked
+from delayq.core.job_spec import NewJob
 from delayq.redis.keys import GROUP
 from delayq.redis.scripts import load
 from tests.support.queue import FAILURE, HOUR, NOW, OTHER, SECOND, QueueOnServer, envelope_of, new_job
@@ -76,6 +78,12 @@ def _ack(queue: QueueOnServer) -> Act:
     return lambda: queue.ack(held, retention_ms=HOUR, now=LATER)
 
 
+def _ack_plain(queue: QueueOnServer) -> Act:
+    held = queue.held("held")
+    queue.server.delete(queue.key("unique"), queue.key("locks"))
+    return lambda: queue.ack_all(Acked("orders", held.id, held.entry), alone=True, now=LATER)
+
+
 def _release(queue: QueueOnServer) -> Act:
     held = queue.held("held")
     return lambda: queue.release(held, 500, now=LATER)
@@ -128,6 +136,10 @@ def _mend(queue: QueueOnServer) -> Act:
     return lambda: queue.mend("later", "held", now=LATER)
 
 
+def _three_later() -> list[NewJob]:
+    return [new_job("one", "+5000"), new_job("two", "+7000"), new_job("three", "+5000")]
+
+
 def _bury(queue: QueueOnServer) -> Act:
     entry = queue.server.xadd(queue.stream, {"job": b"\xff"})
     return lambda: queue.bury(entry, now=LATER)
@@ -157,6 +169,11 @@ SCENES: dict[str, Scene] = {
         grows=True,
         roles=("jobs", "scheduled", "entries", "meta"),
     ),
+    "schedule (plain, several)": Scene(
+        lambda queue: lambda: queue.schedule_all(*_three_later(), now=LATER),
+        grows=True,
+        roles=("jobs", "scheduled", "entries", "meta"),
+    ),
     "replace": Scene(_replace, grows=True),
     "cancel": Scene(lambda queue: lambda: queue.cancel("ready", token="token", now=LATER)),
     "cancel (archive)": Scene(lambda queue: lambda: queue.archive("ready", token="token", now=LATER)),
@@ -167,6 +184,10 @@ SCENES: dict[str, Scene] = {
     "unlock": Scene(_unlock),
     "promote": Scene(lambda queue: lambda: queue.promote(now=LATER)),
     "ack": Scene(_ack),
+    "ack (plain)": Scene(
+        _ack_plain,
+        roles=("entries", "stream", "jobs", "recoveries", "errors", "cancel", "locks", "meta", "progress"),
+    ),
     "release": Scene(_release),
     "fail": Scene(_fail),
     "hand_back": Scene(_hand_back),

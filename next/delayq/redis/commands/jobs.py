@@ -68,7 +68,7 @@ def schedule(
         "schedule",
         keys,
         queue,
-        _read_placed,
+        lambda reply: _read_scheduled(reply, jobs),
         token=token,
         now=now_ms,
         taken=taken,
@@ -192,6 +192,13 @@ def forget(keys: Keys, queue: str, job_ids: Sequence[str]) -> Call[list[Answer]]
         repeatable=False,
         rows=[(job_id,) for job_id in job_ids],
     )
+
+
+def _read_scheduled(reply: list[Any], jobs: Sequence[NewJob]) -> list[Placed]:
+    if len(reply) != 1 + len(jobs) or reply[0] == b"moved":
+        return _read_placed(reply)
+    dues = reply[1:]  # the short answer: all jobs were created, and wait
+    return [Placed("created", "scheduled", int(due), job.id) for job, due in zip(jobs, dues, strict=True)]
 
 
 def _read_placed(reply: list[Any]) -> list[Placed]:
