@@ -15,6 +15,7 @@ from tests.support.queue import FAILURE, HOUR, NOW, OTHER, PLAIN, SECOND, Job, Q
 
 SETTLE: dict[str, Callable[[QueueOnServer, list[Job]], list[bool]]] = {
     "ack": lambda queue, jobs: queue.ack_all(*(Acked("orders", job.id, job.entry) for job in jobs)),
+    "ack (plain)": lambda queue, jobs: queue.ack_all(*(Acked("orders", job.id, job.entry) for job in jobs), alone=True),
     "ack with retention": lambda queue, jobs: queue.ack_all(
         *(Acked("orders", job.id, job.entry, HOUR) for job in jobs)
     ),
@@ -28,6 +29,7 @@ SETTLE: dict[str, Callable[[QueueOnServer, list[Job]], list[bool]]] = {
 }
 STATES_AFTER = {
     "ack": "absent",
+    "ack (plain)": "absent",
     "ack with retention": "completed",
     "release": "scheduled",
     "fail": "failed",
@@ -66,6 +68,28 @@ def test_one_call_settles_its_own_jobs_and_no_others(queue: QueueOnServer, way: 
 def test_a_job_that_comes_twice_in_a_call_is_settled_once(queue: QueueOnServer, job: Delivery, way: str) -> None:
     assert SETTLE[way](queue, [job, job])[0]
     assert queue.state_of("job") == STATES_AFTER[way]
+
+
+def test_the_plain_case_of_ack_leaves_what_the_whole_script_leaves(queue: QueueOnServer) -> None:
+    def settle(*, alone: bool) -> tuple[list[bool], object]:
+        queue.server.flushall()
+        jobs = queue.reserve("one", "two", "three", "four")
+        for role in ("recoveries", "errors", "cancel", "progress"):
+            queue.server.hset(queue.key(role), mapping={"two": "7", "four": "8"})
+        acked = [Acked("orders", job.id, job.entry) for job in jobs[:3]]
+        answers = queue.ack_all(*acked, alone=alone)
+        roles = ("jobs", "entries", "recoveries", "errors", "cancel", "progress", "meta")
+        assert queue.rows("meta")["acked_total"] == "3"
+        return answers, (queue.in_stream(), len(queue.pending()), [set(queue.rows(role)) for role in roles])
+
+    assert settle(alone=True) == settle(alone=False)
+
+
+def test_ack_frees_a_unique_key_though_nothing_else_is_to_be_done(queue: QueueOnServer) -> None:
+    queue.schedule("one", lock="digest")
+    (job,) = queue.read()
+    assert queue.ack_all(Acked("orders", job.id, job.entry), alone=True) == [True]
+    assert (queue.rows("unique"), queue.rows("locks")) == ({}, {})
 
 
 @each_way

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from delayq.backends.protocol import Acked
 from delayq.core.job_spec import NewJob
 from delayq.redis.keys import GROUP
 from delayq.redis.scripts import load
@@ -75,6 +76,12 @@ def _unlock(queue: QueueOnServer) -> Act:
 def _ack(queue: QueueOnServer) -> Act:
     held = queue.held("held")
     return lambda: queue.ack(held, retention_ms=HOUR, now=LATER)
+
+
+def _ack_plain(queue: QueueOnServer) -> Act:
+    held = queue.held("held")
+    queue.server.delete(queue.key("unique"), queue.key("locks"))
+    return lambda: queue.ack_all(Acked("orders", held.id, held.entry), alone=True, now=LATER)
 
 
 def _release(queue: QueueOnServer) -> Act:
@@ -177,6 +184,10 @@ SCENES: dict[str, Scene] = {
     "unlock": Scene(_unlock),
     "promote": Scene(lambda queue: lambda: queue.promote(now=LATER)),
     "ack": Scene(_ack),
+    "ack (plain)": Scene(
+        _ack_plain,
+        roles=("entries", "stream", "jobs", "recoveries", "errors", "cancel", "locks", "meta", "progress"),
+    ),
     "release": Scene(_release),
     "fail": Scene(_fail),
     "hand_back": Scene(_hand_back),
