@@ -9,6 +9,7 @@ import msgspec
 
 from delayq.core.backoff import BackoffSpec, parse_backoff
 from delayq.core.errors import InvalidInput, UnknownJob
+from delayq.core.job_spec import MAX_TRIES, check_whole_number
 from delayq.core.names import check_job_name, check_queue
 from delayq.core.outcome import OnTimeout, Policy
 from delayq.core.times import Duration, duration_ms
@@ -104,6 +105,9 @@ class Registry:
 registry: Final = Registry()
 
 
+_FIXED: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD, inspect.Parameter.POSITIONAL_ONLY)
+
+
 def job(
     name: str,
     *,
@@ -122,6 +126,10 @@ def job(
     ('60s'; '0s' = none) how long one attempt may run and `on_timeout` whether it is tried again then, `retention` how
     long the finished job is kept with its result, `max_exceptions` how many attempts may raise. Raises InvalidInput.
     """
+    if tries is not None:
+        check_whole_number("tries", tries, least=0, most=MAX_TRIES)
+    if max_exceptions is not None:
+        check_whole_number("max_exceptions", max_exceptions, least=1, most=MAX_TRIES)
     declared = {
         "tries": tries,
         "backoff": None if backoff is None else parse_backoff(backoff),
@@ -141,9 +149,17 @@ def job(
 
 def _parameters(function: Callable[..., Any]) -> tuple[str, type[msgspec.Struct]]:
     """Return the name of the parameter that takes the JobContext ('' = none), and the type of all others."""
+    plain = inspect.unwrap(function)
+    if inspect.isgeneratorfunction(plain) or inspect.isasyncgenfunction(plain):
+        raise InvalidInput(f"{_name_of(function)} is a generator, so a call would run nothing.", hint="Use no yield.")
     context_name = ""
     fields: list[Any] = []
     for parameter in inspect.signature(function, eval_str=True).parameters.values():
+        if parameter.kind in _FIXED:
+            raise InvalidInput(
+                f"The parameter {parameter} of {_name_of(function)} cannot take a member of the payload.",
+                hint="Give each member a parameter with its name.",
+            )
         annotation = Any if parameter.annotation is parameter.empty else parameter.annotation
         if annotation is JobContext:
             context_name = parameter.name
@@ -152,3 +168,7 @@ def _parameters(function: Callable[..., Any]) -> tuple[str, type[msgspec.Struct]
         else:
             fields.append((parameter.name, annotation, parameter.default))
     return context_name, msgspec.defstruct("Arguments", fields, kw_only=True, forbid_unknown_fields=True)
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    return getattr(function, "__qualname__", repr(function))

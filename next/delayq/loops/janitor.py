@@ -1,5 +1,6 @@
 """The janitor: takes back what vanished workers hold, and keeps queues whole."""
 
+import math
 import time
 from collections.abc import Callable
 
@@ -10,8 +11,8 @@ from delayq.core.resting import RestingQueues
 class Janitor:
     """Reclaims in all queues every `reclaim_every` seconds, and repairs them every `repair_every` seconds.
 
-    `reclaim_every` must be at most half a lease: after a longer gap `reclaim` trusts no lease until a whole one has
-    passed.
+    After a gap of more than half a lease `reclaim` trusts no lease until a whole one has passed. So it is called every
+    third of the shortest lease, which its answers tell, when that is less than `reclaim_every`.
     """
 
     def __init__(
@@ -29,11 +30,14 @@ class Janitor:
         self._reclaim_at = self._repair_at = clock()
         self._resting = RestingQueues(clock=clock)
         self.reclaimed = 0
+        self._shortest_lease = math.inf
 
     def step(self, hinted: set[str]) -> float:
         """Do what is due in every queue, and return the seconds until the next time. Hints do not matter."""
         now = self._clock()
         reclaims, repairs = now >= self._reclaim_at, now >= self._repair_at
+        if reclaims:
+            self._shortest_lease = math.inf
         if reclaims or repairs:
             for queue in self._resting.awake(self._keeper.queues()):
                 try:
@@ -41,7 +45,7 @@ class Janitor:
                 except Exception as error:
                     self._resting.rest_unless_away(queue, error)
         if reclaims:
-            self._reclaim_at = now + self._reclaim_every
+            self._reclaim_at = now + min(self._reclaim_every, self._shortest_lease / 3)
         if repairs:
             self._repair_at = now + self._repair_every
         return max(min(self._reclaim_at, self._repair_at) - self._clock(), 0.0)
@@ -53,4 +57,5 @@ class Janitor:
         while is_more:
             answer = self._keeper.reclaim(queue)
             self.reclaimed += answer.reclaimed + answer.failed
+            self._shortest_lease = min(self._shortest_lease, answer.lease_ms / 1000)
             is_more = answer.more == 1

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from delayq.core.errors import QueueInUse, QueueNotFound
+from delayq.core.errors import InvalidInput, QueueInUse, QueueNotFound
 from delayq.core.job_spec import check_whole_number
 from delayq.core.names import check_queue
 from delayq.core.times import Duration, duration_ms
@@ -15,6 +15,7 @@ from delayq.redis.session import Session
 from delayq.redis.worker import registry
 
 MAX_SPANS: Final = 10_000
+SHORTEST_LEASE_MS: Final = 100
 
 
 class QueueOperations:
@@ -92,9 +93,14 @@ class QueueOperations:
         return dropped
 
     async def queue_set(self, queue: str, *, lease: Duration) -> QueueView:
-        """Set the lease of a queue: how long a job stays with a worker that gives no sign of life."""
+        """Set the lease of a queue, at least 100 ms: how long a job stays with a worker that gives no sign of life.
+
+        Workers follow within a third of the old lease. A shorter lease may let a job run twice until then.
+        """
         name = check_queue(queue)
-        lease_ms = _positive_ms(lease, field="lease")
+        lease_ms = duration_ms(lease, field="lease")
+        if lease_ms < SHORTEST_LEASE_MS:
+            raise InvalidInput(f"lease {lease} is too short.", hint="Use at least 100ms.", field="lease")
         call = calls.configure(
             self._session.keys, name, default_lease_ms=self._session.options.lease_ms, lease_ms=lease_ms
         )
@@ -138,8 +144,8 @@ class QueueOperations:
         return await self._session.run(calls.control(self._session.keys, what, for_ms=for_ms, reason=reason))
 
 
-def _positive_ms(duration: Duration, *, field: str = "duration") -> int:
-    return max(duration_ms(duration, field=field), 1)
+def _positive_ms(duration: Duration) -> int:
+    return max(duration_ms(duration, field="duration"), 1)
 
 
 def _by_name(holds: Holds) -> dict[str, int]:

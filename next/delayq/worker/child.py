@@ -309,7 +309,7 @@ class Child:
             settled.append(job)
             if not answer:
                 logger.warning(
-                    "job %s of %s was fenced: its lease ended while it ran, and another worker has it",
+                    "job %s of %s was fenced: its lease ended while it ran, or an answer was lost after it was settled",
                     job.delivery.id,
                     job.delivery.queue,
                 )

@@ -8,7 +8,7 @@ from delayq.worker.children import ChildProcess
 
 
 class LeaseRenewal:
-    """Renews every third of a lease."""
+    """Renews every third of a lease. `lease` is the shortest of the queues; each renewal tells what it is by then."""
 
     def __init__(self, keeper: LeaseKeeper, *, lease: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._keeper = keeper
@@ -25,10 +25,11 @@ class LeaseRenewal:
             return
         self._renew_at = now + self._every
         for child in children:
-            self._renew(child)
+            self._every = self._renew(child) / 3
+        self._renew_at = now + self._every
 
-    def _renew(self, child: ChildProcess) -> None:
-        """Renew everything that a child holds.
+    def _renew(self, child: ChildProcess) -> float:
+        """Renew everything that a child holds, and return the lease in seconds.
 
         When the backend holds more for it, an answer was lost: the child is asked to read its pending jobs again.
         """
@@ -39,6 +40,7 @@ class LeaseRenewal:
         for job in held:
             if job.id in renewed.cancelled:
                 child.slots.cancel(job.entry)
+        return renewed.lease_ms / 1000
 
 
 def _ask_to_stop(child: ChildProcess, queue: str, job_id: str) -> None:

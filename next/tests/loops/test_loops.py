@@ -3,7 +3,7 @@
 import pytest
 
 from delayq.backends.protocol import Promoted, Reclaimed, Repaired
-from delayq.core.errors import BackendFull, BackendUnavailable, CallRefused, OutcomeUnknown
+from delayq.core.errors import BackendFull, BackendUnavailable, CallRefused, ConfigError, OutcomeUnknown
 from delayq.loops.janitor import Janitor
 from delayq.loops.loop import Loop, run_loops
 from delayq.loops.mover import Mover
@@ -23,6 +23,7 @@ class FakeQueues:
         self.damaged: dict[str, Exception] = {}
         self.owed: dict[str, int] = {}
         self.more = [0]
+        self.lease_ms = 30_000
 
     @property
     def served(self) -> list[str]:
@@ -44,7 +45,7 @@ class FakeQueues:
 
     def reclaim(self, queue: str) -> Reclaimed:
         self._serve(queue, self.reclaimed)
-        return Reclaimed(1, 0, 0, more=self.more.pop(0) if self.more else 0)
+        return Reclaimed(1, 0, 0, self.lease_ms, more=self.more.pop(0) if self.more else 0)
 
     def repair(self, queue: str) -> Repaired:
         self._serve(queue, self.repaired)
@@ -217,6 +218,16 @@ def test_the_janitor_reclaims_often_and_repairs_now_and_then() -> None:
     assert len(keeper.reclaimed) == 4
 
 
+def test_the_janitor_follows_the_shortest_lease_of_its_queues() -> None:
+    clock, keeper = FakeClock(), FakeQueues(a=[])
+    janitor = Janitor(keeper, reclaim_every=10, repair_every=60, clock=clock)
+    keeper.lease_ms = 2_100
+    assert janitor.step(set()) == pytest.approx(0.7)
+    clock.now += 0.7
+    keeper.lease_ms = 60_000
+    assert janitor.step(set()) == pytest.approx(10)
+
+
 def test_the_janitor_reclaims_until_nothing_is_left() -> None:
     keeper = FakeQueues(a=[])
     keeper.more = [1, 1, 0]
@@ -245,6 +256,12 @@ def test_a_loop_that_fails_is_called_again_after_a_second_and_stops_no_other(
     assert bad.called_at == [100, 101, 102]
     assert len(good.called_at) == 12
     assert caplog.messages == ["Failing: why"]
+
+
+def test_a_loop_that_can_never_work_ends_all(caplog: pytest.LogCaptureFixture) -> None:
+    clock = FakeClock()
+    with pytest.raises(ConfigError):
+        run_loops([Stepping(clock, ConfigError("a wrong password"))], clock.wait, lambda: False, clock=clock)
 
 
 def test_a_hint_wakes_all_loops_and_is_passed_on() -> None:

@@ -164,6 +164,7 @@ def test_a_blocked_read_works_with_more_than_1024_open_files(url: str, server: r
     [
         ("", "The url '' is no address of a Redis."),
         ("http://host", "The url 'http://host' is no address of a Redis."),
+        ("redis://host/notadb", "The url 'redis://host/notadb' is no address of a Redis."),
         ("redis://:s3cret@host:port/0", "The url 'redis://:***@host:port/0' is no address of a Redis."),
         ("redis://:s3cret@host?colour=1", "The url 'redis://:***@host?colour=1' has an option that redis-py does not"),
     ],

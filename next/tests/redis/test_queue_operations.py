@@ -83,6 +83,8 @@ def test_clearing_drops_what_waits(client: Any) -> None:
 def test_a_queue_keeps_its_lease(client: Any) -> None:
     with pytest.raises(QueueNotFound, match="No queue 'orders' is known"):
         client.queue_show("orders")
+    with pytest.raises(InvalidInput, match="too short"):
+        client.queue_set("orders", lease="99ms")
     view = client.queue_set("orders", lease="2m")
     assert (view.queue, view.lease_ms, view.shards, view.paused_until_ms) == ("orders", 2 * MINUTE, 1, None)
     client.schedule("n", queue="orders", delay="1h")

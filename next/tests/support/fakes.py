@@ -73,6 +73,7 @@ class FakeKeeper:
     def __init__(self, *jobs: Delivery) -> None:
         self.jobs = list(jobs)
         self.renewed: list[Held] = []
+        self.lease_ms = 30_000
         self.wishes: list[tuple[str, str]] = []
         self.cancelled: list[str] = []
         self.settled: dict[str, list[str]] = {}
@@ -80,7 +81,7 @@ class FakeKeeper:
 
     def renew(self, consumer: str, held: Sequence[Held]) -> Renewed:
         self.renewed += held
-        return Renewed(30_000, len(self.jobs) - len(held), self.cancelled)
+        return Renewed(self.lease_ms, len(self.jobs) - len(held), self.cancelled)
 
     def pending(self, consumer: str) -> list[Delivery]:
         return self.jobs

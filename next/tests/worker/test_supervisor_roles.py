@@ -94,6 +94,16 @@ def test_everything_in_the_slots_is_renewed_every_third_of_a_lease(child: ChildU
     assert not child.slots.take_replay()
 
 
+def test_renewals_follow_a_lease_that_is_changed(child: ChildUnderTest) -> None:
+    keeper = FakeKeeper(*child.hold(SlotState.RUNNING))
+    renewal = LeaseRenewal(keeper, lease=30, clock=child.clock)
+    keeper.lease_ms = 3_000
+    for _ in range(14):
+        renewal.step([child.process], child.clock())
+        child.clock.now += 1
+    assert len(keeper.renewed) == 4
+
+
 def test_a_child_replays_when_the_backend_holds_more_for_it(child: ChildUnderTest) -> None:
     renewal = LeaseRenewal(FakeKeeper(delivery(1)), lease=30, clock=child.clock)
     child.clock.now += 10

@@ -6,10 +6,9 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 from redis.asyncio.connection import AbstractConnection
-from redis.exceptions import AuthenticationError, ConnectionError, TimeoutError
+from redis.exceptions import AuthenticationError, ResponseError
 
-from delayq.core.errors import ConfigError
-from delayq.redis.connection.errors import ERROR_REPLIES, error_reply, why_lost
+from delayq.redis.connection.errors import ERROR_REPLIES, LOST, error_reply, refused_login, why_lost
 from delayq.redis.connection.leaf import TRY_TIMEOUT, ConnectionLost
 from delayq.redis.connection.url import Address
 
@@ -35,17 +34,15 @@ class AsyncioLeaf:
         connection = idle.pop() if idle else self._address.asyncio_connection()
         sent = False
         try:
-            if not connection.is_connected:
-                await connection.connect()
-            sent = True
-            await connection.send_packed_command(request, check_health=False)
-        except AuthenticationError as error:
-            # To redis-py this is a ConnectionError, but another try with the same password would not help.
-            await connection.disconnect()
-            raise ConfigError(
-                f"Redis at {self.where} refused the log-in: {error}.", hint="Check the user and password of the url."
-            ) from error
-        except (ConnectionError, TimeoutError) as error:
+            async with asyncio.timeout(TRY_TIMEOUT):
+                if not connection.is_connected:
+                    await connection.connect()
+                sent = True
+                await connection.send_packed_command(request, check_health=False)
+        except (AuthenticationError, ResponseError) as error:
+            await connection.disconnect(nowait=True)
+            raise refused_login(self.where, error) from error
+        except LOST as error:
             await connection.disconnect(nowait=True)
             raise ConnectionLost(why_lost(error), sent=sent) from error
         except BaseException:
@@ -54,10 +51,15 @@ class AsyncioLeaf:
         return connection
 
     async def receive(self, connection: AbstractConnection, replies: int, *, block: float = 0.0) -> list[Any]:
-        """Read replies; see Leaf."""
+        """Read replies; see Leaf.
+
+        The time is kept here: redis-py answers None when a read with a `timeout` takes too long, which is also how it
+        tells nil, and leaves the connection open with the answer still to come.
+        """
         try:
-            answers = [await self._read(connection, block) for _ in range(replies)]
-        except (ConnectionError, TimeoutError) as error:
+            async with asyncio.timeout(block + TRY_TIMEOUT):
+                answers = [await self._read(connection) for _ in range(replies)]
+        except LOST as error:
             await connection.disconnect(nowait=True)
             raise ConnectionLost(why_lost(error), sent=True) from error
         except BaseException:
@@ -95,10 +97,9 @@ class AsyncioLeaf:
             for connection in idle:
                 await connection.disconnect()
 
-    async def _read(self, connection: AbstractConnection, block: float) -> Any:
+    async def _read(self, connection: AbstractConnection) -> Any:
         try:
-            timeout = block + TRY_TIMEOUT
-            return await connection.read_response(disable_decoding=True, timeout=timeout, disconnect_on_error=False)
+            return await connection.read_response(disable_decoding=True, disconnect_on_error=False)
         except ERROR_REPLIES as error:
             return error_reply(error)
 

@@ -6,10 +6,9 @@ import time
 from typing import Any
 
 from redis.connection import AbstractConnection
-from redis.exceptions import AuthenticationError, ConnectionError, TimeoutError
+from redis.exceptions import AuthenticationError, ResponseError
 
-from delayq.core.errors import ConfigError
-from delayq.redis.connection.errors import ERROR_REPLIES, error_reply, why_lost
+from delayq.redis.connection.errors import ERROR_REPLIES, LOST, error_reply, refused_login, why_lost
 from delayq.redis.connection.leaf import TRY_TIMEOUT, ConnectionLost, WokenUp
 from delayq.redis.connection.url import Address
 
@@ -40,13 +39,10 @@ class BlockingLeaf:
                 connection.connect()
             sent = True
             connection.send_packed_command([request], check_health=False)
-        except AuthenticationError as error:
-            # To redis-py this is a ConnectionError, but another try with the same password would not help.
+        except (AuthenticationError, ResponseError) as error:
             connection.disconnect()
-            raise ConfigError(
-                f"Redis at {self.where} refused the log-in: {error}.", hint="Check the user and password of the url."
-            ) from error
-        except (ConnectionError, TimeoutError) as error:
+            raise refused_login(self.where, error) from error
+        except LOST as error:
             connection.disconnect()
             raise ConnectionLost(why_lost(error), sent=sent) from error
         except BaseException:
@@ -60,7 +56,7 @@ class BlockingLeaf:
             if block:
                 self._wait(connection, block + TRY_TIMEOUT)
             answers = [self._read(connection) for _ in range(replies)]
-        except (ConnectionError, TimeoutError) as error:
+        except LOST as error:
             connection.disconnect()
             raise ConnectionLost(why_lost(error), sent=True) from error
         except BaseException:

@@ -1,5 +1,6 @@
 """What the errors of a server mean for the caller: wait and ask again, or be told."""
 
+import builtins
 import errno
 import re
 from typing import Final
@@ -8,6 +9,7 @@ from redis.exceptions import (
     AuthenticationError,
     BusyLoadingError,
     ClusterDownError,
+    ConnectionError,
     MasterDownError,
     MovedError,
     NoPermissionError,
@@ -15,10 +17,11 @@ from redis.exceptions import (
     OutOfMemoryError,
     ReadOnlyError,
     ResponseError,
+    TimeoutError,
     TryAgainError,
 )
 
-from delayq.core.errors import BackendError, BackendFull, BackendUnavailable, CallRefused
+from delayq.core.errors import BackendError, BackendFull, BackendUnavailable, CallRefused, ConfigError
 
 NOT_READY: Final = {
     "LOADING": "it is loading its data",
@@ -58,6 +61,9 @@ _PLACE_IN_SCRIPT: Final = re.compile(r",? script: .*")
 _CODE: Final = re.compile(r"\b(?:OOM|NOSCRIPT|NOPERM|NOAUTH|WRONGTYPE|NOGROUP|MOVED|" + "|".join(NOT_READY) + r")\b")
 
 
+LOST: Final = (ConnectionError, TimeoutError, builtins.TimeoutError)
+"""What says that there is no connection, or no answer."""
+
 ERROR_REPLIES: Final = (ResponseError, BusyLoadingError, AuthenticationError)
 """What redis-py raises for a reply that is an error. To it the last two are connections that were lost."""
 
@@ -79,8 +85,10 @@ def code_of(error: ResponseError) -> str:
     """
     if type(error) in _CODE_OF_TYPE:
         return _CODE_OF_TYPE[type(error)]
-    if "ACL failure in script" in str(error):
+    if "ACL failure in script" in str(error) or "The user executing the script" in str(error):
         return "NOPERM"
+    if "unauthenticated" in str(error):  # the answer to a long command before the log-in
+        return "NOAUTH"
     found = _CODE.search(str(error))
     return found[0] if found else ""
 
@@ -106,11 +114,22 @@ def refusal(call: str, error: ResponseError, where: str) -> BackendError:
     return CallRefused(f"Redis at {where} refused {call}: {words}.", hint=_HINTS.get(code, ""))
 
 
+def refused_login(where: str, error: Exception) -> ConfigError:
+    """Return what the caller is told when the server at `where` refuses a new connection. Trying again does not help."""
+    return ConfigError(
+        f"Redis at {where} refused the log-in: {str(error).removesuffix('.')}.",
+        hint="Check the user, the password and the number of the database in the url.",
+        field="url",
+    )
+
+
 def why_lost(error: BaseException) -> str:
     """Return in words why no connection, or no answer, was to be had."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, OSError) and cause.errno in (errno.EMFILE, errno.ENFILE):
             return "this process has too many open files (EMFILE): raise `ulimit -n`, or close what it no longer needs"
+        if isinstance(cause, builtins.TimeoutError | BlockingIOError):
+            return "no answer came in time"
         cause = cause.__cause__ or cause.__context__
-    return str(error) or type(error).__name__
+    return str(error).removesuffix(".") or type(error).__name__

@@ -4,6 +4,7 @@ import socket
 import struct
 from inspect import signature
 from typing import Any, Final, cast
+from urllib.parse import urlsplit
 
 import redis.asyncio.connection as asyncio_connections
 import redis.connection as blocking_connections
@@ -46,6 +47,7 @@ class Address:
 
     def __init__(self, url: str) -> None:
         try:
+            _check_database(url)
             self._options = dict(blocking_connections.parse_url(url))
         except ValueError:
             raise ConfigError(
@@ -84,7 +86,9 @@ class Address:
             **self._options,
             "protocol": 2,
         }
-        if module is blocking_connections:
+        if module is asyncio_connections:
+            options["socket_timeout"] = None  # the leaf keeps the time
+        else:
             options["retry"] = Retry(NoBackoff(), 0)
             if not self._is_tls:
                 options["socket_timeout"] = None
@@ -95,3 +99,10 @@ class Address:
         if self._is_tls:
             return module.SSLConnection(**options)
         return module.Connection(**options)
+
+
+def _check_database(url: str) -> None:
+    """Raise ValueError when the path of a url is no number: redis-py would take database 0."""
+    path = urlsplit(url).path.removeprefix("/")
+    if not url.startswith("unix:") and path and not (path.isascii() and path.isdecimal()):
+        raise ValueError(path)
