@@ -44,6 +44,8 @@ class AsyncioLeaf:
             raise refused_login(self.where, error) from error
         except LOST as error:
             await connection.disconnect(nowait=True)
+            if isinstance(error.__cause__, ResponseError):  # redis-py wraps what it meets while it connects
+                raise refused_login(self.where, error.__cause__) from error
             raise ConnectionLost(why_lost(error), sent=sent) from error
         except BaseException:
             await connection.disconnect(nowait=True)

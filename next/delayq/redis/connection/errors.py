@@ -115,7 +115,7 @@ def refusal(call: str, error: ResponseError, where: str) -> BackendError:
 
 
 def refused_login(where: str, error: Exception) -> ConfigError:
-    """Return what the caller is told when the server at `where` refuses a new connection. Trying again does not help."""
+    """Return what the caller is told when the server at `where` refuses a new connection, so that no try will help."""
     return ConfigError(
         f"Redis at {where} refused the log-in: {str(error).removesuffix('.')}.",
         hint="Check the user, the password and the number of the database in the url.",
