@@ -19,6 +19,9 @@ FAILURES: Final = [
     '{"type":"E","history":[{"type":"Own"}]}',
     "no object",
 ]
+ONCE_MS: Final = 86_400_000
+"""Longer than a run: what the clock of a server forgets, the two servers would forget one after the other."""
+
 STATES: Final = ["scheduled", "ready", "reserved", "failed", "completed"]
 
 
@@ -34,6 +37,7 @@ class Drawing:
         self.outbox: list[str] = []
         self.cursor = ""
         self.has_shards = False
+        self.tokens = 0
 
     def tick(self) -> None:
         """Let time go on; now and then by a lease, now and then back."""
@@ -72,10 +76,12 @@ class Drawing:
         return self.random.choice(["", "", *DIGESTS])
 
     def once_ms(self) -> int:
-        return self.random.choice([0, 0, 60_000])
+        return self.random.choice([0, 0, ONCE_MS])
 
     def token(self) -> str:
-        return f"t{self.random.randrange(40)}"
+        """Return a token: mostly a new one, or one of a call not long ago."""
+        self.tokens += 1
+        return f"t{self.tokens - self.random.choice([0, 0, 1, 5, 20])}"
 
 
 def _schedule(draw: Drawing) -> Step:
@@ -122,7 +128,7 @@ def _cancel(draw: Drawing) -> Step:
         "now": draw.now(),
         "id": draw.id(),
         "running": 0 if archives else draw.random.randrange(2),
-        "once_ms": 60_000 if archives else draw.once_ms(),
+        "once_ms": ONCE_MS if archives else draw.once_ms(),
         "queue": "q",
         "hint": "delayq:cancel",
         "only": "" if archives else draw.random.choice(["", "", '"batch":"b1"']),

@@ -70,7 +70,7 @@ def ask_ours(side: Side, step: Step) -> Any:
 
 def _in_full(step: Step, answer: Any) -> Any:
     """Return the long form of the short answer that schedule gives when all jobs are new and wait in the set."""
-    if answer == "error" or answer[0] != "0" or len(answer) != 1 + len(step.rows):
+    if answer == "error" or not all(part.isdecimal() for part in answer):
         return answer
     ids = [row[0] for row in step.rows]
     in_full = [("created", "scheduled", due, id) for id, due in zip(ids, answer[1:], strict=True)]
