@@ -25,7 +25,7 @@ from delayq.core.errors import BackendError
 from delayq.core.outages import Outages
 from delayq.core.signals import JobInterrupted
 from delayq.worker.in_flight import HeldJob, InFlight
-from delayq.worker.shared_memory import SlotTable, Stop
+from delayq.worker.shared_memory import SlotTable
 
 logger: Final = logging.getLogger("delayq.worker")
 
@@ -114,7 +114,7 @@ class Child:
 
     def is_ending(self) -> bool:
         """Whether nothing new is to be started: by an order, a signal, or because its jobs are used up."""
-        if self.stopping or self._in_flight.must_leave or self._slots.stop_order() is not Stop.NO:
+        if self.stopping or self._in_flight.must_leave or self._slots.is_to_stop():
             return True
         return self._jobs_left is not None and self._slots.finished() >= self._jobs_left
 
@@ -272,9 +272,10 @@ class Child:
 
     def _next_job(self) -> HeldJob | None:
         """Return the job to start now, if any. Of a suspect and others, InFlight names the suspect."""
-        if self._is_quiet() and self._in_flight.is_running():
+        job = self._in_flight.next_job()
+        if self._in_flight.suspects and self._is_quiet() and self._in_flight.is_running():
             return None
-        return self._in_flight.next_job()
+        return job
 
     def _start_jobs(self) -> None:
         """Start waiting jobs while there are free places."""
@@ -282,10 +283,11 @@ class Child:
             job = self._next_job()
             if job is None:
                 return
-            oldest = self._clock() - self._lease * 2 / 3
+            now = self._clock()
+            oldest = now - self._lease * 2 / 3
             if job.read_at <= oldest:
                 self._read_again(oldest)
-            elif self._in_flight.start(job):
+            elif self._in_flight.start(job, now=now):
                 self._executor.execute(job)
                 if self._rest:
                     self._sleep(self._rest)
@@ -300,19 +302,18 @@ class Child:
         self, finished: Sequence[tuple[HeldJob, Settlement]], answers: Sequence[bool | BackendError]
     ) -> None:
         """Forget what is settled, and put aside what its queue refused."""
-        settled: list[HeldJob] = []
         refused: list[tuple[HeldJob, Settlement]] = []
         for (job, settlement), answer in zip(finished, answers, strict=True):
-            if isinstance(answer, BackendError):
-                refused.append((job, settlement))
-                continue
-            settled.append(job)
-            if not answer:
+            if answer is False:
                 logger.warning(
                     "job %s of %s was fenced: its lease ended while it ran, or an answer was lost after it was settled",
                     job.delivery.id,
                     job.delivery.queue,
                 )
-        self._in_flight.free(settled)
+            elif answer is not True:
+                refused.append((job, settlement))
+        self._in_flight.free(
+            [job for (job, _), answer in zip(finished, answers, strict=True) if answer is True or answer is False]
+        )
         if refused:
             self._in_flight.put_aside(refused)
