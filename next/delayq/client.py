@@ -1,10 +1,11 @@
 """The two clients and their references to jobs. DelayQ blocks; AsyncDelayQ is awaited. Both have the same methods."""
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from dataclasses import dataclass, field
 from functools import partial, wraps
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+
+import msgspec
 
 from delayq.core.errors import JobHasFailed, JobNotFound
 from delayq.core.states import Answer, State
@@ -23,21 +24,23 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class JobRef:
+class JobRef(msgspec.Struct, frozen=True, gc=False):
     """A job, as a blocking client answered. `due_ms` is None when the job no longer waits for a time.
 
     `outcome` says what the call did: created, kept, replaced, postponed, rescheduled, scheduled, ready. When another
     job owns the unique key, `id` is that job's. `name` is '' after calls that do not read the job.
     """
 
-    client: "DelayQ" = field(repr=False, compare=False)
+    client: "DelayQ"
     id: str
     queue: str
     state: State
     due_ms: int | None
     outcome: Answer
     name: str = ""
+
+    def __repr__(self) -> str:
+        return _shown(self)
 
     def cancel(self, *, running: bool = False) -> Answer:
         """Cancel the job; see DelayQ.cancel."""
@@ -67,17 +70,19 @@ class JobRef:
         return _result_of(self.wait(timeout), self.id)
 
 
-@dataclass(frozen=True, slots=True)
-class AsyncJobRef:
+class AsyncJobRef(msgspec.Struct, frozen=True, gc=False):
     """A job, as an awaited client answered. Its members are those of JobRef, its methods are awaited."""
 
-    client: "AsyncDelayQ" = field(repr=False, compare=False)
+    client: "AsyncDelayQ"
     id: str
     queue: str
     state: State
     due_ms: int | None
     outcome: Answer
     name: str = ""
+
+    def __repr__(self) -> str:
+        return _shown(self)
 
     async def cancel(self, *, running: bool = False) -> Answer:
         """Cancel the job; see DelayQ.cancel."""
@@ -246,3 +251,10 @@ def _result_of(info: JobInfo | None, job_id: str) -> Any:
         why = f": {info.failure.type}: {info.failure.message}" if info.failure else ""
         raise JobHasFailed(f"The job {job_id!r} has failed{why}.", hint="`retry` runs it again.")
     return info.result
+
+
+def _shown(ref: JobRef | AsyncJobRef) -> str:
+    return (
+        f"{type(ref).__name__}(id={ref.id!r}, queue={ref.queue!r}, state={ref.state!r}, due_ms={ref.due_ms!r}, "
+        f"outcome={ref.outcome!r}, name={ref.name!r})"
+    )
