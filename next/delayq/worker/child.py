@@ -29,7 +29,7 @@ from delayq.worker.shared_memory import SlotTable
 
 logger: Final = logging.getLogger("delayq.worker")
 
-IDLE_WAIT: Final = 2.0
+IDLE_WAIT: Final = 5.0
 BUSY_WAIT: Final = 0.02
 """Seconds between two looks for new jobs while some places are taken and others are free."""
 

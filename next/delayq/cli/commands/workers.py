@@ -72,7 +72,7 @@ def work(
         typer.Option(metavar="DURATION", help="Time that running jobs have after a stop [25s].", show_default=False),
     ] = None,
     rest: Annotated[str, typer.Option(metavar="DURATION", help="Pause after each job.")] = "0s",
-    sleep: Annotated[str, typer.Option(metavar="DURATION", help="Longest wait for a job in one call of Redis.")] = "2s",
+    sleep: Annotated[str, typer.Option(metavar="DURATION", help="Longest wait for a job in one call of Redis.")] = "5s",
     force: Annotated[bool, typer.Option("--force", help="Work during maintenance too.")] = False,
     allow_eviction: Annotated[
         bool, typer.Option("--allow-eviction", help="Work on a Redis that evicts keys, and may lose jobs.")
