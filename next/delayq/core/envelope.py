@@ -171,9 +171,12 @@ def _headers_with(raw: bytes, unknown_since_ms: int | None) -> dict[str, str] | 
 
 def _check_values(data: object, *, may_hold_nan: bool) -> None:
     """Refuse what the encoder writes without an error, but not so that it comes back equal."""
-    if type(data) is dict and _TEXTS_ONLY.issuperset(map(type, data)):
-        if _WITHOUT_PARTS.issuperset(map(type, data.values())):
-            return  # most payloads are as plain as this
+    if (
+        type(data) is dict
+        and _TEXTS_ONLY.issuperset(map(type, data))
+        and _WITHOUT_PARTS.issuperset(map(type, data.values()))
+    ):
+        return  # most payloads are as plain as this
     # A NaN is written as null, also out of a set or a dataclass, which are lists and dicts from here on.
     # What is JSON already (Raw) was made without one.
     pending = [msgspec.to_builtins(data, enc_hook=lambda raw: None) if may_hold_nan else data]

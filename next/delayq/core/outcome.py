@@ -116,7 +116,8 @@ def decide(
 ) -> Outcome:
     """Decide what becomes of an attempt that ended with `error` (None = the handler returned).
 
-    `now_ms` gives the server's time as last seen; a plain end does not ask for it. `rand` gives numbers from 0 up to 1, for jitter.
+    `now_ms` gives the server's time as last seen; a plain end does not ask for it. `rand` gives numbers
+    from 0 up to 1, for jitter.
     """
     if error is None:
         return Done(policy.retention_ms) if policy.retention_ms else DONE

@@ -15,7 +15,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_exponential_jitter
@@ -23,7 +23,7 @@ from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_exp
 from delayq.backends.protocol import Consumer, Settlement
 from delayq.core.errors import BackendError
 from delayq.core.outages import Outages
-from delayq.core.signals import JobInterrupted
+from delayq.worker.executors.runner import Executor
 from delayq.worker.in_flight import HeldJob, InFlight
 from delayq.worker.shared_memory import SlotTable
 
@@ -37,26 +37,6 @@ LONGEST_PAUSE: Final = 2.0
 """Of the pauses between two tries while the backend is away; the first one is a tenth of a second."""
 
 AWAY: Final = "the backend cannot be reached"
-
-
-class Executor(Protocol):
-    """Runs jobs that have been started."""
-
-    def execute(self, job: HeldJob) -> None:
-        """Run a job, now or soon, and hand its settlement to InFlight."""
-        ...
-
-    def interrupt(self, job: HeldJob, error: JobInterrupted) -> None:
-        """Raise an error in the handler of a job, as far as that is possible."""
-        ...
-
-    def wait(self, timeout: float) -> None:
-        """Wait until a job has ended, or for `timeout` seconds."""
-        ...
-
-    def close(self) -> None:
-        """Stop, when no job runs any more."""
-        ...
 
 
 class UnderWay(msgspec.Struct, frozen=True):

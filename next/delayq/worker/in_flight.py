@@ -94,7 +94,10 @@ class InFlight:
             return self._waiting[0]
 
     def start(self, job: HeldJob, *, now: float) -> bool:
-        """Move a waiting job to running; `now` is by the clock of this object. False when the watchdog has taken it meanwhile."""
+        """Move a waiting job to running; `now` is by the clock of this object.
+
+        Returns False when the watchdog has taken it meanwhile.
+        """
         with self.lock:
             if job not in self._waiting:
                 return False
