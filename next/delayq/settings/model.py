@@ -20,11 +20,18 @@ DurationMs = Annotated[int, BeforeValidator(_milliseconds)]
 
 
 class Settings(BaseSettings):
-    """All settings that this release knows. `url` is a secret, because it may hold a password."""
+    """All settings that this release knows. `url` is a secret, because it may hold a password.
+
+    `embedded`: whether a server is started when there is no url; `data_dir`, `redis_server`: where it keeps its data,
+    and which program it is.
+    """
 
     model_config = SettingsConfigDict(env_prefix="DELAYQ_", extra="forbid", frozen=True, hide_input_in_errors=True)
 
     url: SecretStr | None = None
+    embedded: Literal["auto", "never"] = "auto"
+    data_dir: str = ""
+    redis_server: str = ""
     prefix: str = Field(default="delayq", min_length=1, pattern=r"^[A-Za-z0-9._:-]+$")
     queue: str = "default"
     app: str = ""
@@ -41,6 +48,11 @@ class Settings(BaseSettings):
     grace: DurationMs = Field(default=25_000, ge=0)
     log_format: Literal["text", "json"] = "text"
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+
+    @property
+    def uses_embedded(self) -> bool:
+        """Whether the embedded server is used, because there is no url."""
+        return self.url is None and self.embedded == "auto"
 
     def must_have_url(self) -> str:
         """Return the url; raises ConfigError without one."""

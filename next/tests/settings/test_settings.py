@@ -13,7 +13,7 @@ SECRET = "redis://:s3cret@host:6379/0"
 
 
 @pytest.fixture(autouse=True)
-def no_settings_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_settings_outside(no_embedded_server: None, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in Settings.model_fields:
         monkeypatch.delenv(f"DELAYQ_{name.upper()}", raising=False)
 
@@ -84,6 +84,7 @@ def test_a_given_lease_may_be_milliseconds() -> None:
         ("TRIES", "many", "The setting DELAYQ_TRIES cannot be used: Input should be a valid integer"),
         ("MAX_PAYLOAD", "0", "The setting DELAYQ_MAX_PAYLOAD cannot be used: Input should be greater than"),
         ("PREFIX", "a{b}", "The setting DELAYQ_PREFIX cannot be used: String should match pattern"),
+        ("EMBEDDED", "always", "The setting DELAYQ_EMBEDDED cannot be used: Input should be 'auto' or 'never'."),
         ("QUEUE", "two words", "DELAYQ_QUEUE cannot be used: The queue 'two words' has no valid name. Use 1 to 128"),
         ("BACKOFF", "soon", "DELAYQ_BACKOFF cannot be used: backoff 'soon' is no duration. Write 500ms"),
         ("DURABILITY", "disk", "DELAYQ_DURABILITY cannot be used: The durability 'disk' is not known. Use memory"),
@@ -104,6 +105,13 @@ def test_an_unknown_setting_is_refused() -> None:
 def test_without_a_url_the_next_step_is_named() -> None:
     with pytest.raises(ConfigError, match=r"No Redis is named\. Set DELAYQ_URL, such as redis://localhost:6379/0\."):
         load_settings().must_have_url()
+
+
+@pytest.mark.parametrize(
+    ("given", "uses"), [({}, True), ({"url": SECRET}, False), ({"embedded": "never"}, False), ({"url": ""}, False)]
+)
+def test_the_embedded_server_is_used_without_a_url(given: dict[str, str], uses: bool) -> None:
+    assert load_settings(**given).uses_embedded is uses
 
 
 def test_secrets_are_never_shown() -> None:
