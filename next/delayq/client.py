@@ -112,8 +112,9 @@ class AsyncJobRef(msgspec.Struct, frozen=True, gc=False):
 class AsyncDelayQ(FailedOperations[AsyncJobRef]):
     """The client for asyncio. Event loops may share one.
 
-    `url` is redis://, rediss:// or unix://; without one it is DELAYQ_URL. `prefix` and `queue` go before those of the
-    settings. Raises ConfigError.
+    `url` is redis://, rediss:// or unix://; without one it is DELAYQ_URL, or else the embedded server of the project,
+    which is found or started here. `prefix` and `queue` go before those of the settings. Raises ConfigError, and
+    BackendUnavailable for an embedded server that does not start.
     """
 
     def __init__(
@@ -127,7 +128,7 @@ class AsyncDelayQ(FailedOperations[AsyncJobRef]):
         from delayq.redis.connection.asyncio import AsyncioLeaf
 
         settings = settings or load_settings(url=url, prefix=prefix, queue=queue)
-        executor = Executor(AsyncioLeaf(Address(settings.must_have_url())))
+        executor = Executor(AsyncioLeaf(_address_of(settings)))
         super().__init__(Session(executor, Keys(settings.prefix), settings.options()), partial(AsyncJobRef, self))
 
     async def __aenter__(self) -> Self:
@@ -178,8 +179,9 @@ def iterating(
 class DelayQ:
     """The blocking client. Threads may share one.
 
-    `url` is redis://, rediss:// or unix://; without one it is DELAYQ_URL. `prefix` and `queue` go before those of the
-    settings. Raises ConfigError.
+    `url` is redis://, rediss:// or unix://; without one it is DELAYQ_URL, or else the embedded server of the project,
+    which is found or started here. `prefix` and `queue` go before those of the settings. Raises ConfigError, and
+    BackendUnavailable for an embedded server that does not start.
     """
 
     def __init__(
@@ -191,7 +193,7 @@ class DelayQ:
         settings: Settings | None = None,
     ) -> None:
         settings = settings or load_settings(url=url, prefix=prefix, queue=queue)
-        executor = Executor(BlockingLeaf(Address(settings.must_have_url())))
+        executor = Executor(BlockingLeaf(_address_of(settings)))
         session = Session(executor, Keys(settings.prefix), settings.options())
         self._operations: FailedOperations[JobRef] = FailedOperations(session, partial(JobRef, self))
 
@@ -239,6 +241,14 @@ class DelayQ:
 
 
 Blocking = Callable[Concatenate[DelayQ, P], T]
+
+
+def _address_of(settings: Settings) -> Address:
+    if not settings.uses_embedded:
+        return Address(settings.must_have_url())
+    from delayq.redis.embedded.server import embedded_url  # needed for no other server
+
+    return Address(embedded_url(settings))
 
 
 def _result_of(info: JobInfo | None, job_id: str) -> Any:
