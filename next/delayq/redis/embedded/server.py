@@ -189,7 +189,10 @@ class EmbeddedServer:
 
     def _ended(self) -> DelayqError:
         printed = self._log.read_text("utf-8", "replace").splitlines() if self._log.exists() else []
-        heading = f"The embedded server ended while it started. The end of its log, {self._log}:"
+        heading = (
+            "The embedded server ended while it started. If another program wrote its data, name that program in "
+            f"DELAYQ_REDIS_SERVER. The end of its log, {self._log}:"
+        )
         return BackendUnavailable("\n  ".join([heading, *printed[-_LOG_LINES:]]))
 
     def _out_of_reach(self, *, is_held: bool, answer: str | None = None) -> DelayqError:
