@@ -1,6 +1,6 @@
 """The settings, read from DELAYQ_* in the environment. What a caller gives goes before them."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -10,6 +10,7 @@ from delayq.core.errors import ConfigError, InvalidInput
 from delayq.core.names import check_queue
 from delayq.core.options import Options, parse_durability
 from delayq.core.times import duration_ms
+from delayq.settings.connections import ConnectionSettings, Route
 
 
 def _milliseconds(value: Any) -> int:
@@ -23,7 +24,7 @@ class Settings(BaseSettings):
     """All settings that this release knows. `url` is a secret, because it may hold a password.
 
     `embedded`: whether a server is started when there is no url; `data_dir`, `redis_server`: where it keeps its data,
-    and which program it is.
+    and which program it is. `connection` is the one of `connections` that is meant when none is named.
     """
 
     model_config = SettingsConfigDict(env_prefix="DELAYQ_", extra="forbid", frozen=True, hide_input_in_errors=True)
@@ -48,11 +49,28 @@ class Settings(BaseSettings):
     grace: DurationMs = Field(default=25_000, ge=0)
     log_format: Literal["text", "json"] = "text"
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+    connection: str = ""
+    connections: dict[str, ConnectionSettings] = {}
+    routes: dict[str, Route] = {}
 
     @property
     def uses_embedded(self) -> bool:
         """Whether the embedded server is used, because there is no url."""
         return self.url is None and self.embedded == "auto"
+
+    def of_connection(self, name: str) -> Self:
+        """Return the settings of a named connection, '' = the application's own; raises ConfigError."""
+        if not name:
+            return self
+        if name not in self.connections:
+            known = ", ".join(sorted(self.connections)) or "none"
+            raise ConfigError(
+                f"There is no connection {name!r}.",
+                hint=f"Known are: {known}. A table [connections.{name}] in delayq.toml makes it.",
+                field="connection",
+            )
+        said = self.connections[name].model_dump(exclude={"driver"}, exclude_none=True)
+        return self.model_copy(update=said)
 
     def must_have_url(self) -> str:
         """Return the url; raises ConfigError without one."""
