@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from delayq.core.errors import PayloadLost as PayloadLost
     from delayq.core.errors import QueueInUse as QueueInUse
     from delayq.core.errors import QueueNotFound as QueueNotFound
+    from delayq.core.errors import ResultLost as ResultLost
     from delayq.core.events import WorkerStopping as WorkerStopping
     from delayq.core.job_spec import JobSpec as JobSpec
     from delayq.core.signals import Discard as Discard
@@ -51,8 +52,20 @@ if TYPE_CHECKING:
     from delayq.core.views import Upcoming as Upcoming
     from delayq.core.views import WorkerInfo as WorkerInfo
     from delayq.jobs.context import JobContext as JobContext
+    from delayq.jobs.dispatch import Dispatch as Dispatch
+    from delayq.jobs.dispatch import adispatch as adispatch
+    from delayq.jobs.dispatch import adispatch_many as adispatch_many
+    from delayq.jobs.dispatch import dispatch as dispatch
+    from delayq.jobs.dispatch import dispatch_many as dispatch_many
+    from delayq.jobs.function import handles as handles
     from delayq.jobs.function import job as job
+    from delayq.jobs.job import Job as Job
     from delayq.jobs.listeners import listener as listener
+    from delayq.jobs.local_run import Ran as Ran
+    from delayq.manager import Manager as Manager
+    from delayq.manager import current_manager as current_manager
+    from delayq.manager import set_manager as set_manager
+    from delayq.manager import using_manager as using_manager
     from delayq.settings.model import Settings as Settings
 
 _MODULES: Final = {
@@ -60,15 +73,19 @@ _MODULES: Final = {
     "core.backoff": "Exponential Fixed Steps",
     "core.errors": "BackendError BackendFull BackendUnavailable ConfigError Conflict DelayqError FoundElsewhere "
     "InvalidInput JobFinished JobHasFailed JobNotFailed JobNotFound JobRunning NotConfirmed OutcomeUnknown "
-    "PayloadLost QueueInUse QueueNotFound",
+    "PayloadLost QueueInUse QueueNotFound ResultLost",
     "core.events": "WorkerStopping",
     "core.job_spec": "JobSpec",
     "core.signals": "Discard Fail JobCancelled JobSignal JobTimedOut Retry Snooze WorkerShutdown",
     "core.states": "Answer OnConflict State",
     "core.views": "Control JobInfo Page QueueStats QueueView Retried Upcoming WorkerInfo",
     "jobs.context": "JobContext",
-    "jobs.function": "job",
+    "jobs.dispatch": "Dispatch adispatch adispatch_many dispatch dispatch_many",
+    "jobs.function": "handles job",
+    "jobs.job": "Job",
     "jobs.listeners": "listener",
+    "jobs.local_run": "Ran",
+    "manager": "Manager current_manager set_manager using_manager",
     "settings.model": "Settings",
 }
 _PLACES: Final = {name: f"delayq.{module}" for module, names in _MODULES.items() for name in names.split()}

@@ -8,6 +8,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 import msgspec
 
 from delayq.core.errors import JobHasFailed, JobNotFound
+from delayq.core.results import read_result
 from delayq.core.states import Answer, State
 from delayq.core.times import Duration, Instant
 from delayq.core.views import JobInfo
@@ -65,7 +66,8 @@ class JobRef(msgspec.Struct, frozen=True, gc=False):
     def result(self, timeout: Duration = "0s") -> Any:
         """Return what the handler returned. Waits up to `timeout` for the end of the job.
 
-        Raises TimeoutError, JobHasFailed, and JobNotFound when nothing is kept: results need a retention.
+        Raises TimeoutError, JobHasFailed, ResultLost when it could not be kept, and JobNotFound when nothing is kept:
+        results need a retention.
         """
         return _result_of(self.wait(timeout), self.id)
 
@@ -260,7 +262,7 @@ def _result_of(info: JobInfo | None, job_id: str) -> Any:
     if info.state == "failed":
         why = f": {info.failure.type}: {info.failure.message}" if info.failure else ""
         raise JobHasFailed(f"The job {job_id!r} has failed{why}.", hint="`retry` runs it again.")
-    return info.result
+    return read_result(info.result, job_id=job_id)
 
 
 def _shown(ref: JobRef | AsyncJobRef) -> str:

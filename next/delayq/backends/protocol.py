@@ -26,7 +26,7 @@ class Held(msgspec.Struct, frozen=True, gc=False):
 class Delivery(msgspec.Struct, frozen=True, gc=False):
     """A job that a consumer has been given. `recoveries` counts the workers that vanished while they held it.
 
-    `is_stopping`: the job was asked to stop, and is to be ended without being started.
+    `due_ms` is when the job was due. `is_stopping`: it was asked to stop, and is to be ended without being started.
     """
 
     queue: str
@@ -34,7 +34,13 @@ class Delivery(msgspec.Struct, frozen=True, gc=False):
     entry: str
     envelope: bytes
     recoveries: int = 0
+    due: bytes = b"0"
     is_stopping: bool = False
+
+    @property
+    def due_ms(self) -> int:
+        """When the job was due, in epoch ms; 0 when that cannot be read."""
+        return int(self.due) if self.due.isdigit() else 0
 
     @property
     def held(self) -> Held:

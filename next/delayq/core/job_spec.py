@@ -97,7 +97,7 @@ def prepare(spec: JobSpec, options: Options, now_ms: int) -> NewJob:
         deadline_ms=None if spec.deadline is None else _limit_ms("deadline", spec.deadline, when, now_ms),
         retry_until_ms=None if spec.retry_until is None else _limit_ms("retry_until", spec.retry_until, when, now_ms),
         headers=None if spec.headers is None else _check_headers(spec.headers),
-        tags=None if spec.tags is None else _check_tags(spec.tags),
+        tags=None if spec.tags is None else check_tags(spec.tags),
     )
     return NewJob(job_id, name, queue, envelopes.encode(envelope), when, spec.id is not None)
 
@@ -166,7 +166,8 @@ def _check_headers(headers: object) -> dict[str, str] | None:
     )
 
 
-def _check_tags(tags: object) -> list[str] | None:
+def check_tags(tags: object) -> list[str] | None:
+    """Return tags as a list, None for none; raises InvalidInput."""
     if isinstance(tags, Iterable) and not isinstance(tags, str | bytes):
         checked = list(tags)
         if all(_is_text(tag) for tag in checked):

@@ -47,6 +47,7 @@ Answer = Literal[
     "finished",
     "refused",
     "unknown",
+    "vetoed",
 ]
 
 STATES: Final[tuple[State, ...]] = get_args(State)

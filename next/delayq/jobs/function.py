@@ -1,169 +1,153 @@
-"""Jobs as plain functions: `@job("order.close")`. The members of `data` arrive as keyword arguments."""
+"""`@job`: a function becomes a job. `@handles`: the methods of a class become string jobs.
+
+@job("order.close", queue="orders", tries=3)
+def close_order(order_id: int) -> None: ...
+
+close_order(42)                                          calls it, as before
+close_order.job(order_id=42).dispatch(delay="15m")       sends it
+
+@handles("Mailer")
+class Mailer:
+    def send(self, context: JobContext, data: dict[str, Any]) -> None: ...
+
+dispatch("Mailer@send", {"to": "ann@example.org"})
+"""
 
 import inspect
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any, Final, TypeVar
+from functools import partial, update_wrapper
+from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
 
-import msgspec
-
-from delayq.core.backoff import BackoffSpec, parse_backoff
-from delayq.core.errors import InvalidInput, UnknownJob
-from delayq.core.job_spec import MAX_TRIES, check_whole_number
-from delayq.core.names import check_job_name, check_queue
-from delayq.core.outcome import OnTimeout, Policy
-from delayq.core.times import Duration, duration_ms
+from delayq.core.errors import InvalidInput
+from delayq.core.names import check_job_name
+from delayq.core.states import Answer
+from delayq.core.views import JobInfo
+from delayq.jobs import by_id
 from delayq.jobs.context import JobContext
+from delayq.jobs.dispatch import Dispatch, Message
+from delayq.jobs.handlers import FunctionHandler
+from delayq.jobs.options import Declared, JobOptions
+from delayq.jobs.registry import Registry, registry
 
-F = TypeVar("F", bound=Callable[..., Any])
+P = ParamSpec("P")
+R = TypeVar("R")
+KindT = TypeVar("KindT", bound=type)
+
+_ELSEWHERE: Final = frozenset(
+    (
+        *("dispatch", "adispatch", "dispatch_sync", "adispatch_sync", "on_connection", "on_queue", "without_delay"),
+        *("with_headers", "tags", "delay", "apply_async", "send", "send_with_options", "enqueue", "defer", "s"),
+    )
+)
+"""What a Dispatch has and a function has not; then how Celery, Dramatiq, RQ and Procrastinate send a job."""
 
 
-class Handler:
-    """A registered function, with what its declaration says about retries.
+class JobFunction(Generic[P, R]):
+    """A function that is a job. It can be called as before; `job` makes a job of it that can be sent."""
 
-    `is_async`: the function is a coroutine function. `wants_context`: a parameter of it is a JobContext.
-    """
-
-    def __init__(self, function: Callable[..., Any], *, name: str, queue: str, declared: dict[str, Any]) -> None:
-        self.name = name
-        self.queue = queue
-        self._declared = declared
-        self.is_async = inspect.iscoroutinefunction(inspect.unwrap(function))
+    def __init__(self, function: Callable[P, R], handler: FunctionHandler) -> None:
+        update_wrapper(self, function)
         self._function = function
-        self._context_name, arguments = _parameters(function)
-        self._decoder = msgspec.json.Decoder(arguments)
-        self.wants_context = self._context_name != ""
+        self._handler = handler
 
-    def policy(self, standard: Policy) -> Policy:
-        """Return how the job is tried: what it declares, over what holds for all jobs."""
-        return replace(standard, **self._declared)
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function."""
+        return self._function(*args, **kwargs)
 
-    def read(self, data: bytes) -> dict[str, Any]:
-        """Return the arguments in `data`, JSON, checked against the annotations of the function.
+    def __repr__(self) -> str:
+        return f"<job {self._handler.name!r}: {self._handler.origin}>"
 
-        Raises UnknownJob for a member that the function does not have: a newer release may know it.
+    if not TYPE_CHECKING:  # a type checker would believe that every attribute exists
+
+        def __getattr__(self, name: str) -> Any:
+            message = f"{type(self).__name__!r} object has no attribute {name!r}"
+            if name in _ELSEWHERE:
+                function = self.__dict__.get("__name__", "function")
+                message += f". Make a job with its arguments, and send that: {function}.job(…).dispatch()"
+            raise AttributeError(message, name=name, obj=self)
+
+    def job(self, *args: P.args, **kwargs: P.kwargs) -> Dispatch:
+        """Make a job with these arguments: `close_order.job(order_id=42).delay("15m").dispatch()`.
+
+        Raises TypeError as a call of the function does.
         """
-        try:
-            arguments = self._decoder.decode(b"{}" if bytes(data) == b"null" else data)
-        except msgspec.ValidationError as error:
-            if "unknown field" in str(error):
-                raise UnknownJob(
-                    f"The job {self.name!r} cannot be read here: {error}.",
-                    hint="A worker with the release that sent it can read it.",
-                ) from None
-            raise
-        return msgspec.structs.asdict(arguments)
+        return self._job(*args, **kwargs)
 
-    def call(self, arguments: dict[str, Any], context: JobContext | None) -> Any:
-        """Call the function; of a coroutine function the answer is the coroutine."""
-        if self._context_name:
-            return self._function(**arguments, **{self._context_name: context})
-        return self._function(**arguments)
+    def cancel(self, job_id: str, *, running: bool = False) -> Answer:
+        """Cancel a job of this function, in the queue that it declares; see DelayQ.cancel. Raises FoundElsewhere."""
+        return by_id.cancel_job(self._handler.name, self._handler.options, job_id, running=running)
 
+    async def acancel(self, job_id: str, *, running: bool = False) -> Answer:
+        """Cancel a job of this function, awaited; see `cancel`."""
+        return await by_id.acancel_job(self._handler.name, self._handler.options, job_id, running=running)
 
-class Registry:
-    """The jobs that a program knows, by name."""
+    def find(self, job_id: str) -> JobInfo | None:
+        """Return what is known about a job of this function; None for an unknown id. Raises FoundElsewhere."""
+        return by_id.find_job(self._handler.name, self._handler.options, job_id)
 
-    def __init__(self) -> None:
-        self._handlers: dict[str, Handler] = {}
+    async def afind(self, job_id: str) -> JobInfo | None:
+        """Find a job of this function, awaited; see `find`."""
+        return await by_id.afind_job(self._handler.name, self._handler.options, job_id)
 
-    def add(self, handler: Handler) -> None:
-        """Register a handler; raises InvalidInput when its name is taken."""
-        if handler.name in self._handlers:
-            raise InvalidInput(
-                f"The job {handler.name!r} is declared twice.", hint="Give each job a name of its own.", field="name"
-            )
-        self._handlers[handler.name] = handler
-
-    def get(self, name: str) -> Handler:
-        """Return the handler of a name; raises UnknownJob."""
-        try:
-            return self._handlers[name]
-        except KeyError:
-            raise UnknownJob(
-                f"No handler is declared for the job {name!r}.", hint="A worker with a newer release may have it."
-            ) from None
-
-    def names(self) -> list[str]:
-        """List the names of all jobs, sorted."""
-        return sorted(self._handlers)
-
-    def queues(self) -> list[str]:
-        """List the queues of all registered jobs, sorted."""
-        return sorted({handler.queue for handler in self._handlers.values()})
-
-    def has_async(self) -> bool:
-        """Whether any handler is a coroutine function."""
-        return any(handler.is_async for handler in self._handlers.values())
+    def _job(self, *args: Any, **kwargs: Any) -> Dispatch:
+        handler = self._handler
+        signature = inspect.signature(self._function)
+        others = [one for one in signature.parameters.values() if one.name != handler.context_name]
+        arguments = signature.replace(parameters=others).bind(*args, **kwargs).arguments
+        return Dispatch(Message(handler.name, partial(handler.payload.write, arguments), handler.options), {})
 
 
-registry: Final = Registry()
+class ContextFunction(JobFunction[Concatenate[JobContext, P], R], Generic[P, R]):
+    """A function whose first parameter is the context, as type checkers see it: a job is made without it."""
+
+    def job(self, *args: P.args, **kwargs: P.kwargs) -> Dispatch:  # type: ignore[override]
+        """Make a job with these arguments; see JobFunction.job."""
+        return self._job(*args, **kwargs)
 
 
-_FIXED: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD, inspect.Parameter.POSITIONAL_ONLY)
+class _Declare(Protocol):
+    """What `job(...)` returns: with the context as the first parameter, `.job` does not ask for it."""
+
+    @overload
+    def __call__(self, function: Callable[Concatenate[JobContext, P], R], /) -> ContextFunction[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> JobFunction[P, R]: ...
 
 
-def job(
-    name: str,
-    *,
-    queue: str = "default",
-    tries: int | None = None,
-    backoff: BackoffSpec | None = None,
-    timeout: Duration | None = None,
-    on_timeout: OnTimeout = "retry",
-    retention: Duration | None = None,
-    max_exceptions: int | None = None,
-    registry: Registry = registry,
-) -> Callable[[F], F]:
-    """Declare the decorated function, sync or async, as the job `name`. The function itself stays as it is.
+def job(name: str, *, registry: Registry = registry, **declared: Unpack[Declared]) -> _Declare:
+    """Make the decorated function, sync or async, the handler of the jobs called `name`.
 
-    `tries` (5; 0 = no limit) and `backoff` (exponential from 5 s) say how a failed attempt is tried again, `timeout`
-    ('60s'; '0s' = none) how long one attempt may run and `on_timeout` whether it is tried again then, `retention` how
-    long the finished job is kept with its result, `max_exceptions` how many attempts may raise. Raises InvalidInput.
+    The members of the payload are its keyword arguments; a parameter annotated with JobContext takes the context. The
+    options are those of JobOptions. Raises InvalidInput for an option or a parameter that cannot be used, and TypeError
+    for `@job` without a name.
     """
-    if tries is not None:
-        check_whole_number("tries", tries, least=0, most=MAX_TRIES)
-    if max_exceptions is not None:
-        check_whole_number("max_exceptions", max_exceptions, least=1, most=MAX_TRIES)
-    declared = {
-        "tries": tries,
-        "backoff": None if backoff is None else parse_backoff(backoff),
-        "timeout_ms": None if timeout is None else duration_ms(timeout, field="timeout"),
-        "on_timeout": on_timeout,
-        "retention_ms": None if retention is None else duration_ms(retention, field="retention"),
-        "max_exceptions": max_exceptions,
-    }
-    said = {option: value for option, value in declared.items() if value is not None}
+    if not isinstance(name, str):
+        raise TypeError(f'@job needs the name of the job, as in @job("order.close"); it was given {name!r}.')
+    options = JobOptions().over(declared, job_name=check_job_name(name))
 
-    def declare(function: F) -> F:
-        registry.add(Handler(function, name=check_job_name(name), queue=check_queue(queue), declared=said))
-        return function
+    def declare(function: Callable[..., Any]) -> JobFunction[..., Any]:
+        handler = FunctionHandler(function, name=name, options=options)
+        registry.add(handler)
+        return JobFunction(function, handler)
+
+    return cast(_Declare, declare)
+
+
+def handles(name: str, *, registry: Registry = registry, **declared: Unpack[Declared]) -> Callable[[KindT], KindT]:
+    """Let the public methods of the decorated class run string jobs: `name@method`; `name` alone means `name@fire`.
+
+    A method is called with the context and the payload, on a new object; to return is to be done. `failed(data, error)`
+    is called when a job has failed for good. Only classes that are registered here are looked at: a name in a payload
+    is never an import path. Raises InvalidInput.
+    """
+    if "@" in name:
+        raise InvalidInput(
+            f"{name!r} cannot name a class of string jobs.", hint="Leave out the @ and what follows.", field="name"
+        )
+    options = JobOptions().over(declared, job_name=check_job_name(name))
+
+    def declare(kind: KindT) -> KindT:
+        registry.add_class(name, kind, options)
+        return kind
 
     return declare
-
-
-def _parameters(function: Callable[..., Any]) -> tuple[str, type[msgspec.Struct]]:
-    """Return the name of the parameter that takes the JobContext ('' = none), and the type of all others."""
-    plain = inspect.unwrap(function)
-    if inspect.isgeneratorfunction(plain) or inspect.isasyncgenfunction(plain):
-        raise InvalidInput(f"{_name_of(function)} is a generator, so a call would run nothing.", hint="Use no yield.")
-    context_name = ""
-    fields: list[Any] = []
-    for parameter in inspect.signature(function, eval_str=True).parameters.values():
-        if parameter.kind in _FIXED:
-            raise InvalidInput(
-                f"The parameter {parameter} of {_name_of(function)} cannot take a member of the payload.",
-                hint="Give each member a parameter with its name.",
-            )
-        annotation = Any if parameter.annotation is parameter.empty else parameter.annotation
-        if annotation is JobContext:
-            context_name = parameter.name
-        elif parameter.default is parameter.empty:
-            fields.append((parameter.name, annotation))
-        else:
-            fields.append((parameter.name, annotation, parameter.default))
-    return context_name, msgspec.defstruct("Arguments", fields, kw_only=True, forbid_unknown_fields=True)
-
-
-def _name_of(function: Callable[..., Any]) -> str:
-    return getattr(function, "__qualname__", repr(function))

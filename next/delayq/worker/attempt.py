@@ -2,7 +2,7 @@
 
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextvars import Context, copy_context
 from typing import Any, Final
 
@@ -14,9 +14,11 @@ from delayq.core import failure as failures
 from delayq.core.envelope import Envelope
 from delayq.core.errors import UnknownJob, UnreadableEnvelope
 from delayq.core.failure import message_of
-from delayq.core.outcome import Done, Outcome, Policy, RunAgain, before_start, decide, policy_of
+from delayq.core.outcome import Done, GiveUp, Outcome, Policy, RunAgain, before_start, decide, policy_of
+from delayq.core.results import encode_result
 from delayq.jobs.context import JobContext
-from delayq.jobs.function import Handler, Registry
+from delayq.jobs.handlers import Handler, tell_failed
+from delayq.jobs.registry import Registry
 from delayq.worker.application_frames import application_traceback
 
 logger: Final = logging.getLogger("delayq.worker")
@@ -32,14 +34,14 @@ class Attempt(msgspec.Struct, gc=False):
     envelope: Envelope
     handler: Handler
     policy: Policy
-    arguments: dict[str, Any]
+    job: Any
     limit: float | None
     context: Context
     job_context: JobContext | None = None
 
     def call(self) -> Any:
         """Call the handler in the context of this attempt; of a coroutine function the answer is the coroutine."""
-        return self.context.run(self.handler.call, self.arguments, self.job_context)
+        return self.context.run(self.handler.call, self.job, self.job_context)
 
 
 class Attempts:
@@ -80,17 +82,29 @@ class Attempts:
             refusal = before_start(envelope, policy, self._now_ms)
             if refusal is not None:
                 return self._settlement(delivery, envelope, refusal)
-            arguments = handler.read(envelope.data)
+            job = handler.read(bytes(envelope.data))
         except UnreadableEnvelope as error:
             return self._unreadable(delivery, error)
         except Exception as error:
             return self._decided(delivery, envelope, policy_of(envelope, policy), error)
         limit = self._limit(policy)
-        return Attempt(delivery, envelope, handler, policy, arguments, limit, self._base.copy())
+        return Attempt(delivery, envelope, handler, policy, job, limit, self._base.copy())
 
-    def end(self, attempt: Attempt, result: Any, error: BaseException | None) -> Settlement:
-        """Decide what follows an attempt that returned `result`, or raised `error`."""
-        outcome = decide(attempt.envelope, attempt.policy, error, now_ms=self._now_ms, rand=self._rand)
+    def decide(self, attempt: Attempt, error: BaseException | None) -> Outcome:
+        """Decide what follows an attempt that returned (None), or raised `error`."""
+        return decide(attempt.envelope, attempt.policy, error, now_ms=self._now_ms, rand=self._rand)
+
+    def tell_failed(self, attempt: Attempt, outcome: Outcome) -> Awaitable[None] | None:
+        """Call the hook of a job that has failed for good, before that is settled: so a death of the process here
+        leads to another call, and not to none. Returns what is to be awaited.
+        """
+        if not isinstance(outcome, GiveUp) or not attempt.handler.has_failed_hook:
+            return None
+        context, handler = attempt.context, attempt.handler
+        return context.run(tell_failed, handler, attempt.job, outcome.error, job_id=attempt.delivery.id)
+
+    def settle(self, attempt: Attempt, outcome: Outcome, result: Any) -> Settlement:
+        """Return the settlement of an attempt."""
         return self._settlement(attempt.delivery, attempt.envelope, outcome, result)
 
     def end_of_killed(self, delivery: Delivery, error: BaseException) -> Settlement:
@@ -131,7 +145,7 @@ class Attempts:
         """Write an outcome down as what the backend is told."""
         queue, job_id, entry = delivery.queue, delivery.id, delivery.entry
         if isinstance(outcome, Done):
-            kept = _write_result(delivery, result) if outcome.retention_ms else b""
+            kept = encode_result(result, job_id=job_id) if outcome.retention_ms else b""
             return Acked(queue, job_id, entry, outcome.retention_ms, kept, is_followed=envelope.is_followed)
         failure = b""
         if outcome.error is not None:
@@ -169,12 +183,3 @@ def _tell(level: int, delivery: Delivery, envelope: Envelope, error: BaseExcepti
         application_traceback(error),
         extra={"job": envelope.name, "job_id": delivery.id, "queue": delivery.queue},
     )
-
-
-def _write_result(delivery: Delivery, result: object) -> bytes:
-    """Encode a result as JSON. A result that JSON cannot hold is dropped; the job still counts as done."""
-    try:
-        return msgspec.json.encode(result)
-    except (TypeError, ValueError, msgspec.MsgspecError, RecursionError) as error:
-        logger.warning("the result of job %s is not kept: %s", delivery.id, error)
-        return b"null"

@@ -14,8 +14,8 @@ from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_exp
 from delayq.core.errors import BackendUnavailable, OutcomeUnknown
 from delayq.core.events import WorkerStopping
 from delayq.core.outcome import Policy
-from delayq.jobs.function import Registry
 from delayq.jobs.listeners import emit
+from delayq.jobs.registry import Registry
 from delayq.redis.connection.blocking import BlockingLeaf
 from delayq.redis.connection.executor import Executor
 from delayq.redis.connection.url import Address

@@ -193,7 +193,9 @@ def _read_entry(queue: str, entry: bytes, fields: list[bytes] | None) -> Deliver
     of the others: it becomes a delivery without id or without envelope.
     """
     if fields is not None and fields[::2] == _OURS and fields[7].isdigit():
-        return Delivery(queue, str(fields[1], "utf-8", "replace"), str(entry, "ascii"), fields[3], int(fields[7]))
+        return Delivery(
+            queue, str(fields[1], "utf-8", "replace"), str(entry, "ascii"), fields[3], int(fields[7]), fields[5]
+        )
     named = dict(zip(fields[::2], fields[1::2], strict=True)) if fields else {}
     recoveries = named.get(b"recoveries", b"0")
     return Delivery(
@@ -202,6 +204,7 @@ def _read_entry(queue: str, entry: bytes, fields: list[bytes] | None) -> Deliver
         entry=entry.decode(),
         envelope=named.get(b"job", b""),
         recoveries=int(recoveries) if recoveries.isdigit() else 0,
+        due=named.get(b"due", b"0"),
         is_stopping=b"stop" in named,
     )
 

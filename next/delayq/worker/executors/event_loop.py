@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from delayq.core.signals import JobInterrupted
 from delayq.worker.attempt import Attempt
-from delayq.worker.executors.runner import End
+from delayq.worker.executors.runner import AsyncEnd
 from delayq.worker.in_flight import HeldJob
 
 logger: Final = logging.getLogger("delayq.worker")
@@ -26,7 +26,7 @@ _tasks_of_job: Final[ContextVar[set[asyncio.Task[Any]] | None]] = ContextVar("de
 class EventLoopRunner:
     """Runs attempts in an event loop."""
 
-    def __init__(self, end: End) -> None:
+    def __init__(self, end: AsyncEnd) -> None:
         self._end = end
         self._running: dict[HeldJob, asyncio.Task[None]] = {}
         self._interruptions: dict[HeldJob, JobInterrupted] = {}
@@ -83,7 +83,7 @@ class EventLoopRunner:
         await _end_tasks(job, tasks)
         del self._running[job]
         self._interruptions.pop(job, None)
-        self._end(job, attempt, result, error)
+        await self._end(job, attempt, result, error)
 
 
 def _make_task(loop: asyncio.AbstractEventLoop, coroutine: Any, context: Context | None = None) -> asyncio.Task[Any]:

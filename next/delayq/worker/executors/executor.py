@@ -1,12 +1,14 @@
 """The executor of a child: begins attempts, gives each to the runner that fits its handler, and ends it."""
 
+import asyncio
 import os
 import threading
+from collections.abc import Awaitable
 from typing import Any
 
 from delayq.core.signals import JobInterrupted
 from delayq.jobs.context import JobContext
-from delayq.jobs.function import Registry
+from delayq.jobs.registry import Registry
 from delayq.worker.attempt import Attempt, Attempts
 from delayq.worker.executors.event_loop import EventLoopRunner
 from delayq.worker.executors.inline import InlineRunner
@@ -29,7 +31,7 @@ class JobExecutor:
         os.register_at_fork(after_in_child=self._become_copy)
         self.inline = InlineRunner(self._end) if threads == 1 else None
         self._plain: Runner = self.inline or ThreadRunner(self._end_and_wake, threads=threads)
-        self._loop: Runner | None = EventLoopRunner(self._end_and_wake) if registry.has_async() else None
+        self._loop: Runner | None = EventLoopRunner(self._end_in_loop) if registry.has_async() else None
         self._in_loop: set[HeldJob] = set()
 
     def execute(self, job: HeldJob) -> None:
@@ -71,7 +73,11 @@ class JobExecutor:
         in_flight = self._in_flight
         return JobContext(
             attempt.envelope,
+            job.delivery.envelope,
+            tries=attempt.policy.tries,
+            due_ms=job.delivery.due_ms,
             recoveries=job.delivery.recoveries,
+            token=job.delivery.entry,
             is_stopping=lambda: in_flight.is_stopping(job),
             report=lambda report: in_flight.report(job, report),
         )
@@ -81,13 +87,30 @@ class JobExecutor:
             os._exit(0)  # a process that the handler forked came out of it; only its parent is a worker
         if isinstance(error, MemoryError):
             self._in_flight.must_leave = True
-        self._in_flight.finish(job, self._attempts.end(attempt, result, error))
+        outcome = self._attempts.decide(attempt, error)
+        if told := self._attempts.tell_failed(attempt, outcome):
+            asyncio.run(_as_coroutine(told))
+        self._in_flight.finish(job, self._attempts.settle(attempt, outcome, result))
 
     def _end_and_wake(self, job: HeldJob, attempt: Attempt, result: Any, error: BaseException | None) -> None:
         """End an attempt that ran beside the loop of the child, which may be waiting for it."""
         self._end(job, attempt, result, error)
+        self._has_ended.set()
+
+    async def _end_in_loop(self, job: HeldJob, attempt: Attempt, result: Any, error: BaseException | None) -> None:
+        """End an attempt that ran in the event loop, in which an async hook is awaited too."""
+        if isinstance(error, MemoryError):
+            self._in_flight.must_leave = True
+        outcome = self._attempts.decide(attempt, error)
+        if told := self._attempts.tell_failed(attempt, outcome):
+            await told
         self._in_loop.discard(job)
+        self._in_flight.finish(job, self._attempts.settle(attempt, outcome, result))
         self._has_ended.set()
 
     def _become_copy(self) -> None:
         self._is_copy = True
+
+
+async def _as_coroutine(awaitable: Awaitable[None]) -> None:
+    await awaitable

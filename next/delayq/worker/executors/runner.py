@@ -1,6 +1,6 @@
 """The seams of a child: the executor that its loop uses, and the runners that the executor uses."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 from delayq.core.signals import JobInterrupted
@@ -8,7 +8,10 @@ from delayq.worker.attempt import Attempt
 from delayq.worker.in_flight import HeldJob
 
 End = Callable[[HeldJob, Attempt, Any, BaseException | None], None]
-"""Is told how an attempt ended: its result, or the error that it raised."""
+"""Takes how an attempt ended: its result, or the error that it raised."""
+
+AsyncEnd = Callable[[HeldJob, Attempt, Any, BaseException | None], Awaitable[None]]
+"""The same in an event loop."""
 
 
 class Runner(Protocol):

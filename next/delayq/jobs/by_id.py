@@ -1,0 +1,38 @@
+"""Jobs of one class or function, by their ids: the declaration and the routes know their queue and connection."""
+
+from delayq.core.states import Answer
+from delayq.core.views import JobInfo
+from delayq.jobs.options import JobOptions
+from delayq.manager import Connection, current_manager
+
+
+def place_of(name: str, options: JobOptions) -> tuple[Connection, str]:
+    """Return the connection and the queue to which jobs of a name are sent that say nothing else."""
+    manager = current_manager()
+    route = manager.route_of(name)
+    connection = manager.connection(options.connection or route.connection)
+    return connection, options.queue or route.queue or connection.settings.queue
+
+
+def cancel_job(name: str, options: JobOptions, job_id: str, *, running: bool) -> Answer:
+    """Cancel a job in the queue of its name; raises FoundElsewhere when another queue has the id."""
+    connection, queue = place_of(name, options)
+    return connection.client.cancel(job_id, queue=queue, running=running, search=True)
+
+
+async def acancel_job(name: str, options: JobOptions, job_id: str, *, running: bool) -> Answer:
+    """Cancel a job, awaited; see `cancel_job`."""
+    connection, queue = place_of(name, options)
+    return await connection.aclient.cancel(job_id, queue=queue, running=running, search=True)
+
+
+def find_job(name: str, options: JobOptions, job_id: str) -> JobInfo | None:
+    """Return a job in the queue of its name, or None; raises FoundElsewhere when another queue has the id."""
+    connection, queue = place_of(name, options)
+    return connection.client.get(job_id, queue=queue, search=True)
+
+
+async def afind_job(name: str, options: JobOptions, job_id: str) -> JobInfo | None:
+    """Find a job, awaited; see `find_job`."""
+    connection, queue = place_of(name, options)
+    return await connection.aclient.get(job_id, queue=queue, search=True)

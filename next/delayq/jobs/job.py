@@ -1,0 +1,234 @@
+"""`Job`: a class whose fields are the payload and whose `handle` does the work.
+
+    class CloseOrder(Job, name="order.close", queue="orders", tries=3, backoff=["10s", "1m"], timeout="30s"):
+        order_id: int
+
+        def handle(self, context: JobContext) -> None: ...      # or async def; the context may be left out
+        def failed(self, error: BaseException) -> None: ...     # on a new object, when the job has failed for good
+
+    CloseOrder(order_id=42).dispatch(delay="15m")
+
+A class becomes a dataclass, its fields are given by keyword. One without `handle` is a base for others, which inherit
+its fields and options.
+"""
+
+import dataclasses
+import inspect
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, ClassVar, Unpack, dataclass_transform, get_type_hints
+
+from delayq.core.errors import DelayqError, InvalidInput
+from delayq.core.names import check_job_name
+from delayq.core.outcome import Policy
+from delayq.core.signals import Discard, Fail, JobSignal, Retry
+from delayq.core.states import Answer
+from delayq.core.times import Duration
+from delayq.core.views import JobInfo
+from delayq.jobs import by_id
+from delayq.jobs.context import JobContext
+from delayq.jobs.dispatch import Message, Sendable
+from delayq.jobs.handlers import default_of, origin_of
+from delayq.jobs.options import ClassDeclared, JobOptions
+from delayq.jobs.payload import Field, Payload
+from delayq.jobs.registry import registry
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(dataclasses.field,))
+class Job(Sendable):
+    """The base of job classes. The keywords of a class are its options: see JobOptions."""
+
+    job_name: ClassVar[str] = ""
+    job_options: ClassVar[JobOptions] = JobOptions()
+    _handler: ClassVar["ClassHandler | None"] = None
+    _context: ClassVar[JobContext | None] = None
+    _verdict: ClassVar[JobSignal | None] = None
+
+    def __init_subclass__(cls, **declared: Unpack[ClassDeclared]) -> None:
+        super().__init_subclass__()
+        cls.job_name = check_job_name(declared.pop("name", cls.__name__))
+        cls.job_options = cls.job_options.over(declared, job_name=cls.job_name)
+        _refuse_clashes(cls)
+        dataclasses.dataclass(kw_only=True)(cls)
+        cls._handler = None
+        if callable(getattr(cls, "handle", None)):
+            cls._handler = ClassHandler(cls)
+            registry.add(cls._handler)
+
+    # -- jobs of this class, by id -------------------------------------------------------------------------------------
+
+    @classmethod
+    def cancel(cls, job_id: str, *, running: bool = False) -> Answer:
+        """Cancel a job of this class, in the queue that the class declares; see DelayQ.cancel.
+
+        Raises FoundElsewhere when another queue has a job with this id, which is left alone.
+        """
+        return by_id.cancel_job(cls.job_name, cls.job_options, job_id, running=running)
+
+    @classmethod
+    async def acancel(cls, job_id: str, *, running: bool = False) -> Answer:
+        """Cancel a job of this class, awaited; see `cancel`."""
+        return await by_id.acancel_job(cls.job_name, cls.job_options, job_id, running=running)
+
+    @classmethod
+    def find(cls, job_id: str) -> JobInfo | None:
+        """Return everything that is known about a job of this class; None for an unknown id. Raises FoundElsewhere."""
+        return by_id.find_job(cls.job_name, cls.job_options, job_id)
+
+    @classmethod
+    async def afind(cls, job_id: str) -> JobInfo | None:
+        """Find a job of this class, awaited; see `find`."""
+        return await by_id.afind_job(cls.job_name, cls.job_options, job_id)
+
+    # -- what a class may define ---------------------------------------------------------------------------------------
+
+    def failed(self, error: BaseException) -> Awaitable[None] | None:
+        """Do something when the job has failed for good. It is called on a new object, and may be async."""
+        return None
+
+    def prepare_for_dispatch(self) -> bool | None:
+        """Do something before the job is sent. False keeps it from being sent; the outcome is `vetoed` then."""
+        return None
+
+    # -- what `handle` may call ----------------------------------------------------------------------------------------
+
+    @property
+    def context(self) -> JobContext:
+        """The context of the running attempt; raises DelayqError when the job is not running."""
+        if self._context is None:
+            raise DelayqError(f"The job {self.job_name!r} is not running, so it has no context.")
+        return self._context
+
+    def attempts(self) -> int:
+        """Return which attempt this is, from 1."""
+        return 1 if self._context is None else self._context.attempt
+
+    def release(self, delay: Duration | None = None) -> None:
+        """Try the job again when `handle` has returned, after `delay` or its backoff. Costs an attempt."""
+        self._decide(Retry(delay))
+
+    def fail(self, error: str | BaseException = "the handler failed the job") -> None:
+        """Let the job fail for good when `handle` has returned."""
+        self._decide(Fail(error))
+
+    def delete(self) -> None:
+        """Forget the job when `handle` has returned."""
+        self._decide(Discard())
+
+    def _decide(self, signal: JobSignal) -> None:
+        """Keep the last decision; only a release is taken back by what follows."""
+        if self._verdict is None or isinstance(self._verdict, Retry):
+            vars(self)["_verdict"] = signal
+
+    # -- how it travels ------------------------------------------------------------------------------------------------
+
+    def _message(self) -> Message:
+        handler = self._handler
+        if handler is None:
+            raise InvalidInput(f"{type(self).__qualname__} has no handle, so no worker could run it.", field="name")
+        return Message(
+            self.job_name,
+            partial(handler.write, self),
+            self.job_options,
+            lambda: self.prepare_for_dispatch() is not False,
+        )
+
+
+class ClassHandler:
+    """Runs the jobs of a class: makes an object of the payload and calls its `handle`."""
+
+    wants_context = True
+
+    def __init__(self, kind: type[Job]) -> None:
+        self.name = kind.job_name
+        self.options = kind.job_options
+        self.origin = origin_of(kind)
+        handle: Callable[..., Any] = kind.handle  # type: ignore[attr-defined]
+        self.is_async = inspect.iscoroutinefunction(handle)
+        self.has_failed_hook = kind.failed is not Job.failed
+        self._kind = kind
+        self._fields = [field.name for field in dataclasses.fields(kind) if field.init]  # type: ignore[arg-type]
+        self._payload = Payload(self.name, _fields_of(kind))
+        self._takes_context = _takes_context(kind, handle)
+        self.read = self._payload.read
+
+    def policy(self, standard: Policy) -> Policy:
+        """Return how the job is tried."""
+        return self.options.policy(standard)
+
+    def write(self, job: Job) -> Any:
+        """Return the payload of a job; raises InvalidInput."""
+        return self._payload.write({name: getattr(job, name) for name in self._fields})
+
+    def call(self, job: dict[str, Any], context: JobContext | None) -> Any:
+        """Make the job and run it; of an async `handle` the answer is a coroutine."""
+        made = self._make(job)
+        vars(made)["_context"] = context
+        answer = made.handle(context) if self._takes_context else made.handle()  # type: ignore[attr-defined]
+        return _awaited(made, answer) if self.is_async else _settled(made, answer)
+
+    def failed(self, job: dict[str, Any], error: BaseException) -> Awaitable[None] | None:
+        """Make the job anew and tell it that it has failed for good."""
+        return self._make(job).failed(error)
+
+    def _make(self, job: dict[str, Any]) -> Job:
+        return self._kind(**job)
+
+
+async def _awaited(job: Job, answer: Awaitable[Any]) -> Any:
+    return _settled(job, await answer)
+
+
+def _settled(job: Job, result: Any) -> Any:
+    """Return what `handle` returned, or raise what it decided."""
+    if job._verdict is not None:
+        raise job._verdict
+    return result
+
+
+def _fields_of(kind: type[Job]) -> list[Field]:
+    """Return the fields of a class with their types; raises InvalidInput for an annotation that names nothing."""
+    try:
+        kinds = get_type_hints(kind, include_extras=True)
+    except (NameError, TypeError) as error:
+        raise InvalidInput(
+            f"The annotations of {kind.__qualname__} cannot be read: {error}.",
+            hint="Declare the types that it names at the top level of a module.",
+            field="data",
+        ) from None
+    found = []
+    for field in dataclasses.fields(kind):  # type: ignore[arg-type]
+        if field.init:
+            factory: Any = None if field.default_factory is dataclasses.MISSING else field.default_factory
+            plain = inspect.Parameter.empty if field.default is dataclasses.MISSING else field.default
+            found.append(Field(field.name, kinds[field.name], factory or default_of(plain)))
+    return found
+
+
+def _takes_context(kind: type[Job], handle: Callable[..., Any]) -> bool:
+    """Whether `handle` has a parameter for the context. It may have no other."""
+    parameters = list(inspect.signature(handle).parameters.values())[1:]
+    if len(parameters) > 1:
+        raise InvalidInput(
+            f"{kind.__qualname__}.handle takes {len(parameters)} arguments; it may take the context and no other.",
+            hint="Declare what the job needs as fields of the class.",
+            field="data",
+        )
+    return len(parameters) == 1
+
+
+def _refuse_clashes(kind: type[Job]) -> None:
+    """Refuse what would make a field silently something else."""
+    if "__init__" in vars(kind):
+        raise InvalidInput(
+            f"{kind.__qualname__} defines __init__, but its fields are its payload, and only they travel.",
+            hint="Declare fields, such as order_id: int, and leave __init__ out; __post_init__ may check them.",
+            field="data",
+        )
+    for name in inspect.get_annotations(kind):
+        if hasattr(Job, name):
+            raise InvalidInput(
+                f"The field {name!r} of {kind.__qualname__} has the name of a method of Job.",
+                hint=f"Rename it, for example to {name}_.",
+                field="data",
+            )

@@ -1,0 +1,133 @@
+"""Runs one job in this process, once: `dispatch_sync`, and `delayq failed retry --here`."""
+
+import asyncio
+import inspect
+import random
+import time
+from collections.abc import Awaitable
+from contextvars import copy_context
+from typing import Any, Final
+
+import msgspec
+
+from delayq.core import envelope as envelopes
+from delayq.core.envelope import Envelope
+from delayq.core.errors import InvalidInput
+from delayq.core.job_spec import JobSpec, prepare
+from delayq.core.options import Options
+from delayq.core.outcome import GiveUp, Outcome, Policy, decide
+from delayq.core.signals import JobSignal
+from delayq.jobs.context import JobContext
+from delayq.jobs.handlers import Handler, tell_failed
+from delayq.jobs.registry import Registry, registry
+
+_ONCE: Final = Policy(tries=1)
+_WITHOUT_LIMIT: Final = Policy(tries=0)
+
+
+class Ran(msgspec.Struct, frozen=True):
+    """How a job ended that ran here. `error` is what its handler raised; `result` what it returned."""
+
+    outcome: Outcome
+    result: Any = None
+    error: BaseException | None = None
+
+
+def run_spec(spec: JobSpec) -> Ran:
+    """Run a job that was not sent, in this thread. Raises what its handler raises, unless it is a signal."""
+    return _or_raise(run(_envelope_of(spec)))
+
+
+async def arun_spec(spec: JobSpec) -> Ran:
+    """Run a job that was not sent, in this event loop. Raises as `run_spec`."""
+    return _or_raise(await arun(_envelope_of(spec)))
+
+
+def run(raw: bytes, *, jobs: Registry = registry) -> Ran:
+    """Run the job of an envelope in this thread, and return how it ended.
+
+    Raises UnreadableEnvelope, UnknownJob, msgspec.ValidationError for a payload that does not fit, and InvalidInput for
+    an async handler inside a running event loop.
+    """
+    envelope = envelopes.decode(raw)
+    handler = jobs.get(envelope.name)
+    if handler.is_async:
+        _refuse_inside_a_loop()
+    job = handler.read(bytes(envelope.data))
+    result: Any = None
+    error: BaseException | None = None
+    try:
+        result = copy_context().run(handler.call, job, _context(envelope, raw))
+        if inspect.isawaitable(result):
+            result = asyncio.run(_as_coroutine(result))
+    except Exception as raised:
+        error = raised
+    ran = _decided(envelope, result, error)
+    if told := _tell(handler, job, envelope, ran.outcome):
+        asyncio.run(_as_coroutine(told))
+    return ran
+
+
+async def arun(raw: bytes, *, jobs: Registry = registry) -> Ran:
+    """Run the job of an envelope in this event loop, a plain handler in a thread. Returns and raises as `run`."""
+    envelope = envelopes.decode(raw)
+    handler = jobs.get(envelope.name)
+    job = handler.read(bytes(envelope.data))
+    result: Any = None
+    error: BaseException | None = None
+    try:
+        if handler.is_async:
+            result = await handler.call(job, _context(envelope, raw))
+        else:
+            result = await asyncio.to_thread(handler.call, job, _context(envelope, raw))
+    except Exception as raised:
+        error = raised
+    ran = _decided(envelope, result, error)
+    if told := _tell(handler, job, envelope, ran.outcome):
+        await told
+    return ran
+
+
+def _envelope_of(spec: JobSpec) -> bytes:
+    return prepare(spec, Options(), _now_ms()).envelope
+
+
+def _context(envelope: Envelope, raw: bytes) -> JobContext:
+    return JobContext(envelope, raw, tries=1, due_ms=_now_ms())
+
+
+def _decided(envelope: Envelope, result: Any, error: BaseException | None) -> Ran:
+    """Decide with one attempt. A job that asks to run again has not failed: there is only nothing that does it."""
+    policy = _WITHOUT_LIMIT if isinstance(error, JobSignal) else _ONCE
+    return Ran(decide(envelope, policy, error, now_ms=_now_ms, rand=random.random), result, error)
+
+
+def _tell(handler: Handler, job: Any, envelope: Envelope, outcome: Outcome) -> Awaitable[None] | None:
+    if not isinstance(outcome, GiveUp) or not handler.has_failed_hook:
+        return None
+    return tell_failed(handler, job, outcome.error, job_id=envelope.id)
+
+
+def _or_raise(ran: Ran) -> Ran:
+    if isinstance(ran.outcome, GiveUp):
+        raise ran.outcome.error
+    return ran
+
+
+def _refuse_inside_a_loop() -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise InvalidInput(
+        "An async handler cannot be run by a blocking call inside an event loop.",
+        hint="Use await job.adispatch_sync().",
+    )
+
+
+async def _as_coroutine(awaitable: Awaitable[Any]) -> Any:
+    return await awaitable
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

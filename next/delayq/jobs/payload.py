@@ -1,0 +1,146 @@
+"""The fields of a job, to JSON and back, by their annotations.
+
+What a dispatch writes comes back equal at the worker, or the dispatch is refused: it reads what it wrote and compares.
+Values of plain types in fields of exactly these types need no second look.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from delayq.core.display import shown
+from delayq.core.errors import InvalidInput, UnknownJob
+from delayq.jobs.codecs import read_value, write_value
+from delayq.jobs.equality import comes_back_as
+
+_PLAIN: Final = (int, str, bool, float)
+_UNWRITABLE: Final = (msgspec.MsgspecError, RecursionError, UnicodeError, TypeError, ValueError)
+
+
+class Field(msgspec.Struct, frozen=True):
+    """One field. `default` makes the value that a payload leaves out; None = a payload must have it."""
+
+    name: str
+    kind: Any
+    default: Callable[[], Any] | None = None
+
+
+class Payload:
+    """The fields of one job. Raises InvalidInput for a field that no JSON can fill."""
+
+    def __init__(self, job_name: str, fields: Sequence[Field]) -> None:
+        self._job_name = job_name
+        self._kinds = {field.name: field.kind for field in fields}
+        self._shape = self._make_shape(fields)
+        self._decode = msgspec.json.Decoder(self._shape, dec_hook=read_value).decode
+        self._encode = msgspec.json.Encoder(enc_hook=write_value).encode
+
+    def read(self, data: bytes | msgspec.Raw) -> dict[str, Any]:
+        """Return the values of the fields.
+
+        Raises UnknownJob for a member that the job does not have, because a newer release may know it, and
+        msgspec.ValidationError for a payload that does not fit.
+        """
+        try:
+            return msgspec.structs.asdict(self._decode(b"{}" if data == b"null" else data))
+        except msgspec.ValidationError as error:
+            if "unknown field" in str(error):
+                raise UnknownJob(
+                    f"The job {self._job_name!r} cannot be read here: {error}.",
+                    hint="A worker with the release that sent it can read it.",
+                ) from None
+            raise
+
+    def write(self, values: Mapping[str, Any]) -> msgspec.Raw:
+        """Return the JSON of some values; raises InvalidInput, which names the field that would not come back."""
+        try:
+            raw = msgspec.Raw(self._encode(values))
+            if all(_is_plain(value, self._kinds.get(name)) for name, value in values.items()):
+                return raw
+            back = msgspec.structs.asdict(self._decode(raw))
+        except _UNWRITABLE as error:
+            raise self._unwritable(values, error) from None
+        for name, value in values.items():
+            if not comes_back_as(value, back[name]):
+                raise self._changed(name, value, back[name])
+        return raw
+
+    def _make_shape(self, fields: Sequence[Field]) -> type[msgspec.Struct]:
+        members = [
+            (field.name, field.kind)
+            if field.default is None
+            else (field.name, field.kind, msgspec.field(default_factory=field.default))
+            for field in fields
+        ]
+        try:
+            shape = msgspec.defstruct("Payload", members, kw_only=True, forbid_unknown_fields=True)
+            msgspec.json.Decoder(shape, dec_hook=read_value)
+        except (TypeError, ValueError) as error:
+            raise InvalidInput(
+                f"The job {self._job_name!r} has a field that no JSON can fill: {error}.",
+                hint="Annotate fields with plain types, dataclasses, TypedDicts, msgspec Structs or pydantic models.",
+                field="data",
+            ) from None
+        return shape
+
+    def _unwritable(self, values: Mapping[str, Any], error: Exception) -> InvalidInput:
+        """Find the field to blame: the first one that cannot travel alone."""
+        for name, value in values.items():
+            if name not in self._kinds:
+                known = ", ".join(self._kinds) or "none"
+                return InvalidInput(
+                    f"The job {self._job_name!r} has no field {name!r}.", hint=f"Its fields are {known}.", field="data"
+                )
+            try:
+                alone = Payload(self._job_name, [Field(name, self._kinds[name])])
+                alone._decode(self._encode({name: value}))
+            except _UNWRITABLE as why:
+                return self._refused(name, value, why)
+        return InvalidInput(f"The payload of {self._job_name!r} cannot be sent: {error}.", field="data")
+
+    def _refused(self, name: str, value: Any, why: Exception) -> InvalidInput:
+        if isinstance(value, float) and not math.isfinite(value):
+            return InvalidInput(
+                f"The field {name!r} of {self._job_name!r} is {value}, for which JSON has no number.",
+                hint="Send None or a text.",
+                field="data",
+            )
+        return InvalidInput(
+            f"The field {name!r} of {self._job_name!r} is {shown(value)}, which cannot be sent as "
+            f"{_kind_name(self._kinds[name])}: {_sentence(why)}.",
+            hint="Send a value of the annotated type, or annotate the field with the type of the value.",
+            field="data",
+        )
+
+    def _changed(self, name: str, value: Any, back: Any) -> InvalidInput:
+        return InvalidInput(
+            f"The field {name!r} of {self._job_name!r} is {shown(value)} ({type(value).__name__}), and a worker would "
+            f"read {shown(back)} ({type(back).__name__}).",
+            hint=_hint_for(value),
+            field="data",
+        )
+
+
+def _is_plain(value: Any, kind: Any) -> bool:
+    """Whether a value needs no second look: a plain one, of exactly the type of its field."""
+    return type(value) is kind and kind in _PLAIN and (kind is not float or math.isfinite(value))
+
+
+def _hint_for(value: Any) -> str:
+    zone = getattr(value, "tzinfo", None)
+    if zone is not None:
+        return (
+            "JSON keeps the offset of a time and not its zone. Send value.astimezone(timezone.utc), and the name of "
+            "the zone in another field."
+        )
+    return "Annotate the field with the type of its value, or give that type an __eq__."
+
+
+def _kind_name(kind: Any) -> str:
+    return getattr(kind, "__name__", None) or str(kind)
+
+
+def _sentence(error: Exception) -> str:
+    return str(error).replace(" - at `$", " - at `").rstrip(".") or type(error).__name__

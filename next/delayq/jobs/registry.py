@@ -1,0 +1,104 @@
+"""The jobs that a program knows, by name."""
+
+import inspect
+import warnings
+from typing import Final
+
+from delayq.core.errors import InvalidInput, UnknownJob
+from delayq.jobs.handlers import Handler, MethodHandler, origin_of
+from delayq.jobs.options import JobOptions
+
+DEFAULT_METHOD: Final = "fire"
+
+
+class Registry:
+    """Handlers by the names of their jobs, and classes for string jobs: `Mailer@send`."""
+
+    def __init__(self) -> None:
+        self._handlers: dict[str, Handler] = {}
+        self._classes: dict[str, tuple[type, JobOptions]] = {}
+
+    def add(self, handler: Handler) -> None:
+        """Register a handler.
+
+        Raises InvalidInput when another one has its name. The same declaration once more, as in a cell of a notebook
+        that is run again, replaces the first one with a warning.
+        """
+        known = self._handlers.get(handler.name)
+        if known is not None:
+            self._may_replace(handler.name, known.origin, handler.origin)
+        self._handlers[handler.name] = handler
+
+    def add_class(self, name: str, kind: type, options: JobOptions) -> None:
+        """Register a class for string jobs; raises InvalidInput as `add`."""
+        if name in self._classes:
+            self._may_replace(name, origin_of(self._classes[name][0]), origin_of(kind))
+            self._handlers = {known: one for known, one in self._handlers.items() if known.split("@")[0] != name}
+        self._classes[name] = (kind, options)
+
+    def get(self, name: str) -> Handler:
+        """Return the handler of a name; raises UnknownJob."""
+        try:
+            return self._handlers[name]
+        except KeyError:
+            handler = self._handlers[name] = self._handler_of_method(name)
+            return handler
+
+    def find(self, name: str) -> Handler | None:
+        """Return the handler of a name, or None."""
+        try:
+            return self.get(name)
+        except UnknownJob:
+            return None
+
+    def names(self) -> list[str]:
+        """List the names of all jobs and of all classes for string jobs, sorted."""
+        return sorted({*self._handlers, *self._classes})
+
+    def options_of(self, name: str) -> JobOptions | None:
+        """Return what the job of a name declares; None for a name without a handler."""
+        handler = self.find(name)
+        return None if handler is None else handler.options
+
+    def queues(self) -> list[str | None]:
+        """List the queues that jobs declare; None stands for those that declare none. Sorted, None first."""
+        options = [
+            *[handler.options for handler in self._handlers.values()],
+            *[one for _, one in self._classes.values()],
+        ]
+        return sorted({one.queue for one in options}, key=lambda queue: queue or "")
+
+    def has_async(self) -> bool:
+        """Whether any handler is a coroutine function."""
+        methods = [method for kind, _ in self._classes.values() for method in vars(kind).values()]
+        return any(handler.is_async for handler in self._handlers.values()) or any(
+            map(inspect.iscoroutinefunction, methods)
+        )
+
+    def _handler_of_method(self, name: str) -> Handler:
+        class_name, _, method = name.partition("@")
+        kind, options = self._classes.get(class_name, (None, JobOptions()))
+        method = method or DEFAULT_METHOD
+        if (
+            kind is not None
+            and not method.startswith("_")
+            and method != "failed"
+            and callable(getattr(kind, method, None))
+        ):
+            return MethodHandler(kind, method, name=name, options=options)
+        raise UnknownJob(
+            f"No handler is declared for the job {name!r}.", hint="A worker with a newer release may have it."
+        )
+
+    def _may_replace(self, name: str, known: str, new: str) -> None:
+        if known != new:
+            raise InvalidInput(
+                f"The job {name!r} is declared twice: by {known} and by {new}.",
+                hint="Give each job a name of its own.",
+                field="name",
+            )
+        warnings.warn(f"The job {name!r} is declared again by {new}; the new one counts.", stacklevel=4)
+
+
+registry: Final = Registry()
+"""The jobs of this program. Declaring a job puts it here."""
