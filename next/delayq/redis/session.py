@@ -6,7 +6,7 @@ from typing import Any, Final, TypeVar, cast
 from delayq.core.errors import BackendError, CallRefused, FoundElsewhere, NotConfirmed
 from delayq.core.options import Options
 from delayq.redis.commands import inspect
-from delayq.redis.commands.call import Call, command, value_of
+from delayq.redis.commands.call import Call, command, read, value_of
 from delayq.redis.commands.queues import list_queue
 from delayq.redis.connection.executor import Executor
 from delayq.redis.keys import Keys
@@ -87,7 +87,7 @@ class Session:
             )
 
     async def _which_have(self, queues: Sequence[str], job_id: str) -> list[bool]:
-        calls = [command("HEXISTS", self.keys.of_queue(name, "jobs"), job_id, parse=bool) for name in queues]
+        calls = [read("HEXISTS", self.keys.of_queue(name, "jobs"), job_id, parse=bool) for name in queues]
         return [outcome is True for outcome in await self.executor.run_all(calls)]
 
     def _note_listing(self, queue: str, listed: bool | BackendError) -> None:

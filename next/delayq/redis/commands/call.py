@@ -21,7 +21,8 @@ _QUEUE: Final = re.compile(r":\{(.+?)\}:")
 class Call(msgspec.Struct, Generic[T_co], frozen=True, gc=False):
     """One command. `parse` reads the raw RESP2 reply, in which all text is bytes.
 
-    `repeatable`: sent twice, it has the effect of being sent once, and the answers agree.
+    `repeatable`: sent twice, it has the effect of being sent once, and the answers agree. `reads_only`: it changes
+    nothing, so a lost answer leaves nothing unknown.
     `script` is set when the command is an EVALSHA, so that the executor can send the text to a server that lacks it.
     """
 
@@ -29,6 +30,7 @@ class Call(msgspec.Struct, Generic[T_co], frozen=True, gc=False):
     parse: Parse[T_co]
     repeatable: bool
     script: Script | None = None
+    reads_only: bool = False
 
     @property
     def name(self) -> str:
@@ -49,12 +51,18 @@ def command(*words: Word, parse: Parse[T], repeatable: bool = True) -> Call[T]:
     return Call(words, parse, repeatable)
 
 
+def read(*words: Word, parse: Parse[T]) -> Call[T]:
+    """Call a plain command that changes nothing."""
+    return Call(words, parse, True, reads_only=True)
+
+
 def script_call(
     script: Script,
     keys: tuple[str, ...],
     parse: Parse[T],
     *,
     repeatable: bool,
+    reads_only: bool = False,
     rows: Iterable[tuple[Word, ...]] = (),
     **arguments: Word,
 ) -> Call[T]:
@@ -66,7 +74,7 @@ def script_call(
         raise TypeError(f"{script.name}.lua takes {script.arguments}, not {tuple(arguments)}")
     ordered = [arguments[name] for name in script.arguments]
     flat = [value for row in rows for value in row]
-    return Call(("EVALSHA", script.sha, len(keys), *keys, *ordered, *flat), parse, repeatable, script)
+    return Call(("EVALSHA", script.sha, len(keys), *keys, *ordered, *flat), parse, repeatable, script, reads_only)
 
 
 def queue_call(
@@ -77,6 +85,7 @@ def queue_call(
     /,
     *,
     repeatable: bool = True,
+    reads_only: bool = False,
     token: str = "",
     rows: Iterable[tuple[Word, ...]] = (),
     **arguments: Word,
@@ -88,7 +97,7 @@ def queue_call(
         of_script = tuple(
             f"{key}:{token}" if role == "once" else key for role, key in zip(script.keys, of_script, strict=True)
         )
-    return script_call(script, of_script, parse, repeatable=repeatable, rows=rows, **arguments)
+    return script_call(script, of_script, parse, repeatable=repeatable, reads_only=reads_only, rows=rows, **arguments)
 
 
 def value_of(outcome: T | BackendError) -> T:
