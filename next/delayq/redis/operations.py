@@ -144,6 +144,7 @@ class Operations(JobOperations[RefT]):
             raise Conflict(
                 f"The id {job.id!r} is taken by a job that is {placed.state}.",
                 hint="Cancel that job, or use on_conflict='keep', 'replace' or 'postpone'.",
+                field="on_conflict",
             )
         if outcome == "running":
             raise JobRunning(f"The job {job.id!r} is running, so it was left alone.", hint="Use another id.")

@@ -74,14 +74,14 @@ class Session:
         if len(queues) > MAX_SEARCHED:
             raise FoundElsewhere(
                 f"The queue {self.options.queue!r} has no job {job_id!r}. {len(queues):,} others were not searched.",
-                hint="Name the queue: queue=… or --queue.",
+                hint="Name the queue with queue=.",
                 id=job_id,
             )
         found = [name for name, has in zip(queues, await self._which_have(queues, job_id), strict=True) if has]
         if found:
             raise FoundElsewhere(
                 f"The queue {self.options.queue!r} has no job {job_id!r}, but {', '.join(found)} has.",
-                hint=f"Name the queue: queue={found[0]!r} or --queue {found[0]}.",
+                hint=f"Name the queue: queue={found[0]!r}.",
                 id=job_id,
                 queues=tuple(found),
             )

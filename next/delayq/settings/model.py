@@ -2,11 +2,11 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, SecretStr, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from delayq.core.backoff import parse_backoff
-from delayq.core.errors import ConfigError, InvalidInput
+from delayq.core.errors import ConfigError
 from delayq.core.names import check_queue
 from delayq.core.options import Options, parse_durability
 from delayq.core.times import duration_ms
@@ -14,6 +14,17 @@ from delayq.core.times import duration_ms
 
 def _milliseconds(value: Any) -> int:
     return duration_ms(value, field="value") if isinstance(value, str) else int(value)
+
+
+def _checked_backoff(value: str) -> str:
+    if value:
+        parse_backoff(value)
+    return value
+
+
+def _checked_durability(value: str) -> str:
+    parse_durability(value)
+    return value
 
 
 DurationMs = Annotated[int, BeforeValidator(_milliseconds)]
@@ -26,17 +37,17 @@ class Settings(BaseSettings):
 
     url: SecretStr | None = None
     prefix: str = Field(default="delayq", min_length=1, pattern=r"^[A-Za-z0-9._:-]+$")
-    queue: str = "default"
+    queue: Annotated[str, AfterValidator(check_queue)] = "default"
     app: str = ""
     lease: DurationMs = Field(default=30_000, ge=100)
     tidy_every: DurationMs = Field(default=10_000, ge=10)
     max_recoveries: int = Field(default=3, ge=0)
     tries: int = Field(default=5, ge=0)
-    backoff: str = ""
+    backoff: Annotated[str, AfterValidator(_checked_backoff)] = ""
     retention: DurationMs = 0
     max_payload: int = Field(default=256 * 1024, ge=1)
     high_water: int = Field(default=100_000, ge=1)
-    durability: str = "memory"
+    durability: Annotated[str, AfterValidator(_checked_durability)] = "memory"
     timeout: DurationMs = Field(default=60_000, ge=0)
     grace: DurationMs = Field(default=25_000, ge=0)
     log_format: Literal["text", "json"] = "text"
@@ -51,24 +62,20 @@ class Settings(BaseSettings):
         return self.url.get_secret_value()
 
     def options(self) -> Options:
-        """Return what clients, loops and workers need of the settings; raises ConfigError."""
-        try:
-            return Options(
-                queue=check_queue(self.queue),
-                retention_ms=self.retention,
-                max_payload=self.max_payload,
-                lease_ms=self.lease,
-                high_water=self.high_water,
-                max_recoveries=self.max_recoveries,
-                tidy_every_ms=self.tidy_every,
-                durability=parse_durability(self.durability),
-                tries=self.tries,
-                timeout_ms=self.timeout,
-                backoff=parse_backoff(self.backoff) if self.backoff else Options().backoff,
-            )
-        except InvalidInput as error:
-            name = f"DELAYQ_{error.field.upper()}"
-            raise ConfigError(f"{name} cannot be used: {error.message}", hint=error.hint, field=error.field) from None
+        """Return what clients, loops and workers need of the settings."""
+        return Options(
+            queue=self.queue,
+            retention_ms=self.retention,
+            max_payload=self.max_payload,
+            lease_ms=self.lease,
+            high_water=self.high_water,
+            max_recoveries=self.max_recoveries,
+            tidy_every_ms=self.tidy_every,
+            durability=parse_durability(self.durability),
+            tries=self.tries,
+            timeout_ms=self.timeout,
+            backoff=parse_backoff(self.backoff) if self.backoff else Options().backoff,
+        )
 
 
 def load_settings(**given: Any) -> Settings:
@@ -80,4 +87,6 @@ def load_settings(**given: Any) -> Settings:
         problem = error.errors(include_url=False, include_input=False)[0]
         field = str(problem["loc"][0])
         reason = str(problem.get("ctx", {}).get("error", problem["msg"])).removesuffix(".")
-        raise ConfigError(f"The setting DELAYQ_{field.upper()} cannot be used: {reason}.", field=field) from None
+        is_given = field in said and field in Settings.model_fields
+        name = f"{field}=" if is_given else f"The setting DELAYQ_{field.upper()}"
+        raise ConfigError(f"{name} cannot be used: {reason}.", field=field) from None

@@ -84,9 +84,17 @@ def test_a_given_lease_may_be_milliseconds() -> None:
         ("TRIES", "many", "The setting DELAYQ_TRIES cannot be used: Input should be a valid integer"),
         ("MAX_PAYLOAD", "0", "The setting DELAYQ_MAX_PAYLOAD cannot be used: Input should be greater than"),
         ("PREFIX", "a{b}", "The setting DELAYQ_PREFIX cannot be used: String should match pattern"),
-        ("QUEUE", "two words", "DELAYQ_QUEUE cannot be used: The queue 'two words' has no valid name. Use 1 to 128"),
-        ("BACKOFF", "soon", "DELAYQ_BACKOFF cannot be used: backoff 'soon' is no duration. Write 500ms"),
-        ("DURABILITY", "disk", "DELAYQ_DURABILITY cannot be used: The durability 'disk' is not known. Use memory"),
+        (
+            "QUEUE",
+            "two words",
+            "The setting DELAYQ_QUEUE cannot be used: The queue 'two words' has no valid name. Use 1 to 128",
+        ),
+        ("BACKOFF", "soon", "The setting DELAYQ_BACKOFF cannot be used: backoff 'soon' is no duration. Write 500ms"),
+        (
+            "DURABILITY",
+            "disk",
+            "The setting DELAYQ_DURABILITY cannot be used: The durability 'disk' is not known. Use memory",
+        ),
     ],
 )
 def test_a_refusal_names_the_setting(monkeypatch: pytest.MonkeyPatch, name: str, value: str, sentence: str) -> None:
