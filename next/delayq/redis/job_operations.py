@@ -204,8 +204,8 @@ class JobOperations(QueueOperations, Generic[RefT]):
                 await self._session.must_be_unknown(job_id)
             raise JobNotFound(f"No job {job_id!r} is known in the queue {queue!r}.", hint="Check the id and the queue.")
         errors: dict[str, DelayqError] = {
-            "running": JobRunning(f"The job {job_id!r} is running.", hint="`cancel --running` asks it to stop."),
-            "failed": JobHasFailed(f"The job {job_id!r} has failed.", hint="`retry` runs it again."),
+            "running": JobRunning(f"The job {job_id!r} is running.", hint="`delayq cancel --running` asks it to stop."),
+            "failed": JobHasFailed(f"The job {job_id!r} has failed.", hint="`delayq failed retry` runs it again."),
             "finished": JobFinished(f"The job {job_id!r} has finished."),
         }
         raise errors[answer]

@@ -164,5 +164,5 @@ def _must_be_empty(queue: str, holds: Holds) -> None:
     if held:
         raise QueueInUse(
             f"The queue {queue!r} holds jobs: {', '.join(held)}.",
-            hint="`delayq clear` drops what waits, `delayq failed flush` what has failed.",
+            hint=f"`delayq clear --queue {queue}` drops what waits, `delayq failed flush --queue {queue}` the failed.",
         )

@@ -206,6 +206,11 @@ def test_a_trip_is_sent_again_only_when_all_its_calls_may_be() -> None:
         ("ERR Error running script: OOM command not allowed", BackendFull, "Raise maxmemory, or let workers drain"),
         ("WRONGTYPE Operation against a key", CallRefused, "refused GET: WRONGTYPE Operation against a key. A key of"),
         ("NOPERM this user has no permissions", CallRefused, "Allow it in the ACL of this user"),
+        (
+            "ACL failure in script: No permissions to access a channel script: on @user_script:1.",
+            CallRefused,
+            "refused GET: ACL failure in script: No permissions to access a channel. Allow it in the ACL of this user",
+        ),
         ("ERR unknown command", CallRefused, "refused GET: ERR unknown command."),
     ],
 )
