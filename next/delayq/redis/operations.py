@@ -22,6 +22,9 @@ from delayq.redis.session import Session
 AT_ONCE_MS: Final = 15_000
 """A job due within this time may be over before its call is sent again, so that call needs a token."""
 
+REFUSED: Final = ("conflict", "running")
+"""Answers for a job that was not stored."""
+
 SERVER_TIME_EVERY: Final = 60.0
 
 
@@ -90,7 +93,8 @@ class Operations(JobOperations[RefT]):
     async def schedule_many(self, specs: Iterable[JobSpec], *, on_conflict: OnConflict = "keep") -> list[RefT]:
         """Schedule jobs, up to 250 in one trip, and return a reference to each in the order they were given.
 
-        Raises as `schedule`. When a later trip fails, the jobs of earlier ones are stored.
+        Raises as `schedule`. When a later trip fails, the jobs of earlier ones are stored; `stored` of a Conflict holds
+        their references, and `done` of NotConfirmed.
         """
         given = list(specs)
         now_ms = await self._now_ms(any(spec.needs_server_time for spec in given))
@@ -98,7 +102,14 @@ class Operations(JobOperations[RefT]):
         refs: dict[int, RefT] = {}
         for rows in _in_trips(jobs):
             queue = rows[0][1].queue
-            placed = await self._place(queue, [job for _, job in rows], on_conflict)
+            try:
+                placed = await self._place(queue, [job for _, job in rows], on_conflict)
+            except Conflict as error:
+                error.stored = [*refs.values(), *error.stored]
+                raise
+            except NotConfirmed as error:
+                error.done = (*refs.values(), *error.done)
+                raise
             for (position, _), ref in zip(rows, placed, strict=True):
                 refs[position] = ref
         return [refs[position] for position in range(len(jobs))]
@@ -128,12 +139,21 @@ class Operations(JobOperations[RefT]):
             call = calls.replace(
                 session.keys, queue, jobs, word=word, lease_ms=session.options.lease_ms, token=new_id()
             )
+        unconfirmed = None
         try:
             placed = await session.write_new(call, queue)
         except NotConfirmed as error:
-            error.done = tuple(map(self._reference, jobs, cast(list[Placed], error.done[0])))
+            unconfirmed, placed = error, cast(list[Placed], error.done[0])
+        try:
+            refs = list(map(self._reference, jobs, placed))
+        except Conflict as error:
+            stored = [(job, one) for job, one in zip(jobs, placed, strict=True) if one.answer not in REFUSED]
+            error.stored = [self._reference(job, one) for job, one in stored]
             raise
-        return list(map(self._reference, jobs, placed))
+        if unconfirmed is not None:
+            unconfirmed.done = tuple(refs)
+            raise unconfirmed
+        return refs
 
     def _reference(self, job: NewJob, placed: Placed) -> RefT:
         """Return the reference for a stored job. A made id belongs to this call, so `kept` means a second sending."""
