@@ -1,6 +1,7 @@
 """How values of unknown origin are shown: short, on one line, without secrets."""
 
 import re
+from collections.abc import Iterable
 from typing import Final
 
 MAX_SHOWN: Final = 60
@@ -22,6 +23,14 @@ def shown(value: object) -> str:
     if isinstance(value, int):
         return str(value) if value.bit_length() <= 128 else f"a number of {value.bit_length():,} bits"
     return f"a value of type {type(value).__name__}"
+
+
+def did_you_mean(word: str, known: Iterable[str], *, prefix: str = "") -> str:
+    """Return 'Did you mean …?' with the known word that is most like another one, or ''. `prefix` is put before it."""
+    from difflib import get_close_matches  # only an error needs it
+
+    near = get_close_matches(word, list(known), n=1)
+    return f"Did you mean {prefix}{near[0]}?" if near else ""
 
 
 def mask_url(url: str) -> str:

@@ -1,15 +1,29 @@
-"""The settings, read from DELAYQ_* in the environment. What a caller gives goes before them."""
+"""The settings, read from DELAYQ_* in the environment. What a caller gives goes before them.
 
-from typing import Annotated, Any, Literal
+A variable that is no setting is refused, because it is most often one that is misspelt. Not refused: DELAYQ_TEST_*, for
+test suites, and what Kubernetes sets in every container for a service that is named delayq or delayq-….
+"""
+
+import os
+import re
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from delayq.core.backoff import parse_backoff
+from delayq.core.display import did_you_mean
 from delayq.core.errors import ConfigError
 from delayq.core.names import check_queue
 from delayq.core.options import Options, parse_durability
 from delayq.core.times import duration_ms
+
+PREFIX: Final = "DELAYQ_"
+
+_NO_SETTING: Final = re.compile(
+    rf"{PREFIX}(?:TEST_|(?:\w+_)?(?:SERVICE_HOST=|SERVICE_PORT(?:_\w+)?=|PORT=\w+://|PORT_[0-9]+_\w+=))"
+)
+"""Variables, as NAME=value, that are not meant for delayq."""
 
 
 def _milliseconds(value: Any) -> int:
@@ -33,7 +47,7 @@ DurationMs = Annotated[int, BeforeValidator(_milliseconds)]
 class Settings(BaseSettings):
     """All settings that this release knows. `url` is a secret, because it may hold a password."""
 
-    model_config = SettingsConfigDict(env_prefix="DELAYQ_", extra="forbid", frozen=True, hide_input_in_errors=True)
+    model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True, hide_input_in_errors=True)
 
     url: SecretStr | None = None
     prefix: str = Field(default="delayq", min_length=1, pattern=r"^[A-Za-z0-9._:-]+$")
@@ -80,6 +94,7 @@ class Settings(BaseSettings):
 
 def load_settings(**given: Any) -> Settings:
     """Read the settings; what is given and not None goes before the environment. Raises ConfigError."""
+    _refuse_unknown_variables()
     said = {name: value for name, value in given.items() if value is not None}
     try:
         return Settings(**said)
@@ -88,5 +103,15 @@ def load_settings(**given: Any) -> Settings:
         field = str(problem["loc"][0])
         reason = str(problem.get("ctx", {}).get("error", problem["msg"])).removesuffix(".")
         is_given = field in said and field in Settings.model_fields
-        name = f"{field}=" if is_given else f"The setting DELAYQ_{field.upper()}"
+        name = f"{field}=" if is_given else f"The setting {PREFIX}{field.upper()}"
         raise ConfigError(f"{name} cannot be used: {reason}.", field=field) from None
+
+
+def _refuse_unknown_variables() -> None:
+    known = Settings.model_fields
+    for variable, value in os.environ.items():
+        name = variable.upper().removeprefix(PREFIX).lower()
+        is_ours = variable.upper().startswith(PREFIX) and not _NO_SETTING.match(f"{variable}={value}")
+        if is_ours and name not in known:
+            hint = did_you_mean(name.upper(), [one.upper() for one in known], prefix=PREFIX)
+            raise ConfigError(f"There is no setting {variable}.", hint=hint or "Unset it.", field=name)

@@ -109,6 +109,36 @@ def test_an_unknown_setting_is_refused() -> None:
     assert str(refusal(ulr=SECRET)) == "The setting DELAYQ_ULR cannot be used: Extra inputs are not permitted."
 
 
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("DELAYQ_ULR", "There is no setting DELAYQ_ULR. Did you mean DELAYQ_URL?"),
+        ("delayq_max_payloads", "There is no setting delayq_max_payloads. Did you mean DELAYQ_MAX_PAYLOAD?"),
+        ("DELAYQ_ZZZ", "There is no setting DELAYQ_ZZZ. Unset it."),
+    ],
+)
+def test_an_unknown_variable_is_refused_by_name(monkeypatch: pytest.MonkeyPatch, name: str, sentence: str) -> None:
+    monkeypatch.setenv(name, "s3cret")
+    error = refusal()
+    assert (str(error), error.exit_code) == (sentence, 2)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "DELAYQ_TEST_SERVER",
+        "DELAYQ_PORT",
+        "DELAYQ_PORT_6379_TCP_ADDR",
+        "DELAYQ_SERVICE_HOST",
+        "DELAYQ_REDIS_SERVICE_PORT_HTTP",
+        "DELAYQ_REDIS_PORT",
+    ],
+)
+def test_variables_of_tests_and_of_kubernetes_are_not_settings(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv(name, "tcp://10.0.0.7:6379")
+    assert load_settings().prefix == "delayq"
+
+
 def test_without_a_url_the_next_step_is_named() -> None:
     with pytest.raises(ConfigError, match=r"No Redis is named\. Set DELAYQ_URL, such as redis://localhost:6379/0\."):
         load_settings().must_have_url()
