@@ -55,8 +55,9 @@ class Session:
             return await self._write_confirmed(call, queue)
         trip: list[Call[Any]] = [listing, call]
         listed, stored = await self.executor.run_all(trip)
+        value = cast(T, value_of(stored))
         self._note_listing(queue, listed)
-        return cast(T, value_of(stored))
+        return value
 
     def list_again(self, queue: str) -> None:
         """List a queue again before the next job, because it was taken off the list."""
@@ -91,7 +92,7 @@ class Session:
         return [outcome is True for outcome in await self.executor.run_all(calls)]
 
     def _note_listing(self, queue: str, listed: bool | BackendError) -> None:
-        """Remember that a queue is listed. That it could not be is told once."""
+        """Remember that a queue is listed. That it could not be is told once, beside a job that was stored."""
         if not isinstance(listed, BackendError):
             self._listed.add(queue)
         elif queue not in self._told_unlisted:
@@ -133,5 +134,7 @@ def _warn_unlisted(queue: str, error: BackendError) -> None:
     import logging
 
     logging.getLogger("delayq").warning(
-        "queue %s could not be put on the list of queues (%s): only workers that are given it serve it", queue, error
+        "queue %s could not be put on the list of queues (%s): only workers that are given it serve it",
+        queue,
+        error.message.removesuffix("."),
     )

@@ -1,12 +1,14 @@
 """Operations on queues and on all workers, each test run with both clients."""
 
 import logging
+import re
 from typing import Any
 
 import pytest
 import redis
 
 from delayq import DelayQ, InvalidInput, QueueInUse, QueueNotFound
+from delayq.core.errors import CallRefused
 from delayq.redis.commands import queues as calls
 
 MINUTE = 60_000
@@ -141,3 +143,25 @@ def test_a_refused_listing_is_told_once_and_made_up_for(
     server.delete("test:queues")
     client.schedule("n", queue="orders", delay="1h")
     assert client.queues() == ["orders"]
+
+
+def test_a_refused_listing_is_one_sentence(client: Any, server: redis.Redis, caplog: pytest.LogCaptureFixture) -> None:
+    server.set("test:queues", "no set")
+    with caplog.at_level(logging.WARNING, logger="delayq"):
+        client.schedule("n", queue="orders", delay="1h")
+    (record,) = caplog.records
+    assert re.fullmatch(
+        r"queue orders could not be put on the list of queues \(Redis at unix:\S+ refused SADD: WRONGTYPE [^.]+\): "
+        r"only workers that are given it serve it",
+        record.message,
+    )
+
+
+def test_a_refused_listing_is_not_told_beside_a_refused_job(
+    client: Any, server: redis.Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.set("test:queues", "no set")
+    server.set("test:{orders}:jobs", "no hash")
+    with caplog.at_level(logging.WARNING, logger="delayq"), pytest.raises(CallRefused, match="refused schedule"):
+        client.schedule("n", queue="orders", delay="1h")
+    assert caplog.records == []
