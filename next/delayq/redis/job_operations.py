@@ -1,5 +1,6 @@
 """Operations on jobs that exist: look at them, wait for them, list them, move them. Each is written once."""
 
+import re
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any, Final, Generic, TypeVar, get_args
@@ -35,6 +36,10 @@ from delayq.redis.session import Session
 RefT = TypeVar("RefT")
 
 RETRY_ROUNDS: Final = 10
+
+_CURSOR_OF_SET: Final = re.compile(r"[-+]?([0-9.]+(e[-+]?[0-9]+)?|inf) .+", re.DOTALL)
+_CURSOR_OF_STREAM: Final = re.compile(r"[0-9]+-[0-9]+")
+"""A score and an id, and the id of an entry; see list.lua."""
 
 
 class JobOperations(QueueOperations, Generic[RefT]):
@@ -152,9 +157,13 @@ class JobOperations(QueueOperations, Generic[RefT]):
             pause = min(pause * 1.3, 1.0)
 
     async def list_jobs(self, state: JobState, *, queue: str | None = None, cursor: str = "", limit: int = 100) -> Page:
-        """Read one page of the jobs in a state, in their order. A page with a cursor may be short, even empty."""
+        """Read one page of the jobs in a state, in their order: at most `limit`, from 1 to 500, and 1 MB of payload.
+
+        `cursor` is that of the page before. A page with a cursor may be short, even empty. Raises InvalidInput.
+        """
         check_word("state", state, get_args(JobState))
-        check_whole_number("limit", limit, least=1)
+        check_whole_number("limit", limit, least=1, most=inspect.MAX_PAGE)
+        _check_cursor(state, cursor)
         return await self._session.run(
             inspect.list_jobs(self._session.keys, self._queue(queue), state, cursor=cursor, limit=limit)
         )
@@ -209,6 +218,17 @@ class JobOperations(QueueOperations, Generic[RefT]):
             "finished": JobFinished(f"The job {job_id!r} has finished."),
         }
         raise errors[answer]
+
+
+def _check_cursor(state: JobState, cursor: object) -> None:
+    """Raise InvalidInput for what no page returned: the list would begin again."""
+    grammar = _CURSOR_OF_STREAM if state in ("ready", "reserved") else _CURSOR_OF_SET
+    if cursor != "" and not (isinstance(cursor, str) and grammar.fullmatch(cursor)):
+        raise InvalidInput(
+            f"cursor is {shown(cursor)}.",
+            hint="Use the cursor of the page before, or '' for the first page.",
+            field="cursor",
+        )
 
 
 def check_word(field: str, value: object, words: tuple[str, ...]) -> None:

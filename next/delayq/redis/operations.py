@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, cast, get_args
 
 from delayq.core.backoff import BackoffSpec
-from delayq.core.errors import Conflict, JobRunning, NotConfirmed
+from delayq.core.display import shown
+from delayq.core.errors import Conflict, InvalidInput, JobRunning, NotConfirmed
 from delayq.core.job_spec import JobSpec, Limit, NewJob, prepare, prepare_raw
 from delayq.core.names import new_id
 from delayq.core.states import OnConflict
@@ -96,7 +97,7 @@ class Operations(JobOperations[RefT]):
         Raises as `schedule`. When a later trip fails, the jobs of earlier ones are stored; `stored` of a Conflict holds
         their references, and `done` of NotConfirmed.
         """
-        given = list(specs)
+        given = _checked_specs(specs)
         now_ms = await self._now_ms(any(spec.needs_server_time for spec in given))
         jobs = [prepare(spec, self._session.options, now_ms) for spec in given]
         refs: dict[int, RefT] = {}
@@ -179,6 +180,16 @@ class Operations(JobOperations[RefT]):
             server = await self._session.run(inspect.server_time_ms()) / 1000
             self._server_ahead = (time.monotonic(), server - time.time())
         return int((local + self._server_ahead[1]) * 1000)
+
+
+def _checked_specs(specs: Iterable[JobSpec]) -> list[JobSpec]:
+    given = list(specs)
+    for position, spec in enumerate(given):
+        if not isinstance(spec, JobSpec):
+            raise InvalidInput(
+                f"specs[{position}] is {shown(spec)}.", hint="Use JobSpec(name='order.close', …).", field="specs"
+            )
+    return given
 
 
 def _may_be_over_soon(jobs: list[NewJob]) -> bool:

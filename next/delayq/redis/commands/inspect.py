@@ -38,7 +38,6 @@ def list_jobs(keys: Keys, queue: str, state: State, *, cursor: str, limit: int) 
         jobs = [_listed(queue, state, *row) for row in zip(rows, rows, rows, strict=True)]
         return Page(jobs, next_cursor.decode())
 
-    limit = min(limit, MAX_PAGE)
     return script_call(
         script,
         (in_set, *others),
