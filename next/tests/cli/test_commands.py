@@ -120,3 +120,17 @@ def test_errors_of_other_commands_name_their_flags_too(tell: Tell, words: list[s
 def test_an_error_of_the_environment_names_the_variable(tell: Tell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DELAYQ_TIMEOUT", "soon")
     assert tell("stats")[1].startswith("delayq: The setting DELAYQ_TIMEOUT cannot be used: value 'soon' is no duration")
+
+
+@pytest.mark.parametrize("command", ["list", "stats"])
+def test_a_queue_that_is_not_known_is_not_an_empty_one(tell: Tell, run: Run, server: redis.Redis, command: str) -> None:
+    assert tell(command, "--queue", "ordres") == (
+        3,
+        "delayq: No queue 'ordres' is known. `delayq stats` lists the queues.\n",
+    )
+    assert run(command).exit_code == 0  # nobody named the default queue
+    server.sadd("delayq:queues", "listed")
+    run("schedule", "n", "--queue", "unlisted", "--in", "1h")
+    server.srem("delayq:queues", "unlisted")
+    for known in ("listed", "unlisted"):
+        assert run(command, "--queue", known).exit_code == 0

@@ -6,7 +6,7 @@ import typer
 
 from delayq.cli.options import Json
 from delayq.cli.output import print_json, print_table
-from delayq.cli.session import session_of
+from delayq.cli.session import check_queue_known, session_of
 from delayq.core import json_shapes
 from delayq.core.times import format_duration
 
@@ -20,6 +20,8 @@ def stats(
 ) -> None:
     """Count the jobs of all queues in each state."""
     with session_of(context).client() as client:
+        if queue is not None:
+            check_queue_known(client, queue)
         found = client.stats(queue)
     if json:
         print_json({"queues": [json_shapes.of_stats(one) for one in found]})
