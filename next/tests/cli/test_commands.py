@@ -134,3 +134,15 @@ def test_a_queue_that_is_not_known_is_not_an_empty_one(tell: Tell, run: Run, ser
     server.srem("delayq:queues", "unlisted")
     for known in ("listed", "unlisted"):
         assert run(command, "--queue", known).exit_code == 0
+
+
+def test_the_counts_of_a_damaged_queue_are_an_error_beside_those_of_the_others(run: Run, server: redis.Redis) -> None:
+    run("schedule", "n", "--queue", "whole", "--in", "1h")
+    run("schedule", "n", "--queue", "damaged", "--in", "1h")
+    server.set("delayq:{damaged}:failed", "no sorted set")
+    table = run("stats")
+    assert table.exit_code == 1
+    assert [line.split()[:2] for line in table.stdout.splitlines()[1:]] == [["damaged", "0"], ["whole", "1"]]
+    assert "WRONGTYPE" in table.stdout.splitlines()[1]
+    damaged, whole = json.loads(run("stats", "--json").stdout)["queues"]
+    assert ("WRONGTYPE" in damaged["error"], "error" in whole) == (True, False)

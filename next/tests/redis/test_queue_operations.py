@@ -32,6 +32,19 @@ def test_names_on_the_list_that_are_no_queues_are_passed_over(client: Any, serve
     assert len(client.stats()) == 1
 
 
+def test_a_damaged_queue_does_not_keep_back_the_counts_of_the_others(client: Any, server: redis.Redis) -> None:
+    for name in "abc":
+        client.schedule("n", queue=name, delay="1h")
+    server.set("test:{b}:failed", "no sorted set")
+    found = client.stats()
+    assert [(stats.queue, stats.scheduled) for stats in found] == [("a", 1), ("b", 0), ("c", 1)]
+    assert [stats.error.partition("refused ")[2] for stats in found if stats.error] == [
+        "stats in the queue b: WRONGTYPE Operation against a key holding the wrong kind of value."
+    ]
+    with pytest.raises(CallRefused, match="WRONGTYPE"):
+        client.stats("b")
+
+
 def test_what_falls_due_is_counted_by_spans_of_time(client: Any, server: redis.Redis) -> None:
     for delay in ("30s", "90s", "100s", "1h"):
         client.schedule("n", delay=delay)
