@@ -2,7 +2,9 @@
 
 import re
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import suppress
+from functools import partial
 from typing import Any, Final, Generic, TypeVar, get_args
 
 import msgspec
@@ -19,6 +21,7 @@ from delayq.core.errors import (
     JobNotFailed,
     JobNotFound,
     JobRunning,
+    NotConfirmed,
     PayloadLost,
 )
 from delayq.core.job_spec import check_whole_number, when_of
@@ -29,10 +32,12 @@ from delayq.core.views import JobInfo, JobState, Page
 from delayq.redis.commands import inspect
 from delayq.redis.commands import jobs as calls
 from delayq.redis.commands.call import Call
-from delayq.redis.commands.jobs import MAX_JOBS, RetryAnswer
+from delayq.redis.commands.jobs import MAX_JOBS, Moved, RetryAnswer
 from delayq.redis.queue_operations import QueueOperations
 from delayq.redis.session import Session
 
+R = TypeVar("R")
+T = TypeVar("T")
 RefT = TypeVar("RefT")
 
 RETRY_ROUNDS: Final = 10
@@ -40,6 +45,10 @@ RETRY_ROUNDS: Final = 10
 _CURSOR_OF_SET: Final = re.compile(r"[-+]?([0-9.]+(e[-+]?[0-9]+)?|inf) .+", re.DOTALL)
 _CURSOR_OF_STREAM: Final = re.compile(r"[0-9]+-[0-9]+")
 """A score and an id, and the id of an entry; see list.lua."""
+
+
+class _Changed(Exception):
+    """The job was changed by others since it was read."""
 
 
 class JobOperations(QueueOperations, Generic[RefT]):
@@ -78,9 +87,7 @@ class JobOperations(QueueOperations, Generic[RefT]):
         """
         name = self._queue(queue)
         when = when_of(delay, at, tz=tz, fold=fold, now_ms=time.time_ns() // 1_000_000)
-        moved = await self._session.write(calls.reschedule(self._session.keys, name, check_id(id), when), name)
-        await self._must_be(moved.answer, ("rescheduled",), id, name, is_named=queue is not None)
-        return self._make_ref(id, name, "scheduled", moved.due_ms, "rescheduled", "")
+        return await self._move(calls.reschedule(self._session.keys, name, check_id(id), when), id, queue)
 
     async def run_now(self, id: str, *, queue: str | None = None) -> RefT:
         """End the wait of a job; on a paused queue it runs when that is resumed. Raises as `reschedule`.
@@ -89,9 +96,7 @@ class JobOperations(QueueOperations, Generic[RefT]):
         """
         name = self._queue(queue)
         call = calls.run_now(self._session.keys, name, check_id(id), high_water=self._session.options.high_water)
-        moved = await self._session.write(call, name)
-        await self._must_be(moved.answer, ("ready", "scheduled"), id, name, is_named=queue is not None)
-        return self._make_ref(id, name, moved.answer, moved.due_ms, moved.answer, "")
+        return await self._move(call, id, queue)
 
     async def retry(self, id: str, *, queue: str | None = None, data: Any = None) -> RefT:
         """Give a failed job all its tries again, now; `data` replaces its payload.
@@ -107,14 +112,8 @@ class JobOperations(QueueOperations, Generic[RefT]):
                 raise JobNotFound(f"No job {id!r} is known in the queue {name!r}.", hint="Check the id and the queue.")
             if info.state != "failed":
                 raise JobNotFailed(f"The job {id!r} is {info.state}; only a failed job can be retried.")
-            call = self._retry_call(info, payload)
-            answer = await self._session.write(call, name)
-            if answer.answer == "scheduled":
-                return self._make_ref(id, name, "scheduled", answer.due_ms, "scheduled", info.name)
-            if answer.answer == "conflict":
-                raise Conflict(
-                    f"The job {answer.owner!r} owns the unique key of {id!r}.", hint="Wait until it has ended."
-                )
+            with suppress(_Changed):
+                return await self._write(self._retry_call(info, payload), name, partial(self._retried, info))
         raise Conflict(f"The job {id!r} was changed by others {RETRY_ROUNDS} times.", hint="Try again later.")
 
     async def forget(self, ids: str | Iterable[str], *, queue: str | None = None) -> list[Answer]:
@@ -127,7 +126,11 @@ class JobOperations(QueueOperations, Generic[RefT]):
         answers: list[Answer] = []
         for start in range(0, len(job_ids), MAX_JOBS):
             call = calls.forget(self._session.keys, name, job_ids[start : start + MAX_JOBS])
-            answers += await self._session.write(call, name)
+            try:
+                answers += await self._session.write(call, name)
+            except NotConfirmed as error:
+                error.done = ([*answers, *error.done[0]],)
+                raise
         if queue is None and answers == ["unknown"]:
             await self._session.must_be_unknown(job_ids[0])
         return answers
@@ -184,10 +187,33 @@ class JobOperations(QueueOperations, Generic[RefT]):
         call = calls.cancel(
             self._session.keys, name, check_id(job_id), running=running, failure=failure, token=new_id()
         )
-        answer = await self._session.write(call, name)
-        if answer == "unknown" and queue is None:
-            await self._session.must_be_unknown(job_id)
-        return answer
+
+        async def checked(answer: Answer) -> Answer:
+            if answer == "unknown" and queue is None:
+                await self._session.must_be_unknown(job_id)
+            return answer
+
+        return await self._write(call, name, checked)
+
+    async def _move(self, call: Call[Moved], job_id: str, queue: str | None) -> RefT:
+        """Give a waiting job another due time, and return a reference to it."""
+        name = self._queue(queue)
+
+        async def reference(moved: Moved) -> RefT:
+            await self._check_moved(moved.answer, job_id, name, is_named=queue is not None)
+            state = "ready" if moved.answer == "ready" else "scheduled"
+            return self._make_ref(job_id, name, state, moved.due_ms, moved.answer, "")
+
+        return await self._write(call, name, reference)
+
+    async def _write(self, call: Call[T], queue: str, read: Callable[[T], Awaitable[R]]) -> R:
+        """Send a call that stores something, and return what `read` makes of its answer: also as NotConfirmed.done."""
+        try:
+            answer = await self._session.write(call, queue)
+        except NotConfirmed as error:
+            error.done = (await read(error.done[0]),)
+            raise
+        return await read(answer)
 
     def _retry_call(self, info: JobInfo, payload: msgspec.Raw | None) -> Call[RetryAnswer]:
         if info.envelope is None or info.is_lost:
@@ -202,11 +228,18 @@ class JobOperations(QueueOperations, Generic[RefT]):
             self._session.keys, info.queue, info.id, fingerprint=fingerprint, envelope=envelope, digest=""
         )
 
-    async def _must_be(
-        self, answer: Answer, good: tuple[Answer, ...], job_id: str, queue: str, *, is_named: bool
-    ) -> None:
-        """Raise the error that an answer stands for, unless it is a good one."""
-        if answer in good:
+    async def _retried(self, info: JobInfo, answer: RetryAnswer) -> RefT:
+        if answer.answer == "scheduled":
+            return self._make_ref(info.id, info.queue, "scheduled", answer.due_ms, "scheduled", info.name)
+        if answer.answer == "conflict":
+            raise Conflict(
+                f"The job {answer.owner!r} owns the unique key of {info.id!r}.", hint="Wait until it has ended."
+            )
+        raise _Changed
+
+    async def _check_moved(self, answer: Answer, job_id: str, queue: str, *, is_named: bool) -> None:
+        """Raise the error that an answer stands for, unless the job was moved."""
+        if answer in ("rescheduled", "ready", "scheduled"):
             return
         if answer == "unknown":
             if not is_named:

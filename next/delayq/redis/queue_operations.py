@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from delayq.core.errors import CallRefused, InvalidInput, QueueInUse, QueueNotFound
+from delayq.core.errors import CallRefused, InvalidInput, NotConfirmed, QueueInUse, QueueNotFound
 from delayq.core.job_spec import check_whole_number
 from delayq.core.names import check_queue
 from delayq.core.times import Duration, duration_ms
@@ -112,7 +112,11 @@ class QueueOperations:
         call = calls.configure(
             self._session.keys, name, default_lease_ms=self._session.options.lease_ms, lease_ms=lease_ms
         )
-        await self._session.write_new(call, name)
+        try:
+            await self._session.write_new(call, name)
+        except NotConfirmed as error:
+            error.done = (await self.queue_show(name),)
+            raise
         return await self.queue_show(name)
 
     async def queue_show(self, queue: str) -> QueueView:
