@@ -31,8 +31,8 @@ from delayq.core.times import Duration, Instant, duration_ms
 from delayq.core.views import JobInfo, JobState, Page
 from delayq.redis.commands import inspect
 from delayq.redis.commands import jobs as calls
-from delayq.redis.commands.call import Call
-from delayq.redis.commands.jobs import MAX_JOBS, Moved, RetryAnswer
+from delayq.redis.commands.call import MAX_ROWS, Call
+from delayq.redis.commands.jobs import Moved, RetryAnswer
 from delayq.redis.queue_operations import QueueOperations
 from delayq.redis.session import Session
 
@@ -124,8 +124,8 @@ class JobOperations(QueueOperations, Generic[RefT]):
         name = self._queue(queue)
         job_ids = check_ids(ids)
         answers: list[Answer] = []
-        for start in range(0, len(job_ids), MAX_JOBS):
-            call = calls.forget(self._session.keys, name, job_ids[start : start + MAX_JOBS])
+        for start in range(0, len(job_ids), MAX_ROWS):
+            call = calls.forget(self._session.keys, name, job_ids[start : start + MAX_ROWS])
             try:
                 answers += await self._session.write(call, name)
             except NotConfirmed as error:

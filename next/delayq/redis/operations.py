@@ -16,7 +16,8 @@ from delayq.core.states import OnConflict
 from delayq.core.times import Duration, Instant
 from delayq.redis.commands import inspect
 from delayq.redis.commands import jobs as calls
-from delayq.redis.commands.jobs import MAX_BYTES, MAX_JOBS, Placed
+from delayq.redis.commands.call import MAX_BYTES, MAX_ROWS
+from delayq.redis.commands.jobs import Placed
 from delayq.redis.job_operations import JobOperations, RefT, check_word
 from delayq.redis.session import Session
 
@@ -207,7 +208,7 @@ def _in_trips(jobs: list[NewJob]) -> Iterable[list[tuple[int, NewJob]]]:
         size = 0
         for row in rows:
             size += len(row[1].envelope)
-            if trip and (len(trip) == MAX_JOBS or size > MAX_BYTES):
+            if trip and (len(trip) == MAX_ROWS or size > MAX_BYTES):
                 yield trip
                 trip, size = [], len(row[1].envelope)
             trip.append(row)

@@ -15,7 +15,7 @@ from delayq.core.backoff import parse_backoff
 from delayq.core.display import did_you_mean
 from delayq.core.errors import ConfigError
 from delayq.core.names import check_queue
-from delayq.core.options import Options, parse_durability
+from delayq.core.options import DEFAULTS, Options, parse_durability
 from delayq.core.times import duration_ms
 
 PREFIX: Final = "DELAYQ_"
@@ -51,18 +51,18 @@ class Settings(BaseSettings):
 
     url: SecretStr | None = None
     prefix: str = Field(default="delayq", min_length=1, pattern=r"^[A-Za-z0-9._:-]+$")
-    queue: Annotated[str, AfterValidator(check_queue)] = "default"
+    queue: Annotated[str, AfterValidator(check_queue)] = DEFAULTS.queue
     app: str = ""
-    lease: DurationMs = Field(default=30_000, ge=100)
-    tidy_every: DurationMs = Field(default=10_000, ge=10)
-    max_recoveries: int = Field(default=3, ge=0)
-    tries: int = Field(default=5, ge=0)
+    lease: DurationMs = Field(default=DEFAULTS.lease_ms, ge=100)
+    tidy_every: DurationMs = Field(default=DEFAULTS.tidy_every_ms, ge=10)
+    max_recoveries: int = Field(default=DEFAULTS.max_recoveries, ge=0)
+    tries: int = Field(default=DEFAULTS.tries, ge=0)
     backoff: Annotated[str, AfterValidator(_checked_backoff)] = ""
-    retention: DurationMs = 0
-    max_payload: int = Field(default=256 * 1024, ge=1)
-    high_water: int = Field(default=100_000, ge=1)
+    retention: DurationMs = DEFAULTS.retention_ms
+    max_payload: int = Field(default=DEFAULTS.max_payload, ge=1)
+    high_water: int = Field(default=DEFAULTS.high_water, ge=1)
     durability: Annotated[str, AfterValidator(_checked_durability)] = "memory"
-    timeout: DurationMs = Field(default=60_000, ge=0)
+    timeout: DurationMs = Field(default=DEFAULTS.timeout_ms, ge=0)
     grace: DurationMs = Field(default=25_000, ge=0)
     log_format: Literal["text", "json"] = "text"
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
@@ -88,7 +88,7 @@ class Settings(BaseSettings):
             durability=parse_durability(self.durability),
             tries=self.tries,
             timeout_ms=self.timeout,
-            backoff=parse_backoff(self.backoff) if self.backoff else Options().backoff,
+            backoff=parse_backoff(self.backoff) if self.backoff else DEFAULTS.backoff,
         )
 
 

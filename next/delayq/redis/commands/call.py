@@ -15,6 +15,12 @@ T_co = TypeVar("T_co", covariant=True)
 Word = str | bytes | int
 Parse = Callable[[Any], T]
 
+MAX_ROWS: Final = 250
+"""Jobs in one call: more would hold the server for longer than other clients like to wait."""
+
+MAX_BYTES: Final = 1_000_000
+"""Payload in one call, but one job at least."""
+
 _QUEUE: Final = re.compile(r":\{(.+?)\}:")
 
 
