@@ -132,14 +132,14 @@ class JobOperations(QueueOperations, Generic[RefT]):
                 error.done = ([*answers, *error.done[0]],)
                 raise
         if queue is None and answers == ["unknown"]:
-            await self._session.must_be_unknown(job_ids[0])
+            await self._session.raise_if_elsewhere(job_ids[0])
         return answers
 
     async def get(self, id: str, *, queue: str | None = None) -> JobInfo | None:
         """Read everything that is known about a job; None when it is unknown. Raises FoundElsewhere."""
         info = await self._session.run(inspect.get(self._session.keys, self._queue(queue), check_id(id)))
         if info is None and queue is None:
-            await self._session.must_be_unknown(id)
+            await self._session.raise_if_elsewhere(id)
         return info
 
     async def wait(self, id: str, *, queue: str | None = None, timeout: Duration) -> JobInfo | None:
@@ -190,7 +190,7 @@ class JobOperations(QueueOperations, Generic[RefT]):
 
         async def checked(answer: Answer) -> Answer:
             if answer == "unknown" and queue is None:
-                await self._session.must_be_unknown(job_id)
+                await self._session.raise_if_elsewhere(job_id)
             return answer
 
         return await self._write(call, name, checked)
@@ -243,7 +243,7 @@ class JobOperations(QueueOperations, Generic[RefT]):
             return
         if answer == "unknown":
             if not is_named:
-                await self._session.must_be_unknown(job_id)
+                await self._session.raise_if_elsewhere(job_id)
             raise JobNotFound(f"No job {job_id!r} is known in the queue {queue!r}.", hint="Check the id and the queue.")
         errors: dict[str, DelayqError] = {
             "running": JobRunning(f"The job {job_id!r} is running.", hint="`delayq cancel --running` asks it to stop."),

@@ -63,7 +63,7 @@ class Session:
         """List a queue again before the next job, because it was taken off the list."""
         self._listed.discard(queue)
 
-    async def must_be_unknown(self, job_id: str) -> None:
+    async def raise_if_elsewhere(self, job_id: str) -> None:
         """Raise FoundElsewhere when another queue has the job: the caller named no queue, and the default one has none.
 
         A user that may not read the list of queues gets the plain answer.

@@ -126,7 +126,7 @@ def cancel(
         running=int(running),
         once_ms=ONCE_MS,
         queue=queue,
-        hint=keys.stop,
+        hint=keys.cancel,
         only="",
         wake=keys.wake,
         failure=failure,
