@@ -10,7 +10,7 @@ import sys
 
 def main() -> None:
     """Run one command."""
-    if {"work", "move"} & set(sys.argv[1:]):
+    if {"work", "move", "up"} & set(sys.argv[1:]):
         signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     from delayq.cli.main import main as run
 

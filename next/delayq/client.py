@@ -1,10 +1,11 @@
 """The two clients and their references to jobs. DelayQ blocks; AsyncDelayQ is awaited. Both have the same methods."""
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from dataclasses import dataclass, field
 from functools import partial, wraps
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+
+import msgspec
 
 from delayq.core.errors import JobHasFailed, JobNotFound
 from delayq.core.states import Answer, State
@@ -23,21 +24,23 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class JobRef:
+class JobRef(msgspec.Struct, frozen=True, gc=False):
     """A job, as a blocking client answered. `due_ms` is None when the job no longer waits for a time.
 
     `outcome` says what the call did: created, kept, replaced, postponed, rescheduled, scheduled, ready. When another
     job owns the unique key, `id` is that job's. `name` is '' after calls that do not read the job.
     """
 
-    client: "DelayQ" = field(repr=False, compare=False)
+    client: "DelayQ"
     id: str
     queue: str
     state: State
     due_ms: int | None
     outcome: Answer
     name: str = ""
+
+    def __repr__(self) -> str:
+        return _shown(self)
 
     def cancel(self, *, running: bool = False) -> Answer:
         """Cancel the job; see DelayQ.cancel."""
@@ -74,17 +77,19 @@ class JobRef:
         return _result_of(self.wait(timeout), self.id)
 
 
-@dataclass(frozen=True, slots=True)
-class AsyncJobRef:
+class AsyncJobRef(msgspec.Struct, frozen=True, gc=False):
     """A job, as an awaited client answered. Its members are those of JobRef, its methods are awaited."""
 
-    client: "AsyncDelayQ" = field(repr=False, compare=False)
+    client: "AsyncDelayQ"
     id: str
     queue: str
     state: State
     due_ms: int | None
     outcome: Answer
     name: str = ""
+
+    def __repr__(self) -> str:
+        return _shown(self)
 
     async def cancel(self, *, running: bool = False) -> Answer:
         """Cancel the job; see DelayQ.cancel."""
@@ -121,8 +126,9 @@ class AsyncJobRef:
 class AsyncDelayQ(FailedOperations[AsyncJobRef]):
     """The client for asyncio. Event loops may share one.
 
-    `url` is redis://, rediss:// or unix://; without one it is DELAYQ_URL. `prefix` and `queue` go before those of the
-    settings. Raises ConfigError.
+    `url` is redis://, rediss:// or unix://; without one it is DELAYQ_URL, or else the embedded server of the project,
+    which is found or started here. `prefix` and `queue` go before those of the settings. Raises ConfigError, and
+    BackendUnavailable for an embedded server that does not start.
     """
 
     def __init__(
@@ -136,7 +142,7 @@ class AsyncDelayQ(FailedOperations[AsyncJobRef]):
         from delayq.redis.connection.asyncio import AsyncioLeaf
 
         settings = settings or load_settings(url=url, prefix=prefix, queue=queue)
-        executor = Executor(AsyncioLeaf(Address(settings.must_have_url())))
+        executor = Executor(AsyncioLeaf(_address_of(settings)))
         super().__init__(Session(executor, Keys(settings.prefix), settings.options()), partial(AsyncJobRef, self))
 
     async def __aenter__(self) -> Self:
@@ -187,8 +193,9 @@ def iterating(
 class DelayQ:
     """The blocking client. Threads may share one.
 
-    `url` is redis://, rediss:// or unix://; without one it is DELAYQ_URL. `prefix` and `queue` go before those of the
-    settings. Raises ConfigError.
+    `url` is redis://, rediss:// or unix://; without one it is DELAYQ_URL, or else the embedded server of the project,
+    which is found or started here. `prefix` and `queue` go before those of the settings. Raises ConfigError, and
+    BackendUnavailable for an embedded server that does not start.
     """
 
     def __init__(
@@ -200,7 +207,7 @@ class DelayQ:
         settings: Settings | None = None,
     ) -> None:
         settings = settings or load_settings(url=url, prefix=prefix, queue=queue)
-        executor = Executor(BlockingLeaf(Address(settings.must_have_url())))
+        executor = Executor(BlockingLeaf(_address_of(settings)))
         session = Session(executor, Keys(settings.prefix), settings.options())
         self._operations: FailedOperations[JobRef] = FailedOperations(session, partial(JobRef, self))
 
@@ -250,6 +257,14 @@ class DelayQ:
 Blocking = Callable[Concatenate[DelayQ, P], T]
 
 
+def _address_of(settings: Settings) -> Address:
+    if not settings.uses_embedded:
+        return Address(settings.must_have_url())
+    from delayq.redis.embedded.server import embedded_url  # needed for no other server
+
+    return Address(embedded_url(settings))
+
+
 def _result_of(info: JobInfo | None, job_id: str) -> Any:
     if info is None:
         raise JobNotFound(
@@ -260,3 +275,10 @@ def _result_of(info: JobInfo | None, job_id: str) -> Any:
         why = f": {info.failure.type}: {info.failure.message}" if info.failure else ""
         raise JobHasFailed(f"The job {job_id!r} has failed{why}.", hint="`retry` runs it again.")
     return info.result
+
+
+def _shown(ref: JobRef | AsyncJobRef) -> str:
+    return (
+        f"{type(ref).__name__}(id={ref.id!r}, queue={ref.queue!r}, state={ref.state!r}, due_ms={ref.due_ms!r}, "
+        f"outcome={ref.outcome!r}, name={ref.name!r})"
+    )

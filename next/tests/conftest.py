@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,8 +11,31 @@ import redis
 
 from delayq import AsyncDelayQ, AsyncJobRef, DelayQ
 from delayq.redis.keys import Keys
+from tests.support.embedded import kill_all
 from tests.support.queue import QueueOnServer
-from tests.support.servers import private_server
+from tests.support.servers import private_server, server_program
+
+
+@pytest.fixture(autouse=True)
+def no_embedded_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no test start a server by accident; `project` is for those that mean to."""
+    monkeypatch.setenv("DELAYQ_EMBEDDED", "never")
+
+
+@pytest.fixture
+def project(no_embedded_server: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The working directory of a project without a url. The servers that the test starts end with it."""
+    folder = tmp_path / "my shop"
+    folder.mkdir()
+    (folder / "pyproject.toml").touch()
+    monkeypatch.chdir(folder)
+    for name in ("URL", "EMBEDDED", "DATA_DIR"):
+        monkeypatch.delenv(f"DELAYQ_{name}", raising=False)
+    monkeypatch.setenv("DELAYQ_REDIS_SERVER", server_program())
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data home"))
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
+    yield folder
+    kill_all(tmp_path)
 
 
 @pytest.fixture(scope="session")

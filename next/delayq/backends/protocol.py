@@ -191,8 +191,8 @@ class WorkerRegistry(Protocol):
         """Say what some workers are and do, by their names."""
         ...
 
-    def leave(self, names: Sequence[str]) -> None:
-        """Take workers off the list."""
+    def leave(self, names: Sequence[str], now_ms: int) -> None:
+        """Take workers off the list, and those that died: their last announcement has expired."""
         ...
 
 

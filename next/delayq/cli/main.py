@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from delayq.cli.commands import jobs, queues, workers
+from delayq.cli.commands import jobs, local, queues, workers
 from delayq.cli.errors import sentence_of
 from delayq.cli.session import CliSession
 from delayq.core.errors import DelayqError
@@ -29,6 +29,8 @@ app.command("list")(jobs.list_jobs)
 app.command("stats")(queues.stats)
 app.command("work")(workers.work)
 app.command("move")(workers.move)
+app.command("up")(local.up)
+app.command("down")(local.down)
 
 
 @app.callback()

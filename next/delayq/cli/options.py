@@ -15,3 +15,12 @@ App = Annotated[
         "--app", metavar="MODULE", help="Module that declares the jobs, such as shop.jobs.", show_default=False
     ),
 ]
+Queues = Annotated[
+    str | None,
+    typer.Option(
+        "--queue",
+        metavar="QUEUE,…",
+        help="Queues to serve, the first one first [those of the jobs].",
+        show_default=False,
+    ),
+]

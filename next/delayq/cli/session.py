@@ -1,13 +1,19 @@
 """What one run of the command line shares: the settings that its root options and the environment give."""
 
+import sys
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import typer
+from pydantic import SecretStr
 
 from delayq.client import DelayQ
 from delayq.core.errors import CallRefused, QueueNotFound
 from delayq.settings.model import Settings, load_settings
+
+if TYPE_CHECKING:
+    from delayq.redis.embedded.server import EmbeddedServer
 
 
 @dataclass
@@ -26,9 +32,27 @@ class CliSession:
         """Return the settings with what this command was given; raises ConfigError."""
         return load_settings(url=self.url, prefix=self.prefix, **given)
 
+    @cached_property
+    def embedded(self) -> "EmbeddedServer":
+        """The embedded server of this project, which need not run; raises ConfigError."""
+        from delayq.redis.embedded.server import EmbeddedServer  # needed for no other server
+
+        return EmbeddedServer.of_project(self.settings)
+
+    def with_server(self, settings: Settings, *, tells_start: bool = True) -> Settings:
+        """Return settings with a url. Without one, the embedded server is found or started, which is told on stderr.
+
+        Raises ConfigError, BackendUnavailable.
+        """
+        if not settings.uses_embedded:
+            return settings
+        if self.embedded.find_or_start() and tells_start:
+            print(f"delayq: started the embedded server, data in {self.embedded.data_dir}", file=sys.stderr)
+        return settings.model_copy(update={"url": SecretStr(self.embedded.url)})
+
     def client(self) -> DelayQ:
         """Return a client; raises ConfigError."""
-        return DelayQ(settings=self.settings)
+        return DelayQ(settings=self.with_server(self.settings))
 
 
 def session_of(context: typer.Context) -> CliSession:

@@ -138,8 +138,10 @@ def encode_data(data: object, limit: int) -> msgspec.Raw:
 
     Raises InvalidInput for what JSON cannot carry exactly: NaN, half of a surrogate pair, two keys that are one text.
     """
+    is_json_already = False
     try:
         if isinstance(data, _JSON_ALREADY):
+            is_json_already = True
             _decode_any(data)
             raw = bytes(data)
         else:
@@ -154,7 +156,7 @@ def encode_data(data: object, limit: int) -> msgspec.Raw:
             hint="Store it elsewhere and send a reference, or raise DELAYQ_MAX_PAYLOAD.",
             field="data",
         )
-    if not isinstance(data, _JSON_ALREADY):
+    if not is_json_already:
         _check_values(data, may_hold_nan=b"null" in raw)
     return msgspec.Raw(raw)
 
@@ -169,6 +171,12 @@ def _headers_with(raw: bytes, unknown_since_ms: int | None) -> dict[str, str] | 
 
 def _check_values(data: object, *, may_hold_nan: bool) -> None:
     """Refuse what the encoder writes without an error, but not so that it comes back equal."""
+    if (
+        type(data) is dict
+        and _TEXTS_ONLY.issuperset(map(type, data))
+        and _WITHOUT_PARTS.issuperset(map(type, data.values()))
+    ):
+        return  # most payloads are as plain as this
     # A NaN is written as null, also out of a set or a dataclass, which are lists and dicts from here on.
     # What is JSON already (Raw) was made without one.
     pending = [msgspec.to_builtins(data, enc_hook=lambda raw: None) if may_hold_nan else data]

@@ -94,13 +94,13 @@ def policy_of(envelope: Envelope, declared: Policy) -> Policy:
     )
 
 
-def before_start(envelope: Envelope, policy: Policy, now_ms: int) -> GiveUp | None:
-    """Return why an attempt may not start; None when it may."""
+def before_start(envelope: Envelope, policy: Policy, now_ms: Callable[[], int]) -> GiveUp | None:
+    """Return why an attempt may not start; None when it may. Only a job with a limit in time asks for the time."""
     error: DelayqError | None = None
-    if policy.deadline_ms is not None and now_ms > policy.deadline_ms:
+    if policy.deadline_ms is not None and now_ms() > policy.deadline_ms:
         error = DeadlinePassed("The deadline of the job passed before it could start.")
     elif policy.retry_until_ms is not None:
-        if now_ms > policy.retry_until_ms:
+        if now_ms() > policy.retry_until_ms:
             error = RetryUntilPassed("The time until which the job may be tried has passed.")
     elif policy.tries and envelope.attempts >= policy.tries:
         error = TriesExhausted(f"All {policy.tries} tries were used before this delivery.")
@@ -108,11 +108,17 @@ def before_start(envelope: Envelope, policy: Policy, now_ms: int) -> GiveUp | No
 
 
 def decide(
-    envelope: Envelope, policy: Policy, error: BaseException | None, *, now_ms: int, rand: Callable[[], float]
+    envelope: Envelope,
+    policy: Policy,
+    error: BaseException | None,
+    *,
+    now_ms: Callable[[], int],
+    rand: Callable[[], float],
 ) -> Outcome:
     """Decide what becomes of an attempt that ended with `error` (None = the handler returned).
 
-    `now_ms` is the server's time as last seen; `rand` gives numbers from 0 up to 1, for jitter.
+    `now_ms` gives the server's time as last seen; a plain end does not ask for it. `rand` gives numbers
+    from 0 up to 1, for jitter.
     """
     if error is None:
         return Done(policy.retention_ms) if policy.retention_ms else DONE
@@ -124,8 +130,8 @@ def decide(
         delay_ms = error.delay_ms if isinstance(error, Snooze) else 0
         return RunAgain(delay_ms, envelope.attempts, envelope.exceptions)
     if isinstance(error, UnknownJob):
-        return _after_unknown(envelope, policy, error, now_ms, rand)
-    return _after_attempt(envelope, policy, error, now_ms, rand)
+        return _after_unknown(envelope, policy, error, now_ms(), rand)
+    return _after_attempt(envelope, policy, error, now_ms(), rand)
 
 
 def _after_unknown(

@@ -30,18 +30,13 @@ class Handler:
         self._declared = declared
         self.is_async = inspect.iscoroutinefunction(inspect.unwrap(function))
         self._function = function
-        self._context_name, self._arguments = _parameters(function)
-        self._fields = self._arguments.__struct_fields__
-        self._decoder = msgspec.json.Decoder(self._arguments)
+        self._context_name, arguments = _parameters(function)
+        self._decoder = msgspec.json.Decoder(arguments)
+        self.wants_context = self._context_name != ""
 
     def policy(self, standard: Policy) -> Policy:
         """Return how the job is tried: what it declares, over what holds for all jobs."""
         return replace(standard, **self._declared)
-
-    @property
-    def wants_context(self) -> bool:
-        """Whether the function takes a JobContext."""
-        return self._context_name != ""
 
     def read(self, data: bytes) -> dict[str, Any]:
         """Return the arguments in `data`, JSON, checked against the annotations of the function.
@@ -57,7 +52,7 @@ class Handler:
                     hint="A worker with the release that sent it can read it.",
                 ) from None
             raise
-        return {name: getattr(arguments, name) for name in self._fields}
+        return msgspec.structs.asdict(arguments)
 
     def call(self, arguments: dict[str, Any], context: JobContext | None) -> Any:
         """Call the function; of a coroutine function the answer is the coroutine."""

@@ -7,7 +7,7 @@ from typing import Final
 from delayq.backends.protocol import QueueKeeper
 from delayq.core.resting import RestingQueues
 
-EVERY: Final = 5.0
+EVERY: Final = 10.0
 """Seconds between two looks at all queues. In between the mover names queues whose outbox holds something."""
 
 

@@ -24,6 +24,7 @@ from delayq.redis.session import Session
 AT_ONCE_MS: Final = 15_000
 """A job due within this time may be over before its call is sent again, so that call needs a token."""
 
+_ON_CONFLICT: Final = get_args(OnConflict)
 REFUSED: Final = ("conflict", "running")
 """Answers for a job that was not stored."""
 
@@ -99,7 +100,7 @@ class Operations(JobOperations[RefT]):
         their references, and `done` of NotConfirmed.
         """
         given = _checked_specs(specs)
-        now_ms = await self._now_ms(any(spec.needs_server_time for spec in given))
+        now_ms = await self._now_ms(bool([spec for spec in given if spec.needs_server_time]))
         jobs = [prepare(spec, self._session.options, now_ms) for spec in given]
         refs: dict[int, RefT] = {}
         for rows in _in_trips(jobs):
@@ -124,7 +125,7 @@ class Operations(JobOperations[RefT]):
 
     async def _place(self, queue: str, jobs: list[NewJob], on_conflict: OnConflict) -> list[RefT]:
         """Store jobs of one queue, and return the references to them."""
-        check_word("on_conflict", on_conflict, get_args(OnConflict))
+        check_word("on_conflict", on_conflict, _ON_CONFLICT)
         session = self._session
         if on_conflict in ("keep", "error"):
             call = calls.schedule(
@@ -160,6 +161,8 @@ class Operations(JobOperations[RefT]):
     def _reference(self, job: NewJob, placed: Placed) -> RefT:
         """Return the reference for a stored job. A made id belongs to this call, so `kept` means a second sending."""
         outcome = placed.answer
+        if outcome == "created":
+            return self._make_ref(placed.id, job.queue, placed.state, placed.due_ms, outcome, job.name)
         if outcome == "kept" and not job.has_own_id and placed.id == job.id:
             outcome = "created"
         if outcome == "conflict":
@@ -195,7 +198,7 @@ def _checked_specs(specs: Iterable[JobSpec]) -> list[JobSpec]:
 
 def _may_be_over_soon(jobs: list[NewJob]) -> bool:
     """Whether a job may be over before its call is sent again. Jobs of one call often share their `when`."""
-    return any(not when.startswith("+") or int(when) <= AT_ONCE_MS for when in {job.when for job in jobs})
+    return bool([when for when in {job.when for job in jobs} if when[0] != "+" or int(when) <= AT_ONCE_MS])
 
 
 def _in_trips(jobs: list[NewJob]) -> Iterable[list[tuple[int, NewJob]]]:

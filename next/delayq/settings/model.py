@@ -6,7 +6,7 @@ test suites, and what Kubernetes sets in every container for a service that is n
 
 import os
 import re
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -14,9 +14,9 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from delayq.core.backoff import parse_backoff
 from delayq.core.display import did_you_mean
 from delayq.core.errors import ConfigError
-from delayq.core.names import check_queue
 from delayq.core.options import DEFAULTS, Options, parse_durability
 from delayq.core.times import duration_ms
+from delayq.settings.connections import ConnectionSettings, QueueName, Route
 
 PREFIX: Final = "DELAYQ_"
 
@@ -45,13 +45,20 @@ DurationMs = Annotated[int, BeforeValidator(_milliseconds)]
 
 
 class Settings(BaseSettings):
-    """All settings that this release knows. `url` is a secret, because it may hold a password."""
+    """All settings that this release knows. `url` is a secret, because it may hold a password.
+
+    `embedded`: whether a server is started when there is no url; `data_dir`, `redis_server`: where it keeps its data,
+    and which program it is. `connection` is the one of `connections` that is meant when none is named.
+    """
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True, hide_input_in_errors=True)
 
     url: SecretStr | None = None
+    embedded: Literal["auto", "never"] = "auto"
+    data_dir: str = ""
+    redis_server: str = ""
     prefix: str = Field(default="delayq", min_length=1, pattern=r"^[A-Za-z0-9._:-]+$")
-    queue: Annotated[str, AfterValidator(check_queue)] = DEFAULTS.queue
+    queue: QueueName = DEFAULTS.queue
     app: str = ""
     lease: DurationMs = Field(default=DEFAULTS.lease_ms, ge=100)
     tidy_every: DurationMs = Field(default=DEFAULTS.tidy_every_ms, ge=10)
@@ -66,6 +73,28 @@ class Settings(BaseSettings):
     grace: DurationMs = Field(default=25_000, ge=0)
     log_format: Literal["text", "json"] = "text"
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+    connection: str = ""
+    connections: dict[str, ConnectionSettings] = {}
+    routes: dict[str, Route] = {}
+
+    @property
+    def uses_embedded(self) -> bool:
+        """Whether the embedded server is used, because there is no url."""
+        return self.url is None and self.embedded == "auto"
+
+    def of_connection(self, name: str) -> Self:
+        """Return the settings of a named connection, '' = the application's own; raises ConfigError."""
+        if not name:
+            return self
+        if name not in self.connections:
+            known = ", ".join(sorted(self.connections)) or "none"
+            raise ConfigError(
+                f"There is no connection {name!r}.",
+                hint=f"Known are: {known}. A table [connections.{name}] in delayq.toml makes it.",
+                field="connection",
+            )
+        said = self.connections[name].model_dump(exclude={"driver"}, exclude_none=True)
+        return self.model_copy(update=said)
 
     def must_have_url(self) -> str:
         """Return the url; raises ConfigError without one."""

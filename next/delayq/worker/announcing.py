@@ -39,10 +39,9 @@ class Announcing:
         if now < self._announce_at and names == self._names:
             return
         self._announce_at = now + EVERY
-        gone = sorted(self._names - names)
-        self._names = names
-        if gone:
-            self._registry.leave(gone)
+        if names != self._names:
+            self._registry.leave(sorted(self._names - names), self._now_ms())
+            self._names = names
         if children:
             self._registry.announce({child.consumer: self._about(child) for child in children}, self._now_ms())
 

@@ -77,7 +77,7 @@ class Attempts:
         try:
             handler = self._registry.get(envelope.name)
             policy = policy_of(envelope, self._declared(handler))
-            refusal = before_start(envelope, policy, self._now_ms())
+            refusal = before_start(envelope, policy, self._now_ms)
             if refusal is not None:
                 return self._settlement(delivery, envelope, refusal)
             arguments = handler.read(envelope.data)
@@ -90,7 +90,7 @@ class Attempts:
 
     def end(self, attempt: Attempt, result: Any, error: BaseException | None) -> Settlement:
         """Decide what follows an attempt that returned `result`, or raised `error`."""
-        outcome = decide(attempt.envelope, attempt.policy, error, now_ms=self._now_ms(), rand=self._rand)
+        outcome = decide(attempt.envelope, attempt.policy, error, now_ms=self._now_ms, rand=self._rand)
         return self._settlement(attempt.delivery, attempt.envelope, outcome, result)
 
     def end_of_killed(self, delivery: Delivery, error: BaseException) -> Settlement:
@@ -112,13 +112,14 @@ class Attempts:
 
     def _limit(self, policy: Policy) -> float | None:
         """Return how many seconds an attempt may run: until its timeout, or the deadline of the job."""
-        limits = [policy.timeout_ms / 1000] if policy.timeout_ms else []
-        if policy.deadline_ms is not None:
-            limits.append(max(policy.deadline_ms - self._now_ms(), 0) / 1000)
-        return min(limits, default=None)
+        timeout = policy.timeout_ms / 1000 if policy.timeout_ms else None
+        if policy.deadline_ms is None:
+            return timeout
+        left = max(policy.deadline_ms - self._now_ms(), 0) / 1000
+        return left if timeout is None else min(timeout, left)
 
     def _decided(self, delivery: Delivery, envelope: Envelope, policy: Policy, error: BaseException) -> Settlement:
-        outcome = decide(envelope, policy, error, now_ms=self._now_ms(), rand=self._rand)
+        outcome = decide(envelope, policy, error, now_ms=self._now_ms, rand=self._rand)
         return self._settlement(delivery, envelope, outcome)
 
     def _unreadable(self, delivery: Delivery, error: UnreadableEnvelope) -> Failed:

@@ -15,7 +15,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_exponential_jitter
@@ -23,13 +23,13 @@ from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_exp
 from delayq.backends.protocol import Consumer, Settlement
 from delayq.core.errors import BackendError
 from delayq.core.outages import Outages
-from delayq.core.signals import JobInterrupted
+from delayq.worker.executors.runner import Executor
 from delayq.worker.in_flight import HeldJob, InFlight
-from delayq.worker.shared_memory import SlotTable, Stop
+from delayq.worker.shared_memory import SlotTable
 
 logger: Final = logging.getLogger("delayq.worker")
 
-IDLE_WAIT: Final = 2.0
+IDLE_WAIT: Final = 5.0
 BUSY_WAIT: Final = 0.02
 """Seconds between two looks for new jobs while some places are taken and others are free."""
 
@@ -37,26 +37,6 @@ LONGEST_PAUSE: Final = 2.0
 """Of the pauses between two tries while the backend is away; the first one is a tenth of a second."""
 
 AWAY: Final = "the backend cannot be reached"
-
-
-class Executor(Protocol):
-    """Runs jobs that have been started."""
-
-    def execute(self, job: HeldJob) -> None:
-        """Run a job, now or soon, and hand its settlement to InFlight."""
-        ...
-
-    def interrupt(self, job: HeldJob, error: JobInterrupted) -> None:
-        """Raise an error in the handler of a job, as far as that is possible."""
-        ...
-
-    def wait(self, timeout: float) -> None:
-        """Wait until a job has ended, or for `timeout` seconds."""
-        ...
-
-    def close(self) -> None:
-        """Stop, when no job runs any more."""
-        ...
 
 
 class UnderWay(msgspec.Struct, frozen=True):
@@ -114,7 +94,7 @@ class Child:
 
     def is_ending(self) -> bool:
         """Whether nothing new is to be started: by an order, a signal, or because its jobs are used up."""
-        if self.stopping or self._in_flight.must_leave or self._slots.stop_order() is not Stop.NO:
+        if self.stopping or self._in_flight.must_leave or self._slots.is_to_stop():
             return True
         return self._jobs_left is not None and self._slots.finished() >= self._jobs_left
 
@@ -272,9 +252,10 @@ class Child:
 
     def _next_job(self) -> HeldJob | None:
         """Return the job to start now, if any. Of a suspect and others, InFlight names the suspect."""
-        if self._is_quiet() and self._in_flight.is_running():
+        job = self._in_flight.next_job()
+        if self._in_flight.suspects and self._is_quiet() and self._in_flight.is_running():
             return None
-        return self._in_flight.next_job()
+        return job
 
     def _start_jobs(self) -> None:
         """Start waiting jobs while there are free places."""
@@ -282,10 +263,11 @@ class Child:
             job = self._next_job()
             if job is None:
                 return
-            oldest = self._clock() - self._lease * 2 / 3
+            now = self._clock()
+            oldest = now - self._lease * 2 / 3
             if job.read_at <= oldest:
                 self._read_again(oldest)
-            elif self._in_flight.start(job):
+            elif self._in_flight.start(job, now=now):
                 self._executor.execute(job)
                 if self._rest:
                     self._sleep(self._rest)
@@ -300,19 +282,18 @@ class Child:
         self, finished: Sequence[tuple[HeldJob, Settlement]], answers: Sequence[bool | BackendError]
     ) -> None:
         """Forget what is settled, and put aside what its queue refused."""
-        settled: list[HeldJob] = []
         refused: list[tuple[HeldJob, Settlement]] = []
         for (job, settlement), answer in zip(finished, answers, strict=True):
-            if isinstance(answer, BackendError):
-                refused.append((job, settlement))
-                continue
-            settled.append(job)
-            if not answer:
+            if answer is False:
                 logger.warning(
                     "job %s of %s was fenced: its lease ended while it ran, or an answer was lost after it was settled",
                     job.delivery.id,
                     job.delivery.queue,
                 )
-        self._in_flight.free(settled)
+            elif answer is not True:
+                refused.append((job, settlement))
+        self._in_flight.free(
+            [job for (job, _), answer in zip(finished, answers, strict=True) if answer is True or answer is False]
+        )
         if refused:
             self._in_flight.put_aside(refused)

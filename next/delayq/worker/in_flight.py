@@ -29,21 +29,18 @@ RETRY_PAUSE: Final = 1.0
 class HeldJob(msgspec.Struct, gc=False, eq=False):
     """A delivery in its slot since `held_at`. `read_at` is when the last read that brought it was sent.
 
-    `limit_at` is when it must have ended, by the clock of the slots; 0 = never. It is interrupted once.
+    `is_suspect`: it is better run with nothing else in the process. `limit_at` is when it must have ended, by the clock
+    of the slots; 0 = never. It is interrupted once.
     """
 
     slot: int
     delivery: Delivery
     read_at: float
     held_at: float
+    is_suspect: bool
     started_at: float = 0.0
     limit_at: float = 0.0
     is_interrupted: bool = False
-
-    @property
-    def is_suspect(self) -> bool:
-        """Whether it is better run with nothing else in the process."""
-        return self.delivery.recoveries >= SUSPECT
 
 
 class InFlight:
@@ -61,9 +58,9 @@ class InFlight:
         self._finished: list[tuple[HeldJob, Settlement]] = []
         self._refused: list[tuple[HeldJob, Settlement]] = []
         self._refused_until = 0.0
-        self._suspects = 0
         self._seconds_per_job = PREFETCH_SECONDS
         self._reports: dict[HeldJob, dict[str, Any]] = {}
+        self.suspects = 0
         self.must_leave = False
         """Whether the process is to be replaced: a handler ran out of memory."""
 
@@ -79,11 +76,12 @@ class InFlight:
                 if job is not None:
                     job.read_at = read_at
                 elif self._free:
-                    job = HeldJob(self._free.pop(), delivery, read_at, now)
+                    is_suspect = delivery.recoveries >= SUSPECT
+                    job = HeldJob(self._free.pop(), delivery, read_at, now, is_suspect)
                     self.slots.write(job.slot, delivery)
                     self._held[delivery.entry] = job
-                    if job.is_suspect:
-                        self._suspects += 1
+                    if is_suspect:
+                        self.suspects += 1
                         self._waiting.appendleft(job)
                     else:
                         self._waiting.append(job)
@@ -95,13 +93,16 @@ class InFlight:
                 return None
             return self._waiting[0]
 
-    def start(self, job: HeldJob) -> bool:
-        """Move a waiting job to running; False when the watchdog has taken it meanwhile."""
+    def start(self, job: HeldJob, *, now: float) -> bool:
+        """Move a waiting job to running; `now` is by the clock of this object.
+
+        Returns False when the watchdog has taken it meanwhile.
+        """
         with self.lock:
             if job not in self._waiting:
                 return False
             self._waiting.remove(job)
-            job.started_at = self._clock()
+            job.started_at = now
             self._running[job.slot] = job
             self.slots.mark(job.slot, SlotState.RUNNING)
             return True
@@ -137,7 +138,7 @@ class InFlight:
 
     def is_stopping(self, job: HeldJob) -> bool:
         """Whether a running job should come to an end."""
-        return job.is_interrupted or self.slots.is_cancelled(job.slot) or self.slots.stop_order() is not Stop.NO
+        return job.is_interrupted or self.slots.is_cancelled(job.slot) or self.slots.is_to_stop()
 
     def report(self, job: HeldJob, report: dict[str, Any]) -> None:
         """Keep the last report of a job, for `take_reports`."""
@@ -152,7 +153,7 @@ class InFlight:
 
     def quiet_since(self) -> float | None:
         """Return since when a suspect is held that waits or runs; None without one."""
-        if not self._suspects:
+        if not self.suspects:
             return None
         with self.lock:
             candidates = [*self._running.values(), *itertools.islice(self._waiting, 1)]
@@ -213,11 +214,12 @@ class InFlight:
     def free(self, jobs: Sequence[HeldJob]) -> None:
         """Forget jobs that are settled or handed back."""
         with self.lock:
+            slots = [job.slot for job in jobs]
+            self.slots.free(slots)
+            self._free += slots
             for job in jobs:
-                self.slots.mark(job.slot, SlotState.FREE)
-                self._held.pop(job.delivery.entry, None)
-                self._suspects -= job.is_suspect
-                self._free.append(job.slot)
+                del self._held[job.delivery.entry]
+                self.suspects -= job.is_suspect
 
     def room(self) -> int:
         """Return how many jobs may be fetched now, so that about 20 ms of work are held, by the measure of the last."""

@@ -96,6 +96,11 @@ class SlotTable:
         """Record how far the job of a slot is."""
         self._memory[_FIRST_SLOT + slot * _SLOT_SIZE] = state
 
+    def free(self, slots: Sequence[int]) -> None:
+        """Record that slots hold nothing any more."""
+        for slot in slots:
+            self._memory[_FIRST_SLOT + slot * _SLOT_SIZE] = SlotState.FREE
+
     def set_limit(self, slot: int, limit: float) -> None:
         """Record when a running job must have ended."""
         self._floats[(_FIRST_SLOT + slot * _SLOT_SIZE + _LIMIT) // 8] = limit
@@ -110,6 +115,10 @@ class SlotTable:
         if wanted:
             self._memory[_REPLAY] = 0
         return wanted
+
+    def is_to_stop(self) -> bool:
+        """Whether the supervisor wants the child to stop."""
+        return self._memory[_STOP] != Stop.NO
 
     def stop_order(self) -> Stop:
         """Return what the supervisor wants."""

@@ -74,7 +74,8 @@ def test_a_refusal_is_one_sentence_and_its_exit_code(run: Run, words: list[str],
 def test_without_an_address_the_next_step_is_told(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DELAYQ_URL")
     error = run("stats").exception
-    assert "Set DELAYQ_URL" in str(error)
+    assert isinstance(error, DelayqError)
+    assert (error.exit_code, "Set DELAYQ_URL" in str(error)) == (2, True)
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ def envelope(*, attempts: int = 0, exceptions: int = 0, unknown_since: str | Non
 
 
 def outcome_of(error: BaseException | None, policy: Policy, job: Envelope, rand: float = 0.0) -> Outcome:
-    return decide(job, policy, error, now_ms=NOW, rand=lambda: rand)
+    return decide(job, policy, error, now_ms=lambda: NOW, rand=lambda: rand)
 
 
 def again(delay_ms: int, attempts: int, exceptions: int) -> str:
@@ -157,7 +157,7 @@ def test_an_unknown_job_fails_after_seven_days_or_at_its_limits() -> None:
     ],
 )
 def test_an_attempt_starts_only_within_its_limits(attempts: int, policy: Policy, error: type[Exception] | None) -> None:
-    refused = before_start(envelope(attempts=attempts), policy, NOW)
+    refused = before_start(envelope(attempts=attempts), policy, lambda: NOW)
     assert (type(refused.error) if refused else None) is error
     assert refused is None or (refused.attempts, refused.exceptions) == (attempts, 0)
 

@@ -7,7 +7,7 @@ from delayq.core.errors import BackendFull, BackendUnavailable, CallRefused, Con
 from delayq.loops.janitor import Janitor
 from delayq.loops.loop import Loop, run_loops
 from delayq.loops.mover import Mover
-from delayq.loops.relay import Relay
+from delayq.loops.relay import EVERY, Relay
 from tests.support.fakes import FakeClock
 
 
@@ -239,10 +239,10 @@ def test_the_janitor_reclaims_until_nothing_is_left() -> None:
 def test_the_relay_follows_up_where_the_mover_says_and_everywhere_now_and_then() -> None:
     clock, keeper, outboxes = FakeClock(), FakeQueues(a=[], b=[]), {"b"}
     relay = Relay(keeper, outboxes, clock=clock)
-    assert relay.step(set()) == 5
+    assert relay.step(set()) == EVERY
     assert (keeper.followed, outboxes) == (["b"], set())
     relay.step(set())
-    clock.now += 5
+    clock.now += EVERY
     relay.step(set())
     assert (keeper.followed, relay.relayed) == (["b", "a", "b"], 3)
 

@@ -13,7 +13,7 @@ SECRET = "redis://:s3cret@host:6379/0"
 
 
 @pytest.fixture(autouse=True)
-def no_settings_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_settings_outside(no_embedded_server: None, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in Settings.model_fields:
         monkeypatch.delenv(f"DELAYQ_{name.upper()}", raising=False)
 
@@ -95,6 +95,7 @@ def test_a_given_lease_may_be_milliseconds() -> None:
             "disk",
             "The setting DELAYQ_DURABILITY cannot be used: The durability 'disk' is not known. Use memory",
         ),
+        ("EMBEDDED", "always", "The setting DELAYQ_EMBEDDED cannot be used: Input should be 'auto' or 'never'."),
     ],
 )
 def test_a_refusal_names_the_setting(monkeypatch: pytest.MonkeyPatch, name: str, value: str, sentence: str) -> None:
@@ -142,6 +143,13 @@ def test_variables_of_tests_and_of_kubernetes_are_not_settings(monkeypatch: pyte
 def test_without_a_url_the_next_step_is_named() -> None:
     with pytest.raises(ConfigError, match=r"No Redis is named\. Set DELAYQ_URL, such as redis://localhost:6379/0\."):
         load_settings().must_have_url()
+
+
+@pytest.mark.parametrize(
+    ("given", "uses"), [({}, True), ({"url": SECRET}, False), ({"embedded": "never"}, False), ({"url": ""}, False)]
+)
+def test_the_embedded_server_is_used_without_a_url(given: dict[str, str], uses: bool) -> None:
+    assert load_settings(**given).uses_embedded is uses
 
 
 def test_secrets_are_never_shown() -> None:

@@ -152,7 +152,7 @@ def test_only_the_job_that_was_checked_is_started() -> None:
     assert checked is not None
     in_flight.take_waiting()
     in_flight.hold([delivery(2)], read_at=0)
-    assert not in_flight.start(checked)
+    assert not in_flight.start(checked, now=0.0)
 
 
 def test_the_slots_say_how_far_each_job_is() -> None:
@@ -161,7 +161,7 @@ def test_the_slots_say_how_far_each_job_is() -> None:
     for _ in range(2):
         job = under_test.in_flight.next_job()
         assert job is not None
-        assert under_test.in_flight.start(job)
+        assert under_test.in_flight.start(job, now=0.0)
         if job.delivery.id == "job-1":
             under_test.in_flight.finish(job, Acked("q", "job-1", "1-0"))
     assert [view.state for view in sorted(under_test.slots.read(), key=lambda view: view.held.entry)] == [

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from delayq.cli.logging import LogFormat, begin_logging, settle_logging
-from delayq.cli.options import App
-from delayq.cli.session import session_of
+from delayq.cli.options import App, Queues
+from delayq.cli.session import CliSession, session_of
 from delayq.core.display import mask_url
 from delayq.core.errors import ConfigError
 from delayq.core.queue_order import parse_queues, parse_weights, strict
@@ -25,12 +25,7 @@ from delayq.worker.wiring import work as run_worker
 def work(
     context: typer.Context,
     app: App = None,
-    queue: Annotated[
-        str | None,
-        typer.Option(
-            metavar="QUEUE,…", help="Queues to serve, the first one first [those of the jobs].", show_default=False
-        ),
-    ] = None,
+    queue: Queues = None,
     weighted: Annotated[
         str | None,
         typer.Option(
@@ -72,7 +67,7 @@ def work(
         typer.Option(metavar="DURATION", help="Time that running jobs have after a stop [25s].", show_default=False),
     ] = None,
     rest: Annotated[str, typer.Option(metavar="DURATION", help="Pause after each job.")] = "0s",
-    sleep: Annotated[str, typer.Option(metavar="DURATION", help="Longest wait for a job in one call of Redis.")] = "2s",
+    sleep: Annotated[str, typer.Option(metavar="DURATION", help="Longest wait for a job in one call of Redis.")] = "5s",
     force: Annotated[bool, typer.Option("--force", help="Work during maintenance too.")] = False,
     allow_eviction: Annotated[
         bool, typer.Option("--allow-eviction", help="Work on a Redis that evicts keys, and may lose jobs.")
@@ -120,23 +115,28 @@ def work(
         allows_eviction=allow_eviction,
         with_loops=not no_mover,
     )
+    settings = session.with_server(settings, tells_start=quiet)
     if not quiet:
-        _tell(settings, f"working on {', '.join(queues)}, {_how_many(options)}")
+        _tell(session, settings, f"working on {', '.join(queues)}, {_how_many(options)}")
     raise typer.Exit(run_worker(settings, options, registry))
 
 
 def move(context: typer.Context) -> None:
     """Run the mover, the janitor and the relay without a worker, until SIGTERM or Ctrl-C."""
-    settings = session_of(context).settings
+    session = session_of(context)
+    settings = session.with_server(session.settings, tells_start=False)
     begin_logging(log_format=settings.log_format, level=settings.log_level, quiet=False)
-    _tell(settings, "moving what is due in all queues")
+    _tell(session, settings, "moving what is due in all queues")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     run_all_loops(settings, [], settings.lease / 1000, stopping=lambda: False)
 
 
-def _tell(settings: Settings, what: str) -> None:
+def _tell(session: CliSession, settings: Settings, what: str) -> None:
     """Say on stderr which server this is: a wrong one is the most frequent mistake."""
-    print(f"delayq: {what}; Redis at {mask_url(settings.must_have_url())}", file=sys.stderr, flush=True)
+    where = mask_url(settings.must_have_url())
+    if session.settings.uses_embedded:
+        where += f", embedded server, data in {session.embedded.data_dir}"
+    print(f"delayq: {what}; Redis at {where}", file=sys.stderr, flush=True)
 
 
 def _how_many(options: WorkerOptions) -> str:

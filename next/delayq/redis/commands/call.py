@@ -76,11 +76,7 @@ def script_call(
 
     Raises TypeError when a name is missing or unknown, so a call in the wrong order cannot be written.
     """
-    if arguments.keys() != script.argument_names:
-        raise TypeError(f"{script.name}.lua takes {script.arguments}, not {tuple(arguments)}")
-    ordered = [arguments[name] for name in script.arguments]
-    flat = [value for row in rows for value in row]
-    return Call(("EVALSHA", script.sha, len(keys), *keys, *ordered, *flat), parse, repeatable, script, reads_only)
+    return Call(_words(script, keys, arguments, rows), parse, repeatable, script, reads_only)
 
 
 def queue_call(
@@ -103,7 +99,20 @@ def queue_call(
         of_script = tuple(
             f"{key}:{token}" if role == "once" else key for role, key in zip(script.keys, of_script, strict=True)
         )
-    return script_call(script, of_script, parse, repeatable=repeatable, reads_only=reads_only, rows=rows, **arguments)
+    return Call(_words(script, of_script, arguments, rows), parse, repeatable, script, reads_only)
+
+
+def _words(
+    script: Script, keys: tuple[str, ...], arguments: dict[str, Word], rows: Iterable[tuple[Word, ...]]
+) -> tuple[Word, ...]:
+    try:
+        ordered = [arguments[name] for name in script.arguments]
+    except KeyError:
+        ordered = []
+    if len(ordered) != len(arguments):
+        raise TypeError(f"{script.name}.lua takes {script.arguments}, not {tuple(arguments)}")
+    flat = [value for row in rows for value in row]
+    return ("EVALSHA", script.sha, len(keys), *keys, *ordered, *flat)
 
 
 def value_of(outcome: T | BackendError) -> T:

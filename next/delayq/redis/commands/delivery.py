@@ -46,7 +46,7 @@ def ack(keys: Keys, queue: str, done: Sequence[Acked], *, now_ms: str = "") -> C
         queue,
         _read_settled,
         now=now_ms,
-        alone=int(not any(job.is_followed for job in done)),
+        alone=int(not [job for job in done if job.is_followed]),
         rows=[(job.id, job.entry, job.retention_ms, job.report, job.result) for job in done],
     )
 
@@ -73,7 +73,7 @@ def fail(keys: Keys, queue: str, failed: Sequence[Failed], *, now_ms: str = "") 
         queue,
         _read_settled,
         now=now_ms,
-        alone=int(not any(job.is_followed for job in failed)),
+        alone=int(not [job for job in failed if job.is_followed]),
         rows=[(job.id, job.entry, job.envelope, job.failure) for job in failed],
     )
 
@@ -183,12 +183,17 @@ def _read_group(
     return command(*words, parse=parse, repeatable=repeatable)
 
 
+_OURS: Final = [b"id", b"job", b"due", b"recoveries"]
+
+
 def _read_entry(queue: str, entry: bytes, fields: list[bytes] | None) -> Delivery:
     """Read one entry of the stream.
 
     An entry that has gone comes back without fields, one of foreign hands with odd ones. Neither may fail the reading
     of the others: it becomes a delivery without id or without envelope.
     """
+    if fields is not None and fields[::2] == _OURS and fields[7].isdigit():
+        return Delivery(queue, str(fields[1], "utf-8", "replace"), str(entry, "ascii"), fields[3], int(fields[7]))
     named = dict(zip(fields[::2], fields[1::2], strict=True)) if fields else {}
     recoveries = named.get(b"recoveries", b"0")
     return Delivery(

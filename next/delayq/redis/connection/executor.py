@@ -87,7 +87,7 @@ class Executor:
                 return await self._outcomes(calls, replies, self._clock() + self._patience)
             except ConnectionLost as error:
                 lost = error
-        if lost and lost.sent and not all(call.repeatable for call in calls):
+        if lost and lost.sent and not _may_repeat(calls):
             raise self._lost(calls, lost, was_sent=True) from lost
         return await self.run_all(calls)
 
@@ -101,6 +101,15 @@ class Executor:
 
     async def _outcomes(self, calls: Sequence[Call[T]], replies: list[Any], deadline: float) -> list[T | BackendError]:
         """Parse replies, after asking again where that helps."""
+        if [reply for reply in replies if isinstance(reply, Exception)]:
+            await self._ask_refused_again(calls, replies, deadline)
+        return [
+            self._error(call, reply) if isinstance(reply, Exception) else call.parse(reply)
+            for call, reply in zip(calls, replies, strict=True)
+        ]
+
+    async def _ask_refused_again(self, calls: Sequence[Call[Any]], replies: list[Any], deadline: float) -> None:
+        """Load missing scripts, and wait for a server that is not ready, by asking again."""
         missing = [n for n, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
         if missing:
             await self._ask_again(calls, replies, missing, deadline)
@@ -111,7 +120,6 @@ class Executor:
             await self._leaf.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
             await self._ask_again(calls, replies, waiting, deadline)
-        return [self._outcome(call, reply) for call, reply in zip(calls, replies, strict=True)]
 
     async def _ask_again(
         self, calls: Sequence[Call[Any]], replies: list[Any], places: list[int], deadline: float
@@ -133,7 +141,7 @@ class Executor:
     ) -> list[Any]:
         """Send and receive, again and again while that is safe and before the deadline."""
         request = _pack(commands)
-        may_repeat = all(call.repeatable for call in calls)
+        may_repeat = _may_repeat(calls)
         pause = FIRST_PAUSE
         was_sent = False
         while True:
@@ -152,13 +160,12 @@ class Executor:
             await self._leaf.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
 
-    def _outcome(self, call: Call[T], reply: Any) -> T | BackendError:
-        """Turn a raw reply into the outcome of its call."""
-        if isinstance(reply, ResponseError):
-            return refusal(call.name, reply, self.where)
-        if isinstance(reply, BackendError):
-            return reply
-        return call.parse(reply)
+    def _error(self, call: Call[Any], error: Exception) -> BackendError:
+        """Turn the error that a call met into the one that its caller gets."""
+        if isinstance(error, ResponseError):
+            return refusal(call.name, error, self.where)
+        assert isinstance(error, BackendError)
+        return error
 
     def _lost(self, calls: Sequence[Call[Any]], lost: ConnectionLost, *, was_sent: bool) -> BackendError:
         """Return what the caller is told when no try of a trip brought an answer."""
@@ -178,6 +185,10 @@ class Executor:
 
 def _is_error(reply: Any) -> bool:
     return isinstance(reply, ResponseError)
+
+
+def _may_repeat(calls: Sequence[Call[Any]]) -> bool:
+    return not [call for call in calls if not call.repeatable]
 
 
 def _pack(commands: list[tuple[Word, ...]]) -> bytes:

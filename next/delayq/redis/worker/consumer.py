@@ -26,6 +26,9 @@ from delayq.redis.worker.grouping import by_queue, cut
 from delayq.redis.worker.settle import Settling, settling_calls
 from delayq.redis.worker.switches import SwitchReader
 
+PAUSED_WAIT: Final = 2.0
+"""Seconds after which the switches are read again while something is paused, so that a `resume` is heard soon."""
+
 NOT_SETTLED: Final = CallRefused("the queue gave trouble; settle again later")
 
 
@@ -121,6 +124,8 @@ class RedisConsumer:
     def wait(self, timeout: float) -> list[Delivery]:
         """Wait for one new job of any queue. A signal ends the wait; what came meanwhile is read again then."""
         queues = self._readable()
+        if len(queues) < len(self._queues):
+            timeout = min(timeout, PAUSED_WAIT)
         if not queues:
             drive(self._executor.sleep(timeout))
             self._read_switches()

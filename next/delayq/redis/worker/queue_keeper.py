@@ -17,7 +17,7 @@ from delayq.redis.keys import Keys
 
 logger: Final = logging.getLogger("delayq.loops")
 
-LIST_EVERY: Final = 1.0
+LIST_EVERY: Final = 4.0
 
 
 class RedisQueueKeeper:
@@ -35,7 +35,7 @@ class RedisQueueKeeper:
         self._list_at = 0.0
 
     def queues(self) -> list[str]:
-        """List the queues to serve: those that are listed, as of the last second, and those the worker was given."""
+        """List the queues to serve: those that are listed, as of the last seconds, and those the worker was given."""
         if time.monotonic() >= self._list_at:
             self._listed = self._list()
             self._list_at = time.monotonic() + LIST_EVERY

@@ -22,7 +22,7 @@ class RedisRegistry:
         self._keys = keys
 
     def announce(self, documents: Mapping[str, Mapping[str, Any]], now_ms: int) -> None:
-        """Say what some workers are and do, by their names, and forget those whose word has expired. One trip.
+        """Say what some workers are and do, by their names. One trip.
 
         What a full server refuses is refused: a worker works as well without being on the list.
         """
@@ -31,13 +31,13 @@ class RedisRegistry:
             written = msgspec.json.encode({"name": name, **document})
             calls.append(command("SET", self._keys.of_worker(name), written, "PX", TTL_MS, parse=_ignore))
             calls.append(command("ZADD", self._keys.workers, now_ms + TTL_MS, name, parse=_ignore))
-        calls.append(command("ZREMRANGEBYSCORE", self._keys.workers, "-inf", now_ms, parse=_ignore))
         drive(self._executor.run_all(calls))
 
-    def leave(self, names: Sequence[str]) -> None:
-        """Take workers off the list."""
+    def leave(self, names: Sequence[str], now_ms: int) -> None:
+        """Take workers off the list, and those that died: their last announcement has expired."""
         calls = [command("DEL", self._keys.of_worker(name), parse=_ignore) for name in names]
         calls += [command("ZREM", self._keys.workers, name, parse=_ignore) for name in names]
+        calls.append(command("ZREMRANGEBYSCORE", self._keys.workers, "-inf", now_ms, parse=_ignore))
         drive(self._executor.run_all(calls))
 
 

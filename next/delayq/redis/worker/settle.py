@@ -7,29 +7,35 @@ from delayq.backends.protocol import Acked, Failed, Released, Settlement
 from delayq.redis.commands import delivery as calls
 from delayq.redis.commands.call import MAX_BYTES, MAX_ROWS, Call
 from delayq.redis.keys import Keys
+from delayq.redis.worker.grouping import cut
 
 
 class Settling(NamedTuple):
     """One call, its queue, and the positions of what it settles in the list that was given."""
 
     queue: str
-    positions: list[int]
+    positions: Sequence[int]
     call: Call[list[bool]]
 
 
 def settling_calls(keys: Keys, settled: Sequence[Settlement]) -> list[Settling]:
     """Return the calls that settle these outcomes."""
-    groups: dict[tuple[type[Settlement], str], list[int]] = {}
-    for position, settlement in enumerate(settled):
-        groups.setdefault((type(settlement), settlement.queue), []).append(position)
+    groups = dict.fromkeys([(type(settlement), settlement.queue) for settlement in settled])
     return [
         Settling(queue, page, _call(keys, kind, queue, [settled[n] for n in page]))
-        for (kind, queue), positions in groups.items()
-        for page in _pages(settled, positions)
+        for kind, queue in groups
+        for page in _pages(settled, _positions(settled, kind, queue))
     ]
 
 
-def _pages(settled: Sequence[Settlement], positions: list[int]) -> Iterator[list[int]]:
+def _positions(settled: Sequence[Settlement], kind: type[Settlement], queue: str) -> list[int]:
+    return [n for n, settlement in enumerate(settled) if type(settlement) is kind and settlement.queue == queue]
+
+
+def _pages(settled: Sequence[Settlement], positions: list[int]) -> Iterator[Sequence[int]]:
+    if _are_bare([settled[n] for n in positions]):
+        yield from cut(positions, MAX_ROWS)
+        return
     page: list[int] = []
     size = 0
     for position in positions:
@@ -39,6 +45,11 @@ def _pages(settled: Sequence[Settlement], positions: list[int]) -> Iterator[list
             page, size = [], _bytes(settled[position])
         page.append(position)
     yield page
+
+
+def _are_bare(rows: Sequence[Settlement]) -> bool:
+    """Whether these are plain ends, so that their bytes need no counting."""
+    return not [row for row in rows if type(row) is not Acked or row.result or row.report]
 
 
 def _bytes(settlement: Settlement) -> int:

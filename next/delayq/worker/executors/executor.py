@@ -25,11 +25,12 @@ class JobExecutor:
         self._in_flight = in_flight
         self._attempts = attempts
         self._has_ended = threading.Event()
-        self._pid = os.getpid()
+        self._is_copy = False
+        os.register_at_fork(after_in_child=self._become_copy)
         self.inline = InlineRunner(self._end) if threads == 1 else None
-        self._plain: Runner = self.inline or ThreadRunner(self._end, threads=threads)
-        self._loop: Runner | None = EventLoopRunner(self._end) if registry.has_async() else None
-        self._runner_of: dict[HeldJob, Runner] = {}
+        self._plain: Runner = self.inline or ThreadRunner(self._end_and_wake, threads=threads)
+        self._loop: Runner | None = EventLoopRunner(self._end_and_wake) if registry.has_async() else None
+        self._in_loop: set[HeldJob] = set()
 
     def execute(self, job: HeldJob) -> None:
         """Run a job, now or soon, and hand its settlement to InFlight."""
@@ -40,15 +41,16 @@ class JobExecutor:
         if attempt.handler.wants_context:
             attempt.job_context = self._context(job, attempt)
         self._in_flight.arm(job, attempt.limit)
-        runner = self._loop if attempt.handler.is_async and self._loop is not None else self._plain
-        self._runner_of[job] = runner
-        runner.run(job, attempt)
+        if attempt.handler.is_async and self._loop is not None:
+            self._in_loop.add(job)
+            self._loop.run(job, attempt)
+        else:
+            self._plain.run(job, attempt)
 
     def interrupt(self, job: HeldJob, error: JobInterrupted) -> None:
         """Raise an error in the handler of a job, as far as that is possible."""
-        runner = self._runner_of.get(job)
-        if runner is not None:
-            runner.interrupt(job, error)
+        runner = self._loop if self._loop is not None and job in self._in_loop else self._plain
+        runner.interrupt(job, error)
 
     def wait(self, timeout: float) -> None:
         """Wait until a job has ended since the last call, or `wake` is called."""
@@ -75,10 +77,17 @@ class JobExecutor:
         )
 
     def _end(self, job: HeldJob, attempt: Attempt, result: Any, error: BaseException | None) -> None:
-        if os.getpid() != self._pid:
+        if self._is_copy:
             os._exit(0)  # a process that the handler forked came out of it; only its parent is a worker
         if isinstance(error, MemoryError):
             self._in_flight.must_leave = True
-        self._runner_of.pop(job, None)
         self._in_flight.finish(job, self._attempts.end(attempt, result, error))
+
+    def _end_and_wake(self, job: HeldJob, attempt: Attempt, result: Any, error: BaseException | None) -> None:
+        """End an attempt that ran beside the loop of the child, which may be waiting for it."""
+        self._end(job, attempt, result, error)
+        self._in_loop.discard(job)
         self._has_ended.set()
+
+    def _become_copy(self) -> None:
+        self._is_copy = True

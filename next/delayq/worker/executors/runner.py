@@ -1,4 +1,4 @@
-"""The seam between the executor of a child and the ways in which a handler can run."""
+"""The seams of a child: the executor that its loop uses, and the runners that the executor uses."""
 
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -20,6 +20,26 @@ class Runner(Protocol):
 
     def interrupt(self, job: HeldJob, error: JobInterrupted) -> None:
         """Raise an error in the handler of a job, as far as this way of running can."""
+        ...
+
+    def close(self) -> None:
+        """Stop, when no job runs any more."""
+        ...
+
+
+class Executor(Protocol):
+    """Runs jobs that have been started."""
+
+    def execute(self, job: HeldJob) -> None:
+        """Run a job, now or soon, and hand its settlement to InFlight."""
+        ...
+
+    def interrupt(self, job: HeldJob, error: JobInterrupted) -> None:
+        """Raise an error in the handler of a job, as far as that is possible."""
+        ...
+
+    def wait(self, timeout: float) -> None:
+        """Wait until a job has ended, or for `timeout` seconds."""
         ...
 
     def close(self) -> None:

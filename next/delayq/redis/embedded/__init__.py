@@ -1,0 +1,1 @@
+"""The embedded server: a Valkey or Redis that delayq starts itself when no url is set."""

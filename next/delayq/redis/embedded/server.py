@@ -1,0 +1,271 @@
+"""Find, start and stop the embedded server of a project.
+
+    data directory     appendonlydir/   the data, written by the server
+                       server.lock      locked by the server as long as it lives: it inherits the locked descriptor
+                       start.lock       locked by a command while it starts or stops the server
+                       server.log       the log of the server that was started last; server.log.1 of the one before
+    /tmp/delayq-<uid>  <hash>.sock      its socket, apart, because the path of a socket has at most 103 bytes
+
+The kernel frees a lock together with its process, so nothing here can be stale, and no process id is kept.
+"""
+
+import fcntl
+import hashlib
+import logging
+import os
+import socket
+import stat
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Self
+
+from delayq.core.errors import BackendUnavailable, ConfigError, DelayqError
+from delayq.redis.embedded.binary import ServerProgram, find_program
+from delayq.settings.model import Settings
+
+logger: Final = logging.getLogger("delayq")
+
+PATIENCE: Final = 10.0
+"""Seconds that a server may be silent. One that answers that it loads its data is not silent."""
+
+_PAUSE: Final = 0.01
+_ANSWER_TIMEOUT: Final = 1.0
+_LOG_LINES: Final = 3
+_OPTIONS: Final = (
+    "--daemonize yes --port 0 --unixsocketperm 700 "
+    "--appendonly yes --appendfsync everysec --maxmemory-policy noeviction"
+)
+"""What every server is told. No file is read, so nothing of the machine's own Redis comes in."""
+
+
+def embedded_url(settings: Settings) -> str:
+    """Return the url of the project's server, which is started if need be. Raises ConfigError, BackendUnavailable."""
+    server = EmbeddedServer.of_project(settings)
+    if server.find_or_start():
+        logger.info("started the embedded server, data in %s", server.data_dir)
+    return server.url
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedServer:
+    """The server of one data directory, an absolute path without links. `program` is '' or the one to run."""
+
+    data_dir: Path
+    program: str = ""
+
+    @classmethod
+    def of_project(cls, settings: Settings) -> Self:
+        """Return the server of the project to which the working directory belongs. Nothing is touched.
+
+        The project is the nearest directory upwards with a delayq.toml or pyproject.toml, else the directory itself.
+        """
+        try:
+            if settings.data_dir:
+                return cls(Path(settings.data_dir).expanduser().resolve(), settings.redis_server)
+            here = Path.cwd()
+            project = next((one for one in (here, *here.parents) if _is_project(one)), here)
+            return cls(_data_home() / f"{project.name[:40]}-{_hash(project)[:8]}", settings.redis_server)
+        except (OSError, RuntimeError) as error:  # no working directory, no home
+            raise ConfigError(
+                f"No directory is known for the data of the embedded server: {error}.",
+                hint="Set DELAYQ_DATA_DIR to a directory that you can write to, or set DELAYQ_URL.",
+                field="data_dir",
+            ) from None
+
+    @property
+    def socket(self) -> Path:
+        """The path of the socket: the same in every environment of this user."""
+        return Path(f"/tmp/delayq-{os.geteuid()}/{_hash(self.data_dir)[:16]}.sock")
+
+    @property
+    def url(self) -> str:
+        """The url of the server."""
+        return f"unix://{self.socket}"
+
+    def find_or_start(self, *, patience: float = PATIENCE) -> bool:
+        """Wait until the server answers and has its data. Start it if none runs, and return whether that was done.
+
+        Raises ConfigError, and BackendUnavailable when the server ends or is silent for `patience` seconds.
+        """
+        started = False
+        with _usable(self.data_dir):
+            deadline = time.monotonic() + patience
+            while True:
+                is_held, answer = self._is_held(), self._ask("PING")
+                if is_held and answer:
+                    if not answer.startswith("-LOADING"):
+                        return started
+                    deadline = time.monotonic() + patience
+                elif not is_held and answer is None:
+                    if started:
+                        raise self._ended()
+                    started = self._start()
+                if time.monotonic() >= deadline:
+                    raise self._out_of_reach(is_held=is_held, answer=answer)
+                time.sleep(_PAUSE)
+
+    def stop(self, *, patience: float = PATIENCE) -> bool:
+        """Let the server write its data and end, and wait until it has let go of them. Return whether one ran.
+
+        Raises ConfigError, and BackendUnavailable when it does not end within `patience` seconds.
+        """
+        with _usable(self.data_dir):
+            if not self._is_held() and self._ask("PING") is None:
+                return False
+            deadline = time.monotonic() + patience
+            with _lock(self.data_dir / "start.lock", patience) as alone:
+                if alone is None:
+                    raise self._out_of_reach(is_held=False)
+                while (answer := self._ask("SHUTDOWN")) is not None or self._is_held():
+                    if time.monotonic() >= deadline:
+                        raise self._out_of_reach(is_held=True, answer=answer)
+                    time.sleep(_PAUSE)
+                return True
+
+    def _start(self) -> bool:
+        """Start the server, unless another command starts or stops it at this moment. Return whether it was started."""
+        program = find_program(self.program)
+        with _lock(self.data_dir / "start.lock") as alone, _lock(self.data_dir / "server.lock") as lock:
+            if alone is None or lock is None:
+                return False
+            self._refuse_older(program)
+            _make_private(self.socket.parent)
+            if self._log.exists():
+                self._log.replace(self._log.with_suffix(".log.1"))
+            words = [program.path, *_OPTIONS.split(), "--save", "", "--unixsocket", str(self.socket)]
+            begun = subprocess.run(
+                [*words, "--dir", str(self.data_dir), "--logfile", str(self._log)],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                pass_fds=[lock],
+                umask=0o077,
+                start_new_session=True,
+                check=False,
+            )
+        if begun.returncode != 0:
+            raise ConfigError(f"{program.path} refuses to start: {begun.stderr.decode('utf-8', 'replace').strip()}")
+        return True
+
+    def _refuse_older(self, program: ServerProgram) -> None:
+        """Refuse a 6.2 where a newer server has written: it looks elsewhere for its data, and would start empty."""
+        if program.version < (7, 0) and (self.data_dir / "appendonlydir").is_dir():
+            raise ConfigError(
+                f"The data in {self.data_dir} were written by a server newer than {program.path}.",
+                hint="Set DELAYQ_REDIS_SERVER to a server of version 7 or newer.",
+                field="redis_server",
+            )
+
+    def _ask(self, command: str) -> str | None:
+        """Send one command, and return what is answered: '' = nothing, None = nothing listens."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.settimeout(_ANSWER_TIMEOUT)
+            try:
+                connection.connect(str(self.socket))
+                connection.sendall(f"{command}\r\n".encode())
+                return connection.recv(1024).decode("utf-8", "replace").strip()
+            except (FileNotFoundError, ConnectionRefusedError, PermissionError):
+                return None
+            except (BlockingIOError, TimeoutError, ConnectionError):  # the first: too many wait to be accepted
+                return ""
+
+    def _is_held(self) -> bool:
+        """Whether a server lives on the data directory, reachable or not."""
+        try:
+            descriptor = os.open(self.data_dir / "server.lock", os.O_RDWR)
+        except FileNotFoundError:
+            return False
+        try:
+            return not _take(descriptor, fcntl.LOCK_SH)
+        finally:
+            os.close(descriptor)
+
+    @property
+    def _log(self) -> Path:
+        return self.data_dir / "server.log"
+
+    def _ended(self) -> DelayqError:
+        printed = self._log.read_text("utf-8", "replace").splitlines() if self._log.exists() else []
+        heading = (
+            "The embedded server ended while it started. If another program wrote its data, name that program in "
+            f"DELAYQ_REDIS_SERVER. The end of its log, {self._log}:"
+        )
+        return BackendUnavailable("\n  ".join([heading, *printed[-_LOG_LINES:]]))
+
+    def _out_of_reach(self, *, is_held: bool, answer: str | None = None) -> DelayqError:
+        if answer and not is_held:
+            return BackendUnavailable(
+                f"A server answers on {self.socket}, but the directory of its data, {self.data_dir}, was removed.",
+                hint="Stop it with `delayq down`.",
+            )
+        said = f"says {answer!r}" if answer else "does not answer"
+        return BackendUnavailable(
+            f"The embedded server with its data in {self.data_dir} {said}.",
+            hint=f"Its log is {self._log}; `fuser {self.data_dir}/*.lock` names the processes that hold it.",
+        )
+
+
+@contextmanager
+def _lock(path: Path, patience: float = 0.0) -> Iterator[int | None]:
+    """Lock a file for the block, and give its descriptor; None when it stays locked for `patience` seconds.
+
+    A process that inherits the descriptor keeps the lock after the block.
+    """
+    deadline = time.monotonic() + patience
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        while not (is_ours := _take(descriptor, fcntl.LOCK_EX)) and time.monotonic() < deadline:
+            time.sleep(_PAUSE)
+        yield descriptor if is_ours else None
+    finally:
+        os.close(descriptor)
+
+
+def _take(descriptor: int, kind: int) -> bool:
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _make_private(folder: Path) -> None:
+    """Make the directory of the socket. Where everybody may write, another user may have made it before."""
+    folder.mkdir(mode=0o700, exist_ok=True)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
+        raise ConfigError(
+            f"The directory {folder}, for the socket of the embedded server, does not belong to this user alone.",
+            hint="Remove it, or set DELAYQ_URL.",
+        )
+
+
+@contextmanager
+def _usable(data_dir: Path) -> Iterator[None]:
+    """Say in one sentence what the file system refuses."""
+    try:
+        yield
+    except OSError as error:
+        raise ConfigError(
+            f"The embedded server cannot keep its data in {data_dir}: {error}.",
+            hint="Set DELAYQ_DATA_DIR to a directory that you can write to, or set DELAYQ_URL.",
+            field="data_dir",
+        ) from error
+
+
+def _data_home() -> Path:
+    """Return where data of this user belong, by the XDG rules: a relative path counts as not set."""
+    home = Path(os.environ.get("XDG_DATA_HOME", ""))
+    return (home if home.is_absolute() else Path.home() / ".local" / "share").resolve() / "delayq"
+
+
+def _is_project(folder: Path) -> bool:
+    return (folder / "delayq.toml").is_file() or (folder / "pyproject.toml").is_file()
+
+
+def _hash(path: Path) -> str:
+    return hashlib.sha256(os.fsencode(path)).hexdigest()

@@ -1,0 +1,128 @@
+"""Commands in a project without a url: the embedded server starts by itself, `up` and `down`."""
+
+import json
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from delayq.cli import main as cli
+from delayq.core.errors import ConfigError
+from delayq.redis.embedded.server import EmbeddedServer
+from delayq.settings.model import load_settings
+from tests.support.embedded import is_held, kill
+from tests.support.waiting import wait_until
+
+APP = """
+from delayq import job
+
+@job("order.close")
+def close(order_id: int) -> None:
+    print("closed", order_id, flush=True)
+"""
+
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(cli.app, words)
+
+
+def server_here() -> EmbeddedServer:
+    return EmbeddedServer.of_project(load_settings())
+
+
+@pytest.fixture
+def start(project: Path) -> Iterator[Start]:
+    """Start commands that run for long, in the project."""
+    (project / "shop.py").write_text(APP)
+    with ExitStack() as stack:
+
+        def start(*words: str) -> "subprocess.Popen[str]":
+            process = subprocess.Popen(
+                [sys.executable, "-m", "delayq", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            )
+            stack.enter_context(process)
+            stack.callback(process.kill)
+            return process
+
+        yield start
+
+
+def test_the_first_command_starts_the_server_and_says_so_once(project: Path) -> None:
+    first = run("schedule", "order.close", "--in", "1h", "--id", "order-42", "--json")
+    assert json.loads(first.stdout)["outcome"] == "created"
+    assert first.stderr == f"delayq: started the embedded server, data in {server_here().data_dir}\n"
+    second = run("show", "order-42", "--json")
+    assert (json.loads(second.stdout)["id"], second.stderr) == ("order-42", "")
+
+
+def test_down_stops_the_server_and_keeps_its_data(project: Path) -> None:
+    data = server_here().data_dir
+    assert run("down").stdout == f"no embedded server runs for this project, data in {data}\n"
+    assert not data.exists()
+    run("schedule", "order.close", "--in", "1h", "--id", "order-42")
+    down = run("--url", "redis://elsewhere", "down")
+    assert (down.exit_code, down.stdout) == (0, f"stopped the embedded server, data in {data}\n")
+    assert not is_held(data)
+    assert run("show", "order-42").exit_code == 0
+
+
+def test_never_starts_nothing(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DELAYQ_EMBEDDED", "never")
+    for words in (("stats",), ("move",), ("up", "--app", "shop"), ("work", "--app", "json")):
+        error = run(*words).exception
+        assert isinstance(error, ConfigError), words
+        assert (error.exit_code, "DELAYQ_URL" in str(error)) == (2, True)
+    assert not server_here().data_dir.exists()
+
+
+def test_up_refuses_a_url(project: Path) -> None:
+    error = run("--url", "redis://:s3cret@host", "up", "--app", "shop").exception
+    assert str(error) == (
+        "`up` runs the embedded server, but a url is set. Run `delayq work` with the server of DELAYQ_URL."
+    )
+
+
+def test_a_command_with_a_url_does_without_the_embedded_room(project: Path, url: str) -> None:
+    program = (
+        "import sys; from delayq.cli.main import app; app(standalone_mode=False);"
+        "print([name for name in sys.modules if 'embedded' in name], file=sys.stderr)"
+    )
+    words = [sys.executable, "-c", program, "--url", url, "--prefix", "test", "stats"]
+    assert subprocess.run(words, capture_output=True, text=True, check=True).stderr == "[]\n"
+
+
+@pytest.mark.processes
+def test_up_works_and_leaves_the_server_at_ctrl_c(start: Start) -> None:
+    run("schedule", "order.close", "--id", "order-42", "--data", '{"order_id": 42}')
+    up = start("up", "--app", "shop")
+    assert up.stdout is not None
+    assert up.stdout.readline() == "closed 42\n"
+    up.send_signal(signal.SIGINT)
+    _, told = up.communicate(timeout=60)
+    server = server_here()
+    where = re.escape(f"Redis at {server.url}, embedded server, data in {server.data_dir}")
+    assert re.match(f"delayq: working on default, one job at a time; {where}\n", told)
+    assert (up.returncode, is_held(server.data_dir)) == (0, True)
+
+
+@pytest.mark.processes
+def test_a_mover_names_the_embedded_server_and_outlives_its_death(start: Start) -> None:
+    run("schedule", "order.close", "--in", "1h", "--id", "order-41")
+    move = start("move")
+    assert move.stderr is not None
+    server = server_here()
+    where = f"Redis at {server.url}, embedded server, data in {server.data_dir}"
+    assert move.stderr.readline() == f"delayq: moving what is due in all queues; {where}\n"
+    kill(server)
+    run("schedule", "order.close", "--in", "100ms", "--id", "order-42")
+    wait_until(lambda: json.loads(run("show", "order-42", "--json").stdout)["state"] == "ready")
+    move.send_signal(signal.SIGTERM)
+    assert move.wait(timeout=60) == 0
