@@ -47,9 +47,16 @@ class JobRef(msgspec.Struct, frozen=True, gc=False):
         """Cancel the job; see DelayQ.cancel."""
         return self.client.cancel(self.id, queue=self.queue, running=running)
 
-    def reschedule(self, *, delay: Duration | None = None, at: Instant | None = None) -> "JobRef":
+    def reschedule(
+        self,
+        *,
+        delay: Duration | None = None,
+        at: Instant | None = None,
+        tz: str | None = None,
+        fold: int | None = None,
+    ) -> "JobRef":
         """Give the job a new due time; see DelayQ.reschedule."""
-        return self.client.reschedule(self.id, queue=self.queue, delay=delay, at=at)
+        return self.client.reschedule(self.id, queue=self.queue, delay=delay, at=at, tz=tz, fold=fold)
 
     def run_now(self) -> "JobRef":
         """End the wait of the job; see DelayQ.run_now."""
@@ -90,9 +97,16 @@ class AsyncJobRef(msgspec.Struct, frozen=True, gc=False):
         """Cancel the job; see DelayQ.cancel."""
         return await self.client.cancel(self.id, queue=self.queue, running=running)
 
-    async def reschedule(self, *, delay: Duration | None = None, at: Instant | None = None) -> "AsyncJobRef":
+    async def reschedule(
+        self,
+        *,
+        delay: Duration | None = None,
+        at: Instant | None = None,
+        tz: str | None = None,
+        fold: int | None = None,
+    ) -> "AsyncJobRef":
         """Give the job a new due time; see DelayQ.reschedule."""
-        return await self.client.reschedule(self.id, queue=self.queue, delay=delay, at=at)
+        return await self.client.reschedule(self.id, queue=self.queue, delay=delay, at=at, tz=tz, fold=fold)
 
     async def run_now(self) -> "AsyncJobRef":
         """End the wait of the job; see DelayQ.run_now."""

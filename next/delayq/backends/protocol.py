@@ -203,7 +203,7 @@ class WorkerRegistry(Protocol):
 
 
 class LeaseKeeper(Protocol):
-    """What a supervisor uses, on behalf of its children. One queue that refuses a call does not concern the others."""
+    """What a supervisor uses, on behalf of its children. One queue that refuses a call does not affect the others."""
 
     def renew(self, consumer: str, held: Sequence[Held]) -> Renewed:
         """Begin the leases of these jobs anew."""
@@ -252,5 +252,5 @@ class QueueKeeper(Protocol):
         ...
 
     def follow_up(self, queue: str) -> int:
-        """Carry the ends of jobs to what follows them; return how many."""
+        """Send what follows the ends of jobs; return how many ends that were."""
         ...

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from delayq.cli.commands import jobs, local, queues, workers
+from delayq.cli.errors import sentence_of
 from delayq.cli.session import CliSession
 from delayq.core.errors import DelayqError
 
@@ -51,5 +52,5 @@ def main() -> None:
     try:
         app()
     except DelayqError as error:
-        print(f"delayq: {error}", file=sys.stderr)
+        print(f"delayq: {sentence_of(error)}", file=sys.stderr)
         sys.exit(error.exit_code)

@@ -9,6 +9,7 @@ import typer
 from pydantic import SecretStr
 
 from delayq.client import DelayQ
+from delayq.core.errors import CallRefused, QueueNotFound
 from delayq.settings.model import Settings, load_settings
 
 if TYPE_CHECKING:
@@ -58,3 +59,19 @@ def session_of(context: typer.Context) -> CliSession:
     """Return what the root command made."""
     session: CliSession = context.obj
     return session
+
+
+def check_queue_known(client: DelayQ, queue: str) -> None:
+    """Raise QueueNotFound for a queue that is not listed and of which Redis holds nothing: its name may be misspelt.
+
+    For a user that may not read the list of queues, every queue counts as known.
+    """
+    (stats,) = client.stats(queue)
+    if stats.lease_ms or stats.scheduled or stats.ready or stats.reserved or stats.failed or stats.completed:
+        return
+    try:
+        is_listed = queue in client.queues()
+    except CallRefused:
+        return
+    if not is_listed:
+        raise QueueNotFound(f"No queue {queue!r} is known.", hint="`delayq stats` lists the queues.")

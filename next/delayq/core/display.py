@@ -1,11 +1,13 @@
 """How values of unknown origin are shown: short, on one line, without secrets."""
 
 import re
+from collections.abc import Iterable
 from typing import Final
 
 MAX_SHOWN: Final = 60
 _HIDDEN: Final = "***"
-_PASSWORD_OPTION: Final = re.compile(r"([?&][^=&]*password=)[^&]*", re.IGNORECASE)
+_OPTION: Final = re.compile(r"([?&](?!db=|protocol=)[^=&]*=)[^&]*")
+"""Of a URL. All but these two may hold a secret, also a misspelt one."""
 
 
 def shown(value: object) -> str:
@@ -24,8 +26,16 @@ def shown(value: object) -> str:
     return f"a value of type {type(value).__name__}"
 
 
+def did_you_mean(word: str, known: Iterable[str], *, prefix: str = "") -> str:
+    """Return 'Did you mean …?' with the known word that is most like another one, or ''. `prefix` is put before it."""
+    from difflib import get_close_matches  # only an error needs it
+
+    near = get_close_matches(word, list(known), n=1)
+    return f"Did you mean {prefix}{near[0]}?" if near else ""
+
+
 def mask_url(url: str) -> str:
-    """Return a URL with its passwords replaced by ***, also when it is malformed.
+    """Return a URL with its passwords and options replaced by ***, also when it is malformed.
 
     All between the scheme and the last '@' counts as the login: an unescaped '/' or '@' may be part of a password. A
     login without ':' is hidden whole, because most often it is a password whose ':' was forgotten.
@@ -33,7 +43,7 @@ def mask_url(url: str) -> str:
     scheme, separator, rest = url.partition("://")
     if not separator:
         scheme, rest = "", url
-    rest = _PASSWORD_OPTION.sub(rf"\1{_HIDDEN}", rest)
+    rest = _OPTION.sub(rf"\1{_HIDDEN}", rest)
     login, at, host = rest.rpartition("@")
     if at:
         user, colon, _ = login.partition(":")

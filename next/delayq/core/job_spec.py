@@ -134,10 +134,12 @@ def when_of(
     """Return a due time as scripts read it. A delay is added by the server, to its own clock."""
     if at is not None:
         if delay is not None:
-            raise InvalidInput("A job takes a delay or a time (at), not both.", hint="Drop one of them.", field="at")
+            raise InvalidInput("at= and delay= are both given.", hint="Drop one of them.", field="at")
         return str(instant_ms(at, now_ms=now_ms, tz=tz, fold=fold))
     if tz is not None or fold is not None:
-        raise InvalidInput("tz and fold belong to a time (at).", hint="Drop them, or give at.", field="tz")
+        raise InvalidInput(
+            "tz= and fold= belong to at=, which is not given.", hint="Drop them, or give at=.", field="tz"
+        )
     return DUE_NOW if delay is None else f"+{duration_ms(delay)}"
 
 

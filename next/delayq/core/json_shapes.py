@@ -58,8 +58,8 @@ def of_job_in_full(job: JobInfo) -> dict[str, Any]:
 
 
 def of_stats(stats: QueueStats) -> dict[str, Any]:
-    """Return the shape of the counts of a queue."""
-    return {
+    """Return the shape of the counts of a queue, with an error only when it could not be read."""
+    shape = {
         "queue": stats.queue,
         "scheduled": stats.scheduled,
         "ready": stats.ready,
@@ -69,6 +69,7 @@ def of_stats(stats: QueueStats) -> dict[str, Any]:
         "paused": stats.paused,
         "overdue_oldest_ms": stats.overdue_oldest_ms,
     }
+    return {**shape, "error": stats.error} if stats.error else shape
 
 
 def _time(name: str, ms: int | None) -> dict[str, Any]:

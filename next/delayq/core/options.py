@@ -48,6 +48,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     backoff: Backoff = DEFAULT
 
 
+DEFAULTS: Final = Options()
+"""What holds when nothing is said: in the settings, and for jobs whose handler declares nothing."""
+
+
 def parse_durability(text: str) -> Durability:
     """Read `memory`, `replicas:n` or `fsync`; raises InvalidInput."""
     if text == "memory":

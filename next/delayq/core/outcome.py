@@ -12,6 +12,7 @@ from typing import Final, Literal
 from delayq.core.backoff import DEFAULT, Backoff, from_wire
 from delayq.core.envelope import UNKNOWN_SINCE, Envelope
 from delayq.core.errors import DeadlinePassed, DelayqError, RetryUntilPassed, TriesExhausted, UnknownJob
+from delayq.core.options import DEFAULTS
 from delayq.core.signals import Discard, Fail, JobCancelled, JobTimedOut, Retry, Snooze, WorkerShutdown
 
 UNKNOWN_FREE_MS: Final = 7 * 86_400_000
@@ -26,13 +27,13 @@ OnTimeout = Literal["retry", "fail"]
 class Policy:
     """How a job is tried. `tries` 0 = without limit, `timeout_ms` 0 = without timeout. Times are epoch ms."""
 
-    tries: int = 5
-    backoff: Backoff = DEFAULT
+    tries: int = DEFAULTS.tries
+    backoff: Backoff = DEFAULTS.backoff
     retry_until_ms: int | None = None
     deadline_ms: int | None = None
     max_exceptions: int | None = None
-    retention_ms: int = 0
-    timeout_ms: int = 60_000
+    retention_ms: int = DEFAULTS.retention_ms
+    timeout_ms: int = DEFAULTS.timeout_ms
     on_timeout: OnTimeout = "retry"
 
 

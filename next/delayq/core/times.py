@@ -146,7 +146,7 @@ def _wall_time(value: Instant, field: str) -> tuple[datetime, int, tzinfo | None
 def _zone_of(wall: datetime, own: tzinfo | None, tz: str | None, field: str) -> tzinfo:
     if own is not None and tz is not None:
         raise InvalidInput(
-            f"{field} {wall} has an offset of its own, and the time zone {tz} besides.", hint="Drop one.", field="tz"
+            f"{field} {wall} has an offset of its own, and tz={shown(tz)} besides.", hint="Drop one.", field="tz"
         )
     if own is None and tz is None:
         raise InvalidInput(
@@ -191,7 +191,7 @@ def _offset(wall: datetime, zone: tzinfo, fold: int | None, field: str) -> timed
     if before > after and fold is None:
         raise InvalidInput(
             f"{field} {wall} happens twice in {zone}: the clocks are put back over it.",
-            hint="Say which is meant with fold: 0 the first, 1 the second.",
+            hint="Say which is meant with fold=0 (the first) or fold=1 (the second).",
             field="fold",
         )
     return after if fold else before

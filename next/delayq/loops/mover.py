@@ -32,8 +32,8 @@ class Mover:
         self._list_at = clock()
         self._resting = RestingQueues(clock=clock)
         self.promoted = 0
-        self.owing: set[str] = set()
-        """Queues with ends of jobs that the relay has to follow up."""
+        self.outboxes: set[str] = set()
+        """Queues whose outbox holds ends of jobs, for the relay."""
 
     def step(self, hinted: set[str]) -> float:
         """Promote what is due in every queue that is due or hinted, and return the seconds until the next one is."""
@@ -59,7 +59,7 @@ class Mover:
                 return REST
             self.promoted += answer.promoted
             if answer.owed:
-                self.owing.add(queue)
+                self.outboxes.add(queue)
             if answer.wait_us < 0:
                 return self._longest()
             if answer.wait_us > 0:

@@ -8,7 +8,8 @@ from delayq.core.failed import Moment, failed_filter, spacing
 from delayq.core.times import Duration, duration_ms
 from delayq.core.views import JobInfo, Retried
 from delayq.redis.commands import inspect, upkeep
-from delayq.redis.operations import Operations, RefT
+from delayq.redis.job_operations import RefT
+from delayq.redis.operations import Operations
 
 
 class FailedOperations(Operations[RefT]):

@@ -1,7 +1,7 @@
 """Facts about a server that decide whether jobs are safe on it."""
 
 from delayq.core.errors import CallRefused, UnsafeSetup
-from delayq.redis.commands.call import command
+from delayq.redis.commands.call import read
 from delayq.redis.connection.executor import Executor
 from delayq.redis.connection.leaf import drive
 
@@ -12,7 +12,7 @@ def refuse_eviction(executor: Executor) -> None:
     A user that may not ask is let through.
     """
     try:
-        info = drive(executor.run(command("INFO", "memory", parse=_read_info)))
+        info = drive(executor.run(read("INFO", "memory", parse=_read_info)))
     except CallRefused:
         return
     policy = info.get("maxmemory_policy", "noeviction")

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from delayq.core.errors import InvalidInput, QueueInUse, QueueNotFound
+from delayq.core.errors import CallRefused, InvalidInput, NotConfirmed, QueueInUse, QueueNotFound
 from delayq.core.job_spec import check_whole_number
 from delayq.core.names import check_queue
 from delayq.core.times import Duration, duration_ms
@@ -29,10 +29,18 @@ class QueueOperations:
         return await self._session.run(inspect.list_queues(self._session.keys))
 
     async def stats(self, queue: str | None = None) -> list[QueueStats]:
-        """Count the jobs of one queue, or of all, in each state."""
-        names = await self.queues() if queue is None else [check_queue(queue)]
+        """Count the jobs of one queue, or of all, in each state.
+
+        Among all, a queue that is damaged keeps nothing back: its `error` says why it could not be read.
+        """
+        if queue is not None:
+            return [await self._session.run(inspect.stats(self._session.keys, check_queue(queue)))]
+        names = await self.queues()
         outcomes = await self._session.executor.run_all([inspect.stats(self._session.keys, name) for name in names])
-        return [value_of(outcome) for outcome in outcomes]
+        return [
+            QueueStats(queue=name, error=outcome.message) if isinstance(outcome, CallRefused) else value_of(outcome)
+            for name, outcome in zip(names, outcomes, strict=True)
+        ]
 
     async def upcoming(self, queue: str | None = None, *, span: Duration = "1m", spans: int = 60) -> Upcoming:
         """Count the jobs that fall due in each of the next `spans` spans of time."""
@@ -104,7 +112,11 @@ class QueueOperations:
         call = calls.configure(
             self._session.keys, name, default_lease_ms=self._session.options.lease_ms, lease_ms=lease_ms
         )
-        await self._session.write_new(call, name)
+        try:
+            await self._session.write_new(call, name)
+        except NotConfirmed as error:
+            error.done = (await self.queue_show(name),)
+            raise
         return await self.queue_show(name)
 
     async def queue_show(self, queue: str) -> QueueView:
@@ -164,5 +176,5 @@ def _must_be_empty(queue: str, holds: Holds) -> None:
     if held:
         raise QueueInUse(
             f"The queue {queue!r} holds jobs: {', '.join(held)}.",
-            hint="`delayq clear` drops what waits, `delayq failed flush` what has failed.",
+            hint=f"`delayq clear --queue {queue}` drops what waits, `delayq failed flush --queue {queue}` the failed.",
         )

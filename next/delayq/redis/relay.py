@@ -1,4 +1,4 @@
-"""What follows the ends of jobs: the outbox of a queue, carried to its places.
+"""What follows the ends of jobs, sent from the outbox of a queue.
 
 Chains and batches come with a later part. Until then a row whose job has one stays in the outbox; a row whose text only
 looked like it is taken out.
@@ -17,17 +17,17 @@ HOLD_MS: Final = 5_000
 """How long other relays leave an outbox alone that this one has read."""
 
 
-async def carry(executor: Executor, keys: Keys, queue: str, *, name: str) -> int:
-    """Carry what the outbox of a queue holds, and return how many rows were carried."""
-    carried = 0
+async def relay_outbox(executor: Executor, keys: Keys, queue: str, *, name: str) -> int:
+    """Relay what the outbox of a queue holds, and return how many rows that were."""
+    relayed = 0
     after = calls.FROM_START
     while True:
         page = await executor.run(calls.read_outbox(keys, queue, relay=name, hold_ms=HOLD_MS, after=after))
         done = [row.entry for row in page.rows if not _is_followed(row)]
         if done:
-            carried += await executor.run(calls.ack_outbox(keys, queue, done))
+            relayed += await executor.run(calls.ack_outbox(keys, queue, done))
         if not page.is_more:
-            return carried
+            return relayed
         after = page.rows[-1].entry
 
 

@@ -15,7 +15,7 @@ from delayq.core.errors import UnreadableEnvelope
 from delayq.core.failure import Failure
 from delayq.core.options import Options
 from delayq.redis.commands import delivery, upkeep
-from delayq.redis.commands.call import command, value_of
+from delayq.redis.commands.call import read, value_of
 from delayq.redis.commands.upkeep import OutsideAck, Tidied
 from delayq.redis.connection.executor import Executor
 from delayq.redis.keys import GROUP, Keys
@@ -84,7 +84,7 @@ async def _settle(executor: Executor, keys: Keys, queue: str, verdict: str, rows
 async def _acked(executor: Executor, keys: Keys, queue: str, rows: Sequence[OutsideAck]) -> list[Acked]:
     """Return what plain consumers have acknowledged as done, with the retention that the envelopes ask for."""
     ids = [row.id for row in rows]
-    raws = await executor.run(command("HMGET", keys.of_queue(queue, "jobs"), *ids, parse=list))
+    raws = await executor.run(read("HMGET", keys.of_queue(queue, "jobs"), *ids, parse=list))
     # What cannot be read may be followed by something, so the script looks.
     return [
         Acked(queue, row.id, row.entry, _retention_ms(raw), b"", is_followed=True)
@@ -123,7 +123,7 @@ async def _remove_consumers(executor: Executor, keys: Keys, queue: str, tidied: 
     """Remove consumers that are gone for good; the script looks again before it does."""
     idle_ms = max(IDLE_LEASES * tidied.lease_ms, MIN_IDLE_MS)
     rows: list[list[Any]] = await executor.run(
-        command("XINFO", "CONSUMERS", keys.of_queue(queue, "stream"), GROUP, parse=list)
+        read("XINFO", "CONSUMERS", keys.of_queue(queue, "stream"), GROUP, parse=list)
     )
     gone = []
     for row in rows:
@@ -139,7 +139,7 @@ async def _scan(executor: Executor, key: str, verb: Literal["HSCAN", "ZSCAN"]) -
     """Go through the names in a hash or sorted set, page by page. A name may come twice."""
     cursor = "0"
     while True:
-        reply = await executor.run(command(verb, key, cursor, "COUNT", SCAN_COUNT, parse=list))
+        reply = await executor.run(read(verb, key, cursor, "COUNT", SCAN_COUNT, parse=list))
         cursor = reply[0].decode()
         yield reply[1][::2]
         if cursor == "0":

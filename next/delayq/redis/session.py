@@ -6,7 +6,7 @@ from typing import Any, Final, TypeVar, cast
 from delayq.core.errors import BackendError, CallRefused, FoundElsewhere, NotConfirmed
 from delayq.core.options import Options
 from delayq.redis.commands import inspect
-from delayq.redis.commands.call import Call, command, value_of
+from delayq.redis.commands.call import Call, command, read, value_of
 from delayq.redis.commands.queues import list_queue
 from delayq.redis.connection.executor import Executor
 from delayq.redis.keys import Keys
@@ -55,14 +55,15 @@ class Session:
             return await self._write_confirmed(call, queue)
         trip: list[Call[Any]] = [listing, call]
         listed, stored = await self.executor.run_all(trip)
+        value = cast(T, value_of(stored))
         self._note_listing(queue, listed)
-        return cast(T, value_of(stored))
+        return value
 
     def list_again(self, queue: str) -> None:
         """List a queue again before the next job, because it was taken off the list."""
         self._listed.discard(queue)
 
-    async def must_be_unknown(self, job_id: str) -> None:
+    async def raise_if_elsewhere(self, job_id: str) -> None:
         """Raise FoundElsewhere when another queue has the job: the caller named no queue, and the default one has none.
 
         A user that may not read the list of queues gets the plain answer.
@@ -74,24 +75,24 @@ class Session:
         if len(queues) > MAX_SEARCHED:
             raise FoundElsewhere(
                 f"The queue {self.options.queue!r} has no job {job_id!r}. {len(queues):,} others were not searched.",
-                hint="Name the queue: queue=… or --queue.",
+                hint="Name the queue with queue=.",
                 id=job_id,
             )
         found = [name for name, has in zip(queues, await self._which_have(queues, job_id), strict=True) if has]
         if found:
             raise FoundElsewhere(
                 f"The queue {self.options.queue!r} has no job {job_id!r}, but {', '.join(found)} has.",
-                hint=f"Name the queue: queue={found[0]!r} or --queue {found[0]}.",
+                hint=f"Name the queue: queue={found[0]!r}.",
                 id=job_id,
                 queues=tuple(found),
             )
 
     async def _which_have(self, queues: Sequence[str], job_id: str) -> list[bool]:
-        calls = [command("HEXISTS", self.keys.of_queue(name, "jobs"), job_id, parse=bool) for name in queues]
+        calls = [read("HEXISTS", self.keys.of_queue(name, "jobs"), job_id, parse=bool) for name in queues]
         return [outcome is True for outcome in await self.executor.run_all(calls)]
 
     def _note_listing(self, queue: str, listed: bool | BackendError) -> None:
-        """Remember that a queue is listed. That it could not be is told once."""
+        """Remember that a queue is listed. That it could not be is told once, beside a job that was stored."""
         if not isinstance(listed, BackendError):
             self._listed.add(queue)
         elif queue not in self._told_unlisted:
@@ -133,5 +134,7 @@ def _warn_unlisted(queue: str, error: BackendError) -> None:
     import logging
 
     logging.getLogger("delayq").warning(
-        "queue %s could not be put on the list of queues (%s): only workers that are given it serve it", queue, error
+        "queue %s could not be put on the list of queues (%s): only workers that are given it serve it",
+        queue,
+        error.message.removesuffix("."),
     )

@@ -2,9 +2,13 @@
 
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, SecretStr
+from pydantic import AfterValidator, BaseModel, ConfigDict, SecretStr
+
+from delayq.core.names import check_queue
+
+QueueName = Annotated[str, AfterValidator(check_queue)]
 
 
 class ConnectionSettings(BaseModel):
@@ -15,7 +19,7 @@ class ConnectionSettings(BaseModel):
     driver: Literal["redis"] = "redis"
     url: SecretStr | None = None
     prefix: str | None = None
-    queue: str | None = None
+    queue: QueueName | None = None
 
 
 class Route(BaseModel):
@@ -23,7 +27,7 @@ class Route(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    queue: str | None = None
+    queue: QueueName | None = None
     connection: str | None = None
 
 

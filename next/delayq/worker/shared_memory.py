@@ -150,10 +150,6 @@ class SlotTable:
         views = [self._view(number) for number in range(CAPACITY) if self._memory[_FIRST_SLOT + number * _SLOT_SIZE]]
         return [view for view in views if view is not None]
 
-    def has_jobs(self) -> bool:
-        """Whether any slot is not free."""
-        return any(self._memory[_FIRST_SLOT::_SLOT_SIZE])
-
     def cancel(self, entry: str) -> None:
         """Ask the child to stop the job of an entry."""
         for view in self.read():

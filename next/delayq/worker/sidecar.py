@@ -40,5 +40,5 @@ def run_all_loops(settings: Settings, queues: list[str], lease: float, *, stoppi
     hints = Hints(address, keys.wake)
     mover = Mover(keeper, lambda: hints.is_subscribed)
     janitor = Janitor(keeper, reclaim_every=lease / 3, repair_every=options.tidy_every_ms / 1000)
-    loops: list[Loop] = [mover, Relay(keeper, mover.owing), janitor]
+    loops: list[Loop] = [mover, Relay(keeper, mover.outboxes), janitor]
     run_loops(loops, lambda seconds: {queue for queue, _ in hints.wait(seconds)}, stopping)

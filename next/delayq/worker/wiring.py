@@ -71,7 +71,7 @@ class Worker:
         lease = _when_reachable(consumer.open)
         if not options.allows_eviction:
             refuse_eviction(executor)
-        stop_hints = Hints(self._address, self._keys.stop)
+        stop_hints = Hints(self._address, self._keys.cancel)
         keeper = RedisLeaseKeeper(executor, self._keys, queues, self._settings.options(), stop_hints)
         stopping = Stopping(options)
         stopping.know_restart(consumer.switches().restart_ms)

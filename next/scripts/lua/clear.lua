@@ -16,7 +16,7 @@
 --
 -- ARGV   limit       int     jobs at most, 1..500
 -- ARGV   queue       text    its name, for the wake-up
--- ARGV   wake        text    channel; gets `queue 0` when the relay has something to carry
+-- ARGV   wake        text    channel; gets `queue 0` when the relay has something to relay
 --
 -- RETURNS  the number dropped; call again until it is 0
 -- COST     O(limit * log n); 1 MB of payload, but one job at least

@@ -14,7 +14,7 @@
 -- RETURNS  {another relay is at it 0|1, more 0|1, then for each: entry id, its fields}
 -- COST     O(limit), and 1 MB, but one entry at least
 --
--- Two relays would do no harm, since everything they carry has an id of its own, but all of it twice.
+-- Two relays would do no harm, since everything they send has an id of its own, but send all of it twice.
 
 -- include: may_write
 

@@ -11,6 +11,7 @@ from delayq.cli import main as cli
 from delayq.core.errors import DelayqError
 
 Run = Callable[..., Result]
+Tell = Callable[..., tuple[int, str]]
 
 
 @pytest.fixture
@@ -18,6 +19,20 @@ def run(url: str, server: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run a command on the private server."""
     monkeypatch.setenv("DELAYQ_URL", url)
     return lambda *words: CliRunner().invoke(cli.app, words)
+
+
+@pytest.fixture
+def tell(url: str, server: redis.Redis, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Tell:
+    """Run a command as the shell does, and return its exit code and what it told on stderr."""
+    monkeypatch.setenv("DELAYQ_URL", url)
+
+    def run_main(*words: str) -> tuple[int, str]:
+        monkeypatch.setattr("sys.argv", ["delayq", *words])
+        with pytest.raises(SystemExit) as end:
+            cli.main()
+        return int(end.value.code or 0), capsys.readouterr().err
+
+    return run_main
 
 
 def test_schedule_show_list_and_cancel_a_job(run: Run) -> None:
@@ -61,3 +76,74 @@ def test_without_an_address_the_next_step_is_told(run: Run, monkeypatch: pytest.
     error = run("stats").exception
     assert isinstance(error, DelayqError)
     assert (error.exit_code, "Set DELAYQ_URL" in str(error)) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--in", "soon"), "--in 'soon' is no duration."),
+        (("--in", "delay=1"), "--in 'delay=1' is no duration."),
+        (("--in", "1h", "--at", "2035-01-01T00:00Z"), "--at and --in are both given."),
+        (("--tz", "Europe/Berlin"), "--tz and --fold belong to --at, which is not given. Drop them, or give --at."),
+        (("--at", "2034-01-01 15:00"), "--at 2034-01-01 15:00:00 has no offset"),
+        (("--at", "2034-01-01 15:00"), "or name the time zone, such as --tz 'Europe/Berlin'."),
+        (("--at", "2034-01-01T15:00Z", "--tz", "Europe/Berlin"), "and --tz 'Europe/Berlin' besides."),
+        (("--at", "2034-10-29 02:30", "--tz", "Europe/Berlin"), "with --fold 0 (the first) or --fold 1 (the second)."),
+        (("--at", "2034-10-29 02:30", "--tz", "Europe/Berlin", "--fold", "2"), "--fold is 2."),
+        (("--tries", "-1"), "--tries is -1."),
+        (("--retention", "x"), "--retention 'x' is no duration."),
+        (("--id", "taken", "--on-conflict", "error"), "or use --on-conflict 'keep', 'replace' or 'postpone'."),
+        (("--id", "two words"), "The id 'two words' is not valid."),
+    ],
+)
+def test_an_error_names_the_flags_of_the_command_line(tell: Tell, words: list[str], told: str) -> None:
+    tell("schedule", "n", "--id", "taken", "--in", "1h")
+    code, message = tell("schedule", "n", *words)
+    assert (code, told in message) == (4 if "taken" in words else 2, True), message
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("cancel", "elsewhere"), "Name the queue: --queue 'orders'."),
+        (("work", "--app", "shop", "--timeout", "soon"), "--timeout cannot be used: value 'soon' is no duration."),
+        (("work", "--app", "shop", "--backoff", "soon"), "--backoff cannot be used: backoff 'soon' is no duration."),
+        (("--prefix", "{}", "stats"), "--prefix cannot be used: String should match pattern"),
+    ],
+)
+def test_errors_of_other_commands_name_their_flags_too(tell: Tell, words: list[str], told: str) -> None:
+    tell("schedule", "n", "--id", "elsewhere", "--queue", "orders", "--in", "1h")
+    code, message = tell(*words)
+    assert code in (2, 3)
+    assert told in message
+
+
+def test_an_error_of_the_environment_names_the_variable(tell: Tell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DELAYQ_TIMEOUT", "soon")
+    assert tell("stats")[1].startswith("delayq: The setting DELAYQ_TIMEOUT cannot be used: value 'soon' is no duration")
+
+
+@pytest.mark.parametrize("command", ["list", "stats"])
+def test_a_queue_that_is_not_known_is_not_an_empty_one(tell: Tell, run: Run, server: redis.Redis, command: str) -> None:
+    assert tell(command, "--queue", "ordres") == (
+        3,
+        "delayq: No queue 'ordres' is known. `delayq stats` lists the queues.\n",
+    )
+    assert run(command).exit_code == 0  # nobody named the default queue
+    server.sadd("delayq:queues", "listed")
+    run("schedule", "n", "--queue", "unlisted", "--in", "1h")
+    server.srem("delayq:queues", "unlisted")
+    for known in ("listed", "unlisted"):
+        assert run(command, "--queue", known).exit_code == 0
+
+
+def test_the_counts_of_a_damaged_queue_are_an_error_beside_those_of_the_others(run: Run, server: redis.Redis) -> None:
+    run("schedule", "n", "--queue", "whole", "--in", "1h")
+    run("schedule", "n", "--queue", "damaged", "--in", "1h")
+    server.set("delayq:{damaged}:failed", "no sorted set")
+    table = run("stats")
+    assert table.exit_code == 1
+    assert [line.split()[:2] for line in table.stdout.splitlines()[1:]] == [["damaged", "0"], ["whole", "1"]]
+    assert "WRONGTYPE" in table.stdout.splitlines()[1]
+    damaged, whole = json.loads(run("stats", "--json").stdout)["queues"]
+    assert ("WRONGTYPE" in damaged["error"], "error" in whole) == (True, False)

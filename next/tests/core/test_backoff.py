@@ -41,7 +41,7 @@ async def slowly(attempt: int, error: BaseException) -> str:
         (("1s", timedelta(0)), [1_000, 0, 0, 0], [1_000, 0]),
         ("ladder", [MINUTE, 3 * MINUTE, 5 * MINUTE, 7 * MINUTE], [(2 * n + 1) * MINUTE for n in range(24)]),
         (
-            Exponential(base="1s", factor=3, cap="10s", jitter=False),
+            Exponential("1s", 3, "10s", jitter=False),
             [1_000, 3_000, 9_000, 10_000],
             {"base_ms": 1_000, "factor": 3, "cap_ms": 10_000, "jitter": False},
         ),

@@ -103,9 +103,9 @@ def test_a_time_may_name_its_zone_and_fold() -> None:
 @pytest.mark.parametrize(
     ("said", "field", "sentence"),
     [
-        ({"delay": "1h", "at": "2027-01-15T09:00Z"}, "at", "A job takes a delay or a time (at), not both."),
-        ({"tz": "Europe/Berlin"}, "tz", "tz and fold belong to a time (at)."),
-        ({"delay": "1h", "fold": 0}, "tz", "tz and fold belong to a time (at)."),
+        ({"delay": "1h", "at": "2027-01-15T09:00Z"}, "at", "at= and delay= are both given."),
+        ({"tz": "Europe/Berlin"}, "tz", "tz= and fold= belong to at=, which is not given."),
+        ({"delay": "1h", "fold": 0}, "tz", "tz= and fold= belong to at=, which is not given."),
         ({"tries": -1}, "tries", "tries is -1."),
         ({"tries": True}, "tries", "tries is True."),
         ({"tries": "5"}, "tries", "tries is '5'."),

@@ -179,7 +179,7 @@ def test_the_mover_tells_which_queues_owe() -> None:
     keeper.owed = {"b": 3}
     mover = Mover(keeper, deaf, clock=FakeClock())
     mover.step(set())
-    assert mover.owing == {"b"}
+    assert mover.outboxes == {"b"}
 
 
 @pytest.mark.parametrize("error", [CallRefused("WRONGTYPE"), ValueError("an answer that makes no sense")])
@@ -237,14 +237,14 @@ def test_the_janitor_reclaims_until_nothing_is_left() -> None:
 
 
 def test_the_relay_follows_up_where_the_mover_says_and_everywhere_now_and_then() -> None:
-    clock, keeper, owing = FakeClock(), FakeQueues(a=[], b=[]), {"b"}
-    relay = Relay(keeper, owing, clock=clock)
+    clock, keeper, outboxes = FakeClock(), FakeQueues(a=[], b=[]), {"b"}
+    relay = Relay(keeper, outboxes, clock=clock)
     assert relay.step(set()) == EVERY
-    assert (keeper.followed, owing) == (["b"], set())
+    assert (keeper.followed, outboxes) == (["b"], set())
     relay.step(set())
     clock.now += EVERY
     relay.step(set())
-    assert (keeper.followed, relay.carried) == (["b", "a", "b"], 3)
+    assert (keeper.followed, relay.relayed) == (["b", "a", "b"], 3)
 
 
 def test_a_loop_that_fails_is_called_again_after_a_second_and_stops_no_other(

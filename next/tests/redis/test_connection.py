@@ -166,14 +166,42 @@ def test_a_blocked_read_works_with_more_than_1024_open_files(url: str, server: r
         ("http://host", "The url 'http://host' is no address of a Redis."),
         ("redis://host/notadb", "The url 'redis://host/notadb' is no address of a Redis."),
         ("redis://:s3cret@host:port/0", "The url 'redis://:***@host:port/0' is no address of a Redis."),
-        ("redis://:s3cret@host?colour=1", "The url 'redis://:***@host?colour=1' has an option that redis-py does not"),
+        ("redis://:s3cret@host?colour=1", "The url 'redis://:***@host?colour=***' has an option that delayq does not"),
+        ("redis://host?passwd=s3cret", "The url 'redis://host?passwd=***' has an option that delayq does not take: "),
+        (
+            "redis://host?credential_provider=s3cret",
+            "The url 'redis://host?credential_provider=***' has an option that",
+        ),
+        (
+            "redis://host?socket_timeout=1",
+            "The url 'redis://host?socket_timeout=***' has an option that delayq does not",
+        ),
+        (
+            "redis://host?ssl_cert_reqs=none",
+            "The url 'redis://host?ssl_cert_reqs=***' has an option that does not fit its",
+        ),
+        ("rediss://host?ssl_cert_reqs=s3cret", "The url 'rediss://host?ssl_cert_reqs=***' has an option that does not"),
     ],
 )
 def test_a_url_that_cannot_be_used_is_refused_without_its_secrets(url: str, sentence: str) -> None:
     with pytest.raises(ConfigError) as refused:
         DelayQ(url)
     assert str(refused.value).startswith(sentence)
+    assert "s3cret" not in str(refused.value)
     assert refused.value.field == "url"
+
+
+def test_an_unknown_option_of_a_url_is_told_with_the_nearest_one() -> None:
+    with pytest.raises(ConfigError, match=r"does not take: 'passwd'\. Did you mean password\?"):
+        DelayQ("redis://host?passwd=s3cret")
+
+
+def test_options_of_a_url_are_taken_by_both_clients(url: str, server: redis.Redis) -> None:
+    with DelayQ(f"{url}?client_name=shop&socket_connect_timeout=1") as client:
+        client.schedule("n", delay="1h")
+        assert "shop" in {row["name"] for row in server.client_list()}
+    awaited = AsyncDelayQ(f"{url}?client_name=shop&socket_connect_timeout=1")
+    assert asyncio.run(awaited.stats())[0].scheduled == 1
 
 
 def test_the_protocol_stays_resp2_whatever_the_url_says(url: str, server: redis.Redis) -> None:

@@ -1,11 +1,13 @@
 """Producers that wait until a job is as safe as they asked. The tests start the replica, or the AOF, themselves."""
 
 import socket
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import redis
 
-from delayq import DelayQ, NotConfirmed, Settings
+from delayq import DelayQ, FoundElsewhere, JobNotFound, JobRef, JobSpec, NotConfirmed, Settings
 from tests.support.servers import private_server
 from tests.support.waiting import wait_until
 
@@ -39,7 +41,39 @@ def test_without_a_replica_a_job_is_stored_and_not_confirmed(url: str, server: r
         with pytest.raises(NotConfirmed, match=r"did not confirm it as durable: 0 of 1 replicas") as error:
             client.schedule("n", queue="orders", delay="1h")
         (ref,) = error.value.done
-        assert (ref.outcome, ref.refresh().state) == ("created", "scheduled")  # type: ignore[attr-defined]
+        assert (ref.outcome, ref.refresh().state) == ("created", "scheduled")
+
+
+def test_what_is_not_confirmed_holds_what_the_operation_returns(url: str, server: redis.Redis) -> None:
+    with DelayQ(url, prefix="test") as setup:
+        setup.schedule_many([JobSpec(name="n", id=id, queue="orders", delay="1h") for id in ("a", "b", "c")])
+        setup.archive("b", queue="orders")
+        setup.archive("c", queue="orders")
+
+    def done(operation: Callable[[DelayQ], Any]) -> Any:
+        with client_of(url, "replicas:1") as client, pytest.raises(NotConfirmed) as error:
+            operation(client)
+        (value,) = error.value.done
+        return value
+
+    ref = done(lambda client: client.reschedule("a", queue="orders", delay="2h"))
+    assert (type(ref), ref.id, ref.outcome) == (JobRef, "a", "rescheduled")
+    ref = done(lambda client: client.run_now("a", queue="orders"))
+    assert (type(ref), ref.id, ref.state) == (JobRef, "a", "ready")
+    ref = done(lambda client: client.retry("b", queue="orders"))
+    assert (type(ref), ref.id, ref.outcome, ref.name) == (JobRef, "b", "scheduled", "n")
+    assert done(lambda client: client.cancel("b", queue="orders")) == "cancelled"
+    assert done(lambda client: client.forget(["c", "x"], queue="orders")) == ["forgotten", "unknown"]
+    assert done(lambda client: client.queue_set("orders", lease="2m")).lease_ms == 120_000
+
+
+def test_what_was_refused_is_not_unconfirmed(url: str, server: redis.Redis) -> None:
+    with client_of(url, "replicas:1") as client:
+        with pytest.raises(JobNotFound):
+            client.reschedule("a", queue="orders", delay="2h")
+        with pytest.raises(FoundElsewhere), DelayQ(url, prefix="test") as setup:
+            setup.schedule("n", id="a", queue="orders", delay="1h")
+            client.cancel("a")
 
 
 def test_an_aof_confirms_what_is_stored() -> None:
@@ -56,5 +90,5 @@ def test_a_server_without_an_aof_stores_the_job_and_confirms_nothing(url: str, s
         with pytest.raises(NotConfirmed, match="stored it, but did not confirm it as durable") as error:
             client.schedule("n", id="one", queue="orders", delay="1h")
         (ref,) = error.value.done
-        assert ref.id == "one"  # type: ignore[attr-defined]
+        assert ref.id == "one"
         assert client.queues() == ["orders"]

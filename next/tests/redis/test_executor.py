@@ -2,6 +2,7 @@
 
 import re
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,11 +11,15 @@ from redis.exceptions import NoScriptError, ResponseError
 
 from delayq import DelayQ
 from delayq.core.errors import BackendFull, BackendUnavailable, CallRefused, ConfigError, OutcomeUnknown
-from delayq.redis.commands.call import Call, command, script_call, value_of
+from delayq.core.options import Options
+from delayq.redis.commands.call import Call, command, read, script_call, value_of
 from delayq.redis.connection.errors import NOT_READY
 from delayq.redis.connection.executor import Executor
 from delayq.redis.connection.leaf import ConnectionLost, drive
+from delayq.redis.failed_operations import FailedOperations
+from delayq.redis.keys import Keys
 from delayq.redis.scripts import load
+from delayq.redis.session import Session
 
 LOST_BEFORE = ConnectionLost("refused", sent=False)
 LOST_AFTER = ConnectionLost("reset", sent=True)
@@ -58,7 +63,7 @@ class FakeLeaf:
         return drive(executor.run_all(calls))
 
 
-READ = command("GET", "a", parse=bytes)
+READ = read("GET", "a", parse=bytes)
 COUNT = command("INCR", "a", parse=int, repeatable=False)
 COUNT_BY_HAND = command("SET", "a", 7, parse=int)
 BUSY = ResponseError("BUSY Redis is busy running a script.")
@@ -84,16 +89,55 @@ def test_a_lost_answer_leaves_the_outcome_unknown() -> None:
 def test_patience_ends_after_five_seconds(lost: ConnectionLost, error: type[Exception]) -> None:
     leaf = FakeLeaf(lost)
     with pytest.raises(error):
-        leaf.run(READ)
+        leaf.run(COUNT_BY_HAND)
     assert 4.5 <= leaf.now <= 5.0
 
 
-def test_a_server_that_hangs_is_given_up_after_five_seconds() -> None:
+@pytest.mark.parametrize(("call", "error"), [(READ, BackendUnavailable), (COUNT_BY_HAND, OutcomeUnknown)])
+def test_a_server_that_hangs_is_given_up_after_five_seconds(call: Call[Any], error: type[Exception]) -> None:
     leaf = FakeLeaf(LOST_AFTER)
     leaf.seconds_per_lost_try = 2.0
-    with pytest.raises(OutcomeUnknown):
-        leaf.run(READ)
+    with pytest.raises(error):
+        leaf.run(call)
     assert leaf.now <= 5.0
+
+
+Operations = FailedOperations[Any]
+
+READS: dict[str, Callable[[Operations], Any]] = {
+    "get": lambda client: client.get("a"),
+    "wait": lambda client: client.wait("a", timeout="1m"),
+    "list_jobs": lambda client: client.list_jobs("ready"),
+    "iter_failed": lambda client: anext(client.iter_failed()),
+    "queues": lambda client: client.queues(),
+    "stats": lambda client: client.stats("orders"),
+    "upcoming": lambda client: client.upcoming("orders"),
+    "queue_show": lambda client: client.queue_show("orders"),
+    "workers": lambda client: client.workers(),
+    "control": lambda client: client.control(),
+}
+WRITES: dict[str, Callable[[Operations], Any]] = {
+    "schedule": lambda client: client.schedule("n"),
+    "cancel": lambda client: client.cancel("a"),
+    "pause_all": lambda client: client.pause_all(),
+    "clear": lambda client: client.clear(),
+}
+
+
+@pytest.mark.parametrize("name", [*READS, *WRITES])
+def test_only_what_changes_something_may_have_an_unknown_outcome(name: str) -> None:
+    leaf = FakeLeaf(LOST_AFTER)
+    session = Session(Executor(leaf, clock=lambda: leaf.now), Keys("test"), Options())
+    operation = {**READS, **WRITES}[name]
+    with pytest.raises(BackendUnavailable if name in READS else OutcomeUnknown) as lost:
+        drive(operation(FailedOperations(session, lambda *_: None)))
+    assert "Nothing was sent" not in str(lost.value)
+
+
+def test_that_nothing_was_sent_is_told_of_what_changes_something() -> None:
+    for call, sentence in ((READ, "cannot be reached: refused. Check"), (COUNT, "refused. Nothing was sent. Check")):
+        with pytest.raises(BackendUnavailable, match=re.escape(sentence)):
+            FakeLeaf(LOST_BEFORE).run(call)
 
 
 def test_a_script_that_the_server_lacks_is_sent_as_text() -> None:
@@ -162,6 +206,11 @@ def test_a_trip_is_sent_again_only_when_all_its_calls_may_be() -> None:
         ("ERR Error running script: OOM command not allowed", BackendFull, "Raise maxmemory, or let workers drain"),
         ("WRONGTYPE Operation against a key", CallRefused, "refused GET: WRONGTYPE Operation against a key. A key of"),
         ("NOPERM this user has no permissions", CallRefused, "Allow it in the ACL of this user"),
+        (
+            "ACL failure in script: No permissions to access a channel script: on @user_script:1.",
+            CallRefused,
+            "refused GET: ACL failure in script: No permissions to access a channel. Allow it in the ACL of this user",
+        ),
         ("ERR unknown command", CallRefused, "refused GET: ERR unknown command."),
     ],
 )

@@ -180,6 +180,8 @@ def test_a_reference_leads_back_to_its_job(client: Any, worker: Worker) -> None:
     ref = client.schedule("n", id="one", queue="orders", delay="1h")
     assert ref.refresh().state == "scheduled"
     assert ref.reschedule(delay="2h").due_ms > ref.due_ms
+    assert ref.reschedule(at="2035-07-01 12:00", tz="Europe/Berlin").due_ms == 2_066_896_800_000
+    assert ref.reschedule(at="2034-10-29 02:30", tz="Europe/Berlin", fold=1).due_ms == 2_045_698_200_000
     assert ref.run_now().state == "ready"
     assert ref.cancel() == "cancelled"
     assert ref.refresh() is None
@@ -351,6 +353,30 @@ def test_the_result_of_a_job_that_failed_or_is_not_kept_is_an_error(client: Any,
     with pytest.raises(JobNotFound, match="Give it a retention, such as retention='1h'"):
         ref.result()
     assert ref.wait("0s") is None
+
+
+@pytest.mark.parametrize(
+    ("state", "cursor"),
+    [
+        ("scheduled", "soon"),
+        ("scheduled", "1800000000000-0"),
+        ("failed", "a b"),
+        ("ready", "1800000000000 job"),
+        ("ready", 5),
+    ],
+)
+def test_a_cursor_that_no_page_returned_is_refused(client: Any, state: str, cursor: Any) -> None:
+    with pytest.raises(
+        InvalidInput, match=r"cursor is .*\. Use the cursor of the page before, or '' for the first page\."
+    ):
+        client.list_jobs(state, cursor=cursor)
+
+
+def test_a_page_has_500_jobs_at_most(client: Any) -> None:
+    assert client.list_jobs("scheduled", limit=500).jobs == []
+    with pytest.raises(InvalidInput, match=r"limit is 501\. Use a whole number from 1 to 500\.") as refused:
+        client.list_jobs("scheduled", limit=501)
+    assert refused.value.field == "limit"
 
 
 def test_a_limit_is_counted_by_the_clock_of_the_server(

@@ -33,6 +33,23 @@ def test_a_taken_id_is_kept_or_a_conflict(client: Any) -> None:
         client.schedule("n", id="one", on_conflict="error")
 
 
+@pytest.mark.parametrize("on_conflict", ["error", "replace"])
+def test_a_conflict_among_many_tells_which_jobs_are_stored(client: Any, queue: Any, on_conflict: Any) -> None:
+    taken = "taken"
+    queue.schedule(taken)
+    queue.read()  # it runs, so it is not replaced either
+    specs = [JobSpec(name="n", id=f"job-{n}", queue="orders" if n < 3 else "mail", delay="1h") for n in range(4)]
+    specs.insert(1, JobSpec(name="n", id=taken, queue="orders"))
+    first = [JobSpec(name="n", id=f"first-{n}", queue="first", delay="1h") for n in range(300)]
+    with pytest.raises(Conflict) as refused:
+        client.schedule_many([*first, *specs], on_conflict=on_conflict)
+    stored = [(ref.queue, ref.id, ref.outcome) for ref in refused.value.stored]
+    assert stored == [("first", spec.id, "created") for spec in first] + [
+        ("orders", f"job-{n}", "created") for n in range(3)
+    ]
+    assert client.get("job-3", queue="mail") is None
+
+
 @pytest.mark.parametrize(
     ("field", "options"),
     [
@@ -68,3 +85,18 @@ def test_a_queue_is_listed_when_the_answer_to_its_first_schedule_was_lost(client
     server.hset("test:{orders}:meta", "schema", 1)
     client.schedule("n", delay="1h", queue="orders")
     assert client.queues() == ["orders"]
+
+
+@pytest.mark.parametrize(
+    ("specs", "sentence"),
+    [
+        ([{"name": "n"}], r"specs[0] is a value of type dict. Use JobSpec(name='order.close', …)."),
+        ([JobSpec(name="n", delay="1h"), "order.close"], "specs[1] is 'order.close'. Use JobSpec(name="),
+    ],
+)
+def test_what_is_no_spec_is_refused_before_anything_is_sent(client: Any, specs: Any, sentence: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        client.schedule_many(specs)
+    assert str(refused.value).startswith(sentence)
+    assert refused.value.field == "specs"
+    assert client.queues() == []

@@ -1,12 +1,14 @@
 """Operations on queues and on all workers, each test run with both clients."""
 
 import logging
+import re
 from typing import Any
 
 import pytest
 import redis
 
 from delayq import DelayQ, InvalidInput, QueueInUse, QueueNotFound
+from delayq.core.errors import CallRefused
 from delayq.redis.commands import queues as calls
 
 MINUTE = 60_000
@@ -28,6 +30,19 @@ def test_names_on_the_list_that_are_no_queues_are_passed_over(client: Any, serve
     server.sadd("test:queues", b"\xff", "two words", "")
     assert client.queues() == ["a"]
     assert len(client.stats()) == 1
+
+
+def test_a_damaged_queue_does_not_keep_back_the_counts_of_the_others(client: Any, server: redis.Redis) -> None:
+    for name in "abc":
+        client.schedule("n", queue=name, delay="1h")
+    server.set("test:{b}:failed", "no sorted set")
+    found = client.stats()
+    assert [(stats.queue, stats.scheduled) for stats in found] == [("a", 1), ("b", 0), ("c", 1)]
+    assert [stats.error.partition("refused ")[2] for stats in found if stats.error] == [
+        "stats in the queue b: WRONGTYPE Operation against a key holding the wrong kind of value."
+    ]
+    with pytest.raises(CallRefused, match="WRONGTYPE"):
+        client.stats("b")
 
 
 def test_what_falls_due_is_counted_by_spans_of_time(client: Any, server: redis.Redis) -> None:
@@ -94,7 +109,7 @@ def test_a_queue_keeps_its_lease(client: Any) -> None:
 
 def test_a_queue_that_holds_jobs_is_not_removed(client: Any) -> None:
     client.schedule("n", queue="orders", delay="1h")
-    with pytest.raises(QueueInUse, match=r"The queue 'orders' holds jobs: 1 scheduled\. `delayq clear` drops"):
+    with pytest.raises(QueueInUse, match=r"The queue 'orders' holds jobs: 1 scheduled\. `delayq clear --queue orders`"):
         client.queue_remove("orders")
     assert client.queues() == ["orders"]
 
@@ -141,3 +156,25 @@ def test_a_refused_listing_is_told_once_and_made_up_for(
     server.delete("test:queues")
     client.schedule("n", queue="orders", delay="1h")
     assert client.queues() == ["orders"]
+
+
+def test_a_refused_listing_is_one_sentence(client: Any, server: redis.Redis, caplog: pytest.LogCaptureFixture) -> None:
+    server.set("test:queues", "no set")
+    with caplog.at_level(logging.WARNING, logger="delayq"):
+        client.schedule("n", queue="orders", delay="1h")
+    (record,) = caplog.records
+    assert re.fullmatch(
+        r"queue orders could not be put on the list of queues \(Redis at unix:\S+ refused SADD: WRONGTYPE [^.]+\): "
+        r"only workers that are given it serve it",
+        record.message,
+    )
+
+
+def test_a_refused_listing_is_not_told_beside_a_refused_job(
+    client: Any, server: redis.Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.set("test:queues", "no set")
+    server.set("test:{orders}:jobs", "no hash")
+    with caplog.at_level(logging.WARNING, logger="delayq"), pytest.raises(CallRefused, match="refused schedule"):
+        client.schedule("n", queue="orders", delay="1h")
+    assert caplog.records == []

@@ -20,8 +20,8 @@ def repaired(queue: QueueOnServer, options: Options | None = None) -> Repaired:
     return drive(repair.repair_queue(queue.executor, queue.keys, "orders", options or Options()))
 
 
-def carried(queue: QueueOnServer, name: str = "relay-1") -> int:
-    return drive(relay.carry(queue.executor, queue.keys, "orders", name=name))
+def relayed(queue: QueueOnServer, name: str = "relay-1") -> int:
+    return drive(relay.relay_outbox(queue.executor, queue.keys, "orders", name=name))
 
 
 def taken_by(queue: QueueOnServer, consumer: str, *ids: str) -> dict[str, str]:
@@ -174,10 +174,10 @@ def test_the_relay_takes_out_what_nothing_follows_and_leaves_the_rest(
     end(queue, "chained", extra=CHAIN)
     end(queue, "looks-like-it-too", data=b'{"batch":1}')
     assert server.xlen(queue.key("outbox")) == 3
-    assert carried(queue) == 2
+    assert relayed(queue) == 2
     page = queue.run(upkeep.read_outbox(queue.keys, "orders", relay="relay-1", hold_ms=1))
     assert [(row.ended, row.envelope) for row in page.rows] == [("done", envelope_of("chained", extra=CHAIN))]
-    assert carried(queue) == 0
+    assert relayed(queue) == 0
 
 
 def test_the_relay_goes_beyond_a_page_of_rows_that_stay(queue: QueueOnServer, server: redis.Redis) -> None:
@@ -186,14 +186,14 @@ def test_the_relay_goes_beyond_a_page_of_rows_that_stay(queue: QueueOnServer, se
         for job in [*[chained] * 501, envelope_of("plain"), b"unreadable"]:
             rows.xadd(queue.key("outbox"), {"ended": "done", "job": job})
         rows.execute()
-    assert carried(queue) == 1
+    assert relayed(queue) == 1
     assert server.xlen(queue.key("outbox")) == 502
 
 
 def test_two_relays_do_not_carry_the_same_rows(queue: QueueOnServer, server: redis.Redis) -> None:
     row = {"ended": "done", "job": envelope_of("plain")}
     server.xadd(queue.key("outbox"), row)  # type: ignore[arg-type]
-    assert carried(queue, "relay-1") == 1
+    assert relayed(queue, "relay-1") == 1
     server.xadd(queue.key("outbox"), row)  # type: ignore[arg-type]
-    assert carried(queue, "relay-2") == 0
-    assert carried(queue, "relay-1") == 1
+    assert relayed(queue, "relay-2") == 0
+    assert relayed(queue, "relay-1") == 1

@@ -36,7 +36,7 @@ def test_a_running_job_is_asked_to_stop_only_on_request(queue: QueueOnServer) ->
 def test_the_worker_is_told_of_a_wish_to_stop_and_of_nothing_else(queue: QueueOnServer) -> None:
     queue.put("job", "reserved")
     queue.schedule("waiting", "+5000")
-    with queue.listening(queue.keys.stop) as listener:
+    with queue.listening(queue.keys.cancel) as listener:
         queue.cancel("job")
         queue.cancel("waiting", running=True)
         queue.cancel("unknown", running=True)

@@ -3,13 +3,14 @@
 from collections.abc import Iterator
 
 import pytest
+import redis
 
 from delayq.backends.protocol import Acked
 from delayq.core.job_spec import NewJob
 from delayq.redis.commands import delivery
 from delayq.redis.commands import jobs as producer
 from tests.support.listener import Listener
-from tests.support.queue import LEASE, NOW, OURS, QueueOnServer, envelope_of, new_job
+from tests.support.queue import HOUR, LEASE, NOW, OURS, QueueOnServer, envelope_of, new_job
 
 CHAINED = envelope_of("job", extra=',"chain":[1]')
 
@@ -164,3 +165,20 @@ def test_each_queue_is_called_by_its_name(queue: QueueOnServer, listener: Listen
     (held,) = queue.run(delivery.read_new(queue.keys, name, OURS, 1))
     queue.run(delivery.ack(queue.keys, name, [Acked(name, held.id, held.entry, is_followed=True)]))
     assert listener.heard() == [f"{name} 0"]
+
+
+def test_a_user_that_may_not_publish_gets_the_same_answers(queue: QueueOnServer, server: redis.Redis, url: str) -> None:
+    rights = ["~test:*", "+@all", "resetchannels"]
+    server.execute_command("ACL", "SETUSER", "silent", "on", ">word", *rights)
+    try:
+        silent = QueueOnServer(url.replace("unix://", "unix://silent:word@"), server, queue.keys)
+        assert silent.schedule("later", f"+{2 * HOUR}").answer == "created"
+        assert silent.schedule("sooner", f"+{HOUR}").answer == "created"
+        assert [placed.answer for placed in silent.schedule_all(*(new_job(id, "+5") for id in "ab"))] == ["created"] * 2
+        assert silent.reschedule("later", "+3").answer == "rescheduled"
+        assert silent.replace("sooner", "+2").answer == "replaced"
+        assert silent.run_now("sooner").answer == "ready"
+        assert silent.cancel("a") == "cancelled"
+        assert silent.pause() == 0
+    finally:
+        server.execute_command("ACL", "DELUSER", "silent")

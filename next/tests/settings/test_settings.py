@@ -84,10 +84,18 @@ def test_a_given_lease_may_be_milliseconds() -> None:
         ("TRIES", "many", "The setting DELAYQ_TRIES cannot be used: Input should be a valid integer"),
         ("MAX_PAYLOAD", "0", "The setting DELAYQ_MAX_PAYLOAD cannot be used: Input should be greater than"),
         ("PREFIX", "a{b}", "The setting DELAYQ_PREFIX cannot be used: String should match pattern"),
+        (
+            "QUEUE",
+            "two words",
+            "The setting DELAYQ_QUEUE cannot be used: The queue 'two words' has no valid name. Use 1 to 128",
+        ),
+        ("BACKOFF", "soon", "The setting DELAYQ_BACKOFF cannot be used: backoff 'soon' is no duration. Write 500ms"),
+        (
+            "DURABILITY",
+            "disk",
+            "The setting DELAYQ_DURABILITY cannot be used: The durability 'disk' is not known. Use memory",
+        ),
         ("EMBEDDED", "always", "The setting DELAYQ_EMBEDDED cannot be used: Input should be 'auto' or 'never'."),
-        ("QUEUE", "two words", "DELAYQ_QUEUE cannot be used: The queue 'two words' has no valid name. Use 1 to 128"),
-        ("BACKOFF", "soon", "DELAYQ_BACKOFF cannot be used: backoff 'soon' is no duration. Write 500ms"),
-        ("DURABILITY", "disk", "DELAYQ_DURABILITY cannot be used: The durability 'disk' is not known. Use memory"),
     ],
 )
 def test_a_refusal_names_the_setting(monkeypatch: pytest.MonkeyPatch, name: str, value: str, sentence: str) -> None:
@@ -100,6 +108,36 @@ def test_a_refusal_names_the_setting(monkeypatch: pytest.MonkeyPatch, name: str,
 
 def test_an_unknown_setting_is_refused() -> None:
     assert str(refusal(ulr=SECRET)) == "The setting DELAYQ_ULR cannot be used: Extra inputs are not permitted."
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("DELAYQ_ULR", "There is no setting DELAYQ_ULR. Did you mean DELAYQ_URL?"),
+        ("delayq_max_payloads", "There is no setting delayq_max_payloads. Did you mean DELAYQ_MAX_PAYLOAD?"),
+        ("DELAYQ_ZZZ", "There is no setting DELAYQ_ZZZ. Unset it."),
+    ],
+)
+def test_an_unknown_variable_is_refused_by_name(monkeypatch: pytest.MonkeyPatch, name: str, sentence: str) -> None:
+    monkeypatch.setenv(name, "s3cret")
+    error = refusal()
+    assert (str(error), error.exit_code) == (sentence, 2)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "DELAYQ_TEST_SERVER",
+        "DELAYQ_PORT",
+        "DELAYQ_PORT_6379_TCP_ADDR",
+        "DELAYQ_SERVICE_HOST",
+        "DELAYQ_REDIS_SERVICE_PORT_HTTP",
+        "DELAYQ_REDIS_PORT",
+    ],
+)
+def test_variables_of_tests_and_of_kubernetes_are_not_settings(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv(name, "tcp://10.0.0.7:6379")
+    assert load_settings().prefix == "delayq"
 
 
 def test_without_a_url_the_next_step_is_named() -> None:

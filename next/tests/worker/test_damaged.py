@@ -66,7 +66,7 @@ def test_the_other_queue_is_renewed_and_settled_after_a_death(
 ) -> None:
     _, (job,) = exchange(consumer)
     keeper = RedisLeaseKeeper(
-        Executor(BlockingLeaf(Address(url))), keys, QUEUES, Options(), Hints(Address(url), keys.stop)
+        Executor(BlockingLeaf(Address(url))), keys, QUEUES, Options(), Hints(Address(url), keys.cancel)
     )
     assert keeper.renew(NAME, []).more == 1
     assert [delivery.id for delivery in keeper.pending(NAME)] == ["job"]

@@ -7,7 +7,7 @@ import typer
 
 from delayq.cli.options import JobId, Json, Queue
 from delayq.cli.output import print_json, print_table, print_text
-from delayq.cli.session import session_of
+from delayq.cli.session import check_queue_known, session_of
 from delayq.core import json_shapes
 from delayq.core.errors import InvalidInput, JobNotFound
 from delayq.core.states import OnConflict
@@ -144,6 +144,8 @@ def list_jobs(
             jobs.append(job)
             if len(jobs) == limit:
                 break
+        if queue is not None and not jobs:
+            check_queue_known(client, queue)
     if json:
         for job in jobs:
             print_json(json_shapes.of_job(job))

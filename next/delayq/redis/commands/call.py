@@ -15,13 +15,20 @@ T_co = TypeVar("T_co", covariant=True)
 Word = str | bytes | int
 Parse = Callable[[Any], T]
 
+MAX_ROWS: Final = 250
+"""Jobs in one call: more would hold the server for longer than other clients like to wait."""
+
+MAX_BYTES: Final = 1_000_000
+"""Payload in one call, but one job at least."""
+
 _QUEUE: Final = re.compile(r":\{(.+?)\}:")
 
 
 class Call(msgspec.Struct, Generic[T_co], frozen=True, gc=False):
     """One command. `parse` reads the raw RESP2 reply, in which all text is bytes.
 
-    `repeatable`: sent twice, it has the effect of being sent once, and the answers agree.
+    `repeatable`: sent twice, it has the effect of being sent once, and the answers agree. `reads_only`: it changes
+    nothing, so a lost answer leaves nothing unknown.
     `script` is set when the command is an EVALSHA, so that the executor can send the text to a server that lacks it.
     """
 
@@ -29,6 +36,7 @@ class Call(msgspec.Struct, Generic[T_co], frozen=True, gc=False):
     parse: Parse[T_co]
     repeatable: bool
     script: Script | None = None
+    reads_only: bool = False
 
     @property
     def name(self) -> str:
@@ -49,12 +57,18 @@ def command(*words: Word, parse: Parse[T], repeatable: bool = True) -> Call[T]:
     return Call(words, parse, repeatable)
 
 
+def read(*words: Word, parse: Parse[T]) -> Call[T]:
+    """Call a plain command that changes nothing."""
+    return Call(words, parse, True, reads_only=True)
+
+
 def script_call(
     script: Script,
     keys: tuple[str, ...],
     parse: Parse[T],
     *,
     repeatable: bool,
+    reads_only: bool = False,
     rows: Iterable[tuple[Word, ...]] = (),
     **arguments: Word,
 ) -> Call[T]:
@@ -62,7 +76,7 @@ def script_call(
 
     Raises TypeError when a name is missing or unknown, so a call in the wrong order cannot be written.
     """
-    return Call(_words(script, keys, arguments, rows), parse, repeatable, script)
+    return Call(_words(script, keys, arguments, rows), parse, repeatable, script, reads_only)
 
 
 def queue_call(
@@ -73,6 +87,7 @@ def queue_call(
     /,
     *,
     repeatable: bool = True,
+    reads_only: bool = False,
     token: str = "",
     rows: Iterable[tuple[Word, ...]] = (),
     **arguments: Word,
@@ -84,7 +99,7 @@ def queue_call(
         of_script = tuple(
             f"{key}:{token}" if role == "once" else key for role, key in zip(script.keys, of_script, strict=True)
         )
-    return Call(_words(script, of_script, arguments, rows), parse, repeatable, script)
+    return Call(_words(script, of_script, arguments, rows), parse, repeatable, script, reads_only)
 
 
 def _words(

@@ -12,7 +12,7 @@ from delayq.core.errors import UnreadableEnvelope
 from delayq.core.names import is_queue
 from delayq.core.states import State
 from delayq.core.views import JobInfo, Page, QueueStats
-from delayq.redis.commands.call import Call, command, queue_call, script_call
+from delayq.redis.commands.call import Call, queue_call, read, script_call
 from delayq.redis.keys import Keys
 from delayq.redis.scripts import load
 
@@ -23,7 +23,7 @@ _IN_SETS: Final = ("scheduled", "failed", "completed")
 
 def get(keys: Keys, queue: str, job_id: str) -> Call[JobInfo | None]:
     """Read everything that is known about one job; None when its id is unknown."""
-    return queue_call("get", keys, queue, lambda reply: _read_job(queue, job_id, reply), id=job_id)
+    return queue_call("get", keys, queue, lambda reply: _read_job(queue, job_id, reply), reads_only=True, id=job_id)
 
 
 def list_jobs(keys: Keys, queue: str, state: State, *, cursor: str, limit: int) -> Call[Page]:
@@ -38,13 +38,21 @@ def list_jobs(keys: Keys, queue: str, state: State, *, cursor: str, limit: int) 
         jobs = [_listed(queue, state, *row) for row in zip(rows, rows, rows, strict=True)]
         return Page(jobs, next_cursor.decode())
 
-    limit = min(limit, MAX_PAGE)
-    return script_call(script, (in_set, *others), parse, repeatable=True, state=state, after=cursor, limit=limit)
+    return script_call(
+        script,
+        (in_set, *others),
+        parse,
+        repeatable=True,
+        reads_only=True,
+        state=state,
+        after=cursor,
+        limit=limit,
+    )
 
 
 def stats(keys: Keys, queue: str, *, now_ms: str = "") -> Call[QueueStats]:
     """Count the jobs of a queue in each state."""
-    return queue_call("stats", keys, queue, lambda reply: _read_stats(queue, reply), now=now_ms)
+    return queue_call("stats", keys, queue, lambda reply: _read_stats(queue, reply), reads_only=True, now=now_ms)
 
 
 def count_due(keys: Keys, queue: str, bounds_ms: Sequence[int]) -> list[Call[int]]:
@@ -52,7 +60,7 @@ def count_due(keys: Keys, queue: str, bounds_ms: Sequence[int]) -> list[Call[int
     scheduled = keys.of_queue(queue, "scheduled")
     edges = ["-inf", *[str(bound) for bound in bounds_ms], "+inf"]
     return [
-        command("ZCOUNT", scheduled, low, f"({high}" if high != "+inf" else high, parse=int)
+        read("ZCOUNT", scheduled, low, f"({high}" if high != "+inf" else high, parse=int)
         for low, high in pairwise(edges)
     ]
 
@@ -64,12 +72,12 @@ def list_queues(keys: Keys) -> Call[list[str]]:
         names = [name.decode("utf-8", "replace") for name in reply]
         return sorted(name for name in names if is_queue(name))
 
-    return command("SMEMBERS", keys.queues, parse=parse)
+    return read("SMEMBERS", keys.queues, parse=parse)
 
 
 def server_time_ms() -> Call[int]:
     """Read the clock of the server, in epoch ms."""
-    return command("TIME", parse=lambda reply: int(reply[0]) * 1000 + int(reply[1]) // 1000)
+    return read("TIME", parse=lambda reply: int(reply[0]) * 1000 + int(reply[1]) // 1000)
 
 
 def _read_job(queue: str, job_id: str, reply: list[bytes]) -> JobInfo | None:

@@ -14,12 +14,6 @@ from delayq.redis.keys import Keys
 ONCE_MS: Final = 60_000
 """How long the answer to a call with a token is kept for a second sending of the same call."""
 
-MAX_JOBS: Final = 250
-"""Jobs in one call of `schedule`: more would hold the server for longer than other clients like to wait."""
-
-MAX_BYTES: Final = 1_000_000
-"""Payload in one call, but one job at least."""
-
 SHARDS: Final = 1
 
 
@@ -132,7 +126,7 @@ def cancel(
         running=int(running),
         once_ms=ONCE_MS,
         queue=queue,
-        hint=keys.stop,
+        hint=keys.cancel,
         only="",
         wake=keys.wake,
         failure=failure,

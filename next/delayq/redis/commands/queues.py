@@ -69,6 +69,7 @@ def control(keys: Keys, what: Switch = "", *, for_ms: int = 0, reason: str = "",
         (keys.control,),
         _read_control,
         repeatable=True,
+        reads_only=not what,
         now=now_ms,
         what=what,
         for_ms=for_ms,
@@ -101,7 +102,7 @@ def configure(
 
 def remove(keys: Keys, queue: str, *, look: bool) -> Call[Holds]:
     """Forget a queue that holds nothing; with `look` only count what it holds."""
-    return queue_call("queue_remove", keys, queue, lambda reply: Holds(*reply), look=int(look))
+    return queue_call("queue_remove", keys, queue, lambda reply: Holds(*reply), reads_only=look, look=int(look))
 
 
 def _read_control(reply: list[Any]) -> Control:

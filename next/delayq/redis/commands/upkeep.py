@@ -146,7 +146,7 @@ def read_outbox(
 
 
 def ack_outbox(keys: Keys, queue: str, entries: Sequence[str]) -> Call[int]:
-    """Take carried rows out of the outbox."""
+    """Take rows out of the outbox that were relayed."""
     return queue_call("outbox_ack", keys, queue, int, rows=[(entry,) for entry in entries])
 
 

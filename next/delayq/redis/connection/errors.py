@@ -37,7 +37,7 @@ NOT_READY: Final = {
 """A call that is answered with one of these had no effect, and may work in a moment."""
 
 _HINTS: Final = {
-    "NOPERM": "Allow it in the ACL of this user; `delayq scripts export` shows what the scripts call.",
+    "NOPERM": "Allow it in the ACL of this user; `delayq scripts export DIR` shows what the scripts call.",
     "NOAUTH": "Put the password into the url: redis://:password@host:6379/0.",
     "WRONGTYPE": "A key of this queue was overwritten; `TYPE` of its keys shows which one.",
     "MOVED": "This server is a node of a cluster: use redis+cluster:// in the url.",
@@ -55,7 +55,7 @@ _CODE_OF_TYPE: Final[dict[type, str]] = {
 }
 """The errors from whose texts redis-py takes the code off."""
 
-_PLACE_IN_SCRIPT: Final = re.compile(r",? script: .*")
+_PLACE_IN_SCRIPT: Final = re.compile(r",? script: (?!.* script: ).*")
 """Where in which script the server met the error: the caller can do nothing with it."""
 
 _CODE: Final = re.compile(r"\b(?:OOM|NOSCRIPT|NOPERM|NOAUTH|WRONGTYPE|NOGROUP|MOVED|" + "|".join(NOT_READY) + r")\b")

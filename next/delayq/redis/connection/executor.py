@@ -57,8 +57,8 @@ class Executor:
         """Send calls in one trip and return the outcome of each, in order: a value, or the error that it met.
 
         `block` is how long the server may hold an answer back by order of the call, in seconds.
-        Raises only for the trip as a whole: BackendUnavailable when none of the calls had an effect, and OutcomeUnknown
-        when they were sent, the answer was lost, and one of them may not be sent twice.
+        Raises only for the trip as a whole: BackendUnavailable when none of the calls had an effect, because none was
+        sent or all of them only read, and OutcomeUnknown when the answer to calls that were sent was lost.
         """
         if not calls:
             return []
@@ -88,7 +88,7 @@ class Executor:
             except ConnectionLost as error:
                 lost = error
         if lost and lost.sent and not _may_repeat(calls):
-            raise self._outcome_unknown(lost) from lost
+            raise self._lost(calls, lost, was_sent=True) from lost
         return await self.run_all(calls)
 
     async def sleep(self, seconds: float) -> None:
@@ -154,12 +154,9 @@ class Executor:
                 took = self._clock() - started  # the next try may take as long
                 is_last = self._clock() + pause + took >= deadline
                 if was_sent and (is_last or not may_repeat):
-                    raise self._outcome_unknown(lost) from lost
+                    raise self._lost(calls, lost, was_sent=True) from lost
                 if is_last:
-                    raise BackendUnavailable(
-                        f"Redis at {self.where} cannot be reached: {lost}. Nothing was sent.",
-                        hint="Check that the server runs and that the url is right.",
-                    ) from lost
+                    raise self._lost(calls, lost, was_sent=False) from lost
             await self._leaf.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
 
@@ -170,10 +167,19 @@ class Executor:
         assert isinstance(error, BackendError)
         return error
 
-    def _outcome_unknown(self, lost: ConnectionLost) -> OutcomeUnknown:
-        return OutcomeUnknown(
-            f"Redis at {self.where} gave no answer to a call that was sent: {lost}. Its outcome is unknown.",
-            hint="Look the job up by its id before you repeat the call.",
+    def _lost(self, calls: Sequence[Call[Any]], lost: ConnectionLost, *, was_sent: bool) -> BackendError:
+        """Return what the caller is told when no try of a trip brought an answer."""
+        reads_only = all(call.reads_only for call in calls)
+        if was_sent and not reads_only:
+            return OutcomeUnknown(
+                f"Redis at {self.where} gave no answer to a call that was sent: {lost}. Its outcome is unknown.",
+                hint="Look the job up by its id before you repeat the call.",
+            )
+        what = "gave no answer" if was_sent else "cannot be reached"
+        effect = "" if reads_only else " Nothing was sent."
+        return BackendUnavailable(
+            f"Redis at {self.where} {what}: {lost}.{effect}",
+            hint="Check that the server runs and that the url is right.",
         )
 
 

@@ -4,14 +4,15 @@ import socket
 import struct
 from inspect import signature
 from typing import Any, Final, cast
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 import redis.asyncio.connection as asyncio_connections
 import redis.connection as blocking_connections
 from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
 from redis.retry import Retry
 
-from delayq.core.display import mask_url
+from delayq.core.display import did_you_mean, mask_url, shown
 from delayq.core.errors import ConfigError
 from delayq.redis.connection.leaf import TRY_TIMEOUT
 
@@ -20,6 +21,27 @@ _WITHOUT_SETINFO: Final[dict[str, None]] = (
     if "driver_info" in signature(blocking_connections.AbstractConnection.__init__).parameters
     else {"lib_name": None, "lib_version": None}  # redis-py before 7
 )
+_OPTIONS: Final = [
+    "db",
+    "protocol",
+    "username",
+    "password",
+    "client_name",
+    "socket_connect_timeout",
+    "socket_keepalive",
+    "ssl_ca_certs",
+    "ssl_ca_data",
+    "ssl_ca_path",
+    "ssl_cert_reqs",
+    "ssl_certfile",
+    "ssl_check_hostname",
+    "ssl_ciphers",
+    "ssl_keyfile",
+    "ssl_min_version",
+    "ssl_password",
+]
+"""What a url may say behind '?'. Of redis-py's other options, some take no text, and some are decided here."""
+
 _TIMEVAL: Final = struct.pack("ll", int(TRY_TIMEOUT), int(TRY_TIMEOUT % 1 * 1_000_000))
 
 
@@ -59,12 +81,19 @@ class Address:
         self._options.pop("connection_class", None)
         self._is_socket = url.startswith("unix:")
         self._is_tls = url.startswith("rediss:")
+        for option in parse_qs(urlsplit(url).query):
+            if option not in _OPTIONS:
+                raise ConfigError(
+                    f"The url {self.masked!r} has an option that delayq does not take: {shown(option)}.",
+                    hint=did_you_mean(option, _OPTIONS) or f"Use {', '.join(_OPTIONS)}.",
+                    field="url",
+                )
         try:
             self.blocking_connection()
-        except TypeError:
+        except (TypeError, RedisError):
             raise ConfigError(
-                f"The url {self.masked!r} has an option that redis-py does not know.",
-                hint="Use those of redis.Redis.from_url, such as ?socket_connect_timeout=1.",
+                f"The url {self.masked!r} has an option that does not fit its kind of connection, or its value.",
+                hint="Options that begin with ssl_ need rediss://.",
                 field="url",
             ) from None
 

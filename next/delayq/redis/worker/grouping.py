@@ -1,9 +1,9 @@
 """Sorts what a worker holds into lists for one call each."""
 
 from collections.abc import Iterator, Sequence
-from typing import Final, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
-MAX_ROWS: Final = 250
+from delayq.redis.commands.call import MAX_ROWS
 
 
 class _OfQueue(Protocol):

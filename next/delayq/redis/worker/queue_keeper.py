@@ -64,5 +64,5 @@ class RedisQueueKeeper:
         return drive(repair.repair_queue(self._executor, self._keys, queue, self._options))
 
     def follow_up(self, queue: str) -> int:
-        """Carry the ends of jobs to what follows them; return how many."""
-        return drive(relay.carry(self._executor, self._keys, queue, name=self._name))
+        """Send what follows the ends of jobs; return how many ends that were."""
+        return drive(relay.relay_outbox(self._executor, self._keys, queue, name=self._name))

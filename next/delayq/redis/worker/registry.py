@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from delayq.core.views import WorkerInfo
-from delayq.redis.commands.call import Call, command
+from delayq.redis.commands.call import Call, command, read
 from delayq.redis.connection.executor import Executor
 from delayq.redis.connection.leaf import drive
 from delayq.redis.keys import Keys
@@ -43,7 +43,7 @@ class RedisRegistry:
 
 def list_names(keys: Keys) -> Call[list[str]]:
     """Read the names of the workers on the list."""
-    return command("ZRANGE", keys.workers, 0, -1, parse=lambda reply: [name.decode() for name in reply])
+    return read("ZRANGE", keys.workers, 0, -1, parse=lambda reply: [name.decode() for name in reply])
 
 
 def read_worker(keys: Keys, name: str) -> Call[WorkerInfo | None]:
@@ -56,7 +56,7 @@ def read_worker(keys: Keys, name: str) -> Call[WorkerInfo | None]:
         except (msgspec.MsgspecError, KeyError, AttributeError, TypeError):
             return None
 
-    return command("GET", keys.of_worker(name), parse=parse)
+    return read("GET", keys.of_worker(name), parse=parse)
 
 
 def _ignore(reply: Any) -> None:

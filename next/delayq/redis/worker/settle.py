@@ -1,17 +1,13 @@
 """Turns outcomes of attempts into calls: one for each kind and queue, not too many rows, not too many bytes."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from delayq.backends.protocol import Acked, Failed, Released, Settlement
 from delayq.redis.commands import delivery as calls
-from delayq.redis.commands.call import Call
+from delayq.redis.commands.call import MAX_BYTES, MAX_ROWS, Call
 from delayq.redis.keys import Keys
 from delayq.redis.worker.grouping import cut
-
-MAX_ROWS: Final = 250
-MAX_BYTES: Final = 1_000_000
-"""Of one call, but one row at least."""
 
 
 class Settling(NamedTuple):

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from delayq.backends.protocol import Switches
 from delayq.core.errors import BackendError
-from delayq.redis.commands.call import Call, command
+from delayq.redis.commands.call import Call, read
 from delayq.redis.keys import Keys
 
 _CONTROL: Final = ("paused_until_ms", "maintenance_until_ms", "restart_ms")
@@ -22,8 +22,8 @@ class SwitchReader:
         self._all_until: list[int] = []
         self._restart_ms = 0
         self.calls: list[Call[Any]] = [
-            command("HMGET", keys.control, *_CONTROL, parse=list),
-            *[command("HGET", keys.of_queue(queue, "meta"), "paused_until_ms", parse=_number) for queue in queues],
+            read("HMGET", keys.control, *_CONTROL, parse=list),
+            *[read("HGET", keys.of_queue(queue, "meta"), "paused_until_ms", parse=_number) for queue in queues],
         ]
 
     def keep(self, outcomes: Sequence[Any]) -> None:

@@ -1,0 +1,44 @@
+"""How the command line tells an error: with its flags in the place of the options of Python."""
+
+import re
+from typing import Final
+
+from delayq.core.errors import DelayqError
+
+_FLAGS: Final = {
+    "at": "--at",
+    "backoff": "--backoff",
+    "deadline": "--deadline",
+    "delay": "--in",
+    "fold": "--fold",
+    "grace": "--grace",
+    "max_time": "--max-time",
+    "on_conflict": "--on-conflict",
+    "prefix": "--prefix",
+    "queue": "--queue",
+    "rest": "--rest",
+    "retention": "--retention",
+    "sleep": "--sleep",
+    "stop_when_empty_for": "--stop-when-empty-for",
+    "timeout": "--timeout",
+    "tries": "--tries",
+    "tz": "--tz",
+    "url": "--url",
+}
+"""The flag of each `field` of an error. Messages name a field as their first word, or anywhere as `field=`."""
+
+_FIELD: Final = "|".join(_FLAGS)
+_NAMED: Final = re.compile(rf"""'[^']*'|"[^"]*"|^({_FIELD})\b=?|\b({_FIELD})=""")
+
+
+def sentence_of(error: DelayqError) -> str:
+    """Return what is told of an error. Values, which stand in quotes, stay as they are."""
+    return _NAMED.sub(_with_flag, str(error))
+
+
+def _with_flag(found: re.Match[str]) -> str:
+    field = found[1] or found[2]
+    if field is None:
+        return found[0]
+    is_with_value = found[0].endswith("=") and found.string[found.end() :][:1] not in ("", " ", ".", ",")
+    return _FLAGS[field] + (" " if is_with_value else "")

@@ -1,0 +1,272 @@
+"""Operations on jobs that exist: look at them, wait for them, list them, move them. Each is written once."""
+
+import re
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final, Generic, TypeVar, get_args
+
+import msgspec
+
+from delayq.core import envelope as envelopes
+from delayq.core import failure as failures
+from delayq.core.display import shown
+from delayq.core.errors import (
+    Conflict,
+    DelayqError,
+    InvalidInput,
+    JobFinished,
+    JobHasFailed,
+    JobNotFailed,
+    JobNotFound,
+    JobRunning,
+    NotConfirmed,
+    PayloadLost,
+)
+from delayq.core.job_spec import check_whole_number, when_of
+from delayq.core.names import check_id, check_ids, new_id
+from delayq.core.states import Answer
+from delayq.core.times import Duration, Instant, duration_ms
+from delayq.core.views import JobInfo, JobState, Page
+from delayq.redis.commands import inspect
+from delayq.redis.commands import jobs as calls
+from delayq.redis.commands.call import MAX_ROWS, Call
+from delayq.redis.commands.jobs import Moved, RetryAnswer
+from delayq.redis.queue_operations import QueueOperations
+from delayq.redis.session import Session
+
+R = TypeVar("R")
+T = TypeVar("T")
+RefT = TypeVar("RefT")
+
+RETRY_ROUNDS: Final = 10
+
+_CURSOR_OF_SET: Final = re.compile(r"[-+]?([0-9.]+(e[-+]?[0-9]+)?|inf) .+", re.DOTALL)
+_CURSOR_OF_STREAM: Final = re.compile(r"[0-9]+-[0-9]+")
+"""A score and an id, and the id of an entry; see list.lua."""
+
+
+class _Changed(Exception):
+    """The job was changed by others since it was read."""
+
+
+class JobOperations(QueueOperations, Generic[RefT]):
+    """What can be done with jobs that exist. References to jobs are of the type RefT."""
+
+    def __init__(self, session: Session, make_ref: Callable[..., RefT]) -> None:
+        super().__init__(session)
+        self._make_ref = make_ref
+
+    async def cancel(self, id: str, *, queue: str | None = None, running: bool = False) -> Answer:
+        """Cancel a job, unless a worker has it.
+
+        Returns `cancelled` (it will never run), `running`, `finished`, `failed` or `unknown`. With `running`, a running
+        job is asked to stop. Raises FoundElsewhere when no queue was named and another queue has the job.
+        """
+        return await self._take_out(id, queue, running=running)
+
+    async def archive(self, id: str, *, queue: str | None = None, reason: str = "") -> Answer:
+        """Put a job that no worker has among the failed. Returns `archived`, or as `cancel`."""
+        failure = failures.encode_open(failures.note("Archived", reason or "Archived by hand."))
+        return await self._take_out(id, queue, failure=failure)
+
+    async def reschedule(
+        self,
+        id: str,
+        *,
+        queue: str | None = None,
+        delay: Duration | None = None,
+        at: Instant | None = None,
+        tz: str | None = None,
+        fold: int | None = None,
+    ) -> RefT:
+        """Give a waiting job a new due time.
+
+        Raises JobNotFound, JobRunning, JobHasFailed, JobFinished, FoundElsewhere, InvalidInput.
+        """
+        name = self._queue(queue)
+        when = when_of(delay, at, tz=tz, fold=fold, now_ms=time.time_ns() // 1_000_000)
+        return await self._move(calls.reschedule(self._session.keys, name, check_id(id), when), id, queue)
+
+    async def run_now(self, id: str, *, queue: str | None = None) -> RefT:
+        """End the wait of a job; on a paused queue it runs when that is resumed. Raises as `reschedule`.
+
+        The call is not sent again when its answer is lost: OutcomeUnknown.
+        """
+        name = self._queue(queue)
+        call = calls.run_now(self._session.keys, name, check_id(id), high_water=self._session.options.high_water)
+        return await self._move(call, id, queue)
+
+    async def retry(self, id: str, *, queue: str | None = None, data: Any = None) -> RefT:
+        """Give a failed job all its tries again, now; `data` replaces its payload.
+
+        Raises JobNotFound, JobNotFailed, PayloadLost, Conflict (another job owns its unique key), FoundElsewhere. The
+        call is not sent again when its answer is lost: OutcomeUnknown.
+        """
+        name = self._queue(queue)
+        payload = None if data is None else envelopes.encode_data(data, self._session.options.max_payload)
+        for _ in range(RETRY_ROUNDS):
+            info = await self.get(id, queue=queue)
+            if info is None:
+                raise JobNotFound(f"No job {id!r} is known in the queue {name!r}.", hint="Check the id and the queue.")
+            if info.state != "failed":
+                raise JobNotFailed(f"The job {id!r} is {info.state}; only a failed job can be retried.")
+            with suppress(_Changed):
+                return await self._write(self._retry_call(info, payload), name, partial(self._retried, info))
+        raise Conflict(f"The job {id!r} was changed by others {RETRY_ROUNDS} times.", hint="Try again later.")
+
+    async def forget(self, ids: str | Iterable[str], *, queue: str | None = None) -> list[Answer]:
+        """Drop failed or completed jobs for good: `forgotten`, `refused` (it waits or runs) or `unknown` for each.
+
+        Raises FoundElsewhere when no queue was named, one id was given, and another queue has it.
+        """
+        name = self._queue(queue)
+        job_ids = check_ids(ids)
+        answers: list[Answer] = []
+        for start in range(0, len(job_ids), MAX_ROWS):
+            call = calls.forget(self._session.keys, name, job_ids[start : start + MAX_ROWS])
+            try:
+                answers += await self._session.write(call, name)
+            except NotConfirmed as error:
+                error.done = ([*answers, *error.done[0]],)
+                raise
+        if queue is None and answers == ["unknown"]:
+            await self._session.raise_if_elsewhere(job_ids[0])
+        return answers
+
+    async def get(self, id: str, *, queue: str | None = None) -> JobInfo | None:
+        """Read everything that is known about a job; None when it is unknown. Raises FoundElsewhere."""
+        info = await self._session.run(inspect.get(self._session.keys, self._queue(queue), check_id(id)))
+        if info is None and queue is None:
+            await self._session.raise_if_elsewhere(id)
+        return info
+
+    async def wait(self, id: str, *, queue: str | None = None, timeout: Duration) -> JobInfo | None:
+        """Wait until a job has ended: completed, failed, or gone (None). Looks every 20 ms, later once a second.
+
+        Raises TimeoutError when it has not ended after `timeout`.
+        """
+        left = duration_ms(timeout, field="timeout") / 1000
+        pause = 0.02
+        while True:
+            info = await self.get(id, queue=queue)
+            if info is None or info.state in ("completed", "failed"):
+                return info
+            if left <= 0:
+                raise TimeoutError(f"The job {id!r} is {info.state} after {timeout}.")
+            await self._session.executor.sleep(min(pause, left))
+            left -= pause
+            pause = min(pause * 1.3, 1.0)
+
+    async def list_jobs(self, state: JobState, *, queue: str | None = None, cursor: str = "", limit: int = 100) -> Page:
+        """Read one page of the jobs in a state, in their order: at most `limit`, from 1 to 500, and 1 MB of payload.
+
+        `cursor` is that of the page before. A page with a cursor may be short, even empty. Raises InvalidInput.
+        """
+        check_word("state", state, get_args(JobState))
+        check_whole_number("limit", limit, least=1, most=inspect.MAX_PAGE)
+        _check_cursor(state, cursor)
+        return await self._session.run(
+            inspect.list_jobs(self._session.keys, self._queue(queue), state, cursor=cursor, limit=limit)
+        )
+
+    async def iter_jobs(self, state: JobState, *, queue: str | None = None) -> AsyncIterator[JobInfo]:
+        """Go through all jobs in a state, in their order, page by page."""
+        cursor = ""
+        while True:
+            page = await self.list_jobs(state, queue=queue, cursor=cursor)
+            for job in page.jobs:
+                yield job
+            cursor = page.cursor
+            if not cursor:
+                return
+
+    async def _take_out(self, job_id: str, queue: str | None, *, running: bool = False, failure: bytes = b"") -> Answer:
+        name = self._queue(queue)
+        call = calls.cancel(
+            self._session.keys, name, check_id(job_id), running=running, failure=failure, token=new_id()
+        )
+
+        async def checked(answer: Answer) -> Answer:
+            if answer == "unknown" and queue is None:
+                await self._session.raise_if_elsewhere(job_id)
+            return answer
+
+        return await self._write(call, name, checked)
+
+    async def _move(self, call: Call[Moved], job_id: str, queue: str | None) -> RefT:
+        """Give a waiting job another due time, and return a reference to it."""
+        name = self._queue(queue)
+
+        async def reference(moved: Moved) -> RefT:
+            await self._check_moved(moved.answer, job_id, name, is_named=queue is not None)
+            state = "ready" if moved.answer == "ready" else "scheduled"
+            return self._make_ref(job_id, name, state, moved.due_ms, moved.answer, "")
+
+        return await self._write(call, name, reference)
+
+    async def _write(self, call: Call[T], queue: str, read: Callable[[T], Awaitable[R]]) -> R:
+        """Send a call that stores something, and return what `read` makes of its answer: also as NotConfirmed.done."""
+        try:
+            answer = await self._session.write(call, queue)
+        except NotConfirmed as error:
+            error.done = (await read(error.done[0]),)
+            raise
+        return await read(answer)
+
+    def _retry_call(self, info: JobInfo, payload: msgspec.Raw | None) -> Call[RetryAnswer]:
+        if info.envelope is None or info.is_lost:
+            raise PayloadLost(
+                f"The payload of the job {info.id!r} is lost, so there is nothing to retry.", hint="Forget it."
+            )
+        envelope = envelopes.refresh(info.raw, info.envelope, time.time_ns() // 1_000_000)
+        if payload is not None:
+            envelope = envelopes.rewrite(envelope, data=payload)
+        fingerprint = envelopes.fingerprint(info.raw)
+        return calls.retry(
+            self._session.keys, info.queue, info.id, fingerprint=fingerprint, envelope=envelope, digest=""
+        )
+
+    async def _retried(self, info: JobInfo, answer: RetryAnswer) -> RefT:
+        if answer.answer == "scheduled":
+            return self._make_ref(info.id, info.queue, "scheduled", answer.due_ms, "scheduled", info.name)
+        if answer.answer == "conflict":
+            raise Conflict(
+                f"The job {answer.owner!r} owns the unique key of {info.id!r}.", hint="Wait until it has ended."
+            )
+        raise _Changed
+
+    async def _check_moved(self, answer: Answer, job_id: str, queue: str, *, is_named: bool) -> None:
+        """Raise the error that an answer stands for, unless the job was moved."""
+        if answer in ("rescheduled", "ready", "scheduled"):
+            return
+        if answer == "unknown":
+            if not is_named:
+                await self._session.raise_if_elsewhere(job_id)
+            raise JobNotFound(f"No job {job_id!r} is known in the queue {queue!r}.", hint="Check the id and the queue.")
+        errors: dict[str, DelayqError] = {
+            "running": JobRunning(f"The job {job_id!r} is running.", hint="`delayq cancel --running` asks it to stop."),
+            "failed": JobHasFailed(f"The job {job_id!r} has failed.", hint="`delayq failed retry` runs it again."),
+            "finished": JobFinished(f"The job {job_id!r} has finished."),
+        }
+        raise errors[answer]
+
+
+def _check_cursor(state: JobState, cursor: object) -> None:
+    """Raise InvalidInput for what no page returned: the list would begin again."""
+    grammar = _CURSOR_OF_STREAM if state in ("ready", "reserved") else _CURSOR_OF_SET
+    if cursor != "" and not (isinstance(cursor, str) and grammar.fullmatch(cursor)):
+        raise InvalidInput(
+            f"cursor is {shown(cursor)}.",
+            hint="Use the cursor of the page before, or '' for the first page.",
+            field="cursor",
+        )
+
+
+def check_word(field: str, value: object, words: tuple[str, ...]) -> None:
+    """Raise InvalidInput unless a value is one of some words."""
+    if value not in words:
+        raise InvalidInput(
+            f"{field} is {shown(value)}.", hint=f"Use {', '.join(words[:-1])} or {words[-1]}.", field=field
+        )
