@@ -223,6 +223,7 @@ class DelayQ:
     retry = blocking(FailedOperations[JobRef].retry)
     forget = blocking(FailedOperations[JobRef].forget)
     get = blocking(FailedOperations[JobRef].get)
+    look_elsewhere = blocking(FailedOperations[JobRef].look_elsewhere)
     wait = blocking(FailedOperations[JobRef].wait)
     list_jobs = blocking(FailedOperations[JobRef].list_jobs)
     iter_jobs = iterating(FailedOperations[JobRef].iter_jobs)

@@ -84,8 +84,16 @@ class Manager:
         """Return where the jobs of a name go that do not say so themselves."""
         return route_of(self._routes, job_name)
 
+    def queue_of(self, job_name: str, declared: str | None) -> str:
+        """Return the queue of a job that declares this queue, or none. Raises ConfigError."""
+        route = self.route_of(job_name)
+        return declared or route.queue or self.settings.of_connection(route.connection or "").queue
+
     def add_headers(self, make: MakeHeaders) -> None:
-        """Give every job that is dispatched headers, such as those of a trace. Headers that a dispatch says go before."""
+        """Give every job that is dispatched headers, such as those of a trace.
+
+        Headers that a dispatch says go before them.
+        """
         self._headers.append(make)
 
     def headers_for(self, spec: JobSpec) -> dict[str, str]:

@@ -5,6 +5,7 @@ anything is sent.
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Final
+from zlib import crc32
 
 import msgspec
 
@@ -102,6 +103,13 @@ def prepare(spec: JobSpec, options: Options, now_ms: int) -> NewJob:
     return NewJob(job_id, name, queue, envelopes.encode(envelope), when, spec.id is not None)
 
 
+def spread_out(jobs: Iterable[NewJob], spread_ms: int) -> list[NewJob]:
+    """Return jobs with their due times scattered over so long. The id decides, so the same job gets the same time."""
+    return [
+        msgspec.structs.replace(job, when=_later(job.when, crc32(job.id.encode()) * spread_ms >> 32)) for job in jobs
+    ]
+
+
 def prepare_raw(raw: bytes, options: Options, *, queue: str | None, delay: Duration | None) -> NewJob:
     """Prepare an envelope that is made already; only another `queue` is written into it.
 
@@ -114,6 +122,10 @@ def prepare_raw(raw: bytes, options: Options, *, queue: str | None, delay: Durat
         raw = envelopes.rewrite(raw, queue=target)
     when = when_of(delay, None, now_ms=0)
     return NewJob(check_id(envelope.id), check_job_name(envelope.name), target, raw, when, has_own_id=True)
+
+
+def _later(when: str, ms: int) -> str:
+    return f"+{int(when) + ms}" if when.startswith("+") else str(int(when) + ms)
 
 
 def check_whole_number(field: str, value: object, *, least: int, most: int = MAX_TRIES) -> int:

@@ -1,9 +1,14 @@
-"""Loads the application: the module that declares the jobs."""
+"""The application of a worker: the module that declares the jobs, and the manager that it may have set."""
 
 import sys
 from importlib import import_module
+from pathlib import PurePath
 
+from delayq.core.display import mask_url
 from delayq.core.errors import ConfigError
+from delayq.jobs.registry import registry
+from delayq.manager import Manager, current_manager, manager_that_was_set, set_manager
+from delayq.settings.model import Settings
 
 
 def load_application(module: str) -> None:
@@ -16,7 +21,7 @@ def load_application(module: str) -> None:
     if not all(part.isidentifier() for part in module.split(".")):
         raise ConfigError(
             f"--app takes the name of a module, and {module!r} is none.",
-            hint="Write shop.jobs for the file shop/jobs.py.",
+            hint=f"Write --app {_as_module(module)}.",
             field="app",
         )
     try:
@@ -29,7 +34,60 @@ def load_application(module: str) -> None:
                 f"No module {module!r} is found.", hint="Run delayq in the directory that holds it.", field="app"
             ) from None
         raise ConfigError(f"The module {module!r} cannot be imported: {error}.", field="app") from error
+    except SystemExit as end:
+        said = f": {end.code}" if end.code not in (None, 0) else ""
+        raise ConfigError(f"The module {module!r} ended the program while it was imported{said}.", field="app") from end
     except BaseException as error:
         raise ConfigError(
             f"The module {module!r} cannot be imported: {type(error).__name__}: {error}.", field="app"
         ) from error
+
+
+def settings_of_application(settings: Settings) -> Settings:
+    """Return the settings for a worker of the application that was loaded.
+
+    A manager that the application has set names its Redis. It counts when nothing else names one. Raises ConfigError
+    when something else names another: the worker would wait for jobs that go elsewhere.
+    """
+    manager = manager_that_was_set()
+    if manager is None or manager.settings.url is None:
+        return settings
+    said = manager.settings.of_connection(manager.settings.connection)
+    if settings.url is None:
+        return settings.model_copy(update={"url": said.url, "prefix": said.prefix, "queue": said.queue})
+    if (settings.must_have_url(), settings.prefix) != (said.must_have_url(), said.prefix):
+        raise ConfigError(
+            f"The worker would serve {_shown(settings)}, but the application sends its jobs to {_shown(said)}.",
+            hint="Give both the same: set DELAYQ_URL for both, or for neither.",
+            field="url",
+        )
+    return settings
+
+
+def share_settings(settings: Settings) -> None:
+    """Let the jobs of this process dispatch to the Redis of the worker, unless the application has set a manager."""
+    if manager_that_was_set() is None:
+        set_manager(Manager(settings))
+
+
+def queues_of_application() -> list[str]:
+    """List the queues of all jobs that the application declares, sorted; the default one without any job."""
+    manager = current_manager()
+    declared = registry.declared()
+    return sorted({manager.queue_of(name, options.queue) for name, options in declared.items()}) or [
+        manager.settings.queue
+    ]
+
+
+def _as_module(given: str) -> str:
+    """Guess the module that was meant: of a path, or of a module and a name in it."""
+    path = PurePath(given.partition(":")[0])
+    parts = [
+        part for part in path.with_suffix("" if path.suffix == ".py" else path.suffix).parts if part not in (".", "/")
+    ]
+    guess = ".".join(parts)
+    return guess if guess and all(part.isidentifier() for part in guess.split(".")) else "shop.jobs"
+
+
+def _shown(settings: Settings) -> str:
+    return f"{mask_url(settings.must_have_url())} (prefix {settings.prefix})"

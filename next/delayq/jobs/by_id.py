@@ -17,22 +17,34 @@ def place_of(name: str, options: JobOptions) -> tuple[Connection, str]:
 def cancel_job(name: str, options: JobOptions, job_id: str, *, running: bool) -> Answer:
     """Cancel a job in the queue of its name; raises FoundElsewhere when another queue has the id."""
     connection, queue = place_of(name, options)
-    return connection.client.cancel(job_id, queue=queue, running=running, search=True)
+    answer = connection.client.cancel(job_id, queue=queue, running=running)
+    if answer == "unknown":
+        connection.client.look_elsewhere(job_id, queue=queue)
+    return answer
 
 
 async def acancel_job(name: str, options: JobOptions, job_id: str, *, running: bool) -> Answer:
     """Cancel a job, awaited; see `cancel_job`."""
     connection, queue = place_of(name, options)
-    return await connection.aclient.cancel(job_id, queue=queue, running=running, search=True)
+    answer = await connection.aclient.cancel(job_id, queue=queue, running=running)
+    if answer == "unknown":
+        await connection.aclient.look_elsewhere(job_id, queue=queue)
+    return answer
 
 
 def find_job(name: str, options: JobOptions, job_id: str) -> JobInfo | None:
     """Return a job in the queue of its name, or None; raises FoundElsewhere when another queue has the id."""
     connection, queue = place_of(name, options)
-    return connection.client.get(job_id, queue=queue, search=True)
+    info = connection.client.get(job_id, queue=queue)
+    if info is None:
+        connection.client.look_elsewhere(job_id, queue=queue)
+    return info
 
 
 async def afind_job(name: str, options: JobOptions, job_id: str) -> JobInfo | None:
     """Find a job, awaited; see `find_job`."""
     connection, queue = place_of(name, options)
-    return await connection.aclient.get(job_id, queue=queue, search=True)
+    info = await connection.aclient.get(job_id, queue=queue)
+    if info is None:
+        await connection.aclient.look_elsewhere(job_id, queue=queue)
+    return info

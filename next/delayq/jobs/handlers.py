@@ -44,7 +44,7 @@ class Handler(Protocol):
         """Return how the job is tried."""
         ...
 
-    def read(self, data: bytes) -> Any:
+    def read(self, data: bytes | msgspec.Raw) -> Any:
         """Return what `call` and `failed` take; raises UnknownJob, msgspec.ValidationError."""
         ...
 
@@ -99,7 +99,7 @@ class MethodHandler:
         self._kind = kind
         self._method = method
 
-    def read(self, data: bytes) -> Any:
+    def read(self, data: bytes | msgspec.Raw) -> Any:
         """Return the payload as plain JSON values."""
         return msgspec.json.decode(data)
 

@@ -53,7 +53,7 @@ def run(raw: bytes, *, jobs: Registry = registry) -> Ran:
     handler = jobs.get(envelope.name)
     if handler.is_async:
         _refuse_inside_a_loop()
-    job = handler.read(bytes(envelope.data))
+    job = handler.read(envelope.data)
     result: Any = None
     error: BaseException | None = None
     try:
@@ -72,7 +72,7 @@ async def arun(raw: bytes, *, jobs: Registry = registry) -> Ran:
     """Run the job of an envelope in this event loop, a plain handler in a thread. Returns and raises as `run`."""
     envelope = envelopes.decode(raw)
     handler = jobs.get(envelope.name)
-    job = handler.read(bytes(envelope.data))
+    job = handler.read(envelope.data)
     result: Any = None
     error: BaseException | None = None
     try:

@@ -11,13 +11,12 @@ The first of these that says something counts:
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from difflib import get_close_matches
 from typing import Any, Final, Self, TypedDict
 
 import msgspec
 
 from delayq.core.backoff import Backoff, BackoffSpec, parse_backoff
-from delayq.core.display import shown
+from delayq.core.display import did_you_mean, shown
 from delayq.core.errors import InvalidInput
 from delayq.core.job_spec import Limit, check_tags, check_whole_number
 from delayq.core.names import check_job_name, check_queue
@@ -104,7 +103,7 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
             if option not in _READERS:
                 raise InvalidInput(
                     f"The job {job_name!r} declares the option {option!r}, which does not exist.",
-                    hint=_did_you_mean(option, _READERS),
+                    hint=_hint_for(option, _READERS),
                     field=option,
                 )
             if value is not None:
@@ -119,7 +118,7 @@ def check_said(said: Mapping[str, Any], *, job_name: str) -> None:
         if option not in Said.__annotations__:
             raise InvalidInput(
                 f"A dispatch of the job {job_name!r} has no option {option!r}.",
-                hint=_did_you_mean(option, Said.__annotations__),
+                hint=_hint_for(option, Said.__annotations__),
                 field=option,
             )
 
@@ -158,9 +157,8 @@ def _read_delay(value: Any) -> Any:
     return value
 
 
-def _did_you_mean(option: str, known: Mapping[str, Any]) -> str:
-    near = get_close_matches(option, known, n=1)
-    return f"Did you mean {near[0]!r}?" if near else f"Known are {', '.join(sorted(known))}."
+def _hint_for(option: str, known: Mapping[str, Any]) -> str:
+    return did_you_mean(option, known) or f"Known are {', '.join(sorted(known))}."
 
 
 _FAR_AHEAD_MS: Final = 2**50

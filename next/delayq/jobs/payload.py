@@ -6,6 +6,7 @@ Values of plain types in fields of exactly these types need no second look.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Final
 
 import msgspec
@@ -44,7 +45,7 @@ class Payload:
         msgspec.ValidationError for a payload that does not fit.
         """
         try:
-            return msgspec.structs.asdict(self._decode(b"{}" if data == b"null" else data))
+            return msgspec.structs.asdict(self._decode(b"{}" if bytes(data) == b"null" else data))
         except msgspec.ValidationError as error:
             if "unknown field" in str(error):
                 raise UnknownJob(
@@ -116,11 +117,18 @@ class Payload:
 
     def _changed(self, name: str, value: Any, back: Any) -> InvalidInput:
         return InvalidInput(
-            f"The field {name!r} of {self._job_name!r} is {shown(value)} ({type(value).__name__}), and a worker would "
-            f"read {shown(back)} ({type(back).__name__}).",
+            f"The field {name!r} of {self._job_name!r} is {_described(value)}, and a worker would read "
+            f"{_described(back)}.",
             hint=_hint_for(value),
             field="data",
         )
+
+
+def _described(value: Any) -> str:
+    if isinstance(value, datetime):
+        zone = f" in {value.tzinfo}" if value.tzinfo else ""
+        return f"the datetime {value}{zone}"
+    return f"the {type(value).__name__} {shown(value)}" if isinstance(value, str | int) else f"a {type(value).__name__}"
 
 
 def _is_plain(value: Any, kind: Any) -> bool:

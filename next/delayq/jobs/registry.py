@@ -60,19 +60,16 @@ class Registry:
         handler = self.find(name)
         return None if handler is None else handler.options
 
-    def queues(self) -> list[str | None]:
-        """List the queues that jobs declare; None stands for those that declare none. Sorted, None first."""
-        options = [
-            *[handler.options for handler in self._handlers.values()],
-            *[one for _, one in self._classes.values()],
-        ]
-        return sorted({one.queue for one in options}, key=lambda queue: queue or "")
+    def declared(self) -> dict[str, JobOptions]:
+        """Return what all jobs, and all classes for string jobs, declare, by their names."""
+        of_handlers = {name: handler.options for name, handler in self._handlers.items()}
+        return of_handlers | {name: options for name, (_, options) in self._classes.items()}
 
     def has_async(self) -> bool:
         """Whether any handler is a coroutine function."""
-        methods = [method for kind, _ in self._classes.values() for method in vars(kind).values()]
+        is_async = inspect.iscoroutinefunction
         return any(handler.is_async for handler in self._handlers.values()) or any(
-            map(inspect.iscoroutinefunction, methods)
+            inspect.getmembers(kind, is_async) for kind, _ in self._classes.values()
         )
 
     def _handler_of_method(self, name: str) -> Handler:

@@ -142,6 +142,10 @@ class JobOperations(QueueOperations, Generic[RefT]):
             await self._session.raise_if_elsewhere(id)
         return info
 
+    async def look_elsewhere(self, id: str, *, queue: str) -> None:
+        """Raise FoundElsewhere when another queue than this one has the job."""
+        await self._session.raise_if_elsewhere(check_id(id), queue=queue)
+
     async def wait(self, id: str, *, queue: str | None = None, timeout: Duration) -> JobInfo | None:
         """Wait until a job has ended: completed, failed, or gone (None). Looks every 20 ms, later once a second.
 

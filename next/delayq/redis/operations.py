@@ -10,10 +10,10 @@ from typing import Any, Final, cast, get_args
 from delayq.core.backoff import BackoffSpec
 from delayq.core.display import shown
 from delayq.core.errors import Conflict, InvalidInput, JobRunning, NotConfirmed
-from delayq.core.job_spec import JobSpec, Limit, NewJob, prepare, prepare_raw
+from delayq.core.job_spec import JobSpec, Limit, NewJob, prepare, prepare_raw, spread_out
 from delayq.core.names import new_id
 from delayq.core.states import OnConflict
-from delayq.core.times import Duration, Instant
+from delayq.core.times import Duration, Instant, duration_ms
 from delayq.redis.commands import inspect
 from delayq.redis.commands import jobs as calls
 from delayq.redis.commands.call import MAX_BYTES, MAX_ROWS
@@ -93,15 +93,20 @@ class Operations(JobOperations[RefT]):
         (ref,) = await self._place(job.queue, [job], on_conflict)
         return ref
 
-    async def schedule_many(self, specs: Iterable[JobSpec], *, on_conflict: OnConflict = "keep") -> list[RefT]:
+    async def schedule_many(
+        self, specs: Iterable[JobSpec], *, on_conflict: OnConflict = "keep", spread: Duration | None = None
+    ) -> list[RefT]:
         """Schedule jobs, up to 250 in one trip, and return a reference to each in the order they were given.
 
+        `spread` ('1h') scatters the due times over this long, each by the id of its job.
         Raises as `schedule`. When a later trip fails, the jobs of earlier ones are stored; `stored` of a Conflict holds
         their references, and `done` of NotConfirmed.
         """
         given = _checked_specs(specs)
         now_ms = await self._now_ms(bool([spec for spec in given if spec.needs_server_time]))
         jobs = [prepare(spec, self._session.options, now_ms) for spec in given]
+        if spread is not None:
+            jobs = spread_out(jobs, duration_ms(spread, field="spread"))
         refs: dict[int, RefT] = {}
         for rows in _in_trips(jobs):
             queue = rows[0][1].queue

@@ -63,25 +63,26 @@ class Session:
         """List a queue again before the next job, because it was taken off the list."""
         self._listed.discard(queue)
 
-    async def raise_if_elsewhere(self, job_id: str) -> None:
-        """Raise FoundElsewhere when another queue has the job: the caller named no queue, and the default one has none.
+    async def raise_if_elsewhere(self, job_id: str, *, queue: str | None = None) -> None:
+        """Raise FoundElsewhere when another queue has the job. `queue` has none; None = the default queue.
 
         A user that may not read the list of queues gets the plain answer.
         """
+        searched = queue or self.options.queue
         try:
-            queues = [name for name in await self.run(inspect.list_queues(self.keys)) if name != self.options.queue]
+            queues = [name for name in await self.run(inspect.list_queues(self.keys)) if name != searched]
         except CallRefused:
             return
         if len(queues) > MAX_SEARCHED:
             raise FoundElsewhere(
-                f"The queue {self.options.queue!r} has no job {job_id!r}. {len(queues):,} others were not searched.",
+                f"The queue {searched!r} has no job {job_id!r}. {len(queues):,} others were not searched.",
                 hint="Name the queue with queue=.",
                 id=job_id,
             )
         found = [name for name, has in zip(queues, await self._which_have(queues, job_id), strict=True) if has]
         if found:
             raise FoundElsewhere(
-                f"The queue {self.options.queue!r} has no job {job_id!r}, but {', '.join(found)} has.",
+                f"The queue {searched!r} has no job {job_id!r}, but {', '.join(found)} has.",
                 hint=f"Name the queue: queue={found[0]!r}.",
                 id=job_id,
                 queues=tuple(found),

@@ -82,7 +82,7 @@ class Attempts:
             refusal = before_start(envelope, policy, self._now_ms)
             if refusal is not None:
                 return self._settlement(delivery, envelope, refusal)
-            job = handler.read(bytes(envelope.data))
+            job = handler.read(envelope.data)
         except UnreadableEnvelope as error:
             return self._unreadable(delivery, error)
         except Exception as error:

@@ -10,7 +10,8 @@ from delayq.core.envelope import decode
 from delayq.core.errors import UnknownJob
 from delayq.core.job_spec import JobSpec, prepare
 from delayq.core.options import Options
-from delayq.jobs.function import Registry, job
+from delayq.jobs.function import job
+from delayq.jobs.registry import Registry
 
 
 def sent(data: Any) -> Any:

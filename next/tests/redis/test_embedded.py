@@ -23,7 +23,7 @@ from delayq.redis.embedded import binary
 from delayq.redis.embedded.binary import find_program
 from delayq.redis.embedded.server import EmbeddedServer
 from delayq.settings.model import load_settings
-from tests.support.embedded import is_held, kill, process_id
+from tests.support.embedded import has_written, is_held, kill, process_id
 from tests.support.servers import server_program
 from tests.support.waiting import wait_until
 
@@ -90,6 +90,7 @@ def test_its_data_survive_a_stop(project: Path) -> None:
 
 def test_its_data_survive_a_kill(project: Path) -> None:
     schedule_one()
+    wait_until(lambda: has_written(server_here()))
     kill(server_here())
     assert server_here().socket.exists()
     assert_kept()

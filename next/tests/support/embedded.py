@@ -17,6 +17,12 @@ def process_id(server: EmbeddedServer) -> int:
         return int(connection.info("server")["process_id"])
 
 
+def has_written(server: EmbeddedServer) -> bool:
+    """Whether a server has given all its answers to the system: while it syncs, it keeps them for up to two seconds."""
+    with redis.Redis(unix_socket_path=str(server.socket)) as connection:
+        return int(connection.info("persistence")["aof_buffer_length"]) == 0
+
+
 def is_held(data_dir: Path) -> bool:
     """Whether a server lives on a data directory."""
     lock = data_dir / "server.lock"

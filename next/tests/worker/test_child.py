@@ -4,7 +4,8 @@ import pytest
 
 from delayq.backends.protocol import Acked, Failed, Released
 from delayq.core.errors import BackendUnavailable
-from delayq.jobs.function import Registry, job
+from delayq.jobs.function import job
+from delayq.jobs.registry import Registry
 from delayq.worker.attempt import Attempts
 from delayq.worker.child import Child
 from delayq.worker.executors.executor import JobExecutor

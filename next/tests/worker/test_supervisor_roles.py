@@ -7,7 +7,8 @@ import pytest
 
 from delayq.backends.protocol import Acked, Delivery, Failed, Released, Settlement
 from delayq.core.signals import JobCancelled, JobTimedOut
-from delayq.jobs.function import Registry, job
+from delayq.jobs.function import job
+from delayq.jobs.registry import Registry
 from delayq.worker import children as children_module
 from delayq.worker import timeouts as timeouts_module
 from delayq.worker.attempt import Attempts

@@ -14,8 +14,13 @@ from delayq.core.errors import ConfigError
 from delayq.core.queue_order import parse_queues, parse_weights, strict
 from delayq.core.queue_order import weighted as weighted_order
 from delayq.core.times import duration_ms
-from delayq.jobs.application import load_application
-from delayq.jobs.function import registry
+from delayq.jobs.application import (
+    load_application,
+    queues_of_application,
+    settings_of_application,
+    share_settings,
+)
+from delayq.jobs.registry import registry
 from delayq.settings.model import Settings
 from delayq.worker.options import WorkerOptions
 from delayq.worker.sidecar import run_all_loops
@@ -97,8 +102,12 @@ def work(
     handler = begin_logging(log_format=log_format or settings.log_format, level=settings.log_level, quiet=quiet)
     load_application(name)
     settle_logging(handler, is_format_said=log_format is not None)
+    settings = settings_of_application(settings)
+    is_embedded = settings.uses_embedded
+    settings = session.with_server(settings, tells_start=quiet)
+    share_settings(settings)
     weights = parse_weights(weighted) if weighted else {}
-    queues = list(weights) or (parse_queues(queue) if queue else registry.queues()) or [settings.queue]
+    queues = list(weights) or (parse_queues(queue) if queue else queues_of_application())
     options = WorkerOptions(
         queues=queues,
         order=weighted_order(weights) if weights else strict,
@@ -115,26 +124,26 @@ def work(
         allows_eviction=allow_eviction,
         with_loops=not no_mover,
     )
-    settings = session.with_server(settings, tells_start=quiet)
     if not quiet:
-        _tell(session, settings, f"working on {', '.join(queues)}, {_how_many(options)}")
+        _tell(session, settings, is_embedded, f"working on {', '.join(queues)}, {_how_many(options)}")
     raise typer.Exit(run_worker(settings, options, registry))
 
 
 def move(context: typer.Context) -> None:
     """Run the mover, the janitor and the relay without a worker, until SIGTERM or Ctrl-C."""
     session = session_of(context)
+    is_embedded = session.settings.uses_embedded
     settings = session.with_server(session.settings, tells_start=False)
     begin_logging(log_format=settings.log_format, level=settings.log_level, quiet=False)
-    _tell(session, settings, "moving what is due in all queues")
+    _tell(session, settings, is_embedded, "moving what is due in all queues")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     run_all_loops(settings, [], settings.lease / 1000, stopping=lambda: False)
 
 
-def _tell(session: CliSession, settings: Settings, what: str) -> None:
+def _tell(session: CliSession, settings: Settings, is_embedded: bool, what: str) -> None:
     """Say on stderr which server this is: a wrong one is the most frequent mistake."""
     where = mask_url(settings.must_have_url())
-    if session.settings.uses_embedded:
+    if is_embedded:
         where += f", embedded server, data in {session.embedded.data_dir}"
     print(f"delayq: {what}; Redis at {where}", file=sys.stderr, flush=True)
 

@@ -193,17 +193,16 @@ def _read_entry(queue: str, entry: bytes, fields: list[bytes] | None) -> Deliver
     of the others: it becomes a delivery without id or without envelope.
     """
     if fields is not None and fields[::2] == _OURS and fields[7].isdigit():
-        return Delivery(
-            queue, str(fields[1], "utf-8", "replace"), str(entry, "ascii"), fields[3], int(fields[7]), fields[5]
-        )
+        _, job_id, _, envelope, _, due, _, recoveries = fields
+        return Delivery(queue, str(job_id, "utf-8", "replace"), str(entry, "ascii"), envelope, int(recoveries), due)
     named = dict(zip(fields[::2], fields[1::2], strict=True)) if fields else {}
-    recoveries = named.get(b"recoveries", b"0")
+    times = named.get(b"recoveries", b"0")
     return Delivery(
         queue=queue,
         id=named.get(b"id", b"").decode("utf-8", "replace"),
         entry=entry.decode(),
         envelope=named.get(b"job", b""),
-        recoveries=int(recoveries) if recoveries.isdigit() else 0,
+        recoveries=int(times) if times.isdigit() else 0,
         due=named.get(b"due", b"0"),
         is_stopping=b"stop" in named,
     )
