@@ -194,7 +194,7 @@ class Operations(JobOperations[RefT]):
 def _checked_specs(specs: Iterable[JobSpec]) -> list[JobSpec]:
     given = list(specs)
     for position, spec in enumerate(given):
-        if not isinstance(spec, JobSpec):
+        if spec.__class__ is not JobSpec and not isinstance(spec, JobSpec):
             raise InvalidInput(
                 f"specs[{position}] is {shown(spec)}.", hint="Use JobSpec(name='order.close', …).", field="specs"
             )
