@@ -2,7 +2,7 @@
 
 import typer
 
-from delayq.cli.commands.workers import work
+from delayq.cli.commands.work import work
 from delayq.cli.options import App, Queues
 from delayq.cli.output import print_text
 from delayq.cli.session import session_of
