@@ -2,13 +2,11 @@
 
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
-from typing import Annotated, Literal
+from typing import Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, SecretStr
+from pydantic import BaseModel, ConfigDict, model_validator
 
-from delayq.core.names import check_queue
-
-QueueName = Annotated[str, AfterValidator(check_queue)]
+from delayq.settings.types import Prefix, QueueName, Url
 
 
 class ConnectionSettings(BaseModel):
@@ -17,18 +15,26 @@ class ConnectionSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     driver: Literal["redis"] = "redis"
-    url: SecretStr | None = None
-    prefix: str | None = None
+    url: Url = None
+    prefix: Prefix | None = None
     queue: QueueName | None = None
 
 
 class Route(BaseModel):
-    """Where the jobs of a name go: a queue, a connection, or both. None leaves it to what comes after."""
+    """Where the jobs of a name go: a queue, a connection, or both. None leaves it to what comes after.
+
+    In a settings file, a text is a queue: "order.*" = "orders".
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     queue: QueueName | None = None
     connection: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_text(cls, value: Any) -> Any:
+        return {"queue": value} if isinstance(value, str) else value
 
 
 Routes = Mapping[str, Route]

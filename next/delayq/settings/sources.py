@@ -1,0 +1,153 @@
+"""Where settings come from: what is given, else the environment, else a settings file, else the default.
+
+The file is the one that `config` names (--config, DELAYQ_CONFIG), else the nearest delayq.toml, from the working
+directory upwards.
+"""
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, TomlConfigSettingsSource
+
+from delayq.core.display import did_you_mean, shown
+from delayq.core.errors import ConfigError
+from delayq.settings.types import DURATION, PATH, Unit
+
+VARIABLES: Final = "DELAYQ_"
+FILE_NAME: Final = "delayq.toml"
+TABLES: Final = ("connections", "routes")
+"""Settings that only a file holds."""
+
+_NO_SETTING: Final = re.compile(
+    rf"{VARIABLES}(?:TEST_|(?:\w+_)?(?:SERVICE_HOST=|SERVICE_PORT(?:_\w+)?=|PORT=\w+://|PORT_[0-9]+_\w+=))"
+)
+"""Variables, as NAME=value, that are not meant for delayq."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Which source gave a value. `place` is its flag, its variable or the file; '' for a default."""
+
+    source: Literal["flag", "environment", "file", "default"]
+    place: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.source} {self.place}".rstrip()
+
+
+class FileSource(PydanticBaseSettingsSource):
+    """The settings file. Raises ConfigError."""
+
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
+        """Return one value of the file."""
+        return self().get(field_name), field_name, False
+
+    def __call__(self) -> dict[str, Any]:
+        """Return all values of the file; none without a file. `config` comes from the sources before this one."""
+        path = find_file(self.current_state.get("config") or "")
+        return {} if path is None else _read_file(self.settings_cls, path)
+
+
+def find_file(config: str) -> Path | None:
+    """Return the settings file that counts; None when there is none. Raises ConfigError for one that is named."""
+    if config:
+        path = Path(os.path.abspath(os.path.expanduser(config)))
+        if not path.is_file():
+            raise ConfigError(
+                f"The settings file {path} does not exist.",
+                hint="Correct --config or DELAYQ_CONFIG, or leave it out.",
+                field="config",
+            )
+        return path
+    try:
+        here = Path.cwd()
+    except OSError:  # it was removed
+        return None
+    folder = next((one for one in (here, *here.parents) if os.path.isfile(one / FILE_NAME)), None)
+    if folder is None:
+        return None
+    if folder != here:
+        _refuse_stranger(folder / FILE_NAME)
+    return folder / FILE_NAME
+
+
+def find_origins(settings: type[BaseSettings], given: Mapping[str, Any]) -> dict[str, Origin]:
+    """Return the origin of each value that is no default, by name. The sources are read again. Raises ConfigError."""
+    variables = EnvSettingsSource(settings)()
+    path = find_file(given.get("config") or variables.get("config") or "")
+    origins = {} if path is None else dict.fromkeys(_read_file(settings, path), Origin("file", str(path)))
+    origins |= {name: Origin("environment", variable_of(name)) for name in variables}
+    return origins | {name: Origin("flag", flag_of(name)) for name, value in given.items() if value is not None}
+
+
+def variable_of(name: str) -> str:
+    """Return the environment variable of a setting."""
+    return VARIABLES + name.upper()
+
+
+def flag_of(name: str) -> str:
+    """Return the flag of a setting."""
+    return f"--{name.replace('_', '-')}"
+
+
+def refuse_unknown_variables(known: Iterable[str]) -> None:
+    """Raise ConfigError for a variable DELAYQ_… that is no setting: most often it is misspelt."""
+    names = [name.upper() for name in known if name not in TABLES]
+    for variable, value in os.environ.items():
+        name = variable.upper().removeprefix(VARIABLES)
+        is_ours = variable.upper().startswith(VARIABLES) and not _NO_SETTING.match(f"{variable}={value}")
+        if is_ours and name not in names:
+            field = name.lower()
+            near = did_you_mean(name, names, prefix=VARIABLES)
+            hint = f"Write [{field}] in {FILE_NAME}." if field in TABLES else near
+            raise ConfigError(f"There is no setting {variable}.", hint=hint or "Unset it.", field=field)
+
+
+def unknown_name(name: str, known: Iterable[str], place: str) -> ConfigError:
+    """Return the error for a name that a settings file must not hold at a place."""
+    hint = did_you_mean(name.lower(), known)
+    return ConfigError(f"There is no setting {shown(name)} in {place}.", hint=hint or "Remove it.")
+
+
+def _read_file(settings: type[BaseSettings], path: Path) -> dict[str, Any]:
+    try:
+        values = TomlConfigSettingsSource(settings, toml_file=path)()
+    except OSError as error:
+        raise ConfigError(f"The settings file {path} cannot be read: {error.strerror}.") from None
+    except ValueError as error:  # of tomllib, which names the line; or no UTF-8
+        why = "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
+        raise ConfigError(f"The settings file {path} is no valid TOML: {why}.") from None
+    known = [name for name in settings.model_fields if name != "config"]
+    for name, value in values.items():
+        if name not in known:
+            raise unknown_name(name, known, str(path))
+        kind = _unit_of(settings, name)
+        if kind == DURATION and not isinstance(value, str):
+            raise ConfigError(
+                f"The setting {name} in {path} cannot be used: {shown(value)} is no duration.",
+                hint=f'Write it with its unit, such as {name} = "30s".',
+                field=name,
+            )
+        if kind == PATH and isinstance(value, str) and (name != "redis_server" or os.sep in value):
+            values[name] = value and os.path.join(path.parent, os.path.expanduser(value))
+    return values
+
+
+def _unit_of(settings: type[BaseSettings], name: str) -> Unit | None:
+    return next((one for one in settings.model_fields[name].metadata if isinstance(one, Unit)), None)
+
+
+def _refuse_stranger(path: Path) -> None:
+    """Refuse a file above the working directory that another user has put there, as into /tmp: it names programs."""
+    owner = path.stat().st_uid
+    if owner not in (0, os.geteuid()):
+        raise ConfigError(
+            f"The settings file {path} belongs to another user (uid {owner}).",
+            hint="If it is meant, name it with --config or DELAYQ_CONFIG.",
+            field="config",
+        )
