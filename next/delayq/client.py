@@ -128,9 +128,9 @@ class AsyncJobRef(msgspec.Struct, frozen=True, gc=False):
 class AsyncDelayQ(FailedOperations[AsyncJobRef]):
     """The client for asyncio. Event loops may share one.
 
-    `url` is redis://, rediss:// or unix://; without one it is DELAYQ_URL, or else the embedded server of the project,
-    which is found or started here. `prefix` and `queue` go before those of the settings. Raises ConfigError, and
-    BackendUnavailable for an embedded server that does not start.
+    `url` is redis://, rediss:// or unix://; without one it is that of the settings (docs/settings.md), or else the
+    embedded server of the project, which is found or started here. `prefix` and `queue` go before those of the
+    settings. Raises ConfigError, and BackendUnavailable for an embedded server that does not start.
     """
 
     def __init__(
@@ -143,7 +143,7 @@ class AsyncDelayQ(FailedOperations[AsyncJobRef]):
     ) -> None:
         from delayq.redis.connection.asyncio import AsyncioLeaf
 
-        settings = settings or load_settings(url=url, prefix=prefix, queue=queue)
+        settings = settings or load_settings(url=url, prefix=prefix, queue=queue).chosen()
         executor = Executor(AsyncioLeaf(_address_of(settings)))
         super().__init__(Session(executor, Keys(settings.prefix), settings.options()), partial(AsyncJobRef, self))
 
@@ -195,9 +195,9 @@ def iterating(
 class DelayQ:
     """The blocking client. Threads may share one.
 
-    `url` is redis://, rediss:// or unix://; without one it is DELAYQ_URL, or else the embedded server of the project,
-    which is found or started here. `prefix` and `queue` go before those of the settings. Raises ConfigError, and
-    BackendUnavailable for an embedded server that does not start.
+    `url` is redis://, rediss:// or unix://; without one it is that of the settings (docs/settings.md), or else the
+    embedded server of the project, which is found or started here. `prefix` and `queue` go before those of the
+    settings. Raises ConfigError, and BackendUnavailable for an embedded server that does not start.
     """
 
     def __init__(
@@ -208,7 +208,7 @@ class DelayQ:
         queue: str | None = None,
         settings: Settings | None = None,
     ) -> None:
-        settings = settings or load_settings(url=url, prefix=prefix, queue=queue)
+        settings = settings or load_settings(url=url, prefix=prefix, queue=queue).chosen()
         executor = Executor(BlockingLeaf(_address_of(settings)))
         session = Session(executor, Keys(settings.prefix), settings.options())
         self._operations: FailedOperations[JobRef] = FailedOperations(session, partial(JobRef, self))

@@ -87,7 +87,9 @@ class Manager:
     def queue_of(self, job_name: str, declared: str | None) -> str:
         """Return the queue of a job that declares this queue, or none. Raises ConfigError."""
         route = self.route_of(job_name)
-        return declared or route.queue or self.settings.of_connection(route.connection or "").queue
+        return (
+            declared or route.queue or self.settings.of_connection(route.connection or self.settings.connection).queue
+        )
 
     def add_headers(self, make: MakeHeaders) -> None:
         """Give every job that is dispatched headers, such as those of a trace.

@@ -52,7 +52,7 @@ def settings_of_application(settings: Settings) -> Settings:
     manager = manager_that_was_set()
     if manager is None or manager.settings.url is None:
         return settings
-    said = manager.settings.of_connection(manager.settings.connection)
+    said = manager.settings.chosen()
     if settings.url is None:
         return settings.model_copy(update={"url": said.url, "prefix": said.prefix, "queue": said.queue})
     if (settings.must_have_url(), settings.prefix) != (said.must_have_url(), said.prefix):
@@ -75,7 +75,7 @@ def queues_of_application() -> list[str]:
     manager = current_manager()
     declared = registry.declared()
     return sorted({manager.queue_of(name, options.queue) for name, options in declared.items()}) or [
-        manager.settings.queue
+        manager.settings.chosen().queue
     ]
 
 
