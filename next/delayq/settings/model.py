@@ -1,5 +1,6 @@
 """The settings, their defaults and what they mean. docs/settings.md has them as a table."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError
@@ -155,6 +156,16 @@ class Settings(BaseSettings):
             timeout_ms=self.timeout,
             backoff=parse_backoff(self.backoff) if self.backoff else DEFAULTS.backoff,
         )
+
+
+def origins_of(settings: Settings, given: Mapping[str, Any]) -> dict[str, Origin]:
+    """Return which source gave each setting of the chosen connection. The sources are read again."""
+    origins = dict.fromkeys(Settings.model_fields, Origin("default")) | find_origins(Settings, given)
+    if table := settings.connections.get(settings.connection):
+        place = f"{origins['connections'].place} [connections.{settings.connection}]"
+        names = table.model_fields_set & origins.keys()
+        origins |= {name: Origin("file", place) for name in names if given.get(name) is None}
+    return origins
 
 
 def load_settings(**given: Any) -> Settings:

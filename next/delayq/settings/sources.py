@@ -16,7 +16,7 @@ from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSetti
 
 from delayq.core.display import did_you_mean, shown
 from delayq.core.errors import ConfigError
-from delayq.settings.types import DURATION, PATH, Unit
+from delayq.settings.types import DURATION, PATH, unit_of
 
 VARIABLES: Final = "DELAYQ_"
 FILE_NAME: Final = "delayq.toml"
@@ -91,8 +91,8 @@ def variable_of(name: str) -> str:
 
 
 def flag_of(name: str) -> str:
-    """Return the flag of a setting."""
-    return f"--{name.replace('_', '-')}"
+    """Return the root option that gives a setting."""
+    return "-v or -q" if name == "log_level" else f"--{name.replace('_', '-')}"
 
 
 def refuse_unknown_variables(known: Iterable[str]) -> None:
@@ -126,7 +126,7 @@ def _read_file(settings: type[BaseSettings], path: Path) -> dict[str, Any]:
     for name, value in values.items():
         if name not in known:
             raise unknown_name(name, known, str(path))
-        kind = _unit_of(settings, name)
+        kind = unit_of(settings.model_fields[name].metadata)
         if kind == DURATION and not isinstance(value, str):
             raise ConfigError(
                 f"The setting {name} in {path} cannot be used: {shown(value)} is no duration.",
@@ -136,10 +136,6 @@ def _read_file(settings: type[BaseSettings], path: Path) -> dict[str, Any]:
         if kind == PATH and isinstance(value, str) and (name != "redis_server" or os.sep in value):
             values[name] = value and os.path.join(path.parent, os.path.expanduser(value))
     return values
-
-
-def _unit_of(settings: type[BaseSettings], name: str) -> Unit | None:
-    return next((one for one in settings.model_fields[name].metadata if isinstance(one, Unit)), None)
 
 
 def _refuse_stranger(path: Path) -> None:

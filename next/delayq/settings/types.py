@@ -1,10 +1,11 @@
 """The types of settings: how a value is read, how it is written for people, and what it counts."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Annotated, Any, Final
 
-from pydantic import AfterValidator, BeforeValidator, PlainSerializer, SecretStr, StringConstraints
+from pydantic import AfterValidator, BeforeValidator, SecretStr, StringConstraints
 
 from delayq.core.backoff import parse_backoff
 from delayq.core.display import mask_url
@@ -24,12 +25,20 @@ DURATION: Final = Unit("duration")
 PATH: Final = Unit("path")
 
 
+def unit_of(metadata: Iterable[object]) -> Unit | None:
+    """Return the unit among the metadata of a field."""
+    return next((one for one in metadata if isinstance(one, Unit)), None)
+
+
+def written(value: Any, unit: Unit | None) -> Any:
+    """Return a value as people write it: a duration as 30s, a url without its secrets."""
+    if isinstance(value, SecretStr):
+        return mask_url(value.get_secret_value())
+    return format_duration(value) if unit == DURATION else value
+
+
 def _milliseconds(value: Any) -> Any:
     return duration_ms(value, field="value") if isinstance(value, str | timedelta) else value
-
-
-def _masked(url: SecretStr | None) -> str | None:
-    return None if url is None else mask_url(url.get_secret_value())
 
 
 def _checked_backoff(value: str) -> str:
@@ -46,13 +55,12 @@ def _checked_durability(value: str) -> str:
 DurationMs = Annotated[
     int,
     BeforeValidator(_milliseconds),
-    PlainSerializer(format_duration, when_used="json"),
     DURATION,
 ]
 """Written as 30s or 1h30m, held as milliseconds."""
 
-Url = Annotated[SecretStr | None, PlainSerializer(_masked, when_used="json"), Unit("url")]
-"""Held as a secret, because it may hold a password. Its JSON is masked."""
+Url = Annotated[SecretStr | None, Unit("url")]
+"""Held as a secret, because it may hold a password."""
 
 Prefix = Annotated[str, StringConstraints(min_length=1, pattern=r"^[A-Za-z0-9._:-]+$"), Unit("text")]
 QueueName = Annotated[str, AfterValidator(check_queue), Unit("queue")]

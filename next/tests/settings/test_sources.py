@@ -1,6 +1,5 @@
 """The sources of settings: their order, the settings file, and what is refused in it."""
 
-import json
 import os
 import subprocess
 import sys
@@ -195,7 +194,6 @@ def test_secrets_of_a_file_are_never_shown(folder: Path) -> None:
     shown = [repr(settings), str(settings), repr(settings.connections), str(settings.model_dump())]
     shown += [settings.model_dump_json(), settings.connections["a"].model_dump_json()]
     assert not [text for text in shown if "s3cret" in text]
-    assert json.loads(settings.model_dump_json())["url"] == "redis://:***@host:6379/0"
 
 
 @pytest.mark.parametrize(("text", "is_read"), [(None, False), ("", True)])
