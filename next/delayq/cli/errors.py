@@ -8,6 +8,8 @@ from delayq.core.errors import DelayqError
 _FLAGS: Final = {
     "at": "--at",
     "backoff": "--backoff",
+    "config": "--config",
+    "connection": "--connection",
     "deadline": "--deadline",
     "delay": "--in",
     "duration": "--for",

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal
 LogFormat = Literal["text", "json"]
 
 ROOT: Final = "delayq"
+_HANDLER: Final = "delayq.stderr"
 _STANDARD: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime"}
 
 
@@ -36,11 +37,13 @@ class JsonFormatter(logging.Formatter):
 def begin_logging(*, log_format: LogFormat, level: str, quiet: bool) -> logging.Handler:
     """Write delayq's lines to stderr from now on; `quiet` = only warnings and errors."""
     handler = logging.StreamHandler(sys.stderr)
+    handler.set_name(_HANDLER)
     if log_format == "json":
         handler.setFormatter(JsonFormatter())
     else:
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logger = logging.getLogger(ROOT)
+    logger.handlers = [own for own in logger.handlers if own.name != _HANDLER]  # the one that -v began with
     logger.addHandler(handler)
     logger.setLevel(logging.WARNING if quiet else level)
     logger.propagate = False

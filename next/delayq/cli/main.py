@@ -11,25 +11,54 @@ import typer
 
 from delayq.cli.errors import sentence_of
 from delayq.cli.families import PLAIN, Families
-from delayq.core.errors import DelayqError
+from delayq.core.errors import DelayqError, InvalidInput
 
 app = typer.Typer(name="delayq", help="Run work later and never lose it.", cls=Families, no_args_is_help=True, **PLAIN)
 
 
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
+        from importlib.metadata import version  # only this option needs it
+
+        print(f"delayq {version('delayq')}")
+        raise typer.Exit
+
+
 @app.callback()
-def root(
+def root(  # noqa: PLR0917
     context: typer.Context,
     url: Annotated[
         str | None, typer.Option(metavar="URL", help="Address of Redis, instead of DELAYQ_URL.", show_default=False)
     ] = None,
+    connection: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Connection of [connections] in the settings file.", show_default=False),
+    ] = None,
     prefix: Annotated[
         str | None, typer.Option(metavar="PREFIX", help="Prefix of all keys [delayq].", show_default=False)
     ] = None,
+    config: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Settings file [the nearest delayq.toml upwards].", show_default=False),
+    ] = None,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log all lines, and tracebacks.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print data, warnings and errors alone.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+    ] = False,
 ) -> None:
-    """Run work later and never lose it."""
+    """Run work later and never lose it. `delayq config show` lists the settings."""
     from delayq.cli.session import CliSession  # it brings redis-py, which `--help` does without
 
-    context.obj = CliSession(url=url, prefix=prefix)
+    if verbose and quiet:
+        raise InvalidInput("-v and -q are both given.", hint="Drop one.")
+    level = "DEBUG" if verbose else "WARNING" if quiet else None
+    given = {"url": url, "connection": connection, "prefix": prefix, "config": config, "log_level": level}
+    context.obj = CliSession(given, quiet)
+    if verbose:
+        from delayq.cli.logging import begin_logging  # most commands log nothing
+
+        begin_logging(log_format="text", level="DEBUG", quiet=False)
 
 
 def main() -> None:
@@ -37,5 +66,8 @@ def main() -> None:
     try:
         app()
     except DelayqError as error:
+        import logging  # `--help` does without
+
+        logging.getLogger("delayq").debug("the command failed", exc_info=error)
         print(f"delayq: {sentence_of(error)}", file=sys.stderr)
         sys.exit(error.exit_code)

@@ -1,10 +1,10 @@
-"""What one run of the command line shares: the settings that its root options and the environment give."""
+"""What one run of the command line shares: its root options, and the settings that they are a part of."""
 
 import logging
 import os
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -35,19 +35,19 @@ class Deed:
 
 @dataclass
 class CliSession:
-    """The root options of one run."""
+    """The root options of one run: what they say of settings, None for nothing, and whether chatter is left out."""
 
-    url: str | None
-    prefix: str | None
+    given: Mapping[str, object]
+    quiet: bool = False
 
     @cached_property
     def settings(self) -> Settings:
-        """The settings; raises ConfigError."""
-        return load_settings(url=self.url, prefix=self.prefix)
+        """The settings of the chosen connection; raises ConfigError."""
+        return load_settings(**self.given).chosen()
 
     def with_given(self, **given: object) -> Settings:
-        """Return the settings with what this command was given; raises ConfigError."""
-        return load_settings(url=self.url, prefix=self.prefix, **given)
+        """Return the settings of all connections, with what this command was given; raises ConfigError."""
+        return load_settings(**self.given, **given)
 
     @cached_property
     def embedded(self) -> "EmbeddedServer":
@@ -63,7 +63,7 @@ class CliSession:
         """
         if not settings.uses_embedded:
             return settings
-        if self.embedded.find_or_start() and tells_start:
+        if self.embedded.find_or_start() and tells_start and not self.quiet:
             print(f"delayq: started the embedded server, data in {self.embedded.data_dir}", file=sys.stderr)
         return settings.model_copy(update={"url": SecretStr(self.embedded.url)})
 

@@ -91,7 +91,8 @@ def work(
     lets it go on. Exit codes: 0 stopped in good order, 6 refused for safety, 130 left at once.
     """
     session = session_of(context)
-    settings = session.with_given(tries=tries, backoff=backoff, timeout=timeout, grace=grace)
+    of_all = session.with_given(tries=tries, backoff=backoff, timeout=timeout, grace=grace)
+    settings = of_all.chosen()
     name = app or settings.app
     if not name:
         raise ConfigError(
@@ -105,7 +106,7 @@ def work(
     settings = settings_of_application(settings)
     is_embedded = settings.uses_embedded
     settings = session.with_server(settings, tells_start=quiet)
-    share_settings(settings)
+    share_settings(of_all if of_all.connection else settings)
     weights = parse_weights(weighted) if weighted else {}
     queues = list(weights) or (parse_queues(queue) if queue else queues_of_application())
     options = WorkerOptions(
@@ -142,6 +143,8 @@ def move(context: typer.Context) -> None:
 
 def _tell(session: CliSession, settings: Settings, is_embedded: bool, what: str) -> None:
     """Say on stderr which server this is: a wrong one is the most frequent mistake."""
+    if session.quiet:
+        return
     where = mask_url(settings.must_have_url())
     if is_embedded:
         where += f", embedded server, data in {session.embedded.data_dir}"
