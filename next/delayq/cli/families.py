@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import typer
 from typer.core import TyperGroup
-from typer.main import get_command
+from typer.main import get_command, get_group
 
 PLAIN: Final[dict[str, Any]] = {
     "add_completion": False,
@@ -49,6 +49,8 @@ COMMANDS: Final = {
     "maintenance": Command("Workers", "Stop all workers from starting jobs: on, off.", "workers:maintenance"),
     "up": Command("Local", "Run the embedded server and a worker, until SIGTERM or Ctrl-C.", "local:up"),
     "down": Command("Local", "Stop the embedded server of this project.", "local:down"),
+    "config": Command("Setup", "Show the settings: show.", "config:config"),
+    "scripts": Command("Setup", "Write the Lua scripts for other languages: export.", "scripts:scripts"),
 }
 """Commands of one section stand together."""
 
@@ -68,11 +70,11 @@ class Families(TyperGroup):
             return None
         module, _, attribute = COMMANDS[cmd_name].place.partition(":")
         found = getattr(import_module(f"delayq.cli.commands.{module}"), attribute)
-        if not isinstance(found, typer.Typer):
-            app = typer.Typer(**PLAIN)
-            app.command(cmd_name)(found)
-            found = app
-        return get_command(found)
+        if isinstance(found, typer.Typer):
+            return get_group(found)
+        app = typer.Typer(**PLAIN)
+        app.command(cmd_name)(found)
+        return get_command(app)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the names and lines, section by section."""

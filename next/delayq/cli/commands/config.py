@@ -1,0 +1,59 @@
+"""Commands on the settings: config show."""
+
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+from pydantic import BaseModel
+
+from delayq.cli.families import PLAIN
+from delayq.cli.options import Json
+from delayq.cli.output import print_json, print_text
+from delayq.cli.session import session_of
+from delayq.settings.model import origins_of
+from delayq.settings.sources import find_file
+from delayq.settings.types import unit_of, written
+
+config = typer.Typer(help="Show the settings: show.", no_args_is_help=True, **PLAIN)
+
+
+@config.command("show")
+def show(
+    context: typer.Context,
+    with_origin: Annotated[bool, typer.Option("--origin", help="Also which source gave each value.")] = False,
+    json: Json = False,
+) -> None:
+    """Show all settings that hold here. Passwords are masked. With --json: one line of JSON for each."""
+    session = session_of(context)
+    settings = session.settings
+    origins = origins_of(settings, session.given)
+    rows = dict(_rows_of(settings))
+    rows["config"] = str(find_file(settings.config) or "")
+    if json:
+        for name, value in rows.items():
+            origin = origins[_setting_of(name, settings.connection)]
+            about = {"source": origin.source, "place": origin.place or None} if with_origin else {}
+            print_json({"name": name, "value": None if value == "" else value, **about})
+        return
+    texts = {name: "" if value is None else str(value) for name, value in rows.items()}
+    name_width, value_width = max(map(len, texts)), max(map(len, texts.values()))
+    for name, text in texts.items():
+        origin_text = str(origins[_setting_of(name, settings.connection)]) if with_origin else ""
+        print_text(f"{name:<{name_width}}  {text:<{value_width}}  {origin_text}".rstrip())
+
+
+def _rows_of(model: BaseModel, table: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield each value as people write it. One inside a table has the name of the table before its own."""
+    for name, field in type(model).model_fields.items():
+        value = getattr(model, name)
+        if isinstance(value, dict):
+            for key, inner in value.items():
+                yield from _rows_of(inner, f"{name}.{key}.")
+        elif not table or value is not None:
+            yield table + name, written(value, unit_of(field.metadata))
+
+
+def _setting_of(row: str, connection: str) -> str:
+    """Return the setting whose origin is that of a row: the table of the chosen connection gave the settings above."""
+    inner = row.removeprefix(f"connections.{connection}.")
+    return inner if inner in ("url", "prefix", "queue") else row.partition(".")[0]
