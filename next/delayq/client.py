@@ -147,6 +147,10 @@ class AsyncDelayQ(FailedOperations[AsyncJobRef]):
         executor = Executor(AsyncioLeaf(_address_of(settings)))
         super().__init__(Session(executor, Keys(settings.prefix), settings.options()), partial(AsyncJobRef, self))
 
+    def __repr__(self) -> str:
+        """Name the server, without secrets."""
+        return f"AsyncDelayQ({self._session.executor.where!r}, prefix={self._session.keys.prefix!r})"
+
     async def __aenter__(self) -> Self:
         return self
 
@@ -247,6 +251,11 @@ class DelayQ:
     queue_show = blocking(FailedOperations[JobRef].queue_show)
     queue_remove = blocking(FailedOperations[JobRef].queue_remove)
     close = blocking(FailedOperations[JobRef].close)
+
+    def __repr__(self) -> str:
+        """Name the server, without secrets."""
+        session = self._operations._session
+        return f"DelayQ({session.executor.where!r}, prefix={session.keys.prefix!r})"
 
     def __enter__(self) -> Self:
         return self

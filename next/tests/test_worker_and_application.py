@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from delayq import DelayQ
+from delayq import DelayQ, ResultLost
 
 pytestmark = pytest.mark.processes
 
@@ -89,6 +89,68 @@ def text(to: str) -> None:
         file.write(f"text {to}\\n")
 """
 
+KINDS = """
+from delayq import Job, JobContext, dispatch, handles
+
+def write(line):
+    with open("log", "a") as file:
+        file.write(line + "\\n")
+
+class Plain(Job, queue="q", retention="1h"):
+    n: int
+    def handle(self, context: JobContext):
+        write(f"plain {self.n} of {context.id}, attempt {self.attempts()}")
+        return {"n": self.n}
+
+class Awaited(Job, queue="q"):
+    n: int
+    async def handle(self):
+        write(f"awaited {self.n}")
+
+class Gives(Job, queue="q", tries=1):
+    how: str
+    def handle(self):
+        if self.how == "up":
+            raise ValueError("broken")
+        self.fail("decided")
+    def failed(self, error):
+        write(f"{self.how}: {error}")
+
+class GivesAwaited(Job, queue="q", tries=1):
+    async def handle(self):
+        raise ValueError("broken")
+    async def failed(self, error):
+        write(f"awaited: {error}")
+
+class Mixed(Job, queue="q", tries=1):
+    def handle(self):
+        raise ValueError("broken")
+    async def failed(self, error):
+        write(f"mixed: {error}")
+
+@handles("Mailer", queue="q")
+class Mailer:
+    def send(self, context, data):
+        write(f"sent {data['to']}")
+        dispatch("Mailer@again", data)
+    async def again(self, context, data):
+        write(f"again {data['to']}")
+
+class Loses(Job, queue="q", retention="1h"):
+    def handle(self):
+        return {"x": float("nan")}
+"""
+
+OTHER_REDIS = """
+from delayq import Manager, job, set_manager
+from delayq.settings.model import load_settings
+
+set_manager(Manager(load_settings(url="redis://elsewhere:1/0")))
+
+@job("note", queue="q")
+def note(n: int) -> None: ...
+"""
+
 Work = Callable[..., str]
 
 
@@ -164,3 +226,44 @@ def test_jobs_of_a_new_release_wait_for_it(work: Work, client: DelayQ, tmp_path:
         client.run_now(job.id, queue="q")
     work(NEW_RELEASE)
     assert sorted(lines(tmp_path)) == ["ann fr", "old release: bob", "text eve"]
+
+
+@pytest.mark.parametrize("threads", ["1", "3"])
+def test_jobs_of_all_kinds_run(work: Work, client: DelayQ, tmp_path: Path, threads: str) -> None:
+    kept = client.schedule("Plain", {"n": 1}, queue="q")
+    client.schedule("Awaited", {"n": 2}, queue="q")
+    client.schedule("Gives", {"how": "up"}, queue="q")
+    client.schedule("Gives", {"how": "decided"}, queue="q")
+    client.schedule("GivesAwaited", {}, queue="q")
+    client.schedule("Mixed", {}, queue="q")
+    client.schedule("Mailer@send", {"to": "ann"}, queue="q")
+    lost = client.schedule("Loses", {}, queue="q")
+    work(KINDS, "--threads", threads)
+    assert sorted(lines(tmp_path)) == [
+        "again ann",
+        "awaited 2",
+        "awaited: broken",
+        "decided: decided",
+        "mixed: broken",
+        f"plain 1 of {kept.id}, attempt 1",
+        "sent ann",
+        "up: broken",
+    ]
+    assert kept.result() == {"n": 1}
+    with pytest.raises(ResultLost, match="nan, for which JSON has no number"):
+        lost.result()
+    (stats,) = client.stats("q")
+    assert (stats.failed, stats.completed, stats.ready, stats.reserved) == (4, 2, 0, 0)
+
+
+def test_a_worker_refuses_an_application_with_another_redis(url: str, tmp_path: Path) -> None:
+    """Jobs would go to one server, and the worker would wait at the other."""
+    (tmp_path / "app.py").write_text(OTHER_REDIS)
+    words = [sys.executable, "-B", "-m", "delayq", "--url", url, "work", "--app", "app"]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    ended = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert ended.returncode == 2
+    assert (
+        f"would serve {url} (prefix delayq), but the application sends its jobs to redis://elsewhere:1/0"
+        in ended.stderr
+    )
