@@ -31,6 +31,8 @@ app.command("work")(workers.work)
 app.command("move")(workers.move)
 app.command("up")(local.up)
 app.command("down")(local.down)
+app.command("demo")(local.demo)
+app.command("listen")(local.listen)
 
 
 @app.callback()

@@ -23,6 +23,11 @@ class CliSession:
     url: str | None
     prefix: str | None
 
+    def root_words(self) -> list[str]:
+        """Return the root options as they were given, for another run of the command line."""
+        given = {"--url": self.url, "--prefix": self.prefix}
+        return [word for option, value in given.items() if value is not None for word in (option, value)]
+
     @cached_property
     def settings(self) -> Settings:
         """The settings; raises ConfigError."""
