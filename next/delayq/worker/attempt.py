@@ -38,7 +38,7 @@ class Attempt(msgspec.Struct, gc=False):
     job_context: JobContext | None = None
 
     def call(self) -> Any:
-        """Call the handler in the context of this attempt; of a coroutine function the answer is the coroutine."""
+        """Call the handler, a plain function, in the context of this attempt."""
         return self.context.run(self.handler.call, self.arguments, self.job_context)
 
 

@@ -1,0 +1,190 @@
+"""Async handlers in the event loop of a child: what they leave behind, and the context they run in."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterator
+from contextvars import ContextVar
+from typing import Any, Final
+
+import pytest
+
+from delayq.backends.protocol import Acked, Failed, Settlement
+from delayq.core.signals import JobTimedOut
+from delayq.jobs.function import Registry, job
+from delayq.worker.attempt import Attempts
+from delayq.worker.executors import event_loop
+from delayq.worker.executors.executor import JobExecutor
+from delayq.worker.in_flight import HeldJob, InFlight
+from delayq.worker.shared_memory import SlotTable
+from tests.support.fakes import delivery
+from tests.support.waiting import wait_until
+
+AsyncHandler = Callable[[], Coroutine[Any, Any, None]]
+
+tenant: Final = ContextVar("tenant", default="nobody")
+
+
+class LoopUnderTest:
+    """An executor with one async handler, whose end of each job is noted among what the handler notes."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+        self.registry = Registry()
+        self.in_flight = InFlight(SlotTable(["q"]), places=4)
+        self.executor: JobExecutor | None = None
+
+    def start(self, handler: AsyncHandler, *, number: int = 1) -> HeldJob:
+        """Start a job of this handler."""
+        if self.executor is None:
+            job("ok", tries=1, registry=self.registry)(handler)
+            attempts = Attempts(self.registry, now_ms=lambda: 1_800_000_000_000)
+            self.executor = JobExecutor(self.in_flight, attempts, self.registry, threads=4)
+        self.in_flight.hold([delivery(number)], read_at=0)
+        held = self.in_flight.next_job()
+        assert held is not None
+        assert self.in_flight.start(held)
+        self.executor.execute(held)
+        return held
+
+    def run(self, handler: AsyncHandler, *, number: int = 1) -> Settlement:
+        """Run a job to its end."""
+        held = self.start(handler, number=number)
+        return self.end_of(held)
+
+    def end_of(self, held: HeldJob) -> Settlement:
+        wait_until(self.in_flight.has_finished)
+        self.notes.append("settled")
+        ((ended, settlement),) = self.in_flight.take_finished()
+        assert ended is held
+        self.in_flight.free([ended])
+        return settlement
+
+
+@pytest.fixture
+def loop() -> Iterator[LoopUnderTest]:
+    under_test = LoopUnderTest()
+    yield under_test
+    if under_test.executor is not None:
+        under_test.executor.close()
+
+
+def test_tasks_that_a_handler_leaves_are_cancelled_and_awaited(
+    loop: LoopUnderTest, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def left() -> None:
+        try:
+            await asyncio.sleep(1000)
+        finally:
+            await asyncio.sleep(0.05)
+            loop.notes.append("cleaned up")
+
+    async def handler() -> None:
+        async with asyncio.timeout(1000):
+            asyncio.create_task(left(), name="mail")
+            await asyncio.sleep(0)
+        loop.notes.append("returned")
+
+    with caplog.at_level(logging.WARNING):
+        assert isinstance(loop.run(handler), Acked)
+    assert loop.notes == ["returned", "cleaned up", "settled"]
+    assert "job job-1 left 1 tasks running; they are cancelled: mail" in caplog.text
+
+
+def test_a_task_that_a_task_started_is_ended_too(loop: LoopUnderTest) -> None:
+    async def inner() -> None:
+        try:
+            await asyncio.sleep(1000)
+        finally:
+            loop.notes.append("inner ended")
+
+    async def outer() -> None:
+        asyncio.create_task(inner())
+        await asyncio.sleep(1000)
+
+    async def handler() -> None:
+        asyncio.create_task(outer())
+        await asyncio.sleep(0.01)
+        raise ValueError("why")
+
+    assert isinstance(loop.run(handler), Failed)
+    assert loop.notes == ["inner ended", "settled"]
+
+
+def test_the_tasks_of_an_interrupted_job_are_ended_and_those_of_others_go_on(loop: LoopUnderTest) -> None:
+    async def child_task() -> None:
+        try:
+            await asyncio.sleep(1000)
+        finally:
+            loop.notes.append("ended")
+
+    async def handler() -> None:
+        asyncio.create_task(child_task())
+        loop.notes.append("began")
+        await asyncio.sleep(1000)
+
+    first, second = loop.start(handler, number=1), loop.start(handler, number=2)
+    wait_until(lambda: loop.notes == ["began", "began"])
+    assert loop.executor is not None
+    for held in (first, second):
+        loop.executor.interrupt(held, JobTimedOut("late"))
+        settlement = loop.end_of(held)
+        assert isinstance(settlement, Failed)
+        assert b"JobTimedOut" in settlement.failure
+    assert loop.notes == ["began", "began", "ended", "settled", "ended", "settled"]
+
+
+def test_an_interruption_that_comes_while_tasks_are_ended_changes_nothing(loop: LoopUnderTest) -> None:
+    async def left() -> None:
+        try:
+            await asyncio.sleep(1000)
+        finally:
+            loop.notes.append("cleaning up")
+            await asyncio.sleep(0.2)
+
+    async def handler() -> None:
+        asyncio.create_task(left())
+        await asyncio.sleep(0)
+
+    held = loop.start(handler)
+    wait_until(lambda: loop.notes == ["cleaning up"])
+    assert loop.executor is not None
+    loop.executor.interrupt(held, JobTimedOut("late"))
+    assert isinstance(loop.end_of(held), Acked)
+
+
+def test_a_task_that_ignores_its_cancel_is_named_and_the_job_ends(
+    loop: LoopUnderTest, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(event_loop, "LEFT_OVER_WAIT", 0.05)
+    over = asyncio.Event()
+
+    async def stubborn() -> None:
+        while not over.is_set():
+            try:
+                await over.wait()
+            except asyncio.CancelledError:
+                loop.notes.append("ignored")
+
+    async def handler() -> None:
+        asyncio.create_task(stubborn())
+        await asyncio.sleep(0)
+
+    with caplog.at_level(logging.WARNING):
+        assert isinstance(loop.run(handler), Acked)
+    assert loop.notes == ["ignored", "settled"]
+    assert "job job-1: 1 of these tasks ignored that and run on" in caplog.text
+    over._loop.call_soon_threadsafe(over.set)  # type: ignore[attr-defined]
+
+
+def test_each_async_handler_and_its_tasks_share_a_context_that_the_next_does_not_see(loop: LoopUnderTest) -> None:
+    async def look() -> None:
+        loop.notes.append(tenant.get())
+
+    async def handler() -> None:
+        await look()
+        tenant.set("shop")
+        await asyncio.create_task(look())
+
+    for number in (1, 2):
+        loop.run(handler, number=number)
+    assert loop.notes == ["nobody", "shop", "settled"] * 2
