@@ -35,6 +35,21 @@ def flush(event: WorkerStopping) -> None:
     write(f"flushed {notes}")
 """
 
+HANGING = """
+import atexit, time
+from delayq import job
+
+@job("first", queue="q", tries=1)
+def first() -> None:
+    atexit.register(time.sleep, 1000)
+    raise MemoryError
+
+@job("second", queue="q")
+def second() -> None:
+    with open("log", "a") as file:
+        file.write("second\\n")
+"""
+
 TENANTS = """
 import contextvars
 from delayq import job
@@ -132,6 +147,13 @@ def test_a_child_flushes_before_it_ends(work: Work, client: DelayQ, tmp_path: Pa
         client.schedule("note", {"n": n}, queue="q")
     work(FLUSHING)
     assert lines(tmp_path) == ["flushed [1, 2]", "at exit [1, 2]", "hook of the parent"]
+
+
+def test_a_child_that_is_replaced_is_ended_when_its_exit_hooks_hang(work: Work, client: DelayQ, tmp_path: Path) -> None:
+    for name in ("first", "second"):
+        client.schedule(name, queue="q")
+    assert "Timeout (0:00:01)!" in work(HANGING, "--grace", "1s")
+    assert lines(tmp_path) == ["second"]
 
 
 @pytest.mark.parametrize("name", ["plain", "async"])

@@ -1,6 +1,7 @@
 """Puts a worker together: the only module of the worker that knows Redis, the settings and the application."""
 
 import atexit
+import faulthandler
 import gc
 import logging
 import os
@@ -46,6 +47,9 @@ logger: Final = logging.getLogger("delayq.worker")
 
 HASTY: Final = 1.0
 """Seconds of patience of supervisors and children: they come again anyway."""
+
+SHORTEST_FLUSH: Final = 1.0
+"""Seconds that listeners and exit hooks of a child have at least, however short the grace is."""
 
 
 def work(settings: Settings, options: WorkerOptions, registry: Registry) -> int:
@@ -145,8 +149,7 @@ class Worker:
         watchdog.start()
         child.run()
         watchdog.stop()
-        emit(WorkerStopping(name))
-        _run_exit_hooks()
+        _leave(name, max(options.grace, SHORTEST_FLUSH))
         return 0
 
 
@@ -183,6 +186,12 @@ def _clear_exit_hooks() -> None:
     atexit._clear()
 
 
-def _run_exit_hooks() -> None:
-    """Run what was registered with atexit in this process. The grace of the worker is its limit."""
+def _leave(name: str, seconds: float) -> None:
+    """Let the application flush: call the listeners, then what was registered with atexit in this process.
+
+    If that takes longer than `seconds`, the process ends, and its stacks go to stderr: a hook that hangs must not keep
+    a child from being replaced. At a stop of the worker, the supervisor may end it sooner.
+    """
+    faulthandler.dump_traceback_later(seconds, exit=True, file=2)
+    emit(WorkerStopping(name))
     atexit._run_exitfuncs()
