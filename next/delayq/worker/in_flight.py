@@ -201,10 +201,14 @@ class InFlight:
         return self._take(lambda job: True)
 
     def take_late(self) -> list[HeldJob]:
-        """Take what waits for a place, to hand it back. A suspect with a free place waits for quiet, and stays."""
+        """Take what has waited for longer than a prefetch lasts, to hand it back.
+
+        A suspect with a free place waits for quiet, and stays.
+        """
+        oldest = self._clock() - PREFETCH_SECONDS
         with self.lock:
             has_place = self.free_places() > 0
-            return self._take(lambda job: not (has_place and job.is_suspect))
+            return self._take(lambda job: job.held_at < oldest and not (has_place and job.is_suspect))
 
     def take_read_until(self, time: float) -> list[HeldJob]:
         """Take what waits and was not read since this time, to forget it."""
@@ -220,12 +224,19 @@ class InFlight:
                 self._free.append(job.slot)
 
     def room(self) -> int:
-        """Return how many jobs may be fetched now, so that about 20 ms of work are held, by the measure of the last."""
+        """Return how many jobs may be fetched now, so that about 20 ms of work are held, by the measure of the last.
+
+        A place whose job has been running for longer than that counts as taken: what is fetched for it would wait, and
+        be handed back.
+        """
         with self.lock:
-            wanted = int(self._places * PREFETCH_SECONDS / max(self._seconds_per_job, 1e-6))
-            batch = min(max(wanted // 2, self._places), MAX_BATCH)
-            held = len(self._waiting) + len(self._running)
-            return max(min(max(wanted, self._places) - held, batch, len(self._free)), 0)
+            places = self._places - (self._long_runs() if self._running else 0)
+            if not places:
+                return 0
+            wanted = int(places * PREFETCH_SECONDS / max(self._seconds_per_job, 1e-6))
+            batch = min(max(wanted // 2, places), MAX_BATCH)
+            held = len(self._waiting) + len(self._running) - (self._places - places)
+            return max(min(max(wanted, places) - held, batch, len(self._free)), 0)
 
     def unfinished(self) -> int:
         """Return how many jobs wait or run."""
@@ -257,6 +268,11 @@ class InFlight:
         now = self._clock()
         with self.lock:
             return any(now - job.started_at > seconds for job in self._running.values())
+
+    def _long_runs(self) -> int:
+        """Return how many jobs have been running for longer than a prefetch lasts."""
+        oldest = self._clock() - PREFETCH_SECONDS
+        return sum(job.started_at < oldest for job in self._running.values())
 
     def _take(self, chosen: Callable[[HeldJob], bool]) -> list[HeldJob]:
         """Take the chosen ones of what waits."""

@@ -136,6 +136,7 @@ def test_what_could_not_be_settled_is_settled_later(monkeypatch: pytest.MonkeyPa
 def test_what_could_not_be_handed_back_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
     under_test = ChildUnderTest(FakeConsumer(delivery(1)))
     under_test.child.step()
+    under_test.clock.now += 1
     monkeypatch.setattr(under_test.consumer, "hand_back", lose_connection)
     with pytest.raises(BackendUnavailable):
         under_test.child.relieve()
