@@ -5,6 +5,7 @@ import pytest
 from delayq.backends.protocol import Acked, Failed, Released
 from delayq.core.errors import BackendUnavailable
 from delayq.jobs.function import Registry, job
+from delayq.worker import watchdog
 from delayq.worker.attempt import Attempts
 from delayq.worker.child import Child
 from delayq.worker.executors.executor import JobExecutor
@@ -170,6 +171,19 @@ def test_the_slots_say_how_far_each_job_is() -> None:
         SlotState.RUNNING,
         SlotState.WAITING,
     ]
+
+
+def test_a_process_that_is_too_large_is_told_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    under_test = ChildUnderTest(FakeConsumer())
+    monkeypatch.setattr(watchdog, "resident_bytes", lambda: 200_000_000)
+    monkeypatch.setattr(under_test.watchdog, "_memory", 150_000_000)
+    for _ in range(5):
+        under_test.clock.now += 1
+        under_test.watchdog.look()
+    assert under_test.in_flight.must_leave
+    assert [record.message for record in caplog.records] == ["the process is larger than 150 MB; it is replaced"]
 
 
 def test_a_replay_skips_what_is_finished_and_not_yet_settled() -> None:
