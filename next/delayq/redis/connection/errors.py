@@ -38,6 +38,7 @@ NOT_READY: Final = {
 
 _HINTS: Final = {
     "NOPERM": "Allow it in the ACL of this user; `delayq scripts export` shows what the scripts call.",
+    "NOGROUP": "The server lost the queue, or someone removed it; the janitor makes it anew within seconds.",
     "NOAUTH": "Put the password into the url: redis://:password@host:6379/0.",
     "WRONGTYPE": "A key of this queue was overwritten; `TYPE` of its keys shows which one.",
     "MOVED": "This server is a node of a cluster: use redis+cluster:// in the url.",
