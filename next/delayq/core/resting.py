@@ -26,7 +26,7 @@ class RestingQueues:
         self._until[queue] = self._clock() + REST
 
     def rest_unless_away(self, queue: str, error: Exception) -> None:
-        """Leave a queue alone that gave trouble, whatever it was. That the server is away is raised: it is in all."""
+        """Leave a queue alone after any trouble. Raise an error by which the server is away: all queues have it."""
         if isinstance(error, BackendError) and not isinstance(error, CallRefused):
             raise error
         self.rest(queue, error)

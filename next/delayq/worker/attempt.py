@@ -1,4 +1,4 @@
-"""One attempt of a job: read the envelope, ask whether it may start, call the handler, decide what follows."""
+"""One attempt of a job: read the envelope, check whether it may start, call the handler, decide what follows."""
 
 import logging
 import random
@@ -26,7 +26,7 @@ _STANDARD: Final = Policy()
 
 
 class Attempt(msgspec.Struct, gc=False):
-    """One attempt that may start. `limit` is how many seconds it may run; None = as long as it likes."""
+    """One attempt that may start. It may run for `limit` seconds; None = without limit."""
 
     delivery: Delivery
     envelope: Envelope
@@ -43,11 +43,11 @@ class Attempt(msgspec.Struct, gc=False):
 
 
 class Attempts:
-    """Makes and ends attempts, with the jobs of a registry. `now_ms` is the time of the backend, `standard` what holds
-    for jobs that declare nothing else.
+    """Begins and ends attempts, with the jobs of a registry. `now_ms` is the time of the backend, `standard` the policy
+    of jobs that declare none.
 
-    Each attempt has a fresh copy of the context that was there before the first one, so that what a job sets is not
-    seen by the next.
+    Each attempt runs in a fresh copy of the context that was there before the first one, so no job sees the context
+    variables that another one has set.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Attempts:
         self._base = copy_context()
 
     def begin(self, delivery: Delivery) -> Attempt | Settlement:
-        """Read a delivery. The answer is an attempt, or how the job is settled without one."""
+        """Read a delivery. Return an attempt, or the settlement of a job that may not start."""
         try:
             envelope = envelopes.decode(delivery.envelope)
         except UnreadableEnvelope as error:
@@ -94,7 +94,7 @@ class Attempts:
         return self._settlement(attempt.delivery, attempt.envelope, outcome, result)
 
     def end_of_killed(self, delivery: Delivery, error: BaseException) -> Settlement:
-        """Decide what follows an attempt whose process had to be killed. No code of the application runs here."""
+        """Decide what follows an attempt whose process was killed for it. No code of the application runs here."""
         try:
             envelope = envelopes.decode(delivery.envelope)
             policy = policy_of(envelope, self._declared(self._registry.get(envelope.name)))
@@ -111,7 +111,7 @@ class Attempts:
         return policy
 
     def _limit(self, policy: Policy) -> float | None:
-        """Return how many seconds an attempt may run: until its timeout, or the deadline of the job."""
+        """Return how many seconds an attempt may run: until its timeout or the deadline of the job; None = no limit."""
         limits = [policy.timeout_ms / 1000] if policy.timeout_ms else []
         if policy.deadline_ms is not None:
             limits.append(max(policy.deadline_ms - self._now_ms(), 0) / 1000)
@@ -127,7 +127,7 @@ class Attempts:
         return Failed(delivery.queue, delivery.id, delivery.entry, b"", failure)
 
     def _settlement(self, delivery: Delivery, envelope: Envelope, outcome: Outcome, result: Any = None) -> Settlement:
-        """Write an outcome down as what the backend is told."""
+        """Turn an outcome into a settlement, and log a failure or a retry."""
         queue, job_id, entry = delivery.queue, delivery.id, delivery.entry
         if isinstance(outcome, Done):
             kept = _write_result(delivery, result) if outcome.retention_ms else b""

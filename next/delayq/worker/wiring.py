@@ -154,7 +154,7 @@ class Worker:
 
 
 def _when_reachable(open_queues: Callable[[], float]) -> float:
-    """Open the queues as soon as Redis can be reached, and tell meanwhile that it cannot."""
+    """Open the queues as soon as Redis can be reached, and log meanwhile that it cannot."""
 
     def tell(state: RetryCallState) -> None:
         logger.warning("waiting for Redis: %s", state.outcome.exception() if state.outcome else "")

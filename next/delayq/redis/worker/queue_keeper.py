@@ -21,7 +21,7 @@ LIST_EVERY: Final = 1.0
 
 
 class RedisQueueKeeper:
-    """A QueueKeeper over Redis. `queues` are those that the worker was told to serve, whether listed or not."""
+    """A QueueKeeper over Redis. `queues` are those of the worker; they are served whether they are listed or not."""
 
     def __init__(
         self, executor: Executor, keys: Keys, options: Options, *, name: str, queues: Sequence[str] = ()

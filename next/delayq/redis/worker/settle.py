@@ -1,4 +1,4 @@
-"""Turns outcomes of attempts into calls: one for each kind and queue, not too many rows, not too many bytes."""
+"""Turns settlements into calls: one for each kind and queue, with at most 250 rows and 1 MB each."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
@@ -10,11 +10,11 @@ from delayq.redis.keys import Keys
 
 MAX_ROWS: Final = 250
 MAX_BYTES: Final = 1_000_000
-"""Of one call, but one row at least."""
+"""Most bytes of one call. A larger row has a call of its own."""
 
 
 class Settling(NamedTuple):
-    """One call, its queue, and the positions of what it settles in the list that was given."""
+    """One call, its queue, and the positions of its rows in the list of settlements."""
 
     queue: str
     positions: list[int]
@@ -22,7 +22,7 @@ class Settling(NamedTuple):
 
 
 def settling_calls(keys: Keys, settled: Sequence[Settlement]) -> list[Settling]:
-    """Return the calls that settle these outcomes."""
+    """Return the calls that carry out these settlements."""
     groups: dict[tuple[type[Settlement], str], list[int]] = {}
     for position, settlement in enumerate(settled):
         groups.setdefault((type(settlement), settlement.queue), []).append(position)

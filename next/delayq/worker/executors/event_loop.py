@@ -68,7 +68,7 @@ class EventLoopRunner:
     def _cancel(self, job: HeldJob) -> None:
         task = self._running.get(job)
         if task is not None:
-            # One turn later: a task that is cancelled before its first step never runs, and never tells its end.
+            # One turn later: a task that is cancelled before its first step never runs, so the job would never end.
             self._loop.call_soon(task.cancel)
 
     async def _attempt(self, job: HeldJob, attempt: Attempt) -> None:
@@ -102,7 +102,7 @@ def _make_task(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) 
 
 
 async def _end_tasks(job: HeldJob, tasks: set[asyncio.Task[Any]]) -> None:
-    """Cancel tasks that are still running, and wait for them; one that ignores it is named in the log."""
+    """Cancel tasks that are still running, and wait for them. Log how many ignore it."""
     left = [task for task in tasks if not task.done()]
     if not left:
         return

@@ -8,14 +8,14 @@ from delayq.worker.attempt import Attempt
 from delayq.worker.in_flight import HeldJob
 
 End = Callable[[HeldJob, Attempt, Any, BaseException | None], None]
-"""Is told how an attempt ended: its result, or the error that it raised."""
+"""Takes the end of an attempt: its result, or the error that it raised."""
 
 
 class Runner(Protocol):
     """Runs attempts in one way."""
 
     def run(self, job: HeldJob, attempt: Attempt) -> None:
-        """Run an attempt, now or soon, and tell how it ended."""
+        """Run an attempt, now or soon, and pass its end on."""
         ...
 
     def interrupt(self, job: HeldJob, error: JobInterrupted) -> None:
