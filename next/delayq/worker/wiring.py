@@ -189,9 +189,11 @@ def _clear_exit_hooks() -> None:
 def _leave(name: str, seconds: float) -> None:
     """Let the application flush: call the listeners, then what was registered with atexit in this process.
 
-    If that takes longer than `seconds`, the process ends, and its stacks go to stderr: a hook that hangs must not keep
-    a child from being replaced. At a stop of the worker, the supervisor may end it sooner.
+    If that takes longer than `seconds`, the process ends by SIGALRM, and its stacks go to stderr: a hook that hangs
+    must not keep a child from being replaced. At a stop of the worker, the supervisor may end it sooner.
     """
-    faulthandler.dump_traceback_later(seconds, exit=True, file=2)
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    faulthandler.register(signal.SIGALRM, file=2, chain=True)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
     emit(WorkerStopping(name))
     atexit._run_exitfuncs()
