@@ -29,7 +29,8 @@ RETRY_PAUSE: Final = 1.0
 class HeldJob(msgspec.Struct, gc=False, eq=False):
     """A delivery in its slot since `held_at`. `read_at` is when the last read that brought it was sent.
 
-    `limit_at` is when it must have ended, by the clock of the slots; 0 = never. It is interrupted once.
+    `limit` is how many seconds it may run, and `limit_at` when it must have ended, by the clock of the slots; 0 = no
+    limit. It is interrupted once.
     """
 
     slot: int
@@ -37,6 +38,7 @@ class HeldJob(msgspec.Struct, gc=False, eq=False):
     read_at: float
     held_at: float
     started_at: float = 0.0
+    limit: float = 0.0
     limit_at: float = 0.0
     is_interrupted: bool = False
 
@@ -107,10 +109,21 @@ class InFlight:
             return True
 
     def arm(self, job: HeldJob, limit: float | None) -> None:
-        """Set how many seconds a running job may run from now on; None = as long as it likes."""
+        """Set how many seconds a running job may run from now on; None = without limit."""
         if limit is not None:
+            job.limit = limit
             job.limit_at = self.slots.now() + limit
             self.slots.set_limit(job.slot, job.limit_at)
+
+    def park(self, job: HeldJob) -> None:
+        """Show a started job as waiting until `enter`: when its process ends before, it is charged with nothing."""
+        self.slots.mark(job.slot, SlotState.WAITING)
+
+    def enter(self, job: HeldJob, limit: float | None) -> None:
+        """Show a parked job as running, because its handler begins, and set its limit."""
+        job.started_at = self._clock()
+        self.arm(job, limit)
+        self.slots.mark(job.slot, SlotState.RUNNING)
 
     def take_interruptions(self) -> list[tuple[HeldJob, JobInterrupted]]:
         """Return what is to be raised in jobs that run: each is interrupted once."""
@@ -127,7 +140,7 @@ class InFlight:
                 if self.slots.is_cancelled(job.slot):
                     error = JobCancelled("The job was asked to stop.")
                 elif job.limit_at and now >= job.limit_at:
-                    error = JobTimedOut(f"The job ran longer than {job.limit_at - job.started_at:.3g} s.")
+                    error = JobTimedOut(f"The job ran longer than {job.limit:.3g} s.")
                 elif is_last_moment:
                     error = WorkerShutdown("The worker stops, and its grace is nearly over.")
                 if error is not None:

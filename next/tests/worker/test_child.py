@@ -173,6 +173,20 @@ def test_the_slots_say_how_far_each_job_is() -> None:
     ]
 
 
+def test_the_error_of_a_timeout_names_the_limit_also_after_a_standstill() -> None:
+    clock = FakeClock()
+    in_flight = InFlight(SlotTable(["q"], clock=clock), places=1, clock=clock)
+    in_flight.slots.add_standstill(90)
+    in_flight.hold([delivery(1)], read_at=clock())
+    job = in_flight.next_job()
+    assert job is not None
+    in_flight.start(job)
+    in_flight.arm(job, 60)
+    clock.now += 61
+    ((_, error),) = in_flight.take_interruptions()
+    assert str(error) == "The job ran longer than 60 s."
+
+
 def test_a_process_that_is_too_large_is_told_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -4,6 +4,7 @@
 
 import asyncio
 import logging
+import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextvars import ContextVar
 from typing import Any, Final
@@ -17,7 +18,7 @@ from delayq.worker.attempt import Attempts
 from delayq.worker.executors import event_loop
 from delayq.worker.executors.executor import JobExecutor
 from delayq.worker.in_flight import HeldJob, InFlight
-from delayq.worker.shared_memory import SlotTable
+from delayq.worker.shared_memory import SlotState, SlotTable
 from tests.support.fakes import delivery
 from tests.support.waiting import wait_until
 
@@ -34,6 +35,7 @@ class LoopUnderTest:
         self.registry = Registry()
         self.in_flight = InFlight(SlotTable(["q"]), places=4)
         self.executor: JobExecutor | None = None
+        self.ended: dict[HeldJob, Settlement] = {}
 
     def start(self, handler: AsyncHandler, *, number: int = 1) -> HeldJob:
         """Start a job of this handler."""
@@ -54,12 +56,19 @@ class LoopUnderTest:
         return self.end_of(held)
 
     def end_of(self, held: HeldJob) -> Settlement:
-        wait_until(self.in_flight.has_finished)
+        wait_until(lambda: self.has_ended(held))
         self.notes.append("settled")
-        ((ended, settlement),) = self.in_flight.take_finished()
-        assert ended is held
-        self.in_flight.free([ended])
-        return settlement
+        return self.ended[held]
+
+    def state_of(self, held: HeldJob) -> SlotState:
+        (state,) = [view.state for view in self.in_flight.slots.read() if view.number == held.slot]
+        return state
+
+    def has_ended(self, held: HeldJob) -> bool:
+        finished = self.in_flight.take_finished()
+        self.ended |= dict(finished)
+        self.in_flight.free([held for held, _ in finished])
+        return held in self.ended
 
 
 @pytest.fixture
@@ -190,3 +199,22 @@ def test_each_async_handler_and_its_tasks_share_a_context_that_the_next_does_not
     for number in (1, 2):
         loop.run(handler, number=number)
     assert loop.notes == ["nobody", "shop", "settled"] * 2
+
+
+def test_a_job_that_waits_for_the_event_loop_is_shown_as_waiting_and_its_time_has_not_begun(
+    loop: LoopUnderTest,
+) -> None:
+    go_on = threading.Event()
+
+    async def handler() -> None:
+        loop.notes.append("began")
+        go_on.wait(20)  # keeps the loop to itself
+
+    first, second = loop.start(handler, number=1), loop.start(handler, number=2)
+    wait_until(lambda: loop.notes == ["began"])
+    assert [loop.state_of(held) for held in (first, second)] == [SlotState.RUNNING, SlotState.WAITING]
+    assert (first.limit, second.limit) == (60, 0)
+    go_on.set()
+    for held in (first, second):
+        loop.end_of(held)
+    assert second.limit == 60

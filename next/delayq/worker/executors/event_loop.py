@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from delayq.core.signals import JobInterrupted
 from delayq.worker.attempt import Attempt
-from delayq.worker.executors.runner import End
+from delayq.worker.executors.runner import Begin, End
 from delayq.worker.in_flight import HeldJob
 
 logger: Final = logging.getLogger("delayq.worker")
@@ -27,7 +27,8 @@ _tasks_of_job: Final[ContextVar[set[asyncio.Task[Any]] | None]] = ContextVar("de
 class EventLoopRunner:
     """Runs attempts in an event loop."""
 
-    def __init__(self, end: End) -> None:
+    def __init__(self, begin: Begin, end: End) -> None:
+        self._begin = begin
         self._end = end
         self._running: dict[HeldJob, asyncio.Task[None]] = {}
         self._interruptions: dict[HeldJob, JobInterrupted] = {}
@@ -77,6 +78,7 @@ class EventLoopRunner:
         error: BaseException | None = None
         tasks: set[asyncio.Task[Any]] = set()
         _tasks_of_job.set(tasks)
+        self._begin(job, attempt)
         try:
             result = await attempt.handler.call(attempt.arguments, attempt.job_context)
         except asyncio.CancelledError as raised:

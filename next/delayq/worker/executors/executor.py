@@ -27,8 +27,8 @@ class JobExecutor:
         self._has_ended = threading.Event()
         self._pid = os.getpid()
         self.inline = InlineRunner(self._end) if threads == 1 else None
-        self._plain: Runner = self.inline or ThreadRunner(self._end, threads=threads)
-        self._loop: Runner | None = EventLoopRunner(self._end) if registry.has_async() else None
+        self._plain: Runner = self.inline or ThreadRunner(self._begin, self._end, threads=threads)
+        self._loop: Runner | None = EventLoopRunner(self._begin, self._end) if registry.has_async() else None
         self._runner_of: dict[HeldJob, Runner] = {}
 
     def execute(self, job: HeldJob) -> None:
@@ -39,8 +39,11 @@ class JobExecutor:
             return
         if attempt.handler.wants_context:
             attempt.job_context = self._context(job, attempt)
-        self._in_flight.arm(job, attempt.limit)
         runner = self._loop if attempt.handler.is_async and self._loop is not None else self._plain
+        if runner is self.inline:
+            self._in_flight.arm(job, attempt.limit)
+        else:
+            self._in_flight.park(job)
         self._runner_of[job] = runner
         runner.run(job, attempt)
 
@@ -73,6 +76,9 @@ class JobExecutor:
             is_stopping=lambda: in_flight.is_stopping(job),
             report=lambda report: in_flight.report(job, report),
         )
+
+    def _begin(self, job: HeldJob, attempt: Attempt) -> None:
+        self._in_flight.enter(job, attempt.limit)
 
     def _end(self, job: HeldJob, attempt: Attempt, result: Any, error: BaseException | None) -> None:
         if os.getpid() != self._pid:

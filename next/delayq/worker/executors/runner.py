@@ -7,6 +7,9 @@ from delayq.core.signals import JobInterrupted
 from delayq.worker.attempt import Attempt
 from delayq.worker.in_flight import HeldJob
 
+Begin = Callable[[HeldJob, Attempt], None]
+"""Takes the beginning of a handler that had to wait for its thread, or for the event loop."""
+
 End = Callable[[HeldJob, Attempt, Any, BaseException | None], None]
 """Takes the end of an attempt: its result, or the error that it raised."""
 
