@@ -83,11 +83,13 @@ class Run:
         self.killed_at.append(time.time())
 
     def kill_one_child(self) -> None:
-        """Kill a child or a sidecar."""
-        children = [pid for worker in self.workers for pid in children_of(worker.pid)]
-        if children:
-            self.kill(self.random.choice(children))
-            self.counts["children"] += 1
+        """Kill a child or a sidecar, as soon as there is one."""
+        wait_until(self.children, "the start of a child")
+        self.kill(self.random.choice(self.children()))
+        self.counts["children"] += 1
+
+    def children(self) -> list[int]:
+        return [pid for worker in self.workers for pid in children_of(worker.pid)]
 
     def kill_one_supervisor(self) -> None:
         """Kill a supervisor. Its children are orphans, which end by themselves."""
