@@ -14,7 +14,7 @@ from delayq import DelayQ, ResultLost
 pytestmark = pytest.mark.processes
 
 FLUSHING = """
-import atexit, os
+import atexit, os, signal
 from delayq import WorkerStopping, job, listener
 
 notes = []
@@ -29,10 +29,29 @@ def note(n: int) -> None:
     if not notes:
         atexit.register(lambda: write(f"at exit {notes}"))
     notes.append(n)
+    if n == 10:
+        os.kill(os.getppid(), signal.SIGTERM)
+    if n == 20:
+        raise MemoryError
 
 @listener(WorkerStopping)
 def flush(event: WorkerStopping) -> None:
     write(f"flushed {notes}")
+"""
+
+HANGING = """
+import atexit, time
+from delayq import job
+
+@job("first", queue="q", tries=1)
+def first() -> None:
+    atexit.register(time.sleep, 1000)
+    raise MemoryError
+
+@job("second", queue="q")
+def second() -> None:
+    with open("log", "a") as file:
+        file.write("second\\n")
 """
 
 TENANTS = """
@@ -188,21 +207,46 @@ def lines(folder: Path) -> list[str]:
     return log.read_text().splitlines() if log.exists() else []
 
 
-def test_a_child_flushes_before_it_ends(work: Work, client: DelayQ, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("last", "options", "why"),
+    [
+        (2, (), "its queues are empty"),
+        (2, ("--max-jobs", "2"), "all its jobs have run (2)"),
+        (10, (), "SIGTERM"),
+        (20, (), "its queues are empty"),
+    ],
+    ids=["nothing to do", "its jobs have run", "SIGTERM", "replaced for its memory"],
+)
+def test_a_child_flushes_before_it_ends(
+    work: Work, client: DelayQ, tmp_path: Path, *, last: int, options: tuple[str, ...], why: str
+) -> None:
     """Issue 4916 of opentelemetry-python-contrib: spans were lost because a child ended by `os._exit`."""
-    for n in (1, 2):
+    for n in (1, last):
         client.schedule("note", {"n": n}, queue="q")
-    work(FLUSHING)
-    assert lines(tmp_path) == ["flushed [1, 2]", "at exit [1, 2]", "hook of the parent"]
+    assert f"the worker stops: {why}; running jobs have" in work(FLUSHING, *options)
+    assert [line for line in lines(tmp_path) if line != "flushed []"] == [
+        f"flushed [1, {last}]",
+        f"at exit [1, {last}]",
+        "hook of the parent",
+    ]
 
 
-@pytest.mark.parametrize("name", ["plain", "async"])
-def test_each_job_has_a_context_of_its_own(work: Work, client: DelayQ, tmp_path: Path, name: str) -> None:
+def test_a_child_that_is_replaced_is_ended_when_its_exit_hooks_hang(work: Work, client: DelayQ, tmp_path: Path) -> None:
+    for name in ("first", "second"):
+        client.schedule(name, queue="q")
+    said = work(HANGING, "--grace", "1s")
+    assert "in _leave" in said
+    assert "child process ended with signal SIGALRM" in said
+    assert lines(tmp_path) == ["second"]
+
+
+@pytest.mark.parametrize(("name", "threads"), [("plain", 1), ("plain", 2), ("async", 1)])
+def test_each_job_has_a_context_of_its_own(work: Work, client: DelayQ, tmp_path: Path, name: str, threads: int) -> None:
     """Issue 126 of acts_as_tenant: what one job set, the next one saw."""
-    for tenant in ("first", "second"):
-        client.schedule(name, {"name": tenant}, queue="q")
-    work(TENANTS)
-    assert lines(tmp_path) == ["nobody first", "nobody second"]
+    for n in range(6):
+        client.schedule(name, {"name": f"tenant-{n}"}, queue="q")
+    work(TENANTS, "--threads", str(threads))
+    assert sorted(lines(tmp_path)) == [f"nobody tenant-{n}" for n in range(6)]
 
 
 def test_a_failure_is_told_also_when_the_application_silences_loggers(work: Work, client: DelayQ) -> None:
@@ -213,16 +257,17 @@ def test_a_failure_is_told_also_when_the_application_silences_loggers(work: Work
 
 def test_jobs_of_a_new_release_wait_for_it(work: Work, client: DelayQ, tmp_path: Path) -> None:
     """Issue 15212 of chatwoot: jobs with a new argument failed under workers of the old release."""
-    client.schedule("mail", {"to": "ann", "locale": "fr"}, queue="q")
+    mail = client.schedule("mail", {"to": "ann", "locale": "fr"}, queue="q")
     client.schedule("mail", {"to": "bob"}, queue="q")
     text = client.schedule("text", {"to": "eve"}, queue="q")
     work(OLD_RELEASE)
     assert lines(tmp_path) == ["old release: bob"]
     (stats,) = client.stats("q")
     assert (stats.scheduled, stats.failed) == (2, 0)
-    found = client.get(text.id, queue="q")
-    assert found is not None and found.attempts == 0
-    for job in client.iter_jobs("scheduled", queue="q"):
+    waiting = list(client.iter_jobs("scheduled", queue="q"))
+    assert {job.id for job in waiting} == {mail.id, text.id}
+    assert [job.attempts for job in waiting] == [0, 0]
+    for job in waiting:
         client.run_now(job.id, queue="q")
     work(NEW_RELEASE)
     assert sorted(lines(tmp_path)) == ["ann fr", "old release: bob", "text eve"]

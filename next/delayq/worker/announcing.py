@@ -1,4 +1,4 @@
-"""Says every few seconds what each child is and does, for `workers()` and the dashboard."""
+"""Publishes every few seconds what each child is and does, for `workers()` and the dashboard."""
 
 import os
 import socket
@@ -12,7 +12,7 @@ from delayq.worker.shared_memory import SlotState, Stop
 
 EVERY: Final = 10.0
 MAX_RUNNING: Final = 10
-"""Running jobs that are named; of more only the number is told."""
+"""Running jobs that are listed by id. `runs` has the number of all."""
 
 
 class Announcing:
@@ -34,7 +34,7 @@ class Announcing:
         self._names: set[str] = set()
 
     def step(self, children: Sequence[ChildProcess], now: float) -> None:
-        """Announce when it is time, and at once what is new or gone."""
+        """Announce when it is time, and at once when a child came or went."""
         names = {child.consumer for child in children}
         if now < self._announce_at and names == self._names:
             return

@@ -8,7 +8,7 @@ from delayq.worker.children import ChildProcess
 
 
 class LeaseRenewal:
-    """Renews every third of a lease. `lease` is the shortest of the queues; each renewal tells what it is by then."""
+    """Renews every third of a lease. `lease` is the shortest of the queues; each renewal brings the present one."""
 
     def __init__(self, keeper: LeaseKeeper, *, lease: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._keeper = keeper

@@ -21,7 +21,7 @@ LIST_EVERY: Final = 4.0
 
 
 class RedisQueueKeeper:
-    """A QueueKeeper over Redis. `queues` are those that the worker was told to serve, whether listed or not."""
+    """A QueueKeeper over Redis. `queues` are those of the worker; they are served whether they are listed or not."""
 
     def __init__(
         self, executor: Executor, keys: Keys, options: Options, *, name: str, queues: Sequence[str] = ()
@@ -33,6 +33,7 @@ class RedisQueueKeeper:
         self._queues = queues
         self._listed: list[str] = []
         self._list_at = 0.0
+        self._counted: dict[str, int] = {}
 
     def queues(self) -> list[str]:
         """List the queues to serve: those that are listed, as of the last seconds, and those the worker was given."""
@@ -61,7 +62,7 @@ class RedisQueueKeeper:
 
     def repair(self, queue: str) -> Repaired:
         """Close what plain consumers acknowledged, forget what was kept long enough, mend what is damaged."""
-        return drive(repair.repair_queue(self._executor, self._keys, queue, self._options))
+        return drive(repair.repair_queue(self._executor, self._keys, queue, self._options, self._counted))
 
     def follow_up(self, queue: str) -> int:
         """Send what follows the ends of jobs; return how many ends that were."""
