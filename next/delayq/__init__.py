@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from delayq.core.errors import QueueNotFound as QueueNotFound
     from delayq.core.errors import ResultLost as ResultLost
     from delayq.core.events import WorkerStopping as WorkerStopping
+    from delayq.core.failure_groups import FailedGroup as FailedGroup
+    from delayq.core.failure_groups import FailedGroups as FailedGroups
     from delayq.core.job_spec import JobSpec as JobSpec
     from delayq.core.signals import Discard as Discard
     from delayq.core.signals import Fail as Fail
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from delayq.core.states import OnConflict as OnConflict
     from delayq.core.states import State as State
     from delayq.core.views import Control as Control
+    from delayq.core.views import DayCounts as DayCounts
     from delayq.core.views import JobInfo as JobInfo
     from delayq.core.views import Page as Page
     from delayq.core.views import QueueStats as QueueStats
@@ -75,10 +78,11 @@ _MODULES: Final = {
     "InvalidInput JobFinished JobHasFailed JobNotFailed JobNotFound JobRunning NotConfirmed OutcomeUnknown "
     "PayloadLost QueueInUse QueueNotFound ResultLost",
     "core.events": "WorkerStopping",
+    "core.failure_groups": "FailedGroup FailedGroups",
     "core.job_spec": "JobSpec",
     "core.signals": "Discard Fail JobCancelled JobSignal JobTimedOut Retry Snooze WorkerShutdown",
     "core.states": "Answer OnConflict State",
-    "core.views": "Control JobInfo Page QueueStats QueueView Retried Upcoming WorkerInfo",
+    "core.views": "Control DayCounts JobInfo Page QueueStats QueueView Retried Upcoming WorkerInfo",
     "jobs.context": "JobContext",
     "jobs.dispatch": "Dispatch adispatch adispatch_many dispatch dispatch_many",
     "jobs.function": "handles job",

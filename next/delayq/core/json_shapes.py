@@ -3,9 +3,10 @@
 from typing import Any
 
 from delayq.core.envelope import ABSENT
+from delayq.core.failure_groups import FailedGroup
 from delayq.core.states import Answer, State
 from delayq.core.times import format_instant
-from delayq.core.views import JobInfo, QueueStats
+from delayq.core.views import Control, JobInfo, QueueStats, QueueView, Upcoming, WorkerInfo
 
 
 def of_reference(
@@ -57,6 +58,26 @@ def of_job_in_full(job: JobInfo) -> dict[str, Any]:
     }
 
 
+def of_failed_job(job: JobInfo) -> dict[str, Any]:
+    """Return the shape of a failed job in a list: with its error."""
+    return {**of_job(job), "error": job.failure}
+
+
+def of_failed_group(group: FailedGroup) -> dict[str, Any]:
+    """Return the shape of a group of failed jobs; `sample` is the job that failed last."""
+    return {
+        "signature": group.signature,
+        "name": group.name,
+        "type": group.type,
+        "message": group.message,
+        "count": group.count,
+        **_time("first", group.first_ms),
+        **_time("last", group.last_ms),
+        "queues": group.queues,
+        "sample": {"id": group.sample_id, "queue": group.sample_queue},
+    }
+
+
 def of_stats(stats: QueueStats) -> dict[str, Any]:
     """Return the shape of the counts of a queue, with an error only when it could not be read."""
     shape = {
@@ -72,6 +93,59 @@ def of_stats(stats: QueueStats) -> dict[str, Any]:
     return {**shape, "error": stats.error} if stats.error else shape
 
 
+def of_pause(queue: str, until_ms: int | None) -> dict[str, Any]:
+    """Return the shape of the answer to pause and resume. `paused_until_ms`: null = not paused, 0 = until resumed."""
+    return {"queue": queue, "paused": until_ms is not None, **_end("paused_until", until_ms)}
+
+
+def of_control(control: Control) -> dict[str, Any]:
+    """Return the shape of what holds for all workers. Ends are null = not in force, 0 = until they are ended."""
+    return {
+        "paused": control.paused_until_ms is not None,
+        **_end("paused_until", control.paused_until_ms),
+        "paused_reason": control.paused_reason,
+        "maintenance": control.maintenance_until_ms is not None,
+        **_end("maintenance_until", control.maintenance_until_ms),
+        **_time("maintenance_since", control.maintenance_since_ms),
+        "reason": control.reason,
+        **_time("restart", control.restart_ms),
+    }
+
+
+def of_queue_view(view: QueueView) -> dict[str, Any]:
+    """Return the shape of what a queue keeps for itself."""
+    return {
+        "queue": view.queue,
+        "lease_ms": view.lease_ms,
+        "shards": view.shards,
+        "paused": view.paused_until_ms is not None,
+        **_end("paused_until", view.paused_until_ms),
+        "holds": view.holds,
+    }
+
+
+def of_worker(worker: WorkerInfo) -> dict[str, Any]:
+    """Return the shape of a child process of a worker and what it says of itself."""
+    return {"name": worker.name, "queues": worker.queues, **worker.about}
+
+
+def of_upcoming(upcoming: Upcoming) -> dict[str, Any]:
+    """Return the shape of the jobs that fall due: `counts[n]` in the n-th span from `now_ms` on."""
+    return {
+        "queue": upcoming.queue,
+        **_time("now", upcoming.now_ms),
+        "span_ms": upcoming.span_ms,
+        "overdue": upcoming.overdue,
+        "counts": upcoming.counts,
+        "later": upcoming.later,
+    }
+
+
 def _time(name: str, ms: int | None) -> dict[str, Any]:
     """Return a time twice: as epoch ms, and for people."""
     return {f"{name}_ms": ms, name: None if ms is None else format_instant(ms)}
+
+
+def _end(name: str, ms: int | None) -> dict[str, Any]:
+    """Return an end of which 0 means that there is none."""
+    return {f"{name}_ms": ms, name: format_instant(ms) if ms else None}

@@ -22,6 +22,7 @@ DOCS: Final = Path(__file__).parents[2] / "docs"
 _BLOCK: Final = re.compile(r"^```(python|console)\n(.*?)^```", re.M | re.S)
 _FILE: Final = re.compile(r"# (\S+\.(?:py|toml))\n")
 _LASTING: Final = re.compile(r"delayq (work|up|listen)\b(?!.*--(once|stop-when-empty))")
+_SPACES: Final = re.compile(" +")
 _SECONDS: Final = 60
 
 
@@ -97,8 +98,9 @@ def _run_python(program: str, folder: Path) -> None:
 
 def _holds(expected: list[str], printed: str) -> bool:
     """Whether the lines were printed in this order; others may stand between them."""
-    pattern = ".*".join(f"^.*?{'.*?'.join(map(re.escape, line.strip().split('…')))}.*?$" for line in expected)
-    return re.search(pattern, printed, re.M | re.S) is not None
+    wanted = [_SPACES.sub(" ", line).strip().split("…") for line in expected]
+    pattern = ".*".join(f"^.*?{'.*?'.join(map(re.escape, parts))}.*?$" for parts in wanted)
+    return re.search(pattern, _SPACES.sub(" ", printed), re.M | re.S) is not None
 
 
 def _environment() -> dict[str, str]:

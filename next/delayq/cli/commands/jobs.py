@@ -1,21 +1,21 @@
-"""Commands on jobs: schedule, cancel, show, list."""
+"""Commands that change jobs: schedule, cancel, run-now, reschedule, archive."""
 
 from typing import Annotated
 
-import msgspec
 import typer
 
-from delayq.cli.options import JobId, Json, Queue
-from delayq.cli.output import print_json, print_table, print_text
-from delayq.cli.session import check_queue_known, session_of
+from delayq.cli.options import At, Fold, In, JobId, Json, Queue, Reason, Tz
+from delayq.cli.output import print_json, print_text
+from delayq.cli.payload import read_payload
+from delayq.cli.session import session_of
+from delayq.client import JobRef
 from delayq.core import json_shapes
-from delayq.core.errors import InvalidInput, JobNotFound
-from delayq.core.states import OnConflict
+from delayq.core.errors import InvalidInput, NotConfirmed, OutcomeUnknown
+from delayq.core.states import Answer, OnConflict
 from delayq.core.times import format_instant
-from delayq.core.views import JobState
 
 REFUSED = {"unknown": 3, "running": 4, "failed": 4, "finished": 4}
-"""Exit codes of a cancel that changed nothing."""
+"""Exit codes of answers of a call that changed nothing."""
 
 
 def schedule(
@@ -23,16 +23,10 @@ def schedule(
     name: Annotated[
         str, typer.Argument(metavar="NAME", help="Name of the job, such as order.close.", show_default=False)
     ],
-    delay: Annotated[
-        str | None, typer.Option("--in", metavar="DURATION", help="Run after this time: 90s, 15m, 1h30m, 2d.")
-    ] = None,
-    at: Annotated[
-        str | None, typer.Option("--at", metavar="TIME", help="Run at this time: 2026-11-21T15:00:00Z.")
-    ] = None,
-    tz: Annotated[str | None, typer.Option("--tz", metavar="ZONE", help="Time zone of --at: Europe/Berlin.")] = None,
-    fold: Annotated[
-        int | None, typer.Option("--fold", help="Which of two, when --at happens twice: 0 the first, 1 the second.")
-    ] = None,
+    delay: In = None,
+    at: At = None,
+    tz: Tz = None,
+    fold: Fold = None,
     data: Annotated[str | None, typer.Option("--data", metavar="JSON", help="Payload of the job.")] = None,
     id: Annotated[str | None, typer.Option("--id", metavar="ID", help="Id of the job; made when left out.")] = None,
     queue: Queue = None,
@@ -58,31 +52,34 @@ def schedule(
 
     delayq schedule order.close --in 15m --id order-42 --data '{"order_id": 42}'
     """
-    payload = None if data is None else _read_payload(data)
-    with session_of(context).client() as client:
-        ref = client.schedule(
-            name,
-            payload,
-            delay=delay,
-            at=at,
-            tz=tz,
-            fold=fold,
-            id=id,
-            queue=queue,
-            on_conflict=on_conflict,
-            tries=tries,
-            retention=retention,
-            timeout=timeout,
-            deadline=deadline,
-        )
-    if json:
-        shape = json_shapes.of_reference(
-            id=ref.id, name=ref.name, queue=ref.queue, state=ref.state, due_ms=ref.due_ms, outcome=ref.outcome
-        )
-        print_json(shape)
-    else:
-        due = f", due {format_instant(ref.due_ms)}" if ref.due_ms is not None else ""
-        print_text(f"{ref.id}  {ref.outcome}: {ref.state} in queue {ref.queue}{due}")
+    payload = None if data is None else read_payload(data)
+    session = session_of(context)
+    where = queue or session.settings.queue
+    with session.client() as client, session.audited("schedule", f"{name} in {where}") as deed:
+        try:
+            ref = client.schedule(
+                name,
+                payload,
+                delay=delay,
+                at=at,
+                tz=tz,
+                fold=fold,
+                id=id,
+                queue=queue,
+                on_conflict=on_conflict,
+                tries=tries,
+                retention=retention,
+                timeout=timeout,
+                deadline=deadline,
+            )
+        except NotConfirmed as error:
+            _print_reference(error.done[0], as_json=json)  # the job is stored
+            raise
+        except OutcomeUnknown as error:
+            _print_unknown(error.ids[0], where, as_json=json)  # the job may be stored
+            raise
+        deed.outcome = f"{ref.outcome} {ref.id}"
+    _print_reference(ref, as_json=json)
 
 
 def cancel(
@@ -94,77 +91,96 @@ def cancel(
 ) -> None:
     """Cancel a job, unless a worker has it already.
 
+    delayq cancel order-42 --queue orders
+
     `cancelled` means that it will never run. Exit code 3: the id is unknown; 4: the job is running, failed or finished.
     """
     session = session_of(context)
-    with session.client() as client:
-        answer = client.cancel(id, queue=queue, running=running)
-    name = session.settings.queue if queue is None else queue
-    if json:
-        print_json({"id": id, "queue": name, "outcome": answer})
-    else:
-        print_text(f"{id}  {answer}")
+    where = queue or session.settings.queue
+    with session.client() as client, session.audited("cancel", f"{id} in {where}") as deed:
+        deed.outcome = answer = client.cancel(id, queue=queue, running=running)
     is_asked = answer == "running" and running
-    if answer in REFUSED and not is_asked:
-        raise typer.Exit(REFUSED[answer])
+    _print_answer(id, where, answer, is_refused=not is_asked, as_json=json)
 
 
-def show(context: typer.Context, id: JobId, queue: Queue = None, json: Json = False) -> None:
-    """Show everything that is known about a job."""
+def run_now(context: typer.Context, id: JobId, queue: Queue = None, json: Json = False) -> None:
+    """Run a waiting job at once. On a paused queue it runs when that is resumed.
+
+    delayq run-now order-42 --queue orders
+
+    Exit code 3: the id is unknown; 4: the job is running, failed or finished.
+    """
     session = session_of(context)
-    with session.client() as client:
-        job = client.get(id, queue=queue)
-    if job is None:
-        name = session.settings.queue if queue is None else queue
-        raise JobNotFound(
-            f"No job {id!r} is known in the queue {name!r}.",
-            hint="It may be done already: finished jobs are kept only with a retention.",
-        )
-    shape = json_shapes.of_job_in_full(job)
-    if json:
-        print_json(shape)
-        return
-    for member, value in shape.items():
-        if value not in (None, [], {}) and not member.endswith("_ms"):
-            text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-            print_text(f"{member:<13} {text}")
+    where = queue or session.settings.queue
+    with session.client() as client, session.audited("run-now", f"{id} in {where}") as deed:
+        ref = client.run_now(id, queue=queue)
+        deed.outcome = ref.outcome
+    _print_reference(ref, as_json=json)
 
 
-def list_jobs(
+def reschedule(
     context: typer.Context,
-    state: Annotated[JobState, typer.Option("--state", help="State of the jobs.")] = "scheduled",
+    id: JobId,
+    delay: In = None,
+    at: At = None,
+    tz: Tz = None,
+    fold: Fold = None,
     queue: Queue = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="Jobs at most.")] = 100,
     json: Json = False,
 ) -> None:
-    """List the jobs of a queue in one state, in their order. With --json: one line of JSON for each."""
-    with session_of(context).client() as client:
-        jobs = []
-        for job in client.iter_jobs(state, queue=queue):
-            jobs.append(job)
-            if len(jobs) == limit:
-                break
-        if queue is not None and not jobs:
-            check_queue_known(client, queue)
-    if json:
-        for job in jobs:
-            print_json(json_shapes.of_job(job))
-        return
-    rows = []
-    for job in jobs:
-        shape = json_shapes.of_job(job)
-        when = shape["due"] or shape["failed"] or shape["forget"] or ""
-        rows.append((job.id, job.name, when, job.attempts if job.attempts is not None else "?"))
-    print_table(("ID", "NAME", "TIME", "ATTEMPTS"), rows)
+    """Give a waiting job a new due time.
+
+    delayq reschedule order-42 --in 2h --queue orders
+
+    Exit code 3: the id is unknown; 4: the job is running, failed or finished.
+    """
+    if delay is None and at is None:
+        raise InvalidInput("The new due time is missing.", hint="Add --in 15m or --at 2026-11-21T15:00:00Z.")
+    session = session_of(context)
+    where = queue or session.settings.queue
+    with session.client() as client, session.audited("reschedule", f"{id} in {where}") as deed:
+        ref = client.reschedule(id, queue=queue, delay=delay, at=at, tz=tz, fold=fold)
+        deed.outcome = ref.outcome
+    _print_reference(ref, as_json=json)
 
 
-def _read_payload(text: str) -> bytes:
-    """Return a payload that is JSON; it is sent byte for byte."""
-    raw = text.encode("utf-8", "surrogateescape")
-    try:
-        msgspec.json.decode(raw)
-    except (msgspec.MsgspecError, UnicodeError) as error:
-        raise InvalidInput(
-            f"--data is no JSON: {error}.", hint="""An example: --data '{"order_id": 42}'.""", field="data"
-        ) from None
-    return raw
+def archive(context: typer.Context, id: JobId, queue: Queue = None, reason: Reason = "", json: Json = False) -> None:
+    """Give up a waiting job: put it among the failed, where `failed retry` finds it.
+
+    delayq archive order-42 --queue orders --reason 'the shop is closed'
+
+    Exit code 3: the id is unknown; 4: the job is running, failed or finished.
+    """
+    session = session_of(context)
+    where = queue or session.settings.queue
+    with session.client() as client, session.audited("archive", f"{id} in {where}", reason=reason) as deed:
+        deed.outcome = answer = client.archive(id, queue=queue, reason=reason)
+    _print_answer(id, where, answer, as_json=json)
+
+
+def _print_reference(ref: JobRef, *, as_json: bool) -> None:
+    if as_json:
+        shape = json_shapes.of_reference(
+            id=ref.id, name=ref.name, queue=ref.queue, state=ref.state, due_ms=ref.due_ms, outcome=ref.outcome
+        )
+        print_json(shape)
+    else:
+        due = f", due {format_instant(ref.due_ms)}" if ref.due_ms is not None else ""
+        print_text(f"{ref.id}  {ref.outcome}: {ref.state} in queue {ref.queue}{due}")
+
+
+def _print_unknown(id: str, queue: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"id": id, "queue": queue, "outcome": "unknown"})
+    else:
+        print_text(f"{id}  unknown: it may be in queue {queue}")
+
+
+def _print_answer(id: str, queue: str, answer: Answer, *, is_refused: bool = True, as_json: bool) -> None:
+    """Print an answer, and end with its exit code when it is a refusal."""
+    if as_json:
+        print_json({"id": id, "queue": queue, "outcome": answer})
+    else:
+        print_text(f"{id}  {answer}")
+    if answer in REFUSED and is_refused:
+        raise typer.Exit(REFUSED[answer])

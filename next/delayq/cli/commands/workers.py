@@ -1,158 +1,91 @@
-"""Commands that run for long: work, move."""
-
-import signal
-import sys
-from typing import Annotated
+"""Commands on all workers: workers, restart, and the group `maintenance`."""
 
 import typer
 
-from delayq.cli.logging import LogFormat, begin_logging, settle_logging
-from delayq.cli.options import App, Queues
-from delayq.cli.session import CliSession, session_of
-from delayq.core.display import mask_url
-from delayq.core.errors import ConfigError
-from delayq.core.queue_order import parse_queues, parse_weights, strict
-from delayq.core.queue_order import weighted as weighted_order
-from delayq.core.times import duration_ms
-from delayq.jobs.application import (
-    load_application,
-    queues_of_application,
-    settings_of_application,
-    share_settings,
-)
-from delayq.jobs.registry import registry
-from delayq.settings.model import Settings
-from delayq.worker.options import WorkerOptions
-from delayq.worker.sidecar import run_all_loops
-from delayq.worker.wiring import work as run_worker
+from delayq.cli.families import PLAIN
+from delayq.cli.options import For, Json, Reason
+from delayq.cli.output import print_json, print_note, print_table, print_text
+from delayq.cli.session import session_of
+from delayq.core import json_shapes
+from delayq.core.times import format_instant
+from delayq.core.views import Control, WorkerInfo
+
+maintenance = typer.Typer(help="Stop all workers from starting jobs: on, off.", no_args_is_help=True, **PLAIN)
 
 
-def work(
-    context: typer.Context,
-    app: App = None,
-    queue: Queues = None,
-    weighted: Annotated[
-        str | None,
-        typer.Option(
-            metavar="QUEUE:N,…", help="Queues to serve, each as often as its weight says.", show_default=False
-        ),
-    ] = None,
-    processes: Annotated[int, typer.Option(min=1, help="Child processes.")] = 1,
-    threads: Annotated[int, typer.Option(min=1, help="Jobs that a child runs at a time.")] = 1,
-    once: Annotated[bool, typer.Option("--once", help="Run one job, if one is ready, and end.")] = False,
-    max_jobs: Annotated[int | None, typer.Option(min=1, help="End after so many jobs.", show_default=False)] = None,
-    max_time: Annotated[
-        str | None, typer.Option(metavar="DURATION", help="End after this time.", show_default=False)
-    ] = None,
-    stop_when_empty: Annotated[bool, typer.Option("--stop-when-empty", help="End when no job is ready.")] = False,
-    stop_when_empty_for: Annotated[
-        str | None, typer.Option(metavar="DURATION", help="End when no job was ready for so long.", show_default=False)
-    ] = None,
-    memory: Annotated[
-        int | None, typer.Option(metavar="MB", min=16, help="Replace a child that is larger.", show_default=False)
-    ] = None,
-    tries: Annotated[
-        int | None,
-        typer.Option(min=0, help="Attempts of jobs that declare none [5]; 0 = no limit.", show_default=False),
-    ] = None,
-    backoff: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DURATION,…", help="Waits after failed attempts of jobs that declare none.", show_default=False
-        ),
-    ] = None,
-    timeout: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DURATION", help="Time of an attempt of jobs that declare none [60s].", show_default=False
-        ),
-    ] = None,
-    grace: Annotated[
-        str | None,
-        typer.Option(metavar="DURATION", help="Time that running jobs have after a stop [25s].", show_default=False),
-    ] = None,
-    rest: Annotated[str, typer.Option(metavar="DURATION", help="Pause after each job.")] = "0s",
-    sleep: Annotated[str, typer.Option(metavar="DURATION", help="Longest wait for a job in one call of Redis.")] = "5s",
-    force: Annotated[bool, typer.Option("--force", help="Work during maintenance too.")] = False,
-    allow_eviction: Annotated[
-        bool, typer.Option("--allow-eviction", help="Work on a Redis that evicts keys, and may lose jobs.")
-    ] = False,
-    no_mover: Annotated[
-        bool, typer.Option("--no-mover", help="Run no mover and janitor; `delayq move` runs them elsewhere.")
-    ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Log only warnings and errors.")] = False,
-    log_format: Annotated[LogFormat | None, typer.Option(help="Form of log lines [text].", show_default=False)] = None,
-) -> None:
-    """Run a worker until SIGTERM or Ctrl-C; what runs then has the grace to finish.
+def workers(context: typer.Context, json: Json = False) -> None:
+    """List the child processes of all workers. With --json: one line of JSON for each.
 
-    delayq work --app shop.jobs
+    delayq workers
+    """
+    with session_of(context).client() as client:
+        found = client.workers()
+        control = client.control()
+    if json:
+        for worker in found:
+            print_json(json_shapes.of_worker(worker))
+        return
+    print_table(("HOST", "PID", "STATE", "RUNS", "DONE", "SINCE", "QUEUES"), map(_row, found))
+    _note_switches(control)
 
-    Signals: TERM, INT and QUIT stop it, the same one again after 2 s makes it leave at once; USR2 pauses it, CONT
-    lets it go on. Exit codes: 0 stopped in good order, 6 refused for safety, 130 left at once.
+
+def restart(context: typer.Context, json: Json = False) -> None:
+    """Ask all workers to finish what they run and to end. Their process manager starts them anew.
+
+    delayq restart
     """
     session = session_of(context)
-    settings = session.with_given(tries=tries, backoff=backoff, timeout=timeout, grace=grace)
-    name = app or settings.app
-    if not name:
-        raise ConfigError(
-            "No application is named.",
-            hint="Name the module of your jobs: --app shop.jobs, or DELAYQ_APP.",
-            field="app",
-        )
-    handler = begin_logging(log_format=log_format or settings.log_format, level=settings.log_level, quiet=quiet)
-    load_application(name)
-    settle_logging(handler, is_format_said=log_format is not None)
-    settings = settings_of_application(settings)
-    is_embedded = settings.uses_embedded
-    settings = session.with_server(settings, tells_start=quiet)
-    share_settings(settings)
-    weights = parse_weights(weighted) if weighted else {}
-    queues = list(weights) or (parse_queues(queue) if queue else queues_of_application())
-    options = WorkerOptions(
-        queues=queues,
-        order=weighted_order(weights) if weights else strict,
-        processes=1 if once else processes,
-        threads=1 if once else threads,
-        grace=settings.grace / 1000,
-        max_jobs=1 if once else max_jobs,
-        max_time=_seconds(max_time, "max_time"),
-        memory=None if memory is None else memory * 1_000_000,
-        stop_when_empty_for=0.0 if once or stop_when_empty else _seconds(stop_when_empty_for, "stop_when_empty_for"),
-        rest=_seconds(rest, "rest") or 0.0,
-        sleep=max(_seconds(sleep, "sleep") or 0.0, 0.01),
-        forced=force,
-        allows_eviction=allow_eviction,
-        with_loops=not no_mover,
-    )
-    if not quiet:
-        _tell(session, settings, is_embedded, f"working on {', '.join(queues)}, {_how_many(options)}")
-    raise typer.Exit(run_worker(settings, options, registry))
+    with session.client() as client, session.audited("restart", "all workers"):
+        control = client.restart_workers()
+    if json:
+        print_json(json_shapes.of_control(control))
+    else:
+        print_text("all workers  asked to restart")
 
 
-def move(context: typer.Context) -> None:
-    """Run the mover, the janitor and the relay without a worker, until SIGTERM or Ctrl-C."""
+@maintenance.command("on")
+def start_maintenance(context: typer.Context, duration: For = None, reason: Reason = "", json: Json = False) -> None:
+    """Stop all workers from starting jobs. What runs goes on, and a worker with --force works all the same.
+
+    delayq maintenance on --for 30m --reason 'new disks'
+    """
     session = session_of(context)
-    is_embedded = session.settings.uses_embedded
-    settings = session.with_server(session.settings, tells_start=False)
-    begin_logging(log_format=settings.log_format, level=settings.log_level, quiet=False)
-    _tell(session, settings, is_embedded, "moving what is due in all queues")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    run_all_loops(settings, [], settings.lease / 1000, stopping=lambda: False)
+    with session.client() as client, session.audited("maintenance on", "all workers", reason=reason):
+        control = client.start_maintenance(duration=duration, reason=reason)
+    if json:
+        print_json(json_shapes.of_control(control))
+    else:
+        until_ms = control.maintenance_until_ms
+        print_text(f"maintenance  on{f' until {format_instant(until_ms)}' if until_ms else ''}")
 
 
-def _tell(session: CliSession, settings: Settings, is_embedded: bool, what: str) -> None:
-    """Say on stderr which server this is: a wrong one is the most frequent mistake."""
-    where = mask_url(settings.must_have_url())
-    if is_embedded:
-        where += f", embedded server, data in {session.embedded.data_dir}"
-    print(f"delayq: {what}; Redis at {where}", file=sys.stderr, flush=True)
+@maintenance.command("off")
+def end_maintenance(context: typer.Context, json: Json = False) -> None:
+    """Let all workers start jobs again.
+
+    delayq maintenance off
+    """
+    session = session_of(context)
+    with session.client() as client, session.audited("maintenance off", "all workers"):
+        control = client.end_maintenance()
+    if json:
+        print_json(json_shapes.of_control(control))
+    else:
+        print_text("maintenance  off")
 
 
-def _how_many(options: WorkerOptions) -> str:
-    """Say how many jobs run at a time: one by default, so a long job delays those behind it."""
-    at_a_time = options.processes * options.threads
-    return "one job at a time" if at_a_time == 1 else f"{at_a_time} jobs at a time"
+def _row(worker: WorkerInfo) -> tuple[object, ...]:
+    about = worker.about
+    since = about.get("started_ms")
+    started = format_instant(since) if isinstance(since, int | float) else ""
+    told = [about.get(member, "") for member in ("host", "pid", "state", "runs", "done")]
+    return (*told, started, ",".join(worker.queues))
 
 
-def _seconds(duration: str | None, field: str) -> float | None:
-    return None if duration is None else duration_ms(duration, field=field) / 1000
+def _note_switches(control: Control) -> None:
+    """Tell what keeps the workers on the list from starting jobs."""
+    if control.maintenance_until_ms is not None:
+        print_note(f"Maintenance is on{f' ({control.reason})' if control.reason else ''}; `maintenance off` ends it.")
+    if control.paused_until_ms is not None:
+        why = f" ({control.paused_reason})" if control.paused_reason else ""
+        print_note(f"All workers are paused{why}; `resume --all` ends it.")
