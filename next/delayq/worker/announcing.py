@@ -33,17 +33,18 @@ class Announcing:
         self._announce_at = clock()
         self._names: set[str] = set()
 
-    def step(self, children: Sequence[ChildProcess], now: float) -> None:
+    def step(self, children: Sequence[ChildProcess], now: float) -> bool:
         """Announce when it is time, and at once when a child came or went."""
         names = {child.consumer for child in children}
         if now < self._announce_at and names == self._names:
-            return
+            return False
         self._announce_at = now + EVERY
         if names != self._names:
             self._registry.leave(sorted(self._names - names), self._now_ms())
             self._names = names
         if children:
             self._registry.announce({child.consumer: self._about(child) for child in children}, self._now_ms())
+        return True
 
     def _about(self, child: ChildProcess) -> dict[str, Any]:
         held = child.slots.read()

@@ -99,6 +99,11 @@ def is_not_ready(error: ResponseError) -> bool:
     return code_of(error) in NOT_READY
 
 
+def is_of_replica(error: ResponseError) -> bool:
+    """Whether the error says that the server is, or has become, a replica."""
+    return code_of(error) in ("READONLY", "MASTERDOWN", "UNBLOCKED")
+
+
 def refusal(call: str, error: ResponseError, where: str) -> BackendError:
     """Return the error to raise when the server at `where` answers a call with an error."""
     code = code_of(error)
