@@ -9,30 +9,11 @@ from typing import Annotated
 
 import typer
 
-from delayq.cli.commands import jobs, local, queues, workers
 from delayq.cli.errors import sentence_of
-from delayq.cli.session import CliSession
+from delayq.cli.families import PLAIN, Families
 from delayq.core.errors import DelayqError
 
-app = typer.Typer(
-    name="delayq",
-    help="Run work later and never lose it.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
-app.command("schedule")(jobs.schedule)
-app.command("cancel")(jobs.cancel)
-app.command("show")(jobs.show)
-app.command("list")(jobs.list_jobs)
-app.command("stats")(queues.stats)
-app.command("work")(workers.work)
-app.command("move")(workers.move)
-app.command("up")(local.up)
-app.command("down")(local.down)
-app.command("demo")(local.demo)
-app.command("listen")(local.listen)
+app = typer.Typer(name="delayq", help="Run work later and never lose it.", cls=Families, no_args_is_help=True, **PLAIN)
 
 
 @app.callback()
@@ -46,6 +27,8 @@ def root(
     ] = None,
 ) -> None:
     """Run work later and never lose it."""
+    from delayq.cli.session import CliSession  # it brings redis-py, which `--help` does without
+
     context.obj = CliSession(url=url, prefix=prefix)
 
 

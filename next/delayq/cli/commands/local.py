@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from delayq.cli.commands.workers import work
+from delayq.cli.commands.work import work
 from delayq.cli.options import App, Json, Queues
 from delayq.cli.output import print_json, print_text
 from delayq.cli.session import session_of

@@ -1,0 +1,71 @@
+"""All commands by name. A command is imported when it is run, so that each pays only for what it needs.
+
+`delayq --help` and the hint at a mistyped command read the table; a test compares its lines with the docstrings.
+"""
+
+from importlib import import_module
+from itertools import groupby
+from typing import Any, Final, NamedTuple
+
+import typer
+from typer.core import TyperGroup
+from typer.main import get_command
+
+PLAIN: Final[dict[str, Any]] = {
+    "add_completion": False,
+    "pretty_exceptions_enable": False,
+    "rich_markup_mode": None,
+}
+"""How every command is made: plain text, without shell completion."""
+
+
+class Command(NamedTuple):
+    """A command, or a group of commands: the section of the help, its line there, and its module and attribute."""
+
+    section: str
+    line: str
+    place: str
+
+
+COMMANDS: Final = {
+    "schedule": Command("Jobs", "Schedule one job.", "jobs:schedule"),
+    "cancel": Command("Jobs", "Cancel a job, unless a worker has it already.", "jobs:cancel"),
+    "show": Command("Jobs", "Show everything that is known about a job.", "looking:show"),
+    "list": Command("Jobs", "List the jobs of a queue in one state, in their order.", "looking:list_jobs"),
+    "stats": Command("Queues", "Count the jobs of all queues in each state.", "queues:stats"),
+    "work": Command("Workers", "Run a worker until SIGTERM or Ctrl-C.", "work:work"),
+    "move": Command("Workers", "Run the mover, the janitor and the relay without a worker.", "work:move"),
+    "up": Command("Local", "Run the embedded server and a worker, until SIGTERM or Ctrl-C.", "local:up"),
+    "down": Command("Local", "Stop the embedded server of this project.", "local:down"),
+    "demo": Command("Local", "Show what delayq does, in ten seconds, on a server of its own.", "local:demo"),
+    "listen": Command("Local", "Run a worker and start it anew when the code changes.", "local:listen"),
+}
+"""Commands of one section stand together."""
+
+_WIDTH: Final = max(map(len, COMMANDS))
+
+
+class Families(TyperGroup):
+    """The root group. It knows the names of all commands, and imports one when it is asked for it."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands = dict.fromkeys(COMMANDS)  # type: ignore[assignment]  # typer reads the names for its hints
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Import a command; None for a name that no command has."""
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, attribute = COMMANDS[cmd_name].place.partition(":")
+        found = getattr(import_module(f"delayq.cli.commands.{module}"), attribute)
+        if not isinstance(found, typer.Typer):
+            app = typer.Typer(**PLAIN)
+            app.command(cmd_name)(found)
+            found = app
+        return get_command(found)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the names and lines, section by section."""
+        for section, rows in groupby(COMMANDS.items(), key=lambda row: row[1].section):
+            with formatter.section(section):
+                formatter.write_dl([(name.ljust(_WIDTH), command.line) for name, command in rows])

@@ -1,0 +1,33 @@
+"""Runs commands in this process, on the private server."""
+
+from collections.abc import Callable
+
+import pytest
+import redis
+from typer.testing import CliRunner, Result
+
+from delayq.cli import main as cli
+
+Run = Callable[..., Result]
+Tell = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def run(url: str, server: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run a command on the private server."""
+    monkeypatch.setenv("DELAYQ_URL", url)
+    return lambda *words: CliRunner().invoke(cli.app, words)
+
+
+@pytest.fixture
+def tell(url: str, server: redis.Redis, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Tell:
+    """Run a command as the shell does, and return its exit code and what it told on stderr."""
+    monkeypatch.setenv("DELAYQ_URL", url)
+
+    def run_main(*words: str) -> tuple[int, str]:
+        monkeypatch.setattr("sys.argv", ["delayq", *words])
+        with pytest.raises(SystemExit) as end:
+            cli.main()
+        return int(end.value.code or 0), capsys.readouterr().err
+
+    return run_main

@@ -1,0 +1,70 @@
+"""Help, hints at what was mistyped, and what a command imports."""
+
+import importlib
+import subprocess
+import sys
+
+import pytest
+import typer
+
+from delayq.cli.families import COMMANDS
+from tests.cli.conftest import Run
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_line_of_a_command_is_the_first_of_its_docstring(name: str) -> None:
+    module, _, attribute = COMMANDS[name].place.partition(":")
+    found = getattr(importlib.import_module(f"delayq.cli.commands.{module}"), attribute)
+    documented = found.info.help if isinstance(found, typer.Typer) else found.__doc__
+    assert documented.startswith(COMMANDS[name].line.removesuffix("."))
+
+
+def test_the_help_has_sections(run: Run) -> None:
+    help = run("--help").stdout
+    sections = [line for line in help.splitlines() if line.endswith(":")]
+    assert sections == [
+        "Options:",
+        *[f"{section}:" for section in dict.fromkeys(one.section for one in COMMANDS.values())],
+    ]
+    for name, command in COMMANDS.items():
+        assert f"  {name} " in help
+        assert command.line in " ".join(help.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("scedule",), "No such command 'scedule'. Did you mean 'schedule'?"),
+        (("stats", "--quee", "orders"), "No such option: --quee (Possible options: --queue)"),
+        (("list", "--state", "redy"), "'redy' is not one of"),
+    ],
+)
+def test_what_is_mistyped_is_answered_with_what_is_like_it(run: Run, words: list[str], told: str) -> None:
+    end = run(*words)
+    assert (end.exit_code, end.stdout, told in end.stderr) == (2, "", True), end.stderr
+
+
+def imported(*words: str, url: str) -> set[str]:
+    program = "import sys; from delayq.cli.main import app; app(standalone_mode=False)"
+    return modules_of(program, "--url", url, *words)
+
+
+def modules_of(program: str, *words: str) -> set[str]:
+    program += "; import sys; print(*sys.modules, file=sys.stderr)"
+    run = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, check=True)
+    return set(run.stderr.split())
+
+
+def test_the_help_imports_no_client(url: str) -> None:
+    assert not {"redis", "pydantic_settings", "delayq.client"} & imported("--help", url=url)
+
+
+def test_schedule_imports_what_it_needs_alone(url: str) -> None:
+    modules = imported("schedule", "n", "--in", "1h", url=url)
+    ours = {name for name in modules if name.startswith("delayq.")}
+    assert "delayq.client" in ours
+    assert not [name for name in ours if name.startswith(("delayq.worker", "delayq.loops", "delayq.jobs"))]
+    assert [name for name in ours if name.startswith("delayq.cli.commands.")] == ["delayq.cli.commands.jobs"]
+    needed = modules_of("import redis, typer, msgspec, pydantic_settings")
+    more = {name.partition(".")[0] for name in modules - needed} - sys.stdlib_module_names
+    assert more <= {"delayq", "typer"}
