@@ -30,8 +30,13 @@ class Command(NamedTuple):
 COMMANDS: Final = {
     "schedule": Command("Jobs", "Schedule one job.", "jobs:schedule"),
     "cancel": Command("Jobs", "Cancel a job, unless a worker has it already.", "jobs:cancel"),
+    "run-now": Command("Jobs", "Run a waiting job at once.", "jobs:run_now"),
+    "reschedule": Command("Jobs", "Give a waiting job a new due time.", "jobs:reschedule"),
+    "archive": Command("Jobs", "Give up a waiting job: put it among the failed.", "jobs:archive"),
     "show": Command("Jobs", "Show everything that is known about a job.", "looking:show"),
     "list": Command("Jobs", "List the jobs of a queue in one state, in their order.", "looking:list_jobs"),
+    "upcoming": Command("Jobs", "Count the jobs that fall due in the next minutes.", "looking:upcoming"),
+    "why": Command("Jobs", "Tell why a job has not run.", "looking:why"),
     "stats": Command("Queues", "Count the jobs of all queues in each state.", "queues:stats"),
     "work": Command("Workers", "Run a worker until SIGTERM or Ctrl-C.", "work:work"),
     "move": Command("Workers", "Run the mover, the janitor and the relay without a worker.", "work:move"),

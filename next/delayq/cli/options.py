@@ -8,6 +8,28 @@ JobId = Annotated[str, typer.Argument(metavar="ID", help="Id of the job.", show_
 Queue = Annotated[
     str | None, typer.Option("--queue", metavar="QUEUE", help="Queue of the job [default].", show_default=False)
 ]
+In = Annotated[str | None, typer.Option("--in", metavar="DURATION", help="Run after this time: 90s, 15m, 1h30m, 2d.")]
+At = Annotated[str | None, typer.Option("--at", metavar="TIME", help="Run at this time: 2026-11-21T15:00:00Z.")]
+Tz = Annotated[str | None, typer.Option("--tz", metavar="ZONE", help="Time zone of --at: Europe/Berlin.")]
+Fold = Annotated[
+    int | None, typer.Option("--fold", help="Which of two, when --at happens twice: 0 the first, 1 the second.")
+]
+Name = Annotated[
+    str | None,
+    typer.Option("--name", metavar="PATTERN", help="Only jobs with this name, such as 'order.*'.", show_default=False),
+]
+Limit = Annotated[int, typer.Option("--limit", min=1, help="Jobs at most.")]
+OfQueue = Annotated[
+    str | None, typer.Option("--queue", metavar="QUEUE", help="Only this queue [all].", show_default=False)
+]
+MaybeQueue = Annotated[str | None, typer.Argument(metavar="[QUEUE]", help="The queue [default].", show_default=False)]
+QueueName = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue.", show_default=False)]
+For = Annotated[
+    str | None,
+    typer.Option("--for", metavar="DURATION", help="End by itself after this time.", show_default=False),
+]
+Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for other people.", show_default=False)]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 App = Annotated[
     str | None,

@@ -1,10 +1,17 @@
-"""How answers are printed: JSON for programs, plain text for people. Data goes to stdout."""
+"""How answers are printed: JSON for programs, plain text for people. Data goes to stdout, all else to stderr."""
 
 import sys
+import time
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
+import typer
+
+from delayq.core.errors import InvalidInput
+
+PROGRESS_EVERY: Final = 2.0
+"""Seconds between two lines about a long operation."""
 
 
 def print_json(value: Any) -> None:
@@ -27,6 +34,39 @@ def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None
             for cell, width in zip(row, widths, strict=True)
         )
         sys.stdout.write(line.rstrip() + "\n")
+
+
+def print_note(text: str) -> None:
+    """Print one line about what was done, on stderr."""
+    print(f"delayq: {printable(text)}", file=sys.stderr, flush=True)
+
+
+def confirm(deed: str, *, yes: bool) -> None:
+    """Ask on the terminal before something is lost, unless `yes`. `deed` is 'Drop 12 jobs of the queue orders'.
+
+    Raises InvalidInput when there is no terminal, and typer.Abort for any answer but yes.
+    """
+    if yes:
+        return
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise InvalidInput(
+            f"{printable(deed)}? There is no terminal to ask on, so nothing was done.", hint="Add --yes.", field="yes"
+        )
+    typer.confirm(f"{printable(deed)}?", abort=True, err=True)
+
+
+class Progress:
+    """Tells on stderr how far a long operation is, now and then. `done` follows the number: 'jobs dropped'."""
+
+    def __init__(self, done: str) -> None:
+        self._done = done
+        self._tell_at = time.monotonic() + PROGRESS_EVERY
+
+    def tell(self, number: int) -> None:
+        """Tell the number, when it is time."""
+        if time.monotonic() >= self._tell_at:
+            print_note(f"{number:,} {self._done} …")
+            self._tell_at = time.monotonic() + PROGRESS_EVERY
 
 
 def printable(text: str) -> str:

@@ -1,19 +1,36 @@
 """What one run of the command line shares: the settings that its root options and the environment give."""
 
+import logging
+import os
+import socket
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import typer
 from pydantic import SecretStr
 
 from delayq.client import DelayQ
-from delayq.core.errors import CallRefused, QueueNotFound
+from delayq.core.errors import CallRefused, DelayqError, QueueNotFound
 from delayq.settings.model import Settings, load_settings
 
 if TYPE_CHECKING:
     from delayq.redis.embedded.server import EmbeddedServer
+
+audit: Final = logging.getLogger("delayq.audit")
+
+
+@dataclass
+class Deed:
+    """A change that a person makes. `outcome` is what became of it."""
+
+    what: str
+    on: str
+    reason: str
+    outcome: object = "done"
 
 
 @dataclass
@@ -59,6 +76,24 @@ class CliSession:
         """Return a client; raises ConfigError."""
         return DelayQ(settings=self.with_server(self.settings))
 
+    @contextmanager
+    def audited(self, what: str, on: str, *, reason: str = "") -> Iterator[Deed]:
+        """Write one line to the log `delayq.audit` after a change: by which user, what, on what, why, the outcome.
+
+        The log is shown where the logging of the process is set up to show it.
+        """
+        deed = Deed(what, on, reason)
+        try:
+            yield deed
+        except BaseException as error:
+            deed.outcome = error.message if isinstance(error, DelayqError) else type(error).__name__
+            raise
+        finally:
+            if audit.isEnabledFor(logging.INFO):
+                about = {"user": _user(), "deed": what, "on": on, "reason": reason, "outcome": str(deed.outcome)}
+                why = f" ({reason})" if reason else ""
+                audit.info("%s: %s %s%s: %s", about["user"], what, on, why, deed.outcome, extra=about)
+
 
 def session_of(context: typer.Context) -> CliSession:
     """Return what the root command made."""
@@ -80,3 +115,14 @@ def check_queue_known(client: DelayQ, queue: str) -> None:
         return
     if not is_listed:
         raise QueueNotFound(f"No queue {queue!r} is known.", hint="`delayq stats` lists the queues.")
+
+
+def _user() -> str:
+    """Return who runs this command: the login that `sudo` hides, and the machine."""
+    import getpass  # only the audit log needs it
+
+    try:
+        login = os.environ.get("SUDO_USER") or getpass.getuser()
+    except (OSError, KeyError):
+        login = str(os.getuid())
+    return f"{login}@{socket.gethostname()}"

@@ -5,7 +5,7 @@ from typing import Any
 from delayq.core.envelope import ABSENT
 from delayq.core.states import Answer, State
 from delayq.core.times import format_instant
-from delayq.core.views import JobInfo, QueueStats
+from delayq.core.views import JobInfo, QueueStats, Upcoming
 
 
 def of_reference(
@@ -70,6 +70,18 @@ def of_stats(stats: QueueStats) -> dict[str, Any]:
         "overdue_oldest_ms": stats.overdue_oldest_ms,
     }
     return {**shape, "error": stats.error} if stats.error else shape
+
+
+def of_upcoming(upcoming: Upcoming) -> dict[str, Any]:
+    """Return the shape of the jobs that fall due: `counts[n]` in the n-th span from `now_ms` on."""
+    return {
+        "queue": upcoming.queue,
+        **_time("now", upcoming.now_ms),
+        "span_ms": upcoming.span_ms,
+        "overdue": upcoming.overdue,
+        "counts": upcoming.counts,
+        "later": upcoming.later,
+    }
 
 
 def _time(name: str, ms: int | None) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Runs commands in this process, on the private server."""
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterator
 
 import pytest
 import redis
@@ -10,6 +11,16 @@ from delayq.cli import main as cli
 
 Run = Callable[..., Result]
 Tell = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture(autouse=True)
+def logging_as_it_was() -> Iterator[None]:
+    """Take back what a command set up for the process that it has to itself otherwise."""
+    logger = logging.getLogger("delayq")
+    before = (list(logger.handlers), logger.level, logger.propagate)
+    yield
+    logger.handlers[:], logger.propagate = before[0], before[2]
+    logger.setLevel(before[1])
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ def test_the_line_of_a_command_is_the_first_of_its_docstring(name: str) -> None:
     module, _, attribute = COMMANDS[name].place.partition(":")
     found = getattr(importlib.import_module(f"delayq.cli.commands.{module}"), attribute)
     documented = found.info.help if isinstance(found, typer.Typer) else found.__doc__
+    assert documented
     assert documented.startswith(COMMANDS[name].line.removesuffix("."))
 
 
@@ -34,7 +35,7 @@ def test_the_help_has_sections(run: Run) -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("scedule",), "No such command 'scedule'. Did you mean 'schedule'?"),
+        (("scedule",), "No such command 'scedule'. Did you mean 'schedule'"),
         (("stats", "--quee", "orders"), "No such option: --quee (Possible options: --queue)"),
         (("list", "--state", "redy"), "'redy' is not one of"),
     ],

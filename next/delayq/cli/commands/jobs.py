@@ -1,20 +1,21 @@
-"""Commands that change jobs: schedule, cancel."""
+"""Commands that change jobs: schedule, cancel, run-now, reschedule, archive."""
 
 from typing import Annotated
 
-import msgspec
 import typer
 
-from delayq.cli.options import JobId, Json, Queue
+from delayq.cli.options import At, Fold, In, JobId, Json, Queue, Reason, Tz
 from delayq.cli.output import print_json, print_text
+from delayq.cli.payload import read_payload
 from delayq.cli.session import session_of
+from delayq.client import JobRef
 from delayq.core import json_shapes
-from delayq.core.errors import InvalidInput
-from delayq.core.states import OnConflict
+from delayq.core.errors import InvalidInput, NotConfirmed
+from delayq.core.states import Answer, OnConflict
 from delayq.core.times import format_instant
 
 REFUSED = {"unknown": 3, "running": 4, "failed": 4, "finished": 4}
-"""Exit codes of a cancel that changed nothing."""
+"""Exit codes of answers of a call that changed nothing."""
 
 
 def schedule(
@@ -22,16 +23,10 @@ def schedule(
     name: Annotated[
         str, typer.Argument(metavar="NAME", help="Name of the job, such as order.close.", show_default=False)
     ],
-    delay: Annotated[
-        str | None, typer.Option("--in", metavar="DURATION", help="Run after this time: 90s, 15m, 1h30m, 2d.")
-    ] = None,
-    at: Annotated[
-        str | None, typer.Option("--at", metavar="TIME", help="Run at this time: 2026-11-21T15:00:00Z.")
-    ] = None,
-    tz: Annotated[str | None, typer.Option("--tz", metavar="ZONE", help="Time zone of --at: Europe/Berlin.")] = None,
-    fold: Annotated[
-        int | None, typer.Option("--fold", help="Which of two, when --at happens twice: 0 the first, 1 the second.")
-    ] = None,
+    delay: In = None,
+    at: At = None,
+    tz: Tz = None,
+    fold: Fold = None,
     data: Annotated[str | None, typer.Option("--data", metavar="JSON", help="Payload of the job.")] = None,
     id: Annotated[str | None, typer.Option("--id", metavar="ID", help="Id of the job; made when left out.")] = None,
     queue: Queue = None,
@@ -57,31 +52,33 @@ def schedule(
 
     delayq schedule order.close --in 15m --id order-42 --data '{"order_id": 42}'
     """
-    payload = None if data is None else _read_payload(data)
-    with session_of(context).client() as client:
-        ref = client.schedule(
-            name,
-            payload,
-            delay=delay,
-            at=at,
-            tz=tz,
-            fold=fold,
-            id=id,
-            queue=queue,
-            on_conflict=on_conflict,
-            tries=tries,
-            retention=retention,
-            timeout=timeout,
-            deadline=deadline,
-        )
-    if json:
-        shape = json_shapes.of_reference(
-            id=ref.id, name=ref.name, queue=ref.queue, state=ref.state, due_ms=ref.due_ms, outcome=ref.outcome
-        )
-        print_json(shape)
-    else:
-        due = f", due {format_instant(ref.due_ms)}" if ref.due_ms is not None else ""
-        print_text(f"{ref.id}  {ref.outcome}: {ref.state} in queue {ref.queue}{due}")
+    payload = None if data is None else read_payload(data)
+    session = session_of(context)
+    with (
+        session.client() as client,
+        session.audited("schedule", f"{name} in {queue or session.settings.queue}") as deed,
+    ):
+        try:
+            ref = client.schedule(
+                name,
+                payload,
+                delay=delay,
+                at=at,
+                tz=tz,
+                fold=fold,
+                id=id,
+                queue=queue,
+                on_conflict=on_conflict,
+                tries=tries,
+                retention=retention,
+                timeout=timeout,
+                deadline=deadline,
+            )
+        except NotConfirmed as error:
+            _print_reference(error.done[0], as_json=json)  # the job is stored
+            raise
+        deed.outcome = f"{ref.outcome} {ref.id}"
+    _print_reference(ref, as_json=json)
 
 
 def cancel(
@@ -93,28 +90,89 @@ def cancel(
 ) -> None:
     """Cancel a job, unless a worker has it already.
 
+    delayq cancel order-42 --queue orders
+
     `cancelled` means that it will never run. Exit code 3: the id is unknown; 4: the job is running, failed or finished.
     """
     session = session_of(context)
-    with session.client() as client:
-        answer = client.cancel(id, queue=queue, running=running)
-    name = session.settings.queue if queue is None else queue
-    if json:
-        print_json({"id": id, "queue": name, "outcome": answer})
+    where = queue or session.settings.queue
+    with session.client() as client, session.audited("cancel", f"{id} in {where}") as deed:
+        deed.outcome = answer = client.cancel(id, queue=queue, running=running)
+    is_asked = answer == "running" and running
+    _print_answer(id, where, answer, is_refused=not is_asked, as_json=json)
+
+
+def run_now(context: typer.Context, id: JobId, queue: Queue = None, json: Json = False) -> None:
+    """Run a waiting job at once. On a paused queue it runs when that is resumed.
+
+    delayq run-now order-42 --queue orders
+
+    Exit code 3: the id is unknown; 4: the job is running, failed or finished.
+    """
+    session = session_of(context)
+    where = queue or session.settings.queue
+    with session.client() as client, session.audited("run-now", f"{id} in {where}") as deed:
+        ref = client.run_now(id, queue=queue)
+        deed.outcome = ref.outcome
+    _print_reference(ref, as_json=json)
+
+
+def reschedule(
+    context: typer.Context,
+    id: JobId,
+    delay: In = None,
+    at: At = None,
+    tz: Tz = None,
+    fold: Fold = None,
+    queue: Queue = None,
+    json: Json = False,
+) -> None:
+    """Give a waiting job a new due time.
+
+    delayq reschedule order-42 --in 2h --queue orders
+
+    Exit code 3: the id is unknown; 4: the job is running, failed or finished.
+    """
+    if delay is None and at is None:
+        raise InvalidInput("The new due time is missing.", hint="Add --in 15m or --at 2026-11-21T15:00:00Z.")
+    session = session_of(context)
+    where = queue or session.settings.queue
+    with session.client() as client, session.audited("reschedule", f"{id} in {where}") as deed:
+        ref = client.reschedule(id, queue=queue, delay=delay, at=at, tz=tz, fold=fold)
+        deed.outcome = ref.outcome
+    _print_reference(ref, as_json=json)
+
+
+def archive(context: typer.Context, id: JobId, queue: Queue = None, reason: Reason = "", json: Json = False) -> None:
+    """Give up a waiting job: put it among the failed, where `failed retry` finds it.
+
+    delayq archive order-42 --queue orders --reason 'the shop is closed'
+
+    Exit code 3: the id is unknown; 4: the job is running, failed or finished.
+    """
+    session = session_of(context)
+    where = queue or session.settings.queue
+    with session.client() as client, session.audited("archive", f"{id} in {where}", reason=reason) as deed:
+        deed.outcome = answer = client.archive(id, queue=queue, reason=reason)
+    _print_answer(id, where, answer, as_json=json)
+
+
+def _print_reference(ref: JobRef, *, as_json: bool) -> None:
+    if as_json:
+        shape = json_shapes.of_reference(
+            id=ref.id, name=ref.name, queue=ref.queue, state=ref.state, due_ms=ref.due_ms, outcome=ref.outcome
+        )
+        print_json(shape)
+    else:
+        due = f", due {format_instant(ref.due_ms)}" if ref.due_ms is not None else ""
+        print_text(f"{ref.id}  {ref.outcome}: {ref.state} in queue {ref.queue}{due}")
+
+
+def _print_answer(id: str, queue: str, answer: Answer, *, is_refused: bool = True, as_json: bool) -> None:
+    """Print an answer, and end with its exit code when it is a refusal."""
+    if as_json:
+        print_json({"id": id, "queue": queue, "outcome": answer})
     else:
         print_text(f"{id}  {answer}")
-    is_asked = answer == "running" and running
-    if answer in REFUSED and not is_asked:
+    if answer in REFUSED and is_refused:
         raise typer.Exit(REFUSED[answer])
-
-
-def _read_payload(text: str) -> bytes:
-    """Return a payload that is JSON; it is sent byte for byte."""
-    raw = text.encode("utf-8", "surrogateescape")
-    try:
-        msgspec.json.decode(raw)
-    except (msgspec.MsgspecError, UnicodeError) as error:
-        raise InvalidInput(
-            f"--data is no JSON: {error}.", hint="""An example: --data '{"order_id": 42}'.""", field="data"
-        ) from None
-    return raw

@@ -1,0 +1,166 @@
+"""Why has this job not run? Facts in, reasons out, the weightiest first."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from delayq.core.envelope import UNKNOWN_SINCE
+from delayq.core.times import format_duration, format_instant
+from delayq.core.views import Control, JobInfo, QueueStats, WorkerInfo
+
+MOVER_SILENT_MS: Final = 30_000
+"""A mover looks at every queue within seconds, so after this time none runs."""
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """What is known of a job, its queue, the switches, and the workers of all queues."""
+
+    job: JobInfo
+    stats: QueueStats
+    control: Control
+    workers: Sequence[WorkerInfo]
+    high_water: int
+
+
+class Reason(msgspec.Struct, frozen=True):
+    """One reason: a short name that stays, a sentence, and the next step, '' = wait."""
+
+    code: str
+    what: str
+    next: str = ""
+
+
+def explain_job(facts: Facts) -> list[Reason]:
+    """Return why a job is where it is, the weightiest reason first; at least one."""
+    job = facts.job
+    if job.state == "failed":
+        return [_failed(job)]
+    if job.state == "completed":
+        until = f", and is kept until {format_instant(job.forget_ms)}" if job.forget_ms is not None else ""
+        return [Reason("finished", f"It has finished{until}.")]
+    if job.state == "reserved":
+        return list(_reserved(facts))
+    is_due_later = job.state == "scheduled" and (job.due_ms or 0) > facts.stats.now_ms
+    if is_due_later:
+        return [*_waits(facts), *_switches(facts), *_workers(facts)]
+    return [*_switches(facts), *_workers(facts), *_stuck(facts), *_waits(facts)]
+
+
+def _failed(job: JobInfo) -> Reason:
+    if job.is_lost or job.envelope is None:
+        return Reason("payload-lost", "It failed, and its payload cannot be read.", _command("failed forget", job))
+    why = f": {_error(job)}" if job.failure else ""
+    attempts = _several(job.attempts or 0, "attempt")
+    return Reason("failed", f"It failed after {attempts}{why}.", _command("failed retry", job))
+
+
+def _reserved(facts: Facts) -> Iterator[Reason]:
+    job, lease_ms = facts.job, facts.stats.lease_ms
+    idle_ms = job.idle_ms or 0
+    if not job.consumer:
+        yield Reason(
+            "acknowledged", "A consumer has acknowledged it with XACK alone.", "A janitor closes it within a minute."
+        )
+    elif lease_ms and idle_ms > lease_ms:
+        yield Reason(
+            "lease-silent",
+            f"{job.consumer} holds it and has been silent for {format_duration(idle_ms)}; the lease is "
+            f"{format_duration(lease_ms)}.",
+            f"Any worker takes it back: `delayq work --queue {job.queue}`, or `delayq move`.",
+        )
+    else:
+        yield Reason("running", f"{job.consumer} holds it, and gave a sign of life {format_duration(idle_ms)} ago.")
+    if job.cancel_asked_ms is not None:
+        yield Reason("stopping", f"It was asked to stop at {format_instant(job.cancel_asked_ms)}.")
+
+
+def _switches(facts: Facts) -> Iterator[Reason]:
+    """Tell what operators have switched off."""
+    control, queue = facts.control, facts.job.queue
+    if control.maintenance_until_ms is not None:
+        what = f"Maintenance is on{_why(control.reason)}{_until(control.maintenance_until_ms)}."
+        yield Reason("maintenance", what, "`delayq maintenance off` ends it.")
+    if control.paused_until_ms is not None:
+        what = f"All workers are paused{_why(control.paused_reason)}{_until(control.paused_until_ms)}."
+        yield Reason("all-paused", what, "`delayq resume --all` ends the pause.")
+    if facts.stats.paused_until_ms is not None:
+        what = f"The queue {queue} is paused{_until(facts.stats.paused_until_ms)}."
+        yield Reason("queue-paused", what, f"`delayq resume {queue}` ends the pause.")
+
+
+def _workers(facts: Facts) -> Iterator[Reason]:
+    queue = facts.job.queue
+    serving = [worker for worker in facts.workers if queue in worker.queues]
+    states = {worker.about.get("state") for worker in serving}
+    start = f"Start one: `delayq work --queue {queue}`."
+    if not serving:
+        yield Reason("no-worker", f"No worker of delayq serves the queue {queue}.", start)
+    elif "working" not in states:
+        what = f"No worker of the queue {queue} takes jobs: {', '.join(sorted(map(str, states)))}."
+        yield Reason("workers-idle", what, "Send them SIGCONT, or start another one.")
+
+
+def _stuck(facts: Facts) -> Iterator[Reason]:
+    """Tell what keeps a due job out of the stream."""
+    job, stats = facts.job, facts.stats
+    if job.state != "scheduled":
+        return
+    in_stream = stats.ready + stats.reserved
+    if in_stream >= facts.high_water:
+        yield Reason(
+            "high-water",
+            f"The stream holds {in_stream:,} jobs, and takes no more from {facts.high_water:,} on.",
+            "Start more workers, or raise DELAYQ_HIGH_WATER.",
+        )
+    elif stats.now_ms - stats.mover_tick_ms > MOVER_SILENT_MS:
+        what = f"No mover has looked at the queue {job.queue} for a while."
+        yield Reason("no-mover", what, f"Start one: `delayq work --queue {job.queue}`, or `delayq move`.")
+
+
+def _waits(facts: Facts) -> Iterator[Reason]:
+    """Tell what the job waits for by itself."""
+    job, stats = facts.job, facts.stats
+    due_ms = job.due_ms or 0
+    if job.state == "ready":
+        running = sum(n for worker in facts.workers if isinstance(n := worker.about.get("runs"), int))
+        what = f"It waits for its turn: {_several(stats.ready, 'job')} ready in the queue {job.queue}"
+        yield Reason("ready", f"{what}, {running:,} running on all workers.")
+        return
+    left_ms = due_ms - stats.now_ms
+    when = f"in {format_duration(left_ms)}, at {format_instant(due_ms)}" if left_ms > 0 else "now"
+    headers = (job.envelope.headers if job.envelope else None) or {}
+    if UNKNOWN_SINCE in headers:
+        yield Reason(
+            "unknown-name",
+            f"The workers cannot read it or do not know the job name {job.name!r}; they look again {when}.",
+            "Start a worker whose --app declares it.",
+        )
+    elif job.attempts:
+        why = f": {_error(job)}" if job.failure else ""
+        yield Reason("retry", f"Attempt {job.attempts} did not succeed{why}. The next one is due {when}.")
+    elif left_ms > 0:
+        yield Reason("due-later", f"It is due {when}.", _command("run-now", job))
+    else:
+        yield Reason("due", f"It is due since {format_duration(-left_ms)}, and the mover takes it next.")
+
+
+def _error(job: JobInfo) -> str:
+    failure = job.failure
+    return f"{failure.type}: {failure.message}".removesuffix(".") if failure else ""
+
+
+def _command(verb: str, job: JobInfo) -> str:
+    return f"`delayq {verb} {job.id} --queue {job.queue}`"
+
+
+def _until(until_ms: int) -> str:
+    return f" until {format_instant(until_ms)}" if until_ms else ""
+
+
+def _why(reason: str) -> str:
+    return f" ({reason})" if reason else ""
+
+
+def _several(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

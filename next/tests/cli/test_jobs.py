@@ -1,0 +1,187 @@
+"""Commands on jobs: each on a real server, with its refusals and exit codes."""
+
+import json
+import logging
+from typing import Any
+
+import pytest
+import redis
+
+from delayq import DelayQ
+from delayq.core.errors import NotConfirmed
+from tests.cli.conftest import Run, Tell
+
+NAMED = ("order-42", "--queue", "orders")
+
+
+@pytest.fixture
+def client(url: str) -> DelayQ:
+    return DelayQ(url)
+
+
+def answer(run: Run, *words: str) -> Any:
+    end = run(*words, "--json")
+    assert end.exit_code == 0, end.output
+    return json.loads(end.stdout)
+
+
+def test_run_now_ends_the_wait_of_a_job(run: Run) -> None:
+    run("schedule", "order.close", "--id", *NAMED, "--in", "1h")
+    ran = answer(run, "run-now", *NAMED)
+    assert (ran["id"], ran["queue"], ran["state"], ran["outcome"]) == ("order-42", "orders", "ready", "ready")
+    assert answer(run, "show", *NAMED)["state"] == "ready"
+
+
+def test_reschedule_gives_a_job_a_new_due_time(run: Run) -> None:
+    run("schedule", "order.close", "--id", *NAMED, "--in", "1h")
+    moved = answer(run, "reschedule", *NAMED, "--at", "2035-01-01 12:00", "--tz", "Europe/Berlin")
+    assert (moved["due"], moved["outcome"]) == ("2035-01-01T11:00:00.000Z", "rescheduled")
+    twice = answer(run, "reschedule", *NAMED, "--at", "2034-10-29 02:30", "--tz", "Europe/Berlin", "--fold", "1")
+    assert twice["due"] == "2034-10-29T01:30:00.000Z"
+    text = run("reschedule", *NAMED, "--in", "2h").stdout
+    assert text.startswith("order-42  rescheduled: scheduled in queue orders, due ")
+
+
+def test_archive_gives_up_a_waiting_job(run: Run) -> None:
+    run("schedule", "order.close", "--id", *NAMED, "--in", "1h")
+    archived = answer(run, "archive", *NAMED, "--reason", "the shop is closed")
+    assert archived == {"id": "order-42", "queue": "orders", "outcome": "archived"}
+    shown = answer(run, "show", *NAMED)
+    assert (shown["state"], shown["error"]["message"]) == ("failed", "the shop is closed")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (("run-now", "order-41"), 3, "No job 'order-41' is known in the queue 'default'."),
+        (("run-now", "order-42"), 3, "Name the queue: --queue 'orders'."),
+        (("run-now", "failed"), 4, "The job 'failed' has failed"),
+        (("reschedule", "order-41", "--in", "1h"), 3, "No job 'order-41' is known"),
+        (("reschedule", "failed", "--in", "1h"), 4, "The job 'failed' has failed"),
+        (("reschedule", "order-42"), 2, "The new due time is missing. Add --in 15m or --at 2026-11-21T15:00:00Z."),
+        (("reschedule", "order-42", "--in", "soon"), 2, "--in 'soon' is no duration."),
+        (("archive", "order-42"), 3, "Name the queue: --queue 'orders'."),
+        (("show", "order-42"), 3, "Name the queue: --queue 'orders'."),
+        (("why", "order-41"), 3, "No job 'order-41' is known in the queue 'default'."),
+        (("why", "order-42"), 3, "Name the queue: --queue 'orders'."),
+        (("upcoming", "--queue", "ordres"), 3, "No queue 'ordres' is known."),
+        (("upcoming", "--span", "x"), 2, "--span 'x' is no duration."),
+        (("upcoming", "--spans", "10001"), 2, "--spans is 10001."),
+        (("list", "--queue", "ordres"), 3, "No queue 'ordres' is known."),
+    ],
+)
+def test_a_refusal_is_one_sentence_and_its_exit_code(tell: Tell, words: list[str], code: int, told: str) -> None:
+    tell("schedule", "order.close", "--id", *NAMED, "--in", "1h")
+    tell("schedule", "order.close", "--id", "failed", "--in", "1h")
+    tell("archive", "failed")
+    ended, message = tell(*words)
+    assert (ended, message.count("\n"), told in message) == (code, 1, True), message
+
+
+@pytest.mark.parametrize(("id", "code", "answered"), [("order-41", 3, "unknown"), ("failed", 4, "failed")])
+def test_an_answer_that_is_a_refusal_is_printed_and_is_the_exit_code(
+    run: Run, id: str, code: int, answered: str
+) -> None:
+    run("schedule", "order.close", "--id", "failed", "--in", "1h")
+    run("archive", "failed")
+    for verb in ("cancel", "archive"):
+        end = run(verb, id, "--json")
+        assert (end.exit_code, json.loads(end.stdout)["outcome"]) == (code, answered)
+
+
+def test_the_id_of_a_job_that_is_stored_but_not_confirmed_is_printed(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DELAYQ_DURABILITY", "replicas:1")
+    end = run("schedule", "order.close", "--in", "1h", "--json")
+    assert isinstance(end.exception, NotConfirmed)
+    assert json.loads(end.stdout)["outcome"] == "created"
+
+
+def listed(run: Run, *words: str) -> list[str]:
+    return [json.loads(line)["id"] for line in run("list", "--json", *words).stdout.splitlines()]
+
+
+def test_jobs_are_listed_by_name_and_retry(run: Run, client: DelayQ) -> None:
+    run("schedule", "order.close", "--id", "close", "--in", "1h")
+    run("schedule", "mail", "--id", "mail", "--in", "2h")
+    tried = b'{"v":1,"id":"tried","name":"order.pay","queue":"default","data":{},"attempts":2,"created_ms":1}'
+    client.push_raw(tried, delay="3h")
+    assert listed(run) == ["close", "mail", "tried"]
+    assert listed(run, "--name", "order.*") == ["close", "tried"]
+    assert listed(run, "--state", "retry") == ["tried"]
+    assert listed(run, "--state", "retry", "--name", "mail") == []
+    assert listed(run, "--limit", "3") == ["close", "mail", "tried"]
+    table = run("list", "--limit", "1")
+    assert [line.split()[0] for line in table.stdout.splitlines()] == ["ID", "close"]
+    assert table.stderr == "delayq: There are more than 1; --limit shows more.\n"
+
+
+def test_upcoming_counts_what_falls_due(run: Run) -> None:
+    for delay in ("30m", "90m", "95m", "30h"):
+        run("schedule", "order.close", "--queue", "orders", "--in", delay)
+    found = answer(run, "upcoming", "--queue", "orders", "--span", "1h", "--spans", "24")
+    assert (found["counts"][:3], sum(found["counts"]), found["later"], found["overdue"]) == ([1, 2, 0], 3, 1, 0)
+    table = run("upcoming", "--queue", "orders", "--span", "1h", "--spans", "24").stdout.splitlines()
+    assert [line.split()[-1] for line in table] == ["JOBS", "1", "2", "1"]
+    assert table[-1].startswith("later")
+
+
+def codes(run: Run, *words: str) -> list[str]:
+    return [reason["code"] for reason in answer(run, "why", *words)["reasons"]]
+
+
+def test_why_tells_what_keeps_a_job(run: Run, client: DelayQ) -> None:
+    run("schedule", "order.close", "--id", *NAMED, "--in", "1h")
+    assert codes(run, *NAMED) == ["due-later", "no-worker"]
+    client.pause("orders")
+    client.pause_all(reason="broken mail")
+    client.start_maintenance(duration="1h", reason="new disks")
+    run("run-now", *NAMED)
+    assert codes(run, *NAMED) == ["maintenance", "all-paused", "queue-paused", "no-worker", "no-mover", "due"]
+    text = run("why", *NAMED).stdout
+    assert text.splitlines()[0] == "order-42  scheduled in queue orders"
+    for sentence in (
+        "Maintenance is on (new disks) until 2",
+        "`delayq maintenance off` ends it.",
+        "All workers are paused (broken mail). `delayq resume --all` ends the pause.",
+        "The queue orders is paused. `delayq resume orders` ends the pause.",
+        "No worker of delayq serves the queue orders. Start one: `delayq work --queue orders`.",
+    ):
+        assert sentence in text
+
+
+def test_why_tells_the_error_of_a_failed_job(run: Run) -> None:
+    run("schedule", "order.close", "--id", *NAMED, "--in", "1h")
+    run("archive", *NAMED, "--reason", "gone")
+    assert run("why", *NAMED).stdout == (
+        "order-42  failed in queue orders\n"
+        "  It failed after 0 attempts: Archived: gone. `delayq failed retry order-42 --queue orders`\n"
+    )
+
+
+def test_a_change_is_one_line_of_the_audit_log(
+    run: Run, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SUDO_USER", "ada")
+    monkeypatch.setattr("socket.gethostname", lambda: "shop-1")
+    caplog.set_level(logging.INFO, "delayq.audit")
+    run("schedule", "order.close", "--id", *NAMED, "--in", "1h")
+    run("list", "--queue", "orders")
+    run("archive", *NAMED, "--reason", "closed")
+    run("run-now", *NAMED)
+    assert caplog.messages == [
+        "ada@shop-1: schedule order.close in orders: created order-42",
+        "ada@shop-1: archive order-42 in orders (closed): archived",
+        "ada@shop-1: run-now order-42 in orders: The job 'order-42' has failed.",
+    ]
+    members = ("user", "deed", "on", "reason", "outcome")
+    assert [getattr(caplog.records[1], member) for member in members] == [
+        "ada@shop-1",
+        "archive",
+        "order-42 in orders",
+        "closed",
+        "archived",
+    ]
+
+
+def test_the_audit_log_is_not_shown_by_default(run: Run, server: redis.Redis) -> None:
+    assert run("schedule", "order.close", "--in", "1h").stderr == ""

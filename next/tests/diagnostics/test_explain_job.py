@@ -1,0 +1,91 @@
+"""Why a job has not run: facts in, reasons out."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from delayq.core.envelope import Envelope
+from delayq.core.failure import Failure
+from delayq.core.views import Control, JobInfo, QueueStats, WorkerInfo
+from delayq.diagnostics.explain_job import Facts, Reason, explain_job
+
+NOW = 1_795_790_000_000
+WORKING = WorkerInfo("dq:a:1:x", ["orders", "mail"], {"state": "working", "runs": 2})
+STATS = QueueStats(queue="orders", ready=3, lease_ms=30_000, mover_tick_ms=NOW - 5_000, now_ms=NOW)
+
+
+def reasons(
+    state: str,
+    *,
+    attempts: int = 0,
+    headers: dict[str, str] | None = None,
+    control: Control = Control(NOW),  # noqa: B008
+    workers: list[WorkerInfo] | None = None,
+    stats: dict[str, Any] | None = None,
+    **members: Any,
+) -> list[Reason]:
+    envelope = Envelope(
+        v=1,
+        id="order-42",
+        name="order.close",
+        queue="orders",
+        data=msgspec.Raw(b"{}"),
+        attempts=attempts,
+        created_ms=NOW,
+        headers=headers,
+    )
+    job = JobInfo(**{"id": "order-42", "queue": "orders", "state": state, "raw": b"", "envelope": envelope, **members})
+    found = msgspec.structs.replace(STATS, **(stats or {}))
+    return explain_job(Facts(job, found, control, [WORKING] if workers is None else workers, 100))
+
+
+def codes(state: str, **facts: Any) -> list[str]:
+    return [reason.code for reason in reasons(state, **facts)]
+
+
+@pytest.mark.parametrize(
+    ("state", "facts", "expected"),
+    [
+        ("scheduled", {"due_ms": NOW + 60_000}, ["due-later"]),
+        ("scheduled", {"due_ms": NOW - 1_000}, ["due"]),
+        ("scheduled", {"due_ms": NOW + 60_000, "attempts": 1}, ["retry"]),
+        ("scheduled", {"due_ms": NOW + 60_000, "headers": {"delayq-unknown-since": "1"}}, ["unknown-name"]),
+        ("scheduled", {"due_ms": NOW + 60_000, "workers": []}, ["due-later", "no-worker"]),
+        ("scheduled", {"due_ms": NOW - 1_000, "workers": []}, ["no-worker", "due"]),
+        ("scheduled", {"due_ms": NOW - 1_000, "stats": {"ready": 60, "reserved": 40}}, ["high-water", "due"]),
+        ("scheduled", {"due_ms": NOW - 1_000, "stats": {"mover_tick_ms": NOW - 60_000}}, ["no-mover", "due"]),
+        ("scheduled", {"due_ms": NOW - 1_000, "stats": {"paused_until_ms": 0}}, ["queue-paused", "due"]),
+        ("scheduled", {"due_ms": NOW + 1_000, "stats": {"paused_until_ms": 0}}, ["due-later", "queue-paused"]),
+        ("ready", {}, ["ready"]),
+        ("ready", {"control": Control(NOW, paused_until_ms=0)}, ["all-paused", "ready"]),
+        ("ready", {"control": Control(NOW, maintenance_until_ms=0)}, ["maintenance", "ready"]),
+        ("ready", {"workers": [WorkerInfo("w", ["mail"], {"state": "working"})]}, ["no-worker", "ready"]),
+        ("ready", {"workers": [WorkerInfo("w", ["orders"], {"state": "paused"})]}, ["workers-idle", "ready"]),
+        ("reserved", {"consumer": "w", "idle_ms": 3_000}, ["running"]),
+        ("reserved", {"consumer": "w", "idle_ms": 40_000}, ["lease-silent"]),
+        ("reserved", {"consumer": "w", "idle_ms": 3_000, "cancel_asked_ms": NOW}, ["running", "stopping"]),
+        ("reserved", {"consumer": ""}, ["acknowledged"]),
+        ("failed", {"attempts": 5}, ["failed"]),
+        ("failed", {"envelope": None}, ["payload-lost"]),
+        ("completed", {"forget_ms": NOW + 60_000}, ["finished"]),
+    ],
+)
+def test_the_weightiest_reason_comes_first(state: str, facts: dict[str, Any], expected: list[str]) -> None:
+    assert codes(state, **facts) == expected
+
+
+def test_sentences_name_the_value_and_the_next_step() -> None:
+    failure = Failure("ValueError", "no such order.")
+    (retry,) = reasons("scheduled", due_ms=NOW + 300_000, attempts=2, failure=failure)
+    assert retry.what.startswith("Attempt 2 did not succeed: ValueError: no such order. The next one is due in 5m, at")
+    (failed,) = reasons("failed", attempts=5, failure=failure)
+    assert failed == Reason(
+        "failed",
+        "It failed after 5 attempts: ValueError: no such order.",
+        "`delayq failed retry order-42 --queue orders`",
+    )
+    (silent,) = reasons("reserved", consumer="dq:b:2:y", idle_ms=90_000)
+    assert silent.what == "dq:b:2:y holds it and has been silent for 1m30s; the lease is 30s."
+    (ready,) = reasons("ready")
+    assert ready.what == "It waits for its turn: 3 jobs ready in the queue orders, 2 running on all workers."
