@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from delayq.core.states import OnConflict as OnConflict
     from delayq.core.states import State as State
     from delayq.core.views import Control as Control
+    from delayq.core.views import DayCounts as DayCounts
     from delayq.core.views import JobInfo as JobInfo
     from delayq.core.views import Page as Page
     from delayq.core.views import QueueStats as QueueStats
@@ -78,7 +79,7 @@ _MODULES: Final = {
     "core.job_spec": "JobSpec",
     "core.signals": "Discard Fail JobCancelled JobSignal JobTimedOut Retry Snooze WorkerShutdown",
     "core.states": "Answer OnConflict State",
-    "core.views": "Control JobInfo Page QueueStats QueueView Retried Upcoming WorkerInfo",
+    "core.views": "Control DayCounts JobInfo Page QueueStats QueueView Retried Upcoming WorkerInfo",
     "jobs.context": "JobContext",
     "jobs.dispatch": "Dispatch adispatch adispatch_many dispatch dispatch_many",
     "jobs.function": "handles job",

@@ -236,6 +236,7 @@ class DelayQ:
     prune_failed = blocking(FailedOperations[JobRef].prune_failed)
     queues = blocking(FailedOperations[JobRef].queues)
     stats = blocking(FailedOperations[JobRef].stats)
+    history = blocking(FailedOperations[JobRef].history)
     upcoming = blocking(FailedOperations[JobRef].upcoming)
     pause = blocking(FailedOperations[JobRef].pause)
     resume = blocking(FailedOperations[JobRef].resume)

@@ -10,6 +10,7 @@ from delayq.core.views import JobInfo, Retried
 from delayq.redis.commands import inspect, upkeep
 from delayq.redis.job_operations import RefT
 from delayq.redis.operations import Operations
+from delayq.redis.queue_operations import Told
 
 
 class FailedOperations(Operations[RefT]):
@@ -68,13 +69,18 @@ class FailedOperations(Operations[RefT]):
             else:
                 yield Retried(job.id)
 
-    async def prune_failed(self, queue: str | None = None, *, older: Duration) -> int:
-        """Forget the jobs of a queue that failed longer ago than `older` ('30d'; '0s' = all). Returns how many."""
+    async def prune_failed(self, queue: str | None = None, *, older: Duration, progress: Told | None = None) -> int:
+        """Forget the jobs of a queue that failed longer ago than `older` ('30d'; '0s' = all). Returns how many.
+
+        `progress` is called now and then with the number so far.
+        """
         keep_ms = duration_ms(older, field="older")
         forgotten = 0
         while True:
             call = upkeep.prune(self._session.keys, self._queue(queue), keep_failed_ms=keep_ms)
             pruned = await self._session.run(call)
             forgotten += pruned.failed
+            if progress is not None:
+                progress(forgotten)
             if pruned.failed < upkeep.PRUNE_LIMIT:
                 return forgotten

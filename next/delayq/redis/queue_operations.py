@@ -1,18 +1,22 @@
 """Every operation on queues and on all workers, once."""
 
+from collections.abc import Callable
 from typing import Final
 
 from delayq.core.errors import CallRefused, InvalidInput, NotConfirmed, QueueInUse, QueueNotFound
 from delayq.core.job_spec import check_whole_number
 from delayq.core.names import check_queue
 from delayq.core.times import Duration, duration_ms
-from delayq.core.views import Control, QueueStats, QueueView, Upcoming, WorkerInfo
+from delayq.core.views import Control, DayCounts, QueueStats, QueueView, Upcoming, WorkerInfo
 from delayq.redis.commands import inspect
 from delayq.redis.commands import queues as calls
 from delayq.redis.commands.call import value_of
 from delayq.redis.commands.queues import END, UNTIL_ENDED, Holds, Switch
 from delayq.redis.session import Session
 from delayq.redis.worker import registry
+
+Told = Callable[[int], object]
+"""Is called with the number of jobs that a long operation has done so far."""
 
 MAX_SPANS: Final = 10_000
 SHORTEST_LEASE_MS: Final = 100
@@ -92,12 +96,27 @@ class QueueOperations:
         found = [value_of(outcome) for outcome in await self._session.executor.run_all(calls)]
         return [worker for worker in found if worker is not None]
 
-    async def clear(self, queue: str | None = None) -> int:
-        """Drop all jobs of a queue that wait. What runs is left alone. Returns how many were dropped."""
+    async def history(self, queue: str | None = None, *, days: int = 30) -> list[DayCounts]:
+        """Return what happened in a queue on each of the last `days` days, 1 to 90, the oldest first.
+
+        Days are those of UTC, and days without any event are left out. A janitor writes them every few seconds.
+        """
+        name = self._queue(queue)
+        check_whole_number("days", days, least=1, most=inspect.DAYS_KEPT)
+        now_ms = await self._session.run(inspect.server_time_ms())
+        return await self._session.run(inspect.history(self._session.keys, name, days=days, now_ms=now_ms))
+
+    async def clear(self, queue: str | None = None, *, progress: Told | None = None) -> int:
+        """Drop all jobs of a queue that wait. What runs is left alone. Returns how many were dropped.
+
+        `progress` is called now and then with the number so far.
+        """
         name = self._queue(queue)
         dropped = 0
         while count := await self._session.run(calls.clear(self._session.keys, name)):
             dropped += count
+            if progress is not None:
+                progress(dropped)
         return dropped
 
     async def queue_set(self, queue: str, *, lease: Duration) -> QueueView:

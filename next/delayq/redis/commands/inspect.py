@@ -11,12 +11,17 @@ from delayq.core import failure as failures
 from delayq.core.errors import UnreadableEnvelope
 from delayq.core.names import is_queue
 from delayq.core.states import State
-from delayq.core.views import JobInfo, Page, QueueStats
+from delayq.core.times import format_instant
+from delayq.core.views import DayCounts, JobInfo, Page, QueueStats
 from delayq.redis.commands.call import Call, queue_call, read, script_call
 from delayq.redis.keys import Keys
 from delayq.redis.scripts import load
 
 MAX_PAGE: Final = 500
+DAYS_KEPT: Final = 90
+"""Days of which a queue keeps a row; see activity_record.lua."""
+
+_DAY_MS: Final = 86_400_000
 
 _IN_SETS: Final = ("scheduled", "failed", "completed")
 
@@ -63,6 +68,19 @@ def count_due(keys: Keys, queue: str, bounds_ms: Sequence[int]) -> list[Call[int
         read("ZCOUNT", scheduled, low, f"({high}" if high != "+inf" else high, parse=int)
         for low, high in pairwise(edges)
     ]
+
+
+def history(keys: Keys, queue: str, *, days: int, now_ms: int) -> Call[list[DayCounts]]:
+    """Read what happened on each of the last days, the oldest first. A row that cannot be read is left out."""
+    today = now_ms // _DAY_MS
+    first = today - days + 1
+
+    def parse(reply: list[bytes]) -> list[DayCounts]:
+        rows = [row for row in map(_json, reply[1::2]) if isinstance(row, dict)]
+        by_day = {row["day"]: row for row in rows if isinstance(row.get("day"), int)}
+        return [_day_counts(day, by_day[day]) for day in range(first, today + 1) if day in by_day]
+
+    return read("HGETALL", keys.of_queue(queue, "history"), parse=parse)
 
 
 def list_queues(keys: Keys) -> Call[list[str]]:
@@ -133,6 +151,11 @@ def _json(raw: bytes) -> Any:
         return msgspec.json.decode(raw)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return raw.decode("utf-8", "replace")
+
+
+def _day_counts(day: int, row: dict[str, Any]) -> DayCounts:
+    counters = {name: int(n) for name, n in row.items() if name != "day" and isinstance(n, int | float)}
+    return DayCounts(format_instant(day * _DAY_MS)[:10], counters)
 
 
 def _time(reply: bytes) -> int | None:

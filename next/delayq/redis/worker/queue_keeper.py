@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from delayq.backends.protocol import Promoted, Reclaimed, Repaired
-from delayq.core.errors import CallRefused
+from delayq.core.errors import BackendFull, CallRefused
 from delayq.core.options import Options
 from delayq.redis import relay, repair
 from delayq.redis.commands import delivery as calls
 from delayq.redis.commands.inspect import list_queues
+from delayq.redis.commands.upkeep import record_activity
 from delayq.redis.connection.executor import Executor
 from delayq.redis.connection.leaf import drive
 from delayq.redis.keys import Keys
@@ -60,8 +61,16 @@ class RedisQueueKeeper:
         return drive(self._executor.run(call))
 
     def repair(self, queue: str) -> Repaired:
-        """Close what plain consumers acknowledged, forget what was kept long enough, mend what is damaged."""
-        return drive(repair.repair_queue(self._executor, self._keys, queue, self._options))
+        """Close what plain consumers acknowledged, forget what was kept long enough, mend what is damaged.
+
+        Then the counters are written into the history. Its refusal is logged, and stops nothing.
+        """
+        repaired = drive(repair.repair_queue(self._executor, self._keys, queue, self._options))
+        try:
+            drive(self._executor.run(record_activity(self._keys, queue)))
+        except (CallRefused, BackendFull) as error:
+            logger.warning("the history of the queue %s cannot be written: %s", queue, error)
+        return repaired
 
     def follow_up(self, queue: str) -> int:
         """Send what follows the ends of jobs; return how many ends that were."""
