@@ -32,6 +32,7 @@ _FLAGS: Final = {
     "tz": "--tz",
     "until": "--until",
     "url": "--url",
+    "wait": "--wait",
 }
 """The flag of each `field` of an error. Messages name a field as their first word, or anywhere as `field=`."""
 

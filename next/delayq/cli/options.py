@@ -22,7 +22,7 @@ Limit = Annotated[int, typer.Option("--limit", min=1, help="Jobs at most.")]
 OfQueue = Annotated[
     str | None, typer.Option("--queue", metavar="QUEUE", help="Only this queue [all].", show_default=False)
 ]
-MaybeQueue = Annotated[str | None, typer.Argument(metavar="[QUEUE]", help="The queue [default].", show_default=False)]
+MaybeQueue = Annotated[str | None, typer.Argument(metavar="QUEUE", help="The queue [default].", show_default=False)]
 QueueName = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue.", show_default=False)]
 For = Annotated[
     str | None,

@@ -56,7 +56,7 @@ def confirm(deed: str, *, yes: bool) -> None:
 
 
 class Progress:
-    """Tells on stderr how far a long operation is, now and then. `done` follows the number: 'jobs dropped'."""
+    """Tells on stderr how far a long operation is, now and then. `done` follows the number: 'dropped'."""
 
     def __init__(self, done: str) -> None:
         self._done = done

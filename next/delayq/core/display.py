@@ -34,6 +34,11 @@ def did_you_mean(word: str, known: Iterable[str], *, prefix: str = "") -> str:
     return f"Did you mean {prefix}{near[0]}?" if near else ""
 
 
+def several(number: int, noun: str) -> str:
+    """Return '1 job' or '1,200 jobs'."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 def mask_url(url: str) -> str:
     """Return a URL with its passwords and options replaced by ***, also when it is malformed.
 

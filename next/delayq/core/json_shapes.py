@@ -5,7 +5,7 @@ from typing import Any
 from delayq.core.envelope import ABSENT
 from delayq.core.states import Answer, State
 from delayq.core.times import format_instant
-from delayq.core.views import JobInfo, QueueStats, Upcoming
+from delayq.core.views import Control, JobInfo, QueueStats, QueueView, Upcoming, WorkerInfo
 
 
 def of_reference(
@@ -72,6 +72,42 @@ def of_stats(stats: QueueStats) -> dict[str, Any]:
     return {**shape, "error": stats.error} if stats.error else shape
 
 
+def of_pause(queue: str, until_ms: int | None) -> dict[str, Any]:
+    """Return the shape of the answer to pause and resume. `paused_until_ms`: null = not paused, 0 = until resumed."""
+    return {"queue": queue, "paused": until_ms is not None, **_end("paused_until", until_ms)}
+
+
+def of_control(control: Control) -> dict[str, Any]:
+    """Return the shape of what holds for all workers. Ends are null = not in force, 0 = until they are ended."""
+    return {
+        "paused": control.paused_until_ms is not None,
+        **_end("paused_until", control.paused_until_ms),
+        "paused_reason": control.paused_reason,
+        "maintenance": control.maintenance_until_ms is not None,
+        **_end("maintenance_until", control.maintenance_until_ms),
+        **_time("maintenance_since", control.maintenance_since_ms),
+        "reason": control.reason,
+        **_time("restart", control.restart_ms),
+    }
+
+
+def of_queue_view(view: QueueView) -> dict[str, Any]:
+    """Return the shape of what a queue keeps for itself."""
+    return {
+        "queue": view.queue,
+        "lease_ms": view.lease_ms,
+        "shards": view.shards,
+        "paused": view.paused_until_ms is not None,
+        **_end("paused_until", view.paused_until_ms),
+        "holds": view.holds,
+    }
+
+
+def of_worker(worker: WorkerInfo) -> dict[str, Any]:
+    """Return the shape of a child process of a worker and what it says of itself."""
+    return {"name": worker.name, "queues": worker.queues, **worker.about}
+
+
 def of_upcoming(upcoming: Upcoming) -> dict[str, Any]:
     """Return the shape of the jobs that fall due: `counts[n]` in the n-th span from `now_ms` on."""
     return {
@@ -87,3 +123,8 @@ def of_upcoming(upcoming: Upcoming) -> dict[str, Any]:
 def _time(name: str, ms: int | None) -> dict[str, Any]:
     """Return a time twice: as epoch ms, and for people."""
     return {f"{name}_ms": ms, name: None if ms is None else format_instant(ms)}
+
+
+def _end(name: str, ms: int | None) -> dict[str, Any]:
+    """Return an end of which 0 means that there is none."""
+    return {f"{name}_ms": ms, name: format_instant(ms) if ms else None}

@@ -5,6 +5,7 @@ from typing import Final
 
 import msgspec
 
+from delayq.core.display import several
 from delayq.core.envelope import UNKNOWN_SINCE
 from delayq.core.times import format_duration, format_instant
 from delayq.core.views import Control, JobInfo, QueueStats, WorkerInfo
@@ -51,7 +52,7 @@ def _failed(job: JobInfo) -> Reason:
     if job.is_lost or job.envelope is None:
         return Reason("payload-lost", "It failed, and its payload cannot be read.", _command("failed forget", job))
     why = f": {_error(job)}" if job.failure else ""
-    attempts = _several(job.attempts or 0, "attempt")
+    attempts = several(job.attempts or 0, "attempt")
     return Reason("failed", f"It failed after {attempts}{why}.", _command("failed retry", job))
 
 
@@ -124,7 +125,7 @@ def _waits(facts: Facts) -> Iterator[Reason]:
     due_ms = job.due_ms or 0
     if job.state == "ready":
         running = sum(n for worker in facts.workers if isinstance(n := worker.about.get("runs"), int))
-        what = f"It waits for its turn: {_several(stats.ready, 'job')} ready in the queue {job.queue}"
+        what = f"It waits for its turn: {several(stats.ready, 'job')} ready in the queue {job.queue}"
         yield Reason("ready", f"{what}, {running:,} running on all workers.")
         return
     left_ms = due_ms - stats.now_ms
@@ -160,7 +161,3 @@ def _until(until_ms: int) -> str:
 
 def _why(reason: str) -> str:
     return f" ({reason})" if reason else ""
-
-
-def _several(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

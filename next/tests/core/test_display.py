@@ -2,7 +2,7 @@
 
 import pytest
 
-from delayq.core.display import mask_url, shown
+from delayq.core.display import mask_url, several, shown
 
 
 class Loud(str):
@@ -49,3 +49,8 @@ def test_a_value_in_a_message_is_short_and_calls_no_foreign_code(value: object, 
 )
 def test_a_url_is_shown_without_its_passwords(url: str, masked: str) -> None:
     assert mask_url(url) == masked
+
+
+@pytest.mark.parametrize(("number", "text"), [(0, "0 jobs"), (1, "1 job"), (1200, "1,200 jobs")])
+def test_a_noun_agrees_with_its_number(number: int, text: str) -> None:
+    assert several(number, "job") == text

@@ -1,36 +1,234 @@
-"""Commands on queues: stats."""
+"""Commands on queues: stats, pause, resume, clear, and the group `queue`."""
 
-from collections.abc import Sequence
-from typing import Annotated
+import time
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import Annotated, Final
 
 import typer
 
-from delayq.cli.options import Json
-from delayq.cli.output import print_json, print_table
+from delayq.cli.families import PLAIN
+from delayq.cli.options import For, Json, MaybeQueue, OfQueue, Queue, QueueName, Reason, Yes
+from delayq.cli.output import Progress, confirm, print_json, print_note, print_table, print_text
 from delayq.cli.session import check_queue_known, session_of
+from delayq.client import DelayQ
 from delayq.core import json_shapes
-from delayq.core.times import format_duration
-from delayq.core.views import QueueStats
+from delayq.core.display import several
+from delayq.core.errors import InvalidInput
+from delayq.core.times import duration_ms, format_duration, format_instant
+from delayq.core.views import DayCounts, QueueStats, QueueView
+
+LOOK_EVERY: Final = 0.2
+IDLE_LOOKS: Final = 2
+MAX_TOLD: Final = 20
+"""Running jobs that are named after a wait that was too short."""
+
+All = Annotated[bool, typer.Option("--all", help="All workers, whatever they serve.")]
+
+queue = typer.Typer(help="Settings of one queue: set, show, remove.", no_args_is_help=True, **PLAIN)
 
 
 def stats(
     context: typer.Context,
-    queue: Annotated[
-        str | None, typer.Option("--queue", metavar="QUEUE", help="Only this queue.", show_default=False)
+    queue: OfQueue = None,
+    busy_above: Annotated[
+        int | None,
+        typer.Option("--busy-above", min=0, help="End with exit code 1 when a queue has more ready jobs.", metavar="N"),
+    ] = None,
+    days: Annotated[
+        int | None, typer.Option("--days", min=1, max=90, help="Also what happened on the last days.", metavar="N")
     ] = None,
     json: Json = False,
 ) -> None:
-    """Count the jobs of all queues in each state. Exit code 1: a queue could not be read."""
+    """Count the jobs of all queues in each state. Exit code 1: a queue could not be read, or is too busy.
+
+    delayq stats --queue orders --days 7
+    """
     with session_of(context).client() as client:
         if queue is not None:
             check_queue_known(client, queue)
         found = client.stats(queue)
+        readable = [one.queue for one in found if not one.error]
+        history = {name: client.history(name, days=days) for name in readable} if days else {}
     if json:
-        print_json({"queues": [json_shapes.of_stats(one) for one in found]})
+        print_json({"queues": [_shape(one, history) for one in found]})
     else:
         _print_counts(found)
-    if any(one.error for one in found):
+        if days:
+            _print_days(history)
+    busy = [one.queue for one in found if busy_above is not None and one.ready > busy_above]
+    if busy:
+        print_note(f"More than {busy_above:,} jobs are ready in: {', '.join(busy)}.")
+    if busy or any(one.error for one in found):
         raise typer.Exit(1)
+
+
+def pause(
+    context: typer.Context,
+    queue: MaybeQueue = None,
+    all: All = False,
+    duration: For = None,
+    reason: Reason = "",
+    wait: Annotated[
+        str | None,
+        typer.Option("--wait", metavar="DURATION", help="Wait so long at most until nothing runs.", show_default=False),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Pause a queue, or all workers. What runs goes on. Exit code 1: jobs still run after --wait.
+
+    delayq pause orders --for 1h --reason 'the bank is closed' --wait 1m
+    """
+    _check_target(queue, is_all=all)
+    patience = None if wait is None else duration_ms(wait, field="wait") / 1000
+    session = session_of(context)
+    name = queue or session.settings.queue
+    with session.client() as client:
+        if queue is not None:
+            check_queue_known(client, queue)
+        with session.audited("pause", "all workers" if all else name, reason=reason):
+            if all:
+                control = client.pause_all(duration=duration, reason=reason)
+                until_ms, shape = control.paused_until_ms, json_shapes.of_control(control)
+            else:
+                until_ms = client.pause(name, duration=duration)
+                shape = json_shapes.of_pause(name, until_ms)
+        running = [] if patience is None else _wait_until_idle(client, None if all else name, patience)
+    if json:
+        print_json(shape if patience is None else {**shape, "running": running})
+    else:
+        until = f" until {format_instant(until_ms)}" if until_ms else ""
+        print_text(f"{'all workers' if all else name}  paused{until}")
+        for job in running:
+            print_text(f"{job['id']}  runs in queue {job['queue']}")
+    if running:
+        print_note(f"Jobs still run after {wait}. The pause stays; `delayq resume` ends it.")
+        raise typer.Exit(1)
+
+
+def resume(context: typer.Context, queue: MaybeQueue = None, all: All = False, json: Json = False) -> None:
+    """End the pause of a queue, or of all workers. A queue that was paused by itself stays paused with --all.
+
+    delayq resume orders
+    """
+    _check_target(queue, is_all=all)
+    session = session_of(context)
+    name = queue or session.settings.queue
+    with session.client() as client:
+        if queue is not None:
+            check_queue_known(client, queue)
+        with session.audited("resume", "all workers" if all else name):
+            if all:
+                shape = json_shapes.of_control(client.resume_all())
+            else:
+                client.resume(name)
+                shape = json_shapes.of_pause(name, None)
+    if json:
+        print_json(shape)
+    else:
+        print_text(f"{'all workers' if all else name}  resumed")
+
+
+def clear(context: typer.Context, queue: Queue = None, yes: Yes = False, json: Json = False) -> None:
+    """Drop all jobs of a queue that wait. What runs, and what has failed or finished, is left alone.
+
+    delayq clear --queue orders --yes
+    """
+    session = session_of(context)
+    name = queue or session.settings.queue
+    with session.client() as client:
+        check_queue_known(client, name)
+        (found,) = client.stats(name)
+        confirm(f"Drop {several(found.scheduled + found.ready, 'waiting job')} of the queue {name}", yes=yes)
+        with session.audited("clear", name) as deed:
+            dropped = client.clear(name, progress=Progress("dropped").tell)
+            deed.outcome = f"{dropped} dropped"
+    if json:
+        print_json({"queue": name, "dropped": dropped})
+    else:
+        print_text(f"{name}  {several(dropped, 'job')} dropped")
+
+
+@queue.command("set")
+def set_queue(
+    context: typer.Context,
+    queue: QueueName,
+    lease: Annotated[
+        str,
+        typer.Option("--lease", metavar="DURATION", help="How long a silent worker keeps a job.", show_default=False),
+    ],
+    json: Json = False,
+) -> None:
+    """Set the lease of a queue.
+
+    It is how long a job stays with a worker that gives no sign of life.
+
+    delayq queue set orders --lease 2m
+    """
+    session = session_of(context)
+    with session.client() as client, session.audited("queue set", queue) as deed:
+        view = client.queue_set(queue, lease=lease)
+        deed.outcome = f"lease {lease}"
+    _print_view(view, as_json=json)
+
+
+@queue.command("show")
+def show_queue(context: typer.Context, queue: QueueName, json: Json = False) -> None:
+    """Show the settings of a queue, and what it holds.
+
+    delayq queue show orders
+    """
+    with session_of(context).client() as client:
+        _print_view(client.queue_show(queue), as_json=json)
+
+
+@queue.command("remove")
+def remove_queue(context: typer.Context, queue: QueueName, json: Json = False) -> None:
+    """Forget a queue that holds no job. Exit code 4: it holds some.
+
+    delayq queue remove orders
+    """
+    session = session_of(context)
+    with session.client() as client:
+        check_queue_known(client, queue)
+        with session.audited("queue remove", queue):
+            client.queue_remove(queue)
+    if json:
+        print_json({"queue": queue, "outcome": "removed"})
+    else:
+        print_text(f"{queue}  removed")
+
+
+def _check_target(queue: str | None, *, is_all: bool) -> None:
+    if queue is not None and is_all:
+        raise InvalidInput(f"The queue {queue!r} and --all are both given.", hint="Leave out one of them.")
+
+
+def _wait_until_idle(client: DelayQ, queue: str | None, patience: float) -> list[dict[str, str]]:
+    """Wait until no job of a queue, or of all, is with a worker. Returns those that still are after `patience` s.
+
+    Two looks in a row must find none: a read that was under way when the pause began may bring one more.
+    """
+    ends_at = time.monotonic() + patience
+    progress = Progress("still running")
+    idle_looks = 0
+    while True:
+        busy = {one.queue: one.reserved for one in client.stats(queue) if one.reserved}
+        idle_looks = 0 if busy else idle_looks + 1
+        if idle_looks == IDLE_LOOKS:
+            return []
+        if busy and time.monotonic() >= ends_at:
+            jobs = [job for name in busy for job in islice(client.iter_jobs("reserved", queue=name), MAX_TOLD)]
+            return [{"id": job.id, "queue": job.queue} for job in jobs[:MAX_TOLD]]
+        progress.tell(sum(busy.values()))
+        time.sleep(LOOK_EVERY)
+
+
+def _shape(one: QueueStats, history: Mapping[str, Sequence[DayCounts]]) -> dict[str, object]:
+    shape = json_shapes.of_stats(one)
+    if one.queue in history:
+        shape["days"] = [{"day": day.day, **day.counters} for day in history[one.queue]]
+    return shape
 
 
 def _print_counts(found: Sequence[QueueStats]) -> None:
@@ -48,3 +246,26 @@ def _print_counts(found: Sequence[QueueStats]) -> None:
         for one in found
     ]
     print_table(("QUEUE", "SCHEDULED", "READY", "RESERVED", "FAILED", "COMPLETED", "OVERDUE", ""), rows)
+
+
+def _print_days(history: Mapping[str, Sequence[DayCounts]]) -> None:
+    events = list(dict.fromkeys(event for days in history.values() for day in days for event in day.counters))
+    rows = [
+        (name, day.day, *[day.counters.get(event, 0) for event in events])
+        for name, days in history.items()
+        for day in days
+    ]
+    print_text("")
+    print_table(("QUEUE", "DAY", *[event.upper() for event in events]), rows)
+
+
+def _print_view(view: QueueView, *, as_json: bool) -> None:
+    if as_json:
+        print_json(json_shapes.of_queue_view(view))
+        return
+    pause = "" if view.paused_until_ms is None else ", paused"
+    until = f" until {format_instant(view.paused_until_ms)}" if view.paused_until_ms else ""
+    print_text(f"{view.queue}  lease {format_duration(view.lease_ms)}{pause}{until}")
+    for place, count in view.holds.items():
+        if count:
+            print_text(f"  {count:,} {place}")

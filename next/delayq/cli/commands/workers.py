@@ -1,0 +1,91 @@
+"""Commands on all workers: workers, restart, and the group `maintenance`."""
+
+import typer
+
+from delayq.cli.families import PLAIN
+from delayq.cli.options import For, Json, Reason
+from delayq.cli.output import print_json, print_note, print_table, print_text
+from delayq.cli.session import session_of
+from delayq.core import json_shapes
+from delayq.core.times import format_instant
+from delayq.core.views import Control, WorkerInfo
+
+maintenance = typer.Typer(help="Stop all workers from starting jobs: on, off.", no_args_is_help=True, **PLAIN)
+
+
+def workers(context: typer.Context, json: Json = False) -> None:
+    """List the child processes of all workers. With --json: one line of JSON for each.
+
+    delayq workers
+    """
+    with session_of(context).client() as client:
+        found = client.workers()
+        control = client.control()
+    if json:
+        for worker in found:
+            print_json(json_shapes.of_worker(worker))
+        return
+    print_table(("HOST", "PID", "STATE", "RUNS", "DONE", "SINCE", "QUEUES"), map(_row, found))
+    _note_switches(control)
+
+
+def restart(context: typer.Context, json: Json = False) -> None:
+    """Ask all workers to finish what they run and to end. Their process manager starts them anew.
+
+    delayq restart
+    """
+    session = session_of(context)
+    with session.client() as client, session.audited("restart", "all workers"):
+        control = client.restart_workers()
+    if json:
+        print_json(json_shapes.of_control(control))
+    else:
+        print_text("all workers  asked to restart")
+
+
+@maintenance.command("on")
+def start_maintenance(context: typer.Context, duration: For = None, reason: Reason = "", json: Json = False) -> None:
+    """Stop all workers from starting jobs. What runs goes on, and a worker with --force works all the same.
+
+    delayq maintenance on --for 30m --reason 'new disks'
+    """
+    session = session_of(context)
+    with session.client() as client, session.audited("maintenance on", "all workers", reason=reason):
+        control = client.start_maintenance(duration=duration, reason=reason)
+    if json:
+        print_json(json_shapes.of_control(control))
+    else:
+        until_ms = control.maintenance_until_ms
+        print_text(f"maintenance  on{f' until {format_instant(until_ms)}' if until_ms else ''}")
+
+
+@maintenance.command("off")
+def end_maintenance(context: typer.Context, json: Json = False) -> None:
+    """Let all workers start jobs again.
+
+    delayq maintenance off
+    """
+    session = session_of(context)
+    with session.client() as client, session.audited("maintenance off", "all workers"):
+        control = client.end_maintenance()
+    if json:
+        print_json(json_shapes.of_control(control))
+    else:
+        print_text("maintenance  off")
+
+
+def _row(worker: WorkerInfo) -> tuple[object, ...]:
+    about = worker.about
+    since = about.get("started_ms")
+    started = format_instant(since) if isinstance(since, int | float) else ""
+    told = [about.get(member, "") for member in ("host", "pid", "state", "runs", "done")]
+    return (*told, started, ",".join(worker.queues))
+
+
+def _note_switches(control: Control) -> None:
+    """Tell what keeps the workers on the list from starting jobs."""
+    if control.maintenance_until_ms is not None:
+        print_note(f"Maintenance is on{f' ({control.reason})' if control.reason else ''}; `maintenance off` ends it.")
+    if control.paused_until_ms is not None:
+        why = f" ({control.paused_reason})" if control.paused_reason else ""
+        print_note(f"All workers are paused{why}; `resume --all` ends it.")

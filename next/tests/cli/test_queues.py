@@ -1,0 +1,168 @@
+"""Commands on queues: each on a real server, with its refusals and exit codes."""
+
+import json
+import threading
+from typing import Any
+
+import pytest
+import redis
+
+from delayq import DelayQ
+from delayq.cli import output
+from delayq.core.options import DEFAULTS
+from delayq.redis.connection.blocking import BlockingLeaf
+from delayq.redis.connection.executor import Executor
+from delayq.redis.connection.url import Address
+from delayq.redis.keys import Keys
+from delayq.redis.worker.queue_keeper import RedisQueueKeeper
+from tests.cli.conftest import Run, Tell
+from tests.support.queue import QueueOnServer
+from tests.support.waiting import wait_until
+
+
+@pytest.fixture
+def client(url: str) -> DelayQ:
+    return DelayQ(url)
+
+
+@pytest.fixture
+def orders(url: str, server: redis.Redis) -> QueueOnServer:
+    """The queue orders, as a worker sees it."""
+    return QueueOnServer(url, server, Keys("delayq"))
+
+
+def list_orders(orders: QueueOnServer) -> None:
+    orders.server.sadd("delayq:queues", "orders")
+
+
+def answer(run: Run, *words: str) -> Any:
+    end = run(*words, "--json")
+    assert end.exit_code == 0, end.output
+    return json.loads(end.stdout)
+
+
+def test_a_queue_that_is_too_busy_is_exit_code_1(run: Run, orders: QueueOnServer) -> None:
+    list_orders(orders)
+    for n in range(3):
+        orders.schedule(f"job-{n}", now="")
+    assert run("stats", "--busy-above", "3").exit_code == 0
+    busy = run("stats", "--busy-above", "2")
+    assert (busy.exit_code, busy.stderr) == (1, "delayq: More than 2 jobs are ready in: orders.\n")
+    assert busy.stdout.splitlines()[1].split()[:3] == ["orders", "0", "3"]
+
+
+def test_the_history_is_shown_by_days(run: Run, client: DelayQ, url: str) -> None:
+    keeper = RedisQueueKeeper(Executor(BlockingLeaf(Address(url))), Keys(), DEFAULTS, name="dq:a:1:x")
+    for n in range(3):
+        client.schedule("order.close", id=f"job-{n}", queue="orders", delay="1h")
+    client.cancel("job-0", queue="orders")
+    keeper.repair("orders")
+    assert answer(run, "stats", "--queue", "orders")["queues"][0].keys().isdisjoint({"days"})
+    (queue,) = answer(run, "stats", "--days", "7")["queues"]
+    (today,) = queue["days"]
+    assert (today["scheduled"], today["cancelled"]) == (3, 1)
+    assert client.history("orders", days=1)[0].day == today["day"]
+    assert [line.split() for line in run("stats", "--days", "7").stdout.splitlines()[-2:]] == [
+        ["QUEUE", "DAY", *[name.upper() for name in today if name != "day"]],
+        ["orders", *map(str, today.values())],
+    ]
+
+
+def test_a_queue_is_paused_and_resumed(run: Run, client: DelayQ) -> None:
+    run("schedule", "n", "--queue", "orders", "--in", "1h")
+    assert answer(run, "pause", "orders") == {
+        "queue": "orders",
+        "paused": True,
+        "paused_until_ms": 0,
+        "paused_until": None,
+    }
+    assert client.stats("orders")[0].paused
+    assert run("pause", "orders", "--for", "1h").stdout.startswith("orders  paused until 2")
+    assert answer(run, "resume", "orders")["paused"] is False
+    assert not client.stats("orders")[0].paused
+    assert run("resume", "orders").stdout == "orders  resumed\n"
+
+
+def test_all_workers_are_paused_and_resumed(run: Run, client: DelayQ) -> None:
+    paused = answer(run, "pause", "--all", "--for", "1h", "--reason", "broken mail")
+    assert (paused["paused"], paused["paused_reason"], paused["maintenance"]) == (True, "broken mail", False)
+    assert client.control().paused_until_ms == paused["paused_until_ms"]
+    assert answer(run, "resume", "--all")["paused"] is False
+
+
+def test_a_pause_tells_what_still_runs_after_its_wait(run: Run, orders: QueueOnServer) -> None:
+    held = orders.reserve("order-42")
+    waited = run("pause", "orders", "--wait", "0s", "--json")
+    assert waited.exit_code == 1
+    assert json.loads(waited.stdout)["running"] == [{"id": "order-42", "queue": "orders"}]
+    assert waited.stderr == "delayq: Jobs still run after 0s. The pause stays; `delayq resume` ends it.\n"
+    text = run("pause", "orders", "--wait", "100ms")
+    assert (text.exit_code, text.stdout) == (1, "orders  paused\norder-42  runs in queue orders\n")
+    orders.ack(held[0])
+    assert answer(run, "pause", "orders", "--wait", "1m")["running"] == []
+
+
+def test_a_pause_waits_until_nothing_runs(run: Run, orders: QueueOnServer, client: DelayQ) -> None:
+    list_orders(orders)
+    (held,) = orders.reserve("order-42")
+
+    def settle() -> None:
+        wait_until(lambda: client.control().paused_until_ms is not None)
+        orders.ack(held)
+
+    settling = threading.Thread(target=settle)
+    settling.start()
+    waited = run("pause", "--all", "--wait", "1m")
+    settling.join()
+    assert (waited.exit_code, waited.stdout) == (0, "all workers  paused\n")
+
+
+def test_clear_drops_what_waits(run: Run, client: DelayQ, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(output, "PROGRESS_EVERY", 0.0)
+    for n in range(600):
+        client.schedule("n", id=f"job-{n}", queue="orders", delay="1h")
+    cleared = run("clear", "--queue", "orders", "--yes", "--json")
+    assert json.loads(cleared.stdout) == {"queue": "orders", "dropped": 600}
+    assert cleared.stderr == "delayq: 500 dropped …\ndelayq: 600 dropped …\n"
+    assert run("clear", "--queue", "orders", "--yes").stdout == "orders  0 jobs dropped\n"
+
+
+def test_a_queue_is_set_shown_and_removed(run: Run) -> None:
+    run("schedule", "n", "--id", "order-42", "--queue", "orders", "--in", "1h")
+    view = answer(run, "queue", "set", "orders", "--lease", "2m")
+    assert (view["lease_ms"], view["holds"]["scheduled"]) == (120_000, 1)
+    assert answer(run, "queue", "show", "orders") == view
+    assert run("queue", "show", "orders").stdout == "orders  lease 2m\n  1 scheduled\n"
+    run("pause", "orders")
+    assert run("queue", "show", "orders").stdout.startswith("orders  lease 2m, paused\n")
+    run("cancel", "order-42", "--queue", "orders")
+    assert run("queue", "remove", "orders").stdout == "orders  removed\n"
+    assert answer(run, "stats") == {"queues": []}
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (("pause", "ordres"), 3, "No queue 'ordres' is known. `delayq stats` lists the queues."),
+        (("pause", "orders", "--all"), 2, "The queue 'orders' and --all are both given. Leave out one of them."),
+        (("pause", "orders", "--for", "x"), 2, "--for 'x' is no duration."),
+        (("pause", "orders", "--wait", "x"), 2, "--wait 'x' is no duration."),
+        (("resume", "ordres"), 3, "No queue 'ordres' is known."),
+        (("resume", "orders", "--all"), 2, "are both given."),
+        (("clear", "--queue", "ordres", "--yes"), 3, "No queue 'ordres' is known."),
+        (
+            ("clear", "--queue", "orders"),
+            2,
+            "Drop 1 waiting job of the queue orders? There is no terminal to ask on, so nothing was done. Add --yes.",
+        ),
+        (("queue", "set", "orders", "--lease", "1ms"), 2, "--lease 1ms is too short."),
+        (("queue", "show", "ordres"), 3, "No queue 'ordres' is known."),
+        (("queue", "remove", "ordres"), 3, "No queue 'ordres' is known."),
+        (("queue", "remove", "orders"), 4, "The queue 'orders' holds jobs: 1 scheduled."),
+        (("stats", "--queue", "ordres", "--days", "7"), 3, "No queue 'ordres' is known."),
+    ],
+)
+def test_a_refusal_is_one_sentence_and_its_exit_code(tell: Tell, words: list[str], code: int, told: str) -> None:
+    tell("schedule", "n", "--queue", "orders", "--in", "1h")
+    ended, message = tell(*words)
+    assert (ended, message.count("\n"), told in message) == (code, 1, True), message
