@@ -99,7 +99,9 @@ def test_the_id_of_a_job_that_is_stored_but_not_confirmed_is_printed(run: Run, m
 
 
 def test_the_id_of_a_job_whose_outcome_is_unknown_is_printed(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(Executor.__init__.__kwdefaults__, "patience", 0.2)
+    monkeypatch.setattr(
+        Executor.__init__, "__kwdefaults__", {**(Executor.__init__.__kwdefaults__ or {}), "patience": 0.2}
+    )
     with server_that_answers(b"") as silent:
         end = run("--url", silent, "schedule", "order.close", "--in", "1h", "--json")
     assert isinstance(end.exception, OutcomeUnknown)
