@@ -232,6 +232,7 @@ class DelayQ:
     list_jobs = blocking(FailedOperations[JobRef].list_jobs)
     iter_jobs = iterating(FailedOperations[JobRef].iter_jobs)
     iter_failed = iterating(FailedOperations[JobRef].iter_failed)
+    failed_groups = blocking(FailedOperations[JobRef].failed_groups)
     retry_failed = iterating(FailedOperations[JobRef].retry_failed)
     prune_failed = blocking(FailedOperations[JobRef].prune_failed)
     queues = blocking(FailedOperations[JobRef].queues)

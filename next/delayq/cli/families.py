@@ -42,6 +42,7 @@ COMMANDS: Final = {
     "resume": Command("Queues", "End the pause of a queue, or of all workers.", "queues:resume"),
     "clear": Command("Queues", "Drop all jobs of a queue that wait.", "queues:clear"),
     "queue": Command("Queues", "Settings of one queue: set, show, remove.", "queues:queue"),
+    "failed": Command("Failed jobs", "Failed jobs (dead letters): list, group, retry and drop them.", "failed:failed"),
     "work": Command("Workers", "Run a worker until SIGTERM or Ctrl-C.", "work:work"),
     "move": Command("Workers", "Run the mover, the janitor and the relay without a worker.", "work:move"),
     "workers": Command("Workers", "List the child processes of all workers.", "workers:workers"),
