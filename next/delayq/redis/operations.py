@@ -10,7 +10,7 @@ from typing import Any, Final, cast, get_args
 from delayq.core.backoff import BackoffSpec
 from delayq.core.declared import with_declared
 from delayq.core.display import shown
-from delayq.core.errors import Conflict, InvalidInput, JobRunning, NotConfirmed
+from delayq.core.errors import Conflict, InvalidInput, JobRunning, NotConfirmed, OutcomeUnknown
 from delayq.core.job_spec import JobSpec, Limit, NewJob, prepare, prepare_raw, spread_out
 from delayq.core.names import new_id
 from delayq.core.states import OnConflict
@@ -155,6 +155,9 @@ class Operations(JobOperations[RefT]):
             placed = await session.write_new(call, queue)
         except NotConfirmed as error:
             unconfirmed, placed = error, cast(list[Placed], error.done[0])
+        except OutcomeUnknown as error:
+            error.ids = [job.id for job in jobs]
+            raise
         try:
             refs = list(map(self._reference, jobs, placed))
         except Conflict as error:
