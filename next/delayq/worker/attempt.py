@@ -152,7 +152,7 @@ class Attempts:
             failure = failures.encode(described)
         if isinstance(outcome, RunAgain):
             return self._released(delivery, envelope, outcome, failure)
-        _tell(logging.ERROR, delivery, envelope, outcome.error, f"failed after {outcome.attempts} attempts")
+        _tell(logging.ERROR, delivery, envelope, outcome.error, f"failed at attempt {outcome.attempts}")
         recounted = envelopes.recount(delivery.envelope, attempts=outcome.attempts, exceptions=outcome.exceptions)
         return Failed(queue, job_id, entry, recounted, failure, is_followed=envelope.is_followed)
 
