@@ -26,18 +26,31 @@ def running_worker(url: str) -> Iterator[int]:
 
     Handlers write to NOTES, the worker itself to LOG.
     """
-    words = [sys.executable, "-m", "delayq", "--url", url, "work", "--app", "benchmarks.app", "--queue", QUEUE]
-    words += os.environ.get("BENCH_WORK_OPTIONS", "").split()
+    words = ["work", "--app", "benchmarks.app", "--queue", QUEUE]
+    with _running(url, [*words, *os.environ.get("BENCH_WORK_OPTIONS", "").split()]) as process_id:
+        yield process_id
+
+
+@contextmanager
+def running_mover(url: str) -> Iterator[int]:
+    """Run a mover without a worker for the block, and give its process id."""
+    with _running(url, ["move"]) as process_id:
+        yield process_id
+
+
+@contextmanager
+def _running(url: str, words: list[str]) -> Iterator[int]:
     NOTES.touch()
+    command = [sys.executable, "-m", "delayq", "--url", url, *words]
     with LOG.open("w") as log:
-        worker = subprocess.Popen(words, env={**os.environ, "BENCH_OUT": str(NOTES)}, stdout=log, stderr=log)
+        process = subprocess.Popen(command, env={**os.environ, "BENCH_OUT": str(NOTES)}, stdout=log, stderr=log)
     try:
-        yield worker.pid
-        if worker.poll() is not None:
-            raise RuntimeError(f"the worker ended with {worker.returncode}:\n{LOG.read_text()}")
+        yield process.pid
+        if process.poll() is not None:
+            raise RuntimeError(f"`delayq {words[0]}` ended with {process.returncode}:\n{LOG.read_text()}")
     finally:
-        worker.send_signal(signal.SIGTERM)
-        worker.wait()
+        process.send_signal(signal.SIGTERM)
+        process.wait()
 
 
 def worker_cpu(process_id: int) -> float:

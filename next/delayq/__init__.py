@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from delayq.core.errors import QueueNotFound as QueueNotFound
     from delayq.core.errors import ResultLost as ResultLost
     from delayq.core.events import WorkerStopping as WorkerStopping
+    from delayq.core.failure_groups import FailedGroup as FailedGroup
+    from delayq.core.failure_groups import FailedGroups as FailedGroups
     from delayq.core.job_spec import JobSpec as JobSpec
     from delayq.core.signals import Discard as Discard
     from delayq.core.signals import Fail as Fail
@@ -76,6 +78,7 @@ _MODULES: Final = {
     "InvalidInput JobFinished JobHasFailed JobNotFailed JobNotFound JobRunning NotConfirmed OutcomeUnknown "
     "PayloadLost QueueInUse QueueNotFound ResultLost",
     "core.events": "WorkerStopping",
+    "core.failure_groups": "FailedGroup FailedGroups",
     "core.job_spec": "JobSpec",
     "core.signals": "Discard Fail JobCancelled JobSignal JobTimedOut Retry Snooze WorkerShutdown",
     "core.states": "Answer OnConflict State",

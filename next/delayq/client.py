@@ -147,6 +147,10 @@ class AsyncDelayQ(FailedOperations[AsyncJobRef]):
         executor = Executor(AsyncioLeaf(_address_of(settings)))
         super().__init__(Session(executor, Keys(settings.prefix), settings.options()), partial(AsyncJobRef, self))
 
+    def __repr__(self) -> str:
+        """Name the server, without secrets."""
+        return f"AsyncDelayQ({self._session.executor.where!r}, prefix={self._session.keys.prefix!r})"
+
     async def __aenter__(self) -> Self:
         return self
 
@@ -228,6 +232,7 @@ class DelayQ:
     list_jobs = blocking(FailedOperations[JobRef].list_jobs)
     iter_jobs = iterating(FailedOperations[JobRef].iter_jobs)
     iter_failed = iterating(FailedOperations[JobRef].iter_failed)
+    failed_groups = blocking(FailedOperations[JobRef].failed_groups)
     retry_failed = iterating(FailedOperations[JobRef].retry_failed)
     prune_failed = blocking(FailedOperations[JobRef].prune_failed)
     queues = blocking(FailedOperations[JobRef].queues)
@@ -248,6 +253,11 @@ class DelayQ:
     queue_show = blocking(FailedOperations[JobRef].queue_show)
     queue_remove = blocking(FailedOperations[JobRef].queue_remove)
     close = blocking(FailedOperations[JobRef].close)
+
+    def __repr__(self) -> str:
+        """Name the server, without secrets."""
+        session = self._operations._session
+        return f"DelayQ({session.executor.where!r}, prefix={session.keys.prefix!r})"
 
     def __enter__(self) -> Self:
         return self

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 import redis
 
-from delayq import DelayQ
+from delayq import DelayQ, ResultLost
 
 pytestmark = pytest.mark.processes
 
 FLUSHING = """
-import atexit, os
+import atexit, os, signal
 from delayq import WorkerStopping, job, listener
 
 notes = []
@@ -29,10 +29,29 @@ def note(n: int) -> None:
     if not notes:
         atexit.register(lambda: write(f"at exit {notes}"))
     notes.append(n)
+    if n == 10:
+        os.kill(os.getppid(), signal.SIGTERM)
+    if n == 20:
+        raise MemoryError
 
 @listener(WorkerStopping)
 def flush(event: WorkerStopping) -> None:
     write(f"flushed {notes}")
+"""
+
+HANGING = """
+import atexit, time
+from delayq import job
+
+@job("first", queue="q", tries=1)
+def first() -> None:
+    atexit.register(time.sleep, 1000)
+    raise MemoryError
+
+@job("second", queue="q")
+def second() -> None:
+    with open("log", "a") as file:
+        file.write("second\\n")
 """
 
 TENANTS = """
@@ -89,6 +108,68 @@ def text(to: str) -> None:
         file.write(f"text {to}\\n")
 """
 
+KINDS = """
+from delayq import Job, JobContext, dispatch, handles
+
+def write(line):
+    with open("log", "a") as file:
+        file.write(line + "\\n")
+
+class Plain(Job, queue="q", retention="1h"):
+    n: int
+    def handle(self, context: JobContext):
+        write(f"plain {self.n} of {context.id}, attempt {self.attempts()}")
+        return {"n": self.n}
+
+class Awaited(Job, queue="q"):
+    n: int
+    async def handle(self):
+        write(f"awaited {self.n}")
+
+class Gives(Job, queue="q", tries=1):
+    how: str
+    def handle(self):
+        if self.how == "up":
+            raise ValueError("broken")
+        self.fail("decided")
+    def failed(self, error):
+        write(f"{self.how}: {error}")
+
+class GivesAwaited(Job, queue="q", tries=1):
+    async def handle(self):
+        raise ValueError("broken")
+    async def failed(self, error):
+        write(f"awaited: {error}")
+
+class Mixed(Job, queue="q", tries=1):
+    def handle(self):
+        raise ValueError("broken")
+    async def failed(self, error):
+        write(f"mixed: {error}")
+
+@handles("Mailer", queue="q")
+class Mailer:
+    def send(self, context, data):
+        write(f"sent {data['to']}")
+        dispatch("Mailer@again", data)
+    async def again(self, context, data):
+        write(f"again {data['to']}")
+
+class Loses(Job, queue="q", retention="1h"):
+    def handle(self):
+        return {"x": float("nan")}
+"""
+
+OTHER_REDIS = """
+from delayq import Manager, job, set_manager
+from delayq.settings.model import load_settings
+
+set_manager(Manager(load_settings(url="redis://elsewhere:1/0")))
+
+@job("note", queue="q")
+def note(n: int) -> None: ...
+"""
+
 Work = Callable[..., str]
 
 
@@ -126,21 +207,46 @@ def lines(folder: Path) -> list[str]:
     return log.read_text().splitlines() if log.exists() else []
 
 
-def test_a_child_flushes_before_it_ends(work: Work, client: DelayQ, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("last", "options", "why"),
+    [
+        (2, (), "its queues are empty"),
+        (2, ("--max-jobs", "2"), "all its jobs have run (2)"),
+        (10, (), "SIGTERM"),
+        (20, (), "its queues are empty"),
+    ],
+    ids=["nothing to do", "its jobs have run", "SIGTERM", "replaced for its memory"],
+)
+def test_a_child_flushes_before_it_ends(
+    work: Work, client: DelayQ, tmp_path: Path, *, last: int, options: tuple[str, ...], why: str
+) -> None:
     """Issue 4916 of opentelemetry-python-contrib: spans were lost because a child ended by `os._exit`."""
-    for n in (1, 2):
+    for n in (1, last):
         client.schedule("note", {"n": n}, queue="q")
-    work(FLUSHING)
-    assert lines(tmp_path) == ["flushed [1, 2]", "at exit [1, 2]", "hook of the parent"]
+    assert f"the worker stops: {why}; running jobs have" in work(FLUSHING, *options)
+    assert [line for line in lines(tmp_path) if line != "flushed []"] == [
+        f"flushed [1, {last}]",
+        f"at exit [1, {last}]",
+        "hook of the parent",
+    ]
 
 
-@pytest.mark.parametrize("name", ["plain", "async"])
-def test_each_job_has_a_context_of_its_own(work: Work, client: DelayQ, tmp_path: Path, name: str) -> None:
+def test_a_child_that_is_replaced_is_ended_when_its_exit_hooks_hang(work: Work, client: DelayQ, tmp_path: Path) -> None:
+    for name in ("first", "second"):
+        client.schedule(name, queue="q")
+    said = work(HANGING, "--grace", "1s")
+    assert "in _leave" in said
+    assert "child process ended with signal SIGALRM" in said
+    assert lines(tmp_path) == ["second"]
+
+
+@pytest.mark.parametrize(("name", "threads"), [("plain", 1), ("plain", 2), ("async", 1)])
+def test_each_job_has_a_context_of_its_own(work: Work, client: DelayQ, tmp_path: Path, name: str, threads: int) -> None:
     """Issue 126 of acts_as_tenant: what one job set, the next one saw."""
-    for tenant in ("first", "second"):
-        client.schedule(name, {"name": tenant}, queue="q")
-    work(TENANTS)
-    assert lines(tmp_path) == ["nobody first", "nobody second"]
+    for n in range(6):
+        client.schedule(name, {"name": f"tenant-{n}"}, queue="q")
+    work(TENANTS, "--threads", str(threads))
+    assert sorted(lines(tmp_path)) == [f"nobody tenant-{n}" for n in range(6)]
 
 
 def test_a_failure_is_told_also_when_the_application_silences_loggers(work: Work, client: DelayQ) -> None:
@@ -151,16 +257,58 @@ def test_a_failure_is_told_also_when_the_application_silences_loggers(work: Work
 
 def test_jobs_of_a_new_release_wait_for_it(work: Work, client: DelayQ, tmp_path: Path) -> None:
     """Issue 15212 of chatwoot: jobs with a new argument failed under workers of the old release."""
-    client.schedule("mail", {"to": "ann", "locale": "fr"}, queue="q")
+    mail = client.schedule("mail", {"to": "ann", "locale": "fr"}, queue="q")
     client.schedule("mail", {"to": "bob"}, queue="q")
     text = client.schedule("text", {"to": "eve"}, queue="q")
     work(OLD_RELEASE)
     assert lines(tmp_path) == ["old release: bob"]
     (stats,) = client.stats("q")
     assert (stats.scheduled, stats.failed) == (2, 0)
-    found = client.get(text.id, queue="q")
-    assert found is not None and found.attempts == 0
-    for job in client.iter_jobs("scheduled", queue="q"):
+    waiting = list(client.iter_jobs("scheduled", queue="q"))
+    assert {job.id for job in waiting} == {mail.id, text.id}
+    assert [job.attempts for job in waiting] == [0, 0]
+    for job in waiting:
         client.run_now(job.id, queue="q")
     work(NEW_RELEASE)
     assert sorted(lines(tmp_path)) == ["ann fr", "old release: bob", "text eve"]
+
+
+@pytest.mark.parametrize("threads", ["1", "3"])
+def test_jobs_of_all_kinds_run(work: Work, client: DelayQ, tmp_path: Path, threads: str) -> None:
+    kept = client.schedule("Plain", {"n": 1}, queue="q")
+    client.schedule("Awaited", {"n": 2}, queue="q")
+    client.schedule("Gives", {"how": "up"}, queue="q")
+    client.schedule("Gives", {"how": "decided"}, queue="q")
+    client.schedule("GivesAwaited", {}, queue="q")
+    client.schedule("Mixed", {}, queue="q")
+    client.schedule("Mailer@send", {"to": "ann"}, queue="q")
+    lost = client.schedule("Loses", {}, queue="q")
+    work(KINDS, "--threads", threads)
+    assert sorted(lines(tmp_path)) == [
+        "again ann",
+        "awaited 2",
+        "awaited: broken",
+        "decided: decided",
+        "mixed: broken",
+        f"plain 1 of {kept.id}, attempt 1",
+        "sent ann",
+        "up: broken",
+    ]
+    assert kept.result() == {"n": 1}
+    with pytest.raises(ResultLost, match="nan, for which JSON has no number"):
+        lost.result()
+    (stats,) = client.stats("q")
+    assert (stats.failed, stats.completed, stats.ready, stats.reserved) == (4, 2, 0, 0)
+
+
+def test_a_worker_refuses_an_application_with_another_redis(url: str, tmp_path: Path) -> None:
+    """Jobs would go to one server, and the worker would wait at the other."""
+    (tmp_path / "app.py").write_text(OTHER_REDIS)
+    words = [sys.executable, "-B", "-m", "delayq", "--url", url, "work", "--app", "app"]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    ended = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert ended.returncode == 2
+    assert (
+        f"would serve {url} (prefix delayq), but the application sends its jobs to redis://elsewhere:1/0"
+        in ended.stderr
+    )

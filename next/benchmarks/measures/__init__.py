@@ -1,9 +1,9 @@
 """The measures, in the order in which they run."""
 
 from benchmarks.figures import Measure
-from benchmarks.measures import calls, lateness, lone, memory, process, rest, schedule, schedule_many, start
+from benchmarks.measures import calls, lateness, lone, memory, process, promote, rest, schedule, schedule_many, start
 
 MEASURES: dict[str, Measure] = {
     module.MEASURE.name: module.MEASURE
-    for module in (schedule, schedule_many, process, calls, lateness, lone, memory, rest, start)
+    for module in (schedule, schedule_many, promote, process, calls, lateness, lone, memory, rest, start)
 }

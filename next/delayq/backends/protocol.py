@@ -191,10 +191,10 @@ class Consumer(Protocol[TripT]):
 
 
 class WorkerRegistry(Protocol):
-    """Where workers say that they are there."""
+    """The list of workers."""
 
     def announce(self, documents: Mapping[str, Mapping[str, Any]], now_ms: int) -> None:
-        """Say what some workers are and do, by their names."""
+        """Store what some workers are and do, by their names."""
         ...
 
     def leave(self, names: Sequence[str], now_ms: int) -> None:
@@ -214,7 +214,7 @@ class LeaseKeeper(Protocol):
         ...
 
     def stop_wishes(self) -> list[tuple[str, str]]:
-        """Return queue and id of jobs that were asked to stop since the last call, as far as that was heard of."""
+        """Return queue and id of jobs that were asked to stop since the last call, as far as hints arrived."""
         ...
 
     def settle_after_death(

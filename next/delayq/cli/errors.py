@@ -24,6 +24,7 @@ _FLAGS: Final = {
     "rate": "--rate",
     "rest": "--rest",
     "retention": "--retention",
+    "signature": "--signature",
     "since": "--since",
     "sleep": "--sleep",
     "span": "--span",

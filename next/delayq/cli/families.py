@@ -42,6 +42,7 @@ COMMANDS: Final = {
     "resume": Command("Queues", "End the pause of a queue, or of all workers.", "queues:resume"),
     "clear": Command("Queues", "Drop all jobs of a queue that wait.", "queues:clear"),
     "queue": Command("Queues", "Settings of one queue: set, show, remove.", "queues:queue"),
+    "failed": Command("Failed jobs", "Failed jobs (dead letters): list, group, retry and drop them.", "failed:failed"),
     "work": Command("Workers", "Run a worker until SIGTERM or Ctrl-C.", "work:work"),
     "move": Command("Workers", "Run the mover, the janitor and the relay without a worker.", "work:move"),
     "workers": Command("Workers", "List the child processes of all workers.", "workers:workers"),
@@ -49,6 +50,8 @@ COMMANDS: Final = {
     "maintenance": Command("Workers", "Stop all workers from starting jobs: on, off.", "workers:maintenance"),
     "up": Command("Local", "Run the embedded server and a worker, until SIGTERM or Ctrl-C.", "local:up"),
     "down": Command("Local", "Stop the embedded server of this project.", "local:down"),
+    "listen": Command("Local", "Run a worker and start it anew when the code changes.", "local:listen"),
+    "demo": Command("Local", "Show what delayq does, in ten seconds, on a server of its own.", "local:demo"),
     "config": Command("Setup", "Show the settings: show.", "config:config"),
     "scripts": Command("Setup", "Write the Lua scripts for other languages: export.", "scripts:scripts"),
 }

@@ -1,7 +1,7 @@
 """Log lines on stderr: plain text, or one JSON object a line.
 
 The application may set up logging when it is loaded. Then delayq's own lines still reach stderr: `settle_logging`
-enables its loggers again, and keeps its own handler unless the application writes to a terminal stream itself.
+enables its loggers again, and keeps its own handler unless the application writes these lines to the console itself.
 """
 
 import json
@@ -56,17 +56,22 @@ def settle_logging(handler: logging.Handler, *, is_format_said: bool) -> None:
         if isinstance(logger, logging.Logger) and (name == ROOT or name.startswith(f"{ROOT}.")):
             logger.disabled = False  # dictConfig disables loggers that it does not name
     logger = logging.getLogger(ROOT)
+    theirs = [one for one in logger.handlers if one is not handler]
     if handler not in logger.handlers:
         logger.addHandler(handler)
-    logger.propagate = bool(logging.root.handlers)
-    if any(_is_terminal(own) for own in logging.root.handlers):
-        if is_format_said:
-            logger.propagate = False  # the format that was asked for goes before the application's
-        else:
-            logger.removeHandler(handler)
+    if not theirs:  # an application that gave `delayq` handlers has decided this itself
+        logger.propagate = bool(logging.root.handlers)
+    consoles = [one for one in theirs if _is_console(one)]
+    has_root_console = logger.propagate and any(_is_console(one) for one in logging.root.handlers)
+    if is_format_said:  # it goes before the format of the application
+        for one in consoles:
+            logger.removeHandler(one)
+        logger.propagate = logger.propagate and not has_root_console
+    elif consoles or has_root_console:
+        logger.removeHandler(handler)
 
 
-def _is_terminal(handler: logging.Handler) -> bool:
-    """Whether a handler shows errors on stdout or stderr."""
+def _is_console(handler: logging.Handler) -> bool:
+    """Whether a handler shows all errors on stdout or stderr."""
     is_stream = type(handler) is logging.StreamHandler and handler.stream in (sys.stdout, sys.stderr)
-    return is_stream and handler.level <= logging.ERROR and logging.root.level <= logging.WARNING
+    return is_stream and handler.level <= logging.ERROR and not handler.filters

@@ -24,6 +24,23 @@ OfQueue = Annotated[
 ]
 MaybeQueue = Annotated[str | None, typer.Argument(metavar="QUEUE", help="The queue [default].", show_default=False)]
 QueueName = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue.", show_default=False)]
+JobIds = Annotated[list[str] | None, typer.Argument(metavar="ID…", help="Ids of failed jobs.", show_default=False)]
+OfQueues = Annotated[
+    str | None, typer.Option("--queue", metavar="QUEUE,…", help="Only these queues [all].", show_default=False)
+]
+Since = Annotated[
+    str | None,
+    typer.Option("--since", metavar="TIME", help="Failed since: 2h ago, or a time.", show_default=False),
+]
+Until = Annotated[
+    str | None,
+    typer.Option("--until", metavar="TIME", help="Failed until: 2h ago, or a time.", show_default=False),
+]
+Signature = Annotated[
+    str | None,
+    typer.Option("--signature", metavar="SIGNATURE", help="Only this group of `failed groups`.", show_default=False),
+]
+AllFailed = Annotated[bool, typer.Option("--all", help="All failed jobs, of all queues or those of --queue.")]
 For = Annotated[
     str | None,
     typer.Option("--for", metavar="DURATION", help="End by itself after this time.", show_default=False),

@@ -52,7 +52,9 @@ def confirm(deed: str, *, yes: bool) -> None:
         raise InvalidInput(
             f"{printable(deed)}? There is no terminal to ask on, so nothing was done.", hint="Add --yes.", field="yes"
         )
-    typer.confirm(f"{printable(deed)}?", abort=True, err=True)
+    print(f"{printable(deed)}? [y/N] ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise typer.Abort
 
 
 class Progress:

@@ -16,6 +16,7 @@ from pydantic import SecretStr
 from delayq.client import DelayQ
 from delayq.core.errors import CallRefused, DelayqError, QueueNotFound
 from delayq.settings.model import Settings, load_settings
+from delayq.settings.sources import flag_of
 
 if TYPE_CHECKING:
     from delayq.redis.embedded.server import EmbeddedServer
@@ -39,6 +40,12 @@ class CliSession:
 
     given: Mapping[str, object]
     quiet: bool = False
+
+    def root_words(self) -> list[str]:
+        """Return the root options as they were given, for another run of the command line."""
+        said = {name: str(value) for name, value in self.given.items() if value is not None}
+        level = {"DEBUG": ["-v"], "WARNING": ["-q"]}.get(said.pop("log_level", ""), [])
+        return level + [word for name, value in said.items() for word in (flag_of(name), value)]
 
     @cached_property
     def settings(self) -> Settings:

@@ -9,6 +9,7 @@ import msgspec
 
 from delayq.core.display import shown
 from delayq.core.errors import InvalidInput
+from delayq.core.failure_groups import check_signature, signature_of
 from delayq.core.times import duration_ms, instant_ms
 from delayq.core.views import JobInfo
 
@@ -21,11 +22,15 @@ _POINT_IN_TIME: Final = re.compile(r"[0-9]{4}-")
 
 
 class FailedFilter(msgspec.Struct, frozen=True):
-    """The failed jobs whose name fits a pattern ('order.*'; None = any), and that failed in a span of time."""
+    """The failed jobs whose name fits a pattern ('order.*'; None = any), and that failed in a span of time.
+
+    `signature`: only those of one group; None = of any.
+    """
 
     name: str | None
     since_ms: int
     until_ms: int
+    signature: str | None = None
 
     @property
     def cursor(self) -> str:
@@ -36,12 +41,18 @@ class FailedFilter(msgspec.Struct, frozen=True):
         """Whether a failed job is meant, by its name."""
         return self.name is None or fnmatchcase(job.name, self.name)
 
+    def fits_failure(self, job: JobInfo) -> bool:
+        """Whether a failed job is meant, by its failure."""
+        return self.signature is None or signature_of(job) == self.signature
+
     def is_over(self, job: JobInfo) -> bool:
         """Whether this job, and with it all that failed later, failed after the end."""
         return (job.failed_ms or 0) > self.until_ms
 
 
-def failed_filter(*, name: str | None, since: Moment | None, until: Moment | None, now_ms: int) -> FailedFilter:
+def failed_filter(
+    *, name: str | None, since: Moment | None, until: Moment | None, signature: str | None = None, now_ms: int
+) -> FailedFilter:
     """Read the bounds. Without `until`, what fails from now on is not meant. Raises InvalidInput."""
     since_ms = 0 if since is None else _moment_ms(since, now_ms, "since")
     until_ms = now_ms if until is None else _moment_ms(until, now_ms, "until")
@@ -51,7 +62,7 @@ def failed_filter(*, name: str | None, since: Moment | None, until: Moment | Non
             hint="Exchange them.",
             field="since",
         )
-    return FailedFilter(name, since_ms, until_ms)
+    return FailedFilter(name, since_ms, until_ms, None if signature is None else check_signature(signature))
 
 
 def spacing(rate: str | None) -> float:

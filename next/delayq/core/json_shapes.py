@@ -3,6 +3,7 @@
 from typing import Any
 
 from delayq.core.envelope import ABSENT
+from delayq.core.failure_groups import FailedGroup
 from delayq.core.states import Answer, State
 from delayq.core.times import format_instant
 from delayq.core.views import Control, JobInfo, QueueStats, QueueView, Upcoming, WorkerInfo
@@ -54,6 +55,26 @@ def of_job_in_full(job: JobInfo) -> dict[str, Any]:
         "idle_ms": job.idle_ms,
         **_time("cancel_asked", job.cancel_asked_ms),
         "progress": job.progress,
+    }
+
+
+def of_failed_job(job: JobInfo) -> dict[str, Any]:
+    """Return the shape of a failed job in a list: with its error."""
+    return {**of_job(job), "error": job.failure}
+
+
+def of_failed_group(group: FailedGroup) -> dict[str, Any]:
+    """Return the shape of a group of failed jobs; `sample` is the job that failed last."""
+    return {
+        "signature": group.signature,
+        "name": group.name,
+        "type": group.type,
+        "message": group.message,
+        "count": group.count,
+        **_time("first", group.first_ms),
+        **_time("last", group.last_ms),
+        "queues": group.queues,
+        "sample": {"id": group.sample_id, "queue": group.sample_queue},
     }
 
 

@@ -1,4 +1,4 @@
-"""Tells of what fails again and again: once at first, then every 5 s with the count, and when it is over."""
+"""Logs repeated failures: the first one, then one every 5 s with the count, and the end."""
 
 import logging
 import time

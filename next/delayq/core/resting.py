@@ -1,15 +1,13 @@
 """Queues that gave trouble. One damaged queue never stops another."""
 
-import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, TypeVar
 
 from delayq.core.errors import BackendError, CallRefused
+from delayq.core.outages import Outages
 
 T = TypeVar("T")
-
-logger: Final = logging.getLogger("delayq")
 
 REST: Final = 1.0
 
@@ -20,14 +18,15 @@ class RestingQueues:
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._until: dict[str, float] = {}
+        self._outages = Outages(clock=clock)
 
     def rest(self, queue: str, error: Exception) -> None:
-        """Log the trouble of a queue, and leave it alone from now on."""
-        logger.warning("queue %s is left alone for %g s: %s", queue, REST, error)
+        """Log the trouble of a queue, every 5 s at most, and leave the queue alone from now on."""
+        self._outages.tell(f"queue {queue} gives trouble and is left alone for {REST:g} s", error)
         self._until[queue] = self._clock() + REST
 
     def rest_unless_away(self, queue: str, error: Exception) -> None:
-        """Leave a queue alone that gave trouble, whatever it was. That the server is away is raised: it is in all."""
+        """Leave a queue alone after any trouble. Raise an error by which the server is away: all queues have it."""
         if isinstance(error, BackendError) and not isinstance(error, CallRefused):
             raise error
         self.rest(queue, error)

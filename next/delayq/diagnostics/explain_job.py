@@ -45,7 +45,8 @@ def explain_job(facts: Facts) -> list[Reason]:
     is_due_later = job.state == "scheduled" and (job.due_ms or 0) > facts.stats.now_ms
     if is_due_later:
         return [*_waits(facts), *_switches(facts), *_workers(facts)]
-    return [*_switches(facts), *_workers(facts), *_stuck(facts), *_waits(facts)]
+    hindrances = [*_switches(facts), *_workers(facts), *_stuck(facts)]
+    return [*hindrances, *_waits(facts, is_next=not hindrances)]
 
 
 def _failed(job: JobInfo) -> Reason:
@@ -119,8 +120,8 @@ def _stuck(facts: Facts) -> Iterator[Reason]:
         yield Reason("no-mover", what, f"Start one: `delayq work --queue {job.queue}`, or `delayq move`.")
 
 
-def _waits(facts: Facts) -> Iterator[Reason]:
-    """Tell what the job waits for by itself."""
+def _waits(facts: Facts, *, is_next: bool = True) -> Iterator[Reason]:
+    """Tell what the job waits for by itself; `is_next`: nothing else hinders it."""
     job, stats = facts.job, facts.stats
     due_ms = job.due_ms or 0
     if job.state == "ready":
@@ -143,7 +144,8 @@ def _waits(facts: Facts) -> Iterator[Reason]:
     elif left_ms > 0:
         yield Reason("due-later", f"It is due {when}.", _command("run-now", job))
     else:
-        yield Reason("due", f"It is due since {format_duration(-left_ms)}, and the mover takes it next.")
+        what = f"It has been due for {format_duration(-left_ms)}"
+        yield Reason("due", f"{what}, and the mover takes it next." if is_next else f"{what}.")
 
 
 def _error(job: JobInfo) -> str:

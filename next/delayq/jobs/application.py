@@ -3,12 +3,18 @@
 import sys
 from importlib import import_module
 from pathlib import PurePath
+from typing import Final
 
 from delayq.core.display import mask_url
 from delayq.core.errors import ConfigError
 from delayq.jobs.registry import registry
 from delayq.manager import Manager, current_manager, manager_that_was_set, set_manager
 from delayq.settings.model import Settings
+
+_DJANGO: Final = (
+    "Django must be set up first: write a module with `import django; django.setup()` and then the import of the jobs, "
+    "and name that module."
+)
 
 
 def load_application(module: str) -> None:
@@ -39,7 +45,9 @@ def load_application(module: str) -> None:
         raise ConfigError(f"The module {module!r} ended the program while it was imported{said}.", field="app") from end
     except BaseException as error:
         raise ConfigError(
-            f"The module {module!r} cannot be imported: {type(error).__name__}: {error}.", field="app"
+            f"The module {module!r} cannot be imported: {type(error).__name__}: {error}.",
+            hint=_DJANGO if type(error).__name__ in ("ImproperlyConfigured", "AppRegistryNotReady") else "",
+            field="app",
         ) from error
 
 

@@ -18,6 +18,7 @@ import msgspec
 
 from delayq.client import AsyncJobRef, JobRef
 from delayq.core import envelope as envelopes
+from delayq.core.declared import with_options
 from delayq.core.errors import InvalidInput
 from delayq.core.job_spec import JobSpec
 from delayq.core.names import check_job_name
@@ -194,11 +195,7 @@ def plan(job: Sendable, manager: Manager) -> Planned:
         return Planned(message.name, connection, None, conflict)
     words: dict[str, Any] = {name: value for name, value in said.items() if name in _OF_SPEC and value is not None}
     words.setdefault("queue", options.queue or route.queue)
-    if "at" not in words:
-        words.setdefault("delay", options.delay)
-    for name in ("deadline", "retry_until", "tags"):
-        words.setdefault(name, getattr(options, name))
-    spec = JobSpec(name=message.name, data=message.write(), **words)
+    spec = with_options(JobSpec(name=message.name, data=message.write(), **words), options.when_sent())
     if added := manager.headers_for(spec):
         spec = msgspec.structs.replace(spec, headers={**added, **(spec.headers or {})})
     return Planned(message.name, connection, spec, conflict)

@@ -16,6 +16,7 @@ from typing import Any, Final, Self, TypedDict
 import msgspec
 
 from delayq.core.backoff import Backoff, BackoffSpec, parse_backoff
+from delayq.core.declared import SendOptions
 from delayq.core.display import did_you_mean, shown
 from delayq.core.errors import InvalidInput
 from delayq.core.job_spec import Limit, check_tags, check_whole_number
@@ -95,6 +96,12 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
         """Return how the job is tried: what it declares, over what holds for all jobs."""
         declared = {name: value for name in _OF_WORKER if (value := getattr(self, name)) is not None}
         return replace(standard, **declared)
+
+    def when_sent(self) -> SendOptions:
+        """Return what counts when the job is sent."""
+        return SendOptions(
+            queue=self.queue, delay=self.delay, deadline=self.deadline, retry_until=self.retry_until, tags=self.tags
+        )
 
     def over(self, declared: Mapping[str, Any], *, job_name: str) -> Self:
         """Return these options with others declared over them; raises InvalidInput."""

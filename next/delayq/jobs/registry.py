@@ -4,6 +4,7 @@ import inspect
 import warnings
 from typing import Final
 
+from delayq.core.declared import declare
 from delayq.core.errors import InvalidInput, UnknownJob
 from delayq.jobs.handlers import Handler, MethodHandler, origin_of
 from delayq.jobs.options import JobOptions
@@ -28,6 +29,7 @@ class Registry:
         if known is not None:
             self._may_replace(handler.name, known.origin, handler.origin)
         self._handlers[handler.name] = handler
+        declare(handler.name, handler.options.when_sent())
 
     def add_class(self, name: str, kind: type, options: JobOptions) -> None:
         """Register a class for string jobs; raises InvalidInput as `add`."""
@@ -35,6 +37,7 @@ class Registry:
             self._may_replace(name, origin_of(self._classes[name][0]), origin_of(kind))
             self._handlers = {known: one for known, one in self._handlers.items() if known.split("@")[0] != name}
         self._classes[name] = (kind, options)
+        declare(name, options.when_sent())
 
     def get(self, name: str) -> Handler:
         """Return the handler of a name; raises UnknownJob."""

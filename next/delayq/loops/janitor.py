@@ -12,7 +12,7 @@ class Janitor:
     """Reclaims in all queues every `reclaim_every` seconds, and repairs them every `repair_every` seconds.
 
     After a gap of more than half a lease `reclaim` trusts no lease until a whole one has passed. So it is called every
-    third of the shortest lease, which its answers tell, when that is less than `reclaim_every`.
+    third of the shortest lease, which its answers bring, when that is less than `reclaim_every`.
     """
 
     def __init__(

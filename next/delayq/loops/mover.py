@@ -1,7 +1,7 @@
 """The mover: makes jobs ready at the time they are due.
 
 Redis never times the wait, because it would wake up to 100 ms late. The mover sleeps in the client, until the next due
-time that `promote` told, a hint, or one second, whichever is first. While hints arrive, five seconds are enough.
+time, which `promote` answers, a hint, or one second, whichever is first. While hints arrive, five seconds are enough.
 """
 
 import time
@@ -24,7 +24,7 @@ class Mover:
     def __init__(
         self, keeper: QueueKeeper, hears: Callable[[], bool], *, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """`hears` tells whether hints arrive."""
+        """`hears` returns whether hints arrive."""
         self._keeper = keeper
         self._hears = hears
         self._clock = clock

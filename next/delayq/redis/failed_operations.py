@@ -2,15 +2,21 @@
 
 import time
 from collections.abc import AsyncIterator
+from typing import Final
 
 from delayq.core.errors import DelayqError
-from delayq.core.failed import Moment, failed_filter, spacing
+from delayq.core.failed import FailedFilter, Moment, failed_filter, spacing
+from delayq.core.failure_groups import FailedGroups, Grouping
+from delayq.core.job_spec import check_whole_number
 from delayq.core.times import Duration, duration_ms
 from delayq.core.views import JobInfo, Retried
 from delayq.redis.commands import inspect, upkeep
 from delayq.redis.job_operations import RefT
 from delayq.redis.operations import Operations
 from delayq.redis.queue_operations import Told
+
+AT_A_TIME: Final = 50
+"""Failures that are read in one call: each may have 20 kB, and as much for each attempt before."""
 
 
 class FailedOperations(Operations[RefT]):
@@ -23,25 +29,36 @@ class FailedOperations(Operations[RefT]):
         name: str | None = None,
         since: Moment | None = None,
         until: Moment | None = None,
+        signature: str | None = None,
     ) -> AsyncIterator[JobInfo]:
-        """Go through the failed jobs of a queue, in the order in which they failed.
+        """Go through the failed jobs of a queue with their failures, in the order in which they failed.
 
-        `name` is a pattern such as 'order.*'; `since` and `until` are points in time, or how long ago. Jobs that fail
-        after the call are left out. `get` tells the failure of each. Raises InvalidInput.
+        `name` is a pattern such as 'order.*'; `since` and `until` are points in time, or how long ago; `signature` is
+        that of a group. Jobs that fail after the call are left out. Raises InvalidInput.
         """
-        now_ms = await self._session.run(inspect.server_time_ms())
-        wanted = failed_filter(name=name, since=since, until=until, now_ms=now_ms)
-        cursor = wanted.cursor
-        while True:
-            page = await self.list_jobs("failed", queue=queue, cursor=cursor, limit=inspect.MAX_PAGE)
-            for job in page.jobs:
-                if wanted.is_over(job):
-                    return
-                if wanted.fits(job):
-                    yield job
-            cursor = page.cursor
-            if not cursor:
-                return
+        wanted = await self._filter(name, since, until, signature)
+        async for job in self._iter(queue, wanted, with_failures=True):
+            yield job
+
+    async def failed_groups(
+        self,
+        queue: str | None = None,
+        *,
+        name: str | None = None,
+        since: Moment | None = None,
+        until: Moment | None = None,
+        limit: int = 10_000,
+    ) -> FailedGroups:
+        """Group the failed jobs of a queue by what went wrong. Reads `limit` jobs at most; which: see `iter_failed`."""
+        check_whole_number("limit", limit, least=1)
+        wanted = await self._filter(name, since, until, None)
+        grouping, looked = Grouping(), 0
+        async for job in self._iter(queue, wanted, with_failures=True):
+            if looked == limit:
+                return FailedGroups(grouping.groups(), looked, is_complete=False)
+            grouping.add(job)
+            looked += 1
+        return FailedGroups(grouping.groups(), looked, is_complete=True)
 
     async def retry_failed(
         self,
@@ -51,6 +68,7 @@ class FailedOperations(Operations[RefT]):
         name: str | None = None,
         since: Moment | None = None,
         until: Moment | None = None,
+        signature: str | None = None,
     ) -> AsyncIterator[Retried]:
         """Give failed jobs all their tries again, one with each step of the iteration.
 
@@ -59,7 +77,8 @@ class FailedOperations(Operations[RefT]):
         """
         pause = spacing(rate)
         next_at = 0.0
-        async for job in self.iter_failed(queue, name=name, since=since, until=until):
+        wanted = await self._filter(name, since, until, signature)
+        async for job in self._iter(queue, wanted, with_failures=signature is not None):
             await self._session.executor.sleep(max(next_at - time.monotonic(), 0.0))
             next_at = time.monotonic() + pause
             try:
@@ -84,3 +103,31 @@ class FailedOperations(Operations[RefT]):
                 progress(forgotten)
             if pruned.failed < upkeep.PRUNE_LIMIT:
                 return forgotten
+
+    async def _filter(
+        self, name: str | None, since: Moment | None, until: Moment | None, signature: str | None
+    ) -> FailedFilter:
+        now_ms = await self._session.run(inspect.server_time_ms())
+        return failed_filter(name=name, since=since, until=until, signature=signature, now_ms=now_ms)
+
+    async def _iter(self, queue: str | None, wanted: FailedFilter, *, with_failures: bool) -> AsyncIterator[JobInfo]:
+        async for page in self._pages(queue, wanted):
+            if not with_failures:
+                for job in page:
+                    yield job
+                continue
+            for start in range(0, len(page), AT_A_TIME):
+                part = page[start : start + AT_A_TIME]
+                call = inspect.failures_of(self._session.keys, self._queue(queue), part)
+                for job in await self._session.run(call):
+                    if wanted.fits_failure(job):
+                        yield job
+
+    async def _pages(self, queue: str | None, wanted: FailedFilter) -> AsyncIterator[list[JobInfo]]:
+        cursor = wanted.cursor
+        while True:
+            page = await self.list_jobs("failed", queue=queue, cursor=cursor, limit=inspect.MAX_PAGE)
+            yield [job for job in page.jobs if wanted.fits(job) and not wanted.is_over(job)]
+            cursor = page.cursor
+            if not cursor or (page.jobs and wanted.is_over(page.jobs[-1])):
+                return

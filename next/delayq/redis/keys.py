@@ -22,16 +22,16 @@ class Keys:
         self.wake = f"{prefix}:wake"
         self.cancel = f"{prefix}:cancel"
         self.switch = f"{prefix}:switch"
-        self._prefix = prefix
+        self.prefix = prefix
         self.of_script = cache(self._of_script)
 
     def of_worker(self, name: str) -> str:
         """Return the key under which a worker says what it is and does."""
-        return f"{self._prefix}:worker:{name}"
+        return f"{self.prefix}:worker:{name}"
 
     def of_queue(self, queue: str, role: str) -> str:
         """Return one key of a queue. The hash tag keeps all keys of a queue in one Cluster slot."""
-        return f"{self._prefix}:{{{queue}}}:{role}"
+        return f"{self.prefix}:{{{queue}}}:{role}"
 
     def _of_script(self, script: Script, queue: str) -> tuple[str, ...]:
         """Return the keys that a script declares, in its order."""

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, cast, get_args
 
 from delayq.core.backoff import BackoffSpec
+from delayq.core.declared import with_declared
 from delayq.core.display import shown
-from delayq.core.errors import Conflict, InvalidInput, JobRunning, NotConfirmed
+from delayq.core.errors import Conflict, InvalidInput, JobRunning, NotConfirmed, OutcomeUnknown
 from delayq.core.job_spec import JobSpec, Limit, NewJob, prepare, prepare_raw, spread_out
 from delayq.core.names import new_id
 from delayq.core.states import OnConflict
@@ -65,7 +66,8 @@ class Operations(JobOperations[RefT]):
         The job runs after `delay` ('15m', a timedelta), at `at` (RFC 3339 text with an offset, an aware datetime, or a
         local time with `tz`), or now. When a job with this `id` exists already, `on_conflict` decides: `keep` it,
         `replace` it, `postpone` it (new due time, old payload), or `error`. The outcome says what happened. The other
-        options are those of JobSpec.
+        options are those of JobSpec. A job of this name that this program declares lends its queue, delay, deadline,
+        retry_until and tags.
 
         Raises InvalidInput before anything is sent, Conflict, JobRunning (replace, postpone), BackendUnavailable,
         BackendFull, OutcomeUnknown, NotConfirmed.
@@ -89,6 +91,7 @@ class Operations(JobOperations[RefT]):
             headers=headers,
             tags=tags,
         )
+        spec = with_declared(spec)
         job = prepare(spec, self._session.options, await self._now_ms(spec.needs_server_time))
         (ref,) = await self._place(job.queue, [job], on_conflict)
         return ref
@@ -102,7 +105,7 @@ class Operations(JobOperations[RefT]):
         Raises as `schedule`. When a later trip fails, the jobs of earlier ones are stored; `stored` of a Conflict holds
         their references, and `done` of NotConfirmed.
         """
-        given = _checked_specs(specs)
+        given = [with_declared(spec) for spec in _checked_specs(specs)]
         now_ms = await self._now_ms(bool([spec for spec in given if spec.needs_server_time]))
         jobs = [prepare(spec, self._session.options, now_ms) for spec in given]
         if spread is not None:
@@ -152,6 +155,9 @@ class Operations(JobOperations[RefT]):
             placed = await session.write_new(call, queue)
         except NotConfirmed as error:
             unconfirmed, placed = error, cast(list[Placed], error.done[0])
+        except OutcomeUnknown as error:
+            error.ids = [job.id for job in jobs]
+            raise
         try:
             refs = list(map(self._reference, jobs, placed))
         except Conflict as error:

@@ -5,6 +5,7 @@ acknowledged; prune forgets what was kept long enough. Only when a sum is wrong,
 and every id is looked at: bury first, because it gives an entry whose row was lost back to its job, then mend.
 """
 
+import logging
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, Final, Literal
 
@@ -20,6 +21,8 @@ from delayq.redis.commands.upkeep import OutsideAck, Tidied
 from delayq.redis.connection.executor import Executor
 from delayq.redis.keys import GROUP, Keys
 
+logger: Final = logging.getLogger("delayq.loops")
+
 IDLE_LEASES: Final = 3
 MIN_IDLE_MS: Final = 60_000
 """A consumer that holds nothing and was idle for three leases, and a minute at least, is gone for good."""
@@ -32,9 +35,18 @@ _ROLES: Final = ("jobs", "entries", *_SETS)
 GARBAGE: Final = failures.encode(Failure("NoJob", "This entry of the stream is no job of delayq."))
 
 
-async def repair_queue(executor: Executor, keys: Keys, queue: str, options: Options) -> Repaired:
-    """Look at one queue and repair it; return what was done."""
+async def repair_queue(
+    executor: Executor, keys: Keys, queue: str, options: Options, counted: dict[str, int] | None = None
+) -> Repaired:
+    """Look at one queue and repair it; return what was done.
+
+    `counted` keeps the sum of the counters of each queue for the next time. The sum never falls, unless the server lost
+    data or the queue was removed: that is logged.
+    """
     tidied = await executor.run(upkeep.tidy(keys, queue, lease_ms=options.lease_ms))
+    if counted is not None:
+        _notice_loss(queue, counted.get(queue, 0), tidied.counted)
+        counted[queue] = tidied.counted
     scope: Literal["delivered", "all"] = "all" if tidied.is_damaged else "delivered"
     closed, redelivered, buried = await _settle_outside_acks(executor, keys, queue, scope)
     mended = await _mend(executor, keys, queue) if tidied.is_damaged else 0
@@ -48,6 +60,17 @@ async def repair_queue(executor: Executor, keys: Keys, queue: str, options: Opti
     )
     await _remove_consumers(executor, keys, queue, tidied)
     return Repaired(closed, redelivered, buried, mended, pruned.completed + pruned.failed)
+
+
+def _notice_loss(queue: str, before: int, now: int) -> None:
+    if now < before:
+        logger.warning(
+            "queue %s began anew: the sum of its counters fell from %d to %d. Unless the queue was removed, the server "
+            "lost its jobs: run Redis with appendonly yes.",
+            queue,
+            before,
+            now,
+        )
 
 
 async def _settle_outside_acks(

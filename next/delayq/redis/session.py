@@ -43,8 +43,8 @@ class Session:
     async def write_new(self, call: Call[T], queue: str) -> T:
         """Send a call that may begin a queue. The first time, the queue is listed in front of it, in the same trip.
 
-        A refused listing is no reason to refuse the job: workers that were given the queue serve it all the same. It
-        is tried again with the next job.
+        The job is stored even when the listing is refused: workers serve a queue that is named with --queue whether it
+        is listed or not. The next job tries to list the queue again.
         """
         if queue in self._listed:
             return await self.write(call, queue)
@@ -93,7 +93,7 @@ class Session:
         return [outcome is True for outcome in await self.executor.run_all(calls)]
 
     def _note_listing(self, queue: str, listed: bool | BackendError) -> None:
-        """Remember that a queue is listed. That it could not be is told once, beside a job that was stored."""
+        """Remember that a queue is listed. Log a refusal the first time, beside a job that was stored."""
         if not isinstance(listed, BackendError):
             self._listed.add(queue)
         elif queue not in self._told_unlisted:
@@ -135,7 +135,8 @@ def _warn_unlisted(queue: str, error: BackendError) -> None:
     import logging
 
     logging.getLogger("delayq").warning(
-        "queue %s could not be put on the list of queues (%s): only workers that are given it serve it",
+        "queue %s could not be put on the list of queues (%s): only workers with --queue %s serve it",
         queue,
         error.message.removesuffix("."),
+        queue,
     )

@@ -1,4 +1,4 @@
-"""Says every few seconds what each child is and does, for `workers()` and the dashboard."""
+"""Publishes every few seconds what each child is and does, for `workers()` and the dashboard."""
 
 import os
 import socket
@@ -12,7 +12,7 @@ from delayq.worker.shared_memory import SlotState, Stop
 
 EVERY: Final = 10.0
 MAX_RUNNING: Final = 10
-"""Running jobs that are named; of more only the number is told."""
+"""Running jobs that are listed by id. `runs` has the number of all."""
 
 
 class Announcing:
@@ -33,17 +33,18 @@ class Announcing:
         self._announce_at = clock()
         self._names: set[str] = set()
 
-    def step(self, children: Sequence[ChildProcess], now: float) -> None:
-        """Announce when it is time, and at once what is new or gone."""
+    def step(self, children: Sequence[ChildProcess], now: float) -> bool:
+        """Announce when it is time, and at once when a child came or went."""
         names = {child.consumer for child in children}
         if now < self._announce_at and names == self._names:
-            return
+            return False
         self._announce_at = now + EVERY
         if names != self._names:
             self._registry.leave(sorted(self._names - names), self._now_ms())
             self._names = names
         if children:
             self._registry.announce({child.consumer: self._about(child) for child in children}, self._now_ms())
+        return True
 
     def _about(self, child: ChildProcess) -> dict[str, Any]:
         held = child.slots.read()

@@ -1,4 +1,4 @@
-"""One attempt of a job: read the envelope, ask whether it may start, call the handler, decide what follows."""
+"""One attempt of a job: read the envelope, check whether it may start, call the handler, decide what follows."""
 
 import logging
 import random
@@ -28,7 +28,7 @@ _STANDARD: Final = Policy()
 
 
 class Attempt(msgspec.Struct, gc=False):
-    """One attempt that may start. `limit` is how many seconds it may run; None = as long as it likes."""
+    """One attempt that may start. It may run for `limit` seconds; None = without limit."""
 
     delivery: Delivery
     envelope: Envelope
@@ -40,16 +40,16 @@ class Attempt(msgspec.Struct, gc=False):
     job_context: JobContext | None = None
 
     def call(self) -> Any:
-        """Call the handler in the context of this attempt; of a coroutine function the answer is the coroutine."""
+        """Call the handler, a plain function, in the context of this attempt."""
         return self.context.run(self.handler.call, self.job, self.job_context)
 
 
 class Attempts:
-    """Makes and ends attempts, with the jobs of a registry. `now_ms` is the time of the backend, `standard` what holds
-    for jobs that declare nothing else.
+    """Begins and ends attempts, with the jobs of a registry. `now_ms` is the time of the backend, `standard` the policy
+    of jobs that declare none.
 
-    Each attempt has a fresh copy of the context that was there before the first one, so that what a job sets is not
-    seen by the next.
+    Each attempt runs in a fresh copy of the context that was there before the first one, so no job sees the context
+    variables that another one has set.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Attempts:
         self._base = copy_context()
 
     def begin(self, delivery: Delivery) -> Attempt | Settlement:
-        """Read a delivery. The answer is an attempt, or how the job is settled without one."""
+        """Read a delivery. Return an attempt, or the settlement of a job that may not start."""
         try:
             envelope = envelopes.decode(delivery.envelope)
         except UnreadableEnvelope as error:
@@ -100,15 +100,14 @@ class Attempts:
         """
         if not isinstance(outcome, GiveUp) or not attempt.handler.has_failed_hook:
             return None
-        context, handler = attempt.context, attempt.handler
-        return context.run(tell_failed, handler, attempt.job, outcome.error, job_id=attempt.delivery.id)
+        return tell_failed(attempt.handler, attempt.job, outcome.error, job_id=attempt.delivery.id)
 
     def settle(self, attempt: Attempt, outcome: Outcome, result: Any) -> Settlement:
         """Return the settlement of an attempt."""
         return self._settlement(attempt.delivery, attempt.envelope, outcome, result)
 
     def end_of_killed(self, delivery: Delivery, error: BaseException) -> Settlement:
-        """Decide what follows an attempt whose process had to be killed. No code of the application runs here."""
+        """Decide what follows an attempt whose process was killed for it. No code of the application runs here."""
         try:
             envelope = envelopes.decode(delivery.envelope)
             policy = policy_of(envelope, self._declared(self._registry.get(envelope.name)))
@@ -125,7 +124,7 @@ class Attempts:
         return policy
 
     def _limit(self, policy: Policy) -> float | None:
-        """Return how many seconds an attempt may run: until its timeout, or the deadline of the job."""
+        """Return how many seconds an attempt may run: until its timeout or the deadline of the job; None = no limit."""
         timeout = policy.timeout_ms / 1000 if policy.timeout_ms else None
         if policy.deadline_ms is None:
             return timeout
@@ -142,7 +141,7 @@ class Attempts:
         return Failed(delivery.queue, delivery.id, delivery.entry, b"", failure)
 
     def _settlement(self, delivery: Delivery, envelope: Envelope, outcome: Outcome, result: Any = None) -> Settlement:
-        """Write an outcome down as what the backend is told."""
+        """Turn an outcome into a settlement, and log a failure or a retry."""
         queue, job_id, entry = delivery.queue, delivery.id, delivery.entry
         if isinstance(outcome, Done):
             kept = encode_result(result, job_id=job_id) if outcome.retention_ms else b""
@@ -153,7 +152,7 @@ class Attempts:
             failure = failures.encode(described)
         if isinstance(outcome, RunAgain):
             return self._released(delivery, envelope, outcome, failure)
-        _tell(logging.ERROR, delivery, envelope, outcome.error, f"failed after {outcome.attempts} attempts")
+        _tell(logging.ERROR, delivery, envelope, outcome.error, f"failed at attempt {outcome.attempts}")
         recounted = envelopes.recount(delivery.envelope, attempts=outcome.attempts, exceptions=outcome.exceptions)
         return Failed(queue, job_id, entry, recounted, failure, is_followed=envelope.is_followed)
 

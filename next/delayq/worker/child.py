@@ -218,7 +218,7 @@ class Child:
 
     def _hold(self, taken: Sequence[Any], sent_at: float) -> None:
         if taken:
-            self._slots.set_idle(False)
+            self._slots.set_busy()
             self._in_flight.hold(taken, read_at=sent_at)
 
     def _wait_for_job(self) -> None:
@@ -233,8 +233,9 @@ class Child:
         except BackendError:
             self._must_replay = True
             raise
-        self._slots.set_idle(not taken)
         self._found_nothing = not taken
+        if not taken:
+            self._slots.set_idle(since=sent_at)
         self._hold(taken, sent_at)
 
     def _replay(self) -> None:

@@ -29,12 +29,13 @@ class CrashRecovery:
         self._keeper = keeper
         self._end_of_killed = end_of_killed
 
-    def step(self, children: Sequence[ChildProcess], now: float) -> None:
+    def step(self, children: Sequence[ChildProcess], now: float) -> bool:
         """Settle for the children among these that have ended."""
-        for child in children:
-            if child.process_id is None and not child.is_settled:
-                self._settle(child)
-                child.is_settled = True
+        ended = [child for child in children if child.process_id is None and not child.is_settled]
+        for child in ended:
+            self._settle(child)
+            child.is_settled = True
+        return bool(ended)
 
     def _settle(self, child: ChildProcess) -> None:
         states = {view.held.entry: view.state for view in child.slots.read()}

@@ -29,8 +29,8 @@ RETRY_PAUSE: Final = 1.0
 class HeldJob(msgspec.Struct, gc=False, eq=False):
     """A delivery in its slot since `held_at`. `read_at` is when the last read that brought it was sent.
 
-    `is_suspect`: it is better run with nothing else in the process. `limit_at` is when it must have ended, by the clock
-    of the slots; 0 = never. It is interrupted once.
+    `is_suspect`: it is better run with nothing else in the process. `limit` is how many seconds it may run, and
+    `limit_at` when it must have ended, by the clock of the slots; 0 = no limit. It is interrupted once.
     """
 
     slot: int
@@ -39,6 +39,7 @@ class HeldJob(msgspec.Struct, gc=False, eq=False):
     held_at: float
     is_suspect: bool
     started_at: float = 0.0
+    limit: float = 0.0
     limit_at: float = 0.0
     is_interrupted: bool = False
 
@@ -108,10 +109,21 @@ class InFlight:
             return True
 
     def arm(self, job: HeldJob, limit: float | None) -> None:
-        """Set how many seconds a running job may run from now on; None = as long as it likes."""
+        """Set how many seconds a running job may run from now on; None = without limit."""
         if limit is not None:
+            job.limit = limit
             job.limit_at = self.slots.now() + limit
             self.slots.set_limit(job.slot, job.limit_at)
+
+    def park(self, job: HeldJob) -> None:
+        """Show a started job as waiting until `enter`: when its process ends before, it is charged with nothing."""
+        self.slots.mark(job.slot, SlotState.WAITING)
+
+    def enter(self, job: HeldJob, limit: float | None) -> None:
+        """Show a parked job as running, because its handler begins, and set its limit."""
+        job.started_at = self._clock()
+        self.arm(job, limit)
+        self.slots.mark(job.slot, SlotState.RUNNING)
 
     def take_interruptions(self) -> list[tuple[HeldJob, JobInterrupted]]:
         """Return what is to be raised in jobs that run: each is interrupted once."""
@@ -128,7 +140,7 @@ class InFlight:
                 if self.slots.is_cancelled(job.slot):
                     error = JobCancelled("The job was asked to stop.")
                 elif job.limit_at and now >= job.limit_at:
-                    error = JobTimedOut(f"The job ran longer than {job.limit_at - job.started_at:.3g} s.")
+                    error = JobTimedOut(f"The job ran longer than {job.limit:.3g} s.")
                 elif is_last_moment:
                     error = WorkerShutdown("The worker stops, and its grace is nearly over.")
                 if error is not None:
@@ -202,10 +214,14 @@ class InFlight:
         return self._take(lambda job: True)
 
     def take_late(self) -> list[HeldJob]:
-        """Take what waits for a place, to hand it back. A suspect with a free place waits for quiet, and stays."""
+        """Take what has waited for longer than a prefetch lasts, to hand it back.
+
+        A suspect with a free place waits for quiet, and stays.
+        """
+        oldest = self._clock() - PREFETCH_SECONDS
         with self.lock:
             has_place = self.free_places() > 0
-            return self._take(lambda job: not (has_place and job.is_suspect))
+            return self._take(lambda job: job.held_at < oldest and not (has_place and job.is_suspect))
 
     def take_read_until(self, time: float) -> list[HeldJob]:
         """Take what waits and was not read since this time, to forget it."""
@@ -222,12 +238,19 @@ class InFlight:
                 self.suspects -= job.is_suspect
 
     def room(self) -> int:
-        """Return how many jobs may be fetched now, so that about 20 ms of work are held, by the measure of the last."""
+        """Return how many jobs may be fetched now, so that about 20 ms of work are held, by the measure of the last.
+
+        A place whose job has been running for longer than that counts as taken: what is fetched for it would wait, and
+        be handed back.
+        """
         with self.lock:
-            wanted = int(self._places * PREFETCH_SECONDS / max(self._seconds_per_job, 1e-6))
-            batch = min(max(wanted // 2, self._places), MAX_BATCH)
-            held = len(self._waiting) + len(self._running)
-            return max(min(max(wanted, self._places) - held, batch, len(self._free)), 0)
+            places = self._places - (self._long_runs() if self._running else 0)
+            if not places:
+                return 0
+            wanted = int(places * PREFETCH_SECONDS / max(self._seconds_per_job, 1e-6))
+            batch = min(max(wanted // 2, places), MAX_BATCH)
+            held = len(self._waiting) + len(self._running) - (self._places - places)
+            return max(min(max(wanted, places) - held, batch, len(self._free)), 0)
 
     def unfinished(self) -> int:
         """Return how many jobs wait or run."""
@@ -259,6 +282,11 @@ class InFlight:
         now = self._clock()
         with self.lock:
             return any(now - job.started_at > seconds for job in self._running.values())
+
+    def _long_runs(self) -> int:
+        """Return how many jobs have been running for longer than a prefetch lasts."""
+        oldest = self._clock() - PREFETCH_SECONDS
+        return sum(job.started_at < oldest for job in self._running.values())
 
     def _take(self, chosen: Callable[[HeldJob], bool]) -> list[HeldJob]:
         """Take the chosen ones of what waits."""

@@ -8,7 +8,7 @@ from delayq.worker.children import ChildProcess
 
 
 class LeaseRenewal:
-    """Renews every third of a lease. `lease` is the shortest of the queues; each renewal tells what it is by then."""
+    """Renews every third of a lease. `lease` is the shortest of the queues; each renewal brings the present one."""
 
     def __init__(self, keeper: LeaseKeeper, *, lease: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._keeper = keeper
@@ -16,17 +16,18 @@ class LeaseRenewal:
         self._clock = clock
         self._renew_at = clock() + self._every
 
-    def step(self, children: Sequence[ChildProcess], now: float) -> None:
+    def step(self, children: Sequence[ChildProcess], now: float) -> bool:
         """Renew when it is time. A job that was cancelled meanwhile is asked to stop in either case."""
         for queue, job_id in self._keeper.stop_wishes():
             for child in children:
                 _ask_to_stop(child, queue, job_id)
         if now < self._renew_at:
-            return
+            return False
         self._renew_at = now + self._every
         for child in children:
             self._every = self._renew(child) / 3
         self._renew_at = now + self._every
+        return True
 
     def _renew(self, child: ChildProcess) -> float:
         """Renew everything that a child holds, and return the lease in seconds.

@@ -128,12 +128,13 @@ class SlotTable:
         """Whether the supervisor wants nothing new to be taken."""
         return self._memory[_PAUSE] == 1
 
-    def set_idle(self, is_idle: bool) -> None:
-        """Record whether there is nothing to do, and since when."""
-        if not is_idle:
-            self._floats[_IDLE_SINCE // 8] = 0.0
-        elif not self._floats[_IDLE_SINCE // 8]:
-            self._floats[_IDLE_SINCE // 8] = self._clock()
+    def set_busy(self) -> None:
+        """Record that there is something to do."""
+        self._floats[_IDLE_SINCE // 8] = 0.0
+
+    def set_idle(self, since: float) -> None:
+        """Record that there has been nothing to do since then, unless that is known already."""
+        self._floats[_IDLE_SINCE // 8] = self._floats[_IDLE_SINCE // 8] or since
 
     def set_restart(self, restart_ms: int) -> None:
         """Record when all workers were last asked to restart, as the child has read it."""

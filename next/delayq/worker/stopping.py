@@ -1,4 +1,4 @@
-"""How a worker stops: by signals, by its own limits, by a call to restart; and how long what runs may go on."""
+"""How a worker stops: by signals, by its own limits, by a call to restart; and how long running jobs may go on."""
 
 import logging
 import signal
@@ -48,7 +48,7 @@ class Stopping:
             self._heed_stop(number, children)
 
     def step(self, children: Sequence[ChildProcess], now: float) -> None:
-        """Begin to stop when a limit is reached; end what runs when the grace is over."""
+        """Begin to stop when a limit is reached; end running jobs when the grace is over."""
         if self._end_at is None:
             why = self._why_stop(children, now)
             if why:
@@ -65,9 +65,9 @@ class Stopping:
                 child.kill(Ending.SHUTDOWN, set())
 
     def begin(self, why: str) -> None:
-        """Stop: nothing new is started, and what runs has the grace."""
+        """Stop: start nothing new, and give running jobs the grace to end."""
         if self._end_at is None:
-            logger.info("the worker stops: %s; what runs has %g s", why, self._options.grace)
+            logger.info("the worker stops: %s; running jobs have %g s to end", why, self._options.grace)
             self._end_at = self._clock() + self._options.grace
 
     def _heed_stop(self, number: int, children: Sequence[ChildProcess]) -> None:
@@ -81,12 +81,12 @@ class Stopping:
             self.code = ExitCode.INTERRUPTED
 
     def _why_stop(self, children: Sequence[ChildProcess], now: float) -> str:
-        """Return which limit is reached; '' = none."""
+        """Return the limit that is reached, as words for the log; '' = none."""
         options = self._options
         if options.max_time is not None and now - self._started_at >= options.max_time:
             return f"it has run for {options.max_time:g} s"
         if options.max_jobs is not None and not any(child.may_run or child.process_id for child in children):
-            return f"it has run {options.max_jobs} jobs"
+            return f"all its jobs have run ({options.max_jobs})"
         if options.stop_when_empty_for is not None:
             idle = [child.slots.idle_for() for child in children if child.process_id is not None]
             if idle and all(seconds is not None and seconds >= options.stop_when_empty_for for seconds in idle):
@@ -94,7 +94,7 @@ class Stopping:
         return self._restart_call(children)
 
     def _restart_call(self, children: Sequence[ChildProcess]) -> str:
-        """Return whether all workers were asked to restart since this one began."""
+        """Return words for the log when all workers were asked to restart since this one began; otherwise ''."""
         latest = max((child.slots.restart_ms() for child in children), default=0)
         if self._restart_ms is None or latest < self._restart_ms:
             return ""

@@ -25,8 +25,8 @@ STANDSTILL: Final = 1.0
 class Role(Protocol):
     """One thing that the supervisor does for its children, every turn."""
 
-    def step(self, children: Sequence[ChildProcess], now: float) -> None:
-        """Do what is due."""
+    def step(self, children: Sequence[ChildProcess], now: float) -> bool:
+        """Do what is due. Return whether anything was."""
         ...
 
 
@@ -123,10 +123,12 @@ class Supervisor:
         if number is not None:
             self._stopping.heed(number, self._children.running())
 
-    def _try(self, name: str, step: Callable[[], None]) -> None:
+    def _try(self, name: str, step: Callable[[], object]) -> None:
+        """Take a step and log its failure. A step that returns False did nothing, which ends no outage."""
         try:
-            step()
+            result = step()
         except Exception as error:
             self._outages.tell(f"the step {name!r} of the supervisor failed", error)
         else:
-            self._outages.is_over(f"the step {name!r} of the supervisor failed")
+            if result is not False:
+                self._outages.is_over(f"the step {name!r} of the supervisor failed")

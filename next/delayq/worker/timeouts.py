@@ -32,7 +32,7 @@ class Timeouts:
         self._is_single = is_single
         self._cancelled_at: dict[str, float] = {}
 
-    def step(self, children: Sequence[ChildProcess], now: float) -> None:
+    def step(self, children: Sequence[ChildProcess], now: float) -> bool:
         """Warn and kill. `now` is the clock of the supervisor."""
         seen: set[str] = set()
         for child in children:
@@ -45,6 +45,7 @@ class Timeouts:
             elif self._is_single:
                 self._warn(child, [view for view, seconds in late.items() if seconds >= WARN_AFTER])
         self._cancelled_at = {entry: at for entry, at in self._cancelled_at.items() if entry in seen}
+        return True
 
     def _late_by(self, child: ChildProcess, view: SlotView) -> float:
         """Return for how many seconds a job should have ended; below 0 when it may go on."""

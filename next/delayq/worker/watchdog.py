@@ -95,7 +95,7 @@ class Watchdog:
             os.kill(os.getpid(), signal.SIGKILL)
 
     def _look_at_memory(self) -> None:
-        if self._memory is not None and resident_bytes() > self._memory:
+        if self._memory is not None and not self._in_flight.must_leave and resident_bytes() > self._memory:
             logger.warning("the process is larger than %d MB; it is replaced", self._memory // 1_000_000)
             self._in_flight.must_leave = True
 

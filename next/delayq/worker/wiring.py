@@ -1,6 +1,7 @@
 """Puts a worker together: the only module of the worker that knows Redis, the settings and the application."""
 
 import atexit
+import faulthandler
 import gc
 import logging
 import os
@@ -46,6 +47,9 @@ logger: Final = logging.getLogger("delayq.worker")
 
 HASTY: Final = 1.0
 """Seconds of patience of supervisors and children: they come again anyway."""
+
+SHORTEST_FLUSH: Final = 1.0
+"""Seconds that listeners and exit hooks of a child have at least, however short the grace is."""
 
 
 def work(settings: Settings, options: WorkerOptions, registry: Registry) -> int:
@@ -145,13 +149,12 @@ class Worker:
         watchdog.start()
         child.run()
         watchdog.stop()
-        emit(WorkerStopping(name))
-        _run_exit_hooks()
+        _leave(name, max(options.grace, SHORTEST_FLUSH))
         return 0
 
 
 def _when_reachable(open_queues: Callable[[], float]) -> float:
-    """Open the queues as soon as Redis can be reached, and tell meanwhile that it cannot."""
+    """Open the queues as soon as Redis can be reached, and log meanwhile that it cannot."""
 
     def tell(state: RetryCallState) -> None:
         logger.warning("waiting for Redis: %s", state.outcome.exception() if state.outcome else "")
@@ -183,6 +186,14 @@ def _clear_exit_hooks() -> None:
     atexit._clear()
 
 
-def _run_exit_hooks() -> None:
-    """Run what was registered with atexit in this process. The grace of the worker is its limit."""
+def _leave(name: str, seconds: float) -> None:
+    """Let the application flush: call the listeners, then what was registered with atexit in this process.
+
+    If that takes longer than `seconds`, the process ends by SIGALRM, and its stacks go to stderr: a hook that hangs
+    must not keep a child from being replaced. At a stop of the worker, the supervisor may end it sooner.
+    """
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    faulthandler.register(signal.SIGALRM, file=2, chain=True)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    emit(WorkerStopping(name))
     atexit._run_exitfuncs()

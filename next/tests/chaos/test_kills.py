@@ -1,4 +1,4 @@
-"""Children, sidecars and a whole worker are killed while they work: no job is lost, and none starts early.
+"""Children, supervisors and whole workers are killed while they work, and workers restart: no job is lost or early.
 
 CHAOS_SEEDS says which runs (default 1,2,3), CHAOS_JOBS and CHAOS_KILLS how large they are.
 """
@@ -9,12 +9,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 import pytest
+import redis
 
 from delayq import DelayQ, JobSpec
 from delayq.settings.model import load_settings
@@ -44,13 +45,15 @@ def work(number: int) -> None:
 
 @dataclass
 class Run:
-    """One run: a folder, a server, two workers, and when something was killed."""
+    """One run: a folder, a server, workers, when a process was killed, and how many of each kind."""
 
     folder: Path
     url: str
     random: random.Random
     workers: list[subprocess.Popen[bytes]] = field(default_factory=list)
     killed_at: list[float] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+    threads: dict[int, int] = field(default_factory=dict)
 
     @property
     def log(self) -> Path:
@@ -70,6 +73,7 @@ class Run:
                 [*words, "--threads", str(threads)], cwd=self.folder, env=environment, stderr=output
             )
         self.workers.append(process)
+        self.threads[process.pid] = threads
 
     def kill(self, pid: int) -> None:
         try:
@@ -79,15 +83,35 @@ class Run:
         self.killed_at.append(time.time())
 
     def kill_one_child(self) -> None:
-        """Kill a child or a sidecar of a worker that lives."""
-        children = [pid for worker in self.workers if worker.poll() is None for pid in children_of(worker.pid)]
-        if children:
-            self.kill(self.random.choice(children))
+        """Kill a child or a sidecar, as soon as there is one."""
+        wait_until(self.children, "the start of a child")
+        self.kill(self.random.choice(self.children()))
+        self.counts["children"] += 1
 
-    def kill_one_worker(self) -> None:
-        worker = self.random.choice([worker for worker in self.workers if worker.poll() is None])
+    def children(self) -> list[int]:
+        return [pid for worker in self.workers for pid in children_of(worker.pid)]
+
+    def kill_one_supervisor(self) -> None:
+        """Kill a supervisor. Its children are orphans, which end by themselves."""
+        worker = self.random.choice(self.workers)
         self.kill(worker.pid)
         worker.wait()
+        self.counts["supervisors"] += 1
+
+    def kill_one_worker(self) -> None:
+        """Kill a supervisor and all of its children at once, as a machine that fails does."""
+        worker = self.random.choice(self.workers)
+        for pid in [worker.pid, *children_of(worker.pid)]:
+            self.kill(pid)
+        worker.wait()
+        self.counts["whole workers"] += 1
+
+    def keep_workers(self) -> None:
+        """Start again what has ended, as a process manager does."""
+        for worker in [worker for worker in self.workers if worker.poll() is not None]:
+            assert worker.returncode in (0, -signal.SIGKILL)
+            self.workers.remove(worker)
+            self.start_worker(self.threads[worker.pid])
 
     def starts(self) -> dict[int, list[float]]:
         """Return when each job was started."""
@@ -120,8 +144,9 @@ def test_no_job_is_lost_or_early_whatever_is_killed(seed: int, tmp_path: Path) -
         try:
             dues = schedule_jobs(client, run)
             kill_at = sorted(run.random.uniform(0.5, SPREAD_MS / 1000) for _ in range(KILLS))
-            kill_all(run, kill_at)
-            wait_until(lambda: counted(client) == 0, patience=120)
+            kill_all(client, run, kill_at)
+            wait_until(lambda: counted(client) == 0, "the end of all jobs", patience=120)
+            left = sizes(url)
         finally:
             run.stop()
         starts = run.starts()
@@ -131,8 +156,13 @@ def test_no_job_is_lost_or_early_whatever_is_killed(seed: int, tmp_path: Path) -
         for times in doubles:
             assert any(min(times) <= killed <= max(times) for killed in run.killed_at)
         (stats,) = client.stats("q")
-        print(f"seed {seed}: {len(run.killed_at)} kills, {len(doubles)} of {JOBS} jobs ran more than once, {stats}")
+        most = max(len(times) for times in starts.values())
+        print(f"seed {seed}: {KILLS} kills and restarts among {JOBS} jobs: {dict(run.counts)}")
+        print(f"  0 lost, 0 early, {len(doubles)} started more than once, none more than {most} times; left: {left}")
+        print(f"  counters: {dict(stats.counters)}")
         assert stats.counters["failed"] == 0
+        assert most <= 4
+        assert set(left.values()) == {0}
 
 
 def schedule_jobs(client: DelayQ, run: Run) -> list[int]:
@@ -146,15 +176,33 @@ def schedule_jobs(client: DelayQ, run: Run) -> list[int]:
     return [ref.due_ms or 0 for ref in client.schedule_many(specs)]
 
 
-def kill_all(run: Run, kill_at: list[float]) -> None:
+def kill_all(client: DelayQ, run: Run, kill_at: list[float]) -> None:
+    """Kill whole workers and supervisors with one kill of ten each, and let all workers restart now and then."""
     started = time.monotonic()
-    for number, at in enumerate(kill_at):
+    for number, at in enumerate(kill_at, start=1):
         time.sleep(max(started + at - time.monotonic(), 0))
-        if number == len(kill_at) // 2:
+        run.keep_workers()
+        if number % 40 == 0:
+            client.restart_workers()
+            run.counts["restarts of all workers"] += 1
+        elif number % 10 == 0:
             run.kill_one_worker()
-            run.start_worker(threads=2)
+        elif number % 10 == 5:
+            run.kill_one_supervisor()
         else:
             run.kill_one_child()
+    run.keep_workers()
+
+
+def sizes(url: str) -> dict[str, int]:
+    """Count what is left in the places of the queue."""
+    with redis.Redis.from_url(url) as server:
+        of = {
+            name: f"delayq:{{q}}:{name}" for name in ("stream", "entries", "scheduled", "failed", "completed", "jobs")
+        }
+        counted = {name: server.zcard(of[name]) for name in ("scheduled", "failed", "completed")}
+        counted |= {name: server.hlen(of[name]) for name in ("entries", "jobs")}
+        return {"stream": server.xlen(of["stream"]), **counted}
 
 
 def counted(client: DelayQ) -> int:

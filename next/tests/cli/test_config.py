@@ -153,3 +153,19 @@ def test_verbose_shows_the_traceback_of_an_error(shop: Path, tell: Tell) -> None
 def test_quiet_leaves_out_that_a_server_was_started(project: Path) -> None:
     quiet = run("-q", "stats")
     assert (quiet.exit_code, quiet.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("level", [[], ["-v"], ["-q"]])
+def test_root_options_are_handed_on_to_a_command_that_is_started(
+    shop: Path, monkeypatch: pytest.MonkeyPatch, level: list[str]
+) -> None:
+    started: list[list[str]] = []
+
+    def listen(_: Path, words: list[str]) -> int:
+        started.append(words)
+        return 0
+
+    monkeypatch.setattr("delayq.cli.listening.listen", listen)
+    root = ["--url", "redis://host", "--connection", "reports", "--prefix", "p", "--config", "delayq.toml"]
+    assert run(*level, *root, "listen", "--app", "shop").exit_code == 0
+    assert started == [[*level, *root, "work", "--app", "shop"]]

@@ -8,8 +8,10 @@ import pytest
 import redis
 
 from delayq import DelayQ
-from delayq.core.errors import NotConfirmed
+from delayq.core.errors import NotConfirmed, OutcomeUnknown
+from delayq.redis.connection.executor import Executor
 from tests.cli.conftest import Run, Tell
+from tests.support.proxy import server_that_answers
 
 NAMED = ("order-42", "--queue", "orders")
 
@@ -96,6 +98,17 @@ def test_the_id_of_a_job_that_is_stored_but_not_confirmed_is_printed(run: Run, m
     assert json.loads(end.stdout)["outcome"] == "created"
 
 
+def test_the_id_of_a_job_whose_outcome_is_unknown_is_printed(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        Executor.__init__, "__kwdefaults__", {**(Executor.__init__.__kwdefaults__ or {}), "patience": 0.2}
+    )
+    with server_that_answers(b"") as silent:
+        end = run("--url", silent, "schedule", "order.close", "--in", "1h", "--json")
+    assert isinstance(end.exception, OutcomeUnknown)
+    said = json.loads(end.stdout)
+    assert (said["queue"], said["outcome"], [said["id"]]) == ("default", "unknown", end.exception.ids)
+
+
 def listed(run: Run, *words: str) -> list[str]:
     return [json.loads(line)["id"] for line in run("list", "--json", *words).stdout.splitlines()]
 
@@ -139,6 +152,7 @@ def test_why_tells_what_keeps_a_job(run: Run, client: DelayQ) -> None:
     assert codes(run, *NAMED) == ["maintenance", "all-paused", "queue-paused", "no-worker", "no-mover", "due"]
     text = run("why", *NAMED).stdout
     assert text.splitlines()[0] == "order-42  scheduled in queue orders"
+    assert "the mover takes it next" not in text
     for sentence in (
         "Maintenance is on (new disks) until 2",
         "`delayq maintenance off` ends it.",

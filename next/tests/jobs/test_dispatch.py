@@ -28,7 +28,7 @@ from delayq.core.errors import ConfigError
 from delayq.jobs.registry import registry
 
 
-class CloseOrder(Job, name="order.close", queue="orders", delay="15m", tags=["shop"], tries=3):
+class CloseOrder(Job, name="dispatch.close", queue="orders", delay="15m", tags=["shop"], tries=3):
     order_id: int
 
     def handle(self) -> None: ...
@@ -69,7 +69,7 @@ class Mailer:
 @pytest.fixture(autouse=True)
 def declared(forgotten_jobs: None) -> None:
     """The jobs above are known in each test."""
-    assert {"order.close", "Mailer"} <= registry.declared().keys()
+    assert {"dispatch.close", "Mailer"} <= registry.declared().keys()
 
 
 def test_a_job_goes_where_its_class_says(sent: DelayQ) -> None:
@@ -132,11 +132,11 @@ def test_a_function_is_called_as_before_and_sent_by_job(sent: DelayQ) -> None:
 
 
 def test_a_job_is_sent_by_its_name_with_the_options_it_declares_here(sent: DelayQ) -> None:
-    assert dispatch("order.close", {"order_id": 1}).queue == "orders"
+    assert dispatch("dispatch.close", {"order_id": 1}).queue == "orders"
     assert dispatch("unknown.here", {"a": 1}, queue="q").state == "ready"
-    assert asyncio.run(adispatch("order.close", {"order_id": 1}, delay="1h")).state == "scheduled"
+    assert asyncio.run(adispatch("dispatch.close", {"order_id": 1}, delay="1h")).state == "scheduled"
     with pytest.raises(InvalidInput, match=r"no option 'qeue'\. Did you mean queue"):
-        dispatch("order.close", None, qeue="x")  # type: ignore[call-arg]
+        dispatch("dispatch.close", None, qeue="x")  # type: ignore[call-arg]
 
 
 def test_a_string_job_names_a_method(sent: DelayQ) -> None:
@@ -196,7 +196,7 @@ def test_a_job_is_cancelled_and_found_by_its_class(sent: DelayQ) -> None:
 
 
 def test_a_dispatch_that_is_never_sent_warns(manager: Manager) -> None:
-    with pytest.warns(RuntimeWarning, match="'order.close' was made and never sent"):
+    with pytest.warns(RuntimeWarning, match="'dispatch.close' was made and never sent"):
         CloseOrder(order_id=1).delay("15m")
         gc.collect()
     with warnings.catch_warnings():
@@ -211,7 +211,7 @@ def test_headers_of_the_application_travel_with_every_job(sent: DelayQ, manager:
     ref = CloseOrder(order_id=1).dispatch(headers={"tenant": "b"})
     info = sent.get(ref.id, queue="orders")
     assert info is not None and info.envelope is not None
-    assert info.envelope.headers == {"trace": "order.close", "tenant": "b"}
+    assert info.envelope.headers == {"trace": "dispatch.close", "tenant": "b"}
 
 
 def test_a_manager_may_be_used_for_a_block(manager: Manager) -> None:

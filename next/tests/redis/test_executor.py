@@ -32,6 +32,7 @@ class FakeLeaf:
         self._answers = list(answers)
         self.requests: list[bytes] = []
         self.now = 0.0
+        self.closed = 0
         self.loses_requests = False
         self.seconds_per_lost_try = 0.0
 
@@ -53,7 +54,7 @@ class FakeLeaf:
         self.now += seconds
 
     async def close(self) -> None:
-        pass
+        self.closed += 1
 
     def run(self, *calls: Call[Any]) -> list[Any]:
         return [value_of(outcome) for outcome in self.outcomes(*calls)]
@@ -173,6 +174,13 @@ def test_a_call_that_meets_a_server_that_is_not_ready_is_asked_again(code: str) 
     leaf = FakeLeaf([7, ResponseError(f"{code} wait"), b"x"], [ResponseError(f"{code} wait")], [8])
     assert leaf.run(COUNT, COUNT, READ) == [7, 8, b"x"]
     assert [request.count(b"INCR") for request in leaf.requests] == [2, 1, 1]
+
+
+@pytest.mark.parametrize(("code", "closed"), [("READONLY", 1), ("MASTERDOWN", 1), ("UNBLOCKED", 1), ("BUSY", 0)])
+def test_a_replica_is_asked_again_over_a_new_connection_which_may_lead_to_the_primary(code: str, closed: int) -> None:
+    leaf = FakeLeaf([ResponseError(f"{code} wait")], [8])
+    assert leaf.run(COUNT) == [8]
+    assert leaf.closed == closed
 
 
 def test_a_server_that_is_not_ready_for_five_seconds_is_unavailable() -> None:

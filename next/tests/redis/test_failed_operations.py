@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import redis
 
-from delayq import InvalidInput, PayloadLost
+from delayq import InvalidInput, JobSpec, PayloadLost
 from delayq.core.failed import spacing
 
 
@@ -78,3 +78,55 @@ def test_bounds_and_rates_that_mean_nothing_are_refused(failed: Any) -> None:
 @pytest.mark.parametrize(("rate", "seconds"), [(None, 0), ("10/s", 0.1), ("600/m", 0.1), ("1/h", 3600)])
 def test_a_rate_is_a_time_between_two_jobs(rate: str | None, seconds: float) -> None:
     assert spacing(rate) == seconds
+
+
+@pytest.fixture
+def grouped(client: Any) -> Any:
+    """A client whose queue `orders` has three failed jobs: two with the same error but for its details."""
+    for id, reason in (("a", "no order 41"), ("b", "the bank is closed"), ("c", "no order 42")):
+        client.schedule("order.close", id=id, queue="orders", delay="1h")
+        client.archive(id, queue="orders", reason=reason)
+        time.sleep(0.002)
+    return client
+
+
+def test_failed_jobs_are_listed_with_their_failures(grouped: Any) -> None:
+    assert [job.failure.message for job in grouped.iter_failed("orders")] == [
+        "no order 41",
+        "the bank is closed",
+        "no order 42",
+    ]
+
+
+def test_failed_jobs_are_grouped_by_what_went_wrong(grouped: Any) -> None:
+    found = grouped.failed_groups("orders")
+    assert (found.looked, found.is_complete) == (3, True)
+    large, small = found.groups
+    assert (large.name, large.type, large.message, large.count) == ("order.close", "Archived", "no order #", 2)
+    assert (large.sample_id, large.sample_queue, large.queues) == ("c", "orders", ["orders"])
+    assert large.first_ms < small.first_ms < large.last_ms
+    part = grouped.failed_groups("orders", limit=2)
+    assert (part.looked, part.is_complete, [group.count for group in part.groups]) == (2, False, [1, 1])
+    assert grouped.failed_groups("orders", name="mail").groups == []
+
+
+def test_a_group_is_chosen_by_its_signature(grouped: Any) -> None:
+    signature = grouped.failed_groups("orders").groups[0].signature
+    assert [job.id for job in grouped.iter_failed("orders", signature=signature)] == ["a", "c"]
+    assert [answer.id for answer in grouped.retry_failed("orders", signature=signature)] == ["a", "c"]
+    assert [job.id for job in grouped.iter_failed("orders")] == ["b"]
+    with pytest.raises(InvalidInput, match="signature 'x' is no signature"):
+        list(grouped.iter_failed("orders", signature="x"))
+
+
+def test_more_failed_jobs_than_one_page_are_read(client: Any, server: redis.Redis) -> None:
+    client.schedule_many([JobSpec(name="n", id=f"job-{n}", queue="orders", delay="1h") for n in range(620)])
+    with server.pipeline() as pipe:
+        for n in range(620):
+            pipe.zrem("test:{orders}:scheduled", f"job-{n}")
+            pipe.zadd("test:{orders}:failed", {f"job-{n}": 1_000 + n})
+            pipe.hset("test:{orders}:errors", f"job-{n}", '{"type":"E","message":"m"}')
+        pipe.execute()
+    found = list(client.iter_failed("orders"))
+    assert [job.id for job in found] == [f"job-{n}" for n in range(620)]
+    assert all(job.failure.type == "E" for job in found)

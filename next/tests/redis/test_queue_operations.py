@@ -165,7 +165,7 @@ def test_a_refused_listing_is_one_sentence(client: Any, server: redis.Redis, cap
     (record,) = caplog.records
     assert re.fullmatch(
         r"queue orders could not be put on the list of queues \(Redis at unix:\S+ refused SADD: WRONGTYPE [^.]+\): "
-        r"only workers that are given it serve it",
+        r"only workers with --queue orders serve it",
         record.message,
     )
 

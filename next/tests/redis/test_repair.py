@@ -8,6 +8,7 @@ from delayq.core.options import Options
 from delayq.redis import relay, repair
 from delayq.redis.commands import delivery, inspect, upkeep
 from delayq.redis.connection.leaf import drive
+from delayq.redis.worker.queue_keeper import RedisQueueKeeper
 from tests.support.queue import NOW, SECOND, QueueOnServer, envelope_of
 
 STREAM = "test:{orders}:stream"
@@ -45,6 +46,21 @@ def test_a_whole_queue_needs_no_repair(queue: QueueOnServer) -> None:
 def test_an_unknown_queue_gets_what_workers_need(queue: QueueOnServer, server: redis.Redis) -> None:
     assert repaired(queue) == Repaired()
     assert server.xinfo_groups(STREAM)[0]["name"] == "delayq"
+
+
+def test_a_server_that_lost_its_data_is_told_once(
+    queue: QueueOnServer, server: redis.Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    keeper = RedisQueueKeeper(queue.executor, queue.keys, Options(), name="janitor")
+    queue.schedule("one")
+    for _ in range(2):
+        keeper.repair("orders")
+    assert caplog.records == []
+    server.flushall()
+    for _ in range(3):
+        keeper.repair("orders")
+    (record,) = caplog.records
+    assert "queue orders began anew: the sum of its counters fell from 1 to 0" in record.getMessage()
 
 
 def test_what_a_plain_consumer_acknowledged_is_closed(queue: QueueOnServer, server: redis.Redis) -> None:

@@ -6,6 +6,7 @@ from delayq.backends.protocol import Acked, Failed, Released
 from delayq.core.errors import BackendUnavailable
 from delayq.jobs.function import job
 from delayq.jobs.registry import Registry
+from delayq.worker import watchdog
 from delayq.worker.attempt import Attempts
 from delayq.worker.child import Child
 from delayq.worker.executors.executor import JobExecutor
@@ -137,6 +138,7 @@ def test_what_could_not_be_settled_is_settled_later(monkeypatch: pytest.MonkeyPa
 def test_what_could_not_be_handed_back_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
     under_test = ChildUnderTest(FakeConsumer(delivery(1)))
     under_test.child.step()
+    under_test.clock.now += 1
     monkeypatch.setattr(under_test.consumer, "hand_back", lose_connection)
     with pytest.raises(BackendUnavailable):
         under_test.child.relieve()
@@ -170,6 +172,33 @@ def test_the_slots_say_how_far_each_job_is() -> None:
         SlotState.RUNNING,
         SlotState.WAITING,
     ]
+
+
+def test_the_error_of_a_timeout_names_the_limit_also_after_a_standstill() -> None:
+    clock = FakeClock()
+    in_flight = InFlight(SlotTable(["q"], clock=clock), places=1, clock=clock)
+    in_flight.slots.add_standstill(90)
+    in_flight.hold([delivery(1)], read_at=clock())
+    job = in_flight.next_job()
+    assert job is not None
+    in_flight.start(job, now=0.0)
+    in_flight.arm(job, 60)
+    clock.now += 61
+    ((_, error),) = in_flight.take_interruptions()
+    assert str(error) == "The job ran longer than 60 s."
+
+
+def test_a_process_that_is_too_large_is_told_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    under_test = ChildUnderTest(FakeConsumer())
+    monkeypatch.setattr(watchdog, "resident_bytes", lambda: 200_000_000)
+    monkeypatch.setattr(under_test.watchdog, "_memory", 150_000_000)
+    for _ in range(5):
+        under_test.clock.now += 1
+        under_test.watchdog.look()
+    assert under_test.in_flight.must_leave
+    assert [record.message for record in caplog.records] == ["the process is larger than 150 MB; it is replaced"]
 
 
 def test_a_replay_skips_what_is_finished_and_not_yet_settled() -> None:

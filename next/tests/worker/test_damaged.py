@@ -6,7 +6,9 @@ import pytest
 import redis
 
 from delayq.backends.protocol import Acked, Delivery, Settlement
+from delayq.core.errors import CallRefused
 from delayq.core.options import Options
+from delayq.core.resting import RestingQueues
 from delayq.redis.connection.blocking import BlockingLeaf
 from delayq.redis.connection.executor import Executor
 from delayq.redis.connection.url import Address
@@ -15,6 +17,7 @@ from delayq.redis.worker.consumer import RedisConsumer
 from delayq.redis.worker.hints import Hints
 from delayq.redis.worker.lease_keeper import RedisLeaseKeeper
 from delayq.redis.worker.queue_keeper import RedisQueueKeeper
+from tests.support.fakes import FakeClock
 from tests.support.queue import QueueOnServer
 
 NAME = "dq:a:1:x"
@@ -51,6 +54,19 @@ def test_the_other_queue_is_read_and_settled_in_the_same_trip(consumer: RedisCon
     assert isinstance(refused, Exception)
     assert done is True
     assert queue.place_of("job") == "nowhere"
+
+
+def test_the_trouble_of_a_queue_is_told_once_in_five_seconds(caplog: pytest.LogCaptureFixture) -> None:
+    clock = FakeClock()
+    resting = RestingQueues(clock=clock)
+    for _ in range(12):
+        resting.rest("damaged", CallRefused("WRONGTYPE"))
+        clock.now += 1
+    assert [record.getMessage() for record in caplog.records] == [
+        "queue damaged gives trouble and is left alone for 1 s: WRONGTYPE",
+        "queue damaged gives trouble and is left alone for 1 s (6 times): WRONGTYPE",
+        "queue damaged gives trouble and is left alone for 1 s (11 times): WRONGTYPE",
+    ]
 
 
 def test_a_damaged_queue_is_left_alone_for_a_second(consumer: RedisConsumer, server: redis.Redis) -> None:

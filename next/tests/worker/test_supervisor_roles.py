@@ -275,7 +275,7 @@ def test_limits_of_the_worker_stop_it(child: ChildUnderTest) -> None:
     assert not reason(WorkerOptions())
     assert reason(WorkerOptions(max_time=5))
     assert not reason(WorkerOptions(stop_when_empty_for=5))
-    child.slots.set_idle(True)
+    child.slots.set_idle(since=child.clock())
     assert reason(WorkerOptions(stop_when_empty_for=5))
     child.process.process_id, child.process.jobs_left = None, 0
     assert reason(WorkerOptions(max_jobs=3))

@@ -1,4 +1,4 @@
-"""Jobs whose worker vanished more than once, in a child with four places."""
+"""A child with four places: jobs whose worker vanished more than once, and places that are taken for long."""
 
 from delayq.backends.protocol import Acked
 from delayq.core.signals import JobInterrupted
@@ -64,6 +64,22 @@ class ThreadedChild:
             self.child.step()
             self.watchdog.look()
 
+    def start(self, *numbers: int) -> None:
+        """Let jobs run that take until the test ends them."""
+        self.in_flight.hold([delivery(number) for number in numbers], read_at=self.clock())
+        self.child.step()
+
+    def run_quick_jobs(self) -> None:
+        """Let the child learn that jobs take no time."""
+        self.steps(1)
+        for number in range(1_000, 1_100):
+            self.in_flight.hold([delivery(number)], read_at=self.clock())
+            job = self.in_flight.next_job()
+            assert job is not None
+            assert self.in_flight.start(job, now=self.clock())
+            self.in_flight.finish(job, Acked("q", job.delivery.id, job.delivery.entry))
+        self.child.settle()
+
     def end(self, id: str) -> None:
         job = self.executor.running.pop(id)
         self.in_flight.finish(job, Acked("q", job.delivery.id, job.delivery.entry))
@@ -128,3 +144,43 @@ def test_a_child_with_free_places_looks_for_jobs_without_spinning() -> None:
     waits = child.executor.waits
     child.steps(5)
     assert child.executor.waits == waits + 5
+
+
+def test_a_child_whose_places_are_taken_for_long_reads_and_hands_back_nothing() -> None:
+    child = ThreadedChild()
+    child.run_quick_jobs()
+    child.start(1, 2, 3)
+    child.steps(5)
+    trips = child.consumer.trips
+    child.consumer.ready = [delivery(number) for number in range(4, 60)]
+    child.steps(50)
+    assert (child.consumer.trips, child.consumer.handed_back) == (trips, [])
+    child.end("job-1")
+    child.child.step()
+    child.child.step()
+    assert len(child.running) == 4
+
+
+def test_only_what_has_waited_is_handed_back_beside_a_long_job() -> None:
+    child = ThreadedChild()
+    child.start(1, 2, 3)
+    child.clock.now += 1
+    child.in_flight.hold([delivery(4), delivery(5)], read_at=child.clock())
+    child.watchdog.look()
+    assert child.consumer.handed_back == []
+    child.clock.now += 0.1
+    child.watchdog.look()
+    assert [held.id for held in child.consumer.handed_back] == ["job-4", "job-5"]
+
+
+def test_a_free_place_beside_long_jobs_is_used_for_what_it_can_run_soon() -> None:
+    child = ThreadedChild()
+    child.run_quick_jobs()
+    child.start(1, 2)
+    child.steps(5)
+    assert 4 <= child.in_flight.room() <= 250
+    child.consumer.ready = [delivery(number) for number in range(4, 60)]
+    child.child.step()
+    child.child.step()
+    assert child.consumer.ready == []
+    assert len(child.running) == 4

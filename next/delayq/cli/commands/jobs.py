@@ -10,7 +10,7 @@ from delayq.cli.payload import read_payload
 from delayq.cli.session import session_of
 from delayq.client import JobRef
 from delayq.core import json_shapes
-from delayq.core.errors import InvalidInput, NotConfirmed
+from delayq.core.errors import InvalidInput, NotConfirmed, OutcomeUnknown
 from delayq.core.states import Answer, OnConflict
 from delayq.core.times import format_instant
 
@@ -54,10 +54,8 @@ def schedule(
     """
     payload = None if data is None else read_payload(data)
     session = session_of(context)
-    with (
-        session.client() as client,
-        session.audited("schedule", f"{name} in {queue or session.settings.queue}") as deed,
-    ):
+    where = queue or session.settings.queue
+    with session.client() as client, session.audited("schedule", f"{name} in {where}") as deed:
         try:
             ref = client.schedule(
                 name,
@@ -76,6 +74,9 @@ def schedule(
             )
         except NotConfirmed as error:
             _print_reference(error.done[0], as_json=json)  # the job is stored
+            raise
+        except OutcomeUnknown as error:
+            _print_unknown(error.ids[0], where, as_json=json)  # the job may be stored
             raise
         deed.outcome = f"{ref.outcome} {ref.id}"
     _print_reference(ref, as_json=json)
@@ -166,6 +167,13 @@ def _print_reference(ref: JobRef, *, as_json: bool) -> None:
     else:
         due = f", due {format_instant(ref.due_ms)}" if ref.due_ms is not None else ""
         print_text(f"{ref.id}  {ref.outcome}: {ref.state} in queue {ref.queue}{due}")
+
+
+def _print_unknown(id: str, queue: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"id": id, "queue": queue, "outcome": "unknown"})
+    else:
+        print_text(f"{id}  unknown: it may be in queue {queue}")
 
 
 def _print_answer(id: str, queue: str, answer: Answer, *, is_refused: bool = True, as_json: bool) -> None:

@@ -1,12 +1,19 @@
-"""Commands on the embedded server of a project: up, down."""
+"""Commands for development, on the embedded server of a project: up, down, demo, listen."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from delayq.cli.commands.work import work
-from delayq.cli.options import App, Queues
-from delayq.cli.output import print_text
+from delayq.cli.options import App, Json, Queues
+from delayq.cli.output import print_json, print_text
 from delayq.cli.session import session_of
-from delayq.core.errors import ConfigError
+from delayq.client import DelayQ
+from delayq.core.errors import ConfigError, JobRunning
+
+if TYPE_CHECKING:
+    from delayq.redis.embedded.server import EmbeddedServer
 
 
 def up(context: typer.Context, app: App = None, queue: Queues = None) -> None:
@@ -23,10 +30,60 @@ def up(context: typer.Context, app: App = None, queue: Queues = None) -> None:
     work(context, app=app, queue=queue)
 
 
-def down(context: typer.Context) -> None:
-    """Stop the embedded server of this project. Its data stay, and the next command starts it again."""
+def down(
+    context: typer.Context,
+    now: Annotated[bool, typer.Option("--now", help="Stop it also while jobs run; they run again later.")] = False,
+    json: Json = False,
+) -> None:
+    """Stop the embedded server of this project. Its data stay, and the next command starts it again.
+
+    Exit code 4: jobs are running.
+    """
     server = session_of(context).embedded
-    if server.stop():
+    if not now and server.is_running():
+        _refuse_running_jobs(server)
+    stopped = server.stop()
+    if json:
+        print_json({"stopped": stopped, "data_dir": str(server.data_dir)})
+    elif stopped:
         print_text(f"stopped the embedded server, data in {server.data_dir}")
     else:
         print_text(f"no embedded server runs for this project, data in {server.data_dir}")
+
+
+def demo(context: typer.Context) -> None:
+    """Show what delayq does, in ten seconds, on a server of its own. Nothing is left behind."""
+    from delayq.cli.demo import run_demo
+
+    raise typer.Exit(run_demo(session_of(context).settings.redis_server))
+
+
+def listen(
+    context: typer.Context,
+    app: App = None,
+    queue: Queues = None,
+    watch: Annotated[
+        Path, typer.Option("--watch", metavar="DIR", help="Directory of the code.", exists=True, file_okay=False)
+    ] = Path(),
+) -> None:
+    """Run a worker and start it anew when the code changes. For development.
+
+    delayq listen --app shop.jobs
+    """
+    from delayq.cli.listening import listen as listen_to_changes
+
+    session = session_of(context)
+    words = [*session.root_words(), "work"]
+    words += ["--app", app] if app else []
+    words += ["--queue", queue] if queue else []
+    raise typer.Exit(listen_to_changes(watch, words))
+
+
+def _refuse_running_jobs(server: "EmbeddedServer") -> None:
+    with DelayQ(server.url) as client:
+        running = sum(worker.about.get("runs", 0) for worker in client.workers())
+    if running:
+        raise JobRunning(
+            f"Jobs are running on the embedded server: {running}.",
+            hint="Stop the worker first (Ctrl-C), or use `delayq down --now`.",
+        )

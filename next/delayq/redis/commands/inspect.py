@@ -55,6 +55,18 @@ def list_jobs(keys: Keys, queue: str, state: State, *, cursor: str, limit: int) 
     )
 
 
+def failures_of(keys: Keys, queue: str, jobs: Sequence[JobInfo]) -> Call[list[JobInfo]]:
+    """Read the failures of failed jobs, and return the jobs with them."""
+
+    def parse(reply: list[bytes | None]) -> list[JobInfo]:
+        return [
+            msgspec.structs.replace(job, failure=failures.decode(raw or b""))
+            for job, raw in zip(jobs, reply, strict=True)
+        ]
+
+    return read("HMGET", keys.of_queue(queue, "errors"), *[job.id for job in jobs], parse=parse)
+
+
 def stats(keys: Keys, queue: str, *, now_ms: str = "") -> Call[QueueStats]:
     """Count the jobs of a queue in each state."""
     return queue_call("stats", keys, queue, lambda reply: _read_stats(queue, reply), reads_only=True, now=now_ms)

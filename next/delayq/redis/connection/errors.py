@@ -1,4 +1,4 @@
-"""What the errors of a server mean for the caller: wait and ask again, or be told."""
+"""What the errors of a server mean: ask again in a moment, or raise an error of delayq."""
 
 import builtins
 import errno
@@ -38,6 +38,7 @@ NOT_READY: Final = {
 
 _HINTS: Final = {
     "NOPERM": "Allow it in the ACL of this user; `delayq scripts export DIR` shows what the scripts call.",
+    "NOGROUP": "The server lost the queue, or someone removed it; the janitor makes it anew within seconds.",
     "NOAUTH": "Put the password into the url: redis://:password@host:6379/0.",
     "WRONGTYPE": "A key of this queue was overwritten; `TYPE` of its keys shows which one.",
     "MOVED": "This server is a node of a cluster: use redis+cluster:// in the url.",
@@ -56,16 +57,16 @@ _CODE_OF_TYPE: Final[dict[type, str]] = {
 """The errors from whose texts redis-py takes the code off."""
 
 _PLACE_IN_SCRIPT: Final = re.compile(r",? script: (?!.* script: ).*")
-"""Where in which script the server met the error: the caller can do nothing with it."""
+"""The place in a script where the server met the error, which is of no use to the caller."""
 
 _CODE: Final = re.compile(r"\b(?:OOM|NOSCRIPT|NOPERM|NOAUTH|WRONGTYPE|NOGROUP|MOVED|" + "|".join(NOT_READY) + r")\b")
 
 
 LOST: Final = (ConnectionError, TimeoutError, builtins.TimeoutError)
-"""What says that there is no connection, or no answer."""
+"""Raised by redis-py and sockets when there is no connection, or no answer."""
 
 ERROR_REPLIES: Final = (ResponseError, BusyLoadingError, AuthenticationError)
-"""What redis-py raises for a reply that is an error. To it the last two are connections that were lost."""
+"""Raised by redis-py for a reply that is an error. redis-py counts the last two as lost connections."""
 
 
 def error_reply(error: Exception) -> ResponseError:
@@ -98,8 +99,13 @@ def is_not_ready(error: ResponseError) -> bool:
     return code_of(error) in NOT_READY
 
 
+def is_of_replica(error: ResponseError) -> bool:
+    """Whether the error says that the server is, or has become, a replica."""
+    return code_of(error) in ("READONLY", "MASTERDOWN", "UNBLOCKED")
+
+
 def refusal(call: str, error: ResponseError, where: str) -> BackendError:
-    """Return what the caller is told when the server at `where` answers a call with an error."""
+    """Return the error to raise when the server at `where` answers a call with an error."""
     code = code_of(error)
     if code in NOT_READY:
         return BackendUnavailable(
@@ -115,7 +121,7 @@ def refusal(call: str, error: ResponseError, where: str) -> BackendError:
 
 
 def refused_login(where: str, error: Exception) -> ConfigError:
-    """Return what the caller is told when the server at `where` refuses a new connection, so that no try will help."""
+    """Return the error to raise when the server at `where` refuses a log-in. Another try would not help."""
     return ConfigError(
         f"Redis at {where} refused the log-in: {str(error).removesuffix('.')}.",
         hint="Check the user, the password and the number of the database in the url.",
@@ -124,7 +130,7 @@ def refused_login(where: str, error: Exception) -> ConfigError:
 
 
 def why_lost(error: BaseException) -> str:
-    """Return in words why no connection, or no answer, was to be had."""
+    """Return in words why there was no connection, or no answer."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, OSError) and cause.errno in (errno.EMFILE, errno.ENFILE):

@@ -10,7 +10,7 @@ from redis.exceptions import NoScriptError, ResponseError
 
 from delayq.core.errors import BackendError, BackendUnavailable, OutcomeUnknown
 from delayq.redis.commands.call import Call, Word, value_of
-from delayq.redis.connection.errors import is_not_ready, refusal
+from delayq.redis.connection.errors import is_not_ready, is_of_replica, refusal
 from delayq.redis.connection.leaf import ConnectionLost, Leaf
 
 T = TypeVar("T")
@@ -128,6 +128,8 @@ class Executor:
 
         When that fails, only these calls fail: the rest of their trip has its answers.
         """
+        if any(is_of_replica(replies[n]) for n in places):
+            await self._leaf.close()  # after a failover, the same address leads to the new primary
         again = [calls[n] for n in places]
         try:
             answers = await self._exchange(again, [call.words_with_text() for call in again], 0.0, deadline)

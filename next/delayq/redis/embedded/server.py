@@ -87,6 +87,11 @@ class EmbeddedServer:
         """The url of the server."""
         return f"unix://{self.socket}"
 
+    def is_running(self) -> bool:
+        """Whether a server answers. Raises ConfigError."""
+        with _usable(self.data_dir):
+            return self._is_held() and bool(self._ask("PING"))
+
     def find_or_start(self, *, patience: float = PATIENCE) -> bool:
         """Wait until the server answers and has its data. Start it if none runs, and return whether that was done.
 

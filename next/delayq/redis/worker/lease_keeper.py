@@ -50,7 +50,7 @@ class RedisLeaseKeeper:
         return [delivery for reply in replies for delivery in reply]
 
     def stop_wishes(self) -> list[tuple[str, str]]:
-        """Return queue and id of jobs that were asked to stop since the last call, as far as that was heard of."""
+        """Return queue and id of jobs that were asked to stop since the last call, as far as hints arrived."""
         return self._stop_hints.wait(0)
 
     def settle_after_death(

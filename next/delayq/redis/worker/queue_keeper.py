@@ -22,7 +22,7 @@ LIST_EVERY: Final = 4.0
 
 
 class RedisQueueKeeper:
-    """A QueueKeeper over Redis. `queues` are those that the worker was told to serve, whether listed or not."""
+    """A QueueKeeper over Redis. `queues` are those of the worker; they are served whether they are listed or not."""
 
     def __init__(
         self, executor: Executor, keys: Keys, options: Options, *, name: str, queues: Sequence[str] = ()
@@ -34,6 +34,8 @@ class RedisQueueKeeper:
         self._queues = queues
         self._listed: list[str] = []
         self._list_at = 0.0
+        self._counted: dict[str, int] = {}
+        self._recorded: dict[str, int] = {}
 
     def queues(self) -> list[str]:
         """List the queues to serve: those that are listed, as of the last seconds, and those the worker was given."""
@@ -63,14 +65,20 @@ class RedisQueueKeeper:
     def repair(self, queue: str) -> Repaired:
         """Close what plain consumers acknowledged, forget what was kept long enough, mend what is damaged.
 
-        Then the counters are written into the history. Its refusal is logged, and stops nothing.
+        Then the counters are written into the history, if they have changed.
         """
-        repaired = drive(repair.repair_queue(self._executor, self._keys, queue, self._options))
+        repaired = drive(repair.repair_queue(self._executor, self._keys, queue, self._options, self._counted))
+        if self._recorded.get(queue) != self._counted[queue]:
+            self._record(queue)
+        return repaired
+
+    def _record(self, queue: str) -> None:
+        """Write the counters of a queue into its history. A refusal is logged, and stops nothing."""
         try:
             drive(self._executor.run(record_activity(self._keys, queue)))
+            self._recorded[queue] = self._counted[queue]
         except (CallRefused, BackendFull) as error:
             logger.warning("the history of the queue %s cannot be written: %s", queue, error)
-        return repaired
 
     def follow_up(self, queue: str) -> int:
         """Send what follows the ends of jobs; return how many ends that were."""

@@ -1,4 +1,4 @@
-"""The list of workers: each says every few seconds what it is and does; what it said expires."""
+"""The list of workers. Each announces every few seconds what it is and does; an announcement expires after 30 s."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -22,9 +22,9 @@ class RedisRegistry:
         self._keys = keys
 
     def announce(self, documents: Mapping[str, Mapping[str, Any]], now_ms: int) -> None:
-        """Say what some workers are and do, by their names. One trip.
+        """Store what some workers are and do, by their names. One trip.
 
-        What a full server refuses is refused: a worker works as well without being on the list.
+        A full server refuses this, without harm: a worker need not be on the list to work.
         """
         calls: list[Call[Any]] = []
         for name, document in documents.items():
@@ -47,7 +47,7 @@ def list_names(keys: Keys) -> Call[list[str]]:
 
 
 def read_worker(keys: Keys, name: str) -> Call[WorkerInfo | None]:
-    """Read what a worker said last; None when its word has expired, or cannot be read."""
+    """Read the last announcement of a worker; None when it has expired, or cannot be read."""
 
     def parse(reply: bytes | None) -> WorkerInfo | None:
         try:
@@ -60,4 +60,4 @@ def read_worker(keys: Keys, name: str) -> Call[WorkerInfo | None]:
 
 
 def _ignore(reply: Any) -> None:
-    """Read an answer of which nothing is needed."""
+    """Ignore an answer."""

@@ -1,4 +1,4 @@
-"""Turns outcomes of attempts into calls: one for each kind and queue, not too many rows, not too many bytes."""
+"""Turns settlements into calls: one for each kind and queue, with at most 250 rows and 1 MB each."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -11,7 +11,7 @@ from delayq.redis.worker.grouping import cut
 
 
 class Settling(NamedTuple):
-    """One call, its queue, and the positions of what it settles in the list that was given."""
+    """One call, its queue, and the positions of its rows in the list of settlements."""
 
     queue: str
     positions: Sequence[int]
@@ -19,7 +19,7 @@ class Settling(NamedTuple):
 
 
 def settling_calls(keys: Keys, settled: Sequence[Settlement]) -> list[Settling]:
-    """Return the calls that settle these outcomes."""
+    """Return the calls that carry out these settlements."""
     groups = dict.fromkeys([(type(settlement), settlement.queue) for settlement in settled])
     return [
         Settling(queue, page, _call(keys, kind, queue, [settled[n] for n in page]))

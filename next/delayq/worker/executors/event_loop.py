@@ -7,12 +7,13 @@ handler started and left running are cancelled at its end: a job has ended when 
 import asyncio
 import logging
 import threading
+from contextlib import suppress
 from contextvars import Context, ContextVar
 from typing import Any, Final
 
 from delayq.core.signals import JobInterrupted
 from delayq.worker.attempt import Attempt
-from delayq.worker.executors.runner import AsyncEnd
+from delayq.worker.executors.runner import AsyncEnd, Begin
 from delayq.worker.in_flight import HeldJob
 
 logger: Final = logging.getLogger("delayq.worker")
@@ -26,7 +27,8 @@ _tasks_of_job: Final[ContextVar[set[asyncio.Task[Any]] | None]] = ContextVar("de
 class EventLoopRunner:
     """Runs attempts in an event loop."""
 
-    def __init__(self, end: AsyncEnd) -> None:
+    def __init__(self, begin: Begin, end: AsyncEnd) -> None:
+        self._begin = begin
         self._end = end
         self._running: dict[HeldJob, asyncio.Task[None]] = {}
         self._interruptions: dict[HeldJob, JobInterrupted] = {}
@@ -50,6 +52,8 @@ class EventLoopRunner:
         self._is_closed = True
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(timeout=LEFT_OVER_WAIT)
+        if not self._loop.is_running():
+            self._loop.close()
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -60,35 +64,38 @@ class EventLoopRunner:
                 logger.exception("a task of a handler raised through the event loop; the loop goes on")
 
     def _start(self, job: HeldJob, attempt: Attempt) -> None:
-        self._running[job] = self._loop.create_task(self._attempt(job, attempt))
+        self._running[job] = self._loop.create_task(self._attempt(job, attempt), context=attempt.context)
 
     def _cancel(self, job: HeldJob) -> None:
         task = self._running.get(job)
         if task is not None:
-            # One turn later: a task that is cancelled before its first step never runs, and never tells its end.
+            # One turn later: a task that is cancelled before its first step never runs, so the job would never end.
             self._loop.call_soon(task.cancel)
 
     async def _attempt(self, job: HeldJob, attempt: Attempt) -> None:
-        """Await a handler in a task and a context of its own, then end what it left behind."""
+        """Await a handler, then end the tasks that it left behind. This runs in the context of the attempt."""
         result: Any = None
         error: BaseException | None = None
         tasks: set[asyncio.Task[Any]] = set()
-        attempt.context.run(_tasks_of_job.set, tasks)
+        _tasks_of_job.set(tasks)
+        self._begin(job, attempt)
         try:
-            result = await attempt.call()
+            result = await attempt.handler.call(attempt.job, attempt.job_context)
         except asyncio.CancelledError as raised:
             error = self._interruptions.get(job, raised)
         except BaseException as raised:
             error = raised
-        await _end_tasks(job, tasks)
         del self._running[job]
+        with suppress(asyncio.CancelledError):  # an interruption that was on its way when the handler ended
+            await _end_tasks(job, tasks)
         self._interruptions.pop(job, None)
         await self._end(job, attempt, result, error)
 
 
-def _make_task(loop: asyncio.AbstractEventLoop, coroutine: Any, context: Context | None = None) -> asyncio.Task[Any]:
-    """Make a task, and note it for the job whose handler started it."""
-    task = asyncio.Task(coroutine, loop=loop, context=context)
+def _make_task(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> asyncio.Task[Any]:
+    """Make a task, and note it for the job whose handler started it. `options` differ between versions of Python."""
+    context: Context | None = options.get("context")
+    task = asyncio.Task(coroutine, loop=loop, **options)
     tasks = _tasks_of_job.get() if context is None else context.get(_tasks_of_job)
     if tasks is not None:
         tasks.add(task)
@@ -97,7 +104,7 @@ def _make_task(loop: asyncio.AbstractEventLoop, coroutine: Any, context: Context
 
 
 async def _end_tasks(job: HeldJob, tasks: set[asyncio.Task[Any]]) -> None:
-    """Cancel tasks that are still running, and wait for them; one that ignores it is named in the log."""
+    """Cancel tasks that are still running, and wait for them. Log how many ignore it."""
     left = [task for task in tasks if not task.done()]
     if not left:
         return

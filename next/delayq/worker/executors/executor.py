@@ -30,8 +30,8 @@ class JobExecutor:
         self._is_copy = False
         os.register_at_fork(after_in_child=self._become_copy)
         self.inline = InlineRunner(self._end) if threads == 1 else None
-        self._plain: Runner = self.inline or ThreadRunner(self._end_and_wake, threads=threads)
-        self._loop: Runner | None = EventLoopRunner(self._end_in_loop) if registry.has_async() else None
+        self._plain: Runner = self.inline or ThreadRunner(self._begin, self._end_and_wake, threads=threads)
+        self._loop: Runner | None = EventLoopRunner(self._begin, self._end_in_loop) if registry.has_async() else None
         self._in_loop: set[HeldJob] = set()
 
     def execute(self, job: HeldJob) -> None:
@@ -42,11 +42,15 @@ class JobExecutor:
             return
         if attempt.handler.wants_context:
             attempt.job_context = self._context(job, attempt)
-        self._in_flight.arm(job, attempt.limit)
         if attempt.handler.is_async and self._loop is not None:
+            self._in_flight.park(job)
             self._in_loop.add(job)
             self._loop.run(job, attempt)
         else:
+            if self.inline is None:
+                self._in_flight.park(job)
+            else:
+                self._in_flight.arm(job, attempt.limit)
             self._plain.run(job, attempt)
 
     def interrupt(self, job: HeldJob, error: JobInterrupted) -> None:
@@ -82,14 +86,17 @@ class JobExecutor:
             report=lambda report: in_flight.report(job, report),
         )
 
+    def _begin(self, job: HeldJob, attempt: Attempt) -> None:
+        self._in_flight.enter(job, attempt.limit)
+
     def _end(self, job: HeldJob, attempt: Attempt, result: Any, error: BaseException | None) -> None:
         if self._is_copy:
             os._exit(0)  # a process that the handler forked came out of it; only its parent is a worker
         if isinstance(error, MemoryError):
             self._in_flight.must_leave = True
         outcome = self._attempts.decide(attempt, error)
-        if told := self._attempts.tell_failed(attempt, outcome):
-            asyncio.run(_as_coroutine(told))
+        if told := attempt.context.run(self._attempts.tell_failed, attempt, outcome):
+            attempt.context.run(asyncio.run, _as_coroutine(told))
         self._in_flight.finish(job, self._attempts.settle(attempt, outcome, result))
 
     def _end_and_wake(self, job: HeldJob, attempt: Attempt, result: Any, error: BaseException | None) -> None:

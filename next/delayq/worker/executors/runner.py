@@ -7,8 +7,11 @@ from delayq.core.signals import JobInterrupted
 from delayq.worker.attempt import Attempt
 from delayq.worker.in_flight import HeldJob
 
+Begin = Callable[[HeldJob, Attempt], None]
+"""Takes the beginning of a handler that had to wait for its thread, or for the event loop."""
+
 End = Callable[[HeldJob, Attempt, Any, BaseException | None], None]
-"""Takes how an attempt ended: its result, or the error that it raised."""
+"""Takes the end of an attempt: its result, or the error that it raised."""
 
 AsyncEnd = Callable[[HeldJob, Attempt, Any, BaseException | None], Awaitable[None]]
 """The same in an event loop."""
@@ -18,7 +21,7 @@ class Runner(Protocol):
     """Runs attempts in one way."""
 
     def run(self, job: HeldJob, attempt: Attempt) -> None:
-        """Run an attempt, now or soon, and tell how it ended."""
+        """Run an attempt, now or soon, and pass its end on."""
         ...
 
     def interrupt(self, job: HeldJob, error: JobInterrupted) -> None:

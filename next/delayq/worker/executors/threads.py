@@ -10,14 +10,15 @@ from typing import Any
 
 from delayq.core.signals import JobInterrupted
 from delayq.worker.attempt import Attempt
-from delayq.worker.executors.runner import End
+from delayq.worker.executors.runner import Begin, End
 from delayq.worker.in_flight import HeldJob
 
 
 class ThreadRunner:
     """Runs attempts in threads, as many at once as there are threads."""
 
-    def __init__(self, end: End, *, threads: int) -> None:
+    def __init__(self, begin: Begin, end: End, *, threads: int) -> None:
+        self._begin = begin
         self._end = end
         self._attempts: queue.SimpleQueue[tuple[HeldJob, Attempt] | None] = queue.SimpleQueue()
         self._threads = [threading.Thread(target=self._work, daemon=True) for _ in range(threads)]
@@ -43,6 +44,7 @@ class ThreadRunner:
             job, attempt = given
             result: Any = None
             error: BaseException | None = None
+            self._begin(job, attempt)
             try:
                 result = attempt.call()
             except BaseException as raised:

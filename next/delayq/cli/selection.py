@@ -1,0 +1,129 @@
+"""Which failed jobs a command means: some ids, or all that fit. Without --queue those of all queues."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from delayq.cli.errors import sentence_of
+from delayq.cli.output import print_note
+from delayq.cli.session import check_queue_known
+from delayq.client import DelayQ
+from delayq.core.errors import CallRefused, DelayqError, FoundElsewhere, InvalidInput, JobNotFailed, JobNotFound
+from delayq.core.queue_order import parse_queues
+from delayq.core.views import JobInfo
+
+
+class Refusals:
+    """Tells errors that concern one job or one queue and keep the command from no other. The worst is the exit code."""
+
+    def __init__(self) -> None:
+        self.exit_code = 0
+
+    def tell(self, error: DelayqError) -> None:
+        """Tell an error on stderr."""
+        print_note(sentence_of(error))
+        self.exit_code = max(self.exit_code, error.exit_code)
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What was asked for. All but `ids` and `is_all` narrow down which of the failed jobs are meant."""
+
+    ids: Sequence[str] = ()
+    is_all: bool = False
+    queue: str | None = None
+    name: str | None = None
+    since: str | None = None
+    until: str | None = None
+    signature: str | None = None
+
+    @property
+    def narrowing(self) -> dict[str, str]:
+        """The options that narrow it down, with their values; --queue is not among them."""
+        options = {"--name": self.name, "--since": self.since, "--until": self.until, "--signature": self.signature}
+        return {option: value for option, value in options.items() if value is not None}
+
+    def check(self) -> None:
+        """Raise InvalidInput unless ids are given, or else --all or an option that narrows it down."""
+        narrowing = [*self.narrowing, *(["--all"] if self.is_all else [])]
+        if self.ids and narrowing:
+            raise InvalidInput(f"Ids and {narrowing[0]} are both given.", hint="Leave out one of them.")
+        if not self.ids and not narrowing:
+            raise InvalidInput(
+                "No failed job is named.",
+                hint="Give ids, or --name, --since, --until, --signature, or --all for all failed jobs.",
+            )
+
+    def queues(self, client: DelayQ) -> list[str]:
+        """Return the queues that are meant; raises QueueNotFound."""
+        if self.queue is None:
+            return client.queues()
+        named = parse_queues(self.queue)
+        for name in named:
+            check_queue_known(client, name)
+        return named
+
+    def jobs(self, client: DelayQ, refusals: Refusals) -> Iterator[JobInfo]:
+        """Go through the failed jobs that fit, queue by queue. A queue that cannot be read is a refusal."""
+        for queue in self.queues(client):
+            try:
+                yield from client.iter_failed(
+                    queue, name=self.name, since=self.since, until=self.until, signature=self.signature
+                )
+            except CallRefused as error:
+                refusals.tell(error)
+
+    def counts(self, client: DelayQ) -> dict[str, int]:
+        """Count the failed jobs that fit in each queue that has any."""
+        if self.narrowing:
+            return dict(Counter(job.queue for job in self.jobs(client, Refusals())))
+        if self.queue is None:
+            found = client.stats()
+        else:
+            found = [one for queue in self.queues(client) for one in client.stats(queue)]
+        return {one.queue: one.failed for one in found if one.failed}
+
+    def find(self, client: DelayQ, job_id: str) -> JobInfo:
+        """Return a failed job of the queues named, else of any queue.
+
+        Raises JobNotFound, JobNotFailed, and InvalidInput when it has failed in several queues.
+        """
+        found = self._with_id(client, job_id)
+        failed = [job for job in found if job.state == "failed"]
+        if len(failed) > 1:
+            where = ", ".join(job.queue for job in failed)
+            raise InvalidInput(
+                f"The job {job_id!r} has failed in several queues: {where}.", hint="Name one with --queue."
+            )
+        if not found:
+            where = f"the queue {self.queue!r}" if self.queue else "any queue"
+            raise JobNotFound(f"No job {job_id!r} is known in {where}.", hint="`delayq failed list` lists the ids.")
+        if not failed:
+            raise JobNotFailed(
+                f"The job {job_id!r} in the queue {found[0].queue!r} is {found[0].state}, not failed.",
+                hint=f"Use `delayq show {job_id} --queue {found[0].queue}`.",
+            )
+        return failed[0]
+
+    def _with_id(self, client: DelayQ, job_id: str) -> list[JobInfo]:
+        queues: Sequence[str | None] = [None] if self.queue is None else self.queues(client)
+        try:
+            found = [client.get(job_id, queue=queue) for queue in queues]
+        except FoundElsewhere as error:
+            if not error.queues:
+                raise
+            found = [client.get(job_id, queue=queue) for queue in error.queues]
+        return [job for job in found if job is not None]
+
+    def __str__(self) -> str:
+        """For a question and for the audit log: 'failed jobs of orders with --name order.*'."""
+        if self.ids:
+            more = len(self.ids) - 20
+            return ", ".join(self.ids[:20]) + (f" and {more} more" if more > 0 else "")
+        narrowed = " ".join(f"{option} {value}" for option, value in self.narrowing.items())
+        return f"failed jobs of {self.queue or 'all queues'}{f' with {narrowed}' if narrowed else ''}"
+
+
+def spread(counts: dict[str, int]) -> str:
+    """Return '10 in orders, 2 in mail'."""
+    return ", ".join(f"{count:,} in {queue}" for queue, count in counts.items() if count)

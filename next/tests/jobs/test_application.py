@@ -1,0 +1,108 @@
+"""The application of a worker: how its module is named and imported, and whose Redis counts."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+
+from delayq import ConfigError, Manager, Settings, current_manager, job, set_manager
+from delayq.jobs.application import (
+    load_application,
+    queues_of_application,
+    settings_of_application,
+    share_settings,
+)
+from delayq.jobs.registry import Registry
+from delayq.settings.connections import Route
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory of its own, whose modules are forgotten afterwards."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", ["", *sys.path])
+    for name in [name for name in sys.modules if name.split(".")[0] == "shop_under_test"]:
+        monkeypatch.delitem(sys.modules, name)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("./shop/jobs.py", "shop.jobs"),
+        ("shop/jobs.py", "shop.jobs"),
+        ("shop.jobs:app", "shop.jobs"),
+        ("shop-jobs", "shop.jobs"),
+    ],
+)
+def test_a_path_is_no_module_and_the_module_is_named(given: str, meant: str) -> None:
+    """Report f: what `--app` takes was not said."""
+    with pytest.raises(ConfigError, match=rf"takes the name of a module, and .* is none\. Write --app {meant}\."):
+        load_application(given)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("import sys; sys.exit('reason')", "ended the program while it was imported: reason"),
+        ("raise SystemExit", "ended the program while it was imported"),
+        ("raise ValueError('broken')", "cannot be imported: ValueError: broken"),
+        ("raise BaseException('gone')", "cannot be imported: BaseException: gone"),
+        ("import no_such_module", "cannot be imported: No module named 'no_such_module'"),
+        ("class ImproperlyConfigured(Exception): ...\nraise ImproperlyConfigured('settings')", r"django\.setup\(\)"),
+    ],
+)
+def test_an_import_that_does_not_succeed_is_an_error_with_its_reason(here: Path, text: str, told: str) -> None:
+    """Issues billiard#275 and celery#1018: `sys.exit` at import ended the command with 0 and without a word."""
+    (here / "shop_under_test.py").write_text(text)
+    with pytest.raises(ConfigError, match=told) as caught:
+        load_application("shop_under_test")
+    assert caught.value.exit_code == 2
+
+
+def test_a_module_that_is_not_there_is_named(here: Path) -> None:
+    with pytest.raises(ConfigError, match="No module 'shop_under_test' is found"):
+        load_application("shop_under_test")
+
+
+def settings(url: str | None, prefix: str = "delayq") -> Settings:
+    return Settings(url=None if url is None else SecretStr(url), prefix=prefix)
+
+
+@pytest.fixture
+def no_manager() -> None:
+    set_manager(None)
+
+
+def test_the_redis_of_the_application_is_that_of_its_worker(no_manager: None) -> None:
+    """A7 of the newcomers: settings in code reached the producer and not the worker."""
+    assert settings_of_application(settings("redis://a")) == settings("redis://a")
+    set_manager(Manager(settings("redis://b", "shop")))
+    found = settings_of_application(settings(None))
+    assert (found.must_have_url(), found.prefix) == ("redis://b", "shop")
+    assert settings_of_application(settings("redis://b", "shop")) == settings("redis://b", "shop")
+    with pytest.raises(ConfigError, match=r"redis://:\*\*\*@a .*redis://b .*set DELAYQ_URL") as caught:
+        settings_of_application(settings("redis://:s3cret@a"))
+    assert (caught.value.exit_code, "s3cret" in str(caught.value)) == (2, False)
+    set_manager(None)
+
+
+def test_jobs_of_a_worker_dispatch_to_its_redis(no_manager: None) -> None:
+    share_settings(settings("redis://a"))
+    assert current_manager().settings.must_have_url() == "redis://a"
+    share_settings(settings("redis://b"))
+    assert current_manager().settings.must_have_url() == "redis://a"
+    set_manager(None)
+
+
+def test_a_worker_serves_the_queues_of_its_jobs(no_manager: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = Registry()
+    monkeypatch.setattr("delayq.jobs.application.registry", jobs)
+    set_manager(Manager(settings("redis://a").model_copy(update={"routes": {"mail.*": Route(queue="mail")}})))
+    assert queues_of_application() == ["default"]
+    job("served.a", registry=jobs)(lambda: None)
+    job("mail.b", registry=jobs)(lambda: None)
+    job("mail.c", queue="own", registry=jobs)(lambda: None)
+    assert queues_of_application() == ["default", "mail", "own"]
+    set_manager(None)
