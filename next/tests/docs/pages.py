@@ -1,6 +1,7 @@
 """Runs the programs and commands of a page, as a reader would: from top to bottom, in a new project.
 
     ```python      a block whose first line is `# shop.py` is written to that file; any other is run by Python
+    ```toml        is written to the file that its first line names
     ```console     lines with `$` are commands; what stands below one must be printed by it, in this order
 
 `…` stands for any text. `delayq work`, `up` and `listen` run until all of that was printed, and get Ctrl-C then.
@@ -19,7 +20,7 @@ from typing import Final
 from tests.support.waiting import wait_until
 
 DOCS: Final = Path(__file__).parents[2] / "docs"
-_BLOCK: Final = re.compile(r"^```(python|console)\n(.*?)^```", re.M | re.S)
+_BLOCK: Final = re.compile(r"^```(python|console|toml)\n(.*?)^```", re.M | re.S)
 _FILE: Final = re.compile(r"# (\S+\.(?:py|toml))\n")
 _LASTING: Final = re.compile(r"delayq (work|up|listen)\b(?!.*--(once|stop-when-empty))")
 _SPACES: Final = re.compile(" +")
@@ -37,7 +38,7 @@ def run_page(page: Path, folder: Path) -> None:
             path = folder / named[1]
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
-        else:
+        elif kind == "python":
             _run_python(text, folder)
 
 

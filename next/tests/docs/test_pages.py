@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from tests.docs.pages import DOCS, run_page
+from tests.docs.settings_table import PAGE, options_of_a_connection, page_with_table
 
-PAGES = ("quickstart", "tutorial", "jobs", "schedule", "cancel", "retries")
+PAGES = ("quickstart", "tutorial", "jobs", "schedule", "cancel", "retries", "settings")
 
 
 @pytest.mark.parametrize("page", [*PAGES, "../README"])
@@ -19,3 +20,8 @@ def test_links_lead_somewhere() -> None:
     for page in [*DOCS.rglob("*.md"), DOCS.parent / "README.md"]:
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_the_page_of_settings_lists_them_all() -> None:
+    assert PAGE.read_text() == page_with_table(), "write it with: python -m tests.docs.settings_table"
+    assert not [name for name in options_of_a_connection() if f"`{name}`" not in PAGE.read_text()]
