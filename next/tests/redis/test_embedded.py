@@ -110,6 +110,17 @@ def test_each_project_has_a_server_and_its_directories_share_it(project: Path, m
     assert server_here().data_dir.name.startswith("other-")
 
 
+def test_the_project_of_a_named_settings_file_is_its_directory(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = server_here()
+    (project / "named.toml").touch()
+    monkeypatch.chdir(tmp_path)
+    assert server_here() != here
+    monkeypatch.setenv("DELAYQ_CONFIG", str(project / "named.toml"))
+    assert server_here() == here
+
+
 def test_a_given_data_directory_goes_before_that_of_the_project(
     project: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
