@@ -4,6 +4,7 @@ Scheduling is here, operations on jobs that exist are in `job_operations`.
 """
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, cast, get_args
 
@@ -214,16 +215,20 @@ def _may_be_over_soon(jobs: list[NewJob]) -> bool:
 
 def _in_trips(jobs: list[NewJob]) -> Iterable[list[tuple[int, NewJob]]]:
     """Cut jobs, with their positions, into lists for one call each: one queue, not too many, not too large."""
-    by_queue: dict[str, list[tuple[int, NewJob]]] = {}
-    for position, job in enumerate(jobs):
-        by_queue.setdefault(job.queue, []).append((position, job))
+    by_queue: defaultdict[str, list[tuple[int, NewJob]]] = defaultdict(list)
+    for row in enumerate(jobs):
+        by_queue[row[1].queue].append(row)
     for rows in by_queue.values():
-        trip: list[tuple[int, NewJob]] = []
-        size = 0
-        for row in rows:
-            size += len(row[1].envelope)
-            if trip and (len(trip) == MAX_ROWS or size > MAX_BYTES):
-                yield trip
-                trip, size = [], len(row[1].envelope)
-            trip.append(row)
-        yield trip
+        for start in range(0, len(rows), MAX_ROWS):
+            yield from _not_too_large(rows[start : start + MAX_ROWS])
+
+
+def _not_too_large(rows: list[tuple[int, NewJob]]) -> Iterable[list[tuple[int, NewJob]]]:
+    sizes = [len(job.envelope) for _, job in rows]
+    first = size = 0
+    for position, more in enumerate(sizes if sum(sizes) > MAX_BYTES else ()):
+        size += more
+        if size > MAX_BYTES and position > first:
+            yield rows[first:position]
+            first, size = position, more
+    yield rows[first:]

@@ -61,11 +61,12 @@ def _schedule(step: Step, run: Run) -> Any:
         id, envelope, when, _ = step.rows[0]
         now = run("later", [said["now"], said["queue"], said["wake"], said["shards"], id, envelope, when])
         if now is not None:
-            return ["0", "created", "scheduled", _due(when, now), id]
+            return ["0", "created", "scheduled", due(when, now), id]
     return run("schedule", [*said.values(), *step.flat])
 
 
-def _due(when: str, now: str) -> str:
+def due(when: str, now: str) -> str:
+    """Return a due time as epoch ms."""
     return str(int(now) + int(when[1:])) if when.startswith("+") else when
 
 

@@ -70,10 +70,10 @@ def ask_ours(side: Side, step: Step) -> Any:
 
 def _in_full(step: Step, answer: Any) -> Any:
     """Return the long form of the short answer that schedule gives when all jobs are new and wait in the set."""
-    if answer == "error" or not all(part.isdecimal() for part in answer):
+    if answer == "error" or len(answer) != 2 or answer[0] != "0":
         return answer
-    ids = [row[0] for row in step.rows]
-    in_full = [("created", "scheduled", due, id) for id, due in zip(ids, answer[1:], strict=True)]
+    now = answer[1]
+    in_full = [("created", "scheduled", first_edition.due(when, now), id) for id, _, when, _ in step.rows]
     return ["0", *(value for job in in_full for value in job)]
 
 

@@ -189,10 +189,11 @@ def forget(keys: Keys, queue: str, job_ids: Sequence[str]) -> Call[list[Answer]]
 
 
 def _read_scheduled(reply: list[Any], jobs: Sequence[NewJob]) -> list[Placed]:
-    if len(reply) != 1 + len(jobs) or reply[0] == b"moved":
+    if len(reply) != 2 or reply[0] == b"moved":
         return _read_placed(reply)
-    dues = reply[1:]  # the short answer: all jobs were created, and wait
-    return [Placed("created", "scheduled", int(due), job.id) for job, due in zip(jobs, dues, strict=True)]
+    now_ms = int(reply[1])  # the short answer: all jobs were created, and wait
+    due_of = {when: int(when) + (now_ms if when[0] == "+" else 0) for when in {job.when for job in jobs}}
+    return [Placed("created", "scheduled", due_of[job.when], job.id) for job in jobs]
 
 
 def _read_placed(reply: list[Any]) -> list[Placed]:
