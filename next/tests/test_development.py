@@ -60,7 +60,7 @@ def test_listen_runs_the_code_as_it_is_now(project: Path) -> None:
             client.schedule("note", {"n": 2}, delay="1500ms")
             wait_until(lambda: lines(project) == ["1 1", "22 2"])
     finally:
-        listening.send_signal(signal.SIGINT)
+        listening.send_signal(signal.SIGTERM)  # SIGINT is ignored in what a shell runs in the background
         told = listening.communicate(timeout=60)[1]
     assert "app.py has changed; the worker is started anew" in told
     assert listening.returncode == 0
