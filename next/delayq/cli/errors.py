@@ -7,6 +7,7 @@ from delayq.core.errors import DelayqError
 
 _FLAGS: Final = {
     "at": "--at",
+    "app": "--app",
     "backoff": "--backoff",
     "config": "--config",
     "connection": "--connection",

@@ -93,7 +93,7 @@ def _envelope_of(spec: JobSpec) -> bytes:
 
 
 def _context(envelope: Envelope, raw: bytes) -> JobContext:
-    return JobContext(envelope, raw, tries=1, due_ms=_now_ms())
+    return JobContext(envelope, raw, tries=envelope.attempts + 1, due_ms=_now_ms())
 
 
 def _decided(envelope: Envelope, result: Any, error: BaseException | None) -> Ran:

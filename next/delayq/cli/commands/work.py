@@ -6,20 +6,15 @@ from typing import Annotated
 
 import typer
 
+from delayq.cli.application import name_of_application, prepare_application
 from delayq.cli.logging import LogFormat, begin_logging, settle_logging
 from delayq.cli.options import App, Queues
 from delayq.cli.session import CliSession, session_of
 from delayq.core.display import mask_url
-from delayq.core.errors import ConfigError
 from delayq.core.queue_order import parse_queues, parse_weights, strict
 from delayq.core.queue_order import weighted as weighted_order
 from delayq.core.times import duration_ms
-from delayq.jobs.application import (
-    load_application,
-    queues_of_application,
-    settings_of_application,
-    share_settings,
-)
+from delayq.jobs.application import load_application, queues_of_application, settings_of_application
 from delayq.jobs.registry import registry
 from delayq.settings.model import Settings
 from delayq.worker.options import WorkerOptions
@@ -92,21 +87,13 @@ def work(
     """
     session = session_of(context)
     of_all = session.with_given(tries=tries, backoff=backoff, timeout=timeout, grace=grace)
+    name = name_of_application(app, of_all)
     settings = of_all.chosen()
-    name = app or settings.app
-    if not name:
-        raise ConfigError(
-            "No application is named.",
-            hint="Name the module of your jobs: --app shop.jobs, or DELAYQ_APP.",
-            field="app",
-        )
     handler = begin_logging(log_format=log_format or settings.log_format, level=settings.log_level, quiet=quiet)
     load_application(name)
     settle_logging(handler, is_format_said=log_format is not None)
-    settings = settings_of_application(settings)
-    is_embedded = settings.uses_embedded
-    settings = session.with_server(settings, tells_start=quiet)
-    share_settings(of_all if of_all.connection else settings)
+    is_embedded = settings_of_application(settings).uses_embedded
+    settings = prepare_application(session, of_all, tells_start=quiet)
     weights = parse_weights(weighted) if weighted else {}
     queues = list(weights) or (parse_queues(queue) if queue else queues_of_application())
     options = WorkerOptions(

@@ -1,0 +1,28 @@
+"""The application of a command: its name, and the Redis that its jobs use."""
+
+from delayq.cli.session import CliSession
+from delayq.core.errors import ConfigError
+from delayq.jobs.application import settings_of_application, share_settings
+from delayq.settings.model import Settings
+
+
+def name_of_application(app: str | None, settings: Settings) -> str:
+    """Return the module that declares the jobs: that of --app, or of the settings. Raises ConfigError."""
+    name = app or settings.app
+    if not name:
+        raise ConfigError(
+            "No application is named.",
+            hint="Name the module of your jobs: --app shop.jobs, or DELAYQ_APP.",
+            field="app",
+        )
+    return name
+
+
+def prepare_application(session: CliSession, of_all: Settings, *, tells_start: bool = True) -> Settings:
+    """Return the settings for the application that was loaded, with a url. Jobs that it dispatches go there too.
+
+    `of_all` are the settings of all connections. Raises ConfigError, and BackendUnavailable for the embedded server.
+    """
+    settings = session.with_server(settings_of_application(of_all.chosen()), tells_start=tells_start)
+    share_settings(of_all if of_all.connection else settings)
+    return settings

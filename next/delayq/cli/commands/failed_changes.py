@@ -1,0 +1,220 @@
+"""Commands that change failed jobs: retry, forget, flush, prune."""
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
+from typing import Annotated, Final
+
+import typer
+
+from delayq.cli.options import AllFailed, App, JobIds, Json, Name, OfQueues, Signature, Since, Until, Yes
+from delayq.cli.output import Progress, confirm, print_json, print_note, print_text
+from delayq.cli.payload import read_payload
+from delayq.cli.selection import Refusals, Selection, spread
+from delayq.cli.session import session_of
+from delayq.client import DelayQ
+from delayq.core.display import several
+from delayq.core.errors import CallRefused, Conflict, InvalidInput, JobNotFound, NotConfirmed
+from delayq.core.failed import spacing
+from delayq.core.times import duration_ms
+from delayq.core.views import JobInfo
+
+NOTHING: Final = "No failed job fits."
+FORGET_AT_A_TIME: Final = 250
+
+
+def retry(
+    context: typer.Context,
+    ids: JobIds = None,
+    queue: OfQueues = None,
+    name: Name = None,
+    since: Since = None,
+    until: Until = None,
+    signature: Signature = None,
+    all: AllFailed = False,
+    rate: Annotated[
+        str | None, typer.Option("--rate", metavar="RATE", help="At most so many: 10/s, 600/m.", show_default=False)
+    ] = None,
+    data: Annotated[
+        str | None, typer.Option("--data", metavar="JSON", help="Another payload, for one id.", show_default=False)
+    ] = None,
+    here: Annotated[
+        bool, typer.Option("--here", help="Run one failed job in this process, for a debugger. Needs --app.")
+    ] = False,
+    app: App = None,
+    json: Json = False,
+) -> None:
+    """Give failed jobs all their tries again. With --json: one line of JSON for each.
+
+    delayq failed retry --all --rate 10/s
+
+    With --here, one job runs once in this process, without a timeout. It leaves the failed jobs when it is done, and
+    stays as it is when it fails again: exit code 1.
+    """
+    chosen = Selection(ids or (), all, queue, name, since, until, signature)
+    chosen.check()
+    if here:
+        if len(chosen.ids) != 1 or rate is not None or data is not None:
+            raise InvalidInput(
+                "--here runs one job as it is.", hint="Name one id, without --rate and --data.", field="here"
+            )
+        from delayq.cli.commands.failed_here import run_here  # it brings the jobs, which no other command needs
+
+        run_here(session_of(context), chosen, app=app, as_json=json)
+        return
+    if app is not None:
+        raise InvalidInput("--app belongs to --here.", hint="Add --here, or leave it out.", field="app")
+    if data is not None and len(chosen.ids) != 1:
+        raise InvalidInput("--data is the payload of one job.", hint="Name one id.", field="data")
+    payload = None if data is None else read_payload(data)
+    pause = spacing(rate)
+    session, refusals = session_of(context), Refusals()
+    done: Counter[str] = Counter()
+    with session.client() as client, session.audited("failed retry", str(chosen)) as deed:
+        progress, next_at = Progress("retried"), 0.0
+        try:
+            for job in _chosen_jobs(chosen, client, refusals):
+                time.sleep(max(next_at - time.monotonic(), 0.0))
+                next_at = time.monotonic() + pause
+                try:
+                    ref = client.retry(job.id, queue=job.queue, data=payload)
+                except (JobNotFound, Conflict, CallRefused, NotConfirmed) as error:
+                    refusals.tell(error)
+                    continue
+                _print_outcome(job.id, job.queue, ref.outcome, as_json=json)
+                done[job.queue] += 1
+                progress.tell(done.total())
+        finally:
+            deed.outcome = f"{done.total()} retried"
+            _note_total(done, "retried", refusals)
+    raise typer.Exit(refusals.exit_code)
+
+
+def forget(
+    context: typer.Context,
+    ids: JobIds = None,
+    queue: OfQueues = None,
+    name: Name = None,
+    since: Since = None,
+    until: Until = None,
+    signature: Signature = None,
+    all: AllFailed = False,
+    yes: Yes = False,
+    json: Json = False,
+) -> None:
+    """Drop failed jobs for good. With --json: one line of JSON for each.
+
+    delayq failed forget --signature 3f2a91c04be7d815 --yes
+    """
+    chosen = Selection(ids or (), all, queue, name, since, until, signature)
+    chosen.check()
+    session, refusals = session_of(context), Refusals()
+    done: Counter[str] = Counter()
+    with session.client() as client:
+        if not chosen.ids and not _may_drop(chosen, client, yes=yes):
+            return
+        with session.audited("failed forget", str(chosen)) as deed:
+            progress = Progress("forgotten")
+            for name_of_queue, jobs in _by_queue(_chosen_jobs(chosen, client, refusals)):
+                for job_id, answer in zip(jobs, client.forget(jobs, queue=name_of_queue), strict=True):
+                    _print_outcome(job_id, name_of_queue, answer, as_json=json)
+                    done[name_of_queue] += answer == "forgotten"
+                progress.tell(done.total())
+            deed.outcome = f"{done.total()} forgotten"
+    _note_total(done, "forgotten", refusals)
+    raise typer.Exit(refusals.exit_code)
+
+
+def flush(context: typer.Context, queue: OfQueues = None, yes: Yes = False, json: Json = False) -> None:
+    """Drop all failed jobs for good, of all queues or those of --queue.
+
+    delayq failed flush --queue orders --yes
+    """
+    _drop(context, Selection(queue=queue), "0s", yes=yes, as_json=json)
+
+
+def prune(
+    context: typer.Context,
+    older: Annotated[
+        str, typer.Option("--older", metavar="DURATION", help="Failed longer ago than this: 30d.", show_default=False)
+    ],
+    queue: OfQueues = None,
+    yes: Yes = False,
+    json: Json = False,
+) -> None:
+    """Drop the jobs that failed long ago, of all queues or those of --queue.
+
+    delayq failed prune --older 30d --yes
+    """
+    duration_ms(older, field="older")
+    _drop(context, Selection(queue=queue, until=older), older, yes=yes, as_json=json)
+
+
+def _drop(context: typer.Context, chosen: Selection, older: str, *, yes: bool, as_json: bool) -> None:
+    """Drop what failed longer ago than `older`, queue by queue."""
+    session, refusals = session_of(context), Refusals()
+    done: Counter[str] = Counter()
+    with session.client() as client:
+        queues = chosen.queues(client)
+        if not _may_drop(chosen, client, yes=yes):
+            return
+        with session.audited("failed prune" if chosen.until else "failed flush", str(chosen)) as deed:
+            for queue in queues:
+                try:
+                    done[queue] = client.prune_failed(queue, older=older, progress=Progress(f"dropped in {queue}").tell)
+                except CallRefused as error:
+                    refusals.tell(error)
+            deed.outcome = f"{done.total()} dropped"
+    for queue, dropped in done.items():
+        if as_json:
+            print_json({"queue": queue, "dropped": dropped})
+        elif dropped:
+            print_text(f"{queue}  {several(dropped, 'job')} dropped")
+    _note_total(done, "dropped", refusals)
+    raise typer.Exit(refusals.exit_code)
+
+
+def _may_drop(chosen: Selection, client: DelayQ, *, yes: bool) -> bool:
+    """Ask before the jobs are dropped, with the number of each queue; False when there is none to drop."""
+    if yes:
+        return True
+    counts = chosen.counts(client)
+    if not counts:
+        print_note(NOTHING)
+        return False
+    confirm(f"Drop {several(sum(counts.values()), 'failed job')} ({spread(counts)})", yes=False)
+    return True
+
+
+def _chosen_jobs(chosen: Selection, client: DelayQ, refusals: Refusals) -> Iterator[JobInfo]:
+    """Go through the jobs. An id that is unknown, or whose job has not failed, is a refusal."""
+    if not chosen.ids:
+        yield from chosen.jobs(client, refusals)
+    for job_id in dict.fromkeys(chosen.ids):
+        try:
+            yield chosen.find(client, job_id)
+        except (JobNotFound, Conflict, InvalidInput) as error:
+            refusals.tell(error)
+
+
+def _by_queue(jobs: Iterator[JobInfo]) -> Iterator[tuple[str, list[str]]]:
+    """Cut jobs into ids of one queue each, as many as go into one call."""
+    while batch := list(islice(jobs, FORGET_AT_A_TIME)):
+        for queue in dict.fromkeys(job.queue for job in batch):
+            yield queue, [job.id for job in batch if job.queue == queue]
+
+
+def _print_outcome(job_id: str, queue: str, outcome: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"id": job_id, "queue": queue, "outcome": outcome})
+    else:
+        print_text(f"{job_id}  {outcome} in queue {queue}")
+
+
+def _note_total(done: Counter[str], deed: str, refusals: Refusals) -> None:
+    """Tell on stderr how many it were, queue by queue."""
+    if done.total():
+        print_note(f"{several(done.total(), 'job')} {deed}: {spread(done)}.")
+    elif not refusals.exit_code:
+        print_note(NOTHING)
