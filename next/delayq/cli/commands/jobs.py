@@ -1,5 +1,7 @@
 """Commands that change jobs: schedule, cancel, run-now, reschedule, archive."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
 import typer
@@ -7,7 +9,7 @@ import typer
 from delayq.cli.options import At, Fold, In, JobId, Json, Queue, Reason, Tz
 from delayq.cli.output import print_json, print_text
 from delayq.cli.payload import read_payload
-from delayq.cli.session import session_of
+from delayq.cli.session import CliSession, session_of
 from delayq.client import JobRef
 from delayq.core import json_shapes
 from delayq.core.errors import InvalidInput, NotConfirmed, OutcomeUnknown
@@ -46,6 +48,15 @@ def schedule(
             "--deadline", metavar="LIMIT", help="When the job is no use any more: a time, or 2h after it is due."
         ),
     ] = None,
+    app: Annotated[
+        str | None,
+        typer.Option(
+            "--app",
+            metavar="MODULE",
+            help="Module that declares the job: its queue and other options count, and the payload must fit.",
+            show_default=False,
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Schedule one job.
@@ -54,10 +65,12 @@ def schedule(
     """
     payload = None if data is None else read_payload(data)
     session = session_of(context)
-    where = queue or session.settings.queue
-    with session.client() as client, session.audited("schedule", f"{name} in {where}") as deed:
+    with (
+        _sending(session, app, name, payload, queue) as (send, where),
+        session.audited("schedule", f"{name} in {where}") as deed,
+    ):
         try:
-            ref = client.schedule(
+            ref = send(
                 name,
                 payload,
                 delay=delay,
@@ -65,7 +78,7 @@ def schedule(
                 tz=tz,
                 fold=fold,
                 id=id,
-                queue=queue,
+                queue=where,
                 on_conflict=on_conflict,
                 tries=tries,
                 retention=retention,
@@ -156,6 +169,22 @@ def archive(context: typer.Context, id: JobId, queue: Queue = None, reason: Reas
     with session.client() as client, session.audited("archive", f"{id} in {where}", reason=reason) as deed:
         deed.outcome = answer = client.archive(id, queue=queue, reason=reason)
     _print_answer(id, where, answer, as_json=json)
+
+
+@contextmanager
+def _sending(
+    session: CliSession, app: str | None, name: str, payload: bytes | None, queue: str | None
+) -> Iterator[tuple[Callable[..., JobRef], str]]:
+    """Give the call that sends a job, and the queue to which it goes: with --app, as the application would send it."""
+    if app is not None:
+        from delayq.cli.declared_jobs import queue_of_declared  # only --app needs the jobs, which take long to import
+        from delayq.jobs.dispatch import dispatch
+
+        declared = queue_of_declared(session, app, name, payload)
+        yield dispatch, queue or declared
+        return
+    with session.client() as client:
+        yield client.schedule, queue or session.settings.queue
 
 
 def _print_reference(ref: JobRef, *, as_json: bool) -> None:

@@ -1,0 +1,35 @@
+"""Jobs that an application declares, as `schedule --app` sends them."""
+
+import msgspec
+
+from delayq.cli.application import prepare_application
+from delayq.cli.session import CliSession
+from delayq.core.display import did_you_mean
+from delayq.core.errors import InvalidInput, UnknownJob
+from delayq.jobs.application import load_application
+from delayq.jobs.registry import registry
+from delayq.manager import current_manager
+
+
+def queue_of_declared(session: CliSession, app: str, name: str, payload: bytes | None) -> str:
+    """Load the application and return the queue of the job of this name.
+
+    Raises ConfigError, and InvalidInput for a job that the application does not declare, or a payload that its handler
+    cannot read.
+    """
+    load_application(app)
+    prepare_application(session, session.with_given())
+    handler = registry.find(name)
+    if handler is None:
+        names = registry.names()
+        raise InvalidInput(
+            f"The application {app} declares no job {name!r}.",
+            hint=did_you_mean(name, names) or f"It declares {', '.join(names) or 'none'}.",
+            field="name",
+        )
+    try:
+        handler.read(b"null" if payload is None else payload)
+    except (msgspec.ValidationError, UnknownJob) as error:
+        reason = error.message if isinstance(error, UnknownJob) else f"The payload does not fit {name!r}: {error}."
+        raise InvalidInput(reason, hint="Correct --data.", field="data") from None
+    return current_manager().queue_of(name, handler.options.queue)

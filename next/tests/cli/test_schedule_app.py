@@ -1,0 +1,88 @@
+"""`schedule --app` sends a job as the application that declares it would."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from delayq import DelayQ
+from delayq.core import declared
+from delayq.jobs.registry import registry
+from delayq.manager import set_manager
+from tests.cli.conftest import Run, Tell
+
+APPLICATION = """
+from delayq import job
+
+@job("app.close", queue="orders", delay="15m", tags=["shop"])
+def close(order_id: int) -> None:
+    raise AssertionError("it is only scheduled")
+"""
+SETTINGS = """
+[connections.reports]
+prefix = "reports"
+
+[routes]
+"app.report" = { connection = "reports", queue = "slow" }
+"""
+REPORT = """
+@job("app.report")
+def report() -> None: ...
+"""
+
+
+@pytest.fixture(autouse=True)
+def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: redis.Redis) -> None:
+    (tmp_path / "app_jobs.py").write_text(APPLICATION + REPORT)
+    (tmp_path / "delayq.toml").write_text(SETTINGS)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(registry, "_handlers", dict(registry._handlers))
+    monkeypatch.setattr(declared, "_declared", dict(declared._declared))
+    monkeypatch.delitem(sys.modules, "app_jobs", raising=False)
+    set_manager(None)
+
+
+def scheduled(run: Run, *words: str) -> dict[str, Any]:
+    ended = run("schedule", *words, "--app", "app_jobs", "--json")
+    assert ended.exit_code == 0, ended.output
+    told: dict[str, Any] = json.loads(ended.stdout)
+    return told
+
+
+def test_the_declared_options_count(run: Run, url: str) -> None:
+    told = scheduled(run, "app.close", "--data", '{"order_id": 42}', "--id", "one")
+    assert (told["queue"], told["state"]) == ("orders", "scheduled")
+    with DelayQ(url) as client:
+        job = client.get("one", queue="orders")
+    assert job is not None
+    assert job.envelope is not None
+    assert job.envelope.tags == ["shop"]
+
+
+def test_an_option_goes_before_the_declared_one(run: Run) -> None:
+    told = scheduled(run, "app.close", "--data", '{"order_id": 42}', "--queue", "vip", "--in", "0s")
+    assert (told["queue"], told["state"]) == ("vip", "ready")
+
+
+def test_a_route_counts(run: Run, server: redis.Redis) -> None:
+    assert scheduled(run, "app.report", "--in", "1h")["queue"] == "slow"
+    assert server.exists("reports:{slow}:scheduled")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("app.clos",), "The application app_jobs declares no job 'app.clos'. Did you mean app.close?"),
+        (("app.close",), "The payload does not fit 'app.close': Object missing required field `order_id`."),
+        (("app.close", "--data", '{"order_id": "x"}'), "The payload does not fit 'app.close': Expected `int`"),
+        (("app.close", "--data", '{"order_id": 1, "n": 2}'), "Object contains unknown field `n`"),
+    ],
+)
+def test_a_refusal_sends_nothing(tell: Tell, server: redis.Redis, words: tuple[str, ...], told: str) -> None:
+    ended, said = tell("schedule", *words, "--app", "app_jobs")
+    assert (ended, told in said) == (2, True), said
+    assert server.keys("*") == []
