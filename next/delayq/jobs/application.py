@@ -7,6 +7,7 @@ from typing import Final
 
 from delayq.core.display import mask_url
 from delayq.core.errors import ConfigError
+from delayq.jobs.options import JobOptions
 from delayq.jobs.registry import registry
 from delayq.manager import Manager, current_manager, manager_that_was_set, set_manager
 from delayq.settings.model import Settings
@@ -79,12 +80,28 @@ def share_settings(settings: Settings) -> None:
 
 
 def queues_of_application() -> list[str]:
-    """List the queues of all jobs that the application declares, sorted; the default one without any job."""
+    """List the queues of the jobs that the application sends to the chosen connection, sorted.
+
+    Without any job it is the default queue.
+    """
     manager = current_manager()
-    declared = registry.declared()
-    return sorted({manager.queue_of(name, options.queue) for name, options in declared.items()}) or [
+    here = {name: options for name, options in registry.declared().items() if not _connection_elsewhere(name, options)}
+    return sorted({manager.queue_of(name, options.queue) for name, options in here.items()}) or [
         manager.settings.chosen().queue
     ]
+
+
+def connections_elsewhere() -> list[str]:
+    """List the other connections to which the application sends jobs, sorted. Their jobs need workers of their own."""
+    elsewhere = (_connection_elsewhere(name, options) for name, options in registry.declared().items())
+    return sorted({connection for connection in elsewhere if connection})
+
+
+def _connection_elsewhere(name: str, options: JobOptions) -> str:
+    """Return the connection of a job when it is not the chosen one, else ''."""
+    manager = current_manager()
+    connection = options.connection or manager.route_of(name).connection or ""
+    return "" if connection == manager.settings.connection else connection
 
 
 def _as_module(given: str) -> str:

@@ -7,6 +7,7 @@ from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from delayq.core.backoff import parse_backoff
+from delayq.core.display import did_you_mean
 from delayq.core.errors import ConfigError
 from delayq.core.options import DEFAULTS, Options, parse_durability
 from delayq.settings.connections import ConnectionSettings, Route
@@ -175,6 +176,8 @@ def load_settings(**given: Any) -> Settings:
     """
     refuse_unknown_variables(Settings.model_fields)
     said = {name: value for name, value in given.items() if value is not None}
+    for name in said.keys() - Settings.model_fields.keys():
+        raise ConfigError(f"There is no setting {name}.", hint=did_you_mean(name, Settings.model_fields), field=name)
     try:
         settings = Settings(**said)
     except ValidationError as error:

@@ -72,7 +72,7 @@ def find_file(config: str) -> Path | None:
     if folder is None:
         return None
     if folder != here:
-        _refuse_stranger(folder / FILE_NAME)
+        _refuse_file_of_other_user(folder / FILE_NAME)
     return folder / FILE_NAME
 
 
@@ -138,7 +138,7 @@ def _read_file(settings: type[BaseSettings], path: Path) -> dict[str, Any]:
     return values
 
 
-def _refuse_stranger(path: Path) -> None:
+def _refuse_file_of_other_user(path: Path) -> None:
     """Refuse a file above the working directory that another user has put there, as into /tmp: it names programs."""
     owner = path.stat().st_uid
     if owner not in (0, os.geteuid()):

@@ -8,13 +8,14 @@ from pydantic import SecretStr
 
 from delayq import ConfigError, Manager, Settings, current_manager, job, set_manager
 from delayq.jobs.application import (
+    connections_elsewhere,
     load_application,
     queues_of_application,
     settings_of_application,
     share_settings,
 )
 from delayq.jobs.registry import Registry
-from delayq.settings.connections import Route
+from delayq.settings.connections import ConnectionSettings, Route
 
 
 @pytest.fixture
@@ -99,10 +100,16 @@ def test_jobs_of_a_worker_dispatch_to_its_redis(no_manager: None) -> None:
 def test_a_worker_serves_the_queues_of_its_jobs(no_manager: None, monkeypatch: pytest.MonkeyPatch) -> None:
     jobs = Registry()
     monkeypatch.setattr("delayq.jobs.application.registry", jobs)
-    set_manager(Manager(settings("redis://a").model_copy(update={"routes": {"mail.*": Route(queue="mail")}})))
+    routes = {"mail.*": Route(queue="mail"), "report.*": Route(queue="slow", connection="reports")}
+    tables = {"reports": ConnectionSettings(prefix="reports")}
+    manager = Manager(settings("redis://a").model_copy(update={"routes": routes, "connections": tables}))
+    set_manager(manager)
     assert queues_of_application() == ["default"]
     job("served.a", registry=jobs)(lambda: None)
     job("mail.b", registry=jobs)(lambda: None)
     job("mail.c", queue="own", registry=jobs)(lambda: None)
-    assert queues_of_application() == ["default", "mail", "own"]
+    job("report.d", registry=jobs)(lambda: None)
+    assert (queues_of_application(), connections_elsewhere()) == (["default", "mail", "own"], ["reports"])
+    set_manager(Manager(manager.settings.model_copy(update={"connection": "reports"})))
+    assert queues_of_application() == ["default", "mail", "own", "slow"]
     set_manager(None)

@@ -101,7 +101,7 @@ def test_a_refusal_names_the_setting(monkeypatch: pytest.MonkeyPatch, name: str,
 
 
 def test_an_unknown_setting_is_refused() -> None:
-    assert str(refusal(ulr=SECRET)) == "The setting DELAYQ_ULR cannot be used: Extra inputs are not permitted."
+    assert str(refusal(ulr=SECRET)) == "There is no setting ulr. Did you mean url?"
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,10 @@
 """Commands for development, on the embedded server of a project: up, down, demo, listen."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from pydantic import SecretStr
 
 from delayq.cli.commands.work import work
 from delayq.cli.options import App, Json, Queues
@@ -11,9 +12,7 @@ from delayq.cli.output import print_json, print_text
 from delayq.cli.session import session_of
 from delayq.client import DelayQ
 from delayq.core.errors import ConfigError, JobRunning
-
-if TYPE_CHECKING:
-    from delayq.redis.embedded.server import EmbeddedServer
+from delayq.settings.model import Settings
 
 
 def up(context: typer.Context, app: App = None, queue: Queues = None) -> None:
@@ -39,9 +38,10 @@ def down(
 
     Exit code 4: jobs are running.
     """
-    server = session_of(context).embedded
+    session = session_of(context)
+    server = session.embedded
     if not now and server.is_running():
-        _refuse_running_jobs(server)
+        _refuse_running_jobs(session.settings.model_copy(update={"url": SecretStr(server.url)}))
     stopped = server.stop()
     if json:
         print_json({"stopped": stopped, "data_dir": str(server.data_dir)})
@@ -79,8 +79,8 @@ def listen(
     raise typer.Exit(listen_to_changes(watch, words))
 
 
-def _refuse_running_jobs(server: "EmbeddedServer") -> None:
-    with DelayQ(server.url) as client:
+def _refuse_running_jobs(settings: Settings) -> None:
+    with DelayQ(settings=settings) as client:
         running = sum(worker.about.get("runs", 0) for worker in client.workers())
     if running:
         raise JobRunning(

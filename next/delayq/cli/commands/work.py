@@ -9,12 +9,18 @@ import typer
 from delayq.cli.application import name_of_application, prepare_application
 from delayq.cli.logging import LogFormat, begin_logging, settle_logging
 from delayq.cli.options import App, Queues
+from delayq.cli.output import print_note
 from delayq.cli.session import CliSession, session_of
 from delayq.core.display import mask_url
 from delayq.core.queue_order import parse_queues, parse_weights, strict
 from delayq.core.queue_order import weighted as weighted_order
 from delayq.core.times import duration_ms
-from delayq.jobs.application import load_application, queues_of_application, settings_of_application
+from delayq.jobs.application import (
+    connections_elsewhere,
+    load_application,
+    queues_of_application,
+    settings_of_application,
+)
 from delayq.jobs.registry import registry
 from delayq.settings.model import Settings
 from delayq.worker.options import WorkerOptions
@@ -114,6 +120,8 @@ def work(
     )
     if not quiet:
         _tell(session, settings, is_embedded, f"working on {', '.join(queues)}, {_how_many(options)}")
+        for connection in connections_elsewhere():
+            print_note(f"Jobs of the connection {connection} need a worker of their own: --connection {connection}.")
     raise typer.Exit(run_worker(settings, options, registry))
 
 
