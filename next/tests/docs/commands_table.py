@@ -29,12 +29,7 @@ def _lines() -> Iterator[str]:
     for name, about in COMMANDS.items():
         if about.section != section:
             section = about.section
-            yield from ("", f"**{section}**", "", "| command | |", "|---|---|") if section != "Jobs" else (
-                f"**{section}**",
-                "",
-                "| command | |",
-                "|---|---|",
-            )
+            yield from ("", f"**{section}**", "", "| command | |", "|---|---|")
         command = root.get_command(context, name)
         if isinstance(command, TyperGroup):
             for inner in command.list_commands(context):

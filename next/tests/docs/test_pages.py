@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.docs import commands_table
 from tests.docs.pages import DOCS, run_page
 from tests.docs.settings_table import PAGE, options_of_a_connection, page_with_table
 
-PAGES = ("quickstart", "tutorial", "jobs", "schedule", "cancel", "retries", "settings")
+PAGES = ("quickstart", "tutorial", "jobs", "schedule", "cancel", "retries", "commands", "settings")
 
 
 @pytest.mark.parametrize("page", [*PAGES, "../README"])
@@ -25,3 +26,9 @@ def test_links_lead_somewhere() -> None:
 def test_the_page_of_settings_lists_them_all() -> None:
     assert PAGE.read_text() == page_with_table(), "write it with: python -m tests.docs.settings_table"
     assert not [name for name in options_of_a_connection() if f"`{name}`" not in PAGE.read_text()]
+
+
+def test_the_page_of_commands_lists_them_all() -> None:
+    assert commands_table.PAGE.read_text() == commands_table.page_with_table(), (
+        "write it with: python -m tests.docs.commands_table"
+    )

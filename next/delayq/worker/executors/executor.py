@@ -90,14 +90,17 @@ class JobExecutor:
         self._in_flight.enter(job, attempt.limit)
 
     def _end(self, job: HeldJob, attempt: Attempt, result: Any, error: BaseException | None) -> None:
-        if self._is_copy:
-            os._exit(0)  # a process that the handler forked came out of it; only its parent is a worker
-        if isinstance(error, MemoryError):
-            self._in_flight.must_leave = True
+        self._note_end(error)
         outcome = self._attempts.decide(attempt, error)
         if told := attempt.context.run(self._attempts.tell_failed, attempt, outcome):
             attempt.context.run(asyncio.run, _as_coroutine(told))
         self._in_flight.finish(job, self._attempts.settle(attempt, outcome, result))
+
+    def _note_end(self, error: BaseException | None) -> None:
+        if self._is_copy:
+            os._exit(0)  # a process that the handler forked came out of it; only its parent is a worker
+        if isinstance(error, MemoryError):
+            self._in_flight.must_leave = True
 
     def _end_and_wake(self, job: HeldJob, attempt: Attempt, result: Any, error: BaseException | None) -> None:
         """End an attempt that ran beside the loop of the child, which may be waiting for it."""
@@ -106,8 +109,7 @@ class JobExecutor:
 
     async def _end_in_loop(self, job: HeldJob, attempt: Attempt, result: Any, error: BaseException | None) -> None:
         """End an attempt that ran in the event loop, in which an async hook is awaited too."""
-        if isinstance(error, MemoryError):
-            self._in_flight.must_leave = True
+        self._note_end(error)
         outcome = self._attempts.decide(attempt, error)
         if told := self._attempts.tell_failed(attempt, outcome):
             await told
