@@ -88,7 +88,7 @@ class Families(TyperGroup):
             if type(error).__name__ == "NoSuchOption" and any(option in one.opts for one in self.params):
                 _, _, command = error.ctx.command_path.partition(" ")  # type: ignore[attr-defined]
                 error.possibilities = None  # type: ignore[attr-defined]
-                error.message += f". {option} stands before the command: delayq {option} … {command}"  # type: ignore[attr-defined]
+                error.message += f". It stands before the command: delayq {option} … {command}"  # type: ignore[attr-defined]
             raise
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:

@@ -15,7 +15,7 @@ from delayq.client import DelayQ
 from delayq.core import json_shapes
 from delayq.core.errors import JobNotFound
 from delayq.core.failure import Failure
-from delayq.core.times import format_duration, format_instant
+from delayq.core.times import format_duration, format_instant, rough_duration
 from delayq.core.views import JobInfo, JobState
 from delayq.diagnostics.explain_job import Facts, explain_job
 
@@ -142,7 +142,7 @@ def _rows_of(shape: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield what a job says of itself. Times stand there as text, so their milliseconds are left out."""
     for member, value in shape.items():
         if member in _DURATIONS and value is not None:
-            yield member.removesuffix("_ms"), format_duration(value)
+            yield member.removesuffix("_ms"), rough_duration(value) if member == "idle_ms" else format_duration(value)
         elif not (member == "error" or member.endswith("_ms") or _says_nothing(member, value)):
             text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
             yield _LABELS.get(member, member), text
