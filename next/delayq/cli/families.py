@@ -79,6 +79,18 @@ class Families(TyperGroup):
         app.command(cmd_name)(found)
         return get_command(app)
 
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command. When it does not know an option that belongs before the command, the error says so."""
+        try:
+            return super().invoke(ctx)
+        except Exception as error:
+            option = getattr(error, "option_name", "")
+            if type(error).__name__ == "NoSuchOption" and any(option in one.opts for one in self.params):
+                _, _, command = error.ctx.command_path.partition(" ")  # type: ignore[attr-defined]
+                error.possibilities = None  # type: ignore[attr-defined]
+                error.message += f". It stands before the command: delayq {option} … {command}"  # type: ignore[attr-defined]
+            raise
+
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the names and lines, section by section."""
         for section, rows in groupby(COMMANDS.items(), key=lambda row: row[1].section):

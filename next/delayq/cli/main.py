@@ -13,7 +13,14 @@ from delayq.cli.errors import sentence_of
 from delayq.cli.families import PLAIN, Families
 from delayq.core.errors import DelayqError, InvalidInput
 
-app = typer.Typer(name="delayq", help="Run work later and never lose it.", cls=Families, no_args_is_help=True, **PLAIN)
+app = typer.Typer(
+    name="delayq",
+    help="Run work later and never lose it.",
+    cls=Families,
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    **PLAIN,
+)
 
 
 def _print_version(is_asked: bool) -> None:

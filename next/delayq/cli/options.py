@@ -12,13 +12,18 @@ In = Annotated[str | None, typer.Option("--in", metavar="DURATION", help="Run af
 At = Annotated[str | None, typer.Option("--at", metavar="TIME", help="Run at this time: 2026-11-21T15:00:00Z.")]
 Tz = Annotated[str | None, typer.Option("--tz", metavar="ZONE", help="Time zone of --at: Europe/Berlin.")]
 Fold = Annotated[
-    int | None, typer.Option("--fold", help="Which of two, when --at happens twice: 0 the first, 1 the second.")
+    int | None,
+    typer.Option("--fold", metavar="0|1", help="Which of two, when --at happens twice: 0 the first, 1 the second."),
 ]
 Name = Annotated[
     str | None,
     typer.Option("--name", metavar="PATTERN", help="Only jobs with this name, such as 'order.*'.", show_default=False),
 ]
-Limit = Annotated[int, typer.Option("--limit", min=1, help="Jobs at most.")]
+Tag = Annotated[str | None, typer.Option("--tag", metavar="TAG", help="Only jobs with this tag.", show_default=False)]
+Limit = Annotated[int, typer.Option("--limit", metavar="N", min=1, help="Jobs at most.")]
+WhichQueue = Annotated[
+    str | None, typer.Option("--queue", metavar="QUEUE", help="The queue [default].", show_default=False)
+]
 OfQueue = Annotated[
     str | None, typer.Option("--queue", metavar="QUEUE", help="Only this queue [all].", show_default=False)
 ]
@@ -46,7 +51,7 @@ For = Annotated[
     typer.Option("--for", metavar="DURATION", help="End by itself after this time.", show_default=False),
 ]
 Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for other people.", show_default=False)]
-Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 App = Annotated[
     str | None,

@@ -1,17 +1,39 @@
-"""Payloads that are written on the command line."""
+"""Payloads that are given on the command line: in words, from a file, or from stdin."""
+
+import sys
+from pathlib import Path
 
 import msgspec
 
 from delayq.core.errors import InvalidInput
 
+_EXAMPLE = """An example: --data '{"order_id": 42}'."""
+
 
 def read_payload(text: str) -> bytes:
-    """Return a payload that is JSON; it is sent byte for byte."""
-    raw = text.encode("utf-8", "surrogateescape")
+    """Return a payload that is JSON; it is sent byte for byte. `text`: JSON, @FILE, or - for stdin.
+
+    A file keeps secrets out of the list of processes, and may be larger than what a shell passes on.
+    """
+    if text == "-":
+        source, raw = "--data -", sys.stdin.buffer.read()
+    elif text.startswith("@"):
+        source, raw = f"--data {text}", _read_file(text)
+    else:
+        source, raw = "--data", text.encode("utf-8", "surrogateescape")
     try:
+        if not raw.strip():
+            raise InvalidInput(f"{source} is no JSON: it is empty.", hint=_EXAMPLE, field="data")
         msgspec.json.decode(raw)
     except (msgspec.MsgspecError, UnicodeError) as error:
-        raise InvalidInput(
-            f"--data is no JSON: {error}.", hint="""An example: --data '{"order_id": 42}'.""", field="data"
-        ) from None
+        raise InvalidInput(f"{source} is no JSON: {error}.", hint=_EXAMPLE, field="data") from None
     return raw
+
+
+def _read_file(text: str) -> bytes:
+    try:
+        return Path(text[1:]).read_bytes()
+    except OSError as error:
+        raise InvalidInput(
+            f"--data {text} cannot be read: {error.strerror}.", hint="Name a file that holds JSON.", field="data"
+        ) from None

@@ -12,9 +12,9 @@ from delayq.core.views import Control, JobInfo, QueueStats, QueueView, Upcoming,
 def of_reference(
     *, id: str, name: str, queue: str, state: State, due_ms: int | None, outcome: Answer
 ) -> dict[str, Any]:
-    """Return the shape of an answer to schedule, reschedule, run_now, retry."""
-    times = _time("due", due_ms)
-    return {"id": id, "name": name, "queue": queue, "state": state, **times, "outcome": outcome}
+    """Return the shape of an answer to schedule, reschedule, run_now, retry. `name`: '' = it is not known here."""
+    known = {"name": name} if name else {}
+    return {"id": id, **known, "queue": queue, "state": state, **_time("due", due_ms), "outcome": outcome}
 
 
 def of_job(job: JobInfo) -> dict[str, Any]:

@@ -64,6 +64,14 @@ def format_duration(ms: int) -> str:
     return text + (f"{ms}ms" if ms < 1000 else f"{ms / 1000:.3f}".rstrip("0").rstrip(".") + "s")
 
 
+def rough_duration(ms: int) -> str:
+    """Return milliseconds for people, without what says nothing beside days or hours: '2d5h', '1h30m', '14m38s'."""
+    for unit, least in (("d", "h"), ("h", "m"), ("s", "s")):
+        if ms >= _MS_PER_UNIT[unit]:
+            return format_duration(ms - ms % _MS_PER_UNIT[least])
+    return format_duration(ms)
+
+
 def instant_ms(
     value: Instant, *, now_ms: int, tz: str | None = None, fold: int | None = None, field: str = "at"
 ) -> int:

@@ -7,7 +7,7 @@ import msgspec
 
 from delayq.core.display import several
 from delayq.core.envelope import UNKNOWN_SINCE
-from delayq.core.times import format_duration, format_instant
+from delayq.core.times import format_duration, format_instant, rough_duration
 from delayq.core.views import Control, JobInfo, QueueStats, WorkerInfo
 
 MOVER_SILENT_MS: Final = 30_000
@@ -51,10 +51,12 @@ def explain_job(facts: Facts) -> list[Reason]:
 
 def _failed(job: JobInfo) -> Reason:
     if job.is_lost or job.envelope is None:
-        return Reason("payload-lost", "It failed, and its payload cannot be read.", _command("failed forget", job))
+        return Reason(
+            "payload-lost", "It failed, and its payload cannot be read.", _command("failed forget", job, "drops it")
+        )
     why = f": {_error(job)}" if job.failure else ""
     attempts = several(job.attempts or 0, "attempt")
-    return Reason("failed", f"It failed after {attempts}{why}.", _command("failed retry", job))
+    return Reason("failed", f"It failed after {attempts}{why}.", _command("failed retry", job, "runs it again"))
 
 
 def _reserved(facts: Facts) -> Iterator[Reason]:
@@ -67,12 +69,12 @@ def _reserved(facts: Facts) -> Iterator[Reason]:
     elif lease_ms and idle_ms > lease_ms:
         yield Reason(
             "lease-silent",
-            f"{job.consumer} holds it and has been silent for {format_duration(idle_ms)}; the lease is "
+            f"{job.consumer} holds it and has been silent for {rough_duration(idle_ms)}; the lease is "
             f"{format_duration(lease_ms)}.",
             f"Any worker takes it back: `delayq work --queue {job.queue}`, or `delayq move`.",
         )
     else:
-        yield Reason("running", f"{job.consumer} holds it, and gave a sign of life {format_duration(idle_ms)} ago.")
+        yield Reason("running", f"{job.consumer} holds it, and gave a sign of life {rough_duration(idle_ms)} ago.")
     if job.cancel_asked_ms is not None:
         yield Reason("stopping", f"It was asked to stop at {format_instant(job.cancel_asked_ms)}.")
 
@@ -130,7 +132,7 @@ def _waits(facts: Facts, *, is_next: bool = True) -> Iterator[Reason]:
         yield Reason("ready", f"{what}, {running:,} running on all workers.")
         return
     left_ms = due_ms - stats.now_ms
-    when = f"in {format_duration(left_ms)}, at {format_instant(due_ms)}" if left_ms > 0 else "now"
+    when = f"in {rough_duration(left_ms)}, at {format_instant(due_ms)}" if left_ms > 0 else "now"
     headers = (job.envelope.headers if job.envelope else None) or {}
     if UNKNOWN_SINCE in headers:
         yield Reason(
@@ -142,9 +144,9 @@ def _waits(facts: Facts, *, is_next: bool = True) -> Iterator[Reason]:
         why = f": {_error(job)}" if job.failure else ""
         yield Reason("retry", f"Attempt {job.attempts} did not succeed{why}. The next one is due {when}.")
     elif left_ms > 0:
-        yield Reason("due-later", f"It is due {when}.", _command("run-now", job))
+        yield Reason("due-later", f"It is due {when}.", _command("run-now", job, "runs it at once"))
     else:
-        what = f"It has been due for {format_duration(-left_ms)}"
+        what = f"It has been due for {rough_duration(-left_ms)}"
         yield Reason("due", f"{what}, and the mover takes it next." if is_next else f"{what}.")
 
 
@@ -153,8 +155,8 @@ def _error(job: JobInfo) -> str:
     return f"{failure.type}: {failure.message}".removesuffix(".") if failure else ""
 
 
-def _command(verb: str, job: JobInfo) -> str:
-    return f"`delayq {verb} {job.id} --queue {job.queue}`"
+def _command(verb: str, job: JobInfo, does: str) -> str:
+    return f"`delayq {verb} {job.id} --queue {job.queue}` {does}."
 
 
 def _until(until_ms: int) -> str:

@@ -3,6 +3,7 @@
 import importlib
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import pytest
 import typer
@@ -43,6 +44,30 @@ def test_the_help_has_sections(run: Run) -> None:
 def test_what_is_mistyped_is_answered_with_what_is_like_it(run: Run, words: list[str], told: str) -> None:
     end = run(*words)
     assert (end.exit_code, end.stdout, told in end.stderr) == (2, "", True), end.stderr
+
+
+def commands() -> Iterator[tuple[str, ...]]:
+    for name, command in COMMANDS.items():
+        module, _, attribute = command.place.partition(":")
+        found = getattr(importlib.import_module(f"delayq.cli.commands.{module}"), attribute)
+        if isinstance(found, typer.Typer):
+            yield from ((name, str(one.name)) for one in found.registered_commands)
+        else:
+            yield (name,)
+
+
+@pytest.mark.parametrize("words", list(commands()), ids=" ".join)
+def test_the_help_of_a_command_has_an_example(run: Run, words: tuple[str, ...]) -> None:
+    assert f"\n  delayq {' '.join(words)}" in run(*words, "-h").stdout
+
+
+def test_an_option_that_stands_before_the_command_is_told_so(run: Run) -> None:
+    end = run("stats", "--url", "redis://localhost")
+    told = "No such option: --url. It stands before the command: delayq --url … stats"
+    assert (end.exit_code, told in end.stderr) == (2, True)
+    end = run("queue", "show", "orders", "--prefix", "shop")
+    assert (end.exit_code, "delayq --prefix … queue show" in end.stderr) == (2, True)
+    assert "stands before" not in run("stats", "--nothing").stderr
 
 
 def imported(*words: str, url: str) -> set[str]:

@@ -168,7 +168,7 @@ def test_why_tells_the_error_of_a_failed_job(run: Run) -> None:
     run("archive", *NAMED, "--reason", "gone")
     assert run("why", *NAMED).stdout == (
         "order-42  failed in queue orders\n"
-        "  It failed after 0 attempts: Archived: gone. `delayq failed retry order-42 --queue orders`\n"
+        "  It failed after 0 attempts: Archived: gone. `delayq failed retry order-42 --queue orders` runs it again.\n"
     )
 
 

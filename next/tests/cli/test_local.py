@@ -95,7 +95,7 @@ def test_a_command_with_a_url_does_without_the_embedded_room(project: Path, url:
         "import sys; from delayq.cli.main import app; app(standalone_mode=False);"
         "print([name for name in sys.modules if 'embedded' in name], file=sys.stderr)"
     )
-    words = [sys.executable, "-c", program, "--url", url, "--prefix", "test", "stats"]
+    words = [sys.executable, "-c", program, "--url", url, "--prefix", "test", "-q", "stats"]
     assert subprocess.run(words, capture_output=True, text=True, check=True).stderr == "[]\n"
 
 

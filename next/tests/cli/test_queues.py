@@ -140,6 +140,36 @@ def test_a_queue_is_set_shown_and_removed(run: Run) -> None:
     assert answer(run, "stats") == {"queues": []}
 
 
+def test_what_a_queue_holds_is_told_in_words(run: Run, orders: QueueOnServer) -> None:
+    list_orders(orders)
+    orders.reserve("order-42")
+    assert run("queue", "show", "orders").stdout.splitlines()[1:] == ["  1 ready or running"]
+
+
+def test_counts_tell_what_keeps_all_workers_from_starting_jobs(run: Run, client: DelayQ) -> None:
+    client.schedule("n", delay="1h")
+    assert run("stats").stderr == ""
+    client.pause_all(reason="broken mail")
+    assert run("stats").stderr == "delayq: All workers are paused (broken mail); `delayq resume --all` ends it.\n"
+
+
+def test_counts_of_no_queue_tell_the_next_step(run: Run) -> None:
+    assert run("stats").stderr == "delayq: No queue is known yet; the first `delayq schedule` makes one.\n"
+
+
+def test_queues_that_stay_paused_are_told(run: Run, client: DelayQ) -> None:
+    client.schedule("n", queue="orders", delay="1h")
+    client.pause("orders")
+    assert run("resume", "--all").stderr == "delayq: Paused by themselves, and still so: orders.\n"
+    client.resume("orders")
+    assert run("resume", "--all").stderr == ""
+
+
+def test_y_is_short_for_yes(run: Run, client: DelayQ) -> None:
+    client.schedule("n", queue="orders", delay="1h")
+    assert run("clear", "--queue", "orders", "-y").stdout == "orders  1 job dropped\n"
+
+
 @pytest.mark.parametrize(
     ("words", "code", "told"),
     [

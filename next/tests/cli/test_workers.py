@@ -42,6 +42,7 @@ def answer(run: Run, *words: str) -> Any:
 
 def test_workers_are_listed(run: Run, url: str, server: redis.Redis) -> None:
     assert run("workers").stdout.split() == ["HOST", "PID", "STATE", "RUNS", "DONE", "SINCE", "QUEUES"]
+    assert run("workers").stderr == "delayq: No worker runs; `delayq work --app shop.jobs` starts one.\n"
     assert run("workers", "--json").stdout == ""
     registry = RedisRegistry(Executor(BlockingLeaf(Address(url))), Keys())
     registry.announce({"dq:shop-1:42:x": ABOUT}, time.time_ns() // 1_000_000)
@@ -62,9 +63,9 @@ def test_maintenance_begins_and_ends(run: Run, client: DelayQ) -> None:
     assert client.control().maintenance_until_ms == begun["maintenance_until_ms"]
     assert run("maintenance", "on").stdout == "maintenance  on\n"
     client.pause_all(reason="broken mail")
-    assert run("workers").stderr == (
-        "delayq: Maintenance is on; `maintenance off` ends it.\n"
-        "delayq: All workers are paused (broken mail); `resume --all` ends it.\n"
+    assert run("-q", "workers").stderr == (
+        "delayq: Maintenance is on; `delayq maintenance off` ends it.\n"
+        "delayq: All workers are paused (broken mail); `delayq resume --all` ends it.\n"
     )
     assert answer(run, "maintenance", "off")["maintenance"] is False
     assert run("maintenance", "off").stdout == "maintenance  off\n"

@@ -7,7 +7,15 @@ import pytest
 
 from delayq.core import times
 from delayq.core.errors import InvalidInput
-from delayq.core.times import Duration, Instant, duration_ms, format_duration, format_instant, instant_ms
+from delayq.core.times import (
+    Duration,
+    Instant,
+    duration_ms,
+    format_duration,
+    format_instant,
+    instant_ms,
+    rough_duration,
+)
 
 NOW = 1_800_000_000_000  # 2027-01-15T08:00:00Z
 DAY = 86_400_000
@@ -203,3 +211,9 @@ def test_an_instant_for_people_is_utc_with_milliseconds() -> None:
     assert format_instant(-1) == "1969-12-31T23:59:59.999Z"
     assert format_instant(2**53 - 1) == "no date (9.0072e+15 ms)"
     assert format_instant(float("inf")) == "no date (inf ms)"
+
+
+def test_a_rough_duration_leaves_out_what_says_nothing() -> None:
+    exact = ("0s", "999ms", "1s999ms", "14m38s727ms", "23h59m59s", "2d5h3m", "1129d15h10m27s")
+    rough = [rough_duration(duration_ms(text)) for text in exact]
+    assert rough == ["0s", "999ms", "1s", "14m38s", "23h59m", "2d5h", "1129d15h"]

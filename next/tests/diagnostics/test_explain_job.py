@@ -83,7 +83,7 @@ def test_sentences_name_the_value_and_the_next_step() -> None:
     assert failed == Reason(
         "failed",
         "It failed after 5 attempts: ValueError: no such order.",
-        "`delayq failed retry order-42 --queue orders`",
+        "`delayq failed retry order-42 --queue orders` runs it again.",
     )
     (silent,) = reasons("reserved", consumer="dq:b:2:y", idle_ms=90_000)
     assert silent.what == "dq:b:2:y holds it and has been silent for 1m30s; the lease is 30s."

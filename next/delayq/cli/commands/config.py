@@ -20,10 +20,13 @@ config = typer.Typer(help="Show the settings: show.", no_args_is_help=True, **PL
 @config.command("show")
 def show(
     context: typer.Context,
-    with_origin: Annotated[bool, typer.Option("--origin", help="Also which source gave each value.")] = False,
+    with_origin: Annotated[bool, typer.Option("--origin", help="Show also where each value comes from.")] = False,
     json: Json = False,
 ) -> None:
-    """Show all settings that hold here. Passwords are masked. With --json: one line of JSON for each."""
+    """Show all settings that hold here. Passwords are masked. With --json: one line of JSON for each.
+
+    delayq config show --origin
+    """
     session = session_of(context)
     settings = session.settings
     origins = origins_of(settings, session.given)

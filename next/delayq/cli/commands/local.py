@@ -36,6 +36,8 @@ def down(
 ) -> None:
     """Stop the embedded server of this project. Its data stay, and the next command starts it again.
 
+    delayq down
+
     Exit code 4: jobs are running.
     """
     session = session_of(context)
@@ -52,7 +54,10 @@ def down(
 
 
 def demo(context: typer.Context) -> None:
-    """Show what delayq does, in ten seconds, on a server of its own. Nothing is left behind."""
+    """Show what delayq does, in ten seconds, on a server of its own. Nothing is left behind.
+
+    delayq demo
+    """
     from delayq.cli.demo import run_demo
 
     raise typer.Exit(run_demo(session_of(context).settings.redis_server))

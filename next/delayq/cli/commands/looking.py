@@ -1,24 +1,29 @@
 """Commands that look at jobs: show, list, upcoming, why."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from itertools import islice
-from typing import Annotated, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 import typer
 
-from delayq.cli.options import JobId, Json, Limit, Name, Queue
+from delayq.cli.options import JobId, Json, Limit, Name, Queue, Tag, WhichQueue
 from delayq.cli.output import print_json, print_note, print_table, print_text
 from delayq.cli.session import CliSession, check_queue_known, session_of
 from delayq.client import DelayQ
 from delayq.core import json_shapes
 from delayq.core.errors import JobNotFound
-from delayq.core.times import format_instant
+from delayq.core.failure import Failure
+from delayq.core.times import format_duration, format_instant, rough_duration
 from delayq.core.views import JobInfo, JobState
 from delayq.diagnostics.explain_job import Facts, explain_job
 
 ListedState = Literal[JobState, "retry"]
+
+_DURATIONS: Final = ("retention_ms", "timeout_ms", "idle_ms")
+_SAYS_NOTHING: Final = {"encrypted": False, "recoveries": 0}
+_LABELS: Final = {"forget": "kept until", "cancel_asked": "cancel asked"}
 
 
 def show(context: typer.Context, id: JobId, queue: Queue = None, json: Json = False) -> None:
@@ -37,8 +42,9 @@ def list_jobs(
         ListedState,
         typer.Option("--state", help="State of the jobs; retry: scheduled again after an attempt."),
     ] = "scheduled",
-    queue: Queue = None,
+    queue: WhichQueue = None,
     name: Name = None,
+    tag: Tag = None,
     limit: Limit = 100,
     json: Json = False,
 ) -> None:
@@ -46,11 +52,12 @@ def list_jobs(
 
     delayq list --state retry --name 'order.*' --queue orders
     """
-    with session_of(context).client() as client:
+    session = session_of(context)
+    with session.client() as client:
         if queue is not None:
             check_queue_known(client, queue)
         found = client.iter_jobs("scheduled" if state == "retry" else state, queue=queue)
-        wanted = (job for job in found if _is_wanted(job, name, is_retry=state == "retry"))
+        wanted = (job for job in found if _is_wanted(job, name, tag, is_retry=state == "retry"))
         jobs = list(islice(wanted, limit))
         is_more = next(wanted, None) is not None
     if json:
@@ -60,13 +67,16 @@ def list_jobs(
         _print_jobs(jobs)
     if is_more:
         print_note(f"There are more than {limit:,}; --limit shows more.")
+    if not jobs and not session.quiet:
+        where = queue or session.settings.queue
+        print_note(f"The queue {where} has no such job in the state {state}. --queue and --state choose others.")
 
 
 def upcoming(
     context: typer.Context,
-    queue: Queue = None,
+    queue: WhichQueue = None,
     span: Annotated[str, typer.Option("--span", metavar="DURATION", help="Length of one span of time.")] = "1m",
-    spans: Annotated[int, typer.Option("--spans", min=1, help="Number of spans.")] = 60,
+    spans: Annotated[int, typer.Option("--spans", metavar="N", min=1, help="Number of spans.")] = 60,
     json: Json = False,
 ) -> None:
     """Count the jobs that fall due in the next minutes, or in other spans of time.
@@ -122,14 +132,42 @@ def print_job(job: JobInfo, *, as_json: bool) -> None:
     if as_json:
         print_json(shape)
         return
+    for label, text in _rows_of(shape):
+        print_text(f"{label:<13} {text}")
+    if job.failure is not None:
+        _print_failure(job.failure)
+
+
+def _rows_of(shape: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield what a job says of itself. Times stand there as text, so their milliseconds are left out."""
     for member, value in shape.items():
-        if value not in (None, [], {}) and not member.endswith("_ms"):
+        if member in _DURATIONS and value is not None:
+            yield member.removesuffix("_ms"), rough_duration(value) if member == "idle_ms" else format_duration(value)
+        elif not (member == "error" or member.endswith("_ms") or _says_nothing(member, value)):
             text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-            print_text(f"{member:<13} {text}")
+            yield _LABELS.get(member, member), text
 
 
-def _is_wanted(job: JobInfo, name: str | None, *, is_retry: bool) -> bool:
-    return (name is None or fnmatchcase(job.name, name)) and (not is_retry or bool(job.attempts))
+def _says_nothing(member: str, value: object) -> bool:
+    if member == "data":
+        return value is None
+    return value is None or value in ([], {}) or (member in _SAYS_NOTHING and value == _SAYS_NOTHING[member])
+
+
+def _print_failure(failure: Failure) -> None:
+    """Print the last error, the first one when there were several, and the traceback of the last line by line."""
+    print_text(f"{'error':<13} {failure.type}: {failure.message}")
+    if failure.history:
+        print_text(f"{'first error':<13} {failure.first.type}: {failure.first.message}")
+    for line in failure.traceback.splitlines():
+        print_text(f"  {line}")
+
+
+def _is_wanted(job: JobInfo, name: str | None, tag: str | None, *, is_retry: bool) -> bool:
+    if is_retry and not job.attempts:
+        return False
+    tags = (job.envelope.tags if job.envelope else None) or []
+    return (name is None or fnmatchcase(job.name, name)) and (tag is None or tag in tags)
 
 
 def _print_jobs(jobs: Iterable[JobInfo]) -> None:

@@ -7,15 +7,16 @@ from typing import Annotated, Final
 
 import typer
 
+from delayq.cli.commands.workers import note_switches
 from delayq.cli.families import PLAIN
-from delayq.cli.options import For, Json, MaybeQueue, OfQueue, Queue, QueueName, Reason, Yes
+from delayq.cli.options import For, Json, MaybeQueue, OfQueue, QueueName, WhichQueue, Yes
 from delayq.cli.output import Progress, confirm, print_json, print_note, print_table, print_text
 from delayq.cli.session import check_queue_known, session_of
 from delayq.client import DelayQ
 from delayq.core import json_shapes
 from delayq.core.display import several
 from delayq.core.errors import InvalidInput
-from delayq.core.times import duration_ms, format_duration, format_instant
+from delayq.core.times import duration_ms, format_duration, format_instant, rough_duration
 from delayq.core.views import DayCounts, QueueStats, QueueView
 
 LOOK_EVERY: Final = 0.2
@@ -33,10 +34,11 @@ def stats(
     queue: OfQueue = None,
     busy_above: Annotated[
         int | None,
-        typer.Option("--busy-above", min=0, help="End with exit code 1 when a queue has more ready jobs.", metavar="N"),
+        typer.Option("--busy-above", min=0, help="Exit code 1 when a queue has more than N ready jobs.", metavar="N"),
     ] = None,
     days: Annotated[
-        int | None, typer.Option("--days", min=1, max=90, help="Also what happened on the last days.", metavar="N")
+        int | None,
+        typer.Option("--days", min=1, max=90, help="Also what happened on each of the last N days.", metavar="N"),
     ] = None,
     json: Json = False,
 ) -> None:
@@ -44,18 +46,24 @@ def stats(
 
     delayq stats --queue orders --days 7
     """
-    with session_of(context).client() as client:
+    session = session_of(context)
+    with session.client() as client:
         if queue is not None:
             check_queue_known(client, queue)
         found = client.stats(queue)
         readable = [one.queue for one in found if not one.error]
         history = {name: client.history(name, days=days) for name in readable} if days else {}
+        control = client.control() if queue is None else None
     if json:
         print_json({"queues": [_shape(one, history) for one in found]})
     else:
         _print_counts(found)
         if days:
             _print_days(history)
+    if control is not None:
+        note_switches(control)
+    if not found and not session.quiet:
+        print_note("No queue is known yet; the first `delayq schedule` makes one.")
     busy = [one.queue for one in found if busy_above is not None and one.ready > busy_above]
     if busy:
         print_note(f"More than {busy_above:,} jobs are ready in: {', '.join(busy)}.")
@@ -68,10 +76,20 @@ def pause(
     queue: MaybeQueue = None,
     all: All = False,
     duration: For = None,
-    reason: Reason = "",
+    reason: Annotated[
+        str,
+        typer.Option(
+            "--reason",
+            metavar="TEXT",
+            help="Why: for the audit log, and with --all for `workers` and `why`.",
+            show_default=False,
+        ),
+    ] = "",
     wait: Annotated[
         str | None,
-        typer.Option("--wait", metavar="DURATION", help="Wait so long at most until nothing runs.", show_default=False),
+        typer.Option(
+            "--wait", metavar="DURATION", help="Wait until nothing runs, at most this long.", show_default=False
+        ),
     ] = None,
     json: Json = False,
 ) -> None:
@@ -107,19 +125,21 @@ def pause(
 
 
 def resume(context: typer.Context, queue: MaybeQueue = None, all: All = False, json: Json = False) -> None:
-    """End the pause of a queue, or of all workers. A queue that was paused by itself stays paused with --all.
+    """End the pause of a queue, or of all workers. With --all, a queue that was paused by its name stays paused.
 
     delayq resume orders
     """
     _check_target(queue, is_all=all)
     session = session_of(context)
     name = queue or session.settings.queue
+    still: list[str] = []
     with session.client() as client:
         if queue is not None:
             check_queue_known(client, queue)
         with session.audited("resume", "all workers" if all else name):
             if all:
                 shape = json_shapes.of_control(client.resume_all())
+                still = [one.queue for one in client.stats() if one.paused]
             else:
                 client.resume(name)
                 shape = json_shapes.of_pause(name, None)
@@ -127,9 +147,11 @@ def resume(context: typer.Context, queue: MaybeQueue = None, all: All = False, j
         print_json(shape)
     else:
         print_text(f"{'all workers' if all else name}  resumed")
+    if still:
+        print_note(f"Paused by themselves, and still so: {', '.join(still)}.")
 
 
-def clear(context: typer.Context, queue: Queue = None, yes: Yes = False, json: Json = False) -> None:
+def clear(context: typer.Context, queue: WhichQueue = None, yes: Yes = False, json: Json = False) -> None:
     """Drop all jobs of a queue that wait. What runs, and what has failed or finished, is left alone.
 
     delayq clear --queue orders --yes
@@ -159,9 +181,7 @@ def set_queue(
     ],
     json: Json = False,
 ) -> None:
-    """Set the lease of a queue.
-
-    It is how long a job stays with a worker that gives no sign of life.
+    """Set the lease of a queue: how long a job stays with a worker that gives no sign of life.
 
     delayq queue set orders --lease 2m
     """
@@ -240,7 +260,7 @@ def _print_counts(found: Sequence[QueueStats]) -> None:
             one.reserved,
             one.failed,
             one.completed,
-            format_duration(one.overdue_oldest_ms) if one.overdue_oldest_ms else "",
+            rough_duration(one.overdue_oldest_ms) if one.overdue_oldest_ms else "",
             one.error or ("paused" if one.paused else ""),
         )
         for one in found
@@ -268,4 +288,4 @@ def _print_view(view: QueueView, *, as_json: bool) -> None:
     print_text(f"{view.queue}  lease {format_duration(view.lease_ms)}{pause}{until}")
     for place, count in view.holds.items():
         if count:
-            print_text(f"  {count:,} {place}")
+            print_text(f"  {count:,} {'ready or running' if place == 'in stream' else place}")

@@ -19,11 +19,13 @@ scripts = typer.Typer(help="Write the Lua scripts for other languages: export.",
 @scripts.command("export")
 def export(
     folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Directory to write to; made when needed.", show_default=False)
+        Path, typer.Argument(metavar="DIR", help="Directory to write to; it is made when needed.", show_default=False)
     ],
-    force: Annotated[bool, typer.Option("--force", help="Write beside other files too.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Write also beside other files.")] = False,
 ) -> None:
-    """Write the Lua scripts as the server gets them, for programs in other languages.
+    """Write the Lua scripts for programs in other languages.
+
+    delayq scripts export lua/
 
     One file for each script, its manual at the top, and index.json: the SHA1 of each file, and the names of its KEYS
     and ARGV in order.

@@ -126,7 +126,10 @@ def work(
 
 
 def move(context: typer.Context) -> None:
-    """Run the mover, the janitor and the relay without a worker, until SIGTERM or Ctrl-C."""
+    """Run the mover, the janitor and the relay without a worker, until SIGTERM or Ctrl-C.
+
+    delayq move
+    """
     session = session_of(context)
     is_embedded = session.settings.uses_embedded
     settings = session.with_server(session.settings, tells_start=False)

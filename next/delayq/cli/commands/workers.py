@@ -18,7 +18,8 @@ def workers(context: typer.Context, json: Json = False) -> None:
 
     delayq workers
     """
-    with session_of(context).client() as client:
+    session = session_of(context)
+    with session.client() as client:
         found = client.workers()
         control = client.control()
     if json:
@@ -26,7 +27,9 @@ def workers(context: typer.Context, json: Json = False) -> None:
             print_json(json_shapes.of_worker(worker))
         return
     print_table(("HOST", "PID", "STATE", "RUNS", "DONE", "SINCE", "QUEUES"), map(_row, found))
-    _note_switches(control)
+    if not found and not session.quiet:
+        print_note("No worker runs; `delayq work --app shop.jobs` starts one.")
+    note_switches(control)
 
 
 def restart(context: typer.Context, json: Json = False) -> None:
@@ -82,10 +85,12 @@ def _row(worker: WorkerInfo) -> tuple[object, ...]:
     return (*told, started, ",".join(worker.queues))
 
 
-def _note_switches(control: Control) -> None:
-    """Tell what keeps the workers on the list from starting jobs."""
+def note_switches(control: Control) -> None:
+    """Tell what keeps all workers from starting jobs."""
     if control.maintenance_until_ms is not None:
-        print_note(f"Maintenance is on{f' ({control.reason})' if control.reason else ''}; `maintenance off` ends it.")
+        print_note(
+            f"Maintenance is on{f' ({control.reason})' if control.reason else ''}; `delayq maintenance off` ends it."
+        )
     if control.paused_until_ms is not None:
         why = f" ({control.paused_reason})" if control.paused_reason else ""
-        print_note(f"All workers are paused{why}; `resume --all` ends it.")
+        print_note(f"All workers are paused{why}; `delayq resume --all` ends it.")
