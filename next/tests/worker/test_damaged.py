@@ -101,3 +101,30 @@ def test_a_worker_serves_the_queues_it_was_given_also_when_they_are_not_listed(
     assert queues() == ["given", "listed"]
     server.set(keys.queues, "damaged")
     assert queues() == ["given"]
+
+
+def test_a_list_of_queues_that_is_refused_is_told_once_then_every_few_seconds_with_the_count(
+    url: str, server: redis.Redis, keys: Keys, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    clock = FakeClock()
+    keeper = RedisQueueKeeper(
+        Executor(BlockingLeaf(Address(url))), keys, Options(), name="me", queues=["given"], clock=clock
+    )
+    server.execute_command("ACL", "SETUSER", "default", "-smembers")
+    try:
+        for _ in range(12):
+            assert keeper.queues() == ["given"]
+            clock.now += 1
+    finally:
+        server.execute_command("ACL", "SETUSER", "default", "+@all")
+    server.sadd(keys.queues, "listed")
+    assert keeper.queues() == ["given", "listed"]
+    said = [record.getMessage().partition(": ")[0] for record in caplog.records]
+    assert said == [
+        "the list of queues cannot be read",
+        "the list of queues cannot be read (3 times)",
+        "the list of queues cannot be read",
+    ]
+    assert caplog.records[-1].getMessage().endswith("it works again")
+    assert not any(record.exc_info for record in caplog.records)

@@ -2,12 +2,13 @@
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from delayq.backends.protocol import Promoted, Reclaimed, Repaired
 from delayq.core.errors import BackendFull, CallRefused
 from delayq.core.options import Options
+from delayq.core.outages import Outages
 from delayq.redis import relay, repair
 from delayq.redis.commands import delivery as calls
 from delayq.redis.commands.inspect import list_queues
@@ -20,35 +21,47 @@ logger: Final = logging.getLogger("delayq.loops")
 
 LIST_EVERY: Final = 4.0
 
+NO_LIST: Final = "the list of queues cannot be read"
+
 
 class RedisQueueKeeper:
     """A QueueKeeper over Redis. `queues` are those of the worker; they are served whether they are listed or not."""
 
     def __init__(
-        self, executor: Executor, keys: Keys, options: Options, *, name: str, queues: Sequence[str] = ()
+        self,
+        executor: Executor,
+        keys: Keys,
+        options: Options,
+        *,
+        name: str,
+        queues: Sequence[str] = (),
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._executor = executor
         self._keys = keys
         self._options = options
         self._name = name
         self._queues = queues
+        self._clock = clock
+        self._outages = Outages(clock=clock)
         self._listed: list[str] = []
-        self._list_at = 0.0
+        self._list_at = clock()
         self._counted: dict[str, int] = {}
         self._recorded: dict[str, int] = {}
 
     def queues(self) -> list[str]:
         """List the queues to serve: those that are listed, as of the last seconds, and those the worker was given."""
-        if time.monotonic() >= self._list_at:
+        if self._clock() >= self._list_at:
             self._listed = self._list()
-            self._list_at = time.monotonic() + LIST_EVERY
+            self._list_at = self._clock() + LIST_EVERY
         return self._listed
 
     def _list(self) -> list[str]:
         try:
             listed = drive(self._executor.run(list_queues(self._keys)))
-        except CallRefused:
-            logger.exception("the list of queues cannot be read")
+            self._outages.is_over(NO_LIST)
+        except CallRefused as error:
+            self._outages.tell(NO_LIST, error)
             listed = []
         return sorted({*listed, *self._queues})
 
