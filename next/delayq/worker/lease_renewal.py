@@ -27,7 +27,7 @@ class LeaseRenewal:
         for child in children:
             self._every = self._renew(child) / 3
         self._renew_at = now + self._every
-        return True
+        return bool(children)
 
     def _renew(self, child: ChildProcess) -> float:
         """Renew everything that a child holds, and return the lease in seconds.

@@ -95,6 +95,12 @@ def test_everything_in_the_slots_is_renewed_every_third_of_a_lease(child: ChildU
     assert not child.slots.take_replay()
 
 
+def test_a_renewal_for_no_child_asked_nothing_and_ends_no_outage() -> None:
+    clock = FakeClock()
+    renewal = LeaseRenewal(FakeKeeper(), lease=30, clock=clock)
+    assert renewal.step([], clock() + 10) is False
+
+
 def test_renewals_follow_a_lease_that_is_changed(child: ChildUnderTest) -> None:
     keeper = FakeKeeper(*child.hold(SlotState.RUNNING))
     renewal = LeaseRenewal(keeper, lease=30, clock=child.clock)
