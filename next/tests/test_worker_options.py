@@ -1,0 +1,153 @@
+"""Options, orders and signals of a real worker, each seen from outside."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+import redis
+
+from delayq import DelayQ
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.processes
+
+APP = """
+import os
+from delayq import job
+
+@job("note", queue="q")
+def note(n: int) -> None:
+    with open("log", "a") as file:
+        file.write(f"{n} {os.getpid()}\\n")
+"""
+
+Start = Callable[..., "subprocess.Popen[bytes]"]
+
+
+@pytest.fixture
+def client(url: str, server: redis.Redis) -> Iterator[DelayQ]:
+    with DelayQ(url) as client:
+        yield client
+
+
+@pytest.fixture
+def start(url: str, client: DelayQ, tmp_path: Path) -> Iterator[Start]:
+    """Start a worker in the directory of the test, whose stderr goes to `err`."""
+    (tmp_path / "app.py").write_text(APP)
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    with ExitStack() as stack:
+
+        def start(*options: str) -> subprocess.Popen[bytes]:
+            words = [sys.executable, "-m", "delayq", "--url", url, "work", "--app", "app", *options]
+            with (tmp_path / "err").open("wb") as err:
+                worker = subprocess.Popen(words, cwd=tmp_path, env=environment, stderr=err)
+            stack.callback(worker.wait)
+            stack.callback(worker.kill)
+            return worker
+
+        yield start
+
+
+def send(client: DelayQ, *numbers: int, queue: str = "q") -> None:
+    for n in numbers:
+        client.schedule("note", {"n": n}, queue=queue)
+
+
+def ran(folder: Path) -> list[int]:
+    log = folder / "log"
+    return [int(line.split()[0]) for line in log.read_text().splitlines()] if log.exists() else []
+
+
+def test_a_redis_that_evicts_is_refused_unless_that_is_allowed(
+    start: Start, client: DelayQ, server: redis.Redis, tmp_path: Path
+) -> None:
+    send(client, 1)
+    server.config_set("maxmemory-policy", "allkeys-lru")
+    try:
+        assert start().wait(timeout=20) == 6
+        assert "Set `maxmemory-policy noeviction`, or start with --allow-eviction." in (tmp_path / "err").read_text()
+        assert ran(tmp_path) == []
+        assert start("--allow-eviction", "--stop-when-empty").wait(timeout=20) == 0
+        assert ran(tmp_path) == [1]
+    finally:
+        server.config_set("maxmemory-policy", "noeviction")
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (("--once",), [1]),
+        (("--max-jobs", "2"), [1, 2]),
+        (("--stop-when-empty-for", "500ms"), [1, 2, 3]),
+    ],
+)
+def test_a_worker_ends_at_its_limit(
+    start: Start, client: DelayQ, tmp_path: Path, options: tuple[str, ...], expected: list[int]
+) -> None:
+    send(client, 1, 2, 3)
+    assert start(*options).wait(timeout=30) == 0
+    assert ran(tmp_path) == expected
+    assert client.stats("q")[0].ready == 3 - len(expected)
+
+
+def test_queues_are_served_in_their_order(start: Start, client: DelayQ, tmp_path: Path) -> None:
+    send(client, 1, 2, queue="low")
+    send(client, 3, 4, queue="high")
+    assert start("--queue", "high,low", "--stop-when-empty").wait(timeout=20) == 0
+    assert ran(tmp_path) == [3, 4, 1, 2]
+
+
+def test_all_weighted_queues_are_served(start: Start, client: DelayQ, tmp_path: Path) -> None:
+    send(client, 1, 2, queue="low")
+    send(client, 3, 4, queue="high")
+    assert start("--weighted", "high:3,low:1", "--stop-when-empty").wait(timeout=20) == 0
+    assert sorted(ran(tmp_path)) == [1, 2, 3, 4]
+
+
+def test_usr2_pauses_a_worker_and_cont_lets_it_go_on(start: Start, client: DelayQ, tmp_path: Path) -> None:
+    worker = start()
+    send(client, 1)
+    wait_until(lambda: ran(tmp_path) == [1])
+    worker.send_signal(signal.SIGUSR2)
+    wait_until(lambda: "the worker is paused by a signal" in (tmp_path / "err").read_text())
+    send(client, 2)
+    assert start("--once").wait(timeout=20) == 0
+    assert ran(tmp_path) == [1, 2]
+    worker.send_signal(signal.SIGCONT)
+    send(client, 3)
+    wait_until(lambda: ran(tmp_path) == [1, 2, 3])
+    first, second, third = (line.split()[1] for line in (tmp_path / "log").read_text().splitlines())
+    assert second != first == third
+    worker.terminate()
+    assert worker.wait(timeout=20) == 0
+
+
+def test_maintenance_keeps_a_worker_from_jobs_and_force_does_not_heed_it(
+    start: Start, client: DelayQ, tmp_path: Path
+) -> None:
+    client.start_maintenance()
+    send(client, 1)
+    assert start("--max-time", "1s").wait(timeout=20) == 0
+    assert ran(tmp_path) == []
+    assert start("--force", "--once").wait(timeout=20) == 0
+    assert ran(tmp_path) == [1]
+
+
+def test_a_paused_worker_begins_when_all_are_resumed(start: Start, client: DelayQ, tmp_path: Path) -> None:
+    client.pause_all()
+    send(client, 1)
+    start()
+    wait_until(client.workers, "the worker on the list")
+    assert ran(tmp_path) == []
+    client.resume_all()
+    wait_until(lambda: ran(tmp_path) == [1])
+
+
+def test_log_lines_are_json_when_that_is_asked_for(start: Start, tmp_path: Path) -> None:
+    assert start("--log-format", "json", "--max-time", "100ms").wait(timeout=20) == 0
+    assert '"message":"the worker stops: it has run for 0.1 s' in (tmp_path / "err").read_text().replace('": "', '":"')
