@@ -87,7 +87,8 @@ def retry(
                 progress.tell(done.total())
         finally:
             deed.outcome = f"{done.total()} retried"
-            _note_total(done, "retried", refusals)
+            _note_total(done, "retried")
+    _note_nothing(done, refusals)
     raise typer.Exit(refusals.exit_code)
 
 
@@ -122,7 +123,8 @@ def forget(
                     done[name_of_queue] += answer == "forgotten"
                 progress.tell(done.total())
             deed.outcome = f"{done.total()} forgotten"
-    _note_total(done, "forgotten", refusals)
+    _note_total(done, "forgotten")
+    _note_nothing(done, refusals)
     raise typer.Exit(refusals.exit_code)
 
 
@@ -171,7 +173,8 @@ def _drop(context: typer.Context, chosen: Selection, older: str, *, yes: bool, a
             print_json({"queue": queue, "dropped": dropped})
         elif dropped:
             print_text(f"{queue}  {several(dropped, 'job')} dropped")
-    _note_total(done, "dropped", refusals)
+    _note_total(done, "dropped")
+    _note_nothing(done, refusals)
     raise typer.Exit(refusals.exit_code)
 
 
@@ -212,9 +215,12 @@ def _print_outcome(job_id: str, queue: str, outcome: str, *, as_json: bool) -> N
         print_text(f"{job_id}  {outcome} in queue {queue}")
 
 
-def _note_total(done: Counter[str], deed: str, refusals: Refusals) -> None:
+def _note_total(done: Counter[str], deed: str) -> None:
     """Tell on stderr how many it were, queue by queue."""
     if done.total():
         print_note(f"{several(done.total(), 'job')} {deed}: {spread(done)}.")
-    elif not refusals.exit_code:
+
+
+def _note_nothing(done: Counter[str], refusals: Refusals) -> None:
+    if not done.total() and not refusals.exit_code:
         print_note(NOTHING)
