@@ -27,7 +27,7 @@ _CANDIDATES: Final = (
     r"\d+(?:[-.,:/]\d+)*",  # a number, a date, an address
 )
 _CANDIDATE: Final = re.compile("|".join(_CANDIDATES))
-"""What may be a detail: a quotation is one, and all else that has a digit."""
+"""Possible details: every quotation is one, and any other match that has a digit."""
 _SIGNATURE: Final = re.compile(r"[0-9a-f]{16}")
 
 

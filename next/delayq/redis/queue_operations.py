@@ -24,7 +24,7 @@ SHORTEST_LEASE_MS: Final = 100
 
 
 class QueueOperations:
-    """What can be done with queues."""
+    """Operations on queues."""
 
     def __init__(self, session: Session) -> None:
         self._session = session

@@ -1,4 +1,4 @@
-"""What all operations of a client share: the way to the server, the names of keys, the options."""
+"""The session of a client: the connection, the names of keys, the options."""
 
 from collections.abc import Sequence
 from typing import Any, Final, TypeVar, cast
