@@ -189,7 +189,7 @@ def plan(job: Sendable, manager: Manager) -> Planned:
     options = message.options
     check_said(said, job_name=message.name)
     route = manager.route_of(message.name)
-    connection = manager.connection(said.get("connection") or options.connection or route.connection)
+    connection = manager.connection_of(message.name, said.get("connection") or options.connection)
     conflict = said.get("on_conflict") or "keep"
     if not message.may_go():
         return Planned(message.name, connection, None, conflict)
