@@ -55,13 +55,12 @@ def retry(
     chosen = Selection(ids or (), all, queue, name, since, until, signature)
     chosen.check()
     if here:
-        if len(chosen.ids) != 1 or rate is not None or data is not None:
-            raise InvalidInput(
-                "--here runs one job as it is.", hint="Name one id, without --rate and --data.", field="here"
-            )
+        if len(chosen.ids) != 1 or rate is not None:
+            raise InvalidInput("--here runs one job, once.", hint="Name one id, without --rate.", field="here")
         from delayq.cli.commands.failed_here import run_here  # it brings the jobs, which no other command needs
 
-        run_here(session_of(context), chosen, app=app, as_json=json)
+        payload = None if data is None else read_payload(data)
+        run_here(session_of(context), chosen, payload=payload, app=app, as_json=json)
         return
     if app is not None:
         raise InvalidInput("--app belongs to --here.", hint="Add --here, or leave it out.", field="app")
