@@ -84,12 +84,13 @@ class Manager:
         """Return where the jobs of a name go that do not say so themselves."""
         return route_of(self._routes, job_name)
 
-    def queue_of(self, job_name: str, declared: str | None) -> str:
-        """Return the queue of a job that declares this queue, or none. Raises ConfigError."""
-        route = self.route_of(job_name)
-        return (
-            declared or route.queue or self.settings.of_connection(route.connection or self.settings.connection).queue
-        )
+    def connection_of(self, job_name: str, declared: str | None) -> Connection:
+        """Return the connection of a job that declares this one, or none. Raises ConfigError."""
+        return self.connection(declared or self.route_of(job_name).connection)
+
+    def queue_of(self, job_name: str, declared: str | None, connection: str | None = None) -> str:
+        """Return the queue of a job that declares this queue and this connection, or none. Raises ConfigError."""
+        return declared or self.route_of(job_name).queue or self.connection_of(job_name, connection).settings.queue
 
     def add_headers(self, make: MakeHeaders) -> None:
         """Give every job that is dispatched headers, such as those of a trace.
@@ -138,8 +139,9 @@ def set_manager(manager: Manager | None) -> None:
 @contextmanager
 def using_manager(manager: Manager) -> Iterator[Manager]:
     """Use a manager inside the block, in this thread or task."""
-    token = _of_context.set(manager)
+    outside = _of_context.get()
+    _of_context.set(manager)
     try:
         yield manager
     finally:
-        _of_context.reset(token)
+        _of_context.set(outside)

@@ -89,7 +89,7 @@ Settlement = Acked | Released | Failed
 
 
 class Promoted(msgspec.Struct, frozen=True, gc=False):
-    """What one promotion moved. `wait_us`: until the next one is due, 0 = now, negative = nothing to wait for.
+    """The result of one promotion. `wait_us`: until the next one is due, 0 = now, negative = nothing to wait for.
 
     `owed`: ends of jobs that a relay has to follow up.
     """
@@ -109,7 +109,7 @@ class Renewed(msgspec.Struct, frozen=True, gc=False):
 
 
 class Reclaimed(msgspec.Struct, frozen=True, gc=False):
-    """What one reclaim took back. `hold_ms` > 0: nothing moves for so long, because leases cannot be trusted yet.
+    """The result of one reclaim. `hold_ms` > 0: nothing moves for so long, because leases cannot be trusted yet.
 
     `more`: call again at once.
     """
@@ -122,7 +122,7 @@ class Reclaimed(msgspec.Struct, frozen=True, gc=False):
 
 
 class Switches(msgspec.Struct, frozen=True, gc=False):
-    """What operators have switched. `paused`: queues from which nothing is taken; `is_all_paused`: none is read.
+    """The switches of operators. `paused`: queues from which nothing is taken; `is_all_paused`: none is read.
 
     `restart_ms`: when all workers were last asked to restart; 0 = never.
     """
@@ -133,7 +133,7 @@ class Switches(msgspec.Struct, frozen=True, gc=False):
 
 
 class Repaired(msgspec.Struct, frozen=True, gc=False):
-    """What one repair of a queue did. All but `pruned` are 0 unless something happened outside of delayq."""
+    """The result of one repair of a queue. All but `pruned` are 0 unless something happened outside of delayq."""
 
     closed: int = 0
     redelivered: int = 0
@@ -143,7 +143,7 @@ class Repaired(msgspec.Struct, frozen=True, gc=False):
 
 
 class Consumer(Protocol[TripT]):
-    """What a child uses: one named consumer that takes deliveries and settles them.
+    """The backend of a child: one named consumer that takes deliveries and settles them.
 
     A queue that refuses a call is logged and left alone for a second; nothing is raised for it.
     """
@@ -203,7 +203,7 @@ class WorkerRegistry(Protocol):
 
 
 class LeaseKeeper(Protocol):
-    """What a supervisor uses, on behalf of its children. One queue that refuses a call does not affect the others."""
+    """The backend of a supervisor, for its children. One queue that refuses a call does not affect the others."""
 
     def renew(self, consumer: str, held: Sequence[Held]) -> Renewed:
         """Begin the leases of these jobs anew."""
@@ -233,7 +233,7 @@ class LeaseKeeper(Protocol):
 
 
 class QueueKeeper(Protocol):
-    """What the mover, the janitor and the relay use. A queue that refuses a call raises CallRefused."""
+    """The backend of the mover, the janitor and the relay. A queue that refuses a call raises CallRefused."""
 
     def queues(self) -> list[str]:
         """List the names of the queues to serve."""

@@ -1,4 +1,4 @@
-"""Jobs that an application declares, as `schedule --app` sends them."""
+"""Jobs that an application declares, as `schedule --app` sends them and `failed retry --here` runs them."""
 
 import msgspec
 
@@ -7,6 +7,7 @@ from delayq.cli.session import CliSession
 from delayq.core.display import did_you_mean
 from delayq.core.errors import InvalidInput, UnknownJob
 from delayq.jobs.application import load_application
+from delayq.jobs.options import JobOptions
 from delayq.jobs.registry import registry
 from delayq.manager import current_manager
 
@@ -14,11 +15,19 @@ from delayq.manager import current_manager
 def queue_of_declared(session: CliSession, app: str, name: str, payload: bytes | None) -> str:
     """Load the application and return the queue of the job of this name.
 
-    Raises ConfigError, and InvalidInput for a job that the application does not declare, or a payload that its handler
-    cannot read.
+    Raises ConfigError, and InvalidInput as `check_declared`.
     """
     load_application(app)
     prepare_application(session, session.with_given())
+    options = check_declared(app, name, b"null" if payload is None else payload)
+    return current_manager().queue_of(name, options.queue, options.connection)
+
+
+def check_declared(app: str, name: str, payload: bytes) -> JobOptions:
+    """Return what the loaded application declares for a job.
+
+    Raises InvalidInput for a job that it does not declare, or a payload that its handler cannot read.
+    """
     handler = registry.find(name)
     if handler is None:
         names = registry.names()
@@ -28,8 +37,8 @@ def queue_of_declared(session: CliSession, app: str, name: str, payload: bytes |
             field="name",
         )
     try:
-        handler.read(b"null" if payload is None else payload)
+        handler.read(payload)
     except (msgspec.ValidationError, UnknownJob) as error:
         reason = error.message if isinstance(error, UnknownJob) else f"The payload does not fit {name!r}: {error}."
         raise InvalidInput(reason, hint="Correct --data.", field="data") from None
-    return current_manager().queue_of(name, handler.options.queue)
+    return handler.options

@@ -45,7 +45,7 @@ _NAMED: Final = re.compile(rf"""'[^']*'|"[^"]*"|^({_FIELD})\b=?|\b({_FIELD})="""
 
 
 def sentence_of(error: DelayqError) -> str:
-    """Return what is told of an error. Values, which stand in quotes, stay as they are."""
+    """Return the sentence for an error, with its hint. Quoted values stay as they are."""
     return _NAMED.sub(_with_flag, str(error))
 
 

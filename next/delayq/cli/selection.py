@@ -27,7 +27,7 @@ class Refusals:
 
 @dataclass(frozen=True)
 class Selection:
-    """What was asked for. All but `ids` and `is_all` narrow down which of the failed jobs are meant."""
+    """The failed jobs that a command names: some ids, or all. The other fields narrow them down."""
 
     ids: Sequence[str] = ()
     is_all: bool = False

@@ -1,4 +1,4 @@
-"""What one run of the command line shares: its root options, and the settings that they are a part of."""
+"""The state of one run of the command line: its root options, and the settings that they are a part of."""
 
 import logging
 import os
@@ -64,7 +64,7 @@ class CliSession:
         return EmbeddedServer.of_project(self.settings)
 
     def with_server(self, settings: Settings, *, tells_start: bool = True) -> Settings:
-        """Return settings with a url. Without one, the embedded server is found or started, which is told on stderr.
+        """Return settings with a url. Without one, find or start the embedded server; a start is a line on stderr.
 
         Raises ConfigError, BackendUnavailable.
         """
@@ -98,7 +98,7 @@ class CliSession:
 
 
 def session_of(context: typer.Context) -> CliSession:
-    """Return what the root command made."""
+    """Return the session that the root command made."""
     session: CliSession = context.obj
     return session
 

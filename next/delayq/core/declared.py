@@ -1,4 +1,4 @@
-"""What the jobs of this program declare about how they are sent, by name.
+"""Options for sending that the jobs of this program declare, by name.
 
 Declaring a job writes it here. So a client that schedules by a name sends to the queue that the job declares.
 """
@@ -13,7 +13,7 @@ from delayq.core.times import Duration
 
 
 class SendOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What counts when a job is sent and its call says nothing else."""
+    """Options of a job that is sent, unless its call says otherwise."""
 
     queue: str | None = None
     delay: Duration | None = None

@@ -19,8 +19,8 @@ MAX_LETTERS: Final = 255
 """Of the name of a job, and of an id. Nothing longer is scheduled, so nothing longer is read."""
 
 Number = Annotated[int, msgspec.Meta(ge=0, le=2**53 - 1)]
-"""What every language and Lua carry exactly. It is checked here, because a script that refuses a number would keep all
-that is settled with it from ending."""
+"""Whole numbers that are exact in every language and in Lua. They are checked here, because a script that refused one
+would refuse all that is settled with it."""
 Span = Annotated[int, msgspec.Meta(ge=0, le=2**51)]
 """A duration: two of them added to the time of day are still a Number."""
 

@@ -1,4 +1,4 @@
-"""What happens in delayq and can be listened to."""
+"""Events of delayq for listeners."""
 
 import msgspec
 

@@ -61,7 +61,7 @@ def encode_open(failure: Failure) -> bytes:
 
 
 def decode(raw: bytes) -> Failure | None:
-    """Read a record; None for b''. What is no record is shown as it is: somebody else wrote it."""
+    """Read a record; None for b''. A text that is no record becomes the message: another program wrote it."""
     if not raw:
         return None
     try:

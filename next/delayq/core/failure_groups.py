@@ -17,16 +17,17 @@ from delayq.core.views import JobInfo
 MAX_READ: Final = 1_000
 MAX_MESSAGE: Final = 300
 
-_DETAIL: Final = re.compile(
-    r"""
-    (?<!\w)'[^'\n]*'(?!\w) | (?<!\w)"[^"\n]*"(?!\w) | `[^`\n]*`   # text in quotes
-    | (?<![\w-])(?=[\w-]*\d)[\w-]{16,}                            # UUIDs, tokens, long ids
-    | \b0x[0-9a-fA-F]+\b
-    | \b(?=[a-f]*\d)[0-9a-f]{8,}\b                                # short hashes
-    | \d+(?:[.,:/-]\d+)*                                          # numbers, dates, addresses
-    """,
-    re.VERBOSE,
+_QUOTES: Final = "'\"`"
+_CANDIDATES: Final = (
+    r"(?<!\w)(['\"])(?:(?!\1).)*\1(?!\w)",  # a quotation, not the apostrophes of "the shop's order isn't there"
+    r"`[^`\n]*`",
+    r"(?<![\w-])[\w-]{16,}",  # a UUID, a token, or a long word
+    r"\b0x[0-9a-fA-F]+\b",
+    r"\b[0-9a-f]{8,}\b",  # a short hash, or a word such as "defaced"
+    r"\d+(?:[-.,:/]\d+)*",  # a number, a date, an address
 )
+_CANDIDATE: Final = re.compile("|".join(_CANDIDATES))
+"""Possible details: every quotation is one, and any other match that has a digit."""
 _SIGNATURE: Final = re.compile(r"[0-9a-f]{16}")
 
 
@@ -59,7 +60,7 @@ class FailedGroups(msgspec.Struct, frozen=True):
 
 def common_message(message: str) -> str:
     """Return a message with `#` for each detail, on one line of at most 300 characters."""
-    return " ".join(_DETAIL.sub("#", message[:MAX_READ]).split())[:MAX_MESSAGE]
+    return " ".join(_CANDIDATE.sub(_without_detail, message[:MAX_READ]).split())[:MAX_MESSAGE]
 
 
 def signature_of(job: JobInfo) -> str:
@@ -93,6 +94,11 @@ class Grouping:
     def groups(self) -> list[FailedGroup]:
         """Return the groups: the largest first, of equal ones the one that failed last."""
         return sorted(self._groups.values(), key=lambda group: (-group.count, -group.last_ms))
+
+
+def _without_detail(found: re.Match[str]) -> str:
+    text = found[0]
+    return "#" if text[0] in _QUOTES or any(letter.isdecimal() for letter in text) else text
 
 
 def _new(signature: str, job: JobInfo) -> FailedGroup:

@@ -1,4 +1,4 @@
-"""What a caller says about a new job, checked and prepared for Redis. All that is wrong with it is found here, before
+"""The specification of a new job, checked and prepared for Redis. All that is wrong with it is found here, before
 anything is sent.
 """
 

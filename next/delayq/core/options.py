@@ -1,4 +1,4 @@
-"""What holds for a connection unless a call says otherwise. Durations are milliseconds, sizes bytes."""
+"""Options of a connection, unless a call says otherwise. Durations are milliseconds, sizes bytes."""
 
 import re
 from typing import Final

@@ -1,4 +1,4 @@
-"""What becomes of a delivery, as a value, and the one place that decides it.
+"""The outcome of a delivery, as a value, and the one place that decides it.
 
 A handler returns or raises; `decide` turns that into an outcome; the worker settles it once. The rules are Laravel's:
 retry_until goes before tries, then max_exceptions. Two differences: a snooze costs no attempt, and workers that

@@ -1,4 +1,4 @@
-"""What a handler raises to choose the outcome of its job, and what is raised into a handler that has to stop."""
+"""Exceptions by which a handler chooses the outcome of its job, and those that are raised into one that has to stop."""
 
 from delayq.core.times import Duration, duration_ms
 

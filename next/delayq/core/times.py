@@ -130,7 +130,7 @@ def _read_duration(text: str) -> int | None:
 
 
 def _wall_time(value: Instant, field: str) -> tuple[datetime, int, tzinfo | None]:
-    """Return what the clock on the wall shows, milliseconds to add to it, and the zone that the value names itself."""
+    """Return the local time, the milliseconds to add to it, and the zone that the value itself names."""
     if isinstance(value, datetime):
         zone = value.tzinfo if value.utcoffset() is not None else None
         return value.replace(tzinfo=None, fold=0), 0, zone

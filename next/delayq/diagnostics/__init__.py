@@ -1,1 +1,1 @@
-"""What is known of jobs and servers, told as sentences. Pure: the facts are gathered elsewhere."""
+"""Findings about jobs and servers, as sentences. Pure: the facts are gathered elsewhere."""

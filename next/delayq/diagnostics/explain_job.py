@@ -15,7 +15,7 @@ MOVER_SILENT_MS: Final = 30_000
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """What is known of a job, its queue, the switches, and the workers of all queues."""
+    """The facts about a job, its queue, the switches, and the workers of all queues."""
 
     job: JobInfo
     stats: QueueStats

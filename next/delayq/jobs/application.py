@@ -7,9 +7,8 @@ from typing import Final
 
 from delayq.core.display import mask_url
 from delayq.core.errors import ConfigError
-from delayq.jobs.options import JobOptions
 from delayq.jobs.registry import registry
-from delayq.manager import Manager, current_manager, manager_that_was_set, set_manager
+from delayq.manager import Connection, Manager, current_manager, manager_that_was_set, set_manager
 from delayq.settings.model import Settings
 
 _DJANGO: Final = (
@@ -80,28 +79,34 @@ def share_settings(settings: Settings) -> None:
 
 
 def queues_of_application() -> list[str]:
-    """List the queues of the jobs that the application sends to the chosen connection, sorted.
+    """List the queues of the jobs that the application sends to the Redis of the chosen connection, sorted.
 
-    Without any job it is the default queue.
+    Without any job it is the default queue. Raises ConfigError for a connection that does not exist.
     """
     manager = current_manager()
-    here = {name: options for name, options in registry.declared().items() if not _connection_elsewhere(name, options)}
-    return sorted({manager.queue_of(name, options.queue) for name, options in here.items()}) or [
-        manager.settings.chosen().queue
-    ]
+    chosen = manager.connection()
+    queues = {
+        manager.queue_of(name, options.queue, options.connection)
+        for name, options in registry.declared().items()
+        if _is_same_redis(manager.connection_of(name, options.connection), chosen)
+    }
+    return sorted(queues) or [chosen.settings.queue]
 
 
 def connections_elsewhere() -> list[str]:
-    """List the other connections to which the application sends jobs, sorted. Their jobs need workers of their own."""
-    elsewhere = (_connection_elsewhere(name, options) for name, options in registry.declared().items())
-    return sorted({connection for connection in elsewhere if connection})
+    """List the connections to another Redis, or another prefix, to which the application sends jobs, sorted.
 
-
-def _connection_elsewhere(name: str, options: JobOptions) -> str:
-    """Return the connection of a job when it is not the chosen one, else ''."""
+    Their jobs need workers of their own.
+    """
     manager = current_manager()
-    connection = options.connection or manager.route_of(name).connection or ""
-    return "" if connection == manager.settings.connection else connection
+    chosen = manager.connection()
+    used = (manager.connection_of(name, options.connection) for name, options in registry.declared().items())
+    return sorted({one.name for one in used if not _is_same_redis(one, chosen)})
+
+
+def _is_same_redis(one: Connection, other: Connection) -> bool:
+    """Whether a worker of one connection finds the jobs of the other one."""
+    return (one.settings.url, one.settings.prefix) == (other.settings.url, other.settings.prefix)
 
 
 def _as_module(given: str) -> str:

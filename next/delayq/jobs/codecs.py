@@ -1,4 +1,4 @@
-"""Types that JSON has no word for and msgspec does not know: pydantic models.
+"""Codecs for types that neither JSON nor msgspec knows: pydantic models.
 
 msgspec itself knows dataclasses, its own Structs, TypedDicts, datetime, date, time, timedelta, UUID, Decimal, enums,
 bytes (as base64), sets, tuples and mappings.

@@ -1,4 +1,4 @@
-"""What a handler may ask and tell while it runs."""
+"""The context of a running job: questions and reports of its handler."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final

@@ -46,7 +46,7 @@ class Message(msgspec.Struct, frozen=True):
 
 
 class Sendable(ABC):
-    """What can be dispatched: a job, or a Dispatch that says more about it."""
+    """A job that can be dispatched, or a Dispatch that says more about it."""
 
     @abstractmethod
     def _message(self) -> Message:
@@ -175,7 +175,7 @@ async def adispatch_many(jobs: Iterable[Sendable], *, spread: Duration | None = 
 
 
 class Planned(msgspec.Struct, frozen=True):
-    """What a dispatch sends, and where. `spec` is None when the job vetoed its dispatch."""
+    """The job that a dispatch sends, and its connection. `spec` is None when the job vetoed its dispatch."""
 
     name: str
     connection: Connection
@@ -189,7 +189,7 @@ def plan(job: Sendable, manager: Manager) -> Planned:
     options = message.options
     check_said(said, job_name=message.name)
     route = manager.route_of(message.name)
-    connection = manager.connection(said.get("connection") or options.connection or route.connection)
+    connection = manager.connection_of(message.name, said.get("connection") or options.connection)
     conflict = said.get("on_conflict") or "keep"
     if not message.may_go():
         return Planned(message.name, connection, None, conflict)

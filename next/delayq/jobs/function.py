@@ -39,7 +39,7 @@ _ELSEWHERE: Final = frozenset(
         *("with_headers", "tags", "delay", "apply_async", "send", "send_with_options", "enqueue", "defer", "s"),
     )
 )
-"""What a Dispatch has and a function has not; then how Celery, Dramatiq, RQ and Procrastinate send a job."""
+"""Methods of a Dispatch that a function lacks; then those by which Celery, Dramatiq, RQ and Procrastinate send."""
 
 
 class JobFunction(Generic[P, R]):
@@ -106,7 +106,7 @@ class ContextFunction(JobFunction[Concatenate[JobContext, P], R], Generic[P, R])
 
 
 class _Declare(Protocol):
-    """What `job(...)` returns: with the context as the first parameter, `.job` does not ask for it."""
+    """The result of `job(...)`. When the context is the first parameter, `.job` does not ask for it."""
 
     @overload
     def __call__(self, function: Callable[Concatenate[JobContext, P], R], /) -> ContextFunction[P, R]: ...

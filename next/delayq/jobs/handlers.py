@@ -27,7 +27,7 @@ _UNFILLABLE: Final = (
 
 
 class Handler(Protocol):
-    """What runs the jobs of one name.
+    """The code that runs the jobs of one name.
 
     `is_async`: `call` returns a coroutine. `wants_context`: `call` needs the context. `has_failed_hook`: `failed` does
     something. `origin`: the module and the qualified name of what was declared.

@@ -5,6 +5,7 @@ import inspect
 import random
 import time
 from collections.abc import Awaitable
+from contextlib import suppress
 from contextvars import copy_context
 from typing import Any, Final
 
@@ -51,8 +52,11 @@ def run(raw: bytes, *, jobs: Registry = registry) -> Ran:
     """
     envelope = envelopes.decode(raw)
     handler = jobs.get(envelope.name)
-    if handler.is_async:
-        _refuse_inside_a_loop()
+    if handler.is_async and _is_inside_a_loop():
+        raise InvalidInput(
+            f"The handler of {envelope.name!r} is async, and this thread runs an event loop already.",
+            hint="Await adispatch_sync there.",
+        )
     job = handler.read(envelope.data)
     result: Any = None
     error: BaseException | None = None
@@ -114,15 +118,10 @@ def _or_raise(ran: Ran) -> Ran:
     return ran
 
 
-def _refuse_inside_a_loop() -> None:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return
-    raise InvalidInput(
-        "An async handler cannot be run by a blocking call inside an event loop.",
-        hint="Use await job.adispatch_sync().",
-    )
+def _is_inside_a_loop() -> bool:
+    with suppress(RuntimeError):
+        return asyncio.get_running_loop().is_running()
+    return False
 
 
 async def _as_coroutine(awaitable: Awaitable[Any]) -> Any:

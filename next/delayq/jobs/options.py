@@ -1,4 +1,4 @@
-"""What a job declares about all jobs of its name, and what a dispatch says about one of them.
+"""Options: those that a job declares for its name, and those that a dispatch gives to one job.
 
 The first of these that says something counts:
 
@@ -27,7 +27,7 @@ from delayq.core.times import Duration, Instant, duration_ms, instant_ms
 
 
 class Declared(TypedDict, total=False):
-    """What `@job` and `@handles` may declare; see JobOptions. None leaves an option to the routes and the settings."""
+    """Options of `@job` and `@handles`; see JobOptions. None leaves an option to the routes and the settings."""
 
     queue: str | None
     connection: str | None
@@ -44,13 +44,13 @@ class Declared(TypedDict, total=False):
 
 
 class ClassDeclared(Declared, total=False):
-    """What a class may declare: a name too. Without one, the name of the class is the name of the job."""
+    """Options of a job class: a name too. Without one, the name of the class is the name of the job."""
 
     name: str
 
 
 class Said(TypedDict, total=False):
-    """What a dispatch may say; see JobSpec. Each option goes before the declared one."""
+    """Options of a dispatch; see JobSpec. Each option goes before the declared one."""
 
     queue: str | None
     connection: str | None
@@ -72,7 +72,7 @@ class Said(TypedDict, total=False):
 
 
 class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What a job declares; None = nothing. Durations are milliseconds.
+    """Options that a job declares; None = nothing. Durations are milliseconds.
 
     A worker reads `tries` (5; 0 = no limit), `backoff` (exponential from 5 s), `timeout_ms` (60 s; 0 = none),
     `on_timeout`, `max_exceptions` and `retention_ms` (0) when it runs the job, so a new release changes them for jobs

@@ -87,7 +87,7 @@ class Payload:
         return shape
 
     def _unwritable(self, values: Mapping[str, Any], error: Exception) -> InvalidInput:
-        """Find the field to blame: the first one that cannot travel alone."""
+        """Find the first field that cannot be written on its own."""
         for name, value in values.items():
             if name not in self._kinds:
                 known = ", ".join(self._kinds) or "none"

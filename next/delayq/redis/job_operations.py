@@ -52,7 +52,7 @@ class _Changed(Exception):
 
 
 class JobOperations(QueueOperations, Generic[RefT]):
-    """What can be done with jobs that exist. References to jobs are of the type RefT."""
+    """Operations on jobs that exist. References to jobs are of the type RefT."""
 
     def __init__(self, session: Session, make_ref: Callable[..., RefT]) -> None:
         super().__init__(session)

@@ -34,7 +34,7 @@ SERVER_TIME_EVERY: Final = 60.0
 
 
 class Operations(JobOperations[RefT]):
-    """What can be done with jobs. References to jobs are of the type RefT."""
+    """Operations on jobs. References to jobs are of the type RefT."""
 
     def __init__(self, session: Session, make_ref: Callable[..., RefT]) -> None:
         super().__init__(session, make_ref)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
+from delayq.core.display import shown
 from delayq.core.errors import CallRefused, InvalidInput, NotConfirmed, QueueInUse, QueueNotFound
 from delayq.core.job_spec import check_whole_number
 from delayq.core.names import check_queue
@@ -23,7 +24,7 @@ SHORTEST_LEASE_MS: Final = 100
 
 
 class QueueOperations:
-    """What can be done with queues."""
+    """Operations on queues."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -49,7 +50,9 @@ class QueueOperations:
     async def upcoming(self, queue: str | None = None, *, span: Duration = "1m", spans: int = 60) -> Upcoming:
         """Count the jobs that fall due in each of the next `spans` spans of time."""
         name = self._queue(queue)
-        span_ms = max(duration_ms(span, field="span"), 1)
+        span_ms = duration_ms(span, field="span")
+        if span_ms < 1:
+            raise InvalidInput(f"span {shown(span)} is no length.", hint="Use one such as 1m.", field="span")
         check_whole_number("spans", spans, least=1, most=MAX_SPANS)
         now_ms = await self._session.run(inspect.server_time_ms())
         bounds = [now_ms + n * span_ms for n in range(spans + 1)]
@@ -182,7 +185,7 @@ def _positive_ms(duration: Duration) -> int:
 def _by_name(holds: Holds) -> dict[str, int]:
     return {
         "scheduled": holds.scheduled,
-        "in stream": holds.in_stream,
+        "ready or running": holds.in_stream,
         "failed": holds.failed,
         "completed": holds.completed,
         "other": holds.other,

@@ -1,4 +1,4 @@
-"""What follows the ends of jobs, sent from the outbox of a queue.
+"""Follow-ups of jobs that have ended, sent from the outbox of a queue.
 
 Chains and batches come with a later part. Until then a row whose job has one stays in the outbox; a row whose text only
 looked like it is taken out.
@@ -14,7 +14,7 @@ from delayq.redis.connection.executor import Executor
 from delayq.redis.keys import Keys
 
 HOLD_MS: Final = 5_000
-"""How long other relays leave an outbox alone that this one has read."""
+"""How long an outbox belongs to the relay that has read it."""
 
 
 async def relay_outbox(executor: Executor, keys: Keys, queue: str, *, name: str) -> int:

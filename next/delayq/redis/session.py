@@ -1,4 +1,4 @@
-"""What all operations of a client share: the way to the server, the names of keys, the options."""
+"""The session of a client: the connection, the names of keys, the options."""
 
 from collections.abc import Sequence
 from typing import Any, Final, TypeVar, cast
@@ -81,8 +81,9 @@ class Session:
             )
         found = [name for name, has in zip(queues, await self._which_have(queues, job_id), strict=True) if has]
         if found:
+            verb = "has" if len(found) == 1 else "have"
             raise FoundElsewhere(
-                f"The queue {searched!r} has no job {job_id!r}, but {', '.join(found)} has.",
+                f"The queue {searched!r} has no job {job_id!r}, but {' and '.join(found)} {verb}.",
                 hint=f"Name the queue: queue={found[0]!r}.",
                 id=job_id,
                 queues=tuple(found),

@@ -7,7 +7,7 @@ from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from delayq.core.backoff import parse_backoff
-from delayq.core.display import did_you_mean
+from delayq.core.display import did_you_mean, shown
 from delayq.core.errors import ConfigError
 from delayq.core.options import DEFAULTS, Options, parse_durability
 from delayq.settings.connections import ConnectionSettings, Route
@@ -20,7 +20,18 @@ from delayq.settings.sources import (
     unknown_name,
     variable_of,
 )
-from delayq.settings.types import BackoffText, DurabilityText, DurationMs, File, Prefix, QueueName, Unit, Url
+from delayq.settings.types import (
+    DURATION,
+    BackoffText,
+    DurabilityText,
+    DurationMs,
+    File,
+    Prefix,
+    QueueName,
+    Unit,
+    Url,
+    unit_of,
+)
 
 
 class Settings(BaseSettings):
@@ -192,10 +203,14 @@ def load_settings(**given: Any) -> Settings:
 
 def _refusal(error: ValidationError, given: dict[str, Any]) -> ConfigError:
     """Say in one sentence which setting is wrong, where it was set, and why."""
-    problem = error.errors(include_url=False, include_input=False)[0]
+    problem = error.errors(include_url=False)[0]
     field, *inner = [str(part) for part in problem["loc"]]
     origin = find_origins(Settings, given).get(field, Origin("default"))
     reason = str(problem.get("ctx", {}).get("error", problem["msg"])).removesuffix(".")
+    # Our own reasons name the value. That of a duration is milliseconds here, and those of addresses are secrets.
+    kind = unit_of(Settings.model_fields[field].metadata) if field in Settings.model_fields else None
+    if problem["type"] != "value_error" and kind != DURATION and field not in ("url", "connections"):
+        reason = f"{shown(problem['input'])}: {reason}"
     if origin.source == "file" and problem["type"] == "extra_forbidden":
         table = ConnectionSettings if field == "connections" else Route
         return unknown_name(inner[-1], table.model_fields, f"[{'.'.join([field, *inner[:-1]])}] of {origin.place}")

@@ -16,7 +16,7 @@ from delayq.core.times import duration_ms, format_duration
 
 @dataclass(frozen=True)
 class Unit:
-    """What the value of a setting is or counts, for documentation."""
+    """The kind of a setting, or the unit that it counts, for documentation."""
 
     name: str
 

@@ -1,4 +1,4 @@
-"""What a child holds, in memory that it shares with the supervisor. Only this module knows the bytes.
+"""The jobs of a child, in memory that it shares with the supervisor. Only this module knows the bytes.
 
 The child writes the slots; the supervisor writes orders. A slot gets its state last, so a reader never takes half a
 slot for a whole one: an entry id is never used again, so a slot that shows the same entry before and after a look was
@@ -47,7 +47,7 @@ class SlotState(IntEnum):
 
 
 class Stop(IntEnum):
-    """What the supervisor wants of a child, each more urgent than the one before."""
+    """Orders of the supervisor to a child, each more urgent than the one before."""
 
     NO = 0
     DRAIN = 1

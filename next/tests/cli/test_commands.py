@@ -82,7 +82,7 @@ def test_an_error_names_the_flags_of_the_command_line(tell: Tell, words: list[st
         (("cancel", "elsewhere"), "Name the queue: --queue 'orders'."),
         (("work", "--app", "shop", "--timeout", "soon"), "--timeout cannot be used: value 'soon' is no duration."),
         (("work", "--app", "shop", "--backoff", "soon"), "--backoff cannot be used: backoff 'soon' is no duration."),
-        (("--prefix", "{}", "stats"), "--prefix cannot be used: String should match pattern"),
+        (("--prefix", "{}", "stats"), "--prefix cannot be used: '{}': String should match pattern"),
     ],
 )
 def test_errors_of_other_commands_name_their_flags_too(tell: Tell, words: list[str], told: str) -> None:

@@ -71,7 +71,10 @@ def test_a_job_that_fails_again_stays_as_it_is(run: Run, shop: DelayQ) -> None:
 def test_a_job_that_asks_to_run_again_stays_as_it_is(run: Run, shop: DelayQ) -> None:
     ended = run("failed", "retry", "--here", "pay-2", "--app", "here_jobs")
     assert (ended.exit_code, ended.stdout) == (1, "")
-    assert ended.stderr == "delayq: The job 'pay-2' asked to run again, and stays among the failed jobs.\n"
+    assert (
+        ended.stderr
+        == "delayq: The job 'pay-2' asked to run again (the bank is busy), and stays among the failed jobs.\n"
+    )
     assert [job.id for job in shop.iter_failed("money")] == [f"pay-{n}" for n in range(5)]
 
 
@@ -79,11 +82,11 @@ def test_a_job_that_asks_to_run_again_stays_as_it_is(run: Run, shop: DelayQ) -> 
     ("words", "code", "told"),
     [
         (("--here", "pay-0"), 2, "No application is named. Name the module of your jobs: --app shop.jobs"),
-        (("--here", "--all", "--app", "here_jobs"), 2, "--here runs one job as it is. Name one id"),
-        (("--here", "pay-0", "pay-1", "--app", "here_jobs"), 2, "--here runs one job as it is. Name one id"),
-        (("--here", "pay-0", "--data", "{}", "--app", "here_jobs"), 2, "--here runs one job as it is."),
+        (("--here", "--all", "--app", "here_jobs"), 2, "--here runs one job, once. Name one id"),
+        (("--here", "pay-0", "pay-1", "--app", "here_jobs"), 2, "--here runs one job, once. Name one id"),
+        (("--here", "pay-0", "--data", "{}", "--app", "here_jobs"), 2, "The payload does not fit 'here.pay'"),
         (("--here", "nope", "--app", "here_jobs"), 3, "No job 'nope' is known in any queue."),
-        (("--here", "pay-4", "--app", "here_jobs"), 2, "The payload of the job 'pay-4' does not fit 'here.pay'"),
+        (("--here", "pay-4", "--app", "here_jobs"), 2, "The payload does not fit 'here.pay'"),
         (("pay-0", "--app", "here_jobs"), 2, "--app belongs to --here."),
     ],
 )

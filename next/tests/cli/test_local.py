@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,8 +14,13 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from delayq.cli import main as cli
-from delayq.core.errors import ConfigError
+from delayq.core.errors import ConfigError, JobRunning
+from delayq.redis.connection.blocking import BlockingLeaf
+from delayq.redis.connection.executor import Executor
+from delayq.redis.connection.url import Address
 from delayq.redis.embedded.server import EmbeddedServer
+from delayq.redis.keys import Keys
+from delayq.redis.worker.registry import RedisRegistry
 from delayq.settings.model import load_settings
 from tests.support.embedded import is_held, kill
 from tests.support.waiting import wait_until
@@ -72,6 +78,17 @@ def test_down_stops_the_server_and_keeps_its_data(project: Path) -> None:
     assert (down.exit_code, down.stdout) == (0, f"stopped the embedded server, data in {data}\n")
     assert not is_held(data)
     assert run("show", "order-42").exit_code == 0
+
+
+def test_down_looks_for_running_jobs_under_the_prefix_of_the_session(project: Path) -> None:
+    run("--prefix", "shop", "schedule", "order.close", "--in", "1h")
+    about = {"queues": ["orders"], "host": "shop-1", "pid": 42, "state": "working", "runs": 2}
+    registry = RedisRegistry(Executor(BlockingLeaf(Address(server_here().url))), Keys("shop"))
+    registry.announce({"dq:shop-1:42:x": about}, time.time_ns() // 1_000_000)
+    refused = run("--prefix", "shop", "down").exception
+    assert isinstance(refused, JobRunning)
+    assert "Jobs are running on the embedded server: 2." in str(refused)
+    assert run("--prefix", "shop", "down", "--now").exit_code == 0
 
 
 def test_never_starts_nothing(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -113,3 +113,18 @@ def test_a_worker_serves_the_queues_of_its_jobs(no_manager: None, monkeypatch: p
     set_manager(Manager(manager.settings.model_copy(update={"connection": "reports"})))
     assert queues_of_application() == ["default", "mail", "own", "slow"]
     set_manager(None)
+
+
+def test_a_connection_to_the_same_redis_is_served_too(no_manager: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection may differ in its queue alone; a job that declares it goes to that queue."""
+    jobs = Registry()
+    monkeypatch.setattr("delayq.jobs.application.registry", jobs)
+    manager = Manager(settings("redis://a"))
+    set_manager(manager)
+    manager.define("calm", queue="calm")
+    manager.define("reports", prefix="reports", queue="slow")
+    job("served.a", registry=jobs)(lambda: None)
+    job("served.b", connection="calm", registry=jobs)(lambda: None)
+    job("report.c", connection="reports", registry=jobs)(lambda: None)
+    assert (queues_of_application(), connections_elsewhere()) == (["calm", "default"], ["reports"])
+    set_manager(None)

@@ -75,9 +75,9 @@ def test_a_given_lease_may_be_milliseconds() -> None:
         ("LEASE", "soon", "The setting DELAYQ_LEASE cannot be used: value 'soon' is no duration. Write 500ms, 90s,"),
         ("LEASE", "", "The setting DELAYQ_LEASE cannot be used: value '' is no duration."),
         ("LEASE", "50ms", "The setting DELAYQ_LEASE cannot be used: Input should be greater than or equal to 100."),
-        ("TRIES", "many", "The setting DELAYQ_TRIES cannot be used: Input should be a valid integer"),
-        ("MAX_PAYLOAD", "0", "The setting DELAYQ_MAX_PAYLOAD cannot be used: Input should be greater than"),
-        ("PREFIX", "a{b}", "The setting DELAYQ_PREFIX cannot be used: String should match pattern"),
+        ("TRIES", "many", "The setting DELAYQ_TRIES cannot be used: 'many': Input should be a valid integer"),
+        ("MAX_PAYLOAD", "0", "The setting DELAYQ_MAX_PAYLOAD cannot be used: '0': Input should be greater than"),
+        ("PREFIX", "a{b}", "The setting DELAYQ_PREFIX cannot be used: 'a{b}': String should match pattern"),
         (
             "QUEUE",
             "two words",
@@ -89,7 +89,11 @@ def test_a_given_lease_may_be_milliseconds() -> None:
             "disk",
             "The setting DELAYQ_DURABILITY cannot be used: The durability 'disk' is not known. Use memory",
         ),
-        ("EMBEDDED", "always", "The setting DELAYQ_EMBEDDED cannot be used: Input should be 'auto' or 'never'."),
+        (
+            "EMBEDDED",
+            "always",
+            "The setting DELAYQ_EMBEDDED cannot be used: 'always': Input should be 'auto' or 'never'.",
+        ),
     ],
 )
 def test_a_refusal_names_the_setting(monkeypatch: pytest.MonkeyPatch, name: str, value: str, sentence: str) -> None:

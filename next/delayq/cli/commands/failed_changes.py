@@ -55,13 +55,12 @@ def retry(
     chosen = Selection(ids or (), all, queue, name, since, until, signature)
     chosen.check()
     if here:
-        if len(chosen.ids) != 1 or rate is not None or data is not None:
-            raise InvalidInput(
-                "--here runs one job as it is.", hint="Name one id, without --rate and --data.", field="here"
-            )
+        if len(chosen.ids) != 1 or rate is not None:
+            raise InvalidInput("--here runs one job, once.", hint="Name one id, without --rate.", field="here")
         from delayq.cli.commands.failed_here import run_here  # it brings the jobs, which no other command needs
 
-        run_here(session_of(context), chosen, app=app, as_json=json)
+        payload = None if data is None else read_payload(data)
+        run_here(session_of(context), chosen, payload=payload, app=app, as_json=json)
         return
     if app is not None:
         raise InvalidInput("--app belongs to --here.", hint="Add --here, or leave it out.", field="app")
@@ -87,7 +86,8 @@ def retry(
                 progress.tell(done.total())
         finally:
             deed.outcome = f"{done.total()} retried"
-            _note_total(done, "retried", refusals)
+            _note_total(done, "retried")
+    _note_nothing(done, refusals)
     raise typer.Exit(refusals.exit_code)
 
 
@@ -122,7 +122,8 @@ def forget(
                     done[name_of_queue] += answer == "forgotten"
                 progress.tell(done.total())
             deed.outcome = f"{done.total()} forgotten"
-    _note_total(done, "forgotten", refusals)
+    _note_total(done, "forgotten")
+    _note_nothing(done, refusals)
     raise typer.Exit(refusals.exit_code)
 
 
@@ -171,7 +172,8 @@ def _drop(context: typer.Context, chosen: Selection, older: str, *, yes: bool, a
             print_json({"queue": queue, "dropped": dropped})
         elif dropped:
             print_text(f"{queue}  {several(dropped, 'job')} dropped")
-    _note_total(done, "dropped", refusals)
+    _note_total(done, "dropped")
+    _note_nothing(done, refusals)
     raise typer.Exit(refusals.exit_code)
 
 
@@ -212,9 +214,12 @@ def _print_outcome(job_id: str, queue: str, outcome: str, *, as_json: bool) -> N
         print_text(f"{job_id}  {outcome} in queue {queue}")
 
 
-def _note_total(done: Counter[str], deed: str, refusals: Refusals) -> None:
+def _note_total(done: Counter[str], deed: str) -> None:
     """Tell on stderr how many it were, queue by queue."""
     if done.total():
         print_note(f"{several(done.total(), 'job')} {deed}: {spread(done)}.")
-    elif not refusals.exit_code:
+
+
+def _note_nothing(done: Counter[str], refusals: Refusals) -> None:
+    if not done.total() and not refusals.exit_code:
         print_note(NOTHING)

@@ -1,66 +1,106 @@
-"""`failed retry --here`: one failed job runs in this process, where a debugger reaches it."""
+"""`failed retry --here`: one failed job runs in this process, where a debugger reaches it.
+
+What its handler raises ends the process, so `python -m pdb -m delayq failed retry --here …` stops where it was raised.
+"""
+
+from typing import Final
 
 import msgspec
 import typer
 
 from delayq.cli.application import name_of_application, prepare_application
+from delayq.cli.declared_jobs import check_declared
 from delayq.cli.output import print_json, print_note, print_text
 from delayq.cli.selection import Selection
 from delayq.cli.session import CliSession
 from delayq.client import DelayQ
-from delayq.core.errors import Conflict, InvalidInput, PayloadLost
+from delayq.core import envelope as envelopes
+from delayq.core.errors import Conflict, DelayqError, PayloadLost
 from delayq.core.outcome import Done, GiveUp
+from delayq.core.signals import JobSignal
+from delayq.core.states import Answer
 from delayq.core.views import JobInfo
 from delayq.jobs.application import load_application
 from delayq.jobs.local_run import Ran, run
 
+_READ_BY_COMMANDS: Final = (DelayqError, EOFError, BrokenPipeError)
+"""Errors that the command line takes for its own: it would end without the traceback of the handler."""
 
-def run_here(session: CliSession, chosen: Selection, *, app: str | None, as_json: bool) -> None:
-    """Run the job once. When it is done it is dropped from the failed jobs; otherwise it stays as it is.
 
-    Raises what the handler raises, so that a debugger stops there, typer.Exit when the job asks to run again,
-    and Conflict when another program has changed the job meanwhile.
+def run_here(session: CliSession, chosen: Selection, *, payload: bytes | None, app: str | None, as_json: bool) -> None:
+    """Run the job once, with another payload if one is given.
+
+    When it is done it is dropped from the failed jobs; otherwise it stays as it is. Raises what the handler raises,
+    typer.Exit when the job asks to run again or to fail, and Conflict when another program has retried it meanwhile.
     """
-    settings = session.with_given()
-    load_application(name_of_application(app, settings))
-    settings = prepare_application(session, settings)
+    of_all = session.with_given()
+    name = name_of_application(app, of_all)
+    load_application(name)
+    settings = prepare_application(session, of_all)
     (job_id,) = chosen.ids
     with DelayQ(settings=settings) as client, session.audited("failed retry --here", job_id) as deed:
         job = chosen.find(client, job_id)
-        ran = _run(job)
+        ran = _run(_envelope_of(job, payload, name))
         if isinstance(ran.outcome, Done):
             _drop(client, job)
             deed.outcome = "done"
         else:
             deed.outcome = "failed again" if isinstance(ran.outcome, GiveUp) else "asked to run again"
-            print_note(f"The job {job.id!r} {deed.outcome}, and stays among the failed jobs.")
-    if isinstance(ran.outcome, GiveUp):
-        raise ran.outcome.error
+            print_note(f"The job {job.id!r} {deed.outcome}{_reason(ran)}, and stays among the failed jobs.")
     if not isinstance(ran.outcome, Done):
-        raise typer.Exit(1)
+        raise _end_of(ran)
     if as_json:
         print_json({"id": job.id, "queue": job.queue, "outcome": "done"})
     else:
         print_text(f"{job.id}  done in queue {job.queue}")
 
 
-def _run(job: JobInfo) -> Ran:
-    if job.is_lost:
+def _envelope_of(job: JobInfo, payload: bytes | None, app: str) -> bytes:
+    if job.envelope is None or job.is_lost:
         raise PayloadLost(f"The payload of the job {job.id!r} is lost, so there is nothing to run.", hint="Forget it.")
+    check_declared(app, job.name, bytes(job.envelope.data) if payload is None else payload)
+    return job.raw if payload is None else envelopes.rewrite(job.raw, data=msgspec.Raw(payload))
+
+
+def _run(raw: bytes) -> Ran:
     try:
-        return run(job.raw)
-    except msgspec.ValidationError as error:
-        raise InvalidInput(
-            f"The payload of the job {job.id!r} does not fit {job.name!r}: {error}.",
-            hint=f"Retry it with another payload: `delayq failed retry {job.id} --data JSON`.",
-            field="data",
-        ) from None
+        return run(raw)
+    except SystemExit as end:
+        raise RuntimeError(f"The handler ended the program: sys.exit({end.code!r}).") from end
+
+
+def _reason(ran: Ran) -> str:
+    """Return the reason that a signal of the handler gives; its traceback says nothing more."""
+    return f" ({ran.error})" if isinstance(ran.error, JobSignal) else ""
+
+
+def _end_of(ran: Ran) -> BaseException:
+    """Return what ends the process: the error of the handler, or exit code 1 for a signal, which is no error."""
+    if not isinstance(ran.outcome, GiveUp) or isinstance(ran.outcome.error, JobSignal):
+        return typer.Exit(1)
+    error = ran.outcome.error
+    if isinstance(error, _READ_BY_COMMANDS):
+        wrapped = RuntimeError("The handler raised the error above.")
+        wrapped.__cause__ = error
+        return wrapped
+    return error
 
 
 def _drop(client: DelayQ, job: JobInfo) -> None:
-    (answer,) = client.forget([job.id], queue=job.queue)
-    if answer != "forgotten":
+    """Drop a job that is done. Raises Conflict when it was retried meanwhile, also when it has failed again by now."""
+    try:
+        latest = client.get(job.id, queue=job.queue)
+        answer: Answer = "unknown"
+        if latest is not None:
+            is_same = (latest.state, latest.failed_ms) == (job.state, job.failed_ms)
+            answer = client.forget(job.id, queue=job.queue)[0] if is_same else "refused"
+    except DelayqError:
+        print_note(f"The job {job.id!r} is done here. Whether it was dropped from the failed jobs is not known.")
+        raise
+    if answer == "refused":
         raise Conflict(
-            f"The job {job.id!r} is done here, but it is no longer among the failed jobs: {answer}.",
+            f"The job {job.id!r} is done here, but it was retried meanwhile, so it was not dropped.",
             hint=f"It may run again: `delayq show {job.id} --queue {job.queue}`.",
         )
+    if answer == "unknown":
+        print_note(f"The job {job.id!r} was forgotten meanwhile.")

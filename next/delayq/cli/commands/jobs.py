@@ -1,13 +1,14 @@
 """Commands that change jobs: schedule, cancel, run-now, reschedule, archive."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Annotated
+from types import MappingProxyType
+from typing import Annotated, Final
 
 import typer
 
 from delayq.cli.options import At, Fold, In, JobId, Json, Queue, Reason, Tz
-from delayq.cli.output import print_json, print_text
+from delayq.cli.output import print_json, print_note, print_text
 from delayq.cli.payload import read_payload
 from delayq.cli.session import CliSession, session_of
 from delayq.client import JobRef
@@ -18,6 +19,12 @@ from delayq.core.times import format_instant
 
 REFUSED = {"unknown": 3, "running": 4, "failed": 4, "finished": 4}
 """Exit codes of answers of a call that changed nothing."""
+
+CANCEL_HINTS: Final[Mapping[Answer, str]] = {
+    "running": "A worker runs it; --running asks it to stop.",
+    "failed": "It has failed; `delayq failed forget {id} --queue {queue}` drops it.",
+    "unknown": "The queue {queue} has no job {id}: it is done, was cancelled, or never was.",
+}
 
 
 def schedule(
@@ -113,7 +120,7 @@ def cancel(
     with session.client() as client, session.audited("cancel", f"{id} in {where}") as deed:
         deed.outcome = answer = client.cancel(id, queue=queue, running=running)
     is_asked = answer == "running" and running
-    _print_answer(id, where, answer, is_refused=not is_asked, as_json=json)
+    _print_answer(id, where, answer, is_refused=not is_asked, hints=CANCEL_HINTS, as_json=json)
 
 
 def run_now(context: typer.Context, id: JobId, queue: Queue = None, json: Json = False) -> None:
@@ -195,7 +202,8 @@ def _print_reference(ref: JobRef, *, as_json: bool) -> None:
         print_json(shape)
     else:
         due = f", due {format_instant(ref.due_ms)}" if ref.due_ms is not None else ""
-        print_text(f"{ref.id}  {ref.outcome}: {ref.state} in queue {ref.queue}{due}")
+        outcome = "" if ref.outcome == ref.state else f"{ref.outcome}: "
+        print_text(f"{ref.id}  {outcome}{ref.state} in queue {ref.queue}{due}")
 
 
 def _print_unknown(id: str, queue: str, *, as_json: bool) -> None:
@@ -205,11 +213,21 @@ def _print_unknown(id: str, queue: str, *, as_json: bool) -> None:
         print_text(f"{id}  unknown: it may be in queue {queue}")
 
 
-def _print_answer(id: str, queue: str, answer: Answer, *, is_refused: bool = True, as_json: bool) -> None:
-    """Print an answer, and end with its exit code when it is a refusal."""
+def _print_answer(
+    id: str,
+    queue: str,
+    answer: Answer,
+    *,
+    is_refused: bool = True,
+    hints: Mapping[Answer, str] = MappingProxyType({}),
+    as_json: bool,
+) -> None:
+    """Print an answer. When it is a refusal, say the next step on stderr, and end with its exit code."""
     if as_json:
         print_json({"id": id, "queue": queue, "outcome": answer})
     else:
         print_text(f"{id}  {answer}")
     if answer in REFUSED and is_refused:
+        if answer in hints:
+            print_note(hints[answer].format(id=id, queue=queue))
         raise typer.Exit(REFUSED[answer])

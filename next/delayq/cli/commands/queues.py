@@ -288,4 +288,4 @@ def _print_view(view: QueueView, *, as_json: bool) -> None:
     print_text(f"{view.queue}  lease {format_duration(view.lease_ms)}{pause}{until}")
     for place, count in view.holds.items():
         if count:
-            print_text(f"  {count:,} {'ready or running' if place == 'in stream' else place}")
+            print_text(f"  {count:,} {place}")

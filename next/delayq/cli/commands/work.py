@@ -101,7 +101,7 @@ def work(
     is_embedded = settings_of_application(settings).uses_embedded
     settings = prepare_application(session, of_all, tells_start=quiet)
     weights = parse_weights(weighted) if weighted else {}
-    queues = list(weights) or (parse_queues(queue) if queue else queues_of_application())
+    queues = list(weights) or (parse_queues(queue) if queue is not None else queues_of_application())
     options = WorkerOptions(
         queues=queues,
         order=weighted_order(weights) if weights else strict,

@@ -18,7 +18,7 @@ END = -1
 
 
 class Configured(msgspec.Struct, frozen=True, gc=False):
-    """What is in force for a queue, and how many jobs it holds. `shards` is 0 before the first job."""
+    """The settings of a queue, and how many jobs it holds. `shards` is 0 before the first job."""
 
     lease_ms: int
     shards: int
@@ -26,7 +26,7 @@ class Configured(msgspec.Struct, frozen=True, gc=False):
 
 
 class Holds(msgspec.Struct, frozen=True, gc=False):
-    """What a queue holds that keeps it from being removed."""
+    """The contents of a queue that keep it from being removed."""
 
     scheduled: int
     in_stream: int

@@ -1,4 +1,4 @@
-"""What the errors of a server mean: ask again in a moment, or raise an error of delayq."""
+"""Errors of a server: whether a call is sent again, or which error of delayq is raised."""
 
 import builtins
 import errno

@@ -163,14 +163,14 @@ class Executor:
             pause = min(2 * pause, LONGEST_PAUSE)
 
     def _error(self, call: Call[Any], error: Exception) -> BackendError:
-        """Turn the error that a call met into the one that its caller gets."""
+        """Translate an error of a connection into the error for the caller."""
         if isinstance(error, ResponseError):
             return refusal(call.name, error, self.where)
         assert isinstance(error, BackendError)
         return error
 
     def _lost(self, calls: Sequence[Call[Any]], lost: ConnectionLost, *, was_sent: bool) -> BackendError:
-        """Return what the caller is told when no try of a trip brought an answer."""
+        """Return the error of a trip that got no answer in any try."""
         reads_only = all(call.reads_only for call in calls)
         if was_sent and not reads_only:
             return OutcomeUnknown(

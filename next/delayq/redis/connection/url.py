@@ -40,7 +40,7 @@ _OPTIONS: Final = [
     "ssl_min_version",
     "ssl_password",
 ]
-"""What a url may say behind '?'. Of redis-py's other options, some take no text, and some are decided here."""
+"""Options of a url, behind '?'. Of redis-py's other options, some take no text, and some are decided here."""
 
 _TIMEVAL: Final = struct.pack("ll", int(TRY_TIMEOUT), int(TRY_TIMEOUT % 1 * 1_000_000))
 

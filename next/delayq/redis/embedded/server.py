@@ -39,7 +39,7 @@ _OPTIONS: Final = (
     "--daemonize yes --port 0 --unixsocketperm 700 "
     "--appendonly yes --appendfsync everysec --maxmemory-policy noeviction"
 )
-"""What every server is told. No file is read, so nothing of the machine's own Redis comes in."""
+"""Options of every embedded server. It reads no file, so the settings of another Redis on this machine do not count."""
 
 
 def embedded_url(settings: Settings) -> str:

@@ -1,4 +1,4 @@
-"""What operators switch: pauses of queues, a pause of everything, maintenance, the call to restart."""
+"""Switches of operators: pauses of queues, a pause of everything, maintenance, the call to restart."""
 
 from collections.abc import Sequence
 from typing import Any, Final
