@@ -14,7 +14,7 @@ from delayq.core.errors import BackendFull, BackendUnavailable, CallRefused, Con
 from delayq.core.options import Options
 from delayq.redis.commands.call import Call, command, read, script_call, value_of
 from delayq.redis.connection.errors import NOT_READY
-from delayq.redis.connection.executor import Executor
+from delayq.redis.connection.executor import Executor, Started
 from delayq.redis.connection.leaf import ConnectionLost, drive
 from delayq.redis.failed_operations import FailedOperations
 from delayq.redis.keys import Keys
@@ -273,3 +273,11 @@ def test_a_wrong_password_is_told_at_once(url: str, server: redis.Redis) -> None
         assert time.monotonic() - started < 1
     finally:
         server.config_set("requirepass", "")
+
+
+def test_a_started_trip_whose_answer_was_lost_is_never_told_as_not_sent() -> None:
+    leaf = FakeLeaf(LOST_AFTER, LOST_BEFORE)
+    executor = Executor(leaf, clock=lambda: leaf.now)
+    started = Started([COUNT_BY_HAND], "a connection")
+    with pytest.raises(OutcomeUnknown):
+        drive(executor.finish(started))

@@ -60,11 +60,7 @@ class Executor:
         Raises only for the trip as a whole: BackendUnavailable when none of the calls had an effect, because none was
         sent or all of them only read, and OutcomeUnknown when the answer to calls that were sent was lost.
         """
-        if not calls:
-            return []
-        deadline = self._clock() + self._patience
-        replies = await self._exchange(calls, [call.words for call in calls], block, deadline)
-        return await self._outcomes(calls, replies, deadline)
+        return await self._run_all(calls, block=block)
 
     async def start(self, calls: Sequence[Call[T]]) -> Started[T]:
         """Send calls and return at once, so that the caller can work while the server does."""
@@ -89,7 +85,7 @@ class Executor:
                 lost = error
         if lost and lost.sent and not _may_repeat(calls):
             raise self._lost(calls, lost, was_sent=True) from lost
-        return await self.run_all(calls)
+        return await self._run_all(calls, was_sent=lost is not None and lost.sent)
 
     async def sleep(self, seconds: float) -> None:
         """Wait, as the leaf waits: a thread or an event loop."""
@@ -98,6 +94,16 @@ class Executor:
     async def close(self) -> None:
         """Close the connections."""
         await self._leaf.close()
+
+    async def _run_all(
+        self, calls: Sequence[Call[T]], *, block: float = 0.0, was_sent: bool = False
+    ) -> list[T | BackendError]:
+        """Do what `run_all` says. `was_sent`: an earlier try of the same calls may have reached the server."""
+        if not calls:
+            return []
+        deadline = self._clock() + self._patience
+        replies = await self._exchange(calls, [call.words for call in calls], block, deadline, was_sent=was_sent)
+        return await self._outcomes(calls, replies, deadline)
 
     async def _outcomes(self, calls: Sequence[Call[T]], replies: list[Any], deadline: float) -> list[T | BackendError]:
         """Parse replies, after asking again where that helps."""
@@ -139,13 +145,18 @@ class Executor:
             replies[n] = answer
 
     async def _exchange(
-        self, calls: Sequence[Call[Any]], commands: list[tuple[Word, ...]], block: float, deadline: float
+        self,
+        calls: Sequence[Call[Any]],
+        commands: list[tuple[Word, ...]],
+        block: float,
+        deadline: float,
+        *,
+        was_sent: bool = False,
     ) -> list[Any]:
         """Send and receive, again and again while that is safe and before the deadline."""
         request = _pack(commands)
         may_repeat = _may_repeat(calls)
         pause = FIRST_PAUSE
-        was_sent = False
         while True:
             started = self._clock()
             try:
