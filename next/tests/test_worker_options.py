@@ -109,12 +109,15 @@ def test_all_weighted_queues_are_served(start: Start, client: DelayQ, tmp_path: 
     assert sorted(ran(tmp_path)) == [1, 2, 3, 4]
 
 
-def test_usr2_pauses_a_worker_and_cont_lets_it_go_on(start: Start, client: DelayQ, tmp_path: Path) -> None:
+def test_usr2_pauses_a_worker_and_cont_lets_it_go_on(
+    start: Start, client: DelayQ, server: redis.Redis, tmp_path: Path
+) -> None:
     worker = start()
     send(client, 1)
     wait_until(lambda: ran(tmp_path) == [1])
     worker.send_signal(signal.SIGUSR2)
     wait_until(lambda: "the worker is paused by a signal" in (tmp_path / "err").read_text())
+    wait_until(lambda: server.info("clients")["blocked_clients"] == 0, "the end of the read that waits for a job")
     send(client, 2)
     assert start("--once").wait(timeout=20) == 0
     assert ran(tmp_path) == [1, 2]

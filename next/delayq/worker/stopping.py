@@ -106,7 +106,7 @@ class Stopping:
 
 
 def _pause(children: Sequence[ChildProcess], is_paused: bool) -> None:
-    logger.info("the worker is paused by a signal" if is_paused else "the worker goes on")
     for child in children:
         child.slots.set_paused(is_paused)
         child.wake()
+    logger.info("the worker is paused by a signal" if is_paused else "the worker goes on")
