@@ -6,6 +6,7 @@ import resource
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -189,6 +190,29 @@ def test_a_url_that_cannot_be_used_is_refused_without_its_secrets(url: str, sent
     assert str(refused.value).startswith(sentence)
     assert "s3cret" not in str(refused.value)
     assert refused.value.field == "url"
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        "ssl_keyfile=/key.pem",
+        "ssl_certfile=/missing.pem",
+        "ssl_certfile={folder}/text.pem",
+        "ssl_ca_certs=/missing.pem",
+        "ssl_ca_certs={folder}/text.pem",
+        "ssl_ca_data=text",
+        "ssl_min_version=7",
+        "ssl_ciphers=none-such",
+    ],
+)
+def test_values_of_tls_are_refused_before_a_connection_is_tried(option: str, tmp_path: Path) -> None:
+    (tmp_path / "text.pem").write_text("no certificate")
+    with pytest.raises(ConfigError) as refused:
+        DelayQ(f"rediss://host?{option.format(folder=tmp_path)}&ssl_password=s3cret")
+    name = option.partition("=")[0]
+    assert "has options of TLS that cannot be used: " in str(refused.value)
+    assert f"Check the values of {name}, ssl_password, and that its files exist and hold PEM." in str(refused.value)
+    assert "s3cret" not in str(refused.value)
 
 
 def test_an_unknown_option_of_a_url_is_told_with_the_nearest_one() -> None:

@@ -96,6 +96,8 @@ class Address:
                 hint="Options that begin with ssl_ need rediss://.",
                 field="url",
             ) from None
+        if self._is_tls:
+            self._check_tls()
 
     def blocking_connection(self) -> blocking_connections.AbstractConnection:
         """Make a connection that is not yet open."""
@@ -104,6 +106,19 @@ class Address:
     def asyncio_connection(self) -> asyncio_connections.AbstractConnection:
         """Make a connection that is not yet open."""
         return cast(asyncio_connections.AbstractConnection, self._make(asyncio_connections))
+
+    def _check_tls(self) -> None:
+        """Read the certificates and values of TLS now, because redis-py reads them only while it connects."""
+        connection = cast(asyncio_connections.SSLConnection, self.asyncio_connection())
+        try:
+            connection.ssl_context.get()
+        except (OSError, TypeError, ValueError) as error:
+            said = ", ".join(option for option in self._options if option.startswith("ssl_"))
+            raise ConfigError(
+                f"The url {self.masked!r} has options of TLS that cannot be used: {error}.",
+                hint=f"Check the values of {said}, and that its files exist and hold PEM.",
+                field="url",
+            ) from None
 
     def _make(self, module: Any) -> object:
         """Make a connection with every option that matters said, because redis-py's defaults differ by version."""
