@@ -97,6 +97,11 @@ _PLACES: Final = {name: f"delayq.{module}" for module, names in _MODULES.items()
 __all__ = list(_PLACES)
 
 
+def __dir__() -> list[str]:
+    """List the public names, whether they are imported by now or not."""
+    return sorted({*globals(), *__all__})
+
+
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first used, so that `import delayq` stays cheap."""
     if name not in _PLACES:

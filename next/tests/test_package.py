@@ -30,6 +30,10 @@ def test_a_public_name_comes_from_where_type_checkers_see_it() -> None:
         assert getattr(delayq, name) is getattr(importlib.import_module(module), name)
 
 
+def test_the_public_names_are_listed_before_they_are_imported() -> None:
+    assert set(delayq.__all__) <= set(dir(delayq))
+
+
 def test_other_names_are_refused() -> None:
     with pytest.raises(AttributeError, match="module 'delayq' has no attribute 'Delayed'"):
         delayq.Delayed  # noqa: B018

@@ -210,10 +210,10 @@ def lines(folder: Path) -> list[str]:
 @pytest.mark.parametrize(
     ("last", "options", "why"),
     [
-        (2, (), "its queues are empty"),
+        (2, (), "no job is ready"),
         (2, ("--max-jobs", "2"), "all its jobs have run (2)"),
         (10, (), "SIGTERM"),
-        (20, (), "its queues are empty"),
+        (20, (), "no job is ready"),
     ],
     ids=["nothing to do", "its jobs have run", "SIGTERM", "replaced for its memory"],
 )

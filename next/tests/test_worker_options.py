@@ -102,6 +102,25 @@ def test_queues_are_served_in_their_order(start: Start, client: DelayQ, tmp_path
     assert ran(tmp_path) == [3, 4, 1, 2]
 
 
+def test_queues_may_be_named_one_by_one(start: Start, client: DelayQ, tmp_path: Path) -> None:
+    send(client, 1, 2, queue="low")
+    send(client, 3, 4, queue="high")
+    assert start("--queue", "high", "--queue", "low", "--stop-when-empty").wait(timeout=20) == 0
+    assert ran(tmp_path) == [3, 4, 1, 2]
+
+
+def test_two_orders_of_queues_are_refused(start: Start, tmp_path: Path) -> None:
+    assert start("--queue", "high,low", "--weighted", "high:3").wait(timeout=20) == 2
+    assert "--queue and --weighted are both given." in (tmp_path / "err").read_text()
+
+
+def test_a_worker_goes_by_its_name(start: Start, client: DelayQ) -> None:
+    start("--name", "shop-1")
+    wait_until(client.workers, "the worker on the list")
+    (worker,) = client.workers()
+    assert (worker.name.split(":")[:2], worker.about["host"]) == (["dq", "shop-1"], "shop-1")
+
+
 def test_all_weighted_queues_are_served(start: Start, client: DelayQ, tmp_path: Path) -> None:
     send(client, 1, 2, queue="low")
     send(client, 3, 4, queue="high")
@@ -152,5 +171,5 @@ def test_a_paused_worker_begins_when_all_are_resumed(start: Start, client: Delay
 
 
 def test_log_lines_are_json_when_that_is_asked_for(start: Start, tmp_path: Path) -> None:
-    assert start("--log-format", "json", "--max-time", "100ms").wait(timeout=20) == 0
+    assert start("--json", "--max-time", "100ms").wait(timeout=20) == 0
     assert '"message":"the worker stops: it has run for 0.1 s' in (tmp_path / "err").read_text().replace('": "', '":"')

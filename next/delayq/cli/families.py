@@ -44,7 +44,7 @@ COMMANDS: Final = {
     "queue": Command("Queues", "Settings of one queue: set, show, remove.", "queues:queue"),
     "failed": Command("Failed jobs", "Failed jobs (dead letters): list, group, retry and drop them.", "failed:failed"),
     "work": Command("Workers", "Run a worker until SIGTERM or Ctrl-C.", "work:work"),
-    "move": Command("Workers", "Run the mover, the janitor and the relay without a worker.", "work:move"),
+    "move": Command("Workers", "Make due jobs ready without running any, until SIGTERM or Ctrl-C.", "work:move"),
     "workers": Command("Workers", "List the child processes of all workers.", "workers:workers"),
     "restart": Command("Workers", "Ask all workers to finish what they run and to end.", "workers:restart"),
     "maintenance": Command("Workers", "Stop all workers from starting jobs: on, off.", "workers:maintenance"),
@@ -57,6 +57,13 @@ COMMANDS: Final = {
 }
 """Commands of one section stand together."""
 
+_OF_OTHER_TOOLS: Final = {
+    "--concurrency": "--processes",
+    "--countdown": "--in",
+    "--delay": "--in",
+    "--eta": "--at",
+    "--queues": "--queue",
+}
 _WIDTH: Final = max(map(len, COMMANDS))
 
 
@@ -80,12 +87,17 @@ class Families(TyperGroup):
         return get_command(app)
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command. When it does not know an option that belongs before the command, the error says so."""
+        """Run the command. The error for an option that it does not know names the right one, or its right place."""
         try:
             return super().invoke(ctx)
         except Exception as error:
             option = getattr(error, "option_name", "")
-            if type(error).__name__ == "NoSuchOption" and any(option in one.opts for one in self.params):
+            if type(error).__name__ != "NoSuchOption":
+                raise
+            command_has = [name for one in error.ctx.command.params for name in one.opts]  # type: ignore[attr-defined]
+            if _OF_OTHER_TOOLS.get(option) in command_has:
+                error.possibilities = [_OF_OTHER_TOOLS[option]]  # type: ignore[attr-defined]
+            elif any(option in one.opts for one in self.params):
                 _, _, command = error.ctx.command_path.partition(" ")  # type: ignore[attr-defined]
                 error.possibilities = None  # type: ignore[attr-defined]
                 error.message += f". It stands before the command: delayq {option} … {command}"  # type: ignore[attr-defined]

@@ -6,7 +6,10 @@ import typer
 
 JobId = Annotated[str, typer.Argument(metavar="ID", help="Id of the job.", show_default=False)]
 Queue = Annotated[
-    str | None, typer.Option("--queue", metavar="QUEUE", help="Queue of the job [default].", show_default=False)
+    str | None,
+    typer.Option(
+        "--queue", metavar="QUEUE", help="Queue of the job [DELAYQ_QUEUE, else 'default'].", show_default=False
+    ),
 ]
 In = Annotated[str | None, typer.Option("--in", metavar="DURATION", help="Run after this time: 90s, 15m, 1h30m, 2d.")]
 At = Annotated[str | None, typer.Option("--at", metavar="TIME", help="Run at this time: 2026-11-21T15:00:00Z.")]
@@ -22,16 +25,19 @@ Name = Annotated[
 Tag = Annotated[str | None, typer.Option("--tag", metavar="TAG", help="Only jobs with this tag.", show_default=False)]
 Limit = Annotated[int, typer.Option("--limit", metavar="N", min=1, help="Jobs at most.")]
 WhichQueue = Annotated[
-    str | None, typer.Option("--queue", metavar="QUEUE", help="The queue [default].", show_default=False)
+    str | None,
+    typer.Option("--queue", metavar="QUEUE", help="The queue [DELAYQ_QUEUE, else 'default'].", show_default=False),
 ]
 OfQueue = Annotated[
     str | None, typer.Option("--queue", metavar="QUEUE", help="Only this queue [all].", show_default=False)
 ]
-MaybeQueue = Annotated[str | None, typer.Argument(metavar="QUEUE", help="The queue [default].", show_default=False)]
+MaybeQueue = Annotated[
+    str | None, typer.Argument(metavar="QUEUE", help="The queue [DELAYQ_QUEUE, else 'default'].", show_default=False)
+]
 QueueName = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue.", show_default=False)]
 JobIds = Annotated[list[str] | None, typer.Argument(metavar="ID…", help="Ids of failed jobs.", show_default=False)]
 OfQueues = Annotated[
-    str | None, typer.Option("--queue", metavar="QUEUE,…", help="Only these queues [all].", show_default=False)
+    list[str] | None, typer.Option("--queue", metavar="QUEUE,…", help="Only these queues [all].", show_default=False)
 ]
 Since = Annotated[
     str | None,
@@ -60,7 +66,7 @@ App = Annotated[
     ),
 ]
 Queues = Annotated[
-    str | None,
+    list[str] | None,
     typer.Option(
         "--queue",
         metavar="QUEUE,…",

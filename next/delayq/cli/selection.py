@@ -31,7 +31,7 @@ class Selection:
 
     ids: Sequence[str] = ()
     is_all: bool = False
-    queue: str | None = None
+    queue: Sequence[str] | None = None
     name: str | None = None
     since: str | None = None
     until: str | None = None
@@ -56,9 +56,9 @@ class Selection:
 
     def queues(self, client: DelayQ) -> list[str]:
         """Return the queues that are meant; raises QueueNotFound."""
-        if self.queue is None:
+        if not self.queue:
             return client.queues()
-        named = parse_queues(self.queue)
+        named = parse_queues(*self.queue)
         for name in named:
             check_queue_known(client, name)
         return named
@@ -77,7 +77,7 @@ class Selection:
         """Count the failed jobs that fit in each queue that has any."""
         if self.narrowing:
             return dict(Counter(job.queue for job in self.jobs(client, Refusals())))
-        if self.queue is None:
+        if not self.queue:
             found = client.stats()
         else:
             found = [one for queue in self.queues(client) for one in client.stats(queue)]
@@ -96,7 +96,7 @@ class Selection:
                 f"The job {job_id!r} has failed in several queues: {where}.", hint="Name one with --queue."
             )
         if not found:
-            where = f"the queue {self.queue!r}" if self.queue else "any queue"
+            where = f"the queue {', '.join(self.queue)!r}" if self.queue else "any queue"
             raise JobNotFound(f"No job {job_id!r} is known in {where}.", hint="`delayq failed list` lists the ids.")
         if not failed:
             raise JobNotFailed(
@@ -106,7 +106,7 @@ class Selection:
         return failed[0]
 
     def _with_id(self, client: DelayQ, job_id: str) -> list[JobInfo]:
-        queues: Sequence[str | None] = [None] if self.queue is None else self.queues(client)
+        queues: Sequence[str | None] = self.queues(client) if self.queue else [None]
         try:
             found = [client.get(job_id, queue=queue) for queue in queues]
         except FoundElsewhere as error:
@@ -121,7 +121,7 @@ class Selection:
             more = len(self.ids) - 20
             return ", ".join(self.ids[:20]) + (f" and {more} more" if more > 0 else "")
         narrowed = " ".join(f"{option} {value}" for option, value in self.narrowing.items())
-        return f"failed jobs of {self.queue or 'all queues'}{f' with {narrowed}' if narrowed else ''}"
+        return f"failed jobs of {', '.join(self.queue or ['all queues'])}{f' with {narrowed}' if narrowed else ''}"
 
 
 def spread(counts: dict[str, int]) -> str:

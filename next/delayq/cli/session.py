@@ -14,7 +14,7 @@ import typer
 from pydantic import SecretStr
 
 from delayq.client import DelayQ
-from delayq.core.errors import CallRefused, DelayqError, QueueNotFound
+from delayq.core.errors import CallRefused, DelayqError, JobNotFound, QueueNotFound
 from delayq.settings.model import Settings, load_settings
 from delayq.settings.sources import flag_of
 
@@ -101,6 +101,17 @@ def session_of(context: typer.Context) -> CliSession:
     """Return the session that the root command made."""
     session: CliSession = context.obj
     return session
+
+
+@contextmanager
+def known_queue(client: DelayQ, queue: str | None) -> Iterator[None]:
+    """Raise QueueNotFound in the place of JobNotFound when the queue that the user named is not known either."""
+    try:
+        yield
+    except JobNotFound:
+        if queue is not None:
+            check_queue_known(client, queue)
+        raise
 
 
 def check_queue_known(client: DelayQ, queue: str) -> None:

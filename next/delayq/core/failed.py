@@ -78,4 +78,7 @@ def spacing(rate: str | None) -> float:
 def _moment_ms(moment: Moment, now_ms: int, field: str) -> int:
     if isinstance(moment, datetime) or (isinstance(moment, str) and _POINT_IN_TIME.match(moment)):
         return instant_ms(moment, now_ms=now_ms, field=field)
-    return max(now_ms - duration_ms(moment, field=field), 0)
+    try:
+        return max(now_ms - duration_ms(moment, field=field), 0)
+    except InvalidInput as error:
+        raise InvalidInput(error.message, hint="Write 2h, for 2h ago, or 2026-11-21T15:00:00Z.", field=field) from None

@@ -13,7 +13,7 @@ from delayq.core import envelope as envelopes
 from delayq.core.backoff import BackoffSpec, parse_backoff
 from delayq.core.display import shown
 from delayq.core.envelope import VERSION, Envelope
-from delayq.core.errors import InvalidInput
+from delayq.core.errors import InvalidInput, UnreadableEnvelope
 from delayq.core.names import check_id, check_job_name, check_queue, new_id
 from delayq.core.options import Options
 from delayq.core.times import Duration, Instant, duration_ms, instant_ms
@@ -113,9 +113,12 @@ def spread_out(jobs: Iterable[NewJob], spread_ms: int) -> list[NewJob]:
 def prepare_raw(raw: bytes, options: Options, *, queue: str | None, delay: Duration | None) -> NewJob:
     """Prepare an envelope that is made already; only another `queue` is written into it.
 
-    Raises UnreadableEnvelope, InvalidInput.
+    Raises InvalidInput.
     """
-    envelope = envelopes.decode(raw)
+    try:
+        envelope = envelopes.decode(raw)
+    except UnreadableEnvelope as error:
+        raise InvalidInput(str(error), hint="Send an envelope such as `JobInfo.raw`.") from None
     envelopes.encode_data(bytes(envelope.data), options.max_payload)
     target = check_queue(envelope.queue if queue is None else queue)
     if target != envelope.queue:
@@ -159,7 +162,11 @@ def _limit_ms(field: str, limit: Limit, when: str, now_ms: int) -> int:
     """Return a limit as epoch ms. One before the job is due would fail the job without a start, and is refused."""
     due_ms = now_ms + int(when) if when.startswith("+") else max(now_ms, int(when))
     if isinstance(limit, timedelta) or (isinstance(limit, str) and "-" not in limit):
-        return due_ms + duration_ms(limit, field=field)
+        try:
+            return due_ms + duration_ms(limit, field=field)
+        except InvalidInput as error:
+            hint = "Write 2h, for 2h after the job is due, or 2026-11-21T15:00:00Z."
+            raise InvalidInput(error.message, hint=hint, field=field) from None
     limit_ms = instant_ms(limit, now_ms=now_ms, field=field)
     if limit_ms < due_ms:
         raise InvalidInput(

@@ -69,6 +69,17 @@ def check_id(job_id: str) -> str:
     )
 
 
+def check_host(name: str) -> str:
+    """Return a name that stands for the host of a worker; raises InvalidInput when it breaks the grammar."""
+    if is_queue(name) and ":" not in name:
+        return name
+    raise InvalidInput(
+        f"The name {shown(name)} of the worker is not valid.",
+        hint="Use 1 to 128 of A-Z a-z 0-9 . _ - and begin with a letter or digit.",
+        field="name",
+    )
+
+
 def check_ids(job_ids: str | Iterable[str]) -> list[str]:
     """Return the ids of jobs as a list; a text is one id. Raises InvalidInput."""
     return [check_id(job_ids)] if isinstance(job_ids, str | bytes) else [check_id(job_id) for job_id in job_ids]

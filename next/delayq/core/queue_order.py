@@ -34,9 +34,9 @@ def weighted(weights: dict[str, int]) -> Order:
     return draw
 
 
-def parse_queues(text: str) -> list[str]:
-    """Read `orders,mail`; raises InvalidInput."""
-    return list(dict.fromkeys(check_queue(part.strip()) for part in text.split(",")))
+def parse_queues(*texts: str) -> list[str]:
+    """Read `orders,mail`, also when it comes in several texts; raises InvalidInput."""
+    return list(dict.fromkeys(check_queue(part.strip()) for text in texts for part in text.split(",")))
 
 
 def parse_weights(text: str) -> dict[str, int]:

@@ -71,7 +71,7 @@ def _reserved(facts: Facts) -> Iterator[Reason]:
             "lease-silent",
             f"{job.consumer} holds it and has been silent for {rough_duration(idle_ms)}; the lease is "
             f"{format_duration(lease_ms)}.",
-            f"Any worker takes it back: `delayq work --queue {job.queue}`, or `delayq move`.",
+            f"Any worker takes it back: `delayq work --app MODULE --queue {job.queue}`, or `delayq move`.",
         )
     else:
         yield Reason("running", f"{job.consumer} holds it, and gave a sign of life {rough_duration(idle_ms)} ago.")
@@ -97,7 +97,7 @@ def _workers(facts: Facts) -> Iterator[Reason]:
     queue = facts.job.queue
     serving = [worker for worker in facts.workers if queue in worker.queues]
     states = {worker.about.get("state") for worker in serving}
-    start = f"Start one: `delayq work --queue {queue}`."
+    start = f"Start one: `delayq work --app MODULE --queue {queue}`."
     if not serving:
         yield Reason("no-worker", f"No worker of delayq serves the queue {queue}.", start)
     elif "working" not in states:
@@ -119,7 +119,7 @@ def _stuck(facts: Facts) -> Iterator[Reason]:
         )
     elif stats.now_ms - stats.mover_tick_ms > MOVER_SILENT_MS:
         what = f"No mover has looked at the queue {job.queue} for a while."
-        yield Reason("no-mover", what, f"Start one: `delayq work --queue {job.queue}`, or `delayq move`.")
+        yield Reason("no-mover", what, f"Start one: `delayq work --app MODULE --queue {job.queue}`, or `delayq move`.")
 
 
 def _waits(facts: Facts, *, is_next: bool = True) -> Iterator[Reason]:

@@ -11,7 +11,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime
 from typing import Any, Final, TypeVar, Unpack
 
 import msgspec
@@ -24,7 +24,7 @@ from delayq.core.job_spec import JobSpec
 from delayq.core.names import check_job_name
 from delayq.core.outcome import DONE
 from delayq.core.states import OnConflict
-from delayq.core.times import Duration, Instant
+from delayq.core.times import Duration, Instant, duration_ms
 from delayq.jobs.local_run import Ran, arun_spec, run_spec
 from delayq.jobs.options import JobOptions, Said, check_said
 from delayq.jobs.registry import registry
@@ -68,10 +68,14 @@ class Sendable(ABC):
         return self._with(queue=queue)
 
     def delay(self, delay: Duration | Instant) -> "Dispatch":
-        """Run it after this long ('15m', a timedelta), or at this time (RFC 3339, an aware datetime)."""
-        if isinstance(delay, timedelta) or (isinstance(delay, str) and "-" not in delay):
-            return self._with(delay=delay, at=None)
-        return self._with(delay=None, at=delay)
+        """Run it after this long ('15m', a timedelta), or at this time (RFC 3339, an aware datetime).
+
+        Raises InvalidInput for what is no duration; a time is read when the job is sent.
+        """
+        if isinstance(delay, datetime) or (isinstance(delay, str) and "-" in delay):
+            return self._with(delay=None, at=delay)
+        duration_ms(delay, field="delay")
+        return self._with(delay=delay, at=None)
 
     def without_delay(self) -> "Dispatch":
         """Run it now, whatever delay the job declares."""

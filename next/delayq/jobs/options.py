@@ -165,7 +165,20 @@ def _read_delay(value: Any) -> Any:
 
 
 def _hint_for(option: str, known: Mapping[str, Any]) -> str:
+    if option in _NOT_YET:
+        return f"delayq has no {_NOT_YET[option]} yet."
+    if _OF_OTHER_QUEUES.get(option) in known:
+        return f"Did you mean {_OF_OTHER_QUEUES[option]}?"
     return did_you_mean(option, known) or f"Known are {', '.join(sorted(known))}."
+
+
+_OF_OTHER_QUEUES: Final = {"countdown": "delay", "eta": "at", "expires": "deadline", "max_retries": "tries"}
+_NOT_YET: Final = {
+    "cron": "recurring jobs",
+    "every": "recurring jobs",
+    "rate_limit": "rate limits",
+    "unique": "unique jobs",
+}
 
 
 _FAR_AHEAD_MS: Final = 2**50

@@ -127,7 +127,7 @@ class Operations(JobOperations[RefT]):
         return [refs[position] for position in range(len(jobs))]
 
     async def push_raw(self, envelope: bytes, *, queue: str | None = None, delay: Duration | None = None) -> RefT:
-        """Schedule an envelope that is made already, under its own id. Raises UnreadableEnvelope, and as `schedule`."""
+        """Schedule an envelope that is made already, under its own id. Raises as `schedule`."""
         job = prepare_raw(envelope, self._session.options, queue=queue, delay=delay)
         (ref,) = await self._place(job.queue, [job], "keep")
         return ref

@@ -24,11 +24,13 @@ class Announcing:
         queues: Sequence[str],
         *,
         now_ms: Callable[[], int],
+        host: str = "",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._registry = registry
         self._queues = list(queues)
         self._now_ms = now_ms
+        self._host = host or socket.gethostname()
         self._clock = clock
         self._announce_at = clock()
         self._names: set[str] = set()
@@ -52,7 +54,7 @@ class Announcing:
         lived_ms = int((self._clock() - child.started_at) * 1000)
         return {
             "queues": self._queues,
-            "host": socket.gethostname(),
+            "host": self._host,
             "pid": child.process_id,
             "supervisor": os.getpid(),
             "started_ms": self._now_ms() - lived_ms,

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
-from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_exponential_jitter
+from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_random_exponential
 
 from delayq.backends.protocol import Consumer, Settlement
 from delayq.core.errors import BackendError
@@ -34,7 +34,7 @@ BUSY_WAIT: Final = 0.02
 """Seconds between two looks for new jobs while some places are taken and others are free."""
 
 LONGEST_PAUSE: Final = 2.0
-"""Of the pauses between two tries while the backend is away; the first one is a tenth of a second."""
+"""Of the pauses between two tries while the backend is away; the first one is at most a tenth of a second."""
 
 AWAY: Final = "the backend cannot be reached"
 
@@ -172,7 +172,7 @@ class Child:
 
         retrying = Retrying(
             retry=retry_if_exception_type(BackendError),
-            wait=wait_exponential_jitter(initial=LONGEST_PAUSE / 20, max=LONGEST_PAUSE),
+            wait=wait_random_exponential(multiplier=LONGEST_PAUSE / 20, max=LONGEST_PAUSE),
             stop=lambda state: self.is_ending(),
             before_sleep=tell,
             sleep=wait,

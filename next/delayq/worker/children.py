@@ -92,9 +92,11 @@ class Children:
         *,
         processes: int,
         max_jobs: int | None,
+        host: str = "",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._main = main
+        self._host = host
         self._clock = clock
         self.all = [ChildProcess(new_slots(), share) for share in _shares(max_jobs, processes)]
 
@@ -108,7 +110,7 @@ class Children:
         for child in self.all:
             if child.process_id is None and child.is_settled and child.may_run and now >= child.fork_at:
                 child.slots.clear()
-                child.consumer = consumer_name()
+                child.consumer = consumer_name(self._host)
                 child.started_at = now
                 child.end_by = child.ending = None
                 child.killed_for, child.warned = set(), set()
@@ -141,9 +143,12 @@ class Children:
             logger.warning("child process %s", why)
 
 
-def consumer_name() -> str:
-    """Make a consumer name. The form is part of the contract: another form marks a consumer that is not delayq's."""
-    host = socket.gethostname().replace(":", "-")
+def consumer_name(host: str = "") -> str:
+    """Make a consumer name; `host` stands for that of the machine.
+
+    The form is part of the contract: another form marks a consumer that is not delayq's.
+    """
+    host = (host or socket.gethostname()).replace(":", "-")
     return f"dq:{host}:{os.getpid()}:{secrets.token_hex(4)}"
 
 

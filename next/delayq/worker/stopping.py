@@ -42,7 +42,7 @@ class Stopping:
         """Act on a signal."""
         if number == signal.SIGUSR2:
             _pause(children, True)
-        elif number == signal.SIGCONT:
+        elif number == signal.SIGCONT and not self.is_stopping:
             _pause(children, False)
         elif number in STOPS:
             self._heed_stop(number, children)
@@ -90,7 +90,7 @@ class Stopping:
         if options.stop_when_empty_for is not None:
             idle = [child.slots.idle_for() for child in children if child.process_id is not None]
             if idle and all(seconds is not None and seconds >= options.stop_when_empty_for for seconds in idle):
-                return "its queues are empty"
+                return "no job is ready"
         return self._restart_call(children)
 
     def _restart_call(self, children: Sequence[ChildProcess]) -> str:

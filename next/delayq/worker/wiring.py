@@ -3,16 +3,11 @@
 import atexit
 import faulthandler
 import gc
-import logging
 import os
 import signal
-from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_exponential_jitter
-
-from delayq.core.errors import BackendUnavailable, OutcomeUnknown
 from delayq.core.events import WorkerStopping
 from delayq.core.outcome import Policy
 from delayq.jobs.listeners import emit
@@ -38,12 +33,11 @@ from delayq.worker.lease_renewal import LeaseRenewal
 from delayq.worker.options import WorkerOptions
 from delayq.worker.shared_memory import SlotTable
 from delayq.worker.sidecar import run_sidecar
+from delayq.worker.start_up import when_reachable
 from delayq.worker.stopping import Stopping
 from delayq.worker.supervisor import TICK, Sidecar, Supervisor
 from delayq.worker.timeouts import Timeouts
 from delayq.worker.watchdog import Watchdog
-
-logger: Final = logging.getLogger("delayq.worker")
 
 HASTY: Final = 1.0
 """Seconds of patience of supervisors and children: they come again anyway."""
@@ -72,7 +66,7 @@ class Worker:
         options, queues = self._options, list(self._options.queues)
         executor = Executor(BlockingLeaf(self._address), patience=HASTY)
         consumer = RedisConsumer(executor, self._keys, queues, self._settings.options(), name="")
-        lease = _when_reachable(consumer.open)
+        lease = when_reachable(consumer.open)
         if not options.allows_eviction:
             refuse_eviction(executor)
         stop_hints = Hints(self._address, self._keys.cancel)
@@ -80,7 +74,9 @@ class Worker:
         stopping = Stopping(options)
         stopping.know_restart(consumer.switches().restart_ms)
         new_slots = partial(SlotTable, queues)
-        children = Children(self._run_child, new_slots, processes=options.processes, max_jobs=options.max_jobs)
+        children = Children(
+            self._run_child, new_slots, processes=options.processes, max_jobs=options.max_jobs, host=options.name
+        )
         supervisor = Supervisor(
             children,
             Sidecar(partial(run_sidecar, self._settings, queues, lease) if options.with_loops else None),
@@ -88,7 +84,7 @@ class Worker:
             alive=[
                 LeaseRenewal(keeper, lease=lease),
                 Timeouts(is_single=options.is_single),
-                Announcing(RedisRegistry(executor, self._keys), queues, now_ms=consumer.now_ms),
+                Announcing(RedisRegistry(executor, self._keys), queues, now_ms=consumer.now_ms, host=options.name),
             ],
             ended=CrashRecovery(keeper, self._attempts(consumer).end_of_killed),
             tick=min(TICK, lease / 6),
@@ -124,7 +120,7 @@ class Worker:
             order=options.order,
             forced=options.forced,
         )
-        lease = _when_reachable(consumer.open)
+        lease = when_reachable(consumer.open)
         in_flight = InFlight(slots, places=options.threads)
         executor = JobExecutor(in_flight, self._attempts(consumer), self._registry, threads=options.threads)
         child = Child(
@@ -151,20 +147,6 @@ class Worker:
         watchdog.stop()
         _leave(name, max(options.grace, SHORTEST_FLUSH))
         return 0
-
-
-def _when_reachable(open_queues: Callable[[], float]) -> float:
-    """Open the queues as soon as Redis can be reached, and log meanwhile that it cannot."""
-
-    def tell(state: RetryCallState) -> None:
-        logger.warning("waiting for Redis: %s", state.outcome.exception() if state.outcome else "")
-
-    retrying = Retrying(
-        retry=retry_if_exception_type((BackendUnavailable, OutcomeUnknown)),
-        wait=wait_exponential_jitter(initial=0.2, max=5.0),
-        before_sleep=tell,
-    )
-    return retrying(open_queues)
 
 
 def _listen_to_signals(child: Child, executor: JobExecutor) -> None:

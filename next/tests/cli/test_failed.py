@@ -65,6 +65,20 @@ def test_list_shows_all_queues_with_their_errors(run: Run, failures: DelayQ) -> 
     assert table.stderr == "delayq: There are more than 1; --limit shows more.\n"
 
 
+def test_queues_may_be_named_one_by_one(run: Run, failures: DelayQ) -> None:
+    failures.schedule("n", id="n-1", queue="else", delay="1h")
+    failures.archive("n-1", queue="else")
+    assert ids(run, "list", "--queue", "orders", "--queue", "mail") == ids(run, "list", "--queue", "orders,mail")
+    assert "n-1" not in ids(run, "list", "--queue", "orders", "--queue", "mail")
+    assert "n-1" in ids(run, "list")
+
+
+def test_nothing_that_fits_is_told(run: Run, failures: DelayQ) -> None:
+    for words in (("list", "--name", "refund"), ("groups", "--name", "refund")):
+        end = run("failed", *words)
+        assert (end.exit_code, end.stderr) == (0, "delayq: No failed job fits.\n")
+
+
 def test_groups_cover_all_queues_and_their_signature_chooses(run: Run, failures: DelayQ) -> None:
     large, *small = lines(run, "groups")
     assert (large["count"], large["message"], large["queues"]) == (3, "no order #", ["mail", "orders"])

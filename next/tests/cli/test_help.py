@@ -70,6 +70,19 @@ def test_an_option_that_stands_before_the_command_is_told_so(run: Run) -> None:
     assert "stands before" not in run("stats", "--nothing").stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "right"),
+    [
+        (("schedule", "n", "--delay", "5m"), "--in"),
+        (("schedule", "n", "--eta", "2035-01-01"), "--at"),
+        (("work", "--concurrency", "4"), "--processes"),
+    ],
+)
+def test_an_option_of_another_tool_is_told_with_the_right_one(run: Run, words: tuple[str, ...], right: str) -> None:
+    end = run(*words)
+    assert (end.exit_code, f"No such option: {words[-2]}" in end.stderr, right in end.stderr) == (2, True, True)
+
+
 def imported(*words: str, url: str) -> set[str]:
     program = "import sys; from delayq.cli.main import app; app(standalone_mode=False)"
     return modules_of(program, "--url", url, *words)

@@ -91,6 +91,15 @@ def test_an_answer_that_is_a_refusal_is_printed_and_is_the_exit_code(
         assert (end.exit_code, json.loads(end.stdout)["outcome"]) == (code, answered)
 
 
+@pytest.mark.parametrize(
+    "words", [["cancel"], ["archive"], ["run-now"], ["reschedule", "--in", "1h"], ["show"], ["why"]], ids=" ".join
+)
+def test_a_queue_that_is_not_known_is_told_before_the_job(tell: Tell, words: list[str]) -> None:
+    tell("schedule", "n", "--id", "order-42", "--queue", "orders", "--in", "1h")
+    code, told = tell(*words, "order-42", "--queue", "order")
+    assert (code, told) == (3, "delayq: No queue 'order' is known. `delayq stats` lists the queues.\n")
+
+
 def test_the_id_of_a_job_that_is_stored_but_not_confirmed_is_printed(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DELAYQ_DURABILITY", "replicas:1")
     end = run("schedule", "order.close", "--in", "1h", "--json")
@@ -158,7 +167,7 @@ def test_why_tells_what_keeps_a_job(run: Run, client: DelayQ) -> None:
         "`delayq maintenance off` ends it.",
         "All workers are paused (broken mail). `delayq resume --all` ends the pause.",
         "The queue orders is paused. `delayq resume orders` ends the pause.",
-        "No worker of delayq serves the queue orders. Start one: `delayq work --queue orders`.",
+        "No worker of delayq serves the queue orders. Start one: `delayq work --app MODULE --queue orders`.",
     ):
         assert sentence in text
 

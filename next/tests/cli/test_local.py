@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from delayq.cli import main as cli
-from delayq.core.errors import ConfigError, JobRunning
+from delayq.core.errors import ConfigError, InvalidInput, JobRunning
 from delayq.redis.connection.blocking import BlockingLeaf
 from delayq.redis.connection.executor import Executor
 from delayq.redis.connection.url import Address
@@ -97,6 +97,12 @@ def test_never_starts_nothing(project: Path, monkeypatch: pytest.MonkeyPatch) ->
         error = run(*words).exception
         assert isinstance(error, ConfigError), words
         assert (error.exit_code, "DELAYQ_URL" in str(error)) == (2, True)
+    assert not server_here().data_dir.exists()
+
+
+def test_a_time_that_is_refused_starts_no_server(project: Path) -> None:
+    for words in (("--in", "5"), ("--at", "tomorrow"), ("--tz", "Europe/Berlin")):
+        assert isinstance(run("schedule", "n", *words).exception, InvalidInput)
     assert not server_here().data_dir.exists()
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from delayq.core import envelope as envelopes
 from delayq.core.backoff import Exponential
-from delayq.core.errors import InvalidInput, UnreadableEnvelope
+from delayq.core.errors import InvalidInput
 from delayq.core.job_spec import JobSpec, prepare, prepare_raw, when_of
 from delayq.core.options import Options, parse_durability
 
@@ -145,19 +145,20 @@ def test_an_envelope_that_is_made_already_keeps_its_bytes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "error"),
+    "change",
     [
-        ((b'"a"', b'"two words"'), InvalidInput),
-        ((b'"n"', b'"two words"'), InvalidInput),
-        ((b"orders", b"{orders}"), InvalidInput),
-        ((b"1e2", b'"%b"' % (b"x" * 300_000)), InvalidInput),
-        ((b'"v":1', b'"v":9'), UnreadableEnvelope),
-        ((b'"attempts":0', b'"attempts":-1'), UnreadableEnvelope),
+        (b'"a"', b'"two words"'),
+        (b'"n"', b'"two words"'),
+        (b"orders", b"{orders}"),
+        (b"1e2", b'"%b"' % (b"x" * 300_000)),
+        (b'"v":1', b'"v":9'),
+        (b'"attempts":0', b'"attempts":-1'),
+        (b'{"v"', b'"v"'),
     ],
 )
-def test_an_envelope_that_is_made_already_keeps_the_rules(change: tuple[bytes, bytes], error: type[Exception]) -> None:
+def test_an_envelope_that_is_made_already_keeps_the_rules(change: tuple[bytes, bytes]) -> None:
     raw = b'{"v":1,"id":"a","name":"n","queue":"orders","data":{"x":1e2},"attempts":0,"created_ms":5}'
-    with pytest.raises(error):
+    with pytest.raises(InvalidInput):
         prepare_raw(raw.replace(*change, 1), Options(), queue=None, delay=None)
 
 

@@ -240,3 +240,23 @@ def _by_name(name: str) -> Any:
     from delayq.jobs import dispatch as module
 
     return module._by_name(name, None)
+
+
+@pytest.mark.parametrize(
+    ("option", "hint"),
+    [
+        ("countdown", "Did you mean delay?"),
+        ("eta", "Did you mean at?"),
+        ("max_retries", "Did you mean tries?"),
+        ("cron", "delayq has no recurring jobs yet."),
+    ],
+)
+def test_an_option_of_another_queue_is_told_with_the_right_one(option: str, hint: str) -> None:
+    with pytest.raises(InvalidInput, match=f"has no option '{option}'") as refused:
+        CloseOrder(order_id=1).dispatch(**{option: "5m"})  # type: ignore[arg-type]
+    assert refused.value.hint == hint
+
+
+def test_a_delay_that_is_none_is_refused_where_it_is_given() -> None:
+    with pytest.raises(InvalidInput, match=r"^delay 3 is no duration"):
+        CloseOrder(order_id=1).delay(3)  # type: ignore[arg-type]

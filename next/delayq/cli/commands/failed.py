@@ -41,8 +41,8 @@ def list_failed(
     delayq failed list --name 'order.*' --since 1d
     """
     chosen = Selection(queue=queue, name=name, since=since, until=until, signature=signature)
-    refusals = Refusals()
-    with session_of(context).client() as client:
+    session, refusals = session_of(context), Refusals()
+    with session.client() as client:
         found = chosen.jobs(client, refusals)
         jobs = list(islice(found, limit))
         is_more = next(found, None) is not None
@@ -54,6 +54,8 @@ def list_failed(
         print_table(("ID", "NAME", "QUEUE", "FAILED", "ERROR"), rows)
     if is_more:
         print_note(f"There are more than {limit:,}; --limit shows more.")
+    if not jobs and not refusals.exit_code and not session.quiet:
+        print_note(failed_changes.NOTHING)
     raise typer.Exit(refusals.exit_code)
 
 
@@ -72,8 +74,8 @@ def groups(
     delayq failed groups --since 1d
     """
     chosen = Selection(queue=queue, name=name, since=since, until=until)
-    refusals, grouping = Refusals(), Grouping()
-    with session_of(context).client() as client:
+    session, refusals, grouping = session_of(context), Refusals(), Grouping()
+    with session.client() as client:
         found = chosen.jobs(client, refusals)
         for job in islice(found, limit):
             grouping.add(job)
@@ -90,6 +92,8 @@ def groups(
         print_table(("SIGNATURE", "JOBS", "NAME", "LAST", "ERROR"), rows)
     if is_more:
         print_note(f"There are more failed jobs than {limit:,}; --limit reads more.")
+    if not groups and not refusals.exit_code and not session.quiet:
+        print_note(failed_changes.NOTHING)
     raise typer.Exit(refusals.exit_code)
 
 

@@ -1,5 +1,6 @@
 """Commands that change jobs: schedule, cancel, run-now, reschedule, archive."""
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
@@ -10,10 +11,11 @@ import typer
 from delayq.cli.options import At, Fold, In, JobId, Json, Queue, Reason, Tz
 from delayq.cli.output import print_json, print_note, print_text
 from delayq.cli.payload import read_payload
-from delayq.cli.session import CliSession, session_of
+from delayq.cli.session import CliSession, check_queue_known, known_queue, session_of
 from delayq.client import JobRef
 from delayq.core import json_shapes
 from delayq.core.errors import InvalidInput, NotConfirmed, OutcomeUnknown
+from delayq.core.job_spec import when_of
 from delayq.core.states import Answer, OnConflict
 from delayq.core.times import format_instant
 
@@ -52,7 +54,9 @@ def schedule(
     deadline: Annotated[
         str | None,
         typer.Option(
-            "--deadline", metavar="LIMIT", help="When the job is no use any more: a time, or 2h after it is due."
+            "--deadline",
+            metavar="DURATION|TIME",
+            help="Latest start; later the job fails. A duration counts from when it is due.",
         ),
     ] = None,
     app: Annotated[
@@ -71,6 +75,7 @@ def schedule(
     delayq schedule order.close --in 15m --id order-42 --data '{"order_id": 42}'
     """
     payload = None if data is None else read_payload(data)
+    when_of(delay, at, tz=tz, fold=fold, now_ms=time.time_ns() // 1_000_000)  # before a server is started for it
     session = session_of(context)
     with (
         _sending(session, app, name, payload, queue) as (send, where),
@@ -119,6 +124,8 @@ def cancel(
     where = queue or session.settings.queue
     with session.client() as client, session.audited("cancel", f"{id} in {where}") as deed:
         deed.outcome = answer = client.cancel(id, queue=queue, running=running)
+        if answer == "unknown" and queue is not None:
+            check_queue_known(client, queue)
     is_asked = answer == "running" and running
     _print_answer(id, where, answer, is_refused=not is_asked, hints=CANCEL_HINTS, as_json=json)
 
@@ -133,7 +140,8 @@ def run_now(context: typer.Context, id: JobId, queue: Queue = None, json: Json =
     session = session_of(context)
     where = queue or session.settings.queue
     with session.client() as client, session.audited("run-now", f"{id} in {where}") as deed:
-        ref = client.run_now(id, queue=queue)
+        with known_queue(client, queue):
+            ref = client.run_now(id, queue=queue)
         deed.outcome = ref.outcome
     _print_reference(ref, as_json=json)
 
@@ -159,7 +167,8 @@ def reschedule(
     session = session_of(context)
     where = queue or session.settings.queue
     with session.client() as client, session.audited("reschedule", f"{id} in {where}") as deed:
-        ref = client.reschedule(id, queue=queue, delay=delay, at=at, tz=tz, fold=fold)
+        with known_queue(client, queue):
+            ref = client.reschedule(id, queue=queue, delay=delay, at=at, tz=tz, fold=fold)
         deed.outcome = ref.outcome
     _print_reference(ref, as_json=json)
 
@@ -175,6 +184,8 @@ def archive(context: typer.Context, id: JobId, queue: Queue = None, reason: Reas
     where = queue or session.settings.queue
     with session.client() as client, session.audited("archive", f"{id} in {where}", reason=reason) as deed:
         deed.outcome = answer = client.archive(id, queue=queue, reason=reason)
+        if answer == "unknown" and queue is not None:
+            check_queue_known(client, queue)
     _print_answer(id, where, answer, as_json=json)
 
 

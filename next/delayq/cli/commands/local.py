@@ -80,7 +80,7 @@ def listen(
     session = session_of(context)
     words = [*session.root_words(), "work"]
     words += ["--app", app] if app else []
-    words += ["--queue", queue] if queue else []
+    words += ["--queue", ",".join(queue)] if queue else []
     raise typer.Exit(listen_to_changes(watch, words))
 
 

@@ -116,8 +116,10 @@ def why(context: typer.Context, id: JobId, queue: Queue = None, json: Json = Fal
 
 
 def find_job(session: CliSession, client: DelayQ, id: str, queue: str | None) -> JobInfo:
-    """Return a job; raises JobNotFound."""
+    """Return a job; raises JobNotFound, and QueueNotFound when the queue that the user named is not known either."""
     job = client.get(id, queue=queue)
+    if job is None and queue is not None:
+        check_queue_known(client, queue)
     if job is None:
         raise JobNotFound(
             f"No job {id!r} is known in the queue {queue or session.settings.queue!r}.",
@@ -156,11 +158,15 @@ def _says_nothing(member: str, value: object) -> bool:
 
 def _print_failure(failure: Failure) -> None:
     """Print the last error, the first one when there were several, and the traceback of the last line by line."""
-    print_text(f"{'error':<13} {failure.type}: {failure.message}")
+    print_text(f"{'error':<13} {failure.type}: {_one_line(failure.message)}")
     if failure.history:
-        print_text(f"{'first error':<13} {failure.first.type}: {failure.first.message}")
+        print_text(f"{'first error':<13} {failure.first.type}: {_one_line(failure.first.message)}")
     for line in failure.traceback.splitlines():
         print_text(f"  {line}")
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
 
 
 def _is_wanted(job: JobInfo, name: str | None, tag: str | None, *, is_retry: bool) -> bool:

@@ -9,9 +9,11 @@ import typer
 from delayq.cli.application import name_of_application, prepare_application
 from delayq.cli.logging import LogFormat, begin_logging, settle_logging
 from delayq.cli.options import App, Queues
-from delayq.cli.output import print_note
+from delayq.cli.output import print_json, print_note, print_text
 from delayq.cli.session import CliSession, session_of
-from delayq.core.display import mask_url
+from delayq.core.display import mask_url, several
+from delayq.core.errors import InvalidInput
+from delayq.core.names import check_host
 from delayq.core.queue_order import parse_queues, parse_weights, strict
 from delayq.core.queue_order import weighted as weighted_order
 from delayq.core.times import duration_ms
@@ -24,8 +26,14 @@ from delayq.jobs.application import (
 from delayq.jobs.registry import registry
 from delayq.settings.model import Settings
 from delayq.worker.options import WorkerOptions
-from delayq.worker.sidecar import run_all_loops
+from delayq.worker.sidecar import move as run_mover
+from delayq.worker.sidecar import move_once
 from delayq.worker.wiring import work as run_worker
+
+AllowEviction = Annotated[
+    bool, typer.Option("--allow-eviction", help="Take a Redis that evicts keys, and so may lose jobs.")
+]
+JsonLines = Annotated[bool, typer.Option("--json", help="Log lines of JSON, for programs.")]
 
 
 def work(
@@ -35,7 +43,7 @@ def work(
     weighted: Annotated[
         str | None,
         typer.Option(
-            metavar="QUEUE:N,…", help="Queues to serve, each as often as its weight says.", show_default=False
+            metavar="QUEUE:N,…", help="Queues to serve, by weight, such as orders:3,mail:1.", show_default=False
         ),
     ] = None,
     processes: Annotated[int, typer.Option(min=1, help="Child processes.")] = 1,
@@ -73,16 +81,19 @@ def work(
         typer.Option(metavar="DURATION", help="Time that running jobs have after a stop [25s].", show_default=False),
     ] = None,
     rest: Annotated[str, typer.Option(metavar="DURATION", help="Pause after each job.")] = "0s",
-    sleep: Annotated[str, typer.Option(metavar="DURATION", help="Longest wait for a job in one call of Redis.")] = "5s",
+    sleep: Annotated[str, typer.Option(metavar="DURATION", help="How long one read of Redis waits for a job.")] = "5s",
     force: Annotated[bool, typer.Option("--force", help="Work during maintenance too.")] = False,
-    allow_eviction: Annotated[
-        bool, typer.Option("--allow-eviction", help="Work on a Redis that evicts keys, and may lose jobs.")
-    ] = False,
+    allow_eviction: AllowEviction = False,
     no_mover: Annotated[
         bool, typer.Option("--no-mover", help="Run no mover and janitor; `delayq move` runs them elsewhere.")
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Log only warnings and errors.")] = False,
     log_format: Annotated[LogFormat | None, typer.Option(help="Form of log lines [text].", show_default=False)] = None,
+    json: JsonLines = False,
+    name: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="Name in `workers`, in the place of the host's.", show_default=False),
+    ] = "",
 ) -> None:
     """Run a worker until SIGTERM or Ctrl-C; what runs then has the grace to finish.
 
@@ -91,17 +102,21 @@ def work(
     Signals: TERM, INT and QUIT stop it, the same one again after 2 s makes it leave at once; USR2 pauses it, CONT
     lets it go on. Exit codes: 0 stopped in good order, 6 refused for safety, 130 left at once.
     """
+    if queue and weighted:
+        raise InvalidInput("--queue and --weighted are both given.", hint="Leave out one of them.", field="weighted")
     session = session_of(context)
     of_all = session.with_given(tries=tries, backoff=backoff, timeout=timeout, grace=grace)
-    name = name_of_application(app, of_all)
+    application = name_of_application(app, of_all)
     settings = of_all.chosen()
+    if json:
+        log_format = "json"
     handler = begin_logging(log_format=log_format or settings.log_format, level=settings.log_level, quiet=quiet)
-    load_application(name)
+    load_application(application)
     settle_logging(handler, is_format_said=log_format is not None)
     is_embedded = settings_of_application(settings).uses_embedded
     settings = prepare_application(session, of_all, tells_start=quiet)
     weights = parse_weights(weighted) if weighted else {}
-    queues = list(weights) or (parse_queues(queue) if queue is not None else queues_of_application())
+    queues = list(weights) or (parse_queues(*queue) if queue else queues_of_application())
     options = WorkerOptions(
         queues=queues,
         order=weighted_order(weights) if weights else strict,
@@ -117,6 +132,7 @@ def work(
         forced=force,
         allows_eviction=allow_eviction,
         with_loops=not no_mover,
+        name=check_host(name) if name else "",
     )
     if not quiet:
         _tell(session, settings, is_embedded, f"working on {', '.join(queues)}, {_how_many(options)}")
@@ -125,18 +141,35 @@ def work(
     raise typer.Exit(run_worker(settings, options, registry))
 
 
-def move(context: typer.Context) -> None:
-    """Run the mover, the janitor and the relay without a worker, until SIGTERM or Ctrl-C.
+def move(
+    context: typer.Context,
+    once: Annotated[
+        bool, typer.Option("--once", help="Make ready what is due now, print how many jobs it was, and end.")
+    ] = False,
+    allow_eviction: AllowEviction = False,
+    json: JsonLines = False,
+) -> None:
+    """Make due jobs ready without running any, until SIGTERM or Ctrl-C. Each worker does so too.
 
     delayq move
+
+    The process also takes back the jobs of workers that vanished, and mends queues. With --once it takes nothing back,
+    because it has not seen how long they were silent. Exit code 6: refused for safety.
     """
     session = session_of(context)
     is_embedded = session.settings.uses_embedded
     settings = session.with_server(session.settings, tells_start=False)
-    begin_logging(log_format=settings.log_format, level=settings.log_level, quiet=False)
+    begin_logging(log_format="json" if json else settings.log_format, level=settings.log_level, quiet=session.quiet)
+    if once:
+        moved = move_once(settings, allows_eviction=allow_eviction)
+        if json:
+            print_json({"moved": moved})
+        else:
+            print_text(f"{several(moved, 'job')} moved")
+        return
     _tell(session, settings, is_embedded, "moving what is due in all queues")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    run_all_loops(settings, [], settings.lease / 1000, stopping=lambda: False)
+    run_mover(settings, allows_eviction=allow_eviction)
 
 
 def _tell(session: CliSession, settings: Settings, is_embedded: bool, what: str) -> None:

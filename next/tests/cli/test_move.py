@@ -1,0 +1,57 @@
+"""The command `move`: what it makes ready, and which servers it refuses. Its long run is tested with `up`."""
+
+import json
+import logging
+
+import pytest
+import redis
+
+from delayq import DelayQ
+from delayq.core.errors import BackendUnavailable, UnsafeSetup
+from tests.cli.conftest import Run
+
+
+@pytest.fixture
+def client(url: str) -> DelayQ:
+    return DelayQ(url)
+
+
+def test_once_makes_ready_what_is_due_in_all_queues(run: Run, client: DelayQ) -> None:
+    for n in range(30):
+        client.schedule("n", queue=f"q{n % 3}", id=f"due-{n}", delay="1h")
+        client.run_now(f"due-{n}", queue=f"q{n % 3}")
+    client.schedule("n", queue="q0", delay="1h")
+    assert run("move", "--once").stdout == "0 jobs moved\n"
+    for n in range(3):
+        client.schedule("n", queue=f"q{n}", delay="1ms")
+    end = run("move", "--once", "--json")
+    assert (end.exit_code, json.loads(end.stdout)) == (0, {"moved": 3})
+    assert [(stats.ready, stats.scheduled) for stats in client.stats()] == [(11, 1), (11, 0), (11, 0)]
+
+
+def test_a_damaged_queue_keeps_no_other_from_its_jobs(
+    run: Run, client: DelayQ, server: redis.Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    logging.getLogger("delayq").addHandler(caplog.handler)
+    client.schedule("n", queue="a", delay="1ms")
+    client.schedule("n", queue="b", delay="1ms")
+    server.delete("delayq:{a}:scheduled")
+    server.set("delayq:{a}:scheduled", "text")
+    assert run("move", "--once").stdout == "1 job moved\n"
+    assert "a" in caplog.text
+
+
+@pytest.mark.parametrize("words", [("--once",), ()])
+def test_a_server_that_evicts_is_refused(run: Run, server: redis.Redis, words: tuple[str, ...]) -> None:
+    server.config_set("maxmemory-policy", "allkeys-lru")
+    try:
+        end = run("move", *words)
+        assert isinstance(end.exception, UnsafeSetup)
+        assert end.exception.exit_code == 6
+        assert run("move", "--once", "--allow-eviction").exit_code == 0
+    finally:
+        server.config_set("maxmemory-policy", "noeviction")
+
+
+def test_once_does_not_wait_for_a_server(run: Run) -> None:
+    assert isinstance(run("--url", "redis://127.0.0.1:1", "move", "--once").exception, BackendUnavailable)
