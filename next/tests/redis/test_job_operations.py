@@ -22,7 +22,7 @@ from delayq import (
 )
 from delayq.backends.protocol import Acked, Delivery, Failed
 from delayq.core import envelope as envelopes
-from delayq.core.errors import BackendFull, CallRefused, UnreadableEnvelope
+from delayq.core.errors import BackendFull, CallRefused
 from delayq.core.states import ANSWERS, State
 from delayq.core.views import JobState
 from delayq.redis.commands import delivery, upkeep
@@ -150,7 +150,7 @@ def test_an_envelope_that_is_made_already_is_stored_as_it_is(client: Any, server
     assert (ref.id, ref.queue, ref.outcome, ref.name) == ("raw", "orders", "created", "n")
     assert server.hget("test:{orders}:jobs", "raw") == raw.decode()
     assert client.push_raw(raw).outcome == "kept"
-    with pytest.raises(UnreadableEnvelope):
+    with pytest.raises(InvalidInput):
         client.push_raw(b"{}")
 
 
