@@ -104,7 +104,7 @@ class Operations(JobOperations[RefT]):
 
         `spread` ('1h') scatters the due times over this long, each by the id of its job.
         Raises as `schedule`. When a later trip fails, the jobs of earlier ones are stored; `stored` of a Conflict holds
-        their references, and `done` of NotConfirmed.
+        their references. NotConfirmed is raised after all trips: all jobs are stored, `done` has their references.
         """
         given = [with_declared(spec) for spec in _checked_specs(specs)]
         now_ms = await self._now_ms(bool([spec for spec in given if spec.needs_server_time]))
@@ -112,6 +112,7 @@ class Operations(JobOperations[RefT]):
         if spread is not None:
             jobs = spread_out(jobs, duration_ms(spread, field="spread"))
         refs: dict[int, RefT] = {}
+        unconfirmed = None
         for rows in _in_trips(jobs):
             queue = rows[0][1].queue
             try:
@@ -120,11 +121,14 @@ class Operations(JobOperations[RefT]):
                 error.stored = [*refs.values(), *error.stored]
                 raise
             except NotConfirmed as error:
-                error.done = (*refs.values(), *error.done)
-                raise
+                unconfirmed, placed = error, list(error.done)
             for (position, _), ref in zip(rows, placed, strict=True):
                 refs[position] = ref
-        return [refs[position] for position in range(len(jobs))]
+        in_order = [refs[position] for position in range(len(jobs))]
+        if unconfirmed is not None:
+            unconfirmed.done = tuple(in_order)
+            raise unconfirmed
+        return in_order
 
     async def push_raw(self, envelope: bytes, *, queue: str | None = None, delay: Duration | None = None) -> RefT:
         """Schedule an envelope that is made already, under its own id. Raises as `schedule`."""

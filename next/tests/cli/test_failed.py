@@ -134,6 +134,16 @@ def test_a_refused_job_keeps_no_other_from_its_retry(run: Run, failures: DelayQ,
     ]
 
 
+@pytest.mark.parametrize("words", [("retry", "--all"), ("forget", "--all", "--yes")], ids=" ".join)
+def test_an_id_that_is_none_keeps_no_other_from_its_change(
+    run: Run, failures: DelayQ, server: redis.Redis, words: tuple[str, ...]
+) -> None:
+    server.zadd("delayq:{orders}:failed", {"no id": 1})
+    ended = run("failed", *words)
+    assert (ended.exit_code, len(ended.stdout.splitlines())) == (2, 5)
+    assert ended.stderr.startswith("delayq: The id 'no id' is not valid.")
+
+
 def test_a_damaged_queue_keeps_no_other_from_its_retry(run: Run, failures: DelayQ, server: redis.Redis) -> None:
     server.set("delayq:{orders}:failed", "no sorted set")
     for words in (("list",), ("groups",), ("retry", "--all"), ("flush", "--yes")):

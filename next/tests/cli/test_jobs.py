@@ -8,7 +8,7 @@ import pytest
 import redis
 
 from delayq import DelayQ
-from delayq.core.errors import NotConfirmed, OutcomeUnknown
+from delayq.core.errors import OutcomeUnknown
 from delayq.redis.connection.executor import Executor
 from tests.cli.conftest import Run, Tell
 from tests.support.proxy import server_that_answers
@@ -100,22 +100,64 @@ def test_a_queue_that_is_not_known_is_told_before_the_job(tell: Tell, words: lis
     assert (code, told) == (3, "delayq: No queue 'order' is known. `delayq stats` lists the queues.\n")
 
 
-def test_the_id_of_a_job_that_is_stored_but_not_confirmed_is_printed(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+CHANGES: list[tuple[list[str], str, dict[str, object]]] = [
+    (["schedule", "n", "--in", "2h", "--id", "new"], "delayq show new --queue default", {"outcome": "created"}),
+    (["cancel", "waiting"], "delayq show waiting --queue default", {"outcome": "cancelled"}),
+    (["archive", "waiting"], "delayq show waiting --queue default", {"outcome": "archived"}),
+    (["run-now", "waiting"], "delayq show waiting --queue default", {"outcome": "ready"}),
+    (["reschedule", "waiting", "--in", "2h"], "delayq show waiting --queue default", {"outcome": "rescheduled"}),
+    (["failed", "retry", "failed"], "delayq show failed --queue default", {"outcome": "scheduled"}),
+    (["queue", "set", "default", "--lease", "2m"], "delayq queue show default", {"lease_ms": 120_000}),
+]
+"""Commands that change something, the command that checks each, and a part of what it prints."""
+
+
+def verb(value: object) -> str:
+    return " ".join(value[:2]) if isinstance(value, list) else ""
+
+
+@pytest.mark.parametrize(("words", "check", "printed"), CHANGES, ids=verb)
+def test_a_change_that_is_not_confirmed_is_printed_with_its_check(
+    run: Run,
+    client: DelayQ,
+    words: list[str],
+    check: str,
+    printed: dict[str, object],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for id in ("waiting", "failed"):
+        client.schedule("n", id=id, delay="1h")
+    client.archive("failed")
     monkeypatch.setenv("DELAYQ_DURABILITY", "replicas:1")
-    end = run("schedule", "order.close", "--in", "1h", "--json")
-    assert isinstance(end.exception, NotConfirmed)
-    assert json.loads(end.stdout)["outcome"] == "created"
+    end = run(*words, "--json")
+    assert f"It is in effect: {check}" in f"{end.exception} {end.stderr}"
+    assert json.loads(end.stdout).items() >= printed.items()
 
 
-def test_the_id_of_a_job_whose_outcome_is_unknown_is_printed(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("words", "check", "printed"), CHANGES[:5], ids=verb)
+def test_a_change_with_a_lost_answer_is_printed_with_its_check(
+    run: Run, words: list[str], check: str, printed: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        Executor.__init__, "__kwdefaults__", {**(Executor.__init__.__kwdefaults__ or {}), "patience": 0.2}
+    )
+    with server_that_answers(b"") as silent:
+        end = run("--url", silent, *words, "--json")
+    assert isinstance(end.exception, OutcomeUnknown)
+    assert f"Look before you repeat it: {check}" in str(end.exception)
+    assert json.loads(end.stdout) == {"id": check.split()[2], "queue": "default", "outcome": "unknown"}
+
+
+def test_the_id_that_was_made_for_a_job_with_a_lost_answer_is_printed(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(
         Executor.__init__, "__kwdefaults__", {**(Executor.__init__.__kwdefaults__ or {}), "patience": 0.2}
     )
     with server_that_answers(b"") as silent:
         end = run("--url", silent, "schedule", "order.close", "--in", "1h", "--json")
     assert isinstance(end.exception, OutcomeUnknown)
-    said = json.loads(end.stdout)
-    assert (said["queue"], said["outcome"], [said["id"]]) == ("default", "unknown", end.exception.ids)
+    assert [json.loads(end.stdout)["id"]] == end.exception.ids
 
 
 def listed(run: Run, *words: str) -> list[str]:

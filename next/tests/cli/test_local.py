@@ -149,3 +149,12 @@ def test_a_mover_names_the_embedded_server_and_outlives_its_death(start: Start) 
     wait_until(lambda: json.loads(run("show", "order-42", "--json").stdout)["state"] == "ready")
     move.send_signal(signal.SIGTERM)
     assert move.wait(timeout=60) == 0
+
+
+@pytest.mark.processes
+def test_ctrl_c_ends_a_mover_in_good_order(start: Start) -> None:
+    move = start("move")
+    assert move.stderr is not None
+    assert "moving what is due" in move.stderr.readline()
+    move.send_signal(signal.SIGINT)
+    assert (move.wait(timeout=60), move.stderr.read()) == (0, "")

@@ -67,6 +67,17 @@ def test_what_is_not_confirmed_holds_what_the_operation_returns(url: str, server
     assert done(lambda client: client.queue_set("orders", lease="2m")).lease_ms == 120_000
 
 
+def test_all_trips_are_sent_before_jobs_are_told_as_unconfirmed(url: str, server: redis.Redis) -> None:
+    specs = [JobSpec(name="n", id=f"{n}", queue=queue, delay="1h") for n, queue in enumerate("aba")]
+    with client_of(url, "replicas:1") as client, pytest.raises(NotConfirmed) as error:
+        client.schedule_many(specs)
+    assert [(ref.id, ref.queue, ref.outcome) for ref in error.value.done] == [
+        ("0", "a", "created"),
+        ("1", "b", "created"),
+        ("2", "a", "created"),
+    ]
+
+
 def test_what_was_refused_is_not_unconfirmed(url: str, server: redis.Redis) -> None:
     with client_of(url, "replicas:1") as client:
         with pytest.raises(JobNotFound):

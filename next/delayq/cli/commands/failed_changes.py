@@ -3,6 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 from typing import Annotated, Final
 
@@ -13,10 +14,12 @@ from delayq.cli.output import Progress, confirm, print_json, print_note, print_t
 from delayq.cli.payload import read_payload
 from delayq.cli.selection import Refusals, Selection, spread
 from delayq.cli.session import session_of
-from delayq.client import DelayQ
+from delayq.cli.unsure import unsure_change
+from delayq.client import DelayQ, JobRef
 from delayq.core.display import several
 from delayq.core.errors import CallRefused, Conflict, InvalidInput, JobNotFound, NotConfirmed
 from delayq.core.failed import spacing
+from delayq.core.names import check_id
 from delayq.core.times import duration_ms
 from delayq.core.views import JobInfo
 
@@ -76,12 +79,15 @@ def retry(
             for job in _chosen_jobs(chosen, client, refusals):
                 time.sleep(max(next_at - time.monotonic(), 0.0))
                 next_at = time.monotonic() + pause
+                tell = partial(_print_retried, as_json=json)
                 try:
-                    ref = client.retry(job.id, queue=job.queue, data=payload)
-                except (JobNotFound, Conflict, CallRefused, NotConfirmed) as error:
+                    with unsure_change(job.id, job.queue, tell, as_json=json):
+                        tell(client.retry(job.id, queue=job.queue, data=payload))
+                except NotConfirmed as error:
+                    refusals.tell(error)
+                except (JobNotFound, Conflict, CallRefused) as error:
                     refusals.tell(error)
                     continue
-                _print_outcome(job.id, job.queue, ref.outcome, as_json=json)
                 done[job.queue] += 1
                 progress.tell(done.total())
         finally:
@@ -190,9 +196,14 @@ def _may_drop(chosen: Selection, client: DelayQ, *, yes: bool) -> bool:
 
 
 def _chosen_jobs(chosen: Selection, client: DelayQ, refusals: Refusals) -> Iterator[JobInfo]:
-    """Go through the jobs. An id that is unknown, or whose job has not failed, is a refusal."""
-    if not chosen.ids:
-        yield from chosen.jobs(client, refusals)
+    """Go through the jobs. An id that is unknown, or no id, or whose job has not failed, is a refusal."""
+    for job in () if chosen.ids else chosen.jobs(client, refusals):
+        try:
+            check_id(job.id)
+        except InvalidInput as error:
+            refusals.tell(error)
+        else:
+            yield job
     for job_id in dict.fromkeys(chosen.ids):
         try:
             yield chosen.find(client, job_id)
@@ -205,6 +216,10 @@ def _by_queue(jobs: Iterator[JobInfo]) -> Iterator[tuple[str, list[str]]]:
     while batch := list(islice(jobs, FORGET_AT_A_TIME)):
         for queue in dict.fromkeys(job.queue for job in batch):
             yield queue, [job.id for job in batch if job.queue == queue]
+
+
+def _print_retried(ref: JobRef, *, as_json: bool) -> None:
+    _print_outcome(ref.id, ref.queue, ref.outcome, as_json=as_json)
 
 
 def _print_outcome(job_id: str, queue: str, outcome: str, *, as_json: bool) -> None:

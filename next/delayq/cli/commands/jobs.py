@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from types import MappingProxyType
 from typing import Annotated, Final
 
@@ -12,9 +13,10 @@ from delayq.cli.options import At, Fold, In, JobId, Json, Queue, Reason, Tz
 from delayq.cli.output import print_json, print_note, print_text
 from delayq.cli.payload import read_payload
 from delayq.cli.session import CliSession, check_queue_known, known_queue, session_of
+from delayq.cli.unsure import unsure_change
 from delayq.client import JobRef
 from delayq.core import json_shapes
-from delayq.core.errors import InvalidInput, NotConfirmed, OutcomeUnknown
+from delayq.core.errors import InvalidInput
 from delayq.core.job_spec import when_of
 from delayq.core.states import Answer, OnConflict
 from delayq.core.times import format_instant
@@ -81,7 +83,7 @@ def schedule(
         _sending(session, app, name, payload, queue) as (send, where),
         session.audited("schedule", f"{name} in {where}") as deed,
     ):
-        try:
+        with unsure_change(id or "", where, partial(_print_reference, as_json=json), as_json=json):
             ref = send(
                 name,
                 payload,
@@ -97,12 +99,6 @@ def schedule(
                 timeout=timeout,
                 deadline=deadline,
             )
-        except NotConfirmed as error:
-            _print_reference(error.done[0], as_json=json)  # the job is stored
-            raise
-        except OutcomeUnknown as error:
-            _print_unknown(error.ids[0], where, as_json=json)  # the job may be stored
-            raise
         deed.outcome = f"{ref.outcome} {ref.id}"
     _print_reference(ref, as_json=json)
 
@@ -123,7 +119,8 @@ def cancel(
     session = session_of(context)
     where = queue or session.settings.queue
     with session.client() as client, session.audited("cancel", f"{id} in {where}") as deed:
-        deed.outcome = answer = client.cancel(id, queue=queue, running=running)
+        with unsure_change(id, where, partial(_print_outcome, id, where, as_json=json), as_json=json):
+            deed.outcome = answer = client.cancel(id, queue=queue, running=running)
         if answer == "unknown" and queue is not None:
             check_queue_known(client, queue)
     is_asked = answer == "running" and running
@@ -140,7 +137,8 @@ def run_now(context: typer.Context, id: JobId, queue: Queue = None, json: Json =
     session = session_of(context)
     where = queue or session.settings.queue
     with session.client() as client, session.audited("run-now", f"{id} in {where}") as deed:
-        with known_queue(client, queue):
+        tell = partial(_print_reference, as_json=json)
+        with known_queue(client, queue), unsure_change(id, where, tell, as_json=json):
             ref = client.run_now(id, queue=queue)
         deed.outcome = ref.outcome
     _print_reference(ref, as_json=json)
@@ -167,7 +165,8 @@ def reschedule(
     session = session_of(context)
     where = queue or session.settings.queue
     with session.client() as client, session.audited("reschedule", f"{id} in {where}") as deed:
-        with known_queue(client, queue):
+        tell = partial(_print_reference, as_json=json)
+        with known_queue(client, queue), unsure_change(id, where, tell, as_json=json):
             ref = client.reschedule(id, queue=queue, delay=delay, at=at, tz=tz, fold=fold)
         deed.outcome = ref.outcome
     _print_reference(ref, as_json=json)
@@ -183,7 +182,8 @@ def archive(context: typer.Context, id: JobId, queue: Queue = None, reason: Reas
     session = session_of(context)
     where = queue or session.settings.queue
     with session.client() as client, session.audited("archive", f"{id} in {where}", reason=reason) as deed:
-        deed.outcome = answer = client.archive(id, queue=queue, reason=reason)
+        with unsure_change(id, where, partial(_print_outcome, id, where, as_json=json), as_json=json):
+            deed.outcome = answer = client.archive(id, queue=queue, reason=reason)
         if answer == "unknown" and queue is not None:
             check_queue_known(client, queue)
     _print_answer(id, where, answer, as_json=json)
@@ -217,11 +217,11 @@ def _print_reference(ref: JobRef, *, as_json: bool) -> None:
         print_text(f"{ref.id}  {outcome}{ref.state} in queue {ref.queue}{due}")
 
 
-def _print_unknown(id: str, queue: str, *, as_json: bool) -> None:
+def _print_outcome(id: str, queue: str, answer: Answer, *, as_json: bool) -> None:
     if as_json:
-        print_json({"id": id, "queue": queue, "outcome": "unknown"})
+        print_json({"id": id, "queue": queue, "outcome": answer})
     else:
-        print_text(f"{id}  unknown: it may be in queue {queue}")
+        print_text(f"{id}  {answer}")
 
 
 def _print_answer(
@@ -234,10 +234,7 @@ def _print_answer(
     as_json: bool,
 ) -> None:
     """Print an answer. When it is a refusal, say the next step on stderr, and end with its exit code."""
-    if as_json:
-        print_json({"id": id, "queue": queue, "outcome": answer})
-    else:
-        print_text(f"{id}  {answer}")
+    _print_outcome(id, queue, answer, as_json=as_json)
     if answer in REFUSED and is_refused:
         if answer in hints:
             print_note(hints[answer].format(id=id, queue=queue))

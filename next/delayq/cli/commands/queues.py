@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import Annotated, Final
 
@@ -12,6 +13,7 @@ from delayq.cli.families import PLAIN
 from delayq.cli.options import For, Json, MaybeQueue, OfQueue, QueueName, WhichQueue, Yes
 from delayq.cli.output import Progress, confirm, print_json, print_note, print_table, print_text
 from delayq.cli.session import check_queue_known, session_of
+from delayq.cli.unsure import unsure_change
 from delayq.client import DelayQ
 from delayq.core import json_shapes
 from delayq.core.display import several
@@ -187,7 +189,9 @@ def set_queue(
     """
     session = session_of(context)
     with session.client() as client, session.audited("queue set", queue) as deed:
-        view = client.queue_set(queue, lease=lease)
+        tell = partial(_print_view, as_json=json)
+        with unsure_change("", queue, tell, as_json=json, check="delayq queue show {queue}"):
+            view = client.queue_set(queue, lease=lease)
         deed.outcome = f"lease {lease}"
     _print_view(view, as_json=json)
 

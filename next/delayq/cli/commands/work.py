@@ -167,8 +167,9 @@ def move(
         else:
             print_text(f"{several(moved, 'job')} moved")
         return
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: sys.exit(0))
     _tell(session, settings, is_embedded, "moving what is due in all queues")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     run_mover(settings, allows_eviction=allow_eviction)
 
 

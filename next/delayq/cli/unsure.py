@@ -1,0 +1,37 @@
+"""What a command prints about a change that was not confirmed, or whose answer was lost."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from delayq.cli.output import print_json, print_text
+from delayq.core.errors import BackendError, NotConfirmed, OutcomeUnknown
+
+
+@contextmanager
+def unsure_change(
+    id: str, queue: str, tell: Callable[[Any], None], *, as_json: bool, check: str = "delayq show {id} --queue {queue}"
+) -> Iterator[None]:
+    """Print what is known of the change of a job, and let the error go on with the command that checks it.
+
+    `tell` prints the answer of a change that is in effect but not confirmed. A lost answer is printed as `unknown`.
+    """
+    try:
+        yield
+    except NotConfirmed as error:
+        tell(error.done[0])
+        _set_hint(error, f"It is in effect: {check.format(id=id, queue=queue)}")
+        raise
+    except OutcomeUnknown as error:
+        known_id = error.ids[0] if error.ids else id
+        if as_json:
+            print_json({**({"id": known_id} if known_id else {}), "queue": queue, "outcome": "unknown"})
+        else:
+            print_text(f"{known_id or queue}  unknown")
+        _set_hint(error, f"Look before you repeat it: {check.format(id=known_id, queue=queue)}")
+        raise
+
+
+def _set_hint(error: BackendError, hint: str) -> None:
+    error.hint = hint
+    error.args = (f"{error.message} {hint}",)
