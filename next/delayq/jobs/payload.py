@@ -119,7 +119,7 @@ class Payload:
         return InvalidInput(
             f"The field {name!r} of {self._job_name!r} is {_described(value)}, and a worker would read "
             f"{_described(back)}.",
-            hint=_hint_for(value),
+            hint=_hint_for(value, back),
             field="data",
         )
 
@@ -136,9 +136,9 @@ def _is_plain(value: Any, kind: Any) -> bool:
     return type(value) is kind and kind in _PLAIN and (kind is not float or math.isfinite(value))
 
 
-def _hint_for(value: Any) -> str:
-    zone = getattr(value, "tzinfo", None)
-    if zone is not None:
+def _hint_for(value: Any, back: Any) -> str:
+    has_other_zone = getattr(value, "tzinfo", None) is not None and type(back) is type(value)
+    if has_other_zone:
         return (
             "JSON keeps the offset of a time and not its zone. Send value.astimezone(timezone.utc), and the name of "
             "the zone in another field."

@@ -81,6 +81,7 @@ def test_what_is_sent_comes_back_equal(kind: Any, value: Any) -> None:
         (float, math.nan, "nan, for which JSON has no number"),
         (Any, NOON, r"the datetime 2026.*, and a worker would read the str '2026-11-28T12:00:00.123456\+01:00'"),
         (datetime, datetime(2026, 11, 28, tzinfo=ZoneInfo("Europe/Berlin")), "in Europe/Berlin, .*astimezone"),
+        (Any, datetime(2026, 11, 28, tzinfo=UTC), "would read the str .*Annotate the field"),
         (list[datetime], [datetime(2026, 11, 28, tzinfo=ZoneInfo("Europe/Berlin"))], "a worker would read"),
         (list[int], (1, 2), "a tuple, and a worker would read a list"),
         (Any, object(), "JSON has no form for a object"),
