@@ -14,6 +14,7 @@ import redis
 
 from delayq import DelayQ
 from tests.support.waiting import wait_until
+from tests.support.workers import end_worker
 
 pytestmark = pytest.mark.processes
 
@@ -55,8 +56,7 @@ def start(url: str, client: DelayQ, tmp_path: Path) -> Iterator[Start]:
         def start(*options: str, before: tuple[str, ...] = ()) -> subprocess.Popen[bytes]:
             words = [*before, sys.executable, "-m", "delayq", "--url", url, "work", "--app", "app", "--queue", "q"]
             process = subprocess.Popen([*words, *options], cwd=tmp_path, env=environment)
-            stack.callback(process.wait)
-            stack.callback(process.kill)
+            stack.callback(end_worker, process)
             return process
 
         yield start

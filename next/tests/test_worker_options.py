@@ -13,6 +13,7 @@ import redis
 
 from delayq import DelayQ
 from tests.support.waiting import wait_until
+from tests.support.workers import end_worker
 
 pytestmark = pytest.mark.processes
 
@@ -46,8 +47,7 @@ def start(url: str, client: DelayQ, tmp_path: Path) -> Iterator[Start]:
             words = [sys.executable, "-m", "delayq", "--url", url, "work", "--app", "app", *options]
             with (tmp_path / "err").open("wb") as err:
                 worker = subprocess.Popen(words, cwd=tmp_path, env=environment, stderr=err)
-            stack.callback(worker.wait)
-            stack.callback(worker.kill)
+            stack.callback(end_worker, worker)
             return worker
 
         yield start

@@ -100,7 +100,9 @@ def test_a_queue_that_is_not_known_is_told_before_the_job(tell: Tell, words: lis
     assert (code, told) == (3, "delayq: No queue 'order' is known. `delayq stats` lists the queues.\n")
 
 
-CHANGES: list[tuple[list[str], str, dict[str, object]]] = [
+Change = tuple[list[str], str, dict[str, object]]
+
+CHANGES: list[Change] = [
     (["schedule", "n", "--in", "2h", "--id", "new"], "delayq show new --queue default", {"outcome": "created"}),
     (["cancel", "waiting"], "delayq show waiting --queue default", {"outcome": "cancelled"}),
     (["archive", "waiting"], "delayq show waiting --queue default", {"outcome": "archived"}),
@@ -112,19 +114,15 @@ CHANGES: list[tuple[list[str], str, dict[str, object]]] = [
 """Commands that change something, the command that checks each, and a part of what it prints."""
 
 
-def verb(value: object) -> str:
-    return " ".join(value[:2]) if isinstance(value, list) else ""
+def verb(change: Change) -> str:
+    return " ".join(change[0][:2])
 
 
-@pytest.mark.parametrize(("words", "check", "printed"), CHANGES, ids=verb)
+@pytest.mark.parametrize("change", CHANGES, ids=verb)
 def test_a_change_that_is_not_confirmed_is_printed_with_its_check(
-    run: Run,
-    client: DelayQ,
-    words: list[str],
-    check: str,
-    printed: dict[str, object],
-    monkeypatch: pytest.MonkeyPatch,
+    run: Run, client: DelayQ, change: Change, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    words, check, printed = change
     for id in ("waiting", "failed"):
         client.schedule("n", id=id, delay="1h")
     client.archive("failed")
@@ -134,10 +132,11 @@ def test_a_change_that_is_not_confirmed_is_printed_with_its_check(
     assert json.loads(end.stdout).items() >= printed.items()
 
 
-@pytest.mark.parametrize(("words", "check", "printed"), CHANGES[:5], ids=verb)
+@pytest.mark.parametrize("change", CHANGES[:5], ids=verb)
 def test_a_change_with_a_lost_answer_is_printed_with_its_check(
-    run: Run, words: list[str], check: str, printed: dict[str, object], monkeypatch: pytest.MonkeyPatch
+    run: Run, change: Change, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    words, check, _ = change
     monkeypatch.setattr(
         Executor.__init__, "__kwdefaults__", {**(Executor.__init__.__kwdefaults__ or {}), "patience": 0.2}
     )

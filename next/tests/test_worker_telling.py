@@ -1,0 +1,146 @@
+"""What a real worker tells: its first line, its processes, failures, progress."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from delayq import DelayQ
+from tests.support.servers import private_server
+from tests.support.waiting import wait_until
+from tests.support.workers import children_of, end_worker
+
+pytestmark = pytest.mark.processes
+
+APP = """
+import gc, time
+from delayq import JobContext, job
+
+def write(line):
+    with open("log", "a") as file:
+        file.write(f"{line}\\n")
+
+def charge(card):
+    raise ValueError(f"no card {card}")
+
+@job("pay", queue="q", tries=2, backoff="1ms")
+def pay(card: str) -> None:
+    charge(card)
+
+@job("export", queue="q")
+def export(context: JobContext) -> None:
+    context.progress(3, 10, "rows")
+    while not context.stopping:
+        time.sleep(0.01)
+
+@job("time", queue="q")
+def tell_time() -> None:
+    write(time.monotonic())
+
+@job("frozen", queue="q")
+def frozen() -> None:
+    write(gc.get_freeze_count() > 10_000)
+"""
+
+Start = Callable[..., "subprocess.Popen[bytes]"]
+
+
+@pytest.fixture
+def client(url: str, server: redis.Redis) -> Iterator[DelayQ]:
+    with DelayQ(url) as client:
+        yield client
+
+
+@pytest.fixture
+def start(url: str, tmp_path: Path) -> Iterator[Start]:
+    """Start a worker in the directory of the test, whose stderr goes to `err`."""
+    (tmp_path / "app.py").write_text(APP)
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    with ExitStack() as stack:
+
+        def start(*options: str, url: str = url) -> subprocess.Popen[bytes]:
+            words = [sys.executable, "-m", "delayq", "--url", url, "work", "--app", "app", *options]
+            with (tmp_path / "err").open("wb") as err:
+                worker = subprocess.Popen(words, cwd=tmp_path, env=environment, stderr=err)
+            stack.callback(end_worker, worker)
+            return worker
+
+        yield start
+
+
+def lines(folder: Path) -> list[str]:
+    log = folder / "log"
+    return log.read_text().splitlines() if log.exists() else []
+
+
+def test_the_first_line_masks_the_password(start: Start, tmp_path: Path) -> None:
+    with private_server(["--requirepass", "Secret-7"]) as url:
+        with_password = url.replace("unix://", "unix://:Secret-7@")
+        assert start("--stop-when-empty", url=with_password).wait(timeout=30) == 0
+    told = (tmp_path / "err").read_text()
+    assert told.startswith("delayq: working on q, one job at a time; Redis at unix://:***@")
+    assert "Secret-7" not in told
+
+
+def test_a_retry_is_a_warning_and_a_failure_an_error_with_the_frames_of_the_application(
+    start: Start, client: DelayQ, tmp_path: Path
+) -> None:
+    client.schedule("pay", {"card": "7"}, id="pay-7", queue="q")
+    assert start("--stop-when-empty-for", "1s").wait(timeout=30) == 0
+    told = (tmp_path / "err").read_text()
+    assert "WARNING delayq.worker: job pay-7 (pay, queue q) is tried again in 1 ms: ValueError: no card 7\n" in told
+    assert "ERROR delayq.worker: job pay-7 (pay, queue q) failed at attempt 2: ValueError: no card 7\n" in told
+    frames = re.findall(r'File "([^"]+)", line \d+, in (\w+)', told)
+    assert {(Path(file).name, function) for file, function in frames} == {("app.py", "pay"), ("app.py", "charge")}
+
+
+def test_progress_reaches_the_list_of_jobs(start: Start, client: DelayQ) -> None:
+    ref = client.schedule("export", queue="q")
+    start()
+
+    def progress() -> dict[str, Any]:
+        found = ref.refresh()
+        return (found and found.progress) or {}
+
+    wait_until(progress, "the progress of the job")
+    assert progress() == {"done": 3, "total": 10, "note": "rows", "at_ms": progress()["at_ms"]}
+
+
+def test_processes_have_names(start: Start, client: DelayQ) -> None:
+    worker = start("--processes", "2")
+
+    def names() -> list[str]:
+        return sorted(Path(f"/proc/{pid}/comm").read_text().strip() for pid in children_of(worker.pid))
+
+    wait_until(lambda: names() == ["delayq-child", "delayq-child", "delayq-mover"])
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGQUIT], ids=lambda number: number.name)
+def test_each_signal_to_stop_is_told(start: Start, client: DelayQ, tmp_path: Path, number: signal.Signals) -> None:
+    worker = start()
+    wait_until(client.workers, "the worker on the list")
+    worker.send_signal(number)
+    assert worker.wait(timeout=30) == 0
+    assert f"the worker stops: {number.name}" in (tmp_path / "err").read_text()
+
+
+def test_a_worker_rests_after_each_job(start: Start, client: DelayQ, tmp_path: Path) -> None:
+    for _ in range(3):
+        client.schedule("time", queue="q")
+    assert start("--rest", "300ms", "--stop-when-empty").wait(timeout=30) == 0
+    first, second, third = map(float, lines(tmp_path))
+    assert min(second - first, third - second) >= 0.3
+
+
+def test_what_was_imported_is_frozen_in_children(start: Start, client: DelayQ, tmp_path: Path) -> None:
+    client.schedule("frozen", queue="q")
+    assert start("--once").wait(timeout=30) == 0
+    assert lines(tmp_path) == ["True"]

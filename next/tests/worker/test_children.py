@@ -1,0 +1,71 @@
+"""When a dead child is replaced: at once in good order, later and later when children die early."""
+
+from collections.abc import Callable
+
+import pytest
+
+from delayq.worker import children as children_module
+from delayq.worker.children import Children
+from delayq.worker.shared_memory import SlotTable
+from tests.support.fakes import FakeClock
+
+PID = 4_000_000
+CRASHED = 1
+
+
+@pytest.fixture
+def forks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The titles of the processes that were forked; none of them is one."""
+    titles: list[str] = []
+
+    def fork(main: Callable[[], int], *, title: str) -> int:
+        titles.append(title)
+        return PID
+
+    monkeypatch.setattr(children_module, "fork", fork)
+    return titles
+
+
+def children_of(clock: FakeClock) -> Children:
+    return Children(
+        lambda *_: 0, lambda: SlotTable(["q"], clock=clock), processes=1, max_jobs=None, host="a", clock=clock
+    )
+
+
+def pause_after(children: Children, clock: FakeClock, forks: list[str], *, code: int) -> float:
+    """End the child and return the seconds until the next one is forked."""
+    assert children.ended(PID, code)
+    children.all[0].is_settled = True
+    before, start = len(forks), clock.now
+    children.spawn()
+    while len(forks) == before:
+        clock.now += 0.5
+        children.spawn()
+    return clock.now - start
+
+
+def test_children_that_die_early_are_replaced_later_and_later(forks: list[str]) -> None:
+    clock = FakeClock()
+    children = children_of(clock)
+    children.spawn()
+    assert forks == ["delayq-child"]
+    pauses = [pause_after(children, clock, forks, code=CRASHED) for _ in range(8)]
+    assert pauses == [1, 2, 4, 8, 16, 30, 30, 30]
+
+
+@pytest.mark.parametrize("reason", ["it ended in good order", "it lived long", "it finished a job"])
+def test_a_child_that_did_something_ends_the_slow_replacement(forks: list[str], reason: str) -> None:
+    clock = FakeClock()
+    children = children_of(clock)
+    children.spawn()
+    for _ in range(4):
+        pause_after(children, clock, forks, code=CRASHED)
+    code = CRASHED
+    if reason == "it ended in good order":
+        code = 0
+    elif reason == "it lived long":
+        clock.now += 60
+    else:
+        children.all[0].slots.count_finished()
+    assert pause_after(children, clock, forks, code=code) == (0 if code == 0 else 0.5)
+    assert pause_after(children, clock, forks, code=CRASHED) == 1
