@@ -183,9 +183,9 @@ def test_a_worker_stops_while_redis_hangs_and_loses_nothing(
 
 
 def assert_handed_back(client: DelayQ, id: str) -> None:
-    """Check that a job is ready again, without an attempt and without a recovery."""
+    """Check that a job is free again, without an attempt and without a recovery."""
     found = client.get(id, queue="q")
     assert found is not None
-    assert (found.state, found.attempts) == ("ready", 0)
+    assert (found.state in ("ready", "scheduled"), found.attempts) == (True, 0)  # due now: a mover makes it ready
     counters = client.stats("q")[0].counters
     assert (counters["released"] + counters["handed_back"], counters["reclaimed"]) == (1, 0)

@@ -8,6 +8,8 @@ import redis
 from typer.testing import CliRunner, Result
 
 from delayq.cli import main as cli
+from delayq.redis import session
+from delayq.redis.connection.executor import Executor
 
 Run = Callable[..., Result]
 Tell = Callable[..., tuple[int, str]]
@@ -21,6 +23,15 @@ def logging_as_it_was() -> Iterator[None]:
     yield
     logger.handlers[:], logger.propagate = before[0], before[2]
     logger.setLevel(before[1])
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let commands give up a server that is away after 0.2 s, and wait 50 ms for a confirmation."""
+    monkeypatch.setattr(
+        Executor.__init__, "__kwdefaults__", {**(Executor.__init__.__kwdefaults__ or {}), "patience": 0.2}
+    )
+    monkeypatch.setattr(session, "CONFIRM_MS", 50)
 
 
 @pytest.fixture

@@ -209,7 +209,7 @@ def test_a_refusal_is_one_sentence_and_its_exit_code(
     assert (ended, message.count("\n"), told in message) == (code, 1, True), message
 
 
-def test_unreachable_redis_ends_with_its_code(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreachable_redis_ends_with_its_code(run: Run, impatient: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DELAYQ_URL", "redis://127.0.0.1:1")
     error = run("failed", "retry", "--all").exception
     assert isinstance(error, DelayqError)

@@ -53,5 +53,5 @@ def test_a_server_that_evicts_is_refused(run: Run, server: redis.Redis, words: t
         server.config_set("maxmemory-policy", "noeviction")
 
 
-def test_once_does_not_wait_for_a_server(run: Run) -> None:
+def test_once_does_not_wait_for_a_server(run: Run, impatient: None) -> None:
     assert isinstance(run("--url", "redis://127.0.0.1:1", "move", "--once").exception, BackendUnavailable)

@@ -71,7 +71,7 @@ def test_maintenance_begins_and_ends(run: Run, client: DelayQ) -> None:
     assert run("maintenance", "off").stdout == "maintenance  off\n"
 
 
-def test_a_refusal_is_one_sentence_and_its_exit_code(tell: Tell) -> None:
+def test_a_refusal_is_one_sentence_and_its_exit_code(tell: Tell, impatient: None) -> None:
     assert tell("maintenance", "on", "--for", "x") == (
         2,
         "delayq: --for 'x' is no duration. Write 500ms, 90s, 15m, 1h30m, 2d or PT15M.\n",

@@ -8,8 +8,15 @@ import pytest
 import redis
 
 from delayq import DelayQ, FoundElsewhere, JobNotFound, JobRef, JobSpec, NotConfirmed, Settings
+from delayq.redis import session
 from tests.support.servers import private_server
 from tests.support.waiting import wait_until
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait 50 ms for a confirmation that does not come."""
+    monkeypatch.setattr(session, "CONFIRM_MS", 50)
 
 
 def client_of(url: str, durability: str) -> DelayQ:
@@ -36,7 +43,7 @@ def test_a_replica_confirms_what_is_stored() -> None:
         replica.close()
 
 
-def test_without_a_replica_a_job_is_stored_and_not_confirmed(url: str, server: redis.Redis) -> None:
+def test_without_a_replica_a_job_is_stored_and_not_confirmed(url: str, server: redis.Redis, impatient: None) -> None:
     with client_of(url, "replicas:1") as client:
         with pytest.raises(NotConfirmed, match=r"did not confirm it as durable: 0 of 1 replicas") as error:
             client.schedule("n", queue="orders", delay="1h")
@@ -44,7 +51,7 @@ def test_without_a_replica_a_job_is_stored_and_not_confirmed(url: str, server: r
         assert (ref.outcome, ref.refresh().state) == ("created", "scheduled")
 
 
-def test_what_is_not_confirmed_holds_what_the_operation_returns(url: str, server: redis.Redis) -> None:
+def test_what_is_not_confirmed_holds_what_the_operation_returns(url: str, server: redis.Redis, impatient: None) -> None:
     with DelayQ(url, prefix="test") as setup:
         setup.schedule_many([JobSpec(name="n", id=id, queue="orders", delay="1h") for id in ("a", "b", "c")])
         setup.archive("b", queue="orders")
@@ -67,7 +74,7 @@ def test_what_is_not_confirmed_holds_what_the_operation_returns(url: str, server
     assert done(lambda client: client.queue_set("orders", lease="2m")).lease_ms == 120_000
 
 
-def test_all_trips_are_sent_before_jobs_are_told_as_unconfirmed(url: str, server: redis.Redis) -> None:
+def test_all_trips_are_sent_before_jobs_are_told_as_unconfirmed(url: str, server: redis.Redis, impatient: None) -> None:
     specs = [JobSpec(name="n", id=f"{n}", queue=queue, delay="1h") for n, queue in enumerate("aba")]
     with client_of(url, "replicas:1") as client, pytest.raises(NotConfirmed) as error:
         client.schedule_many(specs)
@@ -78,7 +85,7 @@ def test_all_trips_are_sent_before_jobs_are_told_as_unconfirmed(url: str, server
     ]
 
 
-def test_what_was_refused_is_not_unconfirmed(url: str, server: redis.Redis) -> None:
+def test_what_was_refused_is_not_unconfirmed(url: str, server: redis.Redis, impatient: None) -> None:
     with client_of(url, "replicas:1") as client:
         with pytest.raises(JobNotFound):
             client.reschedule("a", queue="orders", delay="2h")
