@@ -15,6 +15,7 @@ from pydantic import SecretStr
 
 from delayq.client import DelayQ
 from delayq.core.errors import CallRefused, DelayqError, JobNotFound, QueueNotFound
+from delayq.settings.connections import route_of
 from delayq.settings.model import Settings, load_settings
 from delayq.settings.sources import flag_of
 
@@ -51,6 +52,17 @@ class CliSession:
     def settings(self) -> Settings:
         """The settings of the chosen connection; raises ConfigError."""
         return load_settings(**self.given).chosen()
+
+    def routed(self, job_name: str) -> Settings:
+        """Return the settings with the connection and queue to which [routes] send a job; raises ConfigError.
+
+        A connection or url that this command was given goes before that of the route.
+        """
+        of_all = self.with_given()
+        route = route_of(of_all.routes, job_name)
+        is_elsewhere = route.connection and not (self.given.get("connection") or self.given.get("url"))
+        chosen = of_all.of_connection(route.connection or "") if is_elsewhere else of_all.chosen()
+        return chosen.model_copy(update={"queue": route.queue}) if route.queue else chosen
 
     def with_given(self, **given: object) -> Settings:
         """Return the settings of all connections, with what this command was given; raises ConfigError."""

@@ -127,9 +127,10 @@ def _waits(facts: Facts, *, is_next: bool = True) -> Iterator[Reason]:
     job, stats = facts.job, facts.stats
     due_ms = job.due_ms or 0
     if job.state == "ready":
-        running = sum(n for worker in facts.workers if isinstance(n := worker.about.get("runs"), int))
+        announced = sum(n for worker in facts.workers if isinstance(n := worker.about.get("runs"), int))
+        held = max(stats.reserved, announced)  # workers announce only every few seconds what they run
         what = f"It waits for its turn: {several(stats.ready, 'job')} ready in the queue {job.queue}"
-        yield Reason("ready", f"{what}, {running:,} running on all workers.")
+        yield Reason("ready", f"{what}, {held:,} with the workers.")
         return
     left_ms = due_ms - stats.now_ms
     when = f"in {rough_duration(left_ms)}, at {format_instant(due_ms)}" if left_ms > 0 else "now"

@@ -1,7 +1,7 @@
 """Whether a value that travelled as JSON came back as it was."""
 
 import dataclasses
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from datetime import UTC, datetime, timezone
 from typing import Any
 
@@ -17,6 +17,25 @@ def comes_back_as(sent: Any, back: Any) -> bool:
         return _is_equal(sent, back)
     except Exception:  # an __eq__ of the application may raise anything; equal is then more than can be said
         return False
+
+
+def first_difference(sent: Any, back: Any, place: str = "") -> tuple[str, Any, Any]:
+    """Return the first part that did not come back as it was sent: its place, such as `[0].price`, and both values."""
+    for inner, one, other in _pairs(sent, back):
+        if not comes_back_as(one, other):
+            return first_difference(one, other, place + inner)
+    return place, sent, back
+
+
+def _pairs(sent: Any, back: Any) -> Iterable[tuple[str, Any, Any]]:
+    """Return the parts of a value beside those that came back; none when they cannot be told apart."""
+    if type(sent) is not type(back):
+        return ()
+    if isinstance(sent, Mapping) and sent.keys() == back.keys():
+        return [(f"[{key!r}]", value, back[key]) for key, value in sent.items()]
+    if isinstance(sent, list | tuple) and len(sent) == len(back):
+        return [(f"[{n}]", one, other) for n, (one, other) in enumerate(zip(sent, back, strict=True))]
+    return [(f".{name}", getattr(sent, name), getattr(back, name)) for name in _parts(sent) or ()]
 
 
 def _is_equal(sent: Any, back: Any) -> bool:

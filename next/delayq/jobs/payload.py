@@ -14,7 +14,7 @@ import msgspec
 from delayq.core.display import shown
 from delayq.core.errors import InvalidInput, UnknownJob
 from delayq.jobs.codecs import read_value, write_value
-from delayq.jobs.equality import comes_back_as
+from delayq.jobs.equality import comes_back_as, first_difference
 
 _PLAIN: Final = (int, str, bool, float)
 _UNWRITABLE: Final = (msgspec.MsgspecError, RecursionError, UnicodeError, TypeError, ValueError)
@@ -65,7 +65,7 @@ class Payload:
             raise self._unwritable(values, error) from None
         for name, value in values.items():
             if not comes_back_as(value, back[name]):
-                raise self._changed(name, value, back[name])
+                raise self._changed(name, *first_difference(value, back[name]))
         return raw
 
     def _make_shape(self, fields: Sequence[Field]) -> type[msgspec.Struct]:
@@ -102,12 +102,8 @@ class Payload:
         return InvalidInput(f"The payload of {self._job_name!r} cannot be sent: {error}.", field="data")
 
     def _refused(self, name: str, value: Any, why: Exception) -> InvalidInput:
-        if isinstance(value, float) and not math.isfinite(value):
-            return InvalidInput(
-                f"The field {name!r} of {self._job_name!r} is {value}, for which JSON has no number.",
-                hint="Send None or a text.",
-                field="data",
-            )
+        if _is_no_number(value):
+            return self._no_number(name, "", value)
         return InvalidInput(
             f"The field {name!r} of {self._job_name!r} is {shown(value)}, which cannot be sent as "
             f"{_kind_name(self._kinds[name])}: {_sentence(why)}.",
@@ -115,20 +111,39 @@ class Payload:
             field="data",
         )
 
-    def _changed(self, name: str, value: Any, back: Any) -> InvalidInput:
+    def _changed(self, name: str, place: str, value: Any, back: Any) -> InvalidInput:
+        """Name the part of a field, at `place` in it, that a worker would read as something else."""
+        if _is_no_number(value):
+            return self._no_number(name, place, value)
         return InvalidInput(
-            f"The field {name!r} of {self._job_name!r} is {_described(value)}, and a worker would read "
+            f"The field {name!r} of {self._job_name!r} is {_at(place)}{_described(value)}, and a worker would read "
             f"{_described(back)}.",
             hint=_hint_for(value, back),
             field="data",
         )
+
+    def _no_number(self, name: str, place: str, value: float) -> InvalidInput:
+        return InvalidInput(
+            f"The field {name!r} of {self._job_name!r} is {_at(place)}{value}, for which JSON has no number.",
+            hint="Send None or a text.",
+            field="data",
+        )
+
+
+def _is_no_number(value: Any) -> bool:
+    return isinstance(value, float) and not math.isfinite(value)
+
+
+def _at(place: str) -> str:
+    return f"at {place} " if place else ""
 
 
 def _described(value: Any) -> str:
     if isinstance(value, datetime):
         zone = f" in {value.tzinfo}" if value.tzinfo else ""
         return f"the datetime {value}{zone}"
-    return f"the {type(value).__name__} {shown(value)}" if isinstance(value, str | int) else f"a {type(value).__name__}"
+    is_short = isinstance(value, str | int | float)
+    return f"the {type(value).__name__} {shown(value)}" if is_short else f"a {type(value).__name__}"
 
 
 def _is_plain(value: Any, kind: Any) -> bool:

@@ -64,9 +64,12 @@ class Registry:
         return None if handler is None else handler.options
 
     def declared(self) -> dict[str, JobOptions]:
-        """Return what all jobs, and all classes for string jobs, declare, by their names."""
+        """Return what all jobs declare, by the names under which they are sent: string jobs method by method."""
         of_handlers = {name: handler.options for name, handler in self._handlers.items()}
-        return of_handlers | {name: options for name, (_, options) in self._classes.items()}
+        of_methods = {
+            sent: options for name, (kind, options) in self._classes.items() for sent in _names_sent(name, kind)
+        }
+        return of_handlers | of_methods
 
     def has_async(self) -> bool:
         """Whether any handler is a coroutine function."""
@@ -79,12 +82,7 @@ class Registry:
         class_name, _, method = name.partition("@")
         kind, options = self._classes.get(class_name, (None, JobOptions()))
         method = method or DEFAULT_METHOD
-        if (
-            kind is not None
-            and not method.startswith("_")
-            and method != "failed"
-            and callable(getattr(kind, method, None))
-        ):
+        if kind is not None and _is_handler(kind, method):
             return MethodHandler(kind, method, name=name, options=options)
         raise UnknownJob(
             f"No handler is declared for the job {name!r}.", hint="A worker with a newer release may have it."
@@ -98,6 +96,17 @@ class Registry:
                 field="name",
             )
         warnings.warn(f"The job {name!r} is declared again by {new}; the new one counts.", stacklevel=4)
+
+
+def _is_handler(kind: type, method: str) -> bool:
+    """Whether a string job may name this method of a class."""
+    return not method.startswith("_") and method != "failed" and callable(getattr(kind, method, None))
+
+
+def _names_sent(name: str, kind: type) -> list[str]:
+    """Return the names of all string jobs of a class; its name alone stands for the default method."""
+    methods = [method for method in dir(kind) if _is_handler(kind, method)]
+    return [f"{name}@{method}" for method in methods] + ([name] if DEFAULT_METHOD in methods else [])
 
 
 registry: Final = Registry()

@@ -111,7 +111,10 @@ class JobOperations(QueueOperations, Generic[RefT]):
             if info is None:
                 raise JobNotFound(f"No job {id!r} is known in the queue {name!r}.", hint="Check the id and the queue.")
             if info.state != "failed":
-                raise JobNotFailed(f"The job {id!r} is {info.state}; only a failed job can be retried.")
+                raise JobNotFailed(
+                    f"The job {id!r} is {info.state}; only a failed job can be retried.",
+                    hint="To run a waiting job at once, use `run_now`; to run a finished one again, schedule it.",
+                )
             with suppress(_Changed):
                 return await self._write(self._retry_call(info, payload), name, partial(self._retried, info))
         raise Conflict(f"The job {id!r} was changed by others {RETRY_ROUNDS} times.", hint="Try again later.")
@@ -252,7 +255,7 @@ class JobOperations(QueueOperations, Generic[RefT]):
         errors: dict[str, DelayqError] = {
             "running": JobRunning(f"The job {job_id!r} is running.", hint="`delayq cancel --running` asks it to stop."),
             "failed": JobHasFailed(f"The job {job_id!r} has failed.", hint="`delayq failed retry` runs it again."),
-            "finished": JobFinished(f"The job {job_id!r} has finished."),
+            "finished": JobFinished(f"The job {job_id!r} has finished.", hint="Schedule it again."),
         }
         raise errors[answer]
 

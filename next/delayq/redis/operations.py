@@ -14,6 +14,7 @@ from delayq.core.display import shown
 from delayq.core.errors import Conflict, InvalidInput, JobRunning, NotConfirmed, OutcomeUnknown
 from delayq.core.job_spec import JobSpec, Limit, NewJob, prepare, prepare_raw, spread_out
 from delayq.core.names import new_id
+from delayq.core.options import Options
 from delayq.core.states import OnConflict
 from delayq.core.times import Duration, Instant, duration_ms
 from delayq.redis.commands import inspect
@@ -108,7 +109,7 @@ class Operations(JobOperations[RefT]):
         """
         given = [with_declared(spec) for spec in _checked_specs(specs)]
         now_ms = await self._now_ms(bool([spec for spec in given if spec.needs_server_time]))
-        jobs = [prepare(spec, self._session.options, now_ms) for spec in given]
+        jobs = _prepare_all(given, self._session.options, now_ms)
         if spread is not None:
             jobs = spread_out(jobs, duration_ms(spread, field="spread"))
         refs: dict[int, RefT] = {}
@@ -210,6 +211,16 @@ def _checked_specs(specs: Iterable[JobSpec]) -> list[JobSpec]:
                 f"specs[{position}] is {shown(spec)}.", hint="Use JobSpec(name='order.close', …).", field="specs"
             )
     return given
+
+
+def _prepare_all(specs: list[JobSpec], options: Options, now_ms: int) -> list[NewJob]:
+    jobs = []
+    for position, spec in enumerate(specs):
+        try:
+            jobs.append(prepare(spec, options, now_ms))
+        except InvalidInput as error:
+            raise InvalidInput(f"specs[{position}]: {error.message}", hint=error.hint, field=error.field) from None
+    return jobs
 
 
 def _may_be_over_soon(jobs: list[NewJob]) -> bool:

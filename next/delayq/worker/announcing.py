@@ -33,17 +33,17 @@ class Announcing:
         self._host = host or socket.gethostname()
         self._clock = clock
         self._announce_at = clock()
-        self._names: set[str] = set()
+        self._states: dict[str, str] = {}
 
     def step(self, children: Sequence[ChildProcess], now: float) -> bool:
-        """Announce when it is time, and at once when a child came or went."""
-        names = {child.consumer for child in children}
-        if now < self._announce_at and names == self._names:
+        """Announce when it is time, and at once when a child came, went, or was paused or told to leave."""
+        states = {child.consumer: _state(child) for child in children}
+        if now < self._announce_at and states == self._states:
             return False
         self._announce_at = now + EVERY
-        if names != self._names:
-            self._registry.leave(sorted(self._names - names), self._now_ms())
-            self._names = names
+        if states.keys() != self._states.keys():
+            self._registry.leave(sorted(self._states.keys() - states.keys()), self._now_ms())
+        self._states = states
         if children:
             self._registry.announce({child.consumer: self._about(child) for child in children}, self._now_ms())
         return True

@@ -91,11 +91,14 @@ def test_all_workers_are_paused_and_resumed(run: Run, client: DelayQ) -> None:
 
 
 def test_a_pause_tells_what_still_runs_after_its_wait(run: Run, orders: QueueOnServer) -> None:
+    list_orders(orders)
     held = orders.reserve("order-42")
     waited = run("pause", "orders", "--wait", "0s", "--json")
     assert waited.exit_code == 1
     assert json.loads(waited.stdout)["running"] == [{"id": "order-42", "queue": "orders"}]
-    assert waited.stderr == "delayq: Jobs still run after 0s. The pause stays; `delayq resume` ends it.\n"
+    assert waited.stderr == "delayq: Jobs still run after 0s. The pause stays; `delayq resume orders` ends it.\n"
+    assert "`delayq resume --all` ends it." in run("pause", "--all", "--wait", "0s").stderr
+    run("resume", "--all")
     text = run("pause", "orders", "--wait", "100ms")
     assert (text.exit_code, text.stdout) == (1, "orders  paused\norder-42  runs in queue orders\n")
     orders.ack(held[0])

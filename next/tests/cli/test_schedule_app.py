@@ -86,3 +86,19 @@ def test_a_refusal_sends_nothing(tell: Tell, server: redis.Redis, words: tuple[s
     ended, said = tell("schedule", *words, "--app", "app_jobs")
     assert (ended, told in said) == (2, True), said
     assert server.keys("*") == []
+
+
+def test_routes_count_for_a_job_that_is_sent_by_name_alone(run: Run, url: str) -> None:
+    def sent(*words: str) -> tuple[str, str]:
+        told = json.loads(run(*words, "--json").stdout)
+        prefix = next(prefix for prefix in ("delayq", "reports") if found(prefix, told))
+        return prefix, told["queue"]
+
+    def found(prefix: str, told: dict[str, Any]) -> bool:
+        with DelayQ(url, prefix=prefix) as client:
+            return client.get(told["id"], queue=told["queue"]) is not None
+
+    assert sent("schedule", "app.report", "--in", "1h") == ("reports", "slow")
+    assert sent("schedule", "app.report", "--in", "1h", "--queue", "q") == ("reports", "q")
+    assert sent("schedule", "app.close", "--in", "1h") == ("delayq", "default")
+    assert sent("--url", url, "schedule", "app.report", "--in", "1h") == ("delayq", "slow")

@@ -88,4 +88,4 @@ def test_sentences_name_the_value_and_the_next_step() -> None:
     (silent,) = reasons("reserved", consumer="dq:b:2:y", idle_ms=90_000)
     assert silent.what == "dq:b:2:y holds it and has been silent for 1m30s; the lease is 30s."
     (ready,) = reasons("ready")
-    assert ready.what == "It waits for its turn: 3 jobs ready in the queue orders, 2 running on all workers."
+    assert ready.what == "It waits for its turn: 3 jobs ready in the queue orders, 2 with the workers."

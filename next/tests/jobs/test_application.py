@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from delayq import ConfigError, Manager, Settings, current_manager, job, set_manager
+from delayq import ConfigError, JobContext, Manager, Settings, current_manager, handles, job, set_manager
 from delayq.jobs.application import (
     connections_elsewhere,
     load_application,
@@ -100,7 +100,11 @@ def test_jobs_of_a_worker_dispatch_to_its_redis(no_manager: None) -> None:
 def test_a_worker_serves_the_queues_of_its_jobs(no_manager: None, monkeypatch: pytest.MonkeyPatch) -> None:
     jobs = Registry()
     monkeypatch.setattr("delayq.jobs.application.registry", jobs)
-    routes = {"mail.*": Route(queue="mail"), "report.*": Route(queue="slow", connection="reports")}
+    routes = {
+        "mail.*": Route(queue="mail"),
+        "Mailer@send": Route(queue="letters"),
+        "report.*": Route(queue="slow", connection="reports"),
+    }
     tables = {"reports": ConnectionSettings(prefix="reports")}
     manager = Manager(settings("redis://a").model_copy(update={"routes": routes, "connections": tables}))
     set_manager(manager)
@@ -110,8 +114,14 @@ def test_a_worker_serves_the_queues_of_its_jobs(no_manager: None, monkeypatch: p
     job("mail.c", queue="own", registry=jobs)(lambda: None)
     job("report.d", registry=jobs)(lambda: None)
     assert (queues_of_application(), connections_elsewhere()) == (["default", "mail", "own"], ["reports"])
+
+    @handles("Mailer", registry=jobs)
+    class Mailer:
+        def send(self, context: JobContext, data: object) -> None: ...
+
+    assert queues_of_application() == ["default", "letters", "mail", "own"]
     set_manager(Manager(manager.settings.model_copy(update={"connection": "reports"})))
-    assert queues_of_application() == ["default", "mail", "own", "slow"]
+    assert queues_of_application() == ["default", "letters", "mail", "own", "slow"]
     set_manager(None)
 
 

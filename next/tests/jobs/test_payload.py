@@ -85,7 +85,10 @@ def test_what_is_sent_comes_back_equal(kind: Any, value: Any) -> None:
         (list[datetime], [datetime(2026, 11, 28, tzinfo=ZoneInfo("Europe/Berlin"))], "a worker would read"),
         (list[int], (1, 2), "a tuple, and a worker would read a list"),
         (Any, object(), "JSON has no form for a object"),
-        (dict[str, Any], {"a": math.inf}, "a worker would read"),
+        (dict[str, Any], {"a": math.inf}, r"at \['a'\] inf, for which JSON has no number"),
+        (Any, {"a": [{"b": Decimal("1.5")}]}, r"at \['a'\]\[0\]\['b'\] a Decimal, .* read the str '1.5'"),
+        (list[Any], [Address("Kay", date(2026, 1, 1))], r"at \[0\] a Address, and a worker would read a dict"),
+        (float | None, math.nan, "nan, for which JSON has no number"),
     ],
 )
 def test_what_would_not_come_back_is_refused_with_its_field(kind: Any, value: Any, told: str) -> None:

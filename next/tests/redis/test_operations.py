@@ -100,3 +100,10 @@ def test_what_is_no_spec_is_refused_before_anything_is_sent(client: Any, specs: 
     assert str(refused.value).startswith(sentence)
     assert refused.value.field == "specs"
     assert client.queues() == []
+
+
+def test_a_spec_that_breaks_a_rule_is_named_by_its_position(client: Any) -> None:
+    with pytest.raises(InvalidInput, match=r"^specs\[1\]: delay 'soon' is no duration\. Write 500ms") as refused:
+        client.schedule_many([JobSpec(name="n"), JobSpec(name="n", delay="soon")])
+    assert refused.value.field == "delay"
+    assert client.queues() == []

@@ -1,7 +1,8 @@
 """What the supervisor does for its children, living and dead, with a keeper in memory and a clock set by hand."""
 
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from delayq.jobs.function import job
 from delayq.jobs.registry import Registry
 from delayq.worker import children as children_module
 from delayq.worker import timeouts as timeouts_module
+from delayq.worker.announcing import Announcing
 from delayq.worker.attempt import Attempts
 from delayq.worker.children import ChildProcess, Ending
 from delayq.worker.crash_recovery import CrashRecovery
@@ -304,3 +306,27 @@ def test_a_pause_by_signal_is_taken_back_by_another(child: ChildUnderTest) -> No
     assert child.slots.is_paused()
     stopping.heed(signal.SIGCONT, [child.process])
     assert not child.slots.is_paused()
+
+
+class FakeRegistry:
+    """Records the announced states of workers."""
+
+    def __init__(self) -> None:
+        self.announced: list[str] = []
+
+    def announce(self, documents: Mapping[str, Mapping[str, Any]], now_ms: int) -> None:
+        self.announced += [about["state"] for about in documents.values()]
+
+    def leave(self, names: Sequence[str], now_ms: int) -> None:
+        pass
+
+
+def test_a_pause_is_announced_at_once_and_all_else_every_ten_seconds(child: ChildUnderTest) -> None:
+    registry = FakeRegistry()
+    announcing = Announcing(registry, ["q"], now_ms=lambda: 1_800_000_000_000, clock=child.clock)
+    for seconds in (0, 1, 1, 9):
+        child.clock.now += seconds
+        announcing.step([child.process], child.clock())
+    child.slots.set_paused(True)
+    announcing.step([child.process], child.clock())
+    assert registry.announced == ["working", "working", "paused"]

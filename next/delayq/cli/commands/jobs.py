@@ -14,7 +14,7 @@ from delayq.cli.output import print_json, print_note, print_text
 from delayq.cli.payload import read_payload
 from delayq.cli.session import CliSession, check_queue_known, known_queue, session_of
 from delayq.cli.unsure import unsure_change
-from delayq.client import JobRef
+from delayq.client import DelayQ, JobRef
 from delayq.core import json_shapes
 from delayq.core.errors import InvalidInput
 from delayq.core.job_spec import when_of
@@ -201,8 +201,9 @@ def _sending(
         declared = queue_of_declared(session, app, name, payload)
         yield dispatch, queue or declared
         return
-    with session.client() as client:
-        yield client.schedule, queue or session.settings.queue
+    settings = session.with_server(session.routed(name))
+    with DelayQ(settings=settings) as client:
+        yield client.schedule, queue or settings.queue
 
 
 def _print_reference(ref: JobRef, *, as_json: bool) -> None:

@@ -122,7 +122,8 @@ def pause(
         for job in running:
             print_text(f"{job['id']}  runs in queue {job['queue']}")
     if running:
-        print_note(f"Jobs still run after {wait}. The pause stays; `delayq resume` ends it.")
+        end = f"delayq resume {'--all' if all else name}"
+        print_note(f"Jobs still run after {wait}. The pause stays; `{end}` ends it.")
         raise typer.Exit(1)
 
 
