@@ -72,7 +72,7 @@ def test_down_leaves_running_jobs_alone(project: Path) -> None:
     try:
         with DelayQ() as client:
             client.schedule("note", {"n": 0})
-            wait_until(lambda: any(one.about.get("runs") for one in client.workers()))
+            wait_until(lambda: client.workers() and client.stats("default")[0].reserved)
         refused = subprocess.run([*DELAYQ, "down"], capture_output=True, text=True, check=False)
         assert (refused.returncode, "Jobs are running on the embedded server: 1." in refused.stderr) == (4, True)
         stopped = subprocess.run([*DELAYQ, "down", "--now", "--json"], capture_output=True, text=True, check=False)

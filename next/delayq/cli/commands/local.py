@@ -86,8 +86,10 @@ def listen(
 
 def _refuse_running_jobs(settings: Settings) -> None:
     with DelayQ(settings=settings) as client:
-        running = sum(worker.about.get("runs", 0) for worker in client.workers())
-    if running:
+        workers = client.workers()
+        announced = sum(worker.about.get("runs", 0) for worker in workers)
+        held = sum(one.reserved for one in client.stats()) if workers else 0  # workers announce every few seconds only
+    if running := max(announced, held):
         raise JobRunning(
             f"Jobs are running on the embedded server: {running}.",
             hint="Stop the worker first (Ctrl-C), or use `delayq down --now`.",
