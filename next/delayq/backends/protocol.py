@@ -15,12 +15,21 @@ from delayq.core.errors import BackendError
 TripT = TypeVar("TripT")
 
 
+EntryKey = tuple[str, str]
+"""A queue and an entry of it: the streams of two queues may give the same entry id."""
+
+
 class Held(msgspec.Struct, frozen=True, gc=False):
     """A job that a consumer holds, by its id and its entry."""
 
     queue: str
     id: str
     entry: str
+
+    @property
+    def key(self) -> EntryKey:
+        """What tells this delivery from all others."""
+        return self.queue, self.entry
 
 
 class Delivery(msgspec.Struct, frozen=True, gc=False):
@@ -41,6 +50,11 @@ class Delivery(msgspec.Struct, frozen=True, gc=False):
     def due_ms(self) -> int:
         """When the job was due, in epoch ms; 0 when that cannot be read."""
         return int(self.due) if self.due.isdigit() else 0
+
+    @property
+    def key(self) -> EntryKey:
+        """What tells this delivery from all others."""
+        return self.queue, self.entry
 
     @property
     def held(self) -> Held:
@@ -101,11 +115,14 @@ class Promoted(msgspec.Struct, frozen=True, gc=False):
 
 
 class Renewed(msgspec.Struct, frozen=True, gc=False):
-    """`more`: entries that the consumer holds beyond those given. `cancelled`: ids of jobs that are asked to stop."""
+    """`more`: entries that the consumer holds beyond those given.
+
+    `cancelled`: queue and id of jobs that are asked to stop.
+    """
 
     lease_ms: int
     more: int
-    cancelled: list[str]
+    cancelled: list[tuple[str, str]]
 
 
 class Reclaimed(msgspec.Struct, frozen=True, gc=False):

@@ -12,6 +12,7 @@ from enum import StrEnum
 from functools import partial
 from typing import Final
 
+from delayq.backends.protocol import EntryKey
 from delayq.worker.processes import fork, send
 from delayq.worker.shared_memory import SlotTable, Stop
 
@@ -56,14 +57,14 @@ class ChildProcess:
     is_settled: bool = True
     end_by: float | None = None
     ending: Ending | None = None
-    killed_for: set[str] = field(default_factory=set)
-    warned: set[str] = field(default_factory=set)
+    killed_for: set[EntryKey] = field(default_factory=set)
+    warned: set[EntryKey] = field(default_factory=set)
 
-    def kill(self, ending: Ending, entries: set[str]) -> None:
+    def kill(self, ending: Ending, killed_for: set[EntryKey]) -> None:
         """Kill the process and all that its handlers started."""
         if self.process_id is not None and self.ending is None:
             self.ending = ending
-            self.killed_for = entries
+            self.killed_for = killed_for
             send(self.process_id, signal.SIGKILL)
 
     def order(self, stop: Stop) -> None:

@@ -38,14 +38,14 @@ class CrashRecovery:
         return bool(ended)
 
     def _settle(self, child: ChildProcess) -> None:
-        states = {view.held.entry: view.state for view in child.slots.read()}
+        states = {view.held.key: view.state for view in child.slots.read()}
         done: list[Held] = []
         unstarted: list[Held] = []
         vanished: list[Held] = []
         decided: list[Settlement] = []
         # Also a child that ended in order may hold one: it was delivered while the child turned away from a read.
         for delivery in self._keeper.pending(child.consumer):
-            state = states.get(delivery.entry, SlotState.WAITING)
+            state = states.get(delivery.key, SlotState.WAITING)
             if state is SlotState.DONE:
                 done.append(delivery.held)
             elif state is SlotState.WAITING or (child.ending and not self._is_to_blame(child, delivery)):
@@ -66,7 +66,7 @@ class CrashRecovery:
             )
 
     def _is_to_blame(self, child: ChildProcess, delivery: Delivery) -> bool:
-        return child.ending is not Ending.SHUTDOWN and delivery.entry in child.killed_for
+        return child.ending is not Ending.SHUTDOWN and delivery.key in child.killed_for
 
 
 def _error_of(child: ChildProcess) -> JobInterrupted | None:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from delayq.backends.protocol import Acked, Delivery, Settlement
+from delayq.backends.protocol import Acked, Delivery, EntryKey, Settlement
 from delayq.core.signals import JobCancelled, JobInterrupted, JobTimedOut, WorkerShutdown
 from delayq.worker.shared_memory import CAPACITY, SlotState, SlotTable, Stop
 
@@ -53,7 +53,7 @@ class InFlight:
         self._places = places
         self._clock = clock
         self._free = list(range(CAPACITY))
-        self._held: dict[str, HeldJob] = {}
+        self._held: dict[EntryKey, HeldJob] = {}
         self._waiting: deque[HeldJob] = deque()
         self._running: dict[int, HeldJob] = {}
         self._finished: list[tuple[HeldJob, Settlement]] = []
@@ -73,14 +73,14 @@ class InFlight:
         now = self._clock()
         with self.lock:
             for delivery in deliveries:
-                job = self._held.get(delivery.entry)
+                job = self._held.get(delivery.key)
                 if job is not None:
                     job.read_at = read_at
                 elif self._free:
                     is_suspect = delivery.recoveries >= SUSPECT
                     job = HeldJob(self._free.pop(), delivery, read_at, now, is_suspect)
                     self.slots.write(job.slot, delivery)
-                    self._held[delivery.entry] = job
+                    self._held[delivery.key] = job
                     if is_suspect:
                         self.suspects += 1
                         self._waiting.appendleft(job)
@@ -234,7 +234,7 @@ class InFlight:
             self.slots.free(slots)
             self._free += slots
             for job in jobs:
-                del self._held[job.delivery.entry]
+                del self._held[job.delivery.key]
                 self.suspects -= job.is_suspect
 
     def room(self) -> int:

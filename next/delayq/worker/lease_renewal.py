@@ -39,12 +39,12 @@ class LeaseRenewal:
         if renewed.more > 0:
             child.slots.ask_replay()
         for job in held:
-            if job.id in renewed.cancelled:
-                child.slots.cancel(job.entry)
+            if (job.queue, job.id) in renewed.cancelled:
+                child.slots.cancel(job.key)
         return renewed.lease_ms / 1000
 
 
 def _ask_to_stop(child: ChildProcess, queue: str, job_id: str) -> None:
     for view in child.slots.read():
         if view.held.id == job_id and view.held.queue == queue:
-            child.slots.cancel(view.held.entry)
+            child.slots.cancel(view.held.key)

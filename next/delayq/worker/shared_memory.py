@@ -1,8 +1,8 @@
 """The jobs of a child, in memory that it shares with the supervisor. Only this module knows the bytes.
 
 The child writes the slots; the supervisor writes orders. A slot gets its state last, so a reader never takes half a
-slot for a whole one: an entry id is never used again, so a slot that shows the same entry before and after a look was
-not changed meanwhile.
+slot for a whole one: a queue never uses an entry id again, so a slot that shows the same queue and entry before and
+after a look was not changed meanwhile.
 
 Deadlines count by a clock that both share: the monotonic clock less the time in which the whole worker stood still.
 """
@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from delayq.backends.protocol import Delivery, Held
+from delayq.backends.protocol import Delivery, EntryKey, Held
 
 CAPACITY: Final = 1024
 
@@ -151,10 +151,10 @@ class SlotTable:
         views = [self._view(number) for number in range(CAPACITY) if self._memory[_FIRST_SLOT + number * _SLOT_SIZE]]
         return [view for view in views if view is not None]
 
-    def cancel(self, entry: str) -> None:
-        """Ask the child to stop the job of an entry."""
+    def cancel(self, key: EntryKey) -> None:
+        """Ask the child to stop a job."""
         for view in self.read():
-            if view.held.entry == entry:
+            if view.held.key == key:
                 self._memory[_FIRST_SLOT + view.number * _SLOT_SIZE + _ORDER] = 1
 
     def ask_replay(self) -> None:
@@ -193,11 +193,10 @@ class SlotTable:
     def _view(self, number: int) -> SlotView | None:
         """Read one slot; None when it was changed meanwhile."""
         start = _FIRST_SLOT + number * _SLOT_SIZE
-        queue, entry, job_id = _NAMES.unpack_from(self._memory, start + _NAMES_AT)
+        names = queue, entry, job_id = _NAMES.unpack_from(self._memory, start + _NAMES_AT)
         state, limit = self._memory[start], self._floats[(start + _LIMIT) // 8]
         is_cancelled = self._memory[start + _ORDER] == 1
-        _, entry_again, _ = _NAMES.unpack_from(self._memory, start + _NAMES_AT)
-        if entry != entry_again or state == SlotState.FREE:
+        if names != _NAMES.unpack_from(self._memory, start + _NAMES_AT) or state == SlotState.FREE:
             return None
         held = Held(self._queues[queue], job_id.rstrip(b"\0").decode(), entry.rstrip(b"\0").decode())
         return SlotView(number, SlotState(state), held, limit, is_cancelled)

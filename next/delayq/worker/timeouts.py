@@ -11,6 +11,7 @@ import signal
 from collections.abc import Sequence
 from typing import Final
 
+from delayq.backends.protocol import EntryKey
 from delayq.worker.children import ChildProcess, Ending
 from delayq.worker.processes import is_stopped, send
 from delayq.worker.shared_memory import SlotState, SlotView, Stop
@@ -30,21 +31,21 @@ class Timeouts:
 
     def __init__(self, *, is_single: bool) -> None:
         self._is_single = is_single
-        self._cancelled_at: dict[str, float] = {}
+        self._cancelled_at: dict[EntryKey, float] = {}
 
     def step(self, children: Sequence[ChildProcess], now: float) -> bool:
         """Warn and kill. `now` is the clock of the supervisor."""
-        seen: set[str] = set()
+        seen: set[EntryKey] = set()
         for child in children:
             running = [view for view in child.slots.read() if view.state is SlotState.RUNNING]
-            seen |= {view.held.entry for view in running if view.is_cancelled}
+            seen |= {view.held.key for view in running if view.is_cancelled}
             late = {view: self._late_by(child, view) for view in running}
             overdue = [view for view, seconds in late.items() if seconds >= KILL_AFTER]
             if overdue:
                 self._end(child, overdue, has_others=len(overdue) < len(running), now=now)
             elif self._is_single:
                 self._warn(child, [view for view, seconds in late.items() if seconds >= WARN_AFTER])
-        self._cancelled_at = {entry: at for entry, at in self._cancelled_at.items() if entry in seen}
+        self._cancelled_at = {key: at for key, at in self._cancelled_at.items() if key in seen}
         return True
 
     def _late_by(self, child: ChildProcess, view: SlotView) -> float:
@@ -52,24 +53,24 @@ class Timeouts:
         now = child.slots.now()
         late = now - view.limit if view.limit else -1.0
         if view.is_cancelled:
-            late = max(late, now - self._cancelled_at.setdefault(view.held.entry, now))
+            late = max(late, now - self._cancelled_at.setdefault(view.held.key, now))
         return late
 
     def _warn(self, child: ChildProcess, views: Sequence[SlotView]) -> None:
         for view in views:
-            if view.held.entry not in child.warned and child.process_id is not None:
-                child.warned.add(view.held.entry)
+            if view.held.key not in child.warned and child.process_id is not None:
+                child.warned.add(view.held.key)
                 send(child.process_id, signal.SIGTERM)
 
     def _end(self, child: ChildProcess, overdue: Sequence[SlotView], *, has_others: bool, now: float) -> None:
         if child.process_id is None or child.ending is not None:
             return
-        entries = {view.held.entry for view in overdue}
+        keys = {view.held.key for view in overdue}
         if is_stopped(child.process_id):
-            child.kill(Ending.FROZEN, entries)
+            child.kill(Ending.FROZEN, keys)
         elif self._is_single or not has_others or (child.end_by is not None and now >= child.end_by):
             is_cancel = all(view.is_cancelled for view in overdue)
-            child.kill(Ending.CANCEL if is_cancel else Ending.TIMEOUT, entries)
+            child.kill(Ending.CANCEL if is_cancel else Ending.TIMEOUT, keys)
         elif child.end_by is None:
             ids = ", ".join(view.held.id for view in overdue)
             logger.warning("job %s did not end when it should; its process ends when its other jobs have", ids)

@@ -75,7 +75,7 @@ class FakeKeeper:
         self.renewed: list[Held] = []
         self.lease_ms = 30_000
         self.wishes: list[tuple[str, str]] = []
-        self.cancelled: list[str] = []
+        self.cancelled: list[tuple[str, str]] = []
         self.settled: dict[str, list[str]] = {}
         self.decided: list[Settlement] = []
 
@@ -106,10 +106,11 @@ class FakeKeeper:
         self.decided = list(decided)
 
 
-def delivery(number: int, *, name: str = "ok", recoveries: int = 0) -> Delivery:
-    """Make the delivery of a job `job-<number>` that calls the handler `name`."""
-    envelope = b'{"v":1,"id":"job-%d","name":"%b","queue":"q","data":{},"attempts":0,"created_ms":0}' % (
+def delivery(number: int, *, name: str = "ok", queue: str = "q", recoveries: int = 0) -> Delivery:
+    """Make the delivery of a job `job-<number>` that calls the handler `name`, with the entry id `<number>-0`."""
+    envelope = b'{"v":1,"id":"job-%d","name":"%b","queue":"%b","data":{},"attempts":0,"created_ms":0}' % (
         number,
         name.encode(),
+        queue.encode(),
     )
-    return Delivery("q", f"job-{number}", f"{number}-0", envelope, recoveries)
+    return Delivery(queue, f"job-{number}", f"{number}-0", envelope, recoveries)

@@ -22,7 +22,7 @@ class ChildUnderTest:
     def __init__(self, consumer: FakeConsumer) -> None:
         self.consumer = consumer
         self.clock = FakeClock()
-        self.slots = SlotTable(["q"])
+        self.slots = SlotTable(["q", "other"])
         self.in_flight = InFlight(self.slots, places=1, clock=self.clock)
         self.started: list[str] = []
         registry = Registry()
@@ -66,6 +66,15 @@ def test_one_trip_settles_what_is_finished_and_takes_what_is_new() -> None:
         child.step()
     assert [type(settled) for settled in consumer.settled] == [Acked]
     assert consumer.trips == 2
+
+
+def test_jobs_of_two_queues_that_have_the_same_entry_id_both_run() -> None:
+    """Streams give entry ids by the millisecond, so those of two queues may be equal."""
+    under_test = ChildUnderTest(FakeConsumer())
+    under_test.in_flight.hold([delivery(1), delivery(1, queue="other")], read_at=under_test.clock())
+    for _ in range(5):
+        under_test.child.step()
+    assert [settled.queue for settled in under_test.consumer.settled] == ["q", "other"]
 
 
 def test_quick_jobs_are_fetched_many_at_a_time() -> None:

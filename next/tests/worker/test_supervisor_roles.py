@@ -32,7 +32,7 @@ class ChildUnderTest:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.clock = FakeClock()
-        self.slots = SlotTable(["q"], clock=self.clock)
+        self.slots = SlotTable(["q", "other"], clock=self.clock)
         self.process = ChildProcess(self.slots, consumer="dq:a:1:x", process_id=PID)
         self.sent: list[signal.Signals] = []
         self.is_stopped = False
@@ -58,7 +58,7 @@ class ChildUnderTest:
         self.process.process_id = None
         self.process.is_settled = False
         self.process.ending = ending
-        self.process.killed_for = {one.entry for one in blamed}
+        self.process.killed_for = {one.key for one in blamed}
 
 
 @pytest.fixture
@@ -124,7 +124,7 @@ def test_a_child_replays_when_the_backend_holds_more_for_it(child: ChildUnderTes
 def test_a_wish_to_stop_reaches_the_job_by_a_hint_or_a_renewal(child: ChildUnderTest) -> None:
     held = child.hold(SlotState.RUNNING, SlotState.RUNNING, SlotState.RUNNING)
     keeper = FakeKeeper(*held)
-    keeper.wishes, keeper.cancelled = [("q", "job-2"), ("other", "job-1")], ["job-3"]
+    keeper.wishes, keeper.cancelled = [("q", "job-2"), ("other", "job-1")], [("q", "job-3")]
     renewal = LeaseRenewal(keeper, lease=30, clock=child.clock)
     renewal.step([child.process], child.clock())
     assert [child.slots.is_cancelled(slot) for slot in range(3)] == [False, True, False]
@@ -143,7 +143,7 @@ def test_a_job_alone_in_its_child_is_warned_and_then_killed(child: ChildUnderTes
         role.step([child.process], child.clock())
         child.clock.now += 0.5
     assert child.sent == [signal.SIGTERM, signal.SIGKILL]
-    assert (child.process.ending, child.process.killed_for) == (Ending.TIMEOUT, {job_1.entry})
+    assert (child.process.ending, child.process.killed_for) == (Ending.TIMEOUT, {job_1.key})
 
 
 def test_a_child_with_other_jobs_is_killed_when_these_have_ended_or_had_their_time(child: ChildUnderTest) -> None:
@@ -163,12 +163,12 @@ def test_a_child_with_other_jobs_is_killed_when_these_have_ended_or_had_their_ti
 
 def test_a_cancelled_job_that_goes_on_is_killed_for_that(child: ChildUnderTest) -> None:
     (job_1,) = child.hold(SlotState.RUNNING)
-    child.slots.cancel(job_1.entry)
+    child.slots.cancel(job_1.key)
     role = Timeouts(is_single=True)
     for _ in range(6):
         role.step([child.process], child.clock())
         child.clock.now += 0.5
-    assert (child.process.ending, child.process.killed_for) == (Ending.CANCEL, {job_1.entry})
+    assert (child.process.ending, child.process.killed_for) == (Ending.CANCEL, {job_1.key})
 
 
 def test_a_frozen_child_is_no_timeout(child: ChildUnderTest) -> None:
@@ -235,6 +235,39 @@ def test_a_frozen_child_costs_a_recovery(child: ChildUnderTest) -> None:
     child.die(Ending.FROZEN, held[0])
     settled = recover(child, held).settled
     assert (settled["vanished"], settled["handed back"]) == (["job-1"], ["job-2"])
+
+
+@pytest.fixture
+def twins(child: ChildUnderTest) -> list[Delivery]:
+    """Two running jobs of two queues, with the same id and the same entry id."""
+    jobs = [delivery(1), delivery(1, queue="other")]
+    for slot, one in enumerate(jobs):
+        child.slots.write(slot, one)
+        child.slots.mark(slot, SlotState.RUNNING)
+    return jobs
+
+
+def test_only_the_twin_of_its_queue_is_asked_to_stop(child: ChildUnderTest, twins: list[Delivery]) -> None:
+    keeper = FakeKeeper(*twins)
+    keeper.cancelled = [("other", "job-1")]
+    renewal = LeaseRenewal(keeper, lease=30, clock=child.clock)
+    child.clock.now += 10
+    renewal.step([child.process], child.clock())
+    assert [child.slots.is_cancelled(slot) for slot in range(2)] == [False, True]
+
+
+def test_only_the_twin_of_its_queue_pays_for_a_kill(child: ChildUnderTest, twins: list[Delivery]) -> None:
+    child.die(Ending.TIMEOUT, twins[1])
+    keeper = recover(child, twins)
+    assert [settled.queue for settled in keeper.decided] == ["other"]
+    assert keeper.settled["handed back"] == ["job-1"]
+
+
+def test_only_the_twin_that_was_running_is_charged(child: ChildUnderTest, twins: list[Delivery]) -> None:
+    child.slots.mark(0, SlotState.WAITING)
+    child.die()
+    settled = recover(child, twins).settled
+    assert (settled["vanished"], settled["handed back"]) == (["job-1"], ["job-1"])
 
 
 # -- stopping ----------------------------------------------------------------------------------------------------------

@@ -94,7 +94,7 @@ def renew(keys: Keys, queue: str, consumer: str, held: Sequence[Held]) -> Call[R
 
     def parse(reply: list[Any]) -> Renewed:
         lease_ms, pending, _, asked = reply
-        return Renewed(lease_ms, max(pending - len(held), 0), [job_id.decode() for job_id in asked])
+        return Renewed(lease_ms, max(pending - len(held), 0), [(queue, job_id.decode()) for job_id in asked])
 
     rows = [(job.id, job.entry) for job in held]
     return queue_call("renew", keys, queue, parse, consumer=consumer, rows=rows)

@@ -40,7 +40,7 @@ class RedisLeaseKeeper:
                 for queue in self._resting.awake(self._queues)
             ]
         )
-        cancelled = [job_id for reply in replies for job_id in reply.cancelled]
+        cancelled = [job for reply in replies for job in reply.cancelled]
         lease_ms = min((reply.lease_ms for reply in replies), default=self._options.lease_ms)
         return Renewed(lease_ms, sum(reply.more for reply in replies), cancelled)
 
