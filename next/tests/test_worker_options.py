@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from delayq import DelayQ
+from delayq import DelayQ, JobRef
 from tests.support.waiting import wait_until
 from tests.support.workers import end_worker
 
@@ -107,6 +107,24 @@ def test_queues_may_be_named_one_by_one(start: Start, client: DelayQ, tmp_path: 
     send(client, 3, 4, queue="high")
     assert start("--queue", "high", "--queue", "low", "--stop-when-empty").wait(timeout=20) == 0
     assert ran(tmp_path) == [3, 4, 1, 2]
+
+
+def test_jobs_of_two_queues_with_the_same_entry_id_both_run(
+    start: Start, client: DelayQ, server: redis.Redis, tmp_path: Path
+) -> None:
+    """Streams give entry ids by the millisecond. A worker of both queues took the second job for the first."""
+
+    def have_same_entry(*pair: JobRef) -> bool:
+        return len({server.hget(f"delayq:{{{ref.queue}}}:entries", ref.id) for ref in pair}) == 1
+
+    def schedule_pair() -> tuple[JobRef, JobRef]:
+        return client.schedule("note", {"n": -1}, queue="high"), client.schedule("note", {"n": -2}, queue="low")
+
+    send(client, *range(100), queue="high")  # so quick that the worker fetches both jobs of the pair at once
+    while not have_same_entry(*(pair := schedule_pair())):
+        assert [ref.cancel() for ref in pair] == ["cancelled", "cancelled"]
+    assert start("--queue", "high,low", "--stop-when-empty").wait(timeout=20) == 0
+    assert ran(tmp_path)[-2:] == [-1, -2]
 
 
 def test_two_orders_of_queues_are_refused(start: Start, tmp_path: Path) -> None:
