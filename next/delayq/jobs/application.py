@@ -26,9 +26,7 @@ def load_application(module: str) -> None:
         sys.path.insert(0, "")
     if not all(part.isidentifier() for part in module.split(".")):
         raise ConfigError(
-            f"--app takes the name of a module, and {module!r} is none.",
-            hint=f"Write --app {_as_module(module)}.",
-            field="app",
+            f"--app takes the name of a module, and {module!r} is none.", hint=_hint_for(module), field="app"
         )
     try:
         import_module(module)
@@ -36,9 +34,8 @@ def load_application(module: str) -> None:
         raise
     except ModuleNotFoundError as error:
         if error.name is not None and (module == error.name or module.startswith(f"{error.name}.")):
-            raise ConfigError(
-                f"No module {module!r} is found.", hint="Run delayq in the directory that holds it.", field="app"
-            ) from None
+            hint = _hint_for(module) if module.endswith(".py") else "Run delayq in the directory that holds it."
+            raise ConfigError(f"No module {module!r} is found.", hint=hint, field="app") from None
         raise ConfigError(f"The module {module!r} cannot be imported: {error}.", field="app") from error
     except SystemExit as end:
         said = f": {end.code}" if end.code not in (None, 0) else ""
@@ -109,14 +106,14 @@ def _is_same_redis(one: Connection, other: Connection) -> bool:
     return (one.settings.url, one.settings.prefix) == (other.settings.url, other.settings.prefix)
 
 
-def _as_module(given: str) -> str:
+def _hint_for(given: str) -> str:
     """Guess the module that was meant: of a path, or of a module and a name in it."""
-    path = PurePath(given.partition(":")[0])
-    parts = [
-        part for part in path.with_suffix("" if path.suffix == ".py" else path.suffix).parts if part not in (".", "/")
-    ]
-    guess = ".".join(parts)
-    return guess if guess and all(part.isidentifier() for part in guess.split(".")) else "shop.jobs"
+    path = PurePath(given.partition(":")[0].removesuffix(".py"))
+    if path.is_absolute() and path.name.isidentifier():
+        return f"Run delayq in the directory {path.parent}, and write --app {path.name}."
+    parts = [part for part in path.parts if part != "."]
+    is_module = bool(parts) and all(part.isidentifier() for part in ".".join(parts).split("."))
+    return f"Write --app {'.'.join(parts) if is_module else 'shop.jobs'}."
 
 
 def _shown(settings: Settings) -> str:

@@ -18,6 +18,7 @@ from delayq.client import DelayQ, JobRef
 from delayq.core import json_shapes
 from delayq.core.errors import InvalidInput
 from delayq.core.job_spec import when_of
+from delayq.core.names import check_queue
 from delayq.core.states import Answer, OnConflict
 from delayq.core.times import format_instant
 
@@ -77,7 +78,10 @@ def schedule(
     delayq schedule order.close --in 15m --id order-42 --data '{"order_id": 42}'
     """
     payload = None if data is None else read_payload(data)
-    when_of(delay, at, tz=tz, fold=fold, now_ms=time.time_ns() // 1_000_000)  # before a server is started for it
+    # Before a server is started for it:
+    when_of(delay, at, tz=tz, fold=fold, now_ms=time.time_ns() // 1_000_000)
+    if queue is not None:
+        check_queue(queue)
     session = session_of(context)
     with (
         _sending(session, app, name, payload, queue) as (send, where),
