@@ -85,6 +85,19 @@ def fails() -> None:
     raise ValueError("why")
 """
 
+SILENCING_LATER = """
+import logging.config
+from delayq import job
+
+@job("silences", queue="q")
+def silences() -> None:
+    logging.config.dictConfig({"version": 1})
+
+@job("fails", queue="q", tries=1)
+def fails() -> None:
+    raise ValueError("why")
+"""
+
 OLD_RELEASE = """
 from delayq import job
 
@@ -253,6 +266,13 @@ def test_a_failure_is_told_also_when_the_application_silences_loggers(work: Work
     """Issue 3730 of tilecloud-chain: `disable_existing_loggers` left failed jobs without a line."""
     client.schedule("fails", queue="q")
     assert "ValueError: why" in work(SILENCING)
+    client.schedule("silences", queue="q")
+    client.schedule("fails", queue="q")
+    assert "ValueError: why" in work(SILENCING_LATER)
+
+
+def test_an_application_without_a_job_is_told(work: Work) -> None:
+    assert "delayq: The module app declares no job, so jobs wait: is it the right one?\n" in work("")
 
 
 def test_jobs_of_a_new_release_wait_for_it(work: Work, client: DelayQ, tmp_path: Path) -> None:

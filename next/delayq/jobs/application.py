@@ -15,6 +15,7 @@ _DJANGO: Final = (
     "Django must be set up first: write a module with `import django; django.setup()` and then the import of the jobs, "
     "and name that module."
 )
+_TRACEBACK: Final = "`delayq -v …` shows the traceback."
 
 
 def load_application(module: str) -> None:
@@ -36,14 +37,16 @@ def load_application(module: str) -> None:
         if error.name is not None and (module == error.name or module.startswith(f"{error.name}.")):
             hint = _hint_for(module) if module.endswith(".py") else "Run delayq in the directory that holds it."
             raise ConfigError(f"No module {module!r} is found.", hint=hint, field="app") from None
-        raise ConfigError(f"The module {module!r} cannot be imported: {error}.", field="app") from error
+        raise ConfigError(
+            f"The module {module!r} cannot be imported: {_sentence(error)}", hint=_TRACEBACK, field="app"
+        ) from error
     except SystemExit as end:
         said = f": {end.code}" if end.code not in (None, 0) else ""
         raise ConfigError(f"The module {module!r} ended the program while it was imported{said}.", field="app") from end
     except BaseException as error:
         raise ConfigError(
-            f"The module {module!r} cannot be imported: {type(error).__name__}: {error}.",
-            hint=_DJANGO if type(error).__name__ in ("ImproperlyConfigured", "AppRegistryNotReady") else "",
+            f"The module {module!r} cannot be imported: {type(error).__name__}: {_sentence(error)}",
+            hint=_DJANGO if type(error).__name__ in ("ImproperlyConfigured", "AppRegistryNotReady") else _TRACEBACK,
             field="app",
         ) from error
 
@@ -114,6 +117,10 @@ def _hint_for(given: str) -> str:
     parts = [part for part in path.parts if part != "."]
     is_module = bool(parts) and all(part.isidentifier() for part in ".".join(parts).split("."))
     return f"Write --app {'.'.join(parts) if is_module else 'shop.jobs'}."
+
+
+def _sentence(error: BaseException) -> str:
+    return f"{str(error).rstrip('.')}."
 
 
 def _shown(settings: Settings) -> str:

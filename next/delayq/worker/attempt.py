@@ -170,6 +170,7 @@ class Attempts:
 
 def _tell(level: int, delivery: Delivery, envelope: Envelope, error: BaseException, what: str) -> None:
     """Write a retry (WARNING) or a failure (ERROR) into the log, with the frames of the application."""
+    logger.disabled = False  # a handler may have called dictConfig, which disables loggers that it does not name
     logger.log(
         level,
         "job %s (%s, queue %s) %s: %s: %s%s",

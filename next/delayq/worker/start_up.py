@@ -1,14 +1,14 @@
 """What a worker and a mover do before they begin."""
 
-import logging
 from collections.abc import Callable
 from typing import Final, TypeVar
 
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_random_exponential
 
 from delayq.core.errors import BackendUnavailable, OutcomeUnknown
+from delayq.core.outages import Outages
 
-logger: Final = logging.getLogger("delayq.worker")
+WAITING: Final = "waiting for Redis"
 
 T = TypeVar("T")
 
@@ -16,12 +16,18 @@ T = TypeVar("T")
 def when_reachable(call: Callable[[], T]) -> T:
     """Return the result of a call to Redis as soon as Redis can be reached, and log meanwhile that it cannot."""
 
+    outages = Outages()
+
     def tell(state: RetryCallState) -> None:
-        logger.warning("waiting for Redis: %s", state.outcome.exception() if state.outcome else "")
+        error = state.outcome.exception() if state.outcome else None
+        if isinstance(error, Exception):
+            outages.tell(WAITING, error)
 
     retrying = Retrying(
         retry=retry_if_exception_type((BackendUnavailable, OutcomeUnknown)),
         wait=wait_random_exponential(multiplier=0.2, max=5.0),
         before_sleep=tell,
     )
-    return retrying(call)
+    result = retrying(call)
+    outages.is_over(WAITING)
+    return result

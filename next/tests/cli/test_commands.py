@@ -37,6 +37,7 @@ def test_schedule_show_list_and_cancel_a_job(run: Run) -> None:
         (("show", "nope"), 3, "No job 'nope' is known"),
         (("--url", "http://host", "stats"), 2, "is no address of a Redis"),
         (("work",), 2, "No application is named"),
+        (("listen",), 2, "No application is named"),
         (("work", "--app", "./shop.py"), 2, "takes the name of a module"),
     ],
 )

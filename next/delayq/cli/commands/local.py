@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 from pydantic import SecretStr
 
+from delayq.cli.application import name_of_application
 from delayq.cli.commands.work import work
 from delayq.cli.options import App, Json, Queues
 from delayq.cli.output import print_json, print_text
@@ -78,8 +79,7 @@ def listen(
     from delayq.cli.listening import listen as listen_to_changes
 
     session = session_of(context)
-    words = [*session.root_words(), "work"]
-    words += ["--app", app] if app else []
+    words = [*session.root_words(), "work", "--app", name_of_application(app, session.settings)]
     words += ["--queue", ",".join(queue)] if queue else []
     raise typer.Exit(listen_to_changes(watch, words))
 

@@ -1,5 +1,6 @@
 """Commands that run for long: work, move."""
 
+import logging
 import signal
 import sys
 from typing import Annotated
@@ -110,7 +111,8 @@ def work(
     settings = of_all.chosen()
     if json:
         log_format = "json"
-    handler = begin_logging(log_format=log_format or settings.log_format, level=settings.log_level, quiet=quiet)
+    form = log_format or settings.log_format
+    handler = begin_logging(log_format=form, level=settings.log_level, quiet=quiet)
     load_application(application)
     settle_logging(handler, is_format_said=log_format is not None)
     is_embedded = settings_of_application(settings).uses_embedded
@@ -135,7 +137,9 @@ def work(
         name=check_host(name) if name else "",
     )
     if not quiet:
-        _tell(session, settings, is_embedded, f"working on {', '.join(queues)}, {_how_many(options)}")
+        _tell(session, settings, is_embedded, f"working on {', '.join(queues)}, {_how_many(options)}", form)
+        if not registry.names():
+            print_note(f"The module {application} declares no job, so jobs wait: is it the right one?")
         for connection in connections_elsewhere():
             print_note(f"Jobs of the connection {connection} need a worker of their own: --connection {connection}.")
     raise typer.Exit(run_worker(settings, options, registry))
@@ -159,7 +163,8 @@ def move(
     session = session_of(context)
     is_embedded = session.settings.uses_embedded
     settings = session.with_server(session.settings, tells_start=False)
-    begin_logging(log_format="json" if json else settings.log_format, level=settings.log_level, quiet=session.quiet)
+    form: LogFormat = "json" if json else settings.log_format
+    begin_logging(log_format=form, level=settings.log_level, quiet=session.quiet)
     if once:
         moved = move_once(settings, allows_eviction=allow_eviction)
         if json:
@@ -169,18 +174,21 @@ def move(
         return
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: sys.exit(0))
-    _tell(session, settings, is_embedded, "moving what is due in all queues")
+    _tell(session, settings, is_embedded, "moving what is due in all queues", form)
     run_mover(settings, allows_eviction=allow_eviction)
 
 
-def _tell(session: CliSession, settings: Settings, is_embedded: bool, what: str) -> None:
+def _tell(session: CliSession, settings: Settings, is_embedded: bool, what: str, form: LogFormat) -> None:
     """Say on stderr which server this is: a wrong one is the most frequent mistake."""
     if session.quiet:
         return
     where = mask_url(settings.must_have_url())
     if is_embedded:
         where += f", embedded server, data in {session.embedded.data_dir}"
-    print(f"delayq: {what}; Redis at {where}", file=sys.stderr, flush=True)
+    if form == "json":
+        logging.getLogger("delayq").info("%s; Redis at %s", what, where)
+    else:
+        print(f"delayq: {what}; Redis at {where}", file=sys.stderr, flush=True)
 
 
 def _how_many(options: WorkerOptions) -> str:

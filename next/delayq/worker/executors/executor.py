@@ -1,10 +1,11 @@
 """The executor of a child: begins attempts, gives each to the runner that fits its handler, and ends it."""
 
 import asyncio
+import logging
 import os
 import threading
 from collections.abc import Awaitable
-from typing import Any
+from typing import Any, Final
 
 from delayq.core.signals import JobInterrupted
 from delayq.jobs.context import JobContext
@@ -15,6 +16,8 @@ from delayq.worker.executors.inline import InlineRunner
 from delayq.worker.executors.runner import Runner
 from delayq.worker.executors.threads import ThreadRunner
 from delayq.worker.in_flight import HeldJob, InFlight
+
+logger: Final = logging.getLogger("delayq.worker")
 
 
 class JobExecutor:
@@ -99,7 +102,8 @@ class JobExecutor:
     def _note_end(self, error: BaseException | None) -> None:
         if self._is_copy:
             os._exit(0)  # a process that the handler forked came out of it; only its parent is a worker
-        if isinstance(error, MemoryError):
+        if isinstance(error, MemoryError) and not self._in_flight.must_leave:
+            logger.warning("a handler ran out of memory; its process is replaced")
             self._in_flight.must_leave = True
 
     def _end_and_wake(self, job: HeldJob, attempt: Attempt, result: Any, error: BaseException | None) -> None:
