@@ -82,21 +82,31 @@ class Supervisor:
         signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED)
         while True:
             self.turn()
-            if self._stopping.is_stopping and not self._children.running():
+            if self._has_ended():
                 break
             self._wait()
         self._sidecar.stop()
-        self._step_alive([])  # takes the worker off the list
+        if self._settle_for_ended():
+            self._step_alive([])  # takes the worker off the list; when Redis does not answer, that forgets it by itself
         return self._stopping.code
 
     def turn(self) -> None:
         """Take one turn: reap, settle for the ended, fork what is missing, and step each role."""
         self._try("reap", self._reap)
-        self._try("settle for ended children", lambda: self._ended.step(self._children.all, self._clock()))
+        if self._has_ended():
+            return
+        self._settle_for_ended()
         if not self._stopping.is_stopping:
             self._try("fork", self._fork)
         self._step_alive(self._children.running())
         self._try("stop", lambda: self._stopping.step(self._children.all, self._clock()))
+
+    def _has_ended(self) -> bool:
+        """Whether the worker stops, and no child is left."""
+        return self._stopping.is_stopping and not self._children.running()
+
+    def _settle_for_ended(self) -> bool:
+        return self._try("settle for ended children", lambda: self._ended.step(self._children.all, self._clock()))
 
     def _step_alive(self, children: Sequence[ChildProcess]) -> None:
         for role in self._alive:
@@ -123,12 +133,16 @@ class Supervisor:
         if number is not None:
             self._stopping.heed(number, self._children.running())
 
-    def _try(self, name: str, step: Callable[[], object]) -> None:
-        """Take a step and log its failure. A step that returns False did nothing, which ends no outage."""
+    def _try(self, name: str, step: Callable[[], object]) -> bool:
+        """Take a step, log its failure, and return whether it worked.
+
+        A step that returns False did nothing, which ends no outage.
+        """
         try:
             result = step()
         except Exception as error:
             self._outages.tell(f"the step {name!r} of the supervisor failed", error)
-        else:
-            if result is not False:
-                self._outages.is_over(f"the step {name!r} of the supervisor failed")
+            return False
+        if result is not False:
+            self._outages.is_over(f"the step {name!r} of the supervisor failed")
+        return True
