@@ -3,7 +3,14 @@
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_random_exponential
+from tenacity import (
+    RetryCallState,
+    Retrying,
+    retry_if_exception_type,
+    stop_after_delay,
+    stop_never,
+    wait_random_exponential,
+)
 
 from delayq.core.errors import BackendUnavailable, OutcomeUnknown
 from delayq.core.outages import Outages
@@ -13,8 +20,11 @@ WAITING: Final = "waiting for Redis"
 T = TypeVar("T")
 
 
-def when_reachable(call: Callable[[], T]) -> T:
-    """Return the result of a call to Redis as soon as Redis can be reached, and log meanwhile that it cannot."""
+def when_reachable(call: Callable[[], T], *, patience: float | None = None) -> T:
+    """Return the result of a call to Redis as soon as Redis can be reached, and log meanwhile that it cannot.
+
+    Raises BackendUnavailable or OutcomeUnknown after `patience` seconds; None = never.
+    """
 
     outages = Outages()
 
@@ -26,7 +36,9 @@ def when_reachable(call: Callable[[], T]) -> T:
     retrying = Retrying(
         retry=retry_if_exception_type((BackendUnavailable, OutcomeUnknown)),
         wait=wait_random_exponential(multiplier=0.2, max=5.0),
+        stop=stop_never if patience is None else stop_after_delay(patience),
         before_sleep=tell,
+        reraise=True,
     )
     result = retrying(call)
     outages.is_over(WAITING)

@@ -66,7 +66,7 @@ class Worker:
         options, queues = self._options, list(self._options.queues)
         executor = Executor(BlockingLeaf(self._address), patience=HASTY)
         consumer = RedisConsumer(executor, self._keys, queues, self._settings.options(), name="")
-        lease = when_reachable(consumer.open)
+        lease = when_reachable(consumer.open, patience=options.start_patience)
         if not options.allows_eviction:
             refuse_eviction(executor)
         stop_hints = Hints(self._address, self._keys.cancel)

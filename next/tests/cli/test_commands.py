@@ -38,6 +38,8 @@ def test_schedule_show_list_and_cancel_a_job(run: Run) -> None:
         (("--url", "http://host", "stats"), 2, "is no address of a Redis"),
         (("work",), 2, "No application is named"),
         (("listen",), 2, "No application is named"),
+        (("--url", "redis://127.0.0.1:1", "work", "--app", "json", "--once"), 5, "cannot be reached"),
+        (("--url", "redis://127.0.0.1:1", "work", "--app", "json", "--max-time", "10ms"), 5, "cannot be reached"),
         (("work", "--app", "./shop.py"), 2, "takes the name of a module"),
     ],
 )

@@ -101,7 +101,7 @@ def work(
     delayq work --app shop.jobs
 
     Signals: TERM, INT and QUIT stop it, the same one again after 2 s makes it leave at once; USR2 pauses it, CONT
-    lets it go on. Exit codes: 0 stopped in good order, 6 refused for safety, 130 left at once.
+    lets it go on. Exit codes: 0 stopped in good order, 5 Redis stayed away, 6 refused for safety, 130 left at once.
     """
     if queue and weighted:
         raise InvalidInput("--queue and --weighted are both given.", hint="Leave out one of them.", field="weighted")
