@@ -139,14 +139,14 @@ class Awaited(Job, queue="q"):
     async def handle(self):
         write(f"awaited {self.n}")
 
-class Gives(Job, queue="q", tries=1):
+class Gives(Job, queue="q", tries=2, backoff="1ms"):
     how: str
     def handle(self):
         if self.how == "up":
             raise ValueError("broken")
         self.fail("decided")
     def failed(self, error):
-        write(f"{self.how}: {error}")
+        write(f"{self.how}: {error} at attempt {self.attempts()}")
 
 class GivesAwaited(Job, queue="q", tries=1):
     async def handle(self):
@@ -308,11 +308,11 @@ def test_jobs_of_all_kinds_run(work: Work, client: DelayQ, tmp_path: Path, threa
         "again ann",
         "awaited 2",
         "awaited: broken",
-        "decided: decided",
+        "decided: decided at attempt 1",
         "mixed: broken",
         f"plain 1 of {kept.id}, attempt 1",
         "sent ann",
-        "up: broken",
+        "up: broken at attempt 2",
     ]
     assert kept.result() == {"n": 1}
     with pytest.raises(ResultLost, match="nan, for which JSON has no number"):

@@ -240,8 +240,8 @@ class LeaseKeeper(Protocol):
         unstarted: Sequence[Held],
         vanished: Sequence[Held],
         decided: Sequence[Settlement],
-    ) -> None:
-        """Settle for a dead child.
+    ) -> list[Held]:
+        """Settle for a dead child, and return the jobs that failed because too many of their processes vanished.
 
         What was done is acknowledged, what was unstarted handed back, what vanished charged with a recovery; `decided`
         is settled as it says.

@@ -41,11 +41,11 @@ OfQueues = Annotated[
 ]
 Since = Annotated[
     str | None,
-    typer.Option("--since", metavar="TIME", help="Failed since: 2h ago, or a time.", show_default=False),
+    typer.Option("--since", metavar="TIME", help="Failed since: 2h for 2 hours ago, or a time.", show_default=False),
 ]
 Until = Annotated[
     str | None,
-    typer.Option("--until", metavar="TIME", help="Failed until: 2h ago, or a time.", show_default=False),
+    typer.Option("--until", metavar="TIME", help="Failed until: 2h for 2 hours ago, or a time.", show_default=False),
 ]
 Signature = Annotated[
     str | None,

@@ -15,6 +15,7 @@ _DJANGO: Final = (
     "Django must be set up first: write a module with `import django; django.setup()` and then the import of the jobs, "
     "and name that module."
 )
+_OF_CONNECTION: Final = frozenset({"url", "prefix", "queue", "connection", "connections", "routes"})
 _TRACEBACK: Final = "`delayq -v …` shows the traceback."
 
 
@@ -55,10 +56,15 @@ def settings_of_application(settings: Settings) -> Settings:
     """Return the settings for a worker of the application that was loaded.
 
     A manager that the application has set names its Redis. It counts when nothing else names one. Raises ConfigError
-    when something else names another: the worker would wait for jobs that go elsewhere.
+    when something else names another: the worker would wait for jobs that go elsewhere. So do the other settings of the
+    manager, where options, variables and the settings file say nothing.
     """
     manager = manager_that_was_set()
-    if manager is None or manager.settings.url is None:
+    if manager is None:
+        return settings
+    unsaid = manager.settings.model_fields_set - settings.model_fields_set - _OF_CONNECTION
+    settings = settings.model_copy(update={name: getattr(manager.settings, name) for name in unsaid})
+    if manager.settings.url is None:
         return settings
     said = manager.settings.chosen()
     if settings.url is None:

@@ -52,8 +52,8 @@ class Handler(Protocol):
         """Run the job."""
         ...
 
-    def failed(self, job: Any, error: BaseException) -> Awaitable[None] | None:
-        """Tell the job that it has failed for good."""
+    def failed(self, job: Any, error: BaseException, context: JobContext | None) -> Awaitable[None] | None:
+        """Tell the job that it has failed for good, with the context of its last attempt."""
         ...
 
 
@@ -80,7 +80,7 @@ class FunctionHandler:
             return self._function(**job, **{self.context_name: context})
         return self._function(**job)
 
-    def failed(self, job: dict[str, Any], error: BaseException) -> None:
+    def failed(self, job: dict[str, Any], error: BaseException, context: JobContext | None) -> None:
         """Do nothing: a function has no hook."""
 
 
@@ -107,7 +107,7 @@ class MethodHandler:
         """Call the method on a new object of the class."""
         return getattr(self._kind(), self._method)(context, job)
 
-    def failed(self, job: Any, error: BaseException) -> Awaitable[None] | None:
+    def failed(self, job: Any, error: BaseException, context: JobContext | None) -> Awaitable[None] | None:
         """Call `failed(data, error)` on a new object of the class."""
         answer: Awaitable[None] | None = getattr(self._kind(), "failed")(job, error)  # noqa: B009
         return answer
@@ -119,13 +119,15 @@ def origin_of(declared: Callable[..., Any]) -> str:
     return f"{getattr(declared, '__module__', '')}.{name}"
 
 
-def tell_failed(handler: Handler, job: Any, error: BaseException, *, job_id: str) -> Awaitable[None] | None:
+def tell_failed(
+    handler: Handler, job: Any, error: BaseException, context: JobContext | None, *, job_id: str
+) -> Awaitable[None] | None:
     """Call the hook of a job that has failed for good. Returns what is to be awaited, if the hook is async.
 
     What the hook raises is logged: the job has failed either way.
     """
     try:
-        answer = handler.failed(job, error)
+        answer = handler.failed(job, error, context)
     except KeyboardInterrupt:
         raise
     except BaseException:

@@ -83,7 +83,10 @@ class Job(Sendable):
     # -- what a class may define ---------------------------------------------------------------------------------------
 
     def failed(self, error: BaseException) -> Awaitable[None] | None:
-        """Do something when the job has failed for good. It is called on a new object, and may be async."""
+        """Do something when the job has failed for good. It is called on a new object, and may be async.
+
+        `context` is that of the last attempt.
+        """
         return None
 
     def prepare_for_dispatch(self) -> bool | None:
@@ -162,17 +165,18 @@ class ClassHandler:
 
     def call(self, job: dict[str, Any], context: JobContext | None) -> Any:
         """Make the job and run it; of an async `handle` the answer is a coroutine."""
-        made = self._make(job)
-        vars(made)["_context"] = context
+        made = self._make(job, context)
         answer = made.handle(context) if self._takes_context else made.handle()  # type: ignore[attr-defined]
         return _awaited(made, answer) if self.is_async else _settled(made, answer)
 
-    def failed(self, job: dict[str, Any], error: BaseException) -> Awaitable[None] | None:
+    def failed(self, job: dict[str, Any], error: BaseException, context: JobContext | None) -> Awaitable[None] | None:
         """Make the job anew and tell it that it has failed for good."""
-        return self._make(job).failed(error)
+        return self._make(job, context).failed(error)
 
-    def _make(self, job: dict[str, Any]) -> Job:
-        return self._kind(**job)
+    def _make(self, job: dict[str, Any], context: JobContext | None) -> Job:
+        made = self._kind(**job)
+        vars(made)["_context"] = context
+        return made
 
 
 async def _awaited(job: Job, answer: Awaitable[Any]) -> Any:

@@ -57,17 +57,17 @@ def run(raw: bytes, *, jobs: Registry = registry) -> Ran:
             f"The handler of {envelope.name!r} is async, and this thread runs an event loop already.",
             hint="Await adispatch_sync there.",
         )
-    job = handler.read(envelope.data)
+    job, context = handler.read(envelope.data), _context(envelope, raw)
     result: Any = None
     error: BaseException | None = None
     try:
-        result = copy_context().run(handler.call, job, _context(envelope, raw))
+        result = copy_context().run(handler.call, job, context)
         if inspect.isawaitable(result):
             result = asyncio.run(_as_coroutine(result))
     except Exception as raised:
         error = raised
     ran = _decided(envelope, result, error)
-    if told := _tell(handler, job, envelope, ran.outcome):
+    if told := _tell(handler, job, context, ran.outcome):
         asyncio.run(_as_coroutine(told))
     return ran
 
@@ -76,18 +76,18 @@ async def arun(raw: bytes, *, jobs: Registry = registry) -> Ran:
     """Run the job of an envelope in this event loop, a plain handler in a thread. Returns and raises as `run`."""
     envelope = envelopes.decode(raw)
     handler = jobs.get(envelope.name)
-    job = handler.read(envelope.data)
+    job, context = handler.read(envelope.data), _context(envelope, raw)
     result: Any = None
     error: BaseException | None = None
     try:
         if handler.is_async:
-            result = await handler.call(job, _context(envelope, raw))
+            result = await handler.call(job, context)
         else:
-            result = await asyncio.to_thread(handler.call, job, _context(envelope, raw))
+            result = await asyncio.to_thread(handler.call, job, context)
     except Exception as raised:
         error = raised
     ran = _decided(envelope, result, error)
-    if told := _tell(handler, job, envelope, ran.outcome):
+    if told := _tell(handler, job, context, ran.outcome):
         await told
     return ran
 
@@ -106,10 +106,10 @@ def _decided(envelope: Envelope, result: Any, error: BaseException | None) -> Ra
     return Ran(decide(envelope, policy, error, now_ms=_now_ms, rand=random.random), result, error)
 
 
-def _tell(handler: Handler, job: Any, envelope: Envelope, outcome: Outcome) -> Awaitable[None] | None:
+def _tell(handler: Handler, job: Any, context: JobContext, outcome: Outcome) -> Awaitable[None] | None:
     if not isinstance(outcome, GiveUp) or not handler.has_failed_hook:
         return None
-    return tell_failed(handler, job, outcome.error, job_id=envelope.id)
+    return tell_failed(handler, job, outcome.error, context, job_id=context.id)
 
 
 def _or_raise(ran: Ran) -> Ran:

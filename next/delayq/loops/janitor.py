@@ -1,11 +1,15 @@
 """The janitor: takes back what vanished workers hold, and keeps queues whole."""
 
+import logging
 import math
 import time
 from collections.abc import Callable
+from typing import Final
 
 from delayq.backends.protocol import QueueKeeper
 from delayq.core.resting import RestingQueues
+
+logger: Final = logging.getLogger("delayq.worker")
 
 
 class Janitor:
@@ -57,5 +61,11 @@ class Janitor:
         while is_more:
             answer = self._keeper.reclaim(queue)
             self.reclaimed += answer.reclaimed + answer.failed
+            if answer.reclaimed:
+                logger.warning("queue %s: %d jobs of silent workers are taken back", queue, answer.reclaimed)
+            if answer.failed:
+                logger.error(
+                    "queue %s: %d jobs failed, because too many of their workers vanished", queue, answer.failed
+                )
             self._shortest_lease = min(self._shortest_lease, answer.lease_ms / 1000)
             is_more = answer.more == 1

@@ -100,7 +100,7 @@ class Attempts:
         """
         if not isinstance(outcome, GiveUp) or not attempt.handler.has_failed_hook:
             return None
-        return tell_failed(attempt.handler, attempt.job, outcome.error, job_id=attempt.delivery.id)
+        return tell_failed(attempt.handler, attempt.job, outcome.error, attempt.job_context, job_id=attempt.delivery.id)
 
     def settle(self, attempt: Attempt, outcome: Outcome, result: Any) -> Settlement:
         """Return the settlement of an attempt."""

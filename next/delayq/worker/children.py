@@ -26,6 +26,19 @@ EARLY_DEATH: Final = 5.0
 WAKE: Final = signal.SIGURG
 """Ends the wait of a child, which then looks at its orders. By default a process ignores it."""
 
+
+class Pause:
+    """The pause before a process that died is forked again. It doubles with each early death in a row."""
+
+    def __init__(self) -> None:
+        self._next = FIRST_PAUSE
+
+    def after_death(self, *, is_early: bool) -> float:
+        """Return the seconds until the next one is forked."""
+        self._next = min(2 * self._next, LONGEST_PAUSE) if is_early else FIRST_PAUSE
+        return self._next
+
+
 ChildMain = Callable[[str, SlotTable, int | None], int]
 """Runs a child under a consumer name, with its slots and a number of jobs at most, and returns the exit code."""
 
@@ -53,7 +66,7 @@ class ChildProcess:
     process_id: int | None = None
     started_at: float = 0.0
     fork_at: float = 0.0
-    pause: float = FIRST_PAUSE
+    pause: Pause = field(default_factory=Pause)
     is_settled: bool = True
     end_by: float | None = None
     ending: Ending | None = None
@@ -134,11 +147,10 @@ class Children:
         child.is_settled = False
         if child.jobs_left is not None:
             child.jobs_left = max(child.jobs_left - finished, 0)
-        if code == 0 or finished or child.ending or now - child.started_at > EARLY_DEATH:
-            child.pause = FIRST_PAUSE
-        else:
-            child.pause = min(2 * child.pause, LONGEST_PAUSE)
-        child.fork_at = now if code == 0 or child.ending else now + child.pause
+        is_orderly = code == 0 or child.ending is not None
+        is_early = not (is_orderly or finished or now - child.started_at > EARLY_DEATH)
+        pause = child.pause.after_death(is_early=is_early)
+        child.fork_at = now if is_orderly else now + pause
         if code != 0:
             why = f"was killed ({child.ending})" if child.ending else f"ended with {_as_text(code)}"
             logger.warning("child process %s", why)

@@ -55,7 +55,7 @@ class CrashRecovery:
             else:
                 vanished.append(delivery.held)
         if done or unstarted or vanished or decided:
-            self._keeper.settle_after_death(done, unstarted, vanished, decided)
+            failed = self._keeper.settle_after_death(done, unstarted, vanished, decided)
             logger.warning(
                 "settled for the ended child %s: %d done, %d handed back, %d charged with a recovery, %d ended",
                 child.consumer,
@@ -64,6 +64,8 @@ class CrashRecovery:
                 len(vanished),
                 len(decided),
             )
+            for job in failed:
+                logger.error("job %s (queue %s) failed: too many of the processes that ran it ended", job.id, job.queue)
 
     def _is_to_blame(self, child: ChildProcess, delivery: Delivery) -> bool:
         return child.ending is not Ending.SHUTDOWN and delivery.key in child.killed_for

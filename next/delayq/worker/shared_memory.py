@@ -187,8 +187,10 @@ class SlotTable:
         return self._counts[_FINISHED // 8]
 
     def clear(self) -> None:
-        """Free everything, for the next child that takes this table."""
+        """Free everything, for the next child that takes this table. A pause stays."""
+        is_paused = self._memory[_PAUSE]
         self._memory[:] = bytes(len(self._memory))
+        self._memory[_PAUSE] = is_paused
 
     def _view(self, number: int) -> SlotView | None:
         """Read one slot; None when it was changed meanwhile."""

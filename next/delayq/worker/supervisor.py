@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from delayq.core.outages import Outages
-from delayq.worker.children import ChildProcess, Children
+from delayq.worker.children import EARLY_DEATH, ChildProcess, Children, Pause
 from delayq.worker.processes import WATCHED, fork, reap, send, wait_for_signal
 from delayq.worker.stopping import Stopping
 
@@ -33,20 +33,27 @@ class Role(Protocol):
 class Sidecar:
     """The process with the loops."""
 
-    def __init__(self, main: Callable[[], int] | None) -> None:
+    def __init__(self, main: Callable[[], int] | None, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._main = main
+        self._clock = clock
+        self._started_at = self._fork_at = 0.0
+        self._pause = Pause()
         self.process_id: int | None = None
 
     def spawn(self) -> None:
         """Fork it when it is missing."""
-        if self._main is not None and self.process_id is None:
+        now = self._clock()
+        if self._main is not None and self.process_id is None and now >= self._fork_at:
+            self._started_at = now
             self.process_id = fork(self._main, title="delayq-mover")
 
     def ended(self, process_id: int, code: int) -> None:
         """Note that a process has ended, if it was this."""
         if process_id == self.process_id:
-            logger.warning("the process with the mover and the janitor ended with %d; it is started again", code)
-            self.process_id = None
+            now = self._clock()
+            pause = self._pause.after_death(is_early=now - self._started_at <= EARLY_DEATH)
+            logger.warning("the mover and janitor process ended with %d; it is started again in %g s", code, pause)
+            self.process_id, self._fork_at = None, now + pause
 
     def stop(self) -> None:
         """End it: each of its calls is one script."""
@@ -131,7 +138,7 @@ class Supervisor:
             for child in self._children.all:
                 child.slots.add_standstill(late)
         if number is not None:
-            self._stopping.heed(number, self._children.running())
+            self._stopping.heed(number, self._children.all)
 
     def _try(self, name: str, step: Callable[[], object]) -> bool:
         """Take a step, log its failure, and return whether it worked.

@@ -95,6 +95,13 @@ def test_the_redis_of_the_application_is_that_of_its_worker(no_manager: None) ->
     set_manager(None)
 
 
+def test_settings_in_code_reach_the_worker_that_was_told_nothing_else(no_manager: None) -> None:
+    set_manager(Manager(Settings(url=SecretStr("redis://a"), tries=2, timeout=300, prefix="shop")))
+    found = settings_of_application(Settings(tries=7))
+    assert (found.must_have_url(), found.prefix, found.tries, found.timeout) == ("redis://a", "shop", 7, 300)
+    set_manager(None)
+
+
 def test_jobs_of_a_worker_dispatch_to_its_redis(no_manager: None) -> None:
     share_settings(settings("redis://a"))
     assert current_manager().settings.must_have_url() == "redis://a"

@@ -151,6 +151,7 @@ class Failing(Job):
 
     def failed(self, error: BaseException) -> None:
         told.append((self.n, repr(error)))
+        assert (self.context.id, self.attempts()) == ("job-1", 1)
 
 
 class FailingAsync(Job):
@@ -176,10 +177,9 @@ told: list[tuple[int, str]] = []
 def test_a_job_is_told_that_it_failed(job: Job, caplog: pytest.LogCaptureFixture) -> None:
     told.clear()
     with pytest.raises(ValueError, match="broken"):
-        job.dispatch_sync()
-    if isinstance(job, FailingTwice):
-        assert "its failed hook raised" in caplog.text
-    else:
+        job.dispatch_sync(id="job-1")
+    assert ("its failed hook raised" in caplog.text) == isinstance(job, FailingTwice)
+    if not isinstance(job, FailingTwice):
         assert told == [(int(isinstance(job, Failing)), "ValueError('broken')")]
 
 

@@ -78,6 +78,7 @@ class FakeKeeper:
         self.cancelled: list[tuple[str, str]] = []
         self.settled: dict[str, list[str]] = {}
         self.decided: list[Settlement] = []
+        self.fails_with_recovery = False
 
     def renew(self, consumer: str, held: Sequence[Held]) -> Renewed:
         self.renewed += held
@@ -96,7 +97,7 @@ class FakeKeeper:
         unstarted: Sequence[Held],
         vanished: Sequence[Held],
         decided: Sequence[Settlement],
-    ) -> None:
+    ) -> list[Held]:
         self.settled = {
             "done": [job.id for job in done],
             "handed back": [job.id for job in unstarted],
@@ -104,6 +105,7 @@ class FakeKeeper:
             "decided": [settlement.id for settlement in decided],
         }
         self.decided = list(decided)
+        return list(vanished) if self.fails_with_recovery else []
 
 
 def delivery(number: int, *, name: str = "ok", queue: str = "q", recoveries: int = 0) -> Delivery:

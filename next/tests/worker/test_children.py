@@ -5,8 +5,10 @@ from collections.abc import Callable
 import pytest
 
 from delayq.worker import children as children_module
+from delayq.worker import supervisor as supervisor_module
 from delayq.worker.children import Children
 from delayq.worker.shared_memory import SlotTable
+from delayq.worker.supervisor import Sidecar
 from tests.support.fakes import FakeClock
 
 PID = 4_000_000
@@ -22,7 +24,8 @@ def forks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         titles.append(title)
         return PID
 
-    monkeypatch.setattr(children_module, "fork", fork)
+    for module in (children_module, supervisor_module):
+        monkeypatch.setattr(module, "fork", fork)
     return titles
 
 
@@ -69,3 +72,22 @@ def test_a_child_that_did_something_ends_the_slow_replacement(forks: list[str], 
         children.all[0].slots.count_finished()
     assert pause_after(children, clock, forks, code=code) == (0 if code == 0 else 0.5)
     assert pause_after(children, clock, forks, code=CRASHED) == 1
+
+
+def test_a_pause_by_signal_stays_when_a_child_is_replaced(forks: list[str]) -> None:
+    clock = FakeClock()
+    children = children_of(clock)
+    children.spawn()
+    children.all[0].slots.set_paused(True)
+    pause_after(children, clock, forks, code=CRASHED)
+    assert children.all[0].slots.is_paused()
+
+
+def test_a_sidecar_that_dies_early_is_replaced_later_and_later(forks: list[str]) -> None:
+    clock = FakeClock()
+    sidecar = Sidecar(lambda: 0, clock=clock)
+    for _ in range(60):
+        sidecar.spawn()
+        sidecar.ended(PID, CRASHED)
+        clock.now += 1
+    assert len(forks) == 6

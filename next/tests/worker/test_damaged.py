@@ -128,3 +128,12 @@ def test_a_list_of_queues_that_is_refused_is_told_once_then_every_few_seconds_wi
     ]
     assert caplog.records[-1].getMessage().endswith("it works again")
     assert not any(record.exc_info for record in caplog.records)
+
+
+def test_the_jobs_that_fail_with_their_last_recovery_are_returned(queue: QueueOnServer, url: str, keys: Keys) -> None:
+    held = [delivery.held for delivery in queue.reserve("one", "two")]
+    hints = Hints(Address(url), keys.cancel)
+    options = Options(max_recoveries=0)
+    keeper = RedisLeaseKeeper(Executor(BlockingLeaf(Address(url))), keys, QUEUES, options, hints)
+    assert keeper.settle_after_death([], [], held, []) == held
+    assert queue.server.hget(queue.key("meta"), "failed_total") == "2"

@@ -218,6 +218,17 @@ def test_the_job_for_which_a_child_was_killed_pays_and_its_neighbours_do_not(
         assert error.__name__ in settled.failure.decode()
 
 
+def test_a_job_that_fails_because_its_processes_vanished_is_told(
+    child: ChildUnderTest, caplog: pytest.LogCaptureFixture
+) -> None:
+    held = child.hold(SlotState.RUNNING)
+    child.die()
+    keeper = FakeKeeper(*held)
+    keeper.fails_with_recovery = True
+    CrashRecovery(keeper, attempts().end_of_killed).step([child.process], child.clock())
+    assert caplog.messages[-1] == "job job-1 (queue q) failed: too many of the processes that ran it ended"
+
+
 def test_of_several_late_jobs_each_costs_a_recovery(child: ChildUnderTest) -> None:
     held = child.hold(SlotState.RUNNING, SlotState.RUNNING)
     child.die(Ending.TIMEOUT, *held)

@@ -119,6 +119,10 @@ def reclaim(
     )
 
 
+FAILED: Final = 2
+"""The answer of `recover` for a job that failed."""
+
+
 def recover(keys: Keys, queue: str, held: Sequence[Held], *, max_recoveries: int, now_ms: str = "") -> Call[list[int]]:
     """Take back these jobs, whose process is known to be dead: 1 = ready again, 2 = failed, 0 = fenced, for each.
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from delayq.backends.protocol import Acked, Delivery, Held, Renewed, Settlement
+from delayq.core.errors import BackendError
 from delayq.core.options import Options
 from delayq.core.resting import RestingQueues
 from delayq.redis.commands import delivery as calls
@@ -59,8 +60,8 @@ class RedisLeaseKeeper:
         unstarted: Sequence[Held],
         vanished: Sequence[Held],
         decided: Sequence[Settlement],
-    ) -> None:
-        """Settle for a dead child, in one trip."""
+    ) -> list[Held]:
+        """Settle for a dead child, in one trip, and return the jobs that failed with their last recovery."""
         requests: list[tuple[str, Call[Any]]] = []
         for queue, jobs in by_queue(done).items():
             # Nothing was read of their envelopes, so the script looks whether anything follows.
@@ -68,13 +69,25 @@ class RedisLeaseKeeper:
             requests += [(queue, calls.ack(self._keys, queue, page)) for page in cut(acks)]
         for queue, jobs in by_queue(unstarted).items():
             requests += [(queue, calls.hand_back(self._keys, queue, page)) for page in cut(jobs, calls.MAX_HAND_BACK)]
-        for queue, jobs in by_queue(vanished).items():
-            most = self._options.max_recoveries
-            requests += [(queue, calls.recover(self._keys, queue, page, max_recoveries=most)) for page in cut(jobs)]
         requests += [(settling.queue, settling.call) for settling in settling_calls(self._keys, decided)]
-        self._run(requests)
+        pages = [(queue, page) for queue, jobs in by_queue(vanished).items() for page in cut(jobs)]
+        most = self._options.max_recoveries
+        recoveries = [(queue, calls.recover(self._keys, queue, page, max_recoveries=most)) for queue, page in pages]
+        outcomes = self._run_each([*requests, *recoveries])[len(requests) :]
+        return [
+            job
+            for (_, page), outcome in zip(pages, outcomes, strict=True)
+            if not isinstance(outcome, BackendError)
+            for job, answer in zip(page, outcome, strict=True)
+            if answer == calls.FAILED
+        ]
 
     def _run(self, requests: Sequence[tuple[str, Call[T]]]) -> list[T]:
         """Send calls, each with its queue, in one trip, and return the values. What a queue refuses is left out."""
+        return [outcome for outcome in self._run_each(requests) if not isinstance(outcome, BackendError)]
+
+    def _run_each(self, requests: Sequence[tuple[str, Call[T]]]) -> list[T | BackendError]:
+        """Send calls, each with its queue, in one trip, and return each outcome. What a queue refuses is logged."""
         outcomes = drive(self._executor.run_all([call for _, call in requests]))
-        return self._resting.values([queue for queue, _ in requests], outcomes)
+        self._resting.values([queue for queue, _ in requests], outcomes)
+        return outcomes
