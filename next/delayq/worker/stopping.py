@@ -38,6 +38,11 @@ class Stopping:
         """Whether the worker is on its way out."""
         return self._end_at is not None
 
+    @property
+    def is_grace_over(self) -> bool:
+        """Whether running jobs have had their time."""
+        return self._end_at is not None and self._clock() >= self._end_at
+
     def heed(self, number: int, children: Sequence[ChildProcess]) -> None:
         """Act on a signal."""
         if number == signal.SIGUSR2:

@@ -106,7 +106,6 @@ class Supervisor:
         if not self._stopping.is_stopping:
             self._try("fork", self._fork)
         self._step_alive(self._children.running())
-        self._try("stop", lambda: self._stopping.step(self._children.all, self._clock()))
 
     def _has_ended(self) -> bool:
         """Whether the worker stops, and no child is left."""
@@ -116,8 +115,12 @@ class Supervisor:
         return self._try("settle for ended children", lambda: self._ended.step(self._children.all, self._clock()))
 
     def _step_alive(self, children: Sequence[ChildProcess]) -> None:
+        """Step each role, and look after each whether to stop: while Redis hangs, one waits for 2 s."""
         for role in self._alive:
             self._try(type(role).__name__, partial(role.step, children, self._clock()))
+            self._try("stop", lambda: self._stopping.step(self._children.all, self._clock()))
+            if children and self._stopping.is_grace_over:
+                return  # the children are being killed, and there is no time for the rest
 
     def _reap(self) -> None:
         for process_id, code in reap():
