@@ -136,7 +136,8 @@ class Attempts:
         return self._settlement(delivery, envelope, outcome)
 
     def _unreadable(self, delivery: Delivery, error: UnreadableEnvelope) -> Failed:
-        logger.error("job %s (queue %s) failed: %s", delivery.id, delivery.queue, error)
+        what = f"job {delivery.id}" if delivery.id else f"entry {delivery.entry}, which is no job"
+        logger.error("%s (queue %s) failed: %s", what, delivery.queue, error)
         failure = failures.encode(failures.describe(error, at_ms=self._now_ms()))
         return Failed(delivery.queue, delivery.id, delivery.entry, b"", failure)
 

@@ -285,16 +285,16 @@ class Child:
         """Forget what is settled, and put aside what its queue refused."""
         refused: list[tuple[HeldJob, Settlement]] = []
         for (job, settlement), answer in zip(finished, answers, strict=True):
-            if answer is False:
+            if answer is False and job.delivery.id:
                 logger.warning(
                     "job %s of %s was fenced: its lease ended while it ran, or an answer was lost after it was settled",
                     job.delivery.id,
                     job.delivery.queue,
                 )
-            elif answer is not True:
+            elif isinstance(answer, BackendError):
                 refused.append((job, settlement))
         self._in_flight.free(
-            [job for (job, _), answer in zip(finished, answers, strict=True) if answer is True or answer is False]
+            [job for (job, _), answer in zip(finished, answers, strict=True) if not isinstance(answer, BackendError)]
         )
         if refused:
             self._in_flight.put_aside(refused)
