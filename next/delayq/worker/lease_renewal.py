@@ -17,17 +17,21 @@ class LeaseRenewal:
         self._renew_at = clock() + self._every
 
     def step(self, children: Sequence[ChildProcess], now: float) -> bool:
-        """Renew when it is time. A job that was cancelled meanwhile is asked to stop in either case."""
-        for queue, job_id in self._keeper.stop_wishes():
-            for child in children:
-                _ask_to_stop(child, queue, job_id)
-        if now < self._renew_at:
-            return False
-        self._renew_at = now + self._every
-        for child in children:
+        """Renew when it is time, and at once for a child whose job was asked to stop, as a hint says.
+
+        Only the answer of the renewal stops a job: the hint may be that of another database, or of an earlier job with
+        this id.
+        """
+        wished = set(self._keeper.stop_wishes())
+        is_due = now >= self._renew_at
+        if is_due:
+            self._renew_at = now + self._every
+        chosen = [child for child in children if is_due or (wished and not wished.isdisjoint(_jobs_of(child)))]
+        for child in chosen:
             self._every = self._renew(child) / 3
-        self._renew_at = now + self._every
-        return bool(children)
+        if is_due:
+            self._renew_at = now + self._every
+        return bool(chosen)
 
     def _renew(self, child: ChildProcess) -> float:
         """Renew everything that a child holds, and return the lease in seconds.
@@ -44,7 +48,5 @@ class LeaseRenewal:
         return renewed.lease_ms / 1000
 
 
-def _ask_to_stop(child: ChildProcess, queue: str, job_id: str) -> None:
-    for view in child.slots.read():
-        if view.held.id == job_id and view.held.queue == queue:
-            child.slots.cancel(view.held.key)
+def _jobs_of(child: ChildProcess) -> list[tuple[str, str]]:
+    return [(view.held.queue, view.held.id) for view in child.slots.read()]

@@ -124,13 +124,23 @@ def test_a_child_replays_when_the_backend_holds_more_for_it(child: ChildUnderTes
 def test_a_wish_to_stop_reaches_the_job_by_a_hint_or_a_renewal(child: ChildUnderTest) -> None:
     held = child.hold(SlotState.RUNNING, SlotState.RUNNING, SlotState.RUNNING)
     keeper = FakeKeeper(*held)
-    keeper.wishes, keeper.cancelled = [("q", "job-2"), ("other", "job-1")], [("q", "job-3")]
     renewal = LeaseRenewal(keeper, lease=30, clock=child.clock)
+    keeper.wishes, keeper.cancelled = [("q", "job-2"), ("other", "job-1")], [("q", "job-2")]
     renewal.step([child.process], child.clock())
     assert [child.slots.is_cancelled(slot) for slot in range(3)] == [False, True, False]
+    keeper.cancelled = [("q", "job-3")]
     child.clock.now += 10
     renewal.step([child.process], child.clock())
     assert [child.slots.is_cancelled(slot) for slot in range(3)] == [False, True, True]
+
+
+def test_a_hint_alone_stops_no_job(child: ChildUnderTest) -> None:
+    """It may be that of another database, whose channels are the same, or of a job that had the id before."""
+    keeper = FakeKeeper(*child.hold(SlotState.RUNNING))
+    keeper.wishes = [("q", "job-1")]
+    LeaseRenewal(keeper, lease=30, clock=child.clock).step([child.process], child.clock())
+    assert not child.slots.is_cancelled(0)
+    assert [job.id for job in keeper.renewed] == ["job-1"]
 
 
 # -- timeouts ----------------------------------------------------------------------------------------------------------
