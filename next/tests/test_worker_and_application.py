@@ -98,6 +98,20 @@ def fails() -> None:
     raise ValueError("why")
 """
 
+RAISING_FILTER = """
+import contextvars, logging
+from delayq import job
+
+request = contextvars.ContextVar("request")
+handler = logging.StreamHandler()
+handler.addFilter(lambda record: bool(request.get()))
+logging.getLogger().addHandler(handler)
+
+@job("fails", queue="q", tries=1)
+def fails() -> None:
+    raise ValueError("why")
+"""
+
 OLD_RELEASE = """
 from delayq import job
 
@@ -171,6 +185,55 @@ class Mailer:
 class Loses(Job, queue="q", retention="1h"):
     def handle(self):
         return {"x": float("nan")}
+"""
+
+DECORATED = """
+import asyncio, functools
+from delayq import Job, job
+
+def write(line):
+    with open("log", "a") as file:
+        file.write(line + "\\n")
+
+def in_thread(function):
+    @functools.wraps(function)
+    async def call(*args, **kwargs):
+        return await asyncio.to_thread(function, *args, **kwargs)
+    return call
+
+def in_loop(function):
+    @functools.wraps(function)
+    def call(*args, **kwargs):
+        return asyncio.run(function(*args, **kwargs))
+    return call
+
+def logged(function):
+    @functools.wraps(function)
+    def call(*args, **kwargs):
+        return function(*args, **kwargs)
+    return call
+
+@job("async-of-plain", queue="q")
+@in_thread
+def async_of_plain() -> None:
+    write("async-of-plain")
+
+@job("plain-of-async", queue="q")
+@in_loop
+async def plain_of_async() -> None:
+    write("plain-of-async")
+
+@job("logged", queue="q")
+@logged
+async def logged_async() -> None:
+    await asyncio.sleep(0)
+    write("logged")
+
+class Logged(Job, queue="q"):
+    @logged
+    async def handle(self):
+        await asyncio.sleep(0)
+        write("class")
 """
 
 OTHER_REDIS = """
@@ -271,6 +334,15 @@ def test_a_failure_is_told_also_when_the_application_silences_loggers(work: Work
     assert "ValueError: why" in work(SILENCING_LATER)
 
 
+def test_a_filter_of_the_application_that_raises_ends_no_process(work: Work, client: DelayQ) -> None:
+    client.schedule("fails", queue="q")
+    told = work(RAISING_FILTER)
+    assert "ValueError: why" in told
+    assert "delayq: a log handler of the application raised LookupError" in told
+    assert "exit code" not in told
+    assert client.stats("q")[0].failed == 1
+
+
 def test_an_application_without_a_job_is_told(work: Work) -> None:
     assert "delayq: The module app declares no job, so jobs wait: is it the right one?\n" in work("")
 
@@ -319,6 +391,17 @@ def test_jobs_of_all_kinds_run(work: Work, client: DelayQ, tmp_path: Path, threa
         lost.result()
     (stats,) = client.stats("q")
     assert (stats.failed, stats.completed, stats.ready, stats.reserved) == (4, 2, 0, 0)
+
+
+@pytest.mark.parametrize("threads", ["1", "3"])
+def test_what_a_decorated_handler_returns_is_awaited(work: Work, client: DelayQ, tmp_path: Path, threads: str) -> None:
+    """They counted as done, and their code never ran."""
+    for name in ("async-of-plain", "plain-of-async", "logged", "Logged"):
+        client.schedule(name, queue="q")
+    work(DECORATED, "--threads", threads)
+    assert sorted(lines(tmp_path)) == ["async-of-plain", "class", "logged", "plain-of-async"]
+    (stats,) = client.stats("q")
+    assert (stats.failed, stats.scheduled, stats.ready, stats.reserved) == (0, 0, 0, 0)
 
 
 def test_a_worker_refuses_an_application_with_another_redis(url: str, tmp_path: Path) -> None:

@@ -50,11 +50,29 @@ def begin_logging(*, log_format: LogFormat, level: str, quiet: bool) -> logging.
     return handler
 
 
+def _guard(logger: logging.Logger) -> None:
+    """Let a handler or a filter of the application that raises cost its line, and not the process that logs."""
+    if "handle" in vars(logger):
+        return
+    handle = logger.handle
+
+    def guarded(record: logging.LogRecord) -> None:
+        try:
+            handle(record)
+        except Exception as error:
+            print(f"delayq: {record.getMessage()}", file=sys.stderr)
+            print(f"delayq: a log handler of the application raised {error!r}", file=sys.stderr, flush=True)
+
+    # mypy lets nothing be assigned to a method:
+    setattr(logger, "handle", guarded)  # noqa: B010
+
+
 def settle_logging(handler: logging.Handler, *, is_format_said: bool) -> None:
     """Make delayq's lines reach stderr and the handlers of the application, which has been loaded by now."""
     for name, logger in logging.root.manager.loggerDict.items():
         if isinstance(logger, logging.Logger) and (name == ROOT or name.startswith(f"{ROOT}.")):
             logger.disabled = False  # dictConfig disables loggers that it does not name
+            _guard(logger)
     logger = logging.getLogger(ROOT)
     theirs = [one for one in logger.handlers if one is not handler]
     if handler not in logger.handlers:

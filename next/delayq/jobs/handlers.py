@@ -66,7 +66,7 @@ class FunctionHandler:
         self.name = name
         self.options = options
         self.origin = origin_of(function)
-        self.is_async = inspect.iscoroutinefunction(inspect.unwrap(function))
+        self.is_async = inspect.iscoroutinefunction(function)
         self.context_name, fields = _parameters(function)
         self.wants_context = self.context_name != ""
         self.payload = Payload(name, fields)
@@ -117,6 +117,11 @@ def origin_of(declared: Callable[..., Any]) -> str:
     """Return the module and the qualified name of a function or class."""
     name = getattr(declared, "__qualname__", None) or type(declared).__qualname__
     return f"{getattr(declared, '__module__', '')}.{name}"
+
+
+async def as_coroutine(awaitable: Awaitable[Any]) -> Any:
+    """Await something that `asyncio.run` does not take, because it need not be a coroutine."""
+    return await awaitable
 
 
 def tell_failed(

@@ -167,7 +167,7 @@ class ClassHandler:
         """Make the job and run it; of an async `handle` the answer is a coroutine."""
         made = self._make(job, context)
         answer = made.handle(context) if self._takes_context else made.handle()  # type: ignore[attr-defined]
-        return _awaited(made, answer) if self.is_async else _settled(made, answer)
+        return _awaited(made, answer) if inspect.isawaitable(answer) else _settled(made, answer)
 
     def failed(self, job: dict[str, Any], error: BaseException, context: JobContext | None) -> Awaitable[None] | None:
         """Make the job anew and tell it that it has failed for good."""

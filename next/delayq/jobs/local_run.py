@@ -19,7 +19,7 @@ from delayq.core.options import Options
 from delayq.core.outcome import GiveUp, Outcome, Policy, decide
 from delayq.core.signals import JobSignal
 from delayq.jobs.context import JobContext
-from delayq.jobs.handlers import Handler, tell_failed
+from delayq.jobs.handlers import Handler, as_coroutine, tell_failed
 from delayq.jobs.registry import Registry, registry
 
 _ONCE: Final = Policy(tries=1)
@@ -63,12 +63,12 @@ def run(raw: bytes, *, jobs: Registry = registry) -> Ran:
     try:
         result = copy_context().run(handler.call, job, context)
         if inspect.isawaitable(result):
-            result = asyncio.run(_as_coroutine(result))
+            result = asyncio.run(as_coroutine(result))
     except Exception as raised:
         error = raised
     ran = _decided(envelope, result, error)
     if told := _tell(handler, job, context, ran.outcome):
-        asyncio.run(_as_coroutine(told))
+        asyncio.run(as_coroutine(told))
     return ran
 
 
@@ -84,6 +84,8 @@ async def arun(raw: bytes, *, jobs: Registry = registry) -> Ran:
             result = await handler.call(job, context)
         else:
             result = await asyncio.to_thread(handler.call, job, context)
+            if inspect.isawaitable(result):
+                result = await result
     except Exception as raised:
         error = raised
     ran = _decided(envelope, result, error)
@@ -122,10 +124,6 @@ def _is_inside_a_loop() -> bool:
     with suppress(RuntimeError):
         return asyncio.get_running_loop().is_running()
     return False
-
-
-async def _as_coroutine(awaitable: Awaitable[Any]) -> Any:
-    return await awaitable
 
 
 def _now_ms() -> int:

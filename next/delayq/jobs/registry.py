@@ -6,6 +6,7 @@ from typing import Final
 
 from delayq.core.declared import declare
 from delayq.core.errors import InvalidInput, UnknownJob
+from delayq.core.names import check_job_name
 from delayq.jobs.handlers import Handler, MethodHandler, origin_of
 from delayq.jobs.options import JobOptions
 
@@ -22,9 +23,10 @@ class Registry:
     def add(self, handler: Handler) -> None:
         """Register a handler.
 
-        Raises InvalidInput when another one has its name. The same declaration once more, as in a cell of a notebook
-        that is run again, replaces the first one with a warning.
+        Raises InvalidInput for a name that breaks the grammar, or that another one has. The same declaration once
+        more, as in a cell of a notebook that is run again, replaces the first one with a warning.
         """
+        check_job_name(handler.name)
         known = self._handlers.get(handler.name)
         if known is not None:
             self._may_replace(handler.name, known.origin, handler.origin)
@@ -33,6 +35,7 @@ class Registry:
 
     def add_class(self, name: str, kind: type, options: JobOptions) -> None:
         """Register a class for string jobs; raises InvalidInput as `add`."""
+        check_job_name(name)
         if name in self._classes:
             self._may_replace(name, origin_of(self._classes[name][0]), origin_of(kind))
             self._handlers = {known: one for known, one in self._handlers.items() if known.split("@")[0] != name}

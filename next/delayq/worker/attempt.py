@@ -1,5 +1,7 @@
 """One attempt of a job: read the envelope, check whether it may start, call the handler, decide what follows."""
 
+import asyncio
+import inspect
 import logging
 import random
 from collections.abc import Awaitable, Callable
@@ -17,7 +19,7 @@ from delayq.core.failure import message_of
 from delayq.core.outcome import Done, GiveUp, Outcome, Policy, RunAgain, before_start, decide, policy_of
 from delayq.core.results import encode_result
 from delayq.jobs.context import JobContext
-from delayq.jobs.handlers import Handler, tell_failed
+from delayq.jobs.handlers import Handler, as_coroutine, tell_failed
 from delayq.jobs.registry import Registry
 from delayq.worker.application_frames import application_traceback
 
@@ -40,8 +42,14 @@ class Attempt(msgspec.Struct, gc=False):
     job_context: JobContext | None = None
 
     def call(self) -> Any:
-        """Call the handler, a plain function, in the context of this attempt."""
-        return self.context.run(self.handler.call, self.job, self.job_context)
+        """Call the handler, a plain function, in the context of this attempt.
+
+        When it returns something to await, as a decorator without `async` may, that is awaited here.
+        """
+        result = self.context.run(self.handler.call, self.job, self.job_context)
+        if result is not None and inspect.isawaitable(result):
+            return self.context.run(asyncio.run, as_coroutine(result))
+        return result
 
 
 class Attempts:

@@ -13,6 +13,7 @@ from delayq.redis.connection.executor import Executor
 from delayq.redis.connection.url import Address
 from delayq.redis.health import refuse_eviction
 from delayq.redis.keys import Keys
+from delayq.redis.scripts import load_all
 from delayq.redis.worker.hints import Hints
 from delayq.redis.worker.queue_keeper import RedisQueueKeeper
 from delayq.settings.model import Settings
@@ -36,6 +37,7 @@ def move(settings: Settings, *, allows_eviction: bool) -> None:
 
     Raises UnsafeSetup for a server that evicts, unless that is allowed, and ConfigError.
     """
+    load_all()
     executor = Executor(BlockingLeaf(Address(settings.must_have_url())))
     if not allows_eviction:
         when_reachable(lambda: refuse_eviction(executor))

@@ -17,6 +17,7 @@ from delayq.redis.connection.executor import Executor
 from delayq.redis.connection.url import Address
 from delayq.redis.health import refuse_eviction
 from delayq.redis.keys import Keys
+from delayq.redis.scripts import load_all
 from delayq.redis.worker.consumer import RedisConsumer
 from delayq.redis.worker.hints import Hints
 from delayq.redis.worker.lease_keeper import RedisLeaseKeeper
@@ -89,6 +90,7 @@ class Worker:
             ended=CrashRecovery(keeper, self._attempts(consumer).end_of_killed),
             tick=min(TICK, lease / 6),
         )
+        load_all()
         gc.freeze()  # what is imported by now is never garbage; children need not look at it, nor copy its pages
         return supervisor.run()
 

@@ -4,11 +4,11 @@ import asyncio
 import logging
 import os
 import threading
-from collections.abc import Awaitable
 from typing import Any, Final
 
 from delayq.core.signals import JobInterrupted
 from delayq.jobs.context import JobContext
+from delayq.jobs.handlers import as_coroutine
 from delayq.jobs.registry import Registry
 from delayq.worker.attempt import Attempt, Attempts
 from delayq.worker.executors.event_loop import EventLoopRunner
@@ -96,7 +96,7 @@ class JobExecutor:
         self._note_end(error)
         outcome = self._attempts.decide(attempt, error)
         if told := attempt.context.run(self._attempts.tell_failed, attempt, outcome):
-            attempt.context.run(asyncio.run, _as_coroutine(told))
+            attempt.context.run(asyncio.run, as_coroutine(told))
         self._in_flight.finish(job, self._attempts.settle(attempt, outcome, result))
 
     def _note_end(self, error: BaseException | None) -> None:
@@ -123,7 +123,3 @@ class JobExecutor:
 
     def _become_copy(self) -> None:
         self._is_copy = True
-
-
-async def _as_coroutine(awaitable: Awaitable[None]) -> None:
-    await awaitable
