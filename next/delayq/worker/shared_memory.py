@@ -31,6 +31,7 @@ _FIRST_SLOT: Final = 64
 
 _STATE: Final = 0
 _ORDER: Final = 1
+_USE: Final = 2
 _LIMIT: Final = 8
 _NAMES: Final = struct.Struct("<H41s255s")
 _NAMES_AT: Final = 16
@@ -57,13 +58,17 @@ class Stop(IntEnum):
 
 
 class SlotView(msgspec.Struct, frozen=True, gc=False):
-    """One slot as the supervisor sees it. `limit` is when the job must have ended, 0 = never."""
+    """One slot as the supervisor sees it. `limit` is when the job must have ended, 0 = never.
+
+    `use` counts the jobs that the slot has had: an order is for one of them.
+    """
 
     number: int
     state: SlotState
     held: Held
     limit: float
     is_cancelled: bool
+    use: int
 
 
 class SlotTable:
@@ -90,6 +95,7 @@ class SlotTable:
         _NAMES.pack_into(self._memory, start + _NAMES_AT, queue, delivery.entry.encode(), delivery.id.encode())
         self._floats[(start + _LIMIT) // 8] = 0.0
         self._memory[start + _ORDER] = 0
+        self._memory[start + _USE] = self._memory[start + _USE] % 255 + 1
         self._memory[start] = SlotState.WAITING
 
     def mark(self, slot: int, state: SlotState) -> None:
@@ -107,7 +113,8 @@ class SlotTable:
 
     def is_cancelled(self, slot: int) -> bool:
         """Whether the job of a slot was asked to stop."""
-        return self._memory[_FIRST_SLOT + slot * _SLOT_SIZE + _ORDER] == 1
+        start = _FIRST_SLOT + slot * _SLOT_SIZE
+        return self._memory[start + _ORDER] == self._memory[start + _USE]
 
     def take_replay(self) -> bool:
         """Return whether a replay was asked for since the last time."""
@@ -152,10 +159,10 @@ class SlotTable:
         return [view for view in views if view is not None]
 
     def cancel(self, key: EntryKey) -> None:
-        """Ask the child to stop a job."""
+        """Ask the child to stop a job. When the slot has been given to another one by now, that does not heed it."""
         for view in self.read():
             if view.held.key == key:
-                self._memory[_FIRST_SLOT + view.number * _SLOT_SIZE + _ORDER] = 1
+                self._memory[_FIRST_SLOT + view.number * _SLOT_SIZE + _ORDER] = view.use
 
     def ask_replay(self) -> None:
         """Ask the child to read its pending jobs again."""
@@ -197,8 +204,9 @@ class SlotTable:
         start = _FIRST_SLOT + number * _SLOT_SIZE
         names = queue, entry, job_id = _NAMES.unpack_from(self._memory, start + _NAMES_AT)
         state, limit = self._memory[start], self._floats[(start + _LIMIT) // 8]
-        is_cancelled = self._memory[start + _ORDER] == 1
+        use = self._memory[start + _USE]
+        is_cancelled = self._memory[start + _ORDER] == use
         if names != _NAMES.unpack_from(self._memory, start + _NAMES_AT) or state == SlotState.FREE:
             return None
         held = Held(self._queues[queue], job_id.rstrip(b"\0").decode(), entry.rstrip(b"\0").decode())
-        return SlotView(number, SlotState(state), held, limit, is_cancelled)
+        return SlotView(number, SlotState(state), held, limit, is_cancelled, use)

@@ -72,7 +72,7 @@ class Timeouts:
             is_cancel = all(view.is_cancelled for view in overdue)
             child.kill(Ending.CANCEL if is_cancel else Ending.TIMEOUT, keys)
         elif child.end_by is None:
-            ids = ", ".join(view.held.id for view in overdue)
+            ids = ", ".join(f"{view.held.id} of {view.held.queue}" for view in overdue)
             logger.warning("job %s did not end when it should; its process ends when its other jobs have", ids)
             child.end_by = now + NEIGHBOURS_WAIT
             child.order(Stop.DRAIN)

@@ -143,6 +143,18 @@ def test_a_hint_alone_stops_no_job(child: ChildUnderTest) -> None:
     assert [job.id for job in keeper.renewed] == ["job-1"]
 
 
+def test_an_order_to_stop_is_not_heeded_by_the_next_job_of_the_slot(
+    child: ChildUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (ended,) = child.hold(SlotState.RUNNING)
+    as_seen = child.slots.read()
+    child.slots.free([0])
+    child.slots.write(0, delivery(2))
+    monkeypatch.setattr(child.slots, "read", lambda: as_seen)
+    child.slots.cancel(ended.key)
+    assert not child.slots.is_cancelled(0)
+
+
 # -- timeouts ----------------------------------------------------------------------------------------------------------
 
 

@@ -119,6 +119,7 @@ def cancel(
     delayq cancel order-42 --queue orders
 
     `cancelled` means that it will never run. Exit code 3: the id is unknown; 4: the job is running, failed or finished.
+    With --running, a running job that is asked to stop is no error.
     """
     session = session_of(context)
     where = queue or session.settings.queue
