@@ -236,6 +236,26 @@ class Logged(Job, queue="q"):
         write("class")
 """
 
+REFUSED = """
+from delayq import Job
+
+def write(line):
+    with open("log", "a") as file:
+        file.write(line + "\\n")
+
+class Late(Job, queue="q"):
+    def handle(self):
+        write("it ran")
+    def failed(self, error):
+        write(f"{type(error).__name__} {self.context.id}")
+
+class LateAsync(Job, queue="q"):
+    async def handle(self):
+        write("it ran")
+    async def failed(self, error):
+        write(f"{type(error).__name__} {self.context.id}")
+"""
+
 OTHER_REDIS = """
 from delayq import Manager, job, set_manager
 from delayq.settings.model import load_settings
@@ -391,6 +411,16 @@ def test_jobs_of_all_kinds_run(work: Work, client: DelayQ, tmp_path: Path, threa
         lost.result()
     (stats,) = client.stats("q")
     assert (stats.failed, stats.completed, stats.ready, stats.reserved) == (4, 2, 0, 0)
+
+
+@pytest.mark.parametrize("threads", ["1", "3"])
+def test_a_job_that_fails_before_it_starts_is_told(work: Work, client: DelayQ, tmp_path: Path, threads: str) -> None:
+    for name in ("Late", "LateAsync"):
+        client.schedule(name, id=name, queue="q", deadline="1ms")
+    work(REFUSED, "--threads", threads)
+    assert sorted(lines(tmp_path)) == ["DeadlinePassed Late", "DeadlinePassed LateAsync"]
+    failed = list(client.iter_failed("q"))
+    assert [(job.attempts, job.failure and job.failure.type) for job in failed] == [(0, "DeadlinePassed")] * 2
 
 
 @pytest.mark.parametrize("threads", ["1", "3"])

@@ -64,9 +64,10 @@ def settings_of_application(settings: Settings) -> Settings:
         return settings
     unsaid = manager.settings.model_fields_set - settings.model_fields_set - _OF_CONNECTION
     settings = settings.model_copy(update={name: getattr(manager.settings, name) for name in unsaid})
-    if manager.settings.url is None:
-        return settings
     said = manager.settings.chosen()
+    if manager.settings.url is None:
+        mine = {name: getattr(said, name) for name in ("prefix", "queue") if name not in settings.model_fields_set}
+        return settings.model_copy(update=mine)
     if settings.url is None:
         return settings.model_copy(update={"url": said.url, "prefix": said.prefix, "queue": said.queue})
     if (settings.must_have_url(), settings.prefix) != (said.must_have_url(), said.prefix):

@@ -28,9 +28,15 @@ logger: Final = logging.getLogger("delayq.worker")
 
 _STANDARD: Final = Policy()
 
+HOOK_LIMIT: Final = 60.0
+"""Seconds that the hook of a job has that may not start."""
+
 
 class Attempt(msgspec.Struct, gc=False):
-    """One attempt that may start. It may run for `limit` seconds; None = without limit."""
+    """One attempt. It may run for `limit` seconds; None = without limit.
+
+    `refusal`: the job may not start and has failed, so only its hook `failed` is called.
+    """
 
     delivery: Delivery
     envelope: Envelope
@@ -39,17 +45,28 @@ class Attempt(msgspec.Struct, gc=False):
     job: Any
     limit: float | None
     context: Context
+    refusal: GiveUp | None = None
     job_context: JobContext | None = None
+
+    async def acall(self) -> Any:
+        """Call and await the handler, a coroutine function. The caller provides the context."""
+        self._must_not_be_refused()
+        return await self.handler.call(self.job, self.job_context)
 
     def call(self) -> Any:
         """Call the handler, a plain function, in the context of this attempt.
 
         When it returns something to await, as a decorator without `async` may, that is awaited here.
         """
+        self._must_not_be_refused()
         result = self.context.run(self.handler.call, self.job, self.job_context)
         if result is not None and inspect.isawaitable(result):
             return self.context.run(asyncio.run, as_coroutine(result))
         return result
+
+    def _must_not_be_refused(self) -> None:
+        if self.refusal is not None:
+            raise self.refusal.error
 
 
 class Attempts:
@@ -88,18 +105,20 @@ class Attempts:
             handler = self._registry.get(envelope.name)
             policy = policy_of(envelope, self._declared(handler))
             refusal = before_start(envelope, policy, self._now_ms)
-            if refusal is not None:
+            if refusal is not None and not handler.has_failed_hook:
                 return self._settlement(delivery, envelope, refusal)
             job = handler.read(envelope.data)
         except UnreadableEnvelope as error:
             return self._unreadable(delivery, error)
         except Exception as error:
             return self._decided(delivery, envelope, policy_of(envelope, policy), error)
-        limit = self._limit(policy)
-        return Attempt(delivery, envelope, handler, policy, job, limit, self._base.copy())
+        limit = self._limit(policy) if refusal is None else HOOK_LIMIT
+        return Attempt(delivery, envelope, handler, policy, job, limit, self._base.copy(), refusal)
 
     def decide(self, attempt: Attempt, error: BaseException | None) -> Outcome:
         """Decide what follows an attempt that returned (None), or raised `error`."""
+        if attempt.refusal is not None:
+            return attempt.refusal
         return decide(attempt.envelope, attempt.policy, error, now_ms=self._now_ms, rand=self._rand)
 
     def tell_failed(self, attempt: Attempt, outcome: Outcome) -> Awaitable[None] | None:

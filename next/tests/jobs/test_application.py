@@ -102,6 +102,13 @@ def test_settings_in_code_reach_the_worker_that_was_told_nothing_else(no_manager
     set_manager(None)
 
 
+def test_a_prefix_in_code_reaches_the_worker_of_the_embedded_server(no_manager: None) -> None:
+    set_manager(Manager(Settings(prefix="shop", queue="orders")))
+    assert (settings_of_application(Settings()).prefix, settings_of_application(Settings()).queue) == ("shop", "orders")
+    assert settings_of_application(Settings(prefix="mine")).prefix == "mine"
+    set_manager(None)
+
+
 def test_jobs_of_a_worker_dispatch_to_its_redis(no_manager: None) -> None:
     share_settings(settings("redis://a"))
     assert current_manager().settings.must_have_url() == "redis://a"

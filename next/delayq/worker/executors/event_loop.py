@@ -80,7 +80,7 @@ class EventLoopRunner:
         _tasks_of_job.set(tasks)
         self._begin(job, attempt)
         try:
-            result = await attempt.handler.call(attempt.job, attempt.job_context)
+            result = await attempt.acall()
         except asyncio.CancelledError as raised:
             error = self._interruptions.get(job, raised)
         except BaseException as raised:
