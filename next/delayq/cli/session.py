@@ -15,6 +15,7 @@ from pydantic import SecretStr
 
 from delayq.client import DelayQ
 from delayq.core.errors import CallRefused, DelayqError, JobNotFound, QueueNotFound
+from delayq.core.names import check_queue
 from delayq.settings.connections import route_of
 from delayq.settings.model import Settings, load_settings
 from delayq.settings.sources import flag_of
@@ -64,6 +65,10 @@ class CliSession:
         chosen = of_all.of_connection(route.connection or "") if is_elsewhere else of_all.chosen()
         return chosen.model_copy(update={"queue": route.queue}) if route.queue else chosen
 
+    def queue_or_default(self, queue: str | None) -> str:
+        """Return the queue that a command names, or the default one. Raises InvalidInput for '': an unset variable."""
+        return self.settings.queue if queue is None else check_queue(queue)
+
     def with_given(self, **given: object) -> Settings:
         """Return the settings of all connections, with what this command was given; raises ConfigError."""
         return load_settings(**self.given, **given)
@@ -71,9 +76,7 @@ class CliSession:
     @cached_property
     def embedded(self) -> "EmbeddedServer":
         """The embedded server of this project, which need not run; raises ConfigError."""
-        from delayq.redis.embedded.server import EmbeddedServer  # needed for no other server
-
-        return EmbeddedServer.of_project(self.settings)
+        return embedded_of(self.settings)
 
     def with_server(self, settings: Settings, *, tells_start: bool = True) -> Settings:
         """Return settings with a url. Without one, find or start the embedded server; a start is a line on stderr.
@@ -82,9 +85,10 @@ class CliSession:
         """
         if not settings.uses_embedded:
             return settings
-        if self.embedded.find_or_start() and tells_start and not self.quiet:
-            print(f"delayq: started the embedded server, data in {self.embedded.data_dir}", file=sys.stderr)
-        return settings.model_copy(update={"url": SecretStr(self.embedded.url)})
+        server = embedded_of(settings)
+        if server.find_or_start() and tells_start and not self.quiet:
+            print(f"delayq: started the embedded server, data in {server.data_dir}", file=sys.stderr)
+        return settings.model_copy(update={"url": SecretStr(server.url)})
 
     def client(self) -> DelayQ:
         """Return a client; raises ConfigError."""
@@ -107,6 +111,13 @@ class CliSession:
                 about = {"user": _user(), "deed": what, "on": on, "reason": reason, "outcome": str(deed.outcome)}
                 why = f" ({reason})" if reason else ""
                 audit.info("%s: %s %s%s: %s", about["user"], what, on, why, deed.outcome, extra=about)
+
+
+def embedded_of(settings: Settings) -> "EmbeddedServer":
+    """Return the embedded server of the project that settings belong to, which need not run; raises ConfigError."""
+    from delayq.redis.embedded.server import EmbeddedServer  # needed for no other server
+
+    return EmbeddedServer.of_project(settings)
 
 
 def session_of(context: typer.Context) -> CliSession:

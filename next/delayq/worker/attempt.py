@@ -50,7 +50,8 @@ class Attempt(msgspec.Struct, gc=False):
 
     async def acall(self) -> Any:
         """Call and await the handler, a coroutine function. The caller provides the context."""
-        self._must_not_be_refused()
+        if self.refusal is not None:
+            raise self.refusal.error
         return await self.handler.call(self.job, self.job_context)
 
     def call(self) -> Any:
@@ -58,15 +59,12 @@ class Attempt(msgspec.Struct, gc=False):
 
         When it returns something to await, as a decorator without `async` may, that is awaited here.
         """
-        self._must_not_be_refused()
+        if self.refusal is not None:
+            raise self.refusal.error
         result = self.context.run(self.handler.call, self.job, self.job_context)
         if result is not None and inspect.isawaitable(result):
             return self.context.run(asyncio.run, as_coroutine(result))
         return result
-
-    def _must_not_be_refused(self) -> None:
-        if self.refusal is not None:
-            raise self.refusal.error
 
 
 class Attempts:

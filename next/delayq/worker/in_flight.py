@@ -73,14 +73,15 @@ class InFlight:
         now = self._clock()
         with self.lock:
             for delivery in deliveries:
-                job = self._held.get(delivery.key)
+                key = delivery.queue, delivery.entry
+                job = self._held.get(key)
                 if job is not None:
                     job.read_at = read_at
                 elif self._free:
                     is_suspect = delivery.recoveries >= SUSPECT
                     job = HeldJob(self._free.pop(), delivery, read_at, now, is_suspect)
                     self.slots.write(job.slot, delivery)
-                    self._held[delivery.key] = job
+                    self._held[key] = job
                     if is_suspect:
                         self.suspects += 1
                         self._waiting.appendleft(job)
@@ -234,7 +235,7 @@ class InFlight:
             self.slots.free(slots)
             self._free += slots
             for job in jobs:
-                del self._held[job.delivery.key]
+                del self._held[job.delivery.queue, job.delivery.entry]
                 self.suspects -= job.is_suspect
 
     def room(self) -> int:

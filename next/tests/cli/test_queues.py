@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import redis
 
-from delayq import DelayQ
+from delayq import DelayQ, DelayqError
 from delayq.cli import output
 from delayq.core.options import DEFAULTS
 from delayq.redis.connection.blocking import BlockingLeaf
@@ -199,3 +199,12 @@ def test_a_refusal_is_one_sentence_and_its_exit_code(tell: Tell, words: list[str
     tell("schedule", "n", "--queue", "orders", "--in", "1h")
     ended, message = tell(*words)
     assert (ended, message.count("\n"), told in message) == (code, 1, True), message
+
+
+@pytest.mark.parametrize("words", [["clear", "--yes", "--queue", ""], ["pause", ""], ["resume", ""]], ids=" ".join)
+def test_an_empty_queue_is_no_default_queue(run: Run, client: DelayQ, words: list[str]) -> None:
+    """It is most often a variable of a shell that is not set."""
+    client.schedule("n", delay="1h")
+    error = run(*words).exception
+    assert isinstance(error, DelayqError)
+    assert (error.exit_code in (2, 3), client.stats("default")[0].scheduled) == (True, 1)

@@ -122,7 +122,7 @@ def cancel(
     With --running, a running job that is asked to stop is no error.
     """
     session = session_of(context)
-    where = queue or session.settings.queue
+    where = session.queue_or_default(queue)
     with session.client() as client, session.audited("cancel", f"{id} in {where}") as deed:
         with unsure_change(id, where, partial(_print_outcome, id, where, as_json=json), as_json=json):
             deed.outcome = answer = client.cancel(id, queue=queue, running=running)
@@ -140,7 +140,7 @@ def run_now(context: typer.Context, id: JobId, queue: Queue = None, json: Json =
     Exit code 3: the id is unknown; 4: the job is running, failed or finished.
     """
     session = session_of(context)
-    where = queue or session.settings.queue
+    where = session.queue_or_default(queue)
     with session.client() as client, session.audited("run-now", f"{id} in {where}") as deed:
         tell = partial(_print_reference, as_json=json)
         with known_queue(client, queue), unsure_change(id, where, tell, as_json=json):
@@ -168,7 +168,7 @@ def reschedule(
     if delay is None and at is None:
         raise InvalidInput("The new due time is missing.", hint="Add --in 15m or --at 2026-11-21T15:00:00Z.")
     session = session_of(context)
-    where = queue or session.settings.queue
+    where = session.queue_or_default(queue)
     with session.client() as client, session.audited("reschedule", f"{id} in {where}") as deed:
         tell = partial(_print_reference, as_json=json)
         with known_queue(client, queue), unsure_change(id, where, tell, as_json=json):
@@ -185,7 +185,7 @@ def archive(context: typer.Context, id: JobId, queue: Queue = None, reason: Reas
     Exit code 3: the id is unknown; 4: the job is running, failed or finished.
     """
     session = session_of(context)
-    where = queue or session.settings.queue
+    where = session.queue_or_default(queue)
     with session.client() as client, session.audited("archive", f"{id} in {where}", reason=reason) as deed:
         with unsure_change(id, where, partial(_print_outcome, id, where, as_json=json), as_json=json):
             deed.outcome = answer = client.archive(id, queue=queue, reason=reason)

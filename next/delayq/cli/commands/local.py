@@ -13,6 +13,7 @@ from delayq.cli.output import print_json, print_text
 from delayq.cli.session import session_of
 from delayq.client import DelayQ
 from delayq.core.errors import ConfigError, JobRunning
+from delayq.core.queue_order import parse_queues
 from delayq.settings.model import Settings
 
 
@@ -80,7 +81,7 @@ def listen(
 
     session = session_of(context)
     words = [*session.root_words(), "work", "--app", name_of_application(app, session.settings)]
-    words += ["--queue", ",".join(queue)] if queue else []
+    words += ["--queue", ",".join(parse_queues(*queue))] if queue else []
     raise typer.Exit(listen_to_changes(watch, words))
 
 

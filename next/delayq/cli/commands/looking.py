@@ -68,7 +68,7 @@ def list_jobs(
     if is_more:
         print_note(f"There are more than {limit:,}; --limit shows more.")
     if not jobs and not session.quiet:
-        where = queue or session.settings.queue
+        where = session.queue_or_default(queue)
         print_note(f"The queue {where} has no such job in the state {state}. --queue and --state choose others.")
 
 
@@ -122,7 +122,7 @@ def find_job(session: CliSession, client: DelayQ, id: str, queue: str | None) ->
         check_queue_known(client, queue)
     if job is None:
         raise JobNotFound(
-            f"No job {id!r} is known in the queue {queue or session.settings.queue!r}.",
+            f"No job {id!r} is known in the queue {session.queue_or_default(queue)!r}.",
             hint="It may be done already: finished jobs are kept only with a retention.",
         )
     return job

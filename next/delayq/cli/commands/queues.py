@@ -102,7 +102,7 @@ def pause(
     _check_target(queue, is_all=all)
     patience = None if wait is None else duration_ms(wait, field="wait") / 1000
     session = session_of(context)
-    name = queue or session.settings.queue
+    name = session.queue_or_default(queue)
     with session.client() as client:
         if queue is not None:
             check_queue_known(client, queue)
@@ -134,7 +134,7 @@ def resume(context: typer.Context, queue: MaybeQueue = None, all: All = False, j
     """
     _check_target(queue, is_all=all)
     session = session_of(context)
-    name = queue or session.settings.queue
+    name = session.queue_or_default(queue)
     still: list[str] = []
     with session.client() as client:
         if queue is not None:
@@ -160,7 +160,7 @@ def clear(context: typer.Context, queue: WhichQueue = None, yes: Yes = False, js
     delayq clear --queue orders --yes
     """
     session = session_of(context)
-    name = queue or session.settings.queue
+    name = session.queue_or_default(queue)
     with session.client() as client:
         check_queue_known(client, name)
         (found,) = client.stats(name)

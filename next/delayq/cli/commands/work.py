@@ -11,7 +11,7 @@ from delayq.cli.application import name_of_application, prepare_application
 from delayq.cli.logging import LogFormat, begin_logging, settle_logging
 from delayq.cli.options import App, Queues
 from delayq.cli.output import print_json, print_note, print_text
-from delayq.cli.session import CliSession, session_of
+from delayq.cli.session import CliSession, embedded_of, session_of
 from delayq.core.display import mask_url, several
 from delayq.core.errors import InvalidInput
 from delayq.core.names import check_host
@@ -184,7 +184,7 @@ def _tell(session: CliSession, settings: Settings, is_embedded: bool, what: str,
         return
     where = mask_url(settings.must_have_url())
     if is_embedded:
-        where += f", embedded server, data in {session.embedded.data_dir}"
+        where += f", embedded server, data in {embedded_of(settings).data_dir}"
     if form == "json":
         logging.getLogger("delayq").info("%s; Redis at %s", what, where)
     else:
