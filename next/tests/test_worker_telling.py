@@ -60,7 +60,7 @@ def client(url: str, server: redis.Redis) -> Iterator[DelayQ]:
 
 
 @pytest.fixture
-def start(url: str, tmp_path: Path) -> Iterator[Start]:
+def start(url: str, client: DelayQ, tmp_path: Path) -> Iterator[Start]:
     """Start a worker in the directory of the test, whose stderr goes to `err`."""
     (tmp_path / "app.py").write_text(APP)
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
