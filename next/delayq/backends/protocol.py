@@ -1,12 +1,12 @@
 """The seam between workers and whatever keeps their jobs.
 
 A worker takes deliveries and settles each of them exactly once. The entry id of a delivery is its lease: it has one
-owner for its whole life, and settling with an entry that is no longer the job's changes nothing and answers False
-("fenced").
+owner for its whole life, and settling with an entry that is no longer the job's changes nothing and answers "fenced".
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from enum import IntEnum
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import msgspec
 
@@ -62,6 +62,16 @@ class Delivery(msgspec.Struct, frozen=True, gc=False):
         return Held(self.queue, self.id, self.entry)
 
 
+class SettleAnswer(IntEnum):
+    """The answer to one settlement."""
+
+    FENCED = 0
+    """Nothing changed, because the delivery no longer belongs to the caller."""
+    SETTLED = 1
+    STOP_ASKED = 2
+    """Nothing changed, because a cancel asked the job to stop. The caller settles it again, as Stopped."""
+
+
 class Acked(msgspec.Struct, frozen=True, gc=False):
     """The job is done. Its result, JSON, is kept for `retention_ms`; so is `report`, how it ran, JSON or b''.
 
@@ -77,8 +87,20 @@ class Acked(msgspec.Struct, frozen=True, gc=False):
     is_followed: bool = False
 
 
+class Stopped(msgspec.Struct, frozen=True, gc=False):
+    """The job ended because a cancel asked it to stop. It is forgotten, and counts as cancelled."""
+
+    is_followed: ClassVar[bool] = True
+
+    queue: str
+    id: str
+    entry: str
+
+
 class Released(msgspec.Struct, frozen=True, gc=False):
     """The job runs again after `delay_ms`, with a rewritten envelope and the failure that led to it."""
+
+    is_followed: ClassVar[bool] = False
 
     queue: str
     id: str
@@ -99,7 +121,7 @@ class Failed(msgspec.Struct, frozen=True, gc=False):
     is_followed: bool = False
 
 
-Settlement = Acked | Released | Failed
+Settlement = Acked | Stopped | Released | Failed
 
 
 class Promoted(msgspec.Struct, frozen=True, gc=False):
@@ -177,8 +199,8 @@ class Consumer(Protocol[TripT]):
         """Send one trip that settles what is finished and takes up to `limit` new jobs, and return at once."""
         ...
 
-    def complete(self, trip: TripT) -> tuple[list[bool | BackendError], list[Delivery]]:
-        """Return the answers of a trip: for each settlement whether the job was still ours, and the new jobs.
+    def complete(self, trip: TripT) -> tuple[list[int | BackendError], list[Delivery]]:
+        """Return the answers of a trip: a SettleAnswer for each settlement, and the new jobs.
 
         A settlement that its queue refused has an error in its place, and must be settled again.
         Raises BackendError when there are no answers at all. Everything must then be settled again, and what was taken

@@ -6,13 +6,15 @@ import logging
 import random
 from collections.abc import Awaitable, Callable
 from contextvars import Context, copy_context
+from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
 
-from delayq.backends.protocol import Acked, Delivery, Failed, Released, Settlement
+from delayq.backends.protocol import Acked, Delivery, Failed, Released, Settlement, Stopped
 from delayq.core import envelope as envelopes
 from delayq.core import failure as failures
+from delayq.core.backoff import runs_no_function
 from delayq.core.envelope import Envelope
 from delayq.core.errors import UnknownJob, UnreadableEnvelope
 from delayq.core.failure import message_of
@@ -97,7 +99,7 @@ class Attempts:
         except UnreadableEnvelope as error:
             return self._unreadable(delivery, error)
         if delivery.is_stopping:
-            return Acked(delivery.queue, delivery.id, delivery.entry, is_followed=envelope.is_followed)
+            return Stopped(delivery.queue, delivery.id, delivery.entry)
         policy = self._standard
         try:
             handler = self._registry.get(envelope.name)
@@ -132,7 +134,11 @@ class Attempts:
         return self._settlement(attempt.delivery, attempt.envelope, outcome, result)
 
     def end_of_killed(self, delivery: Delivery, error: BaseException) -> Settlement:
-        """Decide what follows an attempt whose process was killed for it. No code of the application runs here."""
+        """Decide what follows an attempt whose process was killed.
+
+        The supervisor calls this, so no code of the application runs here: the default backoff replaces a backoff
+        function.
+        """
         try:
             envelope = envelopes.decode(delivery.envelope)
             policy = policy_of(envelope, self._declared(self._registry.get(envelope.name)))
@@ -140,6 +146,8 @@ class Attempts:
             policy = policy_of(envelope, self._standard)
         except UnreadableEnvelope as unreadable:
             return self._unreadable(delivery, unreadable)
+        if not runs_no_function(policy.backoff):
+            policy = replace(policy, backoff=self._standard.backoff)
         return self._decided(delivery, envelope, policy, error)
 
     def _declared(self, handler: Handler) -> Policy:
@@ -164,11 +172,13 @@ class Attempts:
         what = f"job {delivery.id}" if delivery.id else f"entry {delivery.entry}, which is no job"
         logger.error("%s (queue %s) failed: %s", what, delivery.queue, error)
         failure = failures.encode(failures.describe(error, at_ms=self._now_ms()))
-        return Failed(delivery.queue, delivery.id, delivery.entry, b"", failure)
+        return Failed(delivery.queue, delivery.id, delivery.entry, b"", failure, is_followed=True)
 
     def _settlement(self, delivery: Delivery, envelope: Envelope, outcome: Outcome, result: Any = None) -> Settlement:
         """Turn an outcome into a settlement, and log a failure or a retry."""
         queue, job_id, entry = delivery.queue, delivery.id, delivery.entry
+        if isinstance(outcome, Done) and outcome.is_stopped:
+            return Stopped(queue, job_id, entry)
         if isinstance(outcome, Done):
             kept = encode_result(result, job_id=job_id) if outcome.retention_ms else b""
             return Acked(queue, job_id, entry, outcome.retention_ms, kept, is_followed=envelope.is_followed)

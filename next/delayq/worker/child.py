@@ -20,7 +20,7 @@ from typing import Any, Final
 import msgspec
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_random_exponential
 
-from delayq.backends.protocol import Consumer, Settlement
+from delayq.backends.protocol import Consumer, SettleAnswer, Settlement, Stopped
 from delayq.core.errors import BackendError
 from delayq.core.outages import Outages
 from delayq.worker.executors.runner import Executor
@@ -280,21 +280,28 @@ class Child:
         self._in_flight.free(self._in_flight.take_read_until(oldest))
 
     def _free_settled(
-        self, finished: Sequence[tuple[HeldJob, Settlement]], answers: Sequence[bool | BackendError]
+        self, finished: Sequence[tuple[HeldJob, Settlement]], answers: Sequence[int | BackendError]
     ) -> None:
-        """Forget what is settled, and put aside what its queue refused."""
+        """Free the slots of settled jobs. Keep jobs that must be settled again: refused ones, and stopped ones."""
         refused: list[tuple[HeldJob, Settlement]] = []
+        stopped: list[tuple[HeldJob, Settlement]] = []
+        settled: list[HeldJob] = []
         for (job, settlement), answer in zip(finished, answers, strict=True):
-            if answer is False and job.delivery.id:
+            if isinstance(answer, BackendError):
+                refused.append((job, settlement))
+                continue
+            if answer == SettleAnswer.STOP_ASKED:
+                stopped.append((job, Stopped(settlement.queue, settlement.id, settlement.entry)))
+                continue
+            settled.append(job)
+            if answer == SettleAnswer.FENCED and job.delivery.id:
                 logger.warning(
                     "job %s of %s was fenced: its lease ended while it ran, or an answer was lost after it was settled",
                     job.delivery.id,
                     job.delivery.queue,
                 )
-            elif isinstance(answer, BackendError):
-                refused.append((job, settlement))
-        self._in_flight.free(
-            [job for (job, _), answer in zip(finished, answers, strict=True) if not isinstance(answer, BackendError)]
-        )
+        self._in_flight.free(settled)
         if refused:
             self._in_flight.put_aside(refused)
+        if stopped:
+            self._in_flight.put_back(stopped)

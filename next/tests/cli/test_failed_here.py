@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from delayq import DelayQ
+from delayq import DelayQ, InvalidInput
 from delayq.jobs.registry import registry
 from delayq.manager import set_manager
 from tests.cli.conftest import Run, Tell
@@ -28,6 +28,8 @@ def pay(order_id: int) -> None:
         raise Discard()
 """
 
+LINKS = {"chain": ["next"], "batch": "b1"}
+
 
 @pytest.fixture
 def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str, server: redis.Redis) -> DelayQ:
@@ -44,6 +46,18 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str, server: redi
         client.schedule("here.pay", data, id=f"pay-{n}", queue="money", delay="1h")
         client.archive(f"pay-{n}", queue="money", reason="the bank is closed")
     return client
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_a_job_of_a_chain_or_batch_is_refused(run: Run, shop: DelayQ, link: str) -> None:
+    job = {"name": "here.pay", "queue": "money", "data": {"order_id": 0}}
+    envelope = {"v": 1, "id": "linked", "attempts": 0, "created_ms": 0, **job, link: LINKS[link]}
+    shop.push_raw(json.dumps(envelope).encode(), queue="money", delay="1h")
+    shop.archive("linked", queue="money")
+    ended = run("failed", "retry", "--here", "linked", "--queue", "money", "--app", "here_jobs")
+    assert isinstance(ended.exception, InvalidInput)
+    assert "belongs to a chain or a batch" in ended.exception.message
+    assert not Path("paid").exists()
 
 
 def test_a_job_that_is_done_leaves_the_failed_jobs(run: Run, shop: DelayQ) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from delayq.redis.commands.call import script_call
-from delayq.redis.scripts import FOLDER, load
+from delayq.redis.scripts import FOLDER, complete, load
 
 FILES = sorted(FOLDER.rglob("*.lua"))
 UNUSED = {"promote": {"completed"}}
@@ -26,6 +26,28 @@ def test_the_manual_becomes_declarations() -> None:
 def test_arguments_are_given_by_their_declared_names() -> None:
     with pytest.raises(TypeError, match=r"renew\.lua takes \('consumer',\), not \('worker',\)"):
         script_call(load("renew"), (), str, repeatable=True, worker="dq:a:1:x")
+
+
+def test_keys_of_all_types_are_declared() -> None:
+    kinds = {"hash": "HLEN", "zset": "ZCARD", "set": "SCARD", "list": "LLEN", "stream": "XLEN", "string": "STRLEN"}
+    manual = "\n".join(f"-- KEYS   key_{kind}  {kind}  a key" for kind in kinds)
+    script = complete("example", f"{manual}\n\nreturn 1\n")
+    assert script.keys == tuple(f"key_{kind}" for kind in kinds)
+    for number, (kind, command) in enumerate(kinds.items(), start=1):
+        assert f"local key_{kind} = KEYS[{number}]" in script.text
+        assert f"redis.call('{command}', key_{kind})" in script.text
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("-- KEYS   jobs  hsh  id -> envelope", "example.lua declares jobs as 'hsh'; known types are hash, zset, set"),
+        ("-- ARGV   now  number  a time", "example.lua declares now as 'number'; known types are text, int, clock"),
+    ],
+)
+def test_an_unknown_type_is_refused(line: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        complete("example", f"{line}\n\nreturn 1\n")
 
 
 @pytest.mark.parametrize("name", SCRIPTS)

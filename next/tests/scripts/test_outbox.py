@@ -26,6 +26,7 @@ def _reclaim(queue: QueueOnServer, job: Held) -> None:
 ENDS: dict[str, tuple[str, Callable[[QueueOnServer, Held], object]]] = {
     "ack": ("done", lambda queue, job: queue.ack(job)),
     "ack with retention": ("done", lambda queue, job: queue.ack(job, retention_ms=HOUR)),
+    "ack, stopped": ("cancelled", lambda queue, job: queue.ack_stopped(job)),
     "fail": ("failed", lambda queue, job: queue.fail(job)),
     "reclaim": ("failed", _reclaim),
     "recover": ("failed", lambda queue, job: queue.recover(job, max_recoveries=0)),
@@ -35,7 +36,7 @@ ENDS: dict[str, tuple[str, Callable[[QueueOnServer, Held], object]]] = {
     "clear": ("cancelled", lambda queue, _: queue.clear()),
 }
 """The word for each end of a job, and how it ends."""
-RUNNING = ("ack", "ack with retention", "fail", "reclaim", "recover")
+RUNNING = ("ack", "ack with retention", "ack, stopped", "fail", "reclaim", "recover")
 
 
 def end(queue: QueueOnServer, way: str, envelope: bytes) -> None:

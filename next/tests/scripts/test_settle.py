@@ -1,6 +1,6 @@
 """ack.lua, release.lua, fail.lua, hand_back.lua: what becomes of a delivered job."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -13,7 +13,7 @@ from delayq.redis.commands.call import Call
 from delayq.redis.keys import GROUP
 from tests.support.queue import FAILURE, HOUR, NOW, OTHER, PLAIN, SECOND, Job, QueueOnServer, envelope_of
 
-SETTLE: dict[str, Callable[[QueueOnServer, list[Job]], list[bool]]] = {
+SETTLE: dict[str, Callable[[QueueOnServer, list[Job]], Sequence[int]]] = {
     "ack": lambda queue, jobs: queue.ack_all(*(Acked("orders", job.id, job.entry) for job in jobs)),
     "ack (plain)": lambda queue, jobs: queue.ack_all(*(Acked("orders", job.id, job.entry) for job in jobs), alone=True),
     "ack with retention": lambda queue, jobs: queue.ack_all(
@@ -71,7 +71,7 @@ def test_a_job_that_comes_twice_in_a_call_is_settled_once(queue: QueueOnServer, 
 
 
 def test_the_plain_case_of_ack_leaves_what_the_whole_script_leaves(queue: QueueOnServer) -> None:
-    def settle(*, alone: bool) -> tuple[list[bool], object]:
+    def settle(*, alone: bool) -> tuple[list[int], object]:
         queue.server.flushall()
         jobs = queue.reserve("one", "two", "three", "four")
         for role in ("recoveries", "errors", "cancel", "progress"):
@@ -98,13 +98,36 @@ def test_nothing_to_settle_changes_nothing(queue: QueueOnServer, job: Delivery, 
         assert SETTLE[way](queue, []) == []
 
 
-@each_way
-def test_a_wish_to_stop_is_kept_only_while_the_job_is_ready_again(
+@pytest.mark.parametrize("way", ["ack", "ack (plain)", "ack with retention", "hand_back"])
+def test_a_stop_request_is_kept_only_while_the_job_is_ready_again(
     queue: QueueOnServer, job: Delivery, way: str
 ) -> None:
     queue.cancel("job", running=True)
     SETTLE[way](queue, [job])
     assert list(queue.rows("cancel")) == (["job"] if way == "hand_back" else [])
+
+
+@pytest.mark.parametrize("way", ["release", "fail"])
+def test_a_job_that_was_asked_to_stop_neither_runs_again_nor_fails(queue: QueueOnServer, way: str) -> None:
+    one, two, three = queue.reserve("one", "two", "three")
+    queue.cancel("two", running=True)
+    stranger = Held("orders", "two", "0-1")
+    assert SETTLE[way](queue, [one, two, stranger, three]) == [1, 2, 0, 1]
+    assert [queue.state_of(id) for id in ("one", "two", "three")] == [STATES_AFTER[way], "reserved", STATES_AFTER[way]]
+    with queue.unchanged():
+        assert SETTLE[way](queue, [two]) == [2]
+    assert queue.ack_stopped(two) == [1]
+    assert (queue.state_of("two"), queue.rows("cancel")) == ("absent", {})
+    assert queue.rows("meta")["cancelled_total"] == "1"
+
+
+def test_a_stopped_job_frees_its_unique_key_and_is_fenced_like_others(queue: QueueOnServer) -> None:
+    queue.schedule("one", lock="digest")
+    (job,) = queue.read()
+    assert queue.ack_stopped(job, job) == [1, 1]
+    assert (queue.rows("unique"), queue.rows("locks")) == ({}, {})
+    assert queue.ack_stopped(job) == [0]
+    assert "acked_total" not in queue.rows("meta")
 
 
 @each_way

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from delayq.backends.protocol import Delivery, Held, Renewed, Settlement, Switches
+from delayq.backends.protocol import Delivery, Held, Renewed, SettleAnswer, Settlement, Switches
 from delayq.core.errors import BackendError, CallRefused
 
-FakeTrip = tuple[list[bool | BackendError], list[Delivery]]
+FakeTrip = tuple[list[int | BackendError], list[Delivery]]
 
 
 class FakeClock:
@@ -33,6 +33,7 @@ class FakeConsumer:
         self.trips = 0
         self.lost: list[Delivery] = []
         self.refuses = False
+        self.answer = SettleAnswer.SETTLED
         self.reports: list[tuple[Held, bytes]] = []
 
     def open(self) -> float:
@@ -45,7 +46,7 @@ class FakeConsumer:
         self.trips += 1
         self.settled += settled
         taken, self.ready = self.ready[:limit], self.ready[limit:]
-        return [CallRefused("no") if self.refuses else True for _ in settled], taken
+        return [CallRefused("no") if self.refuses else self.answer for _ in settled], taken
 
     def complete(self, trip: FakeTrip) -> FakeTrip:
         return trip

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 import redis
 
-from delayq.backends.protocol import Acked, Delivery, Failed, Held, Promoted, Reclaimed, Released, Renewed
+from delayq.backends.protocol import Acked, Delivery, Failed, Held, Promoted, Reclaimed, Released, Renewed, Stopped
 from delayq.core import failure as failures
 from delayq.core.failure import Failure
 from delayq.core.job_spec import NewJob
@@ -172,26 +172,30 @@ class QueueOnServer(StoredQueue):
     def read(self, consumer: str = OURS, limit: int = 1000) -> list[Delivery]:
         return self.run(delivery.read_new(self.keys, "orders", consumer, limit))
 
-    def ack(self, job: Job, *, retention_ms: int = 0, report: bytes = b"", now: Now = NOW) -> bool:
+    def ack(self, job: Job, *, retention_ms: int = 0, report: bytes = b"", now: Now = NOW) -> int:
         return self.ack_all(Acked("orders", job.id, job.entry, retention_ms, b'"result"', report), now=now)[0]
 
-    def ack_all(self, *jobs: Acked, alone: bool = False, now: Now = NOW) -> list[bool]:
+    def ack_all(self, *jobs: Acked, alone: bool = False, now: Now = NOW) -> list[int]:
         """Ack jobs whose envelopes the caller has not read, so something may follow them; or, `alone`, has read."""
         acked = [msgspec.structs.replace(job, is_followed=not alone) for job in jobs]
         return self.run(delivery.ack(self.keys, "orders", acked, now_ms=str(now)))
 
+    def ack_stopped(self, *jobs: Job, now: Now = NOW) -> list[int]:
+        stopped = [Stopped("orders", job.id, job.entry) for job in jobs]
+        return self.run(delivery.ack_stopped(self.keys, "orders", stopped, now_ms=str(now)))
+
     def release(
         self, job: Job, delay_ms: int, *, envelope: bytes = b"again", failure: bytes = FAILURE, now: Now = NOW
-    ) -> bool:
+    ) -> int:
         return self.release_all(Released("orders", job.id, job.entry, delay_ms, envelope, failure), now=now)[0]
 
-    def release_all(self, *jobs: Released, now: Now = NOW) -> list[bool]:
+    def release_all(self, *jobs: Released, now: Now = NOW) -> list[int]:
         return self.run(delivery.release(self.keys, "orders", jobs, now_ms=str(now)))
 
-    def fail(self, job: Job, *, envelope: bytes = b"", failure: bytes = FAILURE, now: Now = NOW) -> bool:
+    def fail(self, job: Job, *, envelope: bytes = b"", failure: bytes = FAILURE, now: Now = NOW) -> int:
         return self.fail_all(Failed("orders", job.id, job.entry, envelope, failure), now=now)[0]
 
-    def fail_all(self, *jobs: Failed, alone: bool = False, now: Now = NOW) -> list[bool]:
+    def fail_all(self, *jobs: Failed, alone: bool = False, now: Now = NOW) -> list[int]:
         failed = [msgspec.structs.replace(job, is_followed=not alone) for job in jobs]
         return self.run(delivery.fail(self.keys, "orders", failed, now_ms=str(now)))
 

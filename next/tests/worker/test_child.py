@@ -1,8 +1,9 @@
 """The steps of a child, with a backend in memory and a clock that is set by hand."""
 
 import pytest
+from msgspec.structs import replace
 
-from delayq.backends.protocol import Acked, Failed, Released
+from delayq.backends.protocol import Acked, Failed, Released, SettleAnswer, Stopped
 from delayq.core.errors import BackendUnavailable
 from delayq.jobs.function import job
 from delayq.jobs.registry import Registry
@@ -130,6 +131,40 @@ def test_what_a_queue_refuses_to_settle_is_settled_a_second_later() -> None:
     under_test.child.step()
     assert [settled.id for settled in under_test.consumer.settled] == ["job-1", "job-1"]
     assert under_test.slots.read() == []
+
+
+def test_a_job_that_was_asked_to_stop_is_settled_again_as_stopped() -> None:
+    consumer = FakeConsumer(delivery(1, name="raises"))
+    consumer.answer = SettleAnswer.STOP_ASKED
+    under_test = ChildUnderTest(consumer)
+    for _ in range(2):
+        under_test.child.step()
+    under_test.child.settle()
+    assert [view.state for view in under_test.slots.read()] == [SlotState.RUNNING]
+    consumer.answer = SettleAnswer.SETTLED
+    under_test.child.drain()
+    assert [type(settled) for settled in consumer.settled] == [Released, Stopped]
+    assert under_test.slots.read() == []
+
+
+def test_a_delivery_that_was_asked_to_stop_is_settled_without_a_start() -> None:
+    asked = replace(delivery(1), is_stopping=True)
+    under_test = ChildUnderTest(FakeConsumer(asked))
+    for _ in range(2):
+        under_test.child.step()
+    assert [view.state for view in under_test.slots.read()] == [SlotState.RUNNING]
+    under_test.child.settle()
+    assert (under_test.started, under_test.consumer.settled) == ([], [Stopped("q", "job-1", "1-0")])
+
+
+def test_an_envelope_that_cannot_be_read_may_be_followed() -> None:
+    under_test = ChildUnderTest(FakeConsumer(replace(delivery(1), envelope=b'{"chain":')))
+    for _ in range(2):
+        under_test.child.step()
+    under_test.child.drain()
+    (settled,) = under_test.consumer.settled
+    assert isinstance(settled, Failed)
+    assert settled.is_followed
 
 
 def test_what_could_not_be_settled_is_settled_later(monkeypatch: pytest.MonkeyPatch) -> None:

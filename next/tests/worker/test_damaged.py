@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 import redis
 
-from delayq.backends.protocol import Acked, Delivery, Settlement
+from delayq.backends.protocol import Acked, Delivery, SettleAnswer, Settlement
 from delayq.core.errors import CallRefused
 from delayq.core.options import Options
 from delayq.core.resting import RestingQueues
@@ -52,7 +52,7 @@ def test_the_other_queue_is_read_and_settled_in_the_same_trip(consumer: RedisCon
     queue.server.set(consumer._keys.of_queue("damaged", "entries"), "no hash")
     (refused, done), _ = exchange(consumer, Acked("damaged", "other", "1-0"), Acked("orders", job.id, job.entry))
     assert isinstance(refused, Exception)
-    assert done is True
+    assert done == SettleAnswer.SETTLED
     assert queue.place_of("job") == "nowhere"
 
 

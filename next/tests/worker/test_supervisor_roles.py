@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from delayq.backends.protocol import Acked, Delivery, Failed, Released, Settlement
+from delayq.backends.protocol import Delivery, Failed, Released, Settlement, Stopped
+from delayq.core.backoff import Fixed
+from delayq.core.outcome import Policy
 from delayq.core.signals import JobCancelled, JobTimedOut
 from delayq.jobs.function import job
 from delayq.jobs.registry import Registry
@@ -225,7 +227,7 @@ def test_only_what_was_running_is_charged_for_a_death(child: ChildUnderTest) -> 
 
 
 @pytest.mark.parametrize(
-    ("ending", "kind", "error"), [(Ending.TIMEOUT, Released, JobTimedOut), (Ending.CANCEL, Acked, JobCancelled)]
+    ("ending", "kind", "error"), [(Ending.TIMEOUT, Released, JobTimedOut), (Ending.CANCEL, Stopped, JobCancelled)]
 )
 def test_the_job_for_which_a_child_was_killed_pays_and_its_neighbours_do_not(
     child: ChildUnderTest, ending: Ending, kind: type[Settlement], error: type[BaseException]
@@ -238,6 +240,30 @@ def test_the_job_for_which_a_child_was_killed_pays_and_its_neighbours_do_not(
     assert isinstance(settled, kind)
     if isinstance(settled, Released | Failed):
         assert error.__name__ in settled.failure.decode()
+
+
+@pytest.mark.parametrize("ends", ["hangs", "exits"])
+def test_the_supervisor_calls_no_backoff_function(child: ChildUnderTest, ends: str) -> None:
+    registry = Registry()
+    called: list[int] = []
+
+    def backoff(attempt: int, error: Exception) -> str:
+        called.append(attempt)
+        raise SystemExit if ends == "exits" else AssertionError("a function that hangs would stop the worker")
+
+    @job("ok", backoff=backoff, registry=registry)
+    def ok() -> None:
+        pass
+
+    standard = Policy(backoff=Fixed("7s"))
+    recovery = Attempts(registry, now_ms=lambda: 1_800_000_000_000, standard=standard)
+    held = child.hold(SlotState.RUNNING)
+    child.die(Ending.TIMEOUT, held[0])
+    keeper = FakeKeeper(*held)
+    CrashRecovery(keeper, recovery.end_of_killed).step([child.process], child.clock())
+    (settled,) = keeper.decided
+    assert isinstance(settled, Released)
+    assert (settled.delay_ms, called) == (7_000, [])
 
 
 def test_a_job_that_fails_because_its_processes_vanished_is_told(

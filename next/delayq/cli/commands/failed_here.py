@@ -15,7 +15,7 @@ from delayq.cli.selection import Selection
 from delayq.cli.session import CliSession
 from delayq.client import DelayQ
 from delayq.core import envelope as envelopes
-from delayq.core.errors import Conflict, DelayqError, PayloadLost
+from delayq.core.errors import Conflict, DelayqError, InvalidInput, PayloadLost
 from delayq.core.outcome import Done, GiveUp
 from delayq.core.signals import JobSignal
 from delayq.core.states import Answer
@@ -58,6 +58,12 @@ def run_here(session: CliSession, chosen: Selection, *, payload: bytes | None, a
 def _envelope_of(job: JobInfo, payload: bytes | None, app: str) -> bytes:
     if job.envelope is None or job.is_lost:
         raise PayloadLost(f"The payload of the job {job.id!r} is lost, so there is nothing to run.", hint="Forget it.")
+    if job.envelope.is_followed:
+        raise InvalidInput(
+            f"The job {job.id!r} belongs to a chain or a batch, which a run in this process would not continue.",
+            hint="Leave out --here, so that a worker runs it.",
+            field="here",
+        )
     check_declared(app, job.name, bytes(job.envelope.data) if payload is None else payload)
     return job.raw if payload is None else envelopes.rewrite(job.raw, data=msgspec.Raw(payload))
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from delayq.backends.protocol import Acked, Delivery, Failed, Held, Promoted, Reclaimed, Released, Renewed
+from delayq.backends.protocol import Acked, Delivery, Failed, Held, Promoted, Reclaimed, Released, Renewed, Stopped
 from delayq.core import failure as failures
 from delayq.core.failure import Failure
 from delayq.redis.commands.call import Call, command, queue_call
@@ -15,6 +15,10 @@ MAX_HAND_BACK: Final = 100
 """The rows of which one call of hand_back looks at most."""
 
 LOST: Final = failures.encode_open(Failure("PayloadLost", "The payload of this job was lost in Redis."))
+
+
+STOPPED: Final = 2
+"""The value of `alone` for jobs that a cancel stopped; see ack.lua."""
 
 
 def vanished(max_recoveries: int) -> bytes:
@@ -38,26 +42,39 @@ def promote(keys: Keys, queue: str, *, high_water: int, now_ms: str = "", limit:
     )
 
 
-def ack(keys: Keys, queue: str, done: Sequence[Acked], *, now_ms: str = "") -> Call[list[bool]]:
-    """Settle jobs that are done. The answer says for each whether it was still the caller's."""
+def ack(keys: Keys, queue: str, done: Sequence[Acked], *, now_ms: str = "") -> Call[list[int]]:
+    """Settle jobs that are done. Returns a SettleAnswer for each."""
     return queue_call(
         "ack",
         keys,
         queue,
-        _read_settled,
+        list,
         now=now_ms,
         alone=int(not [job for job in done if job.is_followed]),
         rows=[(job.id, job.entry, job.retention_ms, job.report, job.result) for job in done],
     )
 
 
-def release(keys: Keys, queue: str, again: Sequence[Released], *, now_ms: str = "") -> Call[list[bool]]:
-    """Settle jobs that are to run again later. The answer says for each whether it was still the caller's."""
+def ack_stopped(keys: Keys, queue: str, stopped: Sequence[Stopped], *, now_ms: str = "") -> Call[list[int]]:
+    """Settle jobs that ended because a cancel asked them to stop. Returns a SettleAnswer for each."""
+    return queue_call(
+        "ack",
+        keys,
+        queue,
+        list,
+        now=now_ms,
+        alone=STOPPED,
+        rows=[(job.id, job.entry, 0, b"", b"") for job in stopped],
+    )
+
+
+def release(keys: Keys, queue: str, again: Sequence[Released], *, now_ms: str = "") -> Call[list[int]]:
+    """Settle jobs that are to run again later. Returns a SettleAnswer for each."""
     return queue_call(
         "release",
         keys,
         queue,
-        _read_settled,
+        list,
         now=now_ms,
         queue=queue,
         wake=keys.wake,
@@ -65,13 +82,13 @@ def release(keys: Keys, queue: str, again: Sequence[Released], *, now_ms: str = 
     )
 
 
-def fail(keys: Keys, queue: str, failed: Sequence[Failed], *, now_ms: str = "") -> Call[list[bool]]:
-    """Settle jobs that are given up. The answer says for each whether it was still the caller's."""
+def fail(keys: Keys, queue: str, failed: Sequence[Failed], *, now_ms: str = "") -> Call[list[int]]:
+    """Settle jobs that are given up. Returns a SettleAnswer for each."""
     return queue_call(
         "fail",
         keys,
         queue,
-        _read_settled,
+        list,
         now=now_ms,
         alone=int(not [job for job in failed if job.is_followed]),
         rows=[(job.id, job.entry, job.envelope, job.failure) for job in failed],

@@ -102,7 +102,7 @@ class RedisConsumer:
         started = drive(self._executor.start(requests))
         return Trip(started, settling, len(settled), reading, queues[1:], limit)
 
-    def complete(self, trip: Trip) -> tuple[list[bool | BackendError], list[Delivery]]:
+    def complete(self, trip: Trip) -> tuple[list[int | BackendError], list[Delivery]]:
         """Read the answers of a trip. Only a queue that brings less than the limit costs a trip for the next one."""
         outcomes = drive(self._executor.finish(trip.started))
         settled, read = outcomes[: len(trip.settling)], outcomes[len(trip.settling) :]
@@ -112,7 +112,7 @@ class RedisConsumer:
             taken = self._taken([trip.reading], read[:1])
             taken += self._take(trip.lower, trip.limit - len(taken))
 
-        answers: list[bool | BackendError] = [NOT_SETTLED] * trip.settled
+        answers: list[int | BackendError] = [NOT_SETTLED] * trip.settled
         for settling, outcome in zip(trip.settling, settled, strict=True):
             if isinstance(outcome, BackendError):
                 self._resting.rest(settling.queue, outcome)

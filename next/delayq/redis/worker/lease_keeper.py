@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from delayq.backends.protocol import Acked, Delivery, Held, Renewed, Settlement
+from delayq.backends.protocol import Acked, Delivery, Held, Renewed, SettleAnswer, Settlement, Stopped
 from delayq.core.errors import BackendError
 from delayq.core.options import Options
 from delayq.core.resting import RestingQueues
@@ -61,7 +61,7 @@ class RedisLeaseKeeper:
         vanished: Sequence[Held],
         decided: Sequence[Settlement],
     ) -> list[Held]:
-        """Settle for a dead child, in one trip, and return the jobs that failed with their last recovery."""
+        """Settle for a dead child, and return the jobs that failed with their last recovery."""
         requests: list[tuple[str, Call[Any]]] = []
         for queue, jobs in by_queue(done).items():
             # Nothing was read of their envelopes, so the script looks whether anything follows.
@@ -69,11 +69,11 @@ class RedisLeaseKeeper:
             requests += [(queue, calls.ack(self._keys, queue, page)) for page in cut(acks)]
         for queue, jobs in by_queue(unstarted).items():
             requests += [(queue, calls.hand_back(self._keys, queue, page)) for page in cut(jobs, calls.MAX_HAND_BACK)]
-        requests += [(settling.queue, settling.call) for settling in settling_calls(self._keys, decided)]
         pages = [(queue, page) for queue, jobs in by_queue(vanished).items() for page in cut(jobs)]
         most = self._options.max_recoveries
         recoveries = [(queue, calls.recover(self._keys, queue, page, max_recoveries=most)) for queue, page in pages]
         outcomes = self._run_each([*requests, *recoveries])[len(requests) :]
+        self._settle(decided)
         return [
             job
             for (_, page), outcome in zip(pages, outcomes, strict=True)
@@ -81,6 +81,20 @@ class RedisLeaseKeeper:
             for job, answer in zip(page, outcome, strict=True)
             if answer == calls.FAILED
         ]
+
+    def _settle(self, settled: Sequence[Settlement]) -> None:
+        """Carry out settlements. A job that a cancel asked to stop is settled again, as stopped."""
+        settling = settling_calls(self._keys, settled)
+        outcomes = self._run_each([(one.queue, one.call) for one in settling])
+        stopped = [
+            settled[position]
+            for one, answers in zip(settling, outcomes, strict=True)
+            if not isinstance(answers, BackendError)
+            for position, answer in zip(one.positions, answers, strict=True)
+            if answer == SettleAnswer.STOP_ASKED
+        ]
+        if stopped:
+            self._settle([Stopped(job.queue, job.id, job.entry) for job in stopped])
 
     def _run(self, requests: Sequence[tuple[str, Call[T]]]) -> list[T]:
         """Send calls, each with its queue, in one trip, and return the values. What a queue refuses is left out."""

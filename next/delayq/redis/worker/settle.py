@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from delayq.backends.protocol import Acked, Failed, Released, Settlement
+from delayq.backends.protocol import Acked, Failed, Released, Settlement, Stopped
 from delayq.redis.commands import delivery as calls
 from delayq.redis.commands.call import MAX_BYTES, MAX_ROWS, Call
 from delayq.redis.keys import Keys
@@ -15,21 +15,17 @@ class Settling(NamedTuple):
 
     queue: str
     positions: Sequence[int]
-    call: Call[list[bool]]
+    call: Call[list[int]]
 
 
 def settling_calls(keys: Keys, settled: Sequence[Settlement]) -> list[Settling]:
     """Return the calls that carry out these settlements."""
-    groups = dict.fromkeys([(type(settlement), settlement.queue) for settlement in settled])
+    groups = [(type(settlement), settlement.queue, settlement.is_followed) for settlement in settled]
     return [
         Settling(queue, page, _call(keys, kind, queue, [settled[n] for n in page]))
-        for kind, queue in groups
-        for page in _pages(settled, _positions(settled, kind, queue))
+        for kind, queue, is_followed in dict.fromkeys(groups)
+        for page in _pages(settled, [n for n, group in enumerate(groups) if group == (kind, queue, is_followed)])
     ]
-
-
-def _positions(settled: Sequence[Settlement], kind: type[Settlement], queue: str) -> list[int]:
-    return [n for n, settlement in enumerate(settled) if type(settlement) is kind and settlement.queue == queue]
 
 
 def _pages(settled: Sequence[Settlement], positions: list[int]) -> Iterator[Sequence[int]]:
@@ -55,12 +51,16 @@ def _are_bare(rows: Sequence[Settlement]) -> bool:
 def _bytes(settlement: Settlement) -> int:
     if isinstance(settlement, Acked):
         return len(settlement.result) + len(settlement.report)
+    if isinstance(settlement, Stopped):
+        return 0
     return len(settlement.envelope) + len(settlement.failure)
 
 
-def _call(keys: Keys, kind: type[Settlement], queue: str, rows: Sequence[Any]) -> Call[list[bool]]:
+def _call(keys: Keys, kind: type[Settlement], queue: str, rows: Sequence[Any]) -> Call[list[int]]:
     if kind is Acked:
         return calls.ack(keys, queue, rows)
+    if kind is Stopped:
+        return calls.ack_stopped(keys, queue, rows)
     if kind is Released:
         return calls.release(keys, queue, rows)
     assert kind is Failed

@@ -1,0 +1,60 @@
+"""How the backend of a worker carries out settlements."""
+
+import pytest
+
+from delayq.backends.protocol import Acked, Delivery, Failed, Released, SettleAnswer, Settlement, Stopped
+from delayq.core.options import Options
+from delayq.redis.connection.blocking import BlockingLeaf
+from delayq.redis.connection.executor import Executor
+from delayq.redis.connection.url import Address
+from delayq.redis.worker.consumer import RedisConsumer
+from delayq.redis.worker.hints import Hints
+from delayq.redis.worker.lease_keeper import RedisLeaseKeeper
+from delayq.redis.worker.settle import settling_calls
+from tests.support.queue import FAILURE, OURS, QueueOnServer, envelope_of
+
+
+def released(job: Delivery) -> Released:
+    return Released("orders", job.id, job.entry, 0, b"again", FAILURE)
+
+
+def failed(job: Delivery) -> Failed:
+    return Failed("orders", job.id, job.entry, b"", FAILURE)
+
+
+def test_jobs_with_and_without_a_follow_up_go_into_calls_of_their_own(queue: QueueOnServer) -> None:
+    settled: list[Settlement] = [
+        Acked("orders", "1", "1-0"),
+        Acked("orders", "2", "2-0", is_followed=True),
+        Stopped("orders", "3", "3-0"),
+        Acked("orders", "4", "4-0"),
+    ]
+    calls = settling_calls(queue.keys, settled)
+    alone = 3 + len(calls[0].call.script.keys if calls[0].call.script else ()) + 1
+    assert [(list(one.positions), one.call.words[alone]) for one in calls] == [([0, 3], 1), ([1], 0), ([2], 2)]
+
+
+def test_a_consumer_names_the_jobs_that_were_asked_to_stop(queue: QueueOnServer, url: str) -> None:
+    one, two = queue.reserve("one", "two")
+    queue.cancel("two", running=True)
+    executor = Executor(BlockingLeaf(Address(url)))
+    consumer = RedisConsumer(executor, queue.keys, ["orders"], Options(), name=OURS)
+    answers, _ = consumer.complete(consumer.begin([released(one), failed(two), released(two)], 0))
+    assert answers == [SettleAnswer.SETTLED, SettleAnswer.STOP_ASKED, SettleAnswer.STOP_ASKED]
+    answers, _ = consumer.complete(consumer.begin([Stopped("orders", "two", two.entry)], 0))
+    assert (answers, queue.state_of("two")) == ([SettleAnswer.SETTLED], "absent")
+
+
+@pytest.mark.parametrize("settle", [released, failed])
+def test_a_supervisor_stops_a_killed_job_that_was_asked_to_stop(queue: QueueOnServer, url: str, settle: object) -> None:
+    assert callable(settle)
+    chained = envelope_of("one", extra=',"chain":[1]')
+    (job,) = queue.reserve("one", envelope=chained)
+    queue.cancel("one", running=True)
+    address = Address(url)
+    keeper = RedisLeaseKeeper(
+        Executor(BlockingLeaf(address)), queue.keys, ["orders"], Options(), Hints(address, queue.keys.cancel)
+    )
+    assert keeper.settle_after_death([], [], [], [settle(job)]) == []
+    assert queue.state_of("one") == "absent"
+    assert [row.ended for row in queue.read_outbox().rows] == ["cancelled"]
